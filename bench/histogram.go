@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Histogram records durations from 1 us to 5 minutes, three digits exact. Not
+// safe for concurrent use: give each goroutine its own and Merge.
+type Histogram struct{ h *hdrhistogram.Histogram }
+
+// NewHistogram returns an empty Histogram.
+func NewHistogram() *Histogram {
+	return &Histogram{hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)}
+}
+
+// Record adds one duration; one beyond the range counts as the nearest bound.
+func (h *Histogram) Record(d time.Duration) {
+	h.h.RecordValue(min(max(d.Microseconds(), 1), h.h.HighestTrackableValue()))
+}
+
+// Merge adds all that other recorded.
+func (h *Histogram) Merge(other *Histogram) { h.h.Merge(other.h) }
+
+// Count is the number of durations recorded.
+func (h *Histogram) Count() int64 { return h.h.TotalCount() }
+
+// Quantile returns the duration that the share q (0 to 1) of all are within.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	return time.Duration(h.h.ValueAtQuantile(q*100)) * time.Microsecond
+}
+
+// Metrics adds the latency metrics to m, each name behind prefix ("",
+// "write_", "connect_", …); nothing if nothing was recorded.
+func (h *Histogram) Metrics(m map[string]float64, prefix string) {
+	if h.Count() == 0 {
+		return
+	}
+	ms := func(us float64) float64 { return us / 1000 }
+	m[prefix+"latency_mean_ms"] = ms(h.h.Mean())
+	for name, q := range map[string]float64{"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9} {
+		m[prefix+"latency_"+name+"_ms"] = ms(float64(h.h.ValueAtQuantile(q)))
+	}
+	m[prefix+"latency_max_ms"] = ms(float64(h.h.Max()))
+}

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// poller waits for many sockets at once: epoll, level-triggered.
+type poller struct {
+	fd     int
+	events []unix.EpollEvent
+}
+
+// event says what a socket is ready for. A broken one is both.
+type event struct {
+	fd                 int
+	readable, writable bool
+}
+
+func newPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	return &poller{fd: fd, events: make([]unix.EpollEvent, 256)}, nil
+}
+
+func (p *poller) close() { unix.Close(p.fd) }
+
+func (p *poller) add(fd int) error { return p.control(unix.EPOLL_CTL_ADD, fd, false) }
+
+// wantWrite also reports, or no longer, that fd takes bytes.
+func (p *poller) wantWrite(fd int, want bool) error { return p.control(unix.EPOLL_CTL_MOD, fd, want) }
+
+func (p *poller) control(op, fd int, write bool) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+	if write {
+		ev.Events |= unix.EPOLLOUT
+	}
+	if err := unix.EpollCtl(p.fd, op, fd, &ev); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+// wait calls ready for each socket that is ready for something, after at most
+// timeout.
+func (p *poller) wait(timeout time.Duration, ready func(event)) error {
+	n, err := unix.EpollWait(p.fd, p.events, int((timeout+time.Millisecond-1)/time.Millisecond))
+	if err == unix.EINTR {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	const broken = unix.EPOLLERR | unix.EPOLLHUP
+	for _, ev := range p.events[:n] {
+		ready(event{
+			fd:       int(ev.Fd),
+			readable: ev.Events&(unix.EPOLLIN|broken) != 0,
+			writable: ev.Events&(unix.EPOLLOUT|broken) != 0,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Package report turns results into what people read. A report is a pure
+// function of a result.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// column is one of a table: a heading and what stands below it.
+type column struct {
+	head  string
+	right bool
+	cell  func(r bench.Row) string
+}
+
+// metric makes a column of one metric; rows without it have "-".
+func metric(head, name string, format func(float64) string) column {
+	return column{head, true, func(r bench.Row) string {
+		v, ok := r.Metrics[name]
+		if !ok {
+			return "-"
+		}
+		return format(v)
+	}}
+}
+
+// columns of every scenario. Those that no row of a result has are left out.
+func columns(base *bench.Row) []column {
+	return []column{
+		{"name", false, func(r bench.Row) string { return r.Name }},
+		{"description", false, func(r bench.Row) string { return r.Description }},
+		metric("connections", "connections", count),
+		metric("seconds", "seconds", fixed(3)),
+		metric("msg/s", "messages_per_second", count),
+		{"x naive", true, func(r bench.Row) string { return speedUp(r, base) }},
+		metric("of raw COPY", "share_of_raw_copy", percent),
+		metric("p50 ms", "latency_p50_ms", fixed(2)),
+		metric("p99 ms", "latency_p99_ms", fixed(2)),
+		metric("conn/s", "connections_per_second", count),
+		metric("KiB/conn", "server_rss_bytes_per_connection", kib),
+		metric("server CPU s", "server_cpu_seconds", fixed(2)),
+		metric("PG CPU s", "postgres_cpu_seconds", fixed(2)),
+		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
+		metric("peak MiB", "server_peak_rss_bytes", mib),
+		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
+		metric("rows verified", "rows_verified", count),
+	}
+}
+
+// Table writes the result as text: the table, the checks that failed, and
+// whether it is valid.
+func Table(w io.Writer, r *bench.Result) error {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	var used []column
+	for _, c := range columns(r.Row("naive")) {
+		for _, row := range r.Rows {
+			if cell := c.cell(row); cell != "-" && cell != "" {
+				used = append(used, c)
+				break
+			}
+		}
+	}
+	var head table.Row
+	var configs []table.ColumnConfig
+	for i, c := range used {
+		head = append(head, c.head)
+		if c.right {
+			configs = append(configs, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	t.AppendHeader(head)
+	t.SetColumnConfigs(configs)
+	for _, row := range r.Rows {
+		var cells table.Row
+		for _, c := range used {
+			cells = append(cells, c.cell(row))
+		}
+		t.AppendRow(cells)
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s\n%s", machine(r.Environment), t.Render(), verdict(r))
+	return err
+}
+
+func machine(e bench.Environment) string {
+	line := fmt.Sprintf("%s, %d cores, %s GiB, %s, kernel %s", e.CPU, e.Cores,
+		fixed(0)(float64(e.MemoryBytes)/(1<<30)), e.OS, e.Kernel)
+	if p := e.PostgreSQL; p != nil {
+		line += fmt.Sprintf("\nPostgreSQL %s on %s, fsync %s, synchronous_commit %s", p.Version, p.Disk,
+			p.Durability["fsync"], p.Durability["synchronous_commit"])
+	}
+	return line
+}
+
+func verdict(r *bench.Result) string {
+	var b strings.Builder
+	held := 0
+	for _, c := range r.Checks {
+		if c.OK {
+			held++
+			continue
+		}
+		fmt.Fprintf(&b, "FAILED %s: %s\n", c.Name, c.Detail)
+	}
+	word := "INVALID"
+	if r.Valid {
+		word = "VALID"
+	}
+	fmt.Fprintf(&b, "%s: %d of %d checks hold\n", word, held, len(r.Checks))
+	return b.String()
+}
+
+func speedUp(r bench.Row, base *bench.Row) string {
+	const name = "messages_per_second"
+	if base == nil || base.Metrics[name] == 0 || r.Metrics[name] == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", r.Metrics[name]/base.Metrics[name])
+}
+
+func fixed(digits int) func(float64) string {
+	return func(v float64) string { return fmt.Sprintf("%.*f", digits, v) }
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+func mib(v float64) string     { return fmt.Sprintf("%.0f", v/(1<<20)) }
+func kib(v float64) string     { return fmt.Sprintf("%.1f", v/(1<<10)) }
+
+// count groups the digits of a whole number by thousands.
+func count(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Duration is a duration as a person reads it.
+func Duration(d time.Duration) string {
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema is the version of the result file.
+const Schema = 1
+
+// Result is what one run of one scenario found out: docs/results.md describes
+// it as a file.
+type Result struct {
+	Schema      int            `json:"schema"`
+	Scenario    string         `json:"scenario"`
+	Started     time.Time      `json:"started"`
+	Valid       bool           `json:"valid"`
+	Checks      []Check        `json:"checks"`
+	Params      map[string]any `json:"params"`
+	Environment Environment    `json:"environment"`
+	Rows        []Row          `json:"rows"`
+}
+
+// Check is one way in which a run verifies itself.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Row is one mode, strategy, target or step of a scenario.
+type Row struct {
+	Name        string             `json:"name"`
+	Description string             `json:"description,omitempty"`
+	Metrics     map[string]float64 `json:"metrics"`
+	// Trials are the metrics of each repeat, of which Metrics are the medians.
+	Trials []map[string]float64 `json:"trials,omitempty"`
+}
+
+// NewResult starts a result.
+func NewResult(scenario string, params map[string]any) *Result {
+	return &Result{Schema: Schema, Scenario: scenario, Started: time.Now().UTC(), Params: params}
+}
+
+// Check records a check.
+func (r *Result) Check(name string, ok bool, format string, args ...any) {
+	r.Checks = append(r.Checks, Check{name, ok, fmt.Sprintf(format, args...)})
+}
+
+// Finish decides whether the result is valid: it is when something was
+// checked and every check holds.
+func (r *Result) Finish() {
+	r.Valid = len(r.Checks) > 0 && !slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.OK })
+}
+
+// Row returns the row of that name, or nil.
+func (r *Result) Row(name string) *Row {
+	for i := range r.Rows {
+		if r.Rows[i].Name == name {
+			return &r.Rows[i]
+		}
+	}
+	return nil
+}
+
+// AddTrial adds the metrics of one repeat to the row of that name, which is
+// made if missing, and brings its medians up to date.
+func (r *Result) AddTrial(name, description string, metrics map[string]float64) {
+	row := r.Row(name)
+	if row == nil {
+		r.Rows = append(r.Rows, Row{Name: name, Description: description})
+		row = &r.Rows[len(r.Rows)-1]
+	}
+	row.Trials = append(row.Trials, metrics)
+	row.Metrics = medians(row.Trials)
+}
+
+// medians takes each metric by itself, over the trials that have it.
+func medians(trials []map[string]float64) map[string]float64 {
+	values := make(map[string][]float64)
+	for _, t := range trials {
+		for name, v := range t {
+			values[name] = append(values[name], v)
+		}
+	}
+	out := make(map[string]float64, len(values))
+	for name, vs := range values {
+		out[name] = Median(vs)
+	}
+	return out
+}
+
+// Median returns the middle value, or the mean of the two in the middle; 0 of
+// none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	mid := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[mid]
+	}
+	return (sorted[mid-1] + sorted[mid]) / 2
+}
+
+// DefaultPath is where a result goes that is given no name: results/, by
+// scenario and time.
+func (r *Result) DefaultPath() string {
+	stamp := strings.ReplaceAll(r.Started.Format("20060102T150405.000"), ".", "-")
+	return filepath.Join("results", r.Scenario+"-"+stamp+".json")
+}
+
+// Write stores the result as a file, whole or not at all.
+func (r *Result) Write(path string) error {
+	data, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode result: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make directory of results: %w", err)
+	}
+	unfinished := path + ".tmp"
+	if err := os.WriteFile(unfinished, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// Read loads a result file.
+func Read(path string) (*Result, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read result: %w", err)
+	}
+	var r Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("read result %s: %w", path, err)
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("read result %s: schema is %d, this program reads %d", path, r.Schema, Schema)
+	}
+	return &r, nil
+}

@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+)
+
+// Role is the part that a process has in a run.
+type Role int
+
+// The roles.
+const (
+	Server Role = iota
+	Postgres
+	Generator
+	roles
+)
+
+// Usage is what the processes of one role used while a Sampler ran.
+type Usage struct {
+	CPUSeconds float64
+	// PeakRSSBytes is the largest resident memory seen of all processes of the
+	// role together; not for Postgres, whose processes share theirs.
+	PeakRSSBytes uint64
+}
+
+// samplePeriod is how often processes are looked at. One that begins and ends
+// in between is missed: PostgreSQL's short-lived ones use little.
+const samplePeriod = 100 * time.Millisecond
+
+// Sampler measures CPU time and memory of every process of a run.
+type Sampler struct {
+	roots map[Role]int32
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	// Of the sampling goroutine until it ends.
+	first, last map[int32]float64 // CPU seconds by pid
+	role        map[int32]Role
+	peak        [roles]uint64
+}
+
+// StartSampler begins to measure this process as the generator, the process
+// server alone, and postgres with all its children. A pid of 0 is nobody.
+func StartSampler(ctx context.Context, server, postgres int) *Sampler {
+	ctx, stop := context.WithCancel(ctx)
+	s := &Sampler{
+		roots: map[Role]int32{Server: int32(server), Postgres: int32(postgres), Generator: int32(os.Getpid())},
+		stop:  stop,
+		first: make(map[int32]float64), last: make(map[int32]float64), role: make(map[int32]Role),
+	}
+	s.sample(true)
+	s.done.Go(func() {
+		tick := time.NewTicker(samplePeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.sample(false)
+			case <-ctx.Done():
+				s.sample(false)
+				return
+			}
+		}
+	})
+	return s
+}
+
+// Stop ends the measurement and returns what it found.
+func (s *Sampler) Stop() map[Role]Usage {
+	s.stop()
+	s.done.Wait()
+	var usage [roles]Usage
+	for pid, seconds := range s.last {
+		usage[s.role[pid]].CPUSeconds += seconds - s.first[pid]
+	}
+	out := make(map[Role]Usage)
+	for r := range roles {
+		usage[r].PeakRSSBytes = s.peak[r]
+		out[r] = usage[r]
+	}
+	return out
+}
+
+// sample looks at each process. What was running at the start counts from
+// there; what began later counts from 0.
+func (s *Sampler) sample(start bool) {
+	for role, pid := range s.roots {
+		if pid == 0 {
+			continue
+		}
+		root, err := process.NewProcess(pid)
+		if err != nil {
+			continue
+		}
+		family := []*process.Process{root}
+		if role == Postgres {
+			if children, err := root.Children(); err == nil {
+				family = append(family, children...)
+			}
+		}
+		var rss uint64
+		for _, p := range family {
+			if t, err := p.Times(); err == nil {
+				s.role[p.Pid], s.last[p.Pid] = role, t.User+t.System
+				if start {
+					s.first[p.Pid] = t.User + t.System
+				}
+			}
+			if m, err := p.MemoryInfo(); err == nil {
+				rss += max(m.RSS, m.HWM) // the peak, where the system keeps it
+			}
+		}
+		if role != Postgres {
+			s.peak[role] = max(s.peak[role], rss)
+		}
+	}
+}
+
+// PostmasterPID returns the pid of the parent of a backend that runs on this
+// machine, or 0.
+func PostmasterPID(backend int) int {
+	p, err := process.NewProcess(int32(backend))
+	if err != nil {
+		return 0
+	}
+	name, err := p.Name()
+	if err != nil || name != "postgres" {
+		return 0 // on another machine: the pid is somebody else's
+	}
+	parent, err := p.Ppid()
+	if err != nil {
+		return 0
+	}
+	return int(parent)
+}

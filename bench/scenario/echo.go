@@ -1,0 +1,78 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// EchoConfig is the workload of Echo.
+type EchoConfig struct {
+	Targets  []Target
+	Clients  int
+	Messages int // of all clients together
+	Payload  int // bytes
+	Window   int // messages in flight on each connection
+	Repeat   int // rounds; targets are interleaved over them
+	Progress func(format string, args ...any)
+}
+
+// Echo measures round trips: each client keeps Window messages in flight, and
+// checks that each comes back as it was, in order.
+func Echo(ctx context.Context, cfg EchoConfig, result *bench.Result) error {
+	for round := range cfg.Repeat {
+		for _, target := range cfg.Targets {
+			cfg.Progress("round %d: %s", round+1, target.Name)
+			err := target.use(ctx, func(url string, pid int) error {
+				return echo(ctx, cfg, target, url, pid, result)
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", target.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func echo(ctx context.Context, cfg EchoConfig, target Target, url string, pid int, result *bench.Result) error {
+	each := max(1, cfg.Messages/cfg.Clients)
+	load := bench.PumpConfig{
+		URL: url, Clients: cfg.Clients, Messages: max(1, each/10), Payload: cfg.Payload,
+		Answer: bench.EchoAnswer, Window: cfg.Window,
+	}
+	if _, err := run(ctx, load); err != nil {
+		return fmt.Errorf("warm-up: %w", err)
+	}
+	load.Messages = each
+	load.Progress = func(sent, answered int) {
+		cfg.Progress("%s: %d of %d messages came back", target.Name, answered, each*cfg.Clients)
+	}
+	sampler := bench.StartSampler(ctx, pid, 0)
+	seen, err := run(ctx, load)
+	usage := sampler.Stop()
+	if err != nil {
+		return err
+	}
+	seconds := seen.LastClose.Sub(seen.FirstFrame).Seconds()
+	m := map[string]float64{
+		"seconds": seconds, "messages_per_second": float64(seen.Answered) / seconds,
+		"sent": float64(seen.Sent), "received": float64(seen.Answered), "lost": float64(seen.Sent - seen.Answered),
+		"connections": float64(cfg.Clients),
+	}
+	serverMetrics(m, usage, pid)
+	seen.Latency.Metrics(m, "")
+	result.Check(target.Name+": every message came back, in order and unchanged",
+		seen.Answered == seen.Sent && seen.Closed == cfg.Clients,
+		"%d of %d messages, %d of %d closed in order", seen.Answered, seen.Sent, seen.Closed, cfg.Clients)
+	result.AddTrial(target.Name, target.Description, m)
+	return nil
+}
+
+func run(ctx context.Context, cfg bench.PumpConfig) (bench.PumpResult, error) {
+	pump, err := bench.NewPump(ctx, cfg)
+	if err != nil {
+		return bench.PumpResult{}, err
+	}
+	return pump.Run(ctx)
+}

@@ -1,0 +1,104 @@
+package scenario
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ServerProcess is a server under test: a process of its own, so that its CPU
+// time and memory can be told from the generator's.
+type ServerProcess struct {
+	cmd  *exec.Cmd
+	port string
+	tail *tail
+	done chan error
+}
+
+// StartServer runs a program that prints "listening on :PORT" when it is
+// ready, and waits for that.
+func StartServer(ctx context.Context, log io.Writer, env []string, program string, args ...string) (*ServerProcess, error) {
+	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1)}
+	s.cmd.Env = append(os.Environ(), env...)
+	s.cmd.Stderr = s.tail
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			if port, ok := strings.CutPrefix(lines.Text(), "listening on :"); ok {
+				ready <- port
+			}
+		}
+		close(ready)
+		s.done <- s.cmd.Wait()
+	}()
+	select {
+	case port, ok := <-ready:
+		if !ok {
+			return nil, fmt.Errorf("server ended before it was ready: %v\n%s", <-s.done, s.tail.last())
+		}
+		s.port = port
+		return s, nil
+	case <-ctx.Done():
+		s.Stop()
+		return nil, ctx.Err()
+	case <-time.After(30 * time.Second):
+		s.Stop()
+		return nil, fmt.Errorf("server was not ready within 30 s\n%s", s.tail.last())
+	}
+}
+
+// PID of the process.
+func (s *ServerProcess) PID() int { return s.cmd.Process.Pid }
+
+// URL of a WebSocket path on the server.
+func (s *ServerProcess) URL(path string) string { return "ws://127.0.0.1:" + s.port + path }
+
+// Stop asks the process to end and waits; an exit code that is not 0 is an
+// error.
+func (s *ServerProcess) Stop() error {
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-s.done:
+		if err != nil {
+			return fmt.Errorf("server: %w\n%s", err, s.tail.last())
+		}
+		return nil
+	case <-time.After(time.Minute):
+		s.cmd.Process.Kill()
+		return fmt.Errorf("server did not stop within a minute\n%s", s.tail.last())
+	}
+}
+
+// tail passes on what a process says, if anyone listens, and keeps the end of
+// it for error messages.
+type tail struct {
+	out  io.Writer
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if excess := len(t.text) - 2000; excess > 0 {
+		t.text = append(t.text[:0], t.text[excess:]...)
+	}
+	if t.out != nil {
+		return t.out.Write(p)
+	}
+	return len(p), nil
+}
+
+func (t *tail) last() string { return strings.TrimSpace(string(t.text)) }

@@ -1,0 +1,40 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// Target is a server under test.
+type Target struct {
+	Name        string
+	Description string
+	// Start runs it; URL is of one that runs already. One of the two is set.
+	Start func(ctx context.Context) (*ServerProcess, error)
+	URL   string
+}
+
+// use runs f with the target's URL and pid, 0 if it is not ours, and stops
+// what it started.
+func (t Target) use(ctx context.Context, f func(url string, pid int) error) error {
+	if t.Start == nil {
+		return f(t.URL, 0)
+	}
+	server, err := t.Start(ctx)
+	if err != nil {
+		return err
+	}
+	err = f(server.URL("/ws"), server.PID())
+	return errors.Join(err, server.Stop())
+}
+
+// serverMetrics adds what the server and the generator used.
+func serverMetrics(m map[string]float64, usage map[bench.Role]bench.Usage, pid int) {
+	m["generator_cpu_seconds"] = usage[bench.Generator].CPUSeconds
+	if pid != 0 {
+		m["server_cpu_seconds"] = usage[bench.Server].CPUSeconds
+		m["server_peak_rss_bytes"] = float64(usage[bench.Server].PeakRSSBytes)
+	}
+}

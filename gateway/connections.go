@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// connections knows every open connection, to end them all.
+type connections struct {
+	opened prometheus.Counter
+
+	mu      sync.Mutex
+	all     map[*connection]struct{}
+	pending int           // reserved and not released, open or in the handshake
+	closing bool          // no new ones
+	done    chan struct{} // closed when closing and pending is 0
+}
+
+// connection is one WebSocket and its wish to end.
+type connection struct {
+	*websocket.Conn
+	owner  *connections
+	onStop func() // guarded by owner.mu
+}
+
+// slot is a place for a connection, taken before its handshake.
+type slot struct {
+	owner *connections
+	conn  *connection
+}
+
+func newConnections(metrics prometheus.Registerer) *connections {
+	c := &connections{
+		all:    make(map[*connection]struct{}),
+		done:   make(chan struct{}),
+		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
+	}
+	metrics.MustRegister(c.opened, prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "tidewire_connections", Help: "WebSocket connections open now."},
+		func() float64 { return float64(c.count()) }))
+	return c
+}
+
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all)
+}
+
+// reserve takes a slot unless the server is shutting down.
+func (c *connections) reserve() (*slot, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil, false
+	}
+	c.pending++
+	return &slot{owner: c}, true
+}
+
+func (s *slot) open(conn *websocket.Conn) *connection {
+	c := s.owner
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.conn = &connection{Conn: conn, owner: c}
+	c.all[s.conn] = struct{}{}
+	c.opened.Inc()
+	return s.conn
+}
+
+func (s *slot) release() {
+	c := s.owner
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, s.conn)
+	if c.pending--; c.pending == 0 && c.closing {
+		close(c.done)
+	}
+}
+
+// whenStopped has f called once when the server shuts down, or now if it
+// already does. f must not block.
+func (c *connection) whenStopped(f func()) {
+	c.owner.mu.Lock()
+	c.onStop = f
+	stopping := c.owner.closing
+	c.owner.mu.Unlock()
+	if stopping {
+		f()
+	}
+}
+
+// stopping reports whether the server is shutting down.
+func (c *connection) stopping() bool {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	return c.owner.closing
+}
+
+// close asks every connection to end; the channel is closed when all have.
+func (c *connections) close() <-chan struct{} {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return c.done
+	}
+	c.closing = true
+	var calls []func()
+	for conn := range c.all {
+		if conn.onStop != nil {
+			calls = append(calls, conn.onStop)
+		}
+	}
+	if c.pending == 0 {
+		close(c.done)
+	}
+	c.mu.Unlock()
+	for _, f := range calls {
+		f()
+	}
+	return c.done
+}
+
+// abort cuts every connection off.
+func (c *connections) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.all {
+		conn.Abort()
+	}
+}

@@ -1,0 +1,44 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// echo returns every message with its opcode. All answers to one read of the
+// socket leave in one write.
+func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
+	s.accept(w, r, websocket.Config{}, func(c *connection) {
+		c.whenStopped(func() { c.SetReadDeadline(time.Now()) })
+		for {
+			messages, err := c.Read()
+			for _, m := range messages {
+				if err := c.Queue(m.Op, m.Payload); err != nil {
+					c.Abort()
+					return
+				}
+			}
+			if err != nil {
+				c.Close(closeCode(c, err), "")
+				return
+			}
+		}
+	})
+}
+
+// closeCode is what to answer when Read has ended with err: the peer's own
+// code to its Close frame, "going away" to a deadline that Shutdown set.
+func closeCode(c *connection, err error) websocket.StatusCode {
+	var closed *websocket.CloseError
+	switch {
+	case errors.As(err, &closed):
+		return closed.Code
+	case c.stopping():
+		return websocket.StatusGoingAway
+	default:
+		return websocket.StatusNormal
+	}
+}

@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// Endpoint names what --only can single out.
+type Endpoint string
+
+// The endpoints that can be served alone, at /ws as well as at their own path.
+const (
+	All    Endpoint = ""
+	Ingest Endpoint = "ingest"
+	Echo   Endpoint = "echo"
+)
+
+// Source takes the messages of one connection into the store.
+type Source interface {
+	// Submit accepts payloads in order and copies them; it waits while the
+	// store is behind. An error says that a message could not be stored.
+	Submit(ctx context.Context, payloads [][]byte) error
+	// Wait returns when everything submitted is committed.
+	Wait(ctx context.Context) error
+}
+
+// Config configures a Server.
+type Config struct {
+	// Only is the one endpoint to serve, also at /ws. Defaults to All.
+	Only Endpoint
+	// NewSource opens the store for a connection on /ws/ingest; onCommit, if
+	// not nil, is told how many of its messages are committed. Required for
+	// All and Ingest.
+	NewSource func(onCommit func(committed uint64)) Source
+	// Ready returns why the server cannot do its work just now, or nil.
+	// Defaults to always ready.
+	Ready func(ctx context.Context) error
+	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
+	MaxMessage int
+	// DrainTimeout is how long Shutdown lets a peer that asked for no
+	// acknowledgements go on sending before it answers the Close frame.
+	// Defaults to 3 s.
+	DrainTimeout time.Duration
+	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
+	// registry.
+	Metrics *prometheus.Registry
+	// Profile adds net/http/pprof under /debug/pprof/. Defaults to false.
+	Profile bool
+	// Log receives what is wrong with connections. Defaults to none.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.MaxMessage == 0 {
+		c.MaxMessage = 1 << 20
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = 3 * time.Second
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Server is the http.Handler of all endpoints. End it with Shutdown: its
+// connections have left the HTTP server's care.
+type Server struct {
+	cfg   Config
+	mux   *http.ServeMux
+	conns *connections
+	// work outlives requests: it is what connections use towards the store. It
+	// ends when Shutdown's time is up.
+	work context.Context
+	stop context.CancelFunc
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	cfg = cfg.withDefaults()
+	work, stop := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg.Metrics), work: work, stop: stop}
+	s.mux.HandleFunc("GET /healthz", s.healthz)
+	s.mux.HandleFunc("GET /health", s.healthz)
+	s.mux.HandleFunc("GET /readyz", s.readyz)
+	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
+	if cfg.Only == All || cfg.Only == Ingest {
+		s.mux.HandleFunc("/ws/ingest", s.ingest)
+	}
+	switch cfg.Only {
+	case Ingest:
+		s.mux.HandleFunc("/ws", s.ingest)
+	case Echo:
+		s.mux.HandleFunc("/ws", s.echo)
+		s.mux.HandleFunc("/ws/echo", s.echo)
+		s.mux.HandleFunc("/{$}", s.echo) // conformance suites dial the root
+	}
+	if cfg.Profile {
+		s.mux.HandleFunc("/debug/pprof/", pprof.Index)
+		s.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		s.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Shutdown refuses new connections, stores and answers what has been received
+// on the others, and closes them with code 1001. When ctx ends first, the rest
+// is cut off and ctx's error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.stop()
+	done := s.conns.close()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.stop()
+		s.conns.abort()
+		<-done
+		return fmt.Errorf("gateway: connections cut off: %w", ctx.Err())
+	}
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	io.WriteString(w, "ok\n")
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if err := s.cfg.Ready(r.Context()); err != nil {
+		s.cfg.Log.Warn("not ready", "error", err)
+		http.Error(w, "database unreachable", http.StatusServiceUnavailable)
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
+// accept makes a WebSocket of the request and runs serve on it in a goroutine
+// of its own, so that what HTTP holds for the request is released. onStop is
+// called once if the server shuts down while serve runs.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Config, serve func(*connection)) {
+	slot, ok := s.conns.reserve()
+	if !ok {
+		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
+		return
+	}
+	cfg.MaxMessage = s.cfg.MaxMessage
+	conn, err := websocket.Upgrade(w, r, cfg)
+	if err != nil {
+		slot.release()
+		return // answered already
+	}
+	c := slot.open(conn)
+	go func() {
+		defer slot.release()
+		serve(c)
+	}()
+}

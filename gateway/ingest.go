@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// ingest stores every message as it is. Nothing is sent before the closing
+// handshake but answers to pings, so that a client which never reads is never
+// in trouble; with ?ack=1 the count of committed messages is.
+//
+// The peer's Close frame is answered when everything it sent before is
+// committed: a closing handshake that completes is an acknowledgement of the
+// whole connection.
+func (s *Server) ingest(w http.ResponseWriter, r *http.Request) {
+	ack, err := parseAck(r.URL.Query().Get("ack"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.accept(w, r, websocket.Config{SkipUTF8Check: true}, func(c *connection) {
+		in := &ingestion{server: s, conn: c}
+		if ack {
+			in.acks = &acks{conn: c.Conn}
+			in.source = s.cfg.NewSource(in.acks.committed)
+		} else {
+			in.source = s.cfg.NewSource(nil)
+		}
+		in.run()
+	})
+}
+
+func parseAck(value string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	ack, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New("ack: want 1 or 0")
+	}
+	return ack, nil
+}
+
+// ingestion is one connection on /ws/ingest.
+type ingestion struct {
+	server *Server
+	conn   *connection
+	source Source
+	acks   *acks // nil if not asked for
+}
+
+func (in *ingestion) run() {
+	in.conn.whenStopped(in.stopReading)
+	err := in.read()
+	var closed *websocket.CloseError
+	var store *storeError
+	switch {
+	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
+		in.finish(closeCode(in.conn, err))
+	case errors.As(err, &store):
+		in.server.cfg.Log.Error("connection closed", "peer", in.conn.RemoteAddr(), "error", err)
+		in.conn.Close(websocket.StatusInternalError, "message could not be stored")
+	default: // a bare end: what was received is stored, nobody is there to be told
+		in.conn.Close(websocket.StatusNormal, "")
+	}
+	if in.acks != nil {
+		in.acks.stop()
+	}
+}
+
+// storeError tells the store's error from the connection's.
+type storeError struct{ err error }
+
+func (e *storeError) Error() string { return e.err.Error() }
+func (e *storeError) Unwrap() error { return e.err }
+
+// read submits what arrives until reading ends.
+func (in *ingestion) read() error {
+	var payloads [][]byte
+	for {
+		messages, err := in.conn.Read()
+		payloads = payloads[:0]
+		for _, m := range messages {
+			payloads = append(payloads, m.Payload)
+		}
+		if err := in.source.Submit(in.server.work, payloads); err != nil {
+			return &storeError{err}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// stopReading makes a connection end because the server does. A peer that
+// counts acknowledgements knows what is not stored: reading stops at once. One
+// that does not is told first, and what it sends until it answers is stored.
+func (in *ingestion) stopReading() {
+	if in.acks != nil {
+		in.conn.SetReadDeadline(time.Now())
+		return
+	}
+	in.conn.StartClose(websocket.StatusGoingAway, "server is shutting down")
+	in.conn.SetReadDeadline(time.Now().Add(in.server.cfg.DrainTimeout))
+}
+
+// finish waits until all is committed, tells the peer, and closes.
+func (in *ingestion) finish(code websocket.StatusCode) {
+	if err := in.source.Wait(in.server.work); err != nil {
+		in.conn.Close(websocket.StatusInternalError, "message could not be stored")
+		return
+	}
+	if in.acks != nil {
+		in.acks.finish()
+	}
+	in.conn.Close(code, "")
+}
+
+const (
+	// ackBacklog is how many unsent bytes a client that does not read its
+	// acknowledgements may gather; past it they are left out, since a later one
+	// contains the earlier.
+	ackBacklog = 4 << 10
+	// ackRetry is when one that was left out is tried again.
+	ackRetry = 20 * time.Millisecond
+)
+
+// acks sends the count of committed messages, the newest only.
+type acks struct {
+	conn *websocket.Conn
+
+	mu           sync.Mutex
+	latest, sent uint64
+	retry        *time.Timer // not nil: set to go off
+	scratch      [20]byte
+}
+
+// committed is called by the store, from any goroutine; it never blocks.
+func (a *acks) committed(count uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if count > a.latest {
+		a.latest = count
+		a.send()
+	}
+}
+
+// send queues the latest count, or sees to it that it is tried again.
+func (a *acks) send() {
+	if a.latest == a.sent {
+		return
+	}
+	if a.conn.Unsent() > ackBacklog {
+		if a.retry == nil {
+			a.retry = time.AfterFunc(ackRetry, func() {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				if a.retry != nil {
+					a.retry = nil
+					a.send()
+				}
+			})
+		}
+		return
+	}
+	a.queue()
+	a.conn.Flush()
+}
+
+func (a *acks) queue() {
+	a.sent = a.latest
+	a.conn.Queue(websocket.OpText, strconv.AppendUint(a.scratch[:0], a.latest, 10))
+}
+
+// finish queues what is still owed; Close sends it.
+func (a *acks) finish() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.latest != a.sent {
+		a.queue()
+	}
+}
+
+// stop ends the timer.
+func (a *acks) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.retry != nil {
+		a.retry.Stop()
+		a.retry = nil
+	}
+}

@@ -1,0 +1,125 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// maxBatchBytes bounds one batch. Two exist: with 8 MiB each, PostgreSQL is
+// kept busy while the next gathers, and larger ones gain nothing
+// (docs/strategies.md).
+const maxBatchBytes = 8 << 20
+
+// grouped is group commit: the strategy of copy and auto.
+type grouped struct {
+	cfg    Config
+	writer *stream.Writer
+	group  *pg.Group[groupedBatch]
+	wrote  func(rows int)
+
+	// answers carries the marks of committed batches to the goroutine that
+	// answers the sources, so that the next batch is on its way meanwhile.
+	answers chan []mark
+	spare   chan []mark
+}
+
+type groupedBatch struct {
+	id    uint64
+	rows  stream.Batch
+	marks []mark
+}
+
+// mark says how far a source has come with this batch.
+type mark struct {
+	src        *Source
+	first, end uint64
+}
+
+func newGrouped(pool *pgxpool.Pool, cfg Config, wrote func(int)) *grouped {
+	method := stream.Auto
+	if cfg.Mode == Copy {
+		method = stream.Copy
+	}
+	maxBytes := min(maxBatchBytes, cfg.MaxInflightBytes/2)
+	return &grouped{
+		cfg:     cfg,
+		writer:  stream.NewWriter(pool, stream.WriterConfig{Method: method, Log: cfg.Log}),
+		group:   pg.NewGroup(&groupedBatch{id: 1}, &groupedBatch{id: 2}, cfg.Batch, maxBytes),
+		wrote:   wrote,
+		answers: make(chan []mark, 1),
+		spare:   make(chan []mark, 2),
+	}
+}
+
+func (g *grouped) submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (int, error) {
+	bytes := 0
+	for _, p := range payloads {
+		bytes += len(p) + stream.RowOverhead
+	}
+	err := g.group.Add(ctx, len(payloads), bytes, func(b *groupedBatch) {
+		for _, p := range payloads {
+			b.rows.Append(p)
+		}
+		b.mark(src, first, first+uint64(len(payloads)))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(payloads), nil
+}
+
+// mark notes one entry for each source, however often it submits.
+func (b *groupedBatch) mark(src *Source, first, end uint64) {
+	if src.batch == b.id {
+		b.marks[src.mark].end = end
+		return
+	}
+	src.batch, src.mark = b.id, len(b.marks)
+	b.marks = append(b.marks, mark{src, first, end})
+}
+
+func (g *grouped) run(ctx, work context.Context) {
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for marks := range g.answers {
+			for _, m := range marks {
+				m.src.committed(m.first, m.end)
+			}
+			clear(marks)
+			select {
+			case g.spare <- marks[:0]:
+			default:
+			}
+		}
+	})
+	g.group.Run(ctx, work, g.commit)
+	close(g.answers)
+	answering.Wait()
+	g.writer.Close()
+}
+
+func (g *grouped) commit(ctx context.Context, b *groupedBatch) {
+	rows, marks := b.rows.Len(), b.marks
+	err := g.writer.Write(ctx, &b.rows)
+	b.id += 2 // the other batch has the numbers in between
+	b.rows.Reset(2 * maxBatchBytes)
+	b.marks = nil
+	select {
+	case b.marks = <-g.spare:
+	default:
+	}
+	if err != nil {
+		g.cfg.Log.Error("messages refused", "rows", rows, "error", err)
+		for _, m := range marks {
+			m.src.failed(err)
+		}
+		return
+	}
+	g.wrote(rows)
+	g.answers <- marks
+}

@@ -1,0 +1,186 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// Mode names a strategy.
+type Mode string
+
+// The strategies, from the textbook to ours.
+const (
+	Naive    Mode = "naive"
+	Buffered Mode = "buffered"
+	Bulk     Mode = "bulk"
+	Copy     Mode = "copy"
+	Auto     Mode = "auto"
+)
+
+// Modes lists all strategies in the order in which they are compared.
+func Modes() []Mode { return []Mode{Naive, Buffered, Bulk, Copy, Auto} }
+
+// ErrMode is what an unknown mode gets.
+var ErrMode = errors.New("ingest: unknown mode")
+
+// ParseMode returns the mode of that name.
+func ParseMode(name string) (Mode, error) {
+	if m := Mode(name); slices.Contains(Modes(), m) {
+		return m, nil
+	}
+	return "", fmt.Errorf("%w %q: want one of %v", ErrMode, name, Modes())
+}
+
+// Describe says in a few words what the mode does.
+func (m Mode) Describe(cfg Config) string {
+	cfg = cfg.withDefaults()
+	switch m {
+	case Naive:
+		return "one INSERT per message, awaited"
+	case Buffered:
+		return fmt.Sprintf("%d workers, one INSERT per message", cfg.Workers)
+	case Bulk:
+		return fmt.Sprintf("%d workers, INSERT of %d rows or %v", cfg.Workers, cfg.Batch, cfg.Flush)
+	case Copy:
+		return "group commit by COPY"
+	default:
+		return "group commit by array INSERT or COPY"
+	}
+}
+
+// Config configures an Ingester.
+type Config struct {
+	// Mode is the strategy. Defaults to Auto.
+	Mode Mode
+	// Workers is the number of connections that buffered and bulk write on.
+	// Defaults to 4.
+	Workers int
+	// Batch is the largest number of rows of one write: of bulk, copy and
+	// auto. Defaults to 5,000 in bulk and 50,000 in the others.
+	Batch int
+	// Flush is how long bulk lets a batch gather, and an upper bound that copy
+	// and auto never wait for. Defaults to 300 ms.
+	Flush time.Duration
+	// MaxInflightBytes bounds the memory of messages accepted and not yet
+	// committed; past it Submit waits. Defaults to 64 MiB.
+	MaxInflightBytes int
+	// Log receives what goes wrong and, when traffic pauses, a summary of it.
+	// Defaults to none.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Mode = cmp.Or(c.Mode, Auto)
+	c.Workers = cmp.Or(c.Workers, 4)
+	c.Flush = cmp.Or(c.Flush, 300*time.Millisecond)
+	c.MaxInflightBytes = cmp.Or(c.MaxInflightBytes, 64<<20)
+	if c.Batch == 0 {
+		c.Batch = 50_000
+		if c.Mode == Bulk {
+			c.Batch = 5000
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if _, err := ParseMode(string(c.Mode)); err != nil {
+		return err
+	}
+	switch {
+	case c.Workers < 1:
+		return fmt.Errorf("ingest: workers is %d: want at least 1", c.Workers)
+	case c.Batch < 1:
+		return fmt.Errorf("ingest: batch is %d: want at least 1", c.Batch)
+	case c.Mode == Bulk && c.Batch > stream.MaxRows:
+		return fmt.Errorf("ingest: batch is %d: one INSERT takes at most %d rows", c.Batch, stream.MaxRows)
+	case c.Flush < 0:
+		return fmt.Errorf("ingest: flush is %v: want 0 or more", c.Flush)
+	case c.MaxInflightBytes < 1<<20:
+		return fmt.Errorf("ingest: max-inflight-bytes is %d: want at least 1 MiB", c.MaxInflightBytes)
+	}
+	return nil
+}
+
+// strategy is what a mode does with the messages of one Submit. It answers
+// for each of them, in the end, with src.committed or src.failed.
+type strategy interface {
+	// submit takes payloads, whose indexes within src begin at first. The
+	// payloads are the caller's again when it returns. It waits while the
+	// in-flight limit is reached; with ctx's error it has answered or taken
+	// over what it accepted, and reports how many that were.
+	submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (accepted int, err error)
+	// run works until ctx ends and everything accepted is answered. What it
+	// writes, it writes with work, which ends later or never.
+	run(ctx, work context.Context)
+}
+
+// Ingester stores the messages of its Sources by one strategy.
+type Ingester struct {
+	cfg        Config
+	strategy   strategy
+	stats      *stats
+	maintainer *stream.Maintainer
+
+	work    context.Context // of everything written; ended by Abandon
+	abandon context.CancelFunc
+}
+
+// New returns an Ingester that writes to the messages table through pool. It
+// does nothing until Run.
+func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	i := &Ingester{cfg: cfg, stats: newStats(), maintainer: stream.NewMaintainer(pool, cfg.Log)}
+	i.work, i.abandon = context.WithCancel(context.Background())
+	switch cfg.Mode {
+	case Naive:
+		i.strategy = newNaive(pool, cfg, i.wrote)
+	case Buffered, Bulk:
+		i.strategy = newQueued(pool, cfg, i.wrote)
+	default:
+		i.strategy = newGrouped(pool, cfg, i.wrote)
+	}
+	return i, nil
+}
+
+// Run writes until ctx ends and what was accepted by then is committed or
+// refused for good, which may take as long as PostgreSQL is away: see Abandon.
+// End ctx after the last Submit has returned.
+func (i *Ingester) Run(ctx context.Context) {
+	defer i.abandon()
+	done := make(chan struct{})
+	var background sync.WaitGroup
+	background.Go(func() { i.maintainer.Run(i.work) })
+	background.Go(func() { i.stats.report(done, i.cfg.Log) })
+	i.strategy.run(ctx, i.work)
+	close(done)
+	i.abandon()
+	background.Wait()
+}
+
+// Abandon gives up what is accepted and not committed: their Sources fail.
+func (i *Ingester) Abandon() { i.abandon() }
+
+// Stats returns what happened so far.
+func (i *Ingester) Stats() Stats { return i.stats.snapshot() }
+
+func (i *Ingester) wrote(rows int) {
+	i.stats.committed(rows)
+	i.maintainer.Wrote(rows)
+}

@@ -1,0 +1,55 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// NaiveConnections is how many INSERTs of the naive strategy run side by side,
+// as many as the connections of its pool: PostgreSQL's default allows 97.
+const NaiveConnections = 80
+
+// naive writes in the goroutine of the connection: the next message is looked
+// at when the last is committed.
+type naive struct {
+	inserters chan *stream.Inserter // idle ones
+	wrote     func(rows int)
+}
+
+func newNaive(pool *pgxpool.Pool, cfg Config, wrote func(int)) *naive {
+	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote}
+	for range min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve) {
+		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Log: cfg.Log})
+	}
+	return n
+}
+
+func (n *naive) submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (int, error) {
+	for i := range payloads {
+		var inserter *stream.Inserter
+		select {
+		case inserter = <-n.inserters:
+		case <-ctx.Done():
+			return i, ctx.Err()
+		}
+		err := inserter.Insert(ctx, payloads[i:i+1])
+		n.inserters <- inserter
+		if err != nil {
+			src.failed(err)
+			return i, err
+		}
+		n.wrote(1)
+		src.committed(first+uint64(i), first+uint64(i)+1)
+	}
+	return len(payloads), nil
+}
+
+func (n *naive) run(ctx, _ context.Context) {
+	<-ctx.Done()
+	for range len(n.inserters) {
+		(<-n.inserters).Close()
+	}
+}

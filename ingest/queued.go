@@ -1,0 +1,153 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+const (
+	// queueLength bounds the channel of buffered and bulk, in messages.
+	queueLength = 10_000
+	// messageOverhead is what a queued message takes beside its payload.
+	messageOverhead = 64
+	// poolReserve connections of the pool are left to settling and upkeep.
+	poolReserve = 4
+)
+
+// queued is a bounded channel with workers behind it: the strategy of
+// buffered, where a batch is one message, and of bulk.
+type queued struct {
+	cfg     Config
+	pool    *pgxpool.Pool
+	batch   int
+	queue   chan message
+	inBytes *semaphore.Weighted
+	wrote   func(rows int)
+}
+
+type message struct {
+	src     *Source
+	index   uint64
+	payload []byte
+}
+
+func newQueued(pool *pgxpool.Pool, cfg Config, wrote func(int)) *queued {
+	q := &queued{
+		cfg: cfg, pool: pool, batch: cfg.Batch,
+		queue:   make(chan message, queueLength),
+		inBytes: semaphore.NewWeighted(int64(cfg.MaxInflightBytes)),
+		wrote:   wrote,
+	}
+	if cfg.Mode == Buffered {
+		q.batch = 1
+	}
+	return q
+}
+
+func (q *queued) submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (int, error) {
+	for i, p := range payloads {
+		if err := q.inBytes.Acquire(ctx, q.weight(p)); err != nil {
+			return i, err
+		}
+		select {
+		case q.queue <- message{src, first + uint64(i), append([]byte{}, p...)}:
+		case <-ctx.Done():
+			q.inBytes.Release(q.weight(p))
+			return i, ctx.Err()
+		}
+	}
+	return len(payloads), nil
+}
+
+// weight is a message's share of the in-flight bytes; one message alone always
+// fits.
+func (q *queued) weight(payload []byte) int64 {
+	return int64(min(len(payload)+messageOverhead, q.cfg.MaxInflightBytes))
+}
+
+func (q *queued) run(ctx, work context.Context) {
+	var workers sync.WaitGroup
+	for n := range q.cfg.Workers {
+		log := q.cfg.Log.With("worker", n+1)
+		workers.Go(func() { q.serve(ctx, work, log) })
+	}
+	workers.Wait()
+}
+
+// serve gathers messages up to the batch size or the flush time and inserts
+// them, until ctx ends and the queue is empty.
+func (q *queued) serve(ctx, work context.Context, log *slog.Logger) {
+	inserter := stream.NewInserter(q.pool, stream.InserterConfig{Log: log})
+	defer inserter.Close()
+	flush := time.NewTimer(0)
+	<-flush.C
+	batch := make([]message, 0, q.batch)
+	payloads := make([][]byte, 0, q.batch)
+	for {
+		select {
+		case m := <-q.queue:
+			if batch = append(batch, m); len(batch) == 1 && q.batch > 1 {
+				flush.Reset(q.cfg.Flush)
+			}
+			if len(batch) < q.batch {
+				continue
+			}
+		case <-flush.C:
+		case <-ctx.Done():
+			for more := true; more && len(batch) < q.batch; {
+				select {
+				case m := <-q.queue:
+					batch = append(batch, m)
+				default:
+					more = false
+				}
+			}
+			if len(batch) == 0 {
+				return
+			}
+		}
+		flush.Stop()
+		payloads = payloads[:0]
+		for _, m := range batch {
+			payloads = append(payloads, m.payload)
+		}
+		err := inserter.Insert(work, payloads)
+		if err != nil {
+			log.Error("messages refused", "rows", len(batch), "error", err)
+		}
+		q.answer(batch, err)
+		clear(batch)
+		clear(payloads)
+		batch = batch[:0]
+	}
+}
+
+// answer tells the sources, in runs of messages that follow each other.
+func (q *queued) answer(batch []message, err error) {
+	if err == nil {
+		q.wrote(len(batch))
+	}
+	var bytes int64
+	for i := 0; i < len(batch); {
+		src, first := batch[i].src, batch[i].index
+		end := first
+		for ; i < len(batch) && batch[i].src == src && batch[i].index == end; i++ {
+			bytes += q.weight(batch[i].payload)
+			end++
+		}
+		if err != nil {
+			src.failed(fmt.Errorf("message %d: %w", first, err))
+		} else {
+			src.committed(first, end)
+		}
+	}
+	q.inBytes.Release(bytes)
+}

@@ -1,0 +1,88 @@
+package ingest
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Stats counts since the start.
+type Stats struct {
+	Received      uint64 // messages submitted
+	ReceivedBytes uint64 // their payloads
+	Committed     uint64 // messages committed
+	Inflight      int64  // messages submitted and not yet answered
+}
+
+// pause is how long nothing must have arrived for a burst of traffic to be
+// over and summed up in the log.
+const pause = time.Second
+
+// stats counts, and remembers the current burst: from the first message after
+// a pause on.
+type stats struct {
+	receivedRows, receivedBytes, committedRows, refusedRows atomic.Uint64
+
+	first atomic.Int64 // when the burst's first message came, ns since start; 0: no burst
+	last  atomic.Int64 // when something was last received or committed
+	start time.Time
+}
+
+func newStats() *stats { return &stats{start: time.Now()} }
+
+func (s *stats) received(payloads [][]byte) {
+	bytes := 0
+	for _, p := range payloads {
+		bytes += len(p)
+	}
+	now := int64(time.Since(s.start))
+	if s.first.Load() == 0 {
+		s.first.CompareAndSwap(0, now)
+	}
+	s.last.Store(now)
+	s.receivedRows.Add(uint64(len(payloads)))
+	s.receivedBytes.Add(uint64(bytes))
+}
+
+func (s *stats) refused(rows int) { s.refusedRows.Add(uint64(rows)) }
+
+func (s *stats) committed(rows int) {
+	s.committedRows.Add(uint64(rows))
+	s.last.Store(int64(time.Since(s.start)))
+}
+
+func (s *stats) snapshot() Stats {
+	committed, refused := s.committedRows.Load(), s.refusedRows.Load()
+	received := s.receivedRows.Load() // read last: never below what was committed
+	return Stats{
+		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed,
+		Inflight: int64(received - refused - committed),
+	}
+}
+
+// report logs each burst when it is over, and the last one at the end.
+func (s *stats) report(done <-chan struct{}, log *slog.Logger) {
+	tick := time.NewTicker(pause / 4)
+	defer tick.Stop()
+	var reported uint64
+	for running := true; running; {
+		select {
+		case <-tick.C:
+			idle := time.Since(s.start) - time.Duration(s.last.Load())
+			if idle < pause || s.snapshot().Inflight > 0 {
+				continue
+			}
+		case <-done:
+			running = false
+		}
+		first := s.first.Swap(0)
+		rows := s.committedRows.Load() - reported
+		if first == 0 || rows == 0 {
+			continue
+		}
+		reported += rows
+		took := time.Duration(s.last.Load() - first)
+		log.Info("ingested", "rows", rows, "took", took.Round(time.Microsecond),
+			"msg/s", int64(float64(rows)/max(took.Seconds(), 1e-9)))
+	}
+}

@@ -1,0 +1,74 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SQLSTATE codes that callers branch on.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+const (
+	CodeUniqueViolation  = "23505"
+	CodeLockNotAvailable = "55P03"
+	CodeUndefinedTable   = "42P01"
+)
+
+// Code returns the SQLSTATE of err, or "" where PostgreSQL did not answer.
+func Code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// Constraint returns the name of the constraint that err broke, or "".
+func Constraint(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.ConstraintName
+	}
+	return ""
+}
+
+// Retryable reports whether the same work may succeed later without anybody
+// changing the work or the schema: PostgreSQL is away, restarting, short of a
+// resource, or chose this transaction as the victim of a conflict. A lost
+// connection counts: whether its last transaction was committed is a question
+// the caller has to settle before it repeats anything.
+func Retryable(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return false
+	}
+	code := Code(err)
+	if code == "" {
+		return connectionLost(err)
+	}
+	switch {
+	case strings.HasPrefix(code, "08"), // connection exception
+		strings.HasPrefix(code, "53"),    // out of memory, disk, connections
+		strings.HasPrefix(code, "57P"),   // shutdown, crash, starting up
+		strings.HasPrefix(code, "58"),    // I/O error
+		strings.HasPrefix(code, "40"),    // serialization failure, deadlock
+		code == CodeLockNotAvailable,     // a lock is held for too long
+		code == "25006",                  // read-only: a standby not yet promoted
+		code == "25P03", code == "25P04", // idle or transaction timeout ended us
+		code == "57014": // statement timeout or pg_cancel_backend
+		return true
+	}
+	return false
+}
+
+func connectionLost(err error) bool {
+	var connect *pgconn.ConnectError
+	var netErr net.Error
+	return errors.As(err, &connect) || errors.As(err, &netErr) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) ||
+		strings.Contains(err.Error(), "conn closed") // pgconn has no sentinel for it
+}

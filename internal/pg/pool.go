@@ -1,0 +1,85 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// AppName starts the application_name of every connection Tidewire opens: it
+// is how one node recognises, and may end, a frozen session of another.
+const AppName = "tidewire"
+
+// MinVersion is the oldest major version of PostgreSQL that works.
+const MinVersion = 14
+
+// What may be wrong with a database before any work is tried on it.
+var (
+	ErrURL         = errors.New("pg: malformed database URL")
+	ErrUnreachable = errors.New("pg: database unreachable")
+	ErrTooOld      = errors.New("pg: PostgreSQL too old")
+)
+
+// DB is a pool, a connection or the caller's own transaction.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// PoolConfig says how Open connects.
+type PoolConfig struct {
+	// URL or key=value string, as libpq takes it.
+	URL string
+	// MaxConns bounds the pool. Defaults to 16.
+	MaxConns int
+	// ConnectTimeout bounds one attempt to connect. Defaults to 5 s.
+	ConnectTimeout time.Duration
+}
+
+// Open connects, asks the server for its version and returns the pool. The
+// error is ErrURL, ErrUnreachable or ErrTooOld.
+func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrURL, err)
+	}
+	pc.MaxConns = 16
+	if cfg.MaxConns > 0 {
+		pc.MaxConns = int32(cfg.MaxConns)
+	}
+	pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	if cfg.ConnectTimeout > 0 {
+		pc.ConnConfig.ConnectTimeout = cfg.ConnectTimeout
+	}
+	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
+		pc.ConnConfig.RuntimeParams["application_name"] = AppName
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrURL, err)
+	}
+	if err := checkVersion(ctx, pool); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
+	var version int
+	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnreachable, err)
+	}
+	if version/10000 < MinVersion {
+		return fmt.Errorf("%w: this is PostgreSQL %d, Tidewire needs %d or newer", ErrTooOld, version/10000, MinVersion)
+	}
+	return nil
+}

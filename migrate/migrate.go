@@ -1,0 +1,154 @@
+// Package migrate brings a database to the schema that this version of
+// Tidewire needs: numbered SQL files, embedded, each in a transaction of its
+// own, under one advisory lock, so that several nodes may start at once.
+// Shipped files never change; a new need is a new file.
+package migrate
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// What a database may have against being migrated.
+var (
+	// ErrNewer: a newer version of Tidewire has been here.
+	ErrNewer = errors.New("migrate: database schema is newer than this program")
+	// ErrForeignTable: a table of that name exists and is not Tidewire's.
+	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
+)
+
+// codeForeignTable is the SQLSTATE that the migrations raise themselves.
+const codeForeignTable = "TW002"
+
+const (
+	// lockSQL waits for another node that is migrating. The key is "tidemigr".
+	lockSQL    = `SELECT pg_advisory_xact_lock(8388346167744358258)`
+	prepareSQL = `
+CREATE SCHEMA IF NOT EXISTS tidewire;
+CREATE TABLE IF NOT EXISTS tidewire.migration (
+	version int PRIMARY KEY,
+	name text NOT NULL,
+	applied_at timestamptz NOT NULL DEFAULT now()
+)`
+	existsSQL  = `SELECT to_regclass('tidewire.migration') IS NOT NULL`
+	currentSQL = `SELECT coalesce(max(version), 0) FROM tidewire.migration`
+	recordSQL  = `INSERT INTO tidewire.migration (version, name) VALUES ($1, $2)`
+)
+
+type migration struct {
+	version int
+	name    string
+	sql     string
+}
+
+// Up applies what is missing and returns how many migrations it applied. A
+// database that needs nothing is only read.
+func Up(ctx context.Context, db pg.DB) (int, error) {
+	all, err := load()
+	if err != nil {
+		return 0, err
+	}
+	current, err := version(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	if last := all[len(all)-1].version; current > last {
+		return 0, fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, current, last)
+	}
+	applied := 0
+	for _, m := range all {
+		if m.version <= current {
+			continue
+		}
+		done, err := apply(ctx, db, m)
+		if err != nil {
+			return applied, explain(fmt.Errorf("migration %s: %w", m.name, err))
+		}
+		if done {
+			applied++
+		}
+	}
+	return applied, nil
+}
+
+func version(ctx context.Context, db pg.DB) (int, error) {
+	var exists bool
+	if err := db.QueryRow(ctx, existsSQL).Scan(&exists); err != nil {
+		return 0, fmt.Errorf("look for migrations: %w", err)
+	}
+	if !exists {
+		return 0, nil
+	}
+	var current int
+	if err := db.QueryRow(ctx, currentSQL).Scan(&current); err != nil {
+		return 0, fmt.Errorf("read schema version: %w", err)
+	}
+	return current, nil
+}
+
+// apply runs m unless another node did so while we waited for the lock.
+func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSQL); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, prepareSQL); err != nil {
+			return err
+		}
+		var current int
+		if err := tx.QueryRow(ctx, currentSQL).Scan(&current); err != nil {
+			return err
+		}
+		if current >= m.version {
+			return nil
+		}
+		if _, err := tx.Exec(ctx, m.sql); err != nil {
+			return err
+		}
+		done = true
+		_, err := tx.Exec(ctx, recordSQL, m.version, m.name)
+		return err
+	})
+	return done, err
+}
+
+func explain(err error) error {
+	if pg.Code(err) == codeForeignTable {
+		return fmt.Errorf("%w: %v", ErrForeignTable, err)
+	}
+	return err
+}
+
+func load() ([]migration, error) {
+	names, err := fs.Glob(files, "sql/*.sql") // sorted, and numbers have four digits
+	if err != nil {
+		return nil, err
+	}
+	all := make([]migration, 0, len(names))
+	for i, path := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "sql/"), ".sql")
+		number, _, _ := strings.Cut(name, "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration file %s: want number %04d", path, i+1)
+		}
+		sql, err := files.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, migration{version, name, string(sql)})
+	}
+	return all, nil
+}

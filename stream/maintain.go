@@ -1,0 +1,75 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// summariseRows is how many rows may be written before the index that serves
+// readers is brought up to date. Up to that many rows, and the last unfinished
+// range, are read without its help.
+const summariseRows = 50_000
+
+// Recreate drops the messages table with all it holds and makes it anew.
+func Recreate(ctx context.Context, db pg.DB) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, recreateSQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("recreate messages: %w", err)
+		}
+		return nil
+	})
+}
+
+// Maintainer keeps the BRIN index of the messages table summarised.
+type Maintainer struct {
+	db      pg.DB
+	log     *slog.Logger
+	written atomic.Int64
+	due     chan struct{}
+	block   int64 // first block that may not be summarised; of Run alone
+}
+
+// NewMaintainer returns a Maintainer for Run.
+func NewMaintainer(db pg.DB, log *slog.Logger) *Maintainer {
+	return &Maintainer{db: db, log: log, due: make(chan struct{}, 1)}
+}
+
+// Wrote counts rows just committed. Safe for concurrent use.
+func (m *Maintainer) Wrote(rows int) {
+	if m.written.Add(int64(rows)) >= summariseRows {
+		select {
+		case m.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run summarises when enough rows were written, until ctx ends. A failure is
+// logged: readers are slower until the next time.
+func (m *Maintainer) Run(ctx context.Context) {
+	for {
+		select {
+		case <-m.due:
+		case <-ctx.Done():
+			return
+		}
+		m.written.Store(0)
+		var ranges int
+		var next *int64 // NULL: no range is complete yet
+		if err := m.db.QueryRow(ctx, summariseSQL, m.block).Scan(&ranges, &next); err != nil {
+			if ctx.Err() == nil {
+				m.log.Warn("index not summarised", "error", err)
+			}
+			continue
+		}
+		if next != nil {
+			m.block = *next
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package websocket
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Config is what a connection may use and how long it waits. The zero value
+// is ready for use.
+type Config struct {
+	// MaxMessage is the largest message the peer may send, in bytes; a larger
+	// one fails the connection with StatusTooBig. Defaults to 1 MiB.
+	MaxMessage int
+
+	// ReadBuffer is how many bytes one read of the socket may bring. The
+	// buffer is on loan from a pool shared by all connections, from the arrival
+	// of bytes to the next wait. Defaults to 64 KiB.
+	ReadBuffer int
+
+	// MaxUnsent is how many bytes may be queued that the socket has not taken.
+	// Past it Queue returns ErrSlowReader; past half of it Read takes nothing
+	// more from the peer until the peer has taken some. Defaults to 4 MiB.
+	MaxUnsent int
+
+	// WriteTimeout is how long the peer may take nothing at all of what is
+	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
+	// 30 seconds.
+	WriteTimeout time.Duration
+
+	// CloseTimeout bounds Close as a whole. Defaults to 5 seconds.
+	CloseTimeout time.Duration
+
+	// SkipUTF8Check accepts text that is not UTF-8, for a server that stores
+	// every message as it is. Defaults to false.
+	SkipUTF8Check bool
+
+	// OnPong is called by Read, in its goroutine, with the payload of each
+	// Pong, which is valid only during the call. Defaults to none.
+	OnPong func(payload []byte)
+
+	// Subprotocols are the protocols spoken, best first: Upgrade chooses the
+	// first of them that the client offers, Dial offers them. Defaults to none.
+	Subprotocols []string
+
+	// Origins are the hosts whose web pages may connect besides the one the
+	// request itself names: "example.com", "*.example.com" (a path.Match
+	// pattern), "*" for any. It keeps a foreign page from using the cookies of
+	// its visitor; clients that are no browsers send no Origin and always
+	// pass. Upgrade only. Defaults to none.
+	Origins []string
+
+	// Header is sent along with the handshake of Dial. Defaults to none.
+	Header http.Header
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
+	c.ReadBuffer = cmp.Or(c.ReadBuffer, 64<<10)
+	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
+	return c
+}
+
+func (c Config) validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"MaxMessage", int64(c.MaxMessage)},
+		{"ReadBuffer", int64(c.ReadBuffer)},
+		{"MaxUnsent", int64(c.MaxUnsent)},
+		{"WriteTimeout", int64(c.WriteTimeout)},
+		{"CloseTimeout", int64(c.CloseTimeout)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("websocket: Config.%s is %d, below zero", f.name, f.value)
+		}
+	}
+	return nil
+}

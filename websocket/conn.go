@@ -1,0 +1,114 @@
+package websocket
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var (
+	// ErrSlowReader is Queue's error for a frame that would exceed MaxUnsent.
+	// The frame is not queued; the connection lives on.
+	ErrSlowReader = errors.New("websocket: peer reads too slowly")
+
+	// ErrWriteTimeout is the error of a connection whose peer took nothing
+	// for WriteTimeout, or not everything within the CloseTimeout.
+	ErrWriteTimeout = errors.New("websocket: peer took nothing in time")
+
+	// ErrClosed is the error of Queue after the Close frame, and of everything
+	// after Close or Abort. It is net.ErrClosed too.
+	ErrClosed error = closedError{}
+)
+
+type closedError struct{}
+
+func (closedError) Error() string        { return "websocket: connection closed" }
+func (closedError) Is(target error) bool { return target == net.ErrClosed }
+
+// Conn is one WebSocket connection. One goroutine at a time calls Read; all
+// else may be called from any. Every Conn must be ended by Close or Abort.
+type Conn struct {
+	conn        net.Conn
+	raw         syscall.RawConn // nil if conn is not a plain socket
+	cfg         Config
+	client      bool
+	subprotocol string
+
+	// Reading. The mutex is there for Close, which reads to the end.
+	readMu     sync.Mutex
+	dec        decoder
+	onReadable func(fd uintptr) bool // tryRead, bound once
+	readN      int                   // what tryRead did
+	readErr    error
+
+	// Writing. Whoever sets writing owns head and taken until it clears it:
+	// a Flush for one attempt, or the drain goroutine.
+	mu         sync.Mutex
+	moved      sync.Cond // progress of the drain goroutine, or its end
+	tail       *buffer   // queued; nil if nothing is
+	head       *buffer   // being written; nil if nothing is
+	taken      int       // bytes of head the socket has taken
+	unsent     int       // bytes of head and tail it has not
+	writing    bool
+	wanted     bool   // a Flush found somebody writing
+	pong       []byte // the answer to the latest ping, kept back while much is unsent
+	closeSent  bool
+	closeBy    time.Time             // set by Close
+	err        error                 // why nothing can be written any more
+	onWritable func(fd uintptr) bool // tryWrite, bound once
+	out        []byte                // what tryWrite is to write
+	writeN     int                   // what it did
+	writeErr   error
+	patient    bool // tryWrite may wait for room
+}
+
+// newConn takes over a socket after the handshake; leftover is what the peer
+// sent right behind it.
+func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
+	c := &Conn{conn: conn, raw: rawConn(conn), cfg: cfg, client: client}
+	c.moved.L = &c.mu
+	c.onReadable = c.tryRead
+	c.onWritable = c.tryWrite
+	c.dec = decoder{
+		size:    cfg.ReadBuffer,
+		max:     cfg.MaxMessage,
+		client:  client,
+		anyText: cfg.SkipUTF8Check,
+		control: c.control,
+	}
+	if c.raw == nil {
+		c.dec.size = min(cfg.ReadBuffer, plainBuffer)
+	}
+	if len(leftover) > 0 {
+		c.dec.buf = getBuffer(len(leftover))
+		c.dec.w = copy(c.dec.buf.b, leftover)
+	}
+	return c
+}
+
+// Subprotocol returns the protocol agreed on in the handshake, or "".
+func (c *Conn) Subprotocol() string { return c.subprotocol }
+
+// RemoteAddr returns the peer's address.
+func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
+// SetReadDeadline makes Read return os.ErrDeadlineExceeded at that time if no
+// message is complete by then; a zero time means never. The connection stays
+// usable. Close sets a deadline of its own.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closeBy.IsZero() {
+		return ErrClosed
+	}
+	return c.conn.SetReadDeadline(t)
+}
+
+// Unsent returns how many bytes are queued that the socket has not taken.
+func (c *Conn) Unsent() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsent
+}

@@ -1,0 +1,384 @@
+package websocket
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+// listenAndUpgrade starts a server that hands over each upgraded connection.
+func listenAndUpgrade(t testing.TB, cfg Config) (wsURL string, conns <-chan *Conn) {
+	ch := make(chan *Conn, 16)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := Upgrade(w, r, cfg); err == nil {
+			ch <- c
+		}
+	}))
+	t.Cleanup(s.Close)
+	return "ws" + strings.TrimPrefix(s.URL, "http"), ch
+}
+
+// pair returns both ends of a connection over a loopback socket.
+func pair(t testing.TB, serverCfg, clientCfg Config) (server, client *Conn) {
+	wsURL, conns := listenAndUpgrade(t, serverCfg)
+	client, err := Dial(t.Context(), wsURL, clientCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-conns
+	t.Cleanup(client.Abort)
+	t.Cleanup(server.Abort)
+	return server, client
+}
+
+// rawPair returns a server's connection and the bare socket of its client.
+func rawPair(t testing.TB, cfg Config) (*Conn, *net.TCPConn) {
+	wsURL, conns := listenAndUpgrade(t, cfg)
+	u, err := url.Parse(wsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	if err := socket.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if leftover, err := ClientHandshake(socket, u); err != nil || len(leftover) > 0 {
+		t.Fatal(leftover, err)
+	}
+	server := <-conns
+	t.Cleanup(server.Abort)
+	return server, socket.(*net.TCPConn)
+}
+
+// pipePair returns both ends of a connection that is no socket.
+func pipePair(t testing.TB) (server, client *Conn) {
+	a, b := net.Pipe()
+	cfg := Config{}.withDefaults()
+	server, client = newConn(a, cfg, false, nil), newConn(b, cfg, true, nil)
+	t.Cleanup(client.Abort)
+	t.Cleanup(server.Abort)
+	return server, client
+}
+
+func send(t testing.TB, c *Conn, op Opcode, payload string) {
+	t.Helper()
+	if err := errors.Join(c.Queue(op, []byte(payload)), c.Flush()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAll reads to the end.
+func readAll(c *Conn) (got []string, err error) {
+	for {
+		msgs, err := c.Read()
+		if err != nil {
+			return got, err
+		}
+		for _, m := range msgs {
+			got = append(got, string(m.Payload))
+		}
+	}
+}
+
+// echo answers until the peer is gone, then closes.
+func echo(c *Conn) error {
+	for {
+		msgs, err := c.Read()
+		if err != nil {
+			return errors.Join(err, c.Close(StatusNormal, ""))
+		}
+		for _, m := range msgs {
+			if err := c.Queue(m.Op, m.Payload); err != nil {
+				c.Abort()
+				return err
+			}
+		}
+	}
+}
+
+func TestEcho_sizes(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(t testing.TB) (*Conn, *Conn){
+		"socket": func(t testing.TB) (*Conn, *Conn) { return pair(t, Config{}, Config{}) },
+		"small buffers": func(t testing.TB) (*Conn, *Conn) {
+			return pair(t, Config{ReadBuffer: 1, MaxUnsent: 1}, Config{ReadBuffer: 100})
+		},
+		"pipe": func(t testing.TB) (*Conn, *Conn) { return pipePair(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, client := ends(t)
+			var wg sync.WaitGroup
+			wg.Go(func() { echo(server) })
+			defer wg.Wait()
+			for _, size := range []int{0, 1, 125, 126, 127, 4096, 65535, 65536, 65537, 1 << 20} {
+				payload := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+				send(t, client, OpBinary, string(payload))
+				msgs, err := client.Read()
+				if err != nil || len(msgs) != 1 || msgs[0].Op != OpBinary || !bytes.Equal(msgs[0].Payload, payload) {
+					t.Fatalf("%d bytes: %d messages, %v", size, len(msgs), err)
+				}
+			}
+			if err := client.Close(StatusNormal, "done"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestEcho_limit has a message of exactly MaxMessage and one of a byte more.
+func TestEcho_limit(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{MaxMessage: 1000}, Config{})
+	send(t, client, OpText, strings.Repeat("x", 1000))
+	if msgs, err := server.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 1000 {
+		t.Fatal(msgs, err)
+	}
+	send(t, client, OpText, strings.Repeat("x", 1001))
+	_, err := server.Read()
+	if broken, ok := errors.AsType[*ProtocolError](err); !ok || broken.Code != StatusTooBig {
+		t.Fatal(err)
+	}
+	_, err = client.Read()
+	if closed, ok := errors.AsType[*CloseError](err); !ok || closed.Code != StatusTooBig {
+		t.Fatal(err)
+	}
+}
+
+// TestRead_many sends in one write and wants the answers in one too.
+func TestRead_many(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{}, Config{})
+	for i := range 100 {
+		if err := client.Queue(OpText, fmt.Append(nil, "message ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Conn{server, client} {
+		msgs, err := c.Read()
+		if err != nil || len(msgs) != 100 || string(msgs[99].Payload) != "message 99" {
+			t.Fatalf("%d messages, %v", len(msgs), err)
+		}
+		for _, m := range msgs {
+			if err := c.Queue(m.Op, m.Payload); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRead_aliases makes sure that a message lives until the next Read, whatever
+// else happens to the connection.
+func TestRead_aliases(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{}, Config{})
+	send(t, client, OpText, "the first")
+	msgs, err := server.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { server.Close(StatusGoingAway, "") })
+	for range 50 {
+		if client.Queue(OpText, bytes.Repeat([]byte("overwritten"), 10000)) != nil {
+			break
+		}
+	}
+	_, err = client.Read()
+	client.Close(StatusNormal, "")
+	wg.Wait()
+	if string(msgs[0].Payload) != "the first" {
+		t.Errorf("became %.20q", msgs[0].Payload)
+	}
+	if closed, ok := errors.AsType[*CloseError](err); !ok || closed.Code != StatusGoingAway {
+		t.Error(err)
+	}
+}
+
+func TestRead_end(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		stream []byte
+		want   error
+	}{
+		{"between messages", frame(true, OpText, "whole"), io.EOF},
+		{"inside a frame", join(frame(true, OpText, "whole"), frame(true, OpText, "cut")[:7]), io.ErrUnexpectedEOF},
+		{"inside a header", join(frame(true, OpText, "whole"), []byte{0x81}), io.ErrUnexpectedEOF},
+		{"inside a message", join(frame(true, OpText, "whole"), frame(false, OpText, "cut")), io.ErrUnexpectedEOF},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server, socket := rawPair(t, Config{})
+			if _, err := socket.Write(test.stream); err != nil {
+				t.Fatal(err)
+			}
+			socket.CloseWrite()
+			got, err := readAll(server)
+			if len(got) != 1 || err != test.want {
+				t.Errorf("%q, %v", got, err)
+			}
+			if _, again := server.Read(); again != err {
+				t.Errorf("then %v", again)
+			}
+			if err := server.Close(StatusNormal, ""); err != test.want {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
+func TestRead_pingPong(t *testing.T) {
+	t.Parallel()
+	var pongs []string
+	server, client := pair(t, Config{OnPong: func(p []byte) { pongs = append(pongs, string(p)) }}, Config{})
+	for i := range 5 { // some with a payload of their own, some without
+		if err := server.Queue(OpPing, bytes.Repeat([]byte{'p'}, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(t, server, OpText, "go on")
+	if _, err := client.Read(); err != nil {
+		t.Fatal(err)
+	}
+	send(t, client, OpText, "go on")
+	if _, err := server.Read(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"", "p", "pp", "ppp", "pppp"}; fmt.Sprint(pongs) != fmt.Sprint(want) {
+		t.Errorf("pongs %q", pongs)
+	}
+}
+
+func TestRead_deadline(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{}, Config{})
+	if err := server.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := server.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, client, OpText, "still here")
+	if msgs, err := server.Read(); err != nil || len(msgs) != 1 {
+		t.Fatal(msgs, err)
+	}
+}
+
+// TestPark looks at what a connection keeps while it waits for its peer.
+func TestPark(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		stream []byte
+		want   int
+	}{
+		{"nothing", frame(true, OpText, "whole"), 0},
+		{"a part of a frame", frame(true, OpBinary, string(make([]byte, 3000)))[:2500], 4 << 10},
+		{"a part of a message", frame(false, OpBinary, "part"), 1 << 10},
+		{"much of a large frame", frame(true, OpBinary, string(make([]byte, 100000)))[:40000], 64 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := decoder{size: 64 << 10, max: 1 << 20}
+			d.w = copy(d.space(), test.stream)
+			d.decode()
+			d.park()
+			got := 0
+			if d.buf != nil {
+				got = len(d.buf.b)
+			}
+			if got != test.want {
+				t.Errorf("keeps %d bytes, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	conns := make(chan *Conn, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, err := Upgrade(w, r, Config{}); err == nil {
+			conns <- c
+		}
+	}))
+	s.StartTLS()
+	defer s.Close()
+	secure := &tls.Config{RootCAs: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com"}
+	u, _ := url.Parse(s.URL)
+	socket, err := tls.Dial("tcp", u.Host, secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ClientHandshake(socket, u); err != nil {
+		t.Fatal(err)
+	}
+	client, server := newConn(socket, Config{}.withDefaults(), true, nil), <-conns
+	var wg sync.WaitGroup
+	wg.Go(func() { echo(server) })
+	want := strings.Repeat("secret", 50000)
+	send(t, client, OpText, want)
+	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || string(msgs[0].Payload) != want {
+		t.Error(len(msgs), err)
+	}
+	if err := client.Close(StatusNormal, ""); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+func TestDial_refused(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	_, err := Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"), Config{})
+	if refused, ok := errors.AsType[*HandshakeError](err); !ok || refused.Status != http.StatusNotFound {
+		t.Error(err)
+	}
+	if _, err := Dial(t.Context(), s.URL, Config{}); err == nil {
+		t.Error("dialled http")
+	}
+}
+
+// TestDial_canceled has a server that accepts and says nothing.
+func TestDial_canceled(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, "ws://"+l.Addr().String(), Config{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,117 @@
+package websocket
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Dial connects to a ws or wss URL. ctx bounds connecting and the handshake,
+// not the life of the Conn.
+func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("websocket: dial: %w", err)
+	}
+	socket, err := dialSocket(ctx, u)
+	if err != nil {
+		return nil, fmt.Errorf("websocket: dial %s: %w", u.Host, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(time.Unix(1, 0)) })
+	protocol, leftover, err := clientHandshake(socket, u, cfg.Header, cfg.Subprotocols)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = socket.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("websocket: dial %s: %w", u.Host, err)
+	}
+	c := newConn(socket, cfg, true, leftover)
+	c.subprotocol = protocol
+	return c, nil
+}
+
+func dialSocket(ctx context.Context, u *url.URL) (net.Conn, error) {
+	var d net.Dialer
+	switch u.Scheme {
+	case "ws":
+		return d.DialContext(ctx, "tcp", hostPort(u, "80"))
+	case "wss":
+		secure := tls.Dialer{NetDialer: &d, Config: &tls.Config{NextProtos: []string{"http/1.1"}}}
+		return secure.DialContext(ctx, "tcp", hostPort(u, "443"))
+	}
+	return nil, fmt.Errorf("scheme %q is neither ws nor wss", u.Scheme)
+}
+
+func hostPort(u *url.URL, port string) string {
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// ClientHandshake makes a WebSocket of a fresh connection to u's host, for a
+// caller that has a loop of its own around this package's codec. It blocks,
+// within the deadline set on conn. leftover is what the server sent right
+// behind its answer.
+func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
+	_, leftover, err = clientHandshake(conn, u, nil, nil)
+	return leftover, err
+}
+
+func clientHandshake(conn net.Conn, u *url.URL, header http.Header, protocols []string) (protocol string, leftover []byte, err error) {
+	var nonce [16]byte
+	rand.Read(nonce[:])
+	key := base64.StdEncoding.EncodeToString(nonce[:])
+	r := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: header.Clone()}
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	r.Header.Set("Upgrade", "websocket")
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Sec-WebSocket-Version", "13")
+	r.Header.Set("Sec-WebSocket-Key", key)
+	for _, p := range protocols {
+		r.Header.Add("Sec-WebSocket-Protocol", p)
+	}
+	if err := r.Write(conn); err != nil {
+		return "", nil, fmt.Errorf("send handshake: %w", err)
+	}
+	in := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(in, r)
+	if err != nil {
+		return "", nil, fmt.Errorf("read handshake: %w", err)
+	}
+	protocol = answer.Header.Get("Sec-WebSocket-Protocol")
+	switch {
+	case answer.StatusCode != http.StatusSwitchingProtocols:
+		reason, _, _ := bufio.NewReader(io.LimitReader(answer.Body, 200)).ReadLine() // perhaps there is none
+		return "", nil, &HandshakeError{answer.StatusCode, string(reason)}
+	case !hasToken(answer.Header, "Upgrade", "websocket") || !hasToken(answer.Header, "Connection", "upgrade"):
+		return "", nil, fmt.Errorf("server did not switch to websocket")
+	case answer.Header.Get("Sec-WebSocket-Accept") != acceptKey(key):
+		return "", nil, fmt.Errorf("server did not prove that it read the key")
+	case answer.Header.Get("Sec-WebSocket-Extensions") != "":
+		return "", nil, fmt.Errorf("server chose an extension that was not offered")
+	case protocol != "" && !slices.Contains(protocols, protocol):
+		return "", nil, fmt.Errorf("server chose subprotocol %q that was not offered", protocol)
+	}
+	leftover, err = in.Peek(in.Buffered())
+	return protocol, leftover, err
+}

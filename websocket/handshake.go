@@ -1,0 +1,167 @@
+package websocket
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// acceptGUID is what RFC 6455 appends to the client's key.
+const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+// HandshakeError is the error, on both sides, of a handshake that the server
+// answered with an HTTP error.
+type HandshakeError struct {
+	Status int    // of HTTP
+	Reason string // one line
+}
+
+func (e *HandshakeError) Error() string {
+	return fmt.Sprintf("websocket: handshake refused with %d: %s", e.Status, e.Reason)
+}
+
+// Upgrade answers the handshake of a client and takes the connection over from
+// the HTTP server. A request that is no proper handshake is answered with an
+// HTTP error, and the *HandshakeError is returned as well: then there is nothing left to do. The
+// headers set on w are sent along.
+//
+// The Conn does not need the handler: hand it to a goroutine and return, and
+// the server's request and buffers (10 KiB and more) are released. As the
+// request's context ends with the handler, the goroutine needs another one.
+func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return nil, err
+	}
+	if err := checkHandshake(r, cfg.Origins); err != nil {
+		h := w.Header()
+		switch err.Status {
+		case http.StatusMethodNotAllowed:
+			h.Set("Allow", http.MethodGet)
+		case http.StatusUpgradeRequired:
+			h.Set("Connection", "Upgrade")
+			h.Set("Upgrade", "websocket")
+			h.Set("Sec-WebSocket-Version", "13")
+		}
+		http.Error(w, err.Reason, err.Status)
+		return nil, err
+	}
+	header := w.Header().Clone()
+	socket, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return nil, fmt.Errorf("websocket: take over the connection: %w", err)
+	}
+	leftover, err := rw.Reader.Peek(rw.Reader.Buffered())
+	if err != nil {
+		_ = socket.Close()
+		return nil, fmt.Errorf("websocket: bytes behind the handshake: %w", err)
+	}
+	protocol := chooseSubprotocol(r.Header, cfg.Subprotocols)
+	if _, err := socket.Write(handshakeAnswer(header, r.Header.Get("Sec-WebSocket-Key"), protocol)); err != nil {
+		_ = socket.Close()
+		return nil, fmt.Errorf("websocket: answer the handshake: %w", err)
+	}
+	c := newConn(socket, cfg, false, leftover)
+	c.subprotocol = protocol
+	return c, nil
+}
+
+// checkHandshake applies RFC 6455, section 4.2.1.
+func checkHandshake(r *http.Request, origins []string) *HandshakeError {
+	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
+	switch {
+	case r.ProtoMajor != 1 || r.ProtoMinor < 1:
+		return &HandshakeError{http.StatusBadRequest, "a WebSocket handshake needs HTTP/1.1"}
+	case r.Method != http.MethodGet:
+		return &HandshakeError{http.StatusMethodNotAllowed, "a WebSocket handshake is a GET"}
+	case !hasToken(r.Header, "Upgrade", "websocket"):
+		return &HandshakeError{http.StatusUpgradeRequired, "this is a WebSocket endpoint: the Upgrade header must say websocket"}
+	case !hasToken(r.Header, "Connection", "upgrade"):
+		return &HandshakeError{http.StatusBadRequest, "the Connection header must say Upgrade"}
+	case r.Header.Get("Sec-WebSocket-Version") != "13":
+		return &HandshakeError{http.StatusUpgradeRequired, "the Sec-WebSocket-Version header must be 13"}
+	case len(r.Header.Values("Sec-WebSocket-Key")) != 1 || err != nil || len(key) != 16:
+		return &HandshakeError{http.StatusBadRequest, "the Sec-WebSocket-Key header must be 16 bytes in base64, once"}
+	case !allowedOrigin(r, origins):
+		return &HandshakeError{http.StatusForbidden, "pages of this origin may not connect"}
+	}
+	return nil
+}
+
+// allowedOrigin reports whether the page that connects, if it is one, belongs to
+// this host or to one of the origins.
+func allowedOrigin(r *http.Request, origins []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	host := ""
+	if u, err := url.Parse(origin); err == nil {
+		host = strings.ToLower(u.Host)
+	}
+	if host != "" && host == strings.ToLower(r.Host) {
+		return true
+	}
+	return slices.ContainsFunc(origins, func(pattern string) bool {
+		ok, err := path.Match(strings.ToLower(pattern), host)
+		return ok && err == nil
+	})
+}
+
+// hasToken reports whether a header that lists tokens has this one.
+func hasToken(h http.Header, name, token string) bool {
+	return slices.ContainsFunc(tokens(h, name), func(t string) bool { return strings.EqualFold(t, token) })
+}
+
+func tokens(h http.Header, name string) []string {
+	var list []string
+	for _, line := range h.Values(name) {
+		for t := range strings.SplitSeq(line, ",") {
+			if t = strings.TrimSpace(t); t != "" {
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// chooseSubprotocol returns the first of ours that the client offers, or "".
+func chooseSubprotocol(h http.Header, ours []string) string {
+	offered := tokens(h, "Sec-WebSocket-Protocol")
+	for _, p := range ours {
+		if slices.Contains(offered, p) {
+			return p
+		}
+	}
+	return ""
+}
+
+// handshakeAnswer is the response that switches protocols.
+func handshakeAnswer(h http.Header, key, protocol string) []byte {
+	for _, name := range []string{"Upgrade", "Connection", "Sec-WebSocket-Accept", "Sec-WebSocket-Extensions",
+		"Sec-WebSocket-Protocol", "Content-Length", "Transfer-Encoding"} {
+		h.Del(name)
+	}
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
+	b.WriteString("Sec-WebSocket-Accept: " + acceptKey(key) + "\r\n")
+	if protocol != "" {
+		b.WriteString("Sec-WebSocket-Protocol: " + protocol + "\r\n")
+	}
+	_ = h.Write(&b) // a strings.Builder takes everything
+	b.WriteString("\r\n")
+	return []byte(b.String())
+}
+
+// acceptKey proves to the client that the server understood its key.
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + acceptGUID)) // as RFC 6455 demands; nothing is kept secret by it
+	return base64.StdEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,127 @@
+package websocket
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// plainBuffer is the read buffer of a connection that is not a plain socket
+// (TLS, net.Pipe): it is held while the connection is idle.
+const plainBuffer = 4 << 10
+
+// Read waits until at least one message is complete and returns all that one
+// read of the socket completed. Before it waits it flushes what was queued, so
+// that the answers to one Read leave in one write. Payloads are valid until the
+// next Read, even if the Conn is closed meanwhile.
+//
+// Pings are answered and pongs given to OnPong on the way. The error, which
+// comes after all whole messages and stays, is
+//   - a *CloseError when the peer's Close frame has arrived. It is not answered
+//     yet: commit and queue what is owed to the peer, then call Close.
+//   - a *ProtocolError when the peer broke a rule. It is told in a Close frame.
+//   - io.EOF when the connection ended between messages without a Close frame,
+//     io.ErrUnexpectedEOF when it ended inside one.
+//   - ErrWriteTimeout, ErrClosed, or what the socket says.
+func (c *Conn) Read() ([]Message, error) {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	for {
+		if msgs := c.dec.decode(); len(msgs) > 0 {
+			return msgs, nil
+		}
+		if c.dec.err != nil {
+			return nil, c.endRead()
+		}
+		if err := c.Flush(); err == nil {
+			c.waitForPeer()
+		} // and if it failed, what the peer had sent before is still to be read
+		if err := c.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// waitForPeer holds reading back while the peer takes too little: what it asks
+// for while it does not listen would only pile up.
+func (c *Conn) waitForPeer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.unsent > c.cfg.MaxUnsent/2 && c.writing && c.err == nil {
+		c.moved.Wait()
+	}
+}
+
+// endRead returns the error that ended reading, after it has told the peer of
+// a broken rule: only now, so that answers to the messages before it could be
+// queued.
+func (c *Conn) endRead() error {
+	c.dec.release()
+	if broken, ok := errors.AsType[*ProtocolError](c.dec.err); ok {
+		c.StartClose(broken.Code, broken.Reason)
+	}
+	return c.dec.err
+}
+
+// fill reads once, after waiting for something to read. The end of the
+// connection is left in dec.err; the error is only for a deadline, which is not
+// an end.
+func (c *Conn) fill() error {
+	n, err := c.receive()
+	c.dec.w += n
+	switch {
+	case err == nil || n > 0: // an error that comes along comes again
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded) && !c.closing():
+		return err
+	case err == io.EOF:
+		if c.dec.held() > 0 || c.dec.op != 0 {
+			err = io.ErrUnexpectedEOF
+		}
+	default:
+		err = fmt.Errorf("websocket: read: %w", err)
+	}
+	c.mu.Lock()
+	if c.err != nil && !errors.Is(err, io.EOF) {
+		err = c.err // it is why the socket was closed
+	}
+	c.mu.Unlock()
+	c.dec.err = err
+	return nil
+}
+
+// receive waits for bytes and reads them into the decoder's buffer.
+func (c *Conn) receive() (int, error) {
+	if c.raw == nil {
+		return c.conn.Read(c.dec.space())
+	}
+	if err := c.raw.Read(c.onReadable); err != nil {
+		return 0, err
+	}
+	return c.readN, c.readErr
+}
+
+// tryRead reads once. If there is nothing to read it gives the buffer back and
+// has the runtime wait: an idle connection holds no buffer.
+func (c *Conn) tryRead(fd uintptr) bool {
+	c.readN, c.readErr = sysRead(fd, c.dec.space())
+	switch {
+	case c.readErr == nil && c.readN == 0:
+		c.readErr = io.EOF
+	case c.readErr != nil && again(c.readErr):
+		c.dec.park()
+		return false
+	}
+	return true
+}
+
+// control handles a Ping or Pong between messages.
+func (c *Conn) control(op Opcode, payload []byte) {
+	switch {
+	case op == OpPing:
+		c.queuePong(payload)
+	case c.cfg.OnPong != nil:
+		c.cfg.OnPong(payload)
+	}
+}

@@ -1,0 +1,244 @@
+package websocket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+)
+
+const (
+	// outBuffer is the smallest buffer to queue in, in bytes.
+	outBuffer = 4 << 10
+
+	// maxUnsentPongs is how many unsent bytes make pongs wait for the peer: from
+	// then on only the latest ping will be answered (RFC 6455, section 5.5.3).
+	maxUnsentPongs = 64 << 10
+
+	// writeChunk bounds a blocking write, so that progress shows.
+	writeChunk = 64 << 10
+)
+
+// Queue encodes a whole message, a Ping or a Pong behind what is queued, and
+// writes nothing: see Flush. The payload is copied. A frame that would bring
+// the unsent bytes past MaxUnsent is refused with ErrSlowReader unless it is the
+// only one.
+func (c *Conn) Queue(op Opcode, payload []byte) error {
+	if op == OpClose || op == OpContinuation || (Header{Fin: true, Op: op, Length: int64(len(payload))}).Validate() != nil {
+		return fmt.Errorf("websocket: cannot queue %v of %d bytes", op, len(payload))
+	}
+	size := frameSize(len(payload), c.client)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closeSent || c.err != nil {
+		return c.refusal()
+	}
+	if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
+		if c.flush(); c.err != nil { // perhaps it was never tried
+			return c.refusal()
+		}
+		if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
+			return ErrSlowReader
+		}
+	}
+	c.append(op, payload, size)
+	return nil
+}
+
+// refusal is why nothing can be queued any more.
+func (c *Conn) refusal() error {
+	if c.err != nil {
+		return c.err
+	}
+	return ErrClosed
+}
+
+// append encodes a frame of the given size behind the tail. c.mu is held.
+func (c *Conn) append(op Opcode, payload []byte, size int) {
+	if c.tail == nil {
+		c.tail = getBuffer(max(size, outBuffer))
+		c.tail.b = c.tail.b[:0]
+	} else if have := len(c.tail.b); have+size > cap(c.tail.b) {
+		larger := getBuffer(max(have+size, 2*cap(c.tail.b)))
+		larger.b = larger.b[:copy(larger.b, c.tail.b)]
+		c.tail.put()
+		c.tail = larger
+	}
+	if c.client {
+		var key [4]byte
+		binary.LittleEndian.PutUint32(key[:], rand.Uint32()) // ChaCha8, seeded by the system
+		c.tail.b = AppendMaskedFrame(c.tail.b, op, key, payload)
+	} else {
+		c.tail.b = AppendFrame(c.tail.b, op, payload)
+	}
+	c.unsent += size
+}
+
+// queuePong answers a ping, or keeps the answer back while the peer takes too
+// little, in place of the one kept before.
+func (c *Conn) queuePong(payload []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closeSent || c.err != nil {
+		return
+	}
+	if c.unsent > min(maxUnsentPongs, c.cfg.MaxUnsent/2) {
+		c.pong = append(append(c.pong[:0], byte(OpPong)), payload...) // never empty
+		return
+	}
+	c.pong = nil // older than this one
+	c.append(OpPong, payload, frameSize(len(payload), c.client))
+}
+
+// Flush offers everything queued to the socket, once, and never blocks. What
+// the socket does not take is written by a goroutine that lives until nothing
+// is left. If somebody is writing already, that one takes it along. An error
+// means that the connection can carry no more.
+func (c *Conn) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flush()
+	return c.err
+}
+
+// flush is Flush. c.mu is held, but not during the write.
+func (c *Conn) flush() {
+	switch {
+	case c.unsent == 0 || c.err != nil:
+		return
+	case c.writing:
+		c.wanted = true
+		return
+	}
+	c.writing, c.wanted = true, false
+	c.advance()
+	if c.raw == nil {
+		go c.drain()
+		return
+	}
+	c.write(false)
+	c.attempted()
+}
+
+// attempted ends an attempt to write: what is left is for the drain goroutine.
+func (c *Conn) attempted() {
+	if c.err == nil && (c.head != nil || c.pong != nil || c.wanted && c.tail != nil) {
+		go c.drain()
+		return
+	}
+	c.writing = false
+	c.moved.Broadcast()
+}
+
+// advance makes the tail the head if there is no head, behind it the answer to
+// the latest ping.
+func (c *Conn) advance() {
+	if c.head != nil {
+		return
+	}
+	if c.pong != nil {
+		c.append(OpPong, c.pong[1:], frameSize(len(c.pong)-1, c.client))
+		c.pong = nil
+	}
+	c.head, c.tail, c.taken = c.tail, nil, 0
+}
+
+// write writes from the head once, without c.mu; if patient, after waiting for
+// room. Only the owner of c.writing calls it.
+func (c *Conn) write(patient bool) {
+	head := c.head
+	b := head.b[c.taken:]
+	if c.raw == nil {
+		b = b[:min(len(b), writeChunk)]
+	}
+	c.mu.Unlock()
+	n, err := c.send(b, patient)
+	c.mu.Lock()
+	if c.head == nil { // forgotten meanwhile
+		return
+	}
+	c.taken += n
+	c.unsent -= n
+	if c.taken == len(head.b) {
+		head.put()
+		c.head = nil
+	}
+	c.failWrite(err)
+	c.moved.Broadcast()
+}
+
+// failWrite remembers why nothing can be written any more. c.mu is held.
+func (c *Conn) failWrite(err error) {
+	if err == nil || c.err != nil {
+		return
+	}
+	c.err = fmt.Errorf("websocket: write: %w", err)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.err = ErrWriteTimeout
+	}
+	c.forget()
+}
+
+// drain writes until nothing is left. It is the goroutine of a peer that takes
+// slowly, and of every write to what is not a plain socket.
+func (c *Conn) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil {
+		if c.advance(); c.head == nil {
+			break
+		}
+		c.setWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
+		c.write(true)
+	}
+	if c.err == nil {
+		c.setWriteDeadline(time.Time{})
+	} else if c.err == ErrWriteTimeout {
+		c.reset()
+	}
+	c.writing = false
+	c.moved.Broadcast()
+}
+
+// setWriteDeadline sets it, but not past the end that Close has set. c.mu is
+// held, so Close and drain do not undo each other's.
+func (c *Conn) setWriteDeadline(t time.Time) {
+	if by := c.closeBy; !by.IsZero() && (t.IsZero() || by.Before(t)) {
+		t = by
+	}
+	_ = c.conn.SetWriteDeadline(t) // fails only if closed, and then so does the write
+}
+
+// send writes b once.
+func (c *Conn) send(b []byte, patient bool) (int, error) {
+	if c.raw == nil {
+		return c.conn.Write(b)
+	}
+	c.out, c.patient = b, patient
+	c.writeN, c.writeErr = 0, nil
+	err := c.raw.Write(c.onWritable)
+	c.out = nil
+	if err == nil {
+		err = c.writeErr
+	}
+	return c.writeN, err
+}
+
+// tryWrite writes once. If there is no room it has the runtime wait for some,
+// but only in the drain goroutine.
+func (c *Conn) tryWrite(fd uintptr) bool {
+	n, err := sysWrite(fd, c.out)
+	if err != nil && again(err) {
+		return !c.patient
+	}
+	c.writeN, c.writeErr = n, err
+	return true
+}
+
+// forget drops what will never be written. c.mu is held; the head may still be
+// in the hands of a write, so it is left to the garbage collector.
+func (c *Conn) forget() {
+	c.head, c.tail, c.pong, c.taken, c.unsent = nil, nil, nil, 0, 0
+}

@@ -1,0 +1,215 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestQueue_slowReader: a peer that reads nothing costs MaxUnsent and no more,
+// and is given up after WriteTimeout.
+func TestQueue_slowReader(t *testing.T) {
+	t.Parallel()
+	server, _ := rawPair(t, Config{MaxUnsent: 1 << 20, WriteTimeout: 200 * time.Millisecond})
+	payload := make([]byte, 100_000)
+	var err error
+	for err == nil {
+		if err = server.Queue(OpBinary, payload); err == nil {
+			err = server.Flush()
+		}
+		if n := server.Unsent(); n > 1<<20 {
+			t.Fatalf("%d bytes unsent", n)
+		}
+	}
+	if !errors.Is(err, ErrSlowReader) && !errors.Is(err, ErrWriteTimeout) {
+		t.Error(err)
+	}
+	if _, err := server.Read(); !errors.Is(err, ErrWriteTimeout) {
+		t.Error(err)
+	}
+	if err := server.Close(StatusNormal, ""); !errors.Is(err, ErrWriteTimeout) {
+		t.Error(err)
+	}
+}
+
+// TestRead_pingFlood: a peer that pings without end and reads nothing.
+func TestRead_pingFlood(t *testing.T) {
+	t.Parallel()
+	server, socket := rawPair(t, Config{})
+	var wg sync.WaitGroup
+	wg.Go(func() { echo(server) })
+	pings := bytes.Repeat(frame(true, OpPing, strings.Repeat("p", 125)), 1000)
+	for range 200 { // 26 MB, more than the socket's buffers take as pongs
+		if _, err := socket.Write(pings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := server.Unsent(); n > maxUnsentPongs+1000 {
+		t.Errorf("%d bytes unsent", n)
+	}
+	if _, err := socket.Write(join(frame(true, OpPing, "the last"), frame(true, OpClose, "\x03\xe8"))); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(socket)
+	if err != nil {
+		t.Error(err)
+	}
+	last := join(AppendFrame(nil, OpPong, []byte("the last")), AppendClose(nil, StatusNormal, ""))
+	if !bytes.HasSuffix(got, last) {
+		t.Errorf("peer got at last %q", got[max(0, len(got)-100):])
+	}
+	wg.Wait()
+}
+
+// TestRead_backpressure: what a peer asks for while it does not listen is not
+// even read; once it listens it gets all.
+func TestRead_backpressure(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{MaxUnsent: 1 << 17}, Config{MaxUnsent: 1 << 30})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := echo(server); err != nil {
+			wantClose(t, err, StatusNormal, "")
+		}
+	})
+	const n = 3000
+	payload := bytes.Repeat([]byte("0123456789"), 1000)
+	for range n { // 30 MB
+		if err := client.Queue(OpText, payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for got := 0; got < n; {
+		msgs, err := client.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			if got++; !bytes.Equal(m.Payload, payload) {
+				t.Fatalf("answer %d is wrong", got)
+			}
+		}
+	}
+	if err := client.Close(StatusNormal, ""); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+// TestQueue_concurrent: frames of many goroutines arrive whole, each goroutine's
+// in its order.
+func TestQueue_concurrent(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{}, Config{})
+	const writers, each = 8, 2000
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				for errors.Is(server.Queue(OpBinary, []byte{byte(w), byte(i >> 8), byte(i)}), ErrSlowReader) {
+					time.Sleep(time.Millisecond)
+				}
+				if i%10 == 0 || i == each-1 {
+					server.Flush()
+				}
+			}
+		})
+	}
+	var next [writers]int
+	for got := 0; got < writers*each; {
+		msgs, err := client.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			w, i := m.Payload[0], int(m.Payload[1])<<8|int(m.Payload[2])
+			if i != next[w] {
+				t.Fatalf("writer %d: message %d, want %d", w, i, next[w])
+			}
+			next[w]++
+			got++
+		}
+	}
+	wg.Wait()
+}
+
+func TestQueue_refuses(t *testing.T) {
+	t.Parallel()
+	server, _ := pipePair(t)
+	for _, test := range []struct {
+		op      Opcode
+		payload int
+	}{{OpClose, 0}, {OpContinuation, 0}, {3, 0}, {OpPing, 126}, {OpPong, 126}, {17, 0}} {
+		if err := server.Queue(test.op, make([]byte, test.payload)); err == nil {
+			t.Errorf("queued %v of %d bytes", test.op, test.payload)
+		}
+	}
+}
+
+// TestWriteShared offers one buffer to a peer that stops reading for a while.
+func TestWriteShared(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(t testing.TB) (*Conn, *Conn){
+		"socket": func(t testing.TB) (*Conn, *Conn) { return pair(t, Config{}, Config{}) },
+		"pipe":   pipePair,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, client := ends(t)
+			if _, err := client.WriteShared(nil); err == nil {
+				t.Error("a client shared")
+			}
+			var shared []byte
+			const n = 4000
+			for i := range n {
+				shared = AppendFrame(shared, OpBinary, bytes.Repeat([]byte{byte(i)}, i))
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				own := 0
+				for offset := 0; offset < len(shared); {
+					sent, err := server.WriteShared(shared[offset:])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if offset += sent; sent == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					if own++; own < 20 {
+						if err := server.Queue(OpText, []byte("own")); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				server.Close(StatusNormal, "")
+			})
+			next := 0
+			for {
+				msgs, err := client.Read()
+				if err != nil {
+					wantClose(t, err, StatusNormal, "")
+					break
+				}
+				for _, m := range msgs {
+					if m.Op == OpText {
+						continue
+					}
+					if len(m.Payload) != next || next > 0 && m.Payload[next-1] != byte(next) {
+						t.Fatalf("frame %d has %d bytes", next, len(m.Payload))
+					}
+					next++
+				}
+			}
+			if next != n {
+				t.Errorf("%d frames of %d", next, n)
+			}
+			client.Close(StatusNormal, "")
+			wg.Wait()
+		})
+	}
+}
