@@ -87,5 +87,3 @@ func (f *frames) append(dst []byte, seq int) []byte {
 	binary.BigEndian.PutUint64(name, binary.BigEndian.Uint64(name)^f.key)
 	return dst
 }
-
-func (f *frames) size() int { return len(f.template) }

@@ -146,6 +146,9 @@ func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	if conns := int(pool.Config().MaxConns); (cfg.Mode == Buffered || cfg.Mode == Bulk) && conns < cfg.Workers+poolReserve {
+		return nil, fmt.Errorf("ingest: the pool has %d connections: %d workers and upkeep want %d", conns, cfg.Workers, cfg.Workers+poolReserve)
+	}
 	i := &Ingester{cfg: cfg, stats: newStats(), maintainer: stream.NewMaintainer(pool, cfg.Log)}
 	i.work, i.abandon = context.WithCancel(context.Background())
 	switch cfg.Mode {

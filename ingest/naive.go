@@ -21,7 +21,7 @@ type naive struct {
 
 func newNaive(pool *pgxpool.Pool, cfg Config, wrote func(int)) *naive {
 	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote}
-	for range min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve) {
+	for range max(1, min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve)) {
 		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Log: cfg.Log})
 	}
 	return n

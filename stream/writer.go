@@ -194,7 +194,7 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 	}
 	if _, rollbackErr := w.conn.Exec(ctx, `ROLLBACK`); rollbackErr != nil {
 		w.Close()
-		return err
+		return rollbackErr // what err has to say, the next attempt finds again
 	}
 	switch pg.Code(err) {
 	case codeStaleHead:

@@ -23,7 +23,7 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 	}
 	var payload [MaxControl]byte
 	p := closePayload(payload[:0], code, reason)
-	c.pong = nil
+	c.appendPong()
 	c.append(OpClose, p, frameSize(len(p), c.client))
 	c.closeSent = true
 	c.flush()

@@ -203,7 +203,10 @@ func TestClose_storm(t *testing.T) {
 		var wg sync.WaitGroup
 		shared := AppendFrame(nil, OpText, []byte("to all"))
 		for _, c := range []*Conn{server, client} {
-			wg.Go(func() { readAll(c) })
+			wg.Go(func() {
+				readAll(c)
+				c.Close(StatusNormal, "")
+			})
 			for range 3 {
 				wg.Go(func() {
 					for j := range 300 {

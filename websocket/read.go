@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,15 +81,17 @@ func (c *Conn) fill() error {
 			err = io.ErrUnexpectedEOF
 		}
 	default:
-		err = fmt.Errorf("websocket: read: %w", err)
+		err = c.cause(fmt.Errorf("websocket: read: %w", err))
 	}
-	c.mu.Lock()
-	if c.err != nil && !errors.Is(err, io.EOF) {
-		err = c.err // it is why the socket was closed
-	}
-	c.mu.Unlock()
 	c.dec.err = err
 	return nil
+}
+
+// cause returns why the connection was given up on this side, or else err.
+func (c *Conn) cause(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.err, err)
 }
 
 // receive waits for bytes and reads them into the decoder's buffer.

@@ -17,11 +17,8 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closeSent || c.err != nil {
+	if c.flush(); c.closeSent || c.err != nil {
 		return 0, c.refusal()
-	}
-	if c.flush(); c.err != nil {
-		return 0, c.err
 	}
 	if len(frames) == 0 || c.unsent > 0 || c.writing {
 		return 0, nil

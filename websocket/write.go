@@ -17,8 +17,9 @@ const (
 	// then on only the latest ping will be answered (RFC 6455, section 5.5.3).
 	maxUnsentPongs = 64 << 10
 
-	// writeChunk bounds a blocking write, so that progress shows.
-	writeChunk = 64 << 10
+	// writeChunk bounds a blocking write, so that progress shows: it is what must
+	// be taken within WriteTimeout where the socket cannot be asked.
+	writeChunk = 16 << 10
 )
 
 // Queue encodes a whole message, a Ping or a Pong behind what is queued, and
@@ -36,7 +37,7 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 		return c.refusal()
 	}
 	if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
-		if c.flush(); c.err != nil { // perhaps it was never tried
+		if c.flush(); c.closeSent || c.err != nil { // perhaps it was never tried
 			return c.refusal()
 		}
 		if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
@@ -92,6 +93,14 @@ func (c *Conn) queuePong(payload []byte) {
 	c.append(OpPong, payload, frameSize(len(payload), c.client))
 }
 
+// appendPong queues the answer that was kept back, if there is one.
+func (c *Conn) appendPong() {
+	if c.pong != nil {
+		c.append(OpPong, c.pong[1:], frameSize(len(c.pong)-1, c.client))
+		c.pong = nil
+	}
+}
+
 // Flush offers everything queued to the socket, once, and never blocks. What
 // the socket does not take is written by a goroutine that lives until nothing
 // is left. If somebody is writing already, that one takes it along. An error
@@ -138,10 +147,7 @@ func (c *Conn) advance() {
 	if c.head != nil {
 		return
 	}
-	if c.pong != nil {
-		c.append(OpPong, c.pong[1:], frameSize(len(c.pong)-1, c.client))
-		c.pong = nil
-	}
+	c.appendPong()
 	c.head, c.tail, c.taken = c.tail, nil, 0
 }
 

@@ -1,0 +1,75 @@
+# make          build bin/tidewire
+# make run      server with its own PostgreSQL
+# make test     everything CI runs
+# make help     all targets
+
+GO      ?= go
+TOOLS   := $(CURDIR)/.cache/tools
+ARGS    ?=
+PKG     ?= ./...
+
+.DEFAULT_GOAL := build
+.PHONY: build run test check unit contenders conformance bench test-long fuzz clean help FORCE
+
+## build: write bin/tidewire (the default)
+build:
+	$(GO) build -o bin/tidewire ./cmd/tidewire
+
+## run: build, and run the server with its own PostgreSQL (ARGS='--port 9000')
+run: build
+	./bin/tidewire serve $(ARGS)
+
+## test: all that CI runs: check, unit tests under the race detector, contenders, conformance
+test: check unit contenders conformance
+
+## check: formatting, vet, staticcheck, import directions, tidy modules
+check: $(TOOLS)/staticcheck $(TOOLS)/depguard
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) mod tidy -diff
+	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./websocket ./bench ./internal/embedpg
+	$(TOOLS)/staticcheck ./...
+	$(TOOLS)/depguard ./...
+
+## unit: tests of the Go packages (PKG=./stream)
+unit: $(TOOLS)/gotestsum
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- -race -timeout 10m $(PKG); \
+	code=$$?; echo '--- slowest tests'; \
+	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
+
+## contenders: vet and build the servers we compare with
+contenders:
+	cd contenders/go-gorilla-echo && $(GO) vet ./... && $(GO) build -o bin/ .
+
+## conformance: the WebSocket cases of Autobahn's suite (needs python3)
+conformance: build
+	./scripts/conformance.sh
+
+## bench: the README's table: a million messages by every strategy (minutes)
+bench: build
+	./bin/tidewire bench ingest --messages 1000000 --naive-messages 100000 --repeat 3 $(ARGS)
+
+## test-long: ten seeds of each fault test, and PostgreSQL 14 to 18 (an hour)
+test-long: $(TOOLS)/gotestsum
+	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
+	for version in 14 15 16 17 18; do \
+		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
+			./internal/pg ./migrate ./stream ./ingest ./internal/cli || exit 1; done
+
+## fuzz: each fuzz target for a minute
+fuzz:
+	for target in $$($(GO) test -list '^Fuzz' ./websocket | grep ^Fuzz); do \
+		$(GO) test -fuzz "^$$target$$" -fuzztime 60s ./websocket || exit 1; done
+
+## clean: remove what was built; data and results stay
+clean:
+	rm -rf bin .cache contenders/*/bin
+
+## help: this list
+help:
+	@sed -n 's/^## //p' Makefile
+
+$(TOOLS)/%: tools/go.mod
+	@mkdir -p $(TOOLS)
+	cd tools && GOBIN=$(TOOLS) $(GO) install $$($(GO) list tool | grep '/$*$$')
+	@touch $@

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/report"
+)
+
+// benchCmd groups the scenarios.
+type benchCmd struct {
+	Ingest benchIngestCmd `cmd:"" help:"WebSocket to PostgreSQL: which way of writing pays."`
+	Echo   benchEchoCmd   `cmd:"" help:"Round trips of small messages."`
+	Idle   benchIdleCmd   `cmd:"" help:"Memory of connections that do nothing."`
+}
+
+// resultFlags say where a result goes.
+type resultFlags struct {
+	Out   string `placeholder:"FILE" help:"Result file. Default: a new one under results/."`
+	Quiet bool   `help:"No progress."`
+}
+
+// progress writes a line each time something has gone on, unless --quiet.
+func (f resultFlags) progress(p *process) func(string, ...any) {
+	if f.Quiet {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(p.Err, format+"\n", args...) }
+}
+
+// finish describes the machine, writes the file and the table, and turns an
+// invalid result into its exit code.
+func (f resultFlags) finish(p *process, result *bench.Result) error {
+	pg := result.Environment.PostgreSQL
+	result.Environment = bench.CaptureEnvironment(p.ctx)
+	result.Environment.PostgreSQL = pg
+	result.Finish()
+	path := f.Out
+	if path == "" {
+		path = result.DefaultPath()
+	}
+	if err := result.Write(path); err != nil {
+		return err
+	}
+	if err := report.Table(p.Out, result); err != nil {
+		return err
+	}
+	fmt.Fprintln(p.Out, "result file:", filepath.ToSlash(path))
+	if !result.Valid {
+		return exit(ExitInvalid, "the result is not valid: see the failed checks above")
+	}
+	return nil
+}
+
+// self is the program to start servers with: this one. A server under test
+// gets no database but the one it is told.
+func self() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own program: %w", err)
+	}
+	return program, nil
+}

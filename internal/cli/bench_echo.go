@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/scenario"
+)
+
+// targetFlags name the echo servers to measure.
+type targetFlags struct {
+	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from contenders/ in a checkout), or NAME=ws://… of one that runs."`
+}
+
+// benchEchoCmd measures round trips.
+type benchEchoCmd struct {
+	targetFlags
+	Clients  int `default:"100" help:"Connections."`
+	InFlight int `default:"16" help:"Messages in flight on each connection."`
+	Messages int `default:"2000000" help:"Messages of all connections together."`
+	Payload  int `default:"32" help:"Bytes of a message."`
+	Repeat   int `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
+	resultFlags
+}
+
+// Validate is called by kong.
+func (c *benchEchoCmd) Validate() error {
+	switch {
+	case c.Clients < 1 || c.Clients > 1<<16:
+		return fmt.Errorf("--clients is %d: want 1 to 65536", c.Clients)
+	case c.InFlight < 1:
+		return fmt.Errorf("--in-flight is %d: want at least 1", c.InFlight)
+	case c.Messages < c.Clients:
+		return fmt.Errorf("--messages is %d: want at least one for each of %d clients", c.Messages, c.Clients)
+	case c.Payload < bench.MinPayload || c.Payload > 1<<20:
+		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinPayload, 1<<20)
+	case c.Repeat < 1:
+		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *benchEchoCmd) Run(p *process) error {
+	targets, done, err := c.targets(p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	result := bench.NewResult("echo", map[string]any{
+		"target": c.Target, "clients": c.Clients, "in_flight": c.InFlight,
+		"messages": c.Messages, "payload": c.Payload, "repeat": c.Repeat,
+	})
+	err = scenario.Echo(p.ctx, scenario.EchoConfig{
+		Targets: targets, Clients: c.Clients, Messages: c.Messages, Payload: c.Payload,
+		Window: c.InFlight, Repeat: c.Repeat, Progress: c.progress(p),
+	}, result)
+	if err != nil {
+		return err
+	}
+	return c.finish(p, result)
+}
+
+// benchIdleCmd measures idle connections.
+type benchIdleCmd struct {
+	targetFlags
+	Connections int     `default:"10000" help:"Connections to hold."`
+	Settle      seconds `default:"2s" help:"How long to wait before memory is read."`
+	resultFlags
+}
+
+// Validate is called by kong.
+func (c *benchIdleCmd) Validate() error {
+	if c.Connections < 1 {
+		return fmt.Errorf("--connections is %d: want at least 1", c.Connections)
+	}
+	for _, t := range c.Target {
+		if strings.Contains(t, "=") {
+			return fmt.Errorf("--target %s: the memory of a server that runs already cannot be told from its past", t)
+		}
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *benchIdleCmd) Run(p *process) error {
+	targets, done, err := c.targets(p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	result := bench.NewResult("idle", map[string]any{
+		"target": c.Target, "connections": c.Connections, "settle": c.Settle.String(),
+	})
+	err = scenario.Idle(p.ctx, scenario.IdleConfig{
+		Targets: targets, Connections: c.Connections, Settle: time.Duration(c.Settle), Progress: c.progress(p),
+	}, result)
+	if err != nil {
+		return err
+	}
+	return c.finish(p, result)
+}
+
+// targets resolves --target. Call done when the last of them has stopped.
+func (f targetFlags) targets(p *process) (targets []scenario.Target, done func(), err error) {
+	dir, err := os.MkdirTemp("", "tidewire-target-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { os.RemoveAll(dir) }
+	for _, name := range f.Target {
+		t, err := target(p, name, dir)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, done, nil
+}
+
+func target(p *process, name, dir string) (scenario.Target, error) {
+	if label, url, ok := strings.Cut(name, "="); ok {
+		if !strings.HasPrefix(url, "ws://") {
+			return scenario.Target{}, exit(ExitUsage, "--target %s: want NAME=ws://HOST:PORT/PATH", name)
+		}
+		return scenario.Target{Name: label, Description: url, URL: url}, nil
+	}
+	var program string
+	var args []string
+	var description string
+	var err error
+	switch name {
+	case "tidewire":
+		description = "serve --only echo"
+		args = []string{"serve", "--only", "echo", "--port", "0"}
+		program, err = self()
+	case "gorilla":
+		description = "net/http + gorilla/websocket"
+		args = []string{"--port", "0"}
+		program, err = buildGorilla(p, dir)
+	default:
+		err = exit(ExitUsage, "--target %s: want tidewire, gorilla or NAME=ws://HOST:PORT/PATH", name)
+	}
+	if err != nil {
+		return scenario.Target{}, err
+	}
+	return scenario.Target{Name: name, Description: description, Start: func(ctx context.Context) (*scenario.ServerProcess, error) {
+		return scenario.StartServer(ctx, nil, nil, program, args...)
+	}}, nil
+}
+
+// buildGorilla compiles the contender, which has a module of its own.
+func buildGorilla(p *process, dir string) (string, error) {
+	const source = "contenders/go-gorilla-echo"
+	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
+		return "", exit(ExitUsage, "target gorilla is built from %s: run this in a checkout of Tidewire", source)
+	}
+	program := filepath.Join(dir, "gorilla")
+	build := exec.CommandContext(p.ctx, "go", "build", "-o", program, ".")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return program, nil
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/ingest"
+)
+
+// benchIngestCmd measures the ingest strategies.
+type benchIngestCmd struct {
+	Clients       int      `default:"10" help:"Connections."`
+	Messages      int      `default:"100000" help:"Messages of all connections together."`
+	NaiveMessages int      `placeholder:"N" help:"The same for naive and buffered, which take long. Default: as many."`
+	Payload       int      `default:"100" help:"Bytes of a message."`
+	Modes         []string `default:"naive,buffered,bulk,copy,auto" help:"Modes to measure."`
+	Repeat        int      `default:"1" help:"Rounds; modes are interleaved, and medians reported."`
+	Ack           bool     `help:"Measure each mode with acknowledgements (?ack=1) too."`
+	ClosedLoop    bool     `help:"Each connection waits for its acknowledgement before the next message."`
+	Rate          float64  `placeholder:"N" help:"Messages a second, at times fixed in advance. Default: as fast as it goes."`
+	URL           string   `name:"url" placeholder:"WS" help:"A running server's /ws/ingest, instead of starting one for each mode."`
+
+	Workers int `default:"4" help:"Connections that buffered and bulk write on."`
+	Batch   int `placeholder:"N" help:"Rows of one write at most. Default: the server's."`
+	databaseFlags
+	resultFlags
+	ServerLog bool `help:"Show what the servers log."`
+}
+
+// Validate is called by kong.
+func (c *benchIngestCmd) Validate() error {
+	for _, m := range c.Modes {
+		if _, err := ingest.ParseMode(m); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.Clients < 1 || c.Clients > 1<<16:
+		return fmt.Errorf("--clients is %d: want 1 to 65536", c.Clients)
+	case c.Messages < c.Clients:
+		return fmt.Errorf("--messages is %d: want at least one for each of %d clients", c.Messages, c.Clients)
+	case c.NaiveMessages != 0 && c.NaiveMessages < c.Clients:
+		return fmt.Errorf("--naive-messages is %d: want at least one for each of %d clients", c.NaiveMessages, c.Clients)
+	case c.Payload < bench.MinPayload || c.Payload > 1<<20:
+		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinPayload, 1<<20)
+	case c.Repeat < 1:
+		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
+	case c.ClosedLoop && c.Rate > 0:
+		return errors.New("--closed-loop and --rate exclude each other")
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *benchIngestCmd) Run(p *process) (err error) {
+	program, err := self()
+	if err != nil {
+		return err
+	}
+	cfg := scenario.IngestConfig{
+		Clients: c.Clients, Messages: c.Messages, NaiveMessages: c.NaiveMessages, Payload: c.Payload,
+		Modes: c.Modes, Repeat: c.Repeat, Ack: c.Ack, ClosedLoop: c.ClosedLoop, Rate: c.Rate,
+		URL: c.URL, Describe: c.describe, Progress: c.progress(p),
+	}
+	result := bench.NewResult("ingest", map[string]any{
+		"clients": c.Clients, "messages": c.Messages, "naive_messages": c.NaiveMessages, "payload": c.Payload,
+		"modes": c.Modes, "repeat": c.Repeat, "ack": c.Ack, "closed_loop": c.ClosedLoop, "rate": c.Rate,
+		"url": c.URL, "workers": c.Workers, "batch": c.Batch,
+	})
+	if _, given := c.given(p); c.URL == "" || given {
+		db, pool, closeDB, err := c.benchDatabase(p, c.URL == "")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeDB()) }()
+		cfg.Pool = pool
+		cfg.Start = func(ctx context.Context, mode string) (*scenario.ServerProcess, error) {
+			return scenario.StartServer(ctx, c.serverLog(p), nil, program, c.serverArgs(mode, db.url)...)
+		}
+	}
+	if err := scenario.Ingest(p.ctx, cfg, result); err != nil {
+		return err
+	}
+	return c.finish(p, result)
+}
+
+func (c *benchIngestCmd) describe(mode string) string {
+	text := ingest.Mode(mode).Describe(ingest.Config{Mode: ingest.Mode(mode), Workers: c.Workers, Batch: c.Batch})
+	if c.NaiveMessages > 0 && (mode == "naive" || mode == "buffered") {
+		text += fmt.Sprintf(" (%d messages)", c.NaiveMessages)
+	}
+	return text
+}
+
+func (c *benchIngestCmd) serverArgs(mode, url string) []string {
+	args := []string{"serve", "--only", "ingest", "--recreate", "--port", "0", "--mode", mode,
+		"--workers", strconv.Itoa(c.Workers), "--database-url", url}
+	if c.Batch > 0 {
+		args = append(args, "--batch", strconv.Itoa(c.Batch))
+	}
+	return args
+}
+
+func (c *benchIngestCmd) serverLog(p *process) io.Writer {
+	if c.ServerLog {
+		return p.Err
+	}
+	return nil
+}
+
+// benchDatabase opens the database of a benchmark: the one given, or a private
+// PostgreSQL in a temporary directory, with default settings, that is removed
+// at the end. The tables of a given one are dropped only with the user's word.
+func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpool.Pool, func() error, error) {
+	remove := func() error { return nil }
+	if _, given := f.given(p); !given {
+		dir, err := os.MkdirTemp("", "tidewire-bench-")
+		if err != nil {
+			return nil, nil, nil, exit(ExitDataDir, "make a directory for the private PostgreSQL: %w", err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil { // PostgreSQL may run as another user
+			return nil, nil, nil, err
+		}
+		f.DataDir = dir + "/data"
+		remove = func() error { return os.RemoveAll(dir) }
+	}
+	db, err := f.open(p)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, remove())
+	}
+	pool, err := db.connect(p.ctx, p, 8)
+	if err == nil && fresh && db.private == nil {
+		if err = refuseData(p.ctx, pool); err != nil {
+			pool.Close()
+		}
+	}
+	stop := func() error { return errors.Join(db.stop(context.WithoutCancel(p.ctx)), remove()) }
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, stop())
+	}
+	return db, pool, func() error { pool.Close(); return stop() }, nil
+}
+
+// refuseData keeps a benchmark, which drops the messages table, from dropping
+// anybody's messages.
+func refuseData(ctx context.Context, pool *pgxpool.Pool) error {
+	var rows bool
+	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM public.messages)`).Scan(&rows); err != nil {
+		return explainDatabase(err)
+	}
+	if rows {
+		return exit(ExitDatabase, "table messages of the given database is not empty, and a benchmark drops it: "+
+			"give another --database-url, or empty it with TRUNCATE messages")
+	}
+	return nil
+}

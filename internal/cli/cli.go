@@ -1,0 +1,146 @@
+// Package cli has one file per command. A command's struct is its flags, its
+// documentation and its recorded parameters. This is the only place that reads
+// the environment, chooses exit codes, and wires the other packages together.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Env is what a command may know of the process it runs in.
+type Env struct {
+	Args   []string
+	Getenv func(string) string
+	In     io.Reader
+	Out    io.Writer // results
+	Err    io.Writer // log, progress, errors
+}
+
+// Exit codes. Scripts rely on them: they never change.
+const (
+	ExitOK         = 0
+	ExitFailure    = 1 // something unexpected
+	ExitUsage      = 2 // unknown command, mode or flag, bad value
+	ExitInvalid    = 3 // a benchmark ran, and its result is not valid
+	ExitListen     = 4 // the port is taken, or the address cannot be listened on
+	ExitDatabase   = 5 // the database is unreachable, too old, or not Tidewire's
+	ExitDataDir    = 6 // the data directory is unusable or in use
+	ExitPostgreSQL = 7 // no PostgreSQL programs on this machine, and none could be fetched
+)
+
+// exitError gives an error its exit code.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func exit(code int, format string, args ...any) error {
+	return &exitError{code, fmt.Errorf(format, args...)}
+}
+
+// commands is the whole command line.
+type commands struct {
+	Serve   serveCmd   `cmd:"" help:"Run the server."`
+	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
+	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+// process is the Env of the running command, with what all commands need.
+type process struct {
+	Env
+	ctx context.Context
+	log *slog.Logger
+}
+
+// helpShown ends parsing after kong has printed the help.
+type helpShown struct{}
+
+// Run runs the command that env.Args name and returns its exit code.
+func Run(ctx context.Context, env Env) (code int) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(helpShown); !ok {
+				panic(r)
+			}
+		}
+	}()
+	var cmds commands
+	parser, err := kong.New(&cmds,
+		kong.Name("tidewire"),
+		kong.Description("Durable real-time messaging on the PostgreSQL you already run, and the workbench that measures it."),
+		kong.Writers(env.Out, env.Err),
+		kong.Exit(func(int) { panic(helpShown{}) }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"data_dir": defaultDataDir(env)},
+		valueMappers())
+	if err != nil {
+		fmt.Fprintln(env.Err, "tidewire:", err)
+		return ExitFailure
+	}
+	kctx, err := parser.Parse(longFlags(env.Args))
+	if err != nil {
+		fmt.Fprintf(env.Err, "tidewire: %v (see tidewire --help)\n", err)
+		return ExitUsage
+	}
+	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil))}
+	if err := kctx.Run(p); err != nil {
+		fmt.Fprintf(env.Err, "tidewire: %v\n", err)
+		var coded *exitError
+		if errors.As(err, &coded) {
+			return coded.code
+		}
+		return ExitFailure
+	}
+	return ExitOK
+}
+
+var singleDash = regexp.MustCompile(`^-[a-z][a-z0-9-]+(=.*)?$`)
+
+// longFlags accepts -mode for --mode, as Go's own flag package does. No
+// command has a cluster of one-letter flags that this could break.
+func longFlags(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if out[i] = arg; singleDash.MatchString(arg) {
+			out[i] = "-" + arg
+		}
+		if arg == "--" {
+			copy(out[i:], args[i:])
+			break
+		}
+	}
+	return out
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run(p *process) error {
+	_, err := fmt.Fprintln(p.Out, "tidewire", version())
+	return err
+}
+
+// version is the module's version or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && !strings.HasPrefix(v, "(") {
+		return v
+	}
+	return "devel"
+}

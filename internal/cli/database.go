@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// embeddedFlags say which private PostgreSQL to run.
+type embeddedFlags struct {
+	DataDir   string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"Where the private PostgreSQL keeps its data."`
+	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Its programs: the machine's own (system), fetched ones (fetch), or whichever is there (auto)."`
+	PGVersion int    `name:"pg-version" placeholder:"N" help:"Its major version, 14 to 18. Default: the newest at hand."`
+	PGMirror  string `name:"pg-mirror" placeholder:"URL" help:"Maven repository to fetch PostgreSQL from."`
+}
+
+// databaseFlags say which database to use: a given one, or a private one.
+type databaseFlags struct {
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" placeholder:"URL" help:"PostgreSQL 14 to 18 to use. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL."`
+	embeddedFlags
+}
+
+func defaultDataDir(env Env) string { return embedpg.DefaultDataDir(env.Getenv) }
+
+func (f embeddedFlags) config(p *process) embedpg.Config {
+	return embedpg.Config{
+		DataDir: f.DataDir, Binaries: f.Postgres, Version: f.PGVersion, MirrorURL: f.PGMirror,
+		Getenv:   p.Getenv,
+		Progress: func(line string) { p.log.Info(line) },
+	}
+}
+
+// given returns the URL of the database that the user named, if any. Its value
+// "" together with true stands for the PG* variables, which pgx reads itself.
+func (f databaseFlags) given(p *process) (url string, ok bool) {
+	if f.DatabaseURL != "" {
+		return f.DatabaseURL, true
+	}
+	for _, name := range []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"} {
+		if p.Getenv(name) != "" {
+			return "", true
+		}
+	}
+	return "", false
+}
+
+// database is where a command stores, and who has to be stopped at the end.
+type database struct {
+	url     string
+	private *embedpg.Server // nil for a database that was given
+}
+
+// open finds or starts the database. Stop it in the end.
+func (f databaseFlags) open(p *process) (*database, error) {
+	if url, ok := f.given(p); ok {
+		return &database{url: url}, nil
+	}
+	server, err := embedpg.Start(p.ctx, f.config(p))
+	if err != nil {
+		return nil, explainEmbedded(err)
+	}
+	p.log.Info("private PostgreSQL is running", "version", server.Version(), "data", f.DataDir)
+	return &database{url: server.URL(), private: server}, nil
+}
+
+func (d *database) stop(ctx context.Context) error {
+	if d.private == nil {
+		return nil
+	}
+	return d.private.Stop(ctx)
+}
+
+// supervise restarts the private PostgreSQL when it has died, until ctx ends.
+// Its children are restarted by PostgreSQL itself.
+func (d *database) supervise(ctx context.Context, p *process) {
+	if d.private == nil {
+		return
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if d.private.Running() {
+			continue
+		}
+		p.log.Warn("private PostgreSQL has died, starting it again")
+		if err := d.private.Restart(ctx); err != nil && ctx.Err() == nil {
+			p.log.Error("private PostgreSQL does not start, trying again", "error", err)
+		}
+	}
+}
+
+// connect opens a pool on the database and brings its schema up to date.
+func (d *database) connect(ctx context.Context, p *process, conns int) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, pg.PoolConfig{URL: d.url, MaxConns: conns})
+	if err != nil {
+		return nil, explainDatabase(err)
+	}
+	applied, err := migrate.Up(ctx, pool)
+	if err != nil {
+		pool.Close()
+		return nil, explainDatabase(err)
+	}
+	if applied > 0 {
+		p.log.Info("database schema brought up to date", "migrations", applied)
+	}
+	return pool, nil
+}
+
+func explainEmbedded(err error) error {
+	switch {
+	case errors.Is(err, embedpg.ErrInUse), errors.Is(err, embedpg.ErrOtherMajor),
+		errors.Is(err, embedpg.ErrForeignDir), errors.Is(err, embedpg.ErrNotWritable):
+		return exit(ExitDataDir, "%w", err)
+	case errors.Is(err, embedpg.ErrNoBinaries), errors.Is(err, embedpg.ErrFetch),
+		errors.Is(err, embedpg.ErrNoUser), errors.Is(err, embedpg.ErrStart):
+		return exit(ExitPostgreSQL, "%w", err)
+	case errors.Is(err, embedpg.ErrNotRunning):
+		return exit(ExitDatabase, "%w; start it with: tidewire db start", err)
+	}
+	return err
+}
+
+func explainDatabase(err error) error {
+	switch {
+	case errors.Is(err, pg.ErrURL):
+		return exit(ExitUsage, "%w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
+	case errors.Is(err, pg.ErrUnreachable):
+		return exit(ExitDatabase, "%w; is it running, and is --database-url right? Without one, tidewire runs a private PostgreSQL", err)
+	case errors.Is(err, pg.ErrTooOld):
+		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
+	case errors.Is(err, migrate.ErrForeignTable):
+		return exit(ExitDatabase, "%w; give Tidewire a database of its own", err)
+	case pg.Code(err) == "42501":
+		return exit(ExitDatabase, "%w; the database user must be allowed to create tables and schemas", err)
+	}
+	return exit(ExitDatabase, "%w", err)
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+)
+
+// listen opens the port on every address that host stands for: localhost is
+// both loopback addresses, where the machine has them. Port 0 takes a free one,
+// the same on all.
+func listen(host string, port int) ([]net.Listener, error) {
+	addresses := []string{host}
+	if host == "localhost" {
+		addresses = []string{"127.0.0.1", "::1"}
+	}
+	var open []net.Listener
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err != nil {
+			if len(open) > 0 && noSuchAddress(err) {
+				continue // a machine without IPv6
+			}
+			for _, l := range open {
+				l.Close()
+			}
+			return nil, explainListen(err, address, port)
+		}
+		open = append(open, l)
+		port = l.Addr().(*net.TCPAddr).Port
+	}
+	return open, nil
+}
+
+func noSuchAddress(err error) bool {
+	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
+}
+
+func explainListen(err error, address string, port int) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return exit(ExitListen, "port %d is in use; stop what listens there or choose another with --port", port)
+	case errors.Is(err, syscall.EACCES):
+		return exit(ExitListen, "not allowed to listen on port %d; choose one above 1023 with --port", port)
+	default:
+		return exit(ExitListen, "cannot listen on %s: %w; choose an address of this machine with --host", fmt.Sprintf("%s:%d", address, port), err)
+	}
+}

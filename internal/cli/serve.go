@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// serveCmd runs the server.
+type serveCmd struct {
+	Only     string  `enum:",ingest,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest or echo."`
+	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
+	Port     int     `default:"8080" help:"Port to listen on; 0 takes a free one."`
+	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
+
+	ingestFlags
+	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
+	databaseFlags
+
+	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
+	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take to store what was received; then the rest is given up."`
+	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
+}
+
+// ingestFlags are the settings of the ingest strategies.
+type ingestFlags struct {
+	Mode             string  `default:"auto" help:"How messages are written: naive, buffered, bulk, copy or auto."`
+	Workers          int     `default:"4" help:"Connections that buffered and bulk write on."`
+	Batch            int     `placeholder:"N" help:"Rows of one write at most. Default: 5000 in bulk, 50000 in copy and auto."`
+	Flush            seconds `default:"300ms" help:"How long bulk lets a batch gather."`
+	MaxInflightBytes bytes   `default:"64MiB" help:"Memory for messages that are not committed; past it, sockets are not read."`
+}
+
+func (f ingestFlags) config(p *process) ingest.Config {
+	return ingest.Config{
+		Mode: ingest.Mode(f.Mode), Workers: f.Workers, Batch: f.Batch, Flush: time.Duration(f.Flush),
+		MaxInflightBytes: int(f.MaxInflightBytes), Log: p.log,
+	}
+}
+
+// Validate is called by kong.
+func (c *serveCmd) Validate() error {
+	if _, err := ingest.ParseMode(c.Mode); err != nil {
+		return err
+	}
+	if c.Recreate && c.Only != "ingest" {
+		return errors.New("--recreate drops the messages table: it goes with --only ingest")
+	}
+	if c.Port < 0 || c.Port > 65535 {
+		return fmt.Errorf("--port is %d: want 0 to 65535", c.Port)
+	}
+	if c.MaxMessage < 1 {
+		return errors.New("--max-message: want at least 1 byte")
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *serveCmd) Run(p *process) error {
+	// Buffers are pooled and bounded, so the heap stays near what is in
+	// flight; the limit keeps the collector from letting it double.
+	debug.SetMemoryLimit(int64(c.MaxInflightBytes) + 64<<20)
+	if c.Duration > 0 {
+		var cancel context.CancelFunc
+		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
+		defer cancel()
+	}
+	listeners, err := listen(c.Host, c.Port)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}()
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	cfg := gateway.Config{
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Log: p.log,
+	}
+	if c.Only == "echo" {
+		return c.listenAndServe(p, cfg, listeners)
+	}
+	return c.withStore(p, cfg, listeners)
+}
+
+// withStore opens the database, serves, and closes everything in the reverse
+// order: edges first, storage last.
+func (c *serveCmd) withStore(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
+	db, err := c.open(p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
+	conns := 16 + c.Workers
+	if c.Mode == string(ingest.Naive) {
+		conns = ingest.NaiveConnections + 4
+	}
+	pool, err := db.connect(p.ctx, p, conns)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if c.Recreate {
+		if err := stream.Recreate(p.ctx, pool); err != nil {
+			return explainDatabase(err)
+		}
+		p.log.Warn("table messages was dropped and made anew, as --recreate asked")
+	}
+	store, err := ingest.New(pool, c.config(p))
+	if err != nil {
+		return exit(ExitUsage, "%w", err)
+	}
+	registerIngest(cfg.Metrics, store)
+	cfg.NewSource = func(onCommit func(uint64)) gateway.Source { return store.Source(onCommit) }
+	cfg.Ready = func(ctx context.Context) error { return ping(ctx, pool) }
+
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stopWriting()
+	var group sync.WaitGroup
+	supervised, stopSupervising := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stopSupervising()
+	group.Go(func() { store.Run(writing); stopSupervising() })
+	group.Go(func() { db.supervise(supervised, p) })
+	err = c.listenAndServe(p, cfg, listeners)
+	stopWriting()
+	giveUp := time.AfterFunc(time.Duration(c.ShutdownTimeout), store.Abandon)
+	defer giveUp.Stop()
+	group.Wait()
+	if s := store.Stats(); s.Inflight > 0 {
+		err = errors.Join(err, fmt.Errorf("%d messages were received and could not be stored", s.Inflight))
+	}
+	return err
+}
+
+// listenAndServe serves until the process is told to stop; then everything
+// received is stored and answered, at most for the shutdown timeout. A second
+// signal ends the program at once: nobody catches it.
+func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener) error {
+	server := gateway.New(cfg)
+	httpServer := &http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- httpServer.Serve(l) }()
+	}
+	fmt.Fprintf(p.Out, "listening on :%d\n", listeners[0].Addr().(*net.TCPAddr).Port)
+	var err error
+	select {
+	case <-p.ctx.Done():
+	case err = <-failed:
+		failed <- nil
+	}
+	p.log.Info("stopping")
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), time.Duration(c.ShutdownTimeout))
+	defer cancel()
+	httpErr := httpServer.Shutdown(shutdown)
+	shutErr := server.Shutdown(shutdown)
+	for range listeners {
+		<-failed
+	}
+	return errors.Join(err, httpErr, shutErr)
+}
+
+func ping(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return pool.Ping(ctx)
+}
+
+func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
+	counter := func(name, help string, value func(ingest.Stats) uint64) {
+		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return float64(value(store.Stats())) }))
+	}
+	counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
+		func(s ingest.Stats) uint64 { return s.Received })
+	counter("tidewire_ingest_received_bytes_total", "Payload bytes received for ingest.",
+		func(s ingest.Stats) uint64 { return s.ReceivedBytes })
+	counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
+		func(s ingest.Stats) uint64 { return s.Committed })
+	metrics.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "tidewire_ingest_inflight_messages", Help: "Messages received and not yet answered."},
+		func() float64 { return float64(store.Stats().Inflight) }))
+}

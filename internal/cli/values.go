@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// seconds is a duration flag that takes "60" for 60 seconds as well as "60s",
+// "300ms" or "1h".
+type seconds time.Duration
+
+func (s seconds) String() string { return time.Duration(s).String() }
+
+// bytes is a size flag: "64MiB", "64MB", "512k" or a plain number. All units
+// are powers of 1,024.
+type bytes int64
+
+func valueMappers() kong.Option {
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		for _, o := range []kong.Option{
+			kong.TypeMapper(reflect.TypeFor[seconds](), mapper(parseSeconds)),
+			kong.TypeMapper(reflect.TypeFor[bytes](), mapper(parseBytes)),
+		} {
+			if err := o.Apply(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func mapper[T any](parse func(string) (T, error)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var text string
+		if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+			return err
+		}
+		value, err := parse(text)
+		if err != nil {
+			return err
+		}
+		target.Set(reflect.ValueOf(value))
+		return nil
+	}
+}
+
+func parseSeconds(text string) (seconds, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n >= 0 && n < 1e9 {
+		return seconds(n * float64(time.Second)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is no duration: want seconds such as 60, or 60s, 300ms, 1h", text)
+	}
+	return seconds(d), nil
+}
+
+func parseBytes(text string) (bytes, error) {
+	digits := strings.TrimRight(text, "kKmMgGiIbB ")
+	unit := strings.ToLower(strings.TrimSpace(text[len(digits):]))
+	shift, ok := map[string]uint{
+		"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30,
+	}[unit]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !ok || n < 0 || n > 1<<62>>shift {
+		return 0, fmt.Errorf("%q is no size: want bytes such as 65536, or 64KB, 8MiB, 1GB", text)
+	}
+	return bytes(n << shift), nil
+}

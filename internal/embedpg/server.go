@@ -1,0 +1,149 @@
+package embedpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+)
+
+// Server is a PostgreSQL that this process owns. Its methods may be called
+// from several goroutines.
+type Server struct {
+	cfg  Config
+	dir  layout
+	as   account
+	lock *os.File
+
+	busy chan struct{} // one slot: stopping and starting take turns
+
+	mu       sync.Mutex // guards what follows
+	bins     binaries
+	proc     *process
+	url      string
+	version  string
+	attached bool
+	detached bool
+	closed   bool
+}
+
+// URL is how clients reach the database. It stays the same over a Restart.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.url
+}
+
+// PID is the postmaster's process id; its children are the rest of PostgreSQL.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.pid
+}
+
+// Version is what PostgreSQL says it is, like "18.3".
+func (s *Server) Version() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// BinDir is where PostgreSQL's binaries are.
+func (s *Server) BinDir() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bins.dir
+}
+
+// DataDir is the data directory, without symbolic links.
+func (s *Server) DataDir() string { return s.dir.dir }
+
+// LogFile is where PostgreSQL writes what it has to say.
+func (s *Server) LogFile() string { return s.dir.log() }
+
+// Attached tells whether Start found PostgreSQL already running.
+func (s *Server) Attached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attached
+}
+
+// Running tells whether the postmaster lives. It restarts its own children;
+// if it is gone itself, Restart brings it back.
+func (s *Server) Running() bool {
+	s.mu.Lock()
+	proc := s.proc
+	s.mu.Unlock()
+	return proc.alive()
+}
+
+// Stop ends PostgreSQL, unless it is to outlive its owner (Config.Detach, or
+// attached to such a one), and gives the data directory up. Connections are cut
+// and open transactions rolled back. When ctx ends or Config.StopTimeout is
+// over, it is stopped at once, which costs a recovery at the next start and no
+// commit. A second Stop does nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.busy }()
+	s.mu.Lock()
+	proc, closed, detached := s.proc, s.closed, s.detached
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var err error
+	if !detached {
+		err = s.dir.end(ctx, proc, s.cfg.StopTimeout)
+	}
+	return errors.Join(err, release(s.lock))
+}
+
+// Restart stops PostgreSQL if it runs, and starts it again.
+func (s *Server) Restart(ctx context.Context) error {
+	return s.exclusive(ctx, func(proc *process) error {
+		if err := proc.stop(ctx, s.cfg.StopTimeout); err != nil {
+			return err
+		}
+		return s.startProcess(ctx)
+	})
+}
+
+// Kill ends the postmaster and all its children with SIGKILL, as the kernel or
+// a crash would, for tests of what survives that. Restart recovers.
+func (s *Server) Kill(ctx context.Context) error {
+	return s.exclusive(ctx, func(proc *process) error { return proc.kill(ctx) })
+}
+
+func (s *Server) exclusive(ctx context.Context, do func(*process) error) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.busy }()
+	s.mu.Lock()
+	proc, closed := s.proc, s.closed
+	s.mu.Unlock()
+	if closed {
+		return fmt.Errorf("%w: it was stopped", ErrNotRunning)
+	}
+	return do(proc)
+}
+
+// turn waits for a running Restart, Kill or Stop. A free turn is taken even if
+// ctx has ended: Stop has work to do then, too.
+func (s *Server) turn(ctx context.Context) error {
+	select {
+	case s.busy <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

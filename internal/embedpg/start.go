@@ -1,0 +1,259 @@
+package embedpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+const port = "5432" // only a part of the socket's name
+
+// Start brings up the PostgreSQL of a data directory, creating what is missing,
+// and returns when it answers. One that already runs there is adopted: after a
+// killed owner it ends with this one, a detached one stays.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	dir, major, err := openLayout(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	as, err := runAs(dir.pgdata())
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, dir: dir, as: as, busy: make(chan struct{}, 1)}
+	if major == 0 {
+		// Without binaries not even the directory is made.
+		if s.bins, err = findBinaries(ctx, cfg, as, 0); err != nil {
+			return nil, err
+		}
+	}
+	if err := dir.create(as); err != nil {
+		return nil, err
+	}
+	if s.lock, err = dir.own(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, release(s.lock))
+	}
+	return s, nil
+}
+
+// open does the rest of Start as the owner. What it looked at before it owned
+// the directory may have changed, so it looks again.
+func (s *Server) open(ctx context.Context) error {
+	var err error
+	var major int
+	if s.dir, major, err = openLayout(s.dir.dir); err != nil {
+		return err
+	}
+	if err := s.dir.sweep(); err != nil {
+		return err
+	}
+	s.detached = s.dir.isDetached()
+	if major != 0 {
+		attached, err := s.attach(ctx, major)
+		if err != nil {
+			return err
+		}
+		if !attached {
+			if s.bins, err = findBinaries(ctx, s.cfg, s.as, major); err != nil {
+				return err
+			}
+		}
+	}
+	if s.proc == nil {
+		if err := errors.Join(s.as.canEnter(s.dir.dir), s.as.canEnter(s.bins.dir)); err != nil {
+			return err
+		}
+		if major == 0 {
+			if err := s.dir.initdb(ctx, s.cfg, s.as, s.bins); err != nil {
+				return err
+			}
+		}
+		// A detached one that ended by itself, say by a reboot, is over;
+		// this one is detached only if asked for.
+		s.detached = false
+		if err := s.startProcess(ctx); err != nil {
+			return err
+		}
+	}
+	s.detached = s.detached || s.cfg.Detach
+	if err := s.dir.setDetached(s.detached); err != nil {
+		return errors.Join(err, s.proc.stop(ctx, s.cfg.StopTimeout))
+	}
+	return nil
+}
+
+// attach adopts a postmaster that already runs. One that is just ending is
+// waited for, and one just starting, so that there are never two.
+func (s *Server) attach(ctx context.Context, major int) (bool, error) {
+	p, running, err := s.dir.running()
+	if err != nil || !running {
+		return false, err
+	}
+	if s.cfg.Version != 0 && s.cfg.Version != major {
+		return false, fmt.Errorf("%w: PostgreSQL %d runs in %s, asked for was %d: leave the version out, or choose another data directory", ErrOtherMajor, major, s.dir.dir, s.cfg.Version)
+	}
+	s.cfg.Progress(fmt.Sprintf("PostgreSQL already runs as process %d", p.pid))
+	proc := &process{pid: p.pid, dir: s.dir}
+	bound, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
+	defer cancel()
+	ended := errors.New("ended")
+	err = s.awaitReady(bound, proc, ended)
+	switch {
+	case errors.Is(err, ended):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: process %d, which runs in %s, does not get ready: %w", ErrStart, p.pid, s.dir.dir, err)
+	}
+	s.bins = binaries{dir: s.dir.startedFrom(), major: major}
+	if s.bins.dir == "" { // a Restart will want them
+		if s.bins, err = findBinaries(ctx, s.cfg, s.as, major); err != nil {
+			return false, err
+		}
+	}
+	if err := s.greet(ctx, proc); err != nil {
+		// A postmaster just killed still counts as running for a moment.
+		dying, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if proc.await(dying) == nil {
+			return false, nil
+		}
+		return false, err
+	}
+	s.attached = true
+	return true, nil
+}
+
+// startedFrom reads where the running postgres came from.
+func (l layout) startedFrom() string {
+	text, err := readAll(filepath.Join(l.pgdata(), "postmaster.opts"))
+	path, _, ok := strings.Cut(string(text), ` "`)
+	if err != nil || !ok {
+		return ""
+	}
+	return filepath.Dir(path)
+}
+
+// startProcess starts PostgreSQL in a directory where none runs.
+func (s *Server) startProcess(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.StartTimeout)
+	defer cancel()
+	if err := s.dir.writeAccess(s.as); err != nil {
+		return err
+	}
+	sockets, err := s.dir.makeSocketDir(s.as)
+	if err != nil {
+		return err
+	}
+	// Backends of a killed postmaster may still be at a long computation and
+	// use its shared memory; PostgreSQL refuses to start beside them.
+	patience, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		proc, said, err := s.spawn(ctx, sockets)
+		if err == nil {
+			return s.greet(ctx, proc)
+		}
+		if !strings.Contains(said, "pre-existing shared memory") {
+			return err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-patience.Done():
+			return fmt.Errorf("%w\n  Processes of an earlier PostgreSQL still run in %s: end them", err, s.dir.pgdata())
+		}
+	}
+}
+
+// spawn starts postgres once and waits until it is ready, or else returns what
+// it said.
+func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, error) {
+	if err := s.dir.disarm(s.as); err != nil {
+		return nil, "", s.dir.notWritable(err)
+	}
+	if err := s.dir.clearSocket(); err != nil {
+		return nil, "", err
+	}
+	log, offset, err := s.dir.openLog()
+	if err != nil {
+		return nil, "", s.dir.notWritable(err)
+	}
+	defer log.Close()
+
+	settings := map[string]string{
+		"listen_addresses":        "",
+		"port":                    port,
+		"unix_socket_directories": `"` + strings.ReplaceAll(sockets, `"`, `""`) + `"`,
+		// Where Start looks for the reason of a failure.
+		"log_destination":   "stderr",
+		"logging_collector": "off",
+	}
+	maps.Copy(settings, s.cfg.Settings)
+	args := []string{"-D", s.dir.pgdata()}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "-c", name+"="+settings[name])
+	}
+	// Not ctx: it bounds the start, and PostgreSQL is to live on.
+	cmd := s.as.command(context.Background(), s.cfg.childEnv(), s.bins.path("postgres"), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return nil, "", fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	proc := &process{pid: cmd.Process.Pid, child: true, dir: s.dir}
+	cmd.Process.Release() // process reaps it
+	ended := errors.New("it ended")
+	if err := s.awaitReady(ctx, proc, ended); err != nil {
+		if !errors.Is(err, ended) {
+			err = errors.Join(err, proc.stop(context.WithoutCancel(ctx), time.Second))
+		}
+		said := tail(s.dir.log(), offset)
+		return nil, said, fmt.Errorf("%w in %s: %w; its last words in %s:\n%s", ErrStart, s.dir.dir, err, s.dir.log(), said)
+	}
+	return proc, "", nil
+}
+
+// awaitReady waits until the postmaster takes connections; ended is the error
+// if it ends instead.
+func (s *Server) awaitReady(ctx context.Context, proc *process, ended error) error {
+	return poll(ctx, func() (bool, error) {
+		if !proc.alive() {
+			return false, ended
+		}
+		p, ok, err := s.dir.readPID()
+		if err != nil || !ok || p.pid != proc.pid || p.status != "ready" {
+			return false, err
+		}
+		return true, nil
+	})
+}
+
+// greet connects, which also shows that the access rules let us in, and creates
+// the database if it is not there yet.
+func (s *Server) greet(ctx context.Context, proc *process) error {
+	p, _, err := s.dir.readPID()
+	if err != nil {
+		return s.dir.notWritable(err)
+	}
+	version, err := createDatabase(ctx, databaseURL(p.socketDir, p.port, "postgres"))
+	if err != nil {
+		if proc.child {
+			proc.stop(context.WithoutCancel(ctx), s.cfg.StopTimeout)
+		}
+		return fmt.Errorf("%w: it does not let us in: %w; its last words in %s:\n%s", ErrStart, err, s.dir.log(), tail(s.dir.log(), 0))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc, s.url, s.version = proc, p.url(), version
+	return nil
+}

@@ -1,0 +1,133 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+func TestOpen_NamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	l.Close()
+	for url, want := range map[string]error{
+		"postgres://%zz":                          pg.ErrURL,
+		"postgres://nobody@" + free + "/nothing":  pg.ErrUnreachable,
+		"host=/nonexistent-directory dbname=none": pg.ErrUnreachable,
+	} {
+		pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url})
+		if !errors.Is(err, want) {
+			t.Errorf("Open(%q): %v, want %v", url, err, want)
+		}
+		if pool != nil {
+			t.Errorf("Open(%q) returned a pool beside its error", url)
+		}
+	}
+}
+
+func TestOpen_SaysWhoItIs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var name string
+	if err := pool.QueryRow(t.Context(), `SHOW application_name`).Scan(&name); err != nil || name != pg.AppName {
+		t.Errorf("application_name is %q (%v), want %q", name, err, pg.AppName)
+	}
+}
+
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+	wrap := func(err error) error { return fmt.Errorf("outer: %w", err) }
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{context.Canceled, false},
+		{errors.New("anything"), false},
+		{wrap(io.ErrUnexpectedEOF), true},
+		{wrap(net.ErrClosed), true},
+		{wrap(&pgconn.PgError{Code: "57P01"}), true},
+		{wrap(&pgconn.PgError{Code: "53100"}), true},
+		{wrap(&pgconn.PgError{Code: "40P01"}), true},
+		{wrap(&pgconn.PgError{Code: "55P03"}), true},
+		{wrap(&pgconn.PgError{Code: "42P01"}), false},
+		{wrap(&pgconn.PgError{Code: "23505"}), false},
+		{wrap(&pgconn.PgError{Code: "22001"}), false},
+	} {
+		if got := pg.Retryable(c.err); got != c.want {
+			t.Errorf("Retryable(%v) = %v", c.err, got)
+		}
+	}
+}
+
+func TestEndFrozen_EndsOwnStuckHolderOnly(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for _, c := range []struct {
+		name string
+		want int
+	}{
+		{pg.AppName + " node", 1},
+		{"somebody else", 0},
+	} {
+		holder, err := pgconn.Connect(t.Context(), db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Close(context.Background())
+		hold := fmt.Sprintf(`SET application_name = '%s'; BEGIN; SELECT pg_advisory_xact_lock(%d, 7)`, c.name, pg.LockClass)
+		if _, err := holder.Exec(t.Context(), hold).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+		if ended, err := pg.EndFrozen(t.Context(), db.Pool, 7, time.Hour); err != nil || ended != 0 {
+			t.Errorf("%s within the bound: ended %d, %v", c.name, ended, err)
+		}
+		if ended, err := pg.EndFrozen(t.Context(), db.Pool, 8, 0); err != nil || ended != 0 {
+			t.Errorf("%s and another lock: ended %d, %v", c.name, ended, err)
+		}
+		// The backend says that it waits for its client a moment after it has
+		// answered.
+		waitIdle(t, db, c.name)
+		ended, err := pg.EndFrozen(t.Context(), db.Pool, 7, time.Microsecond)
+		if err != nil || ended != c.want {
+			t.Errorf("%s past the bound: ended %d, %v, want %d", c.name, ended, err, c.want)
+		}
+		_, err = holder.Exec(t.Context(), `COMMIT`).ReadAll()
+		if died := err != nil; died != (c.want == 1) {
+			t.Errorf("%s: holder died: %v (%v)", c.name, died, err)
+		}
+		if died := err != nil && !strings.Contains(err.Error(), "57P01"); died {
+			t.Errorf("%s: holder ended by something else: %v", c.name, err)
+		}
+	}
+}
+
+func waitIdle(t *testing.T, db pgtest.DB, name string) {
+	t.Helper()
+	for idle := false; !idle; {
+		err := db.Pool.QueryRow(t.Context(),
+			`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Client')`, name).Scan(&idle)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

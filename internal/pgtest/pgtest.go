@@ -1,0 +1,118 @@
+// Package pgtest gives tests a real PostgreSQL: one private server per test
+// process, started when first asked for, and in it a fresh database per test.
+//
+// TIDEWIRE_TEST_PG chooses which PostgreSQL: empty for the machine's newest or
+// else a fetched one, "15" for that major version, installed or else fetched,
+// "fetch:14" for a fetched one, "system:15" for an installed one, or a
+// directory with initdb and postgres.
+//
+// A test package calls Main from its TestMain:
+//
+//	func TestMain(m *testing.M) { pgtest.Main(m) }
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+)
+
+// DB is a database of its own for one test.
+type DB struct {
+	URL  string
+	Pool *pgxpool.Pool
+}
+
+// shared is the process's server; databases counts what tests got from it.
+var (
+	shared    = newOnce(startShared)
+	databases atomic.Int64
+)
+
+// Main runs the tests, stops the shared server, fails on leaked goroutines,
+// and exits.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := shared.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest: stop PostgreSQL:", err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "pgtest:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// Open creates an empty database and a pool on it; both go with the test.
+func Open(t testing.TB) DB {
+	t.Helper()
+	srv, err := shared.get()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	// template0, because CREATE DATABASE fails while anyone is connected to
+	// its template, and nobody can be to that one.
+	if err := admin(srv, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	db := DB{URL: strings.Replace(srv.URL(), ":///tidewire?", ":///"+name+"?", 1)}
+	// Cleanups run last first: the test's own may still use the database.
+	t.Cleanup(func() {
+		if err := admin(srv, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	db.Pool, err = pgxpool.New(t.Context(), db.URL)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(db.Pool.Close)
+	return db
+}
+
+// Start is a server of its own for a test that kills or restarts PostgreSQL.
+// It has PostgreSQL's default settings, and the database that its URL names.
+func Start(t testing.TB) *embedpg.Server {
+	t.Helper()
+	inst, err := start(config())
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("PostgreSQL said:\n%s", inst.lastWords())
+		}
+		if err := inst.stop(); err != nil {
+			t.Errorf("pgtest: stop PostgreSQL: %v", err)
+		}
+	})
+	return inst.server
+}
+
+// admin runs a statement that no transaction may hold, on a connection of its
+// own: it is rare, and a pool would leave goroutines behind.
+func admin(srv *embedpg.Server, sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, srv.URL())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}

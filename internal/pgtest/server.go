@@ -1,0 +1,156 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+)
+
+// once starts a server when it is first asked for.
+type once struct {
+	get func() (*embedpg.Server, error)
+
+	mu   sync.Mutex // guards inst
+	inst *instance
+}
+
+func newOnce(start func() (*instance, error)) *once {
+	o := &once{}
+	o.get = sync.OnceValues(func() (*embedpg.Server, error) {
+		inst, err := start()
+		if err != nil {
+			return nil, err
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.inst = inst
+		return inst.server, nil
+	})
+	return o
+}
+
+func (o *once) stop() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.inst == nil {
+		return nil
+	}
+	return o.inst.stop()
+}
+
+// startShared gives up what a test cannot see: these tests kill processes, not
+// the machine, so nothing is lost without fsync. Many tests run at once, each
+// with a pool.
+func startShared() (*instance, error) {
+	cfg := config()
+	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "300"}
+	return start(cfg)
+}
+
+// config reads TIDEWIRE_TEST_PG.
+func config() embedpg.Config {
+	cfg := embedpg.Config{Getenv: os.Getenv, Progress: func(text string) {
+		if strings.HasPrefix(text, "fetch") || strings.HasPrefix(text, "waiting") {
+			fmt.Fprintln(os.Stderr, "pgtest:", text)
+		}
+	}}
+	choice := os.Getenv("TIDEWIRE_TEST_PG")
+	if filepath.IsAbs(choice) {
+		cfg.BinDir = choice
+		return cfg
+	}
+	kind, version, ok := strings.Cut(choice, ":")
+	if !ok {
+		kind, version = embedpg.Auto, choice
+	}
+	cfg.Binaries = kind
+	if version != "" {
+		major, err := strconv.Atoi(version)
+		if err != nil {
+			major = -1 // refused with its name when starting
+		}
+		cfg.Version = major
+	}
+	return cfg
+}
+
+// instance is a server in a directory of its own.
+type instance struct {
+	server *embedpg.Server
+	dir    string
+	guard  *guard
+}
+
+func start(cfg embedpg.Config) (*instance, error) {
+	// Not t.TempDir: its path holds the test's name, and a socket's path is
+	// short. Below /tmp the unprivileged user can pass if the directory lets
+	// it, which os.MkdirTemp's mode does not.
+	dir, err := os.MkdirTemp("", "tw-pg-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	cfg.DataDir = filepath.Join(dir, "db")
+	g, err := startGuard(dir, filepath.Join(cfg.DataDir, "pgdata", "postmaster.pid"))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	srv, err := embedpg.Start(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(err, g.dismiss(), os.RemoveAll(dir))
+	}
+	return &instance{server: srv, dir: dir, guard: g}, nil
+}
+
+func (i *instance) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return errors.Join(i.server.Stop(ctx), i.guard.dismiss(), os.RemoveAll(i.dir))
+}
+
+func (i *instance) lastWords() string {
+	text, err := os.ReadFile(i.server.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4096):])
+}
+
+// guard is a shell that outlives this process just long enough to end its
+// PostgreSQL: a test that runs into its time limit, panics or is killed has no
+// chance to, and PostgreSQL has a session of its own.
+type guard struct {
+	cmd *exec.Cmd
+}
+
+func startGuard(dir, pidFile string) (*guard, error) {
+	const script = `read -r _; pid=$(head -n 1 "$2" 2>/dev/null) && kill -QUIT "$pid"; sleep 1; rm -rf "$1"`
+	cmd := exec.Command("/bin/sh", "-c", script, "pgtest-guard", dir, pidFile)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// Never written to: it closes when this process ends, however it ends.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return &guard{cmd: cmd}, cmd.Start()
+}
+
+// dismiss ends the guard before its pipe closes.
+func (g *guard) dismiss() error {
+	err := g.cmd.Process.Kill()
+	g.cmd.Wait() // says that it was killed
+	return err
+}

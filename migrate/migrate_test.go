@@ -1,0 +1,93 @@
+package migrate_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	var nodes sync.WaitGroup
+	applied := make([]int, 4)
+	for i := range applied {
+		nodes.Go(func() {
+			var err error
+			if applied[i], err = migrate.Up(t.Context(), db.Pool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	nodes.Wait()
+	total := 0
+	for _, n := range applied {
+		total += n
+	}
+	var recorded int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.migration`).Scan(&recorded); err != nil {
+		t.Fatal(err)
+	}
+	if total == 0 || total != recorded {
+		t.Errorf("applied %v, %d recorded: want each migration once", applied, recorded)
+	}
+	if again, err := migrate.Up(t.Context(), db.Pool); again != 0 || err != nil {
+		t.Errorf("second Up: %d, %v, want nothing to do", again, err)
+	}
+}
+
+func TestUp_LeavesForeignTableAlone(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := db.Pool.Exec(t.Context(), `CREATE TABLE public.messages (mine text); INSERT INTO public.messages VALUES ('kept')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrForeignTable) {
+		t.Fatalf("Up: %v, want ErrForeignTable", err)
+	}
+	var kept string
+	if err := db.Pool.QueryRow(t.Context(), `SELECT mine FROM public.messages`).Scan(&kept); err != nil || kept != "kept" {
+		t.Errorf("foreign table: %q, %v", kept, err)
+	}
+}
+
+func TestUp_RefusesNewerSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'future')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrNewer) {
+		t.Errorf("Up: %v, want ErrNewer", err)
+	}
+}
+
+func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	text := "grün €"
+	for payload, want := range map[string]*string{text: &text, "\xff\xfe": nil, "a\x00b": nil} {
+		var got *string
+		err := db.Pool.QueryRow(t.Context(), `SELECT tidewire.utf8_text($1)`, []byte(payload)).Scan(&got)
+		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("utf8_text(%q) = %v, %v", payload, got, err)
+		}
+	}
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO messages (position, payload) VALUES (1, 'x'), (2, '\xff')`); err != nil {
+		t.Fatal(err)
+	}
+	var shown, hidden int
+	err := db.Pool.QueryRow(t.Context(), `SELECT count(payload), count(*) - count(payload) FROM messages_text`).Scan(&shown, &hidden)
+	if err != nil || shown != 1 || hidden != 1 {
+		t.Errorf("messages_text shows %d and hides %d (%v), want 1 and 1", shown, hidden, err)
+	}
+}

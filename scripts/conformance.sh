@@ -1,0 +1,17 @@
+#!/bin/sh
+# Runs the Autobahn cases of kosoku against `tidewire serve --only echo` and
+# fails unless every case passes. Compression (12, 13) and performance (9) are
+# not what it is for: we negotiate no compression, and `bench echo` measures.
+set -eu
+cd "$(dirname "$0")/.."
+command -v python3 >/dev/null || { echo 'conformance: skipped, it needs python3'; exit 0; }
+venv=.cache/kosoku
+[ -x $venv/bin/kosoku ] || { python3 -m venv $venv && $venv/bin/pip install --quiet kosoku==0.1.0; }
+work=$(mktemp -d)
+./bin/tidewire serve --only echo --port 0 >"$work/out" 2>"$work/err" &
+server=$!
+trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
+for _ in $(seq 100); do grep -q '^listening' "$work/out" && break; sleep 0.1; done
+port=$(sed -n 's/^listening on ://p' "$work/out")
+$venv/bin/kosoku "127.0.0.1:$port" -x '9.*' -o "$work/reports" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+python3 scripts/conformance.py "$work/reports"

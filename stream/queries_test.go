@@ -1,0 +1,33 @@
+package stream
+
+import (
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// TestQueries_Prepare has PostgreSQL parse every statement on the migrated
+// schema.
+func TestQueries_Prepare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for name, sql := range map[string]string{
+		"beginSQL": beginSQL, "commitSQL": commitSQL, "beginBatchSQL": beginBatchSQL, "insertArraySQL": insertArraySQL,
+		"headSQL": headSQL, "firstPositionSQL": firstPositionSQL, "reserveSQL": reserveSQL, "insertOneSQL": insertOneSQL,
+		"storedSQL": storedSQL, "identifySQL": identifySQL, "endOwnSQL": endOwnSQL, "summariseSQL": summariseSQL,
+		"forgetSQL": forgetSQL, "forgetDeadSQL": forgetDeadSQL, "insertRowsSQL": insertRowsSQL(3),
+	} {
+		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
