@@ -33,6 +33,8 @@ func BenchmarkEcho(b *testing.B) {
 				servers.Go(func() {
 					if test.server == "bare" {
 						bareEcho(server.conn, len(request), inFlight*frameSize(len(payload), false))
+						server.Abort()
+						return
 					}
 					echo(server)
 				})

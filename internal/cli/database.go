@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -22,7 +23,7 @@ type embeddedFlags struct {
 
 // databaseFlags say which database to use: a given one, or a private one.
 type databaseFlags struct {
-	DatabaseURL string `name:"database-url" env:"DATABASE_URL" placeholder:"URL" help:"PostgreSQL 14 to 18 to use. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL."`
+	DatabaseURL string `name:"database-url" placeholder:"URL" help:"PostgreSQL 14 to 18 to use. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL."`
 	embeddedFlags
 }
 
@@ -39,8 +40,8 @@ func (f embeddedFlags) config(p *process) embedpg.Config {
 // given returns the URL of the database that the user named, if any. Its value
 // "" together with true stands for the PG* variables, which pgx reads itself.
 func (f databaseFlags) given(p *process) (url string, ok bool) {
-	if f.DatabaseURL != "" {
-		return f.DatabaseURL, true
+	if url := cmp.Or(f.DatabaseURL, p.Getenv("DATABASE_URL")); url != "" {
+		return url, true
 	}
 	for _, name := range []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"} {
 		if p.Getenv(name) != "" {

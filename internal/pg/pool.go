@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,10 +78,21 @@ func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
 	if err != nil {
-		return fmt.Errorf("%w: %v", ErrUnreachable, err)
+		return fmt.Errorf("%w: %s", ErrUnreachable, oneLine(err))
 	}
 	if version/10000 < MinVersion {
 		return fmt.Errorf("%w: this is PostgreSQL %d, Tidewire needs %d or newer", ErrTooOld, version/10000, MinVersion)
 	}
 	return nil
+}
+
+// oneLine joins what pgconn says about each address it tried, once each.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
 }

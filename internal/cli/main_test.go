@@ -1,0 +1,26 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// asProgram makes the test's own program behave as tidewire: tests start it as
+// a process of its own, and so do the benchmarks under test.
+const asProgram = "TIDEWIRE_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop)
+		os.Exit(cli.Run(ctx, cli.Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	}
+	os.Setenv(asProgram, "1") // for the processes that this one starts
+	pgtest.Main(m)
+}

@@ -1,0 +1,458 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// run runs a command inside this process and returns its exit code and what it
+// wrote.
+func run(t *testing.T, getenv func(string) string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	if getenv == nil {
+		getenv = func(string) string { return "" }
+	}
+	var stdout, stderr bytes.Buffer
+	code = cli.Run(t.Context(), cli.Env{Args: args, Getenv: getenv, In: strings.NewReader(""), Out: &stdout, Err: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+// dataDir returns a fresh place for a private PostgreSQL, which may run as
+// another user. Not t.TempDir: a socket's path is short.
+func dataDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tw-cli-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	data := filepath.Join(dir, "data")
+	t.Cleanup(func() { embedpg.StopDir(context.Background(), data) }) // whatever a killed server left
+	return data
+}
+
+// program is a tidewire process.
+type program struct {
+	cmd  *exec.Cmd
+	addr string
+	mu   sync.Mutex
+	text bytes.Buffer
+	done chan struct{}
+}
+
+func (p *program) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *program) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// serve starts `tidewire serve` on a free port and waits until it listens.
+func serve(t *testing.T, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{done: make(chan struct{})}
+	p.cmd = exec.Command(self, append([]string{"serve", "--port", "0"}, args...)...)
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "DATABASE_URL=") || strings.HasPrefix(v, "PG")
+	}), asProgram+"=1")
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.cmd.Wait(); close(p.done) }()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Logf("%v said:\n%s", p.cmd.Args[1:], p.log())
+		}
+	})
+	for p.addr == "" {
+		if _, after, ok := strings.Cut(p.log(), "listening on :"); ok {
+			if port, _, ok := strings.Cut(after, "\n"); ok {
+				p.addr = "127.0.0.1:" + port
+			}
+		}
+		select {
+		case <-p.done:
+			t.Fatalf("server ended with code %d", p.cmd.ProcessState.ExitCode())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return p
+}
+
+// stop sends SIGTERM and returns the exit code.
+func (p *program) stop(t *testing.T) int {
+	t.Helper()
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		t.Fatal("server did not stop within a minute")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// pump sends messages and returns what it saw.
+func pump(t *testing.T, cfg bench.PumpConfig) bench.PumpResult {
+	t.Helper()
+	if cfg.Payload == 0 {
+		cfg.Payload = 32
+	}
+	p, err := bench.NewPump(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := p.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+func rows(t *testing.T, url, sql string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+const (
+	countSQL    = `SELECT count(*) FROM messages`
+	distinctSQL = `SELECT count(DISTINCT payload) FROM messages`
+)
+
+// TestServe_PrivatePostgreSQLKilled kills the private PostgreSQL under load:
+// the server starts it again and every message is acknowledged and there once.
+func TestServe_PrivatePostgreSQLKilled(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	p := serve(t, "--only", "ingest", "--data-dir", data)
+	state, err := embedpg.Status(t.Context(), data)
+	if err != nil || !state.Running || state.OwnerPID != p.cmd.Process.Pid {
+		t.Fatalf("status %+v, %v", state, err)
+	}
+	const clients, each = 5, 4000
+	done := make(chan bench.PumpResult, 1)
+	go func() {
+		done <- pump(t, bench.PumpConfig{URL: "ws://" + p.addr + "/ws?ack=1", Clients: clients, Messages: each, Answer: bench.CountAnswer, Rate: 10_000})
+	}()
+	for rows(t, state.URL, countSQL) < 1000 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := syscall.Kill(state.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	seen := <-done
+	if seen.Answered != clients*each {
+		t.Errorf("%d of %d messages acknowledged", seen.Answered, clients*each)
+	}
+	if state, err = embedpg.Status(t.Context(), data); err != nil {
+		t.Fatal(err)
+	}
+	if n, distinct := rows(t, state.URL, countSQL), rows(t, state.URL, distinctSQL); n != clients*each || distinct != n {
+		t.Errorf("%d rows, %d distinct, want %d", n, distinct, clients*each)
+	}
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if state, err = embedpg.Status(t.Context(), data); err != nil || state.Running {
+		t.Errorf("after the stop: %+v, %v", state, err)
+	}
+}
+
+// TestServe_KilledServerIsRecoveredFrom kills the server itself; the next one
+// takes over its PostgreSQL and what was acknowledged is there.
+func TestServe_KilledServerIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	first := serve(t, "--data-dir", data)
+	acked := pump(t, bench.PumpConfig{URL: "ws://" + first.addr + "/ws/ingest?ack=1", Clients: 3, Messages: 500, Answer: bench.CountAnswer}).Answered
+	first.cmd.Process.Kill()
+	<-first.done
+	second := serve(t, "--data-dir", data)
+	state, err := embedpg.Status(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(t, state.URL, countSQL); n != acked {
+		t.Errorf("%d rows, %d were acknowledged", n, acked)
+	}
+	third, _, text := run(t, nil, "serve", "--port", "0", "--data-dir", data)
+	if third != cli.ExitDataDir || !strings.Contains(text, fmt.Sprint(second.cmd.Process.Pid)) {
+		t.Errorf("another serve on the same directory: exit code %d, %q, want %d and the owner's pid", third, text, cli.ExitDataDir)
+	}
+	if code := second.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestServe_StopStoresEverythingReceived ends the server under load. What its
+// client had sent before it answered the Close frame is stored.
+func TestServe_StopStoresEverythingReceived(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"naive", "buffered", "bulk", "copy", "auto"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Open(t)
+			p := serve(t, "--only", "ingest", "-mode", mode, "--database-url", db.URL)
+			c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Abort()
+			var closed *websocket.CloseError
+			sending := make(chan int)
+			stop := make(chan struct{})
+			go func() {
+				sent := 0
+				for ; ; sent++ {
+					select {
+					case <-stop:
+						sending <- sent
+						return
+					default:
+					}
+					if c.Queue(websocket.OpText, fmt.Append(nil, sent)) != nil || c.Flush() != nil {
+						sending <- sent
+						return
+					}
+					time.Sleep(100 * time.Microsecond)
+				}
+			}()
+			for rows(t, db.URL, countSQL) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			exited := make(chan int, 1)
+			go func() { exited <- p.stop(t) }()
+			if _, err := c.Read(); !errors.As(err, &closed) || closed.Code != websocket.StatusGoingAway {
+				t.Errorf("got %v, want code 1001", err)
+			}
+			close(stop)
+			sent := <-sending
+			c.Close(websocket.StatusGoingAway, "")
+			if code := <-exited; code != cli.ExitOK {
+				t.Errorf("exit code %d", code)
+			}
+			if n, distinct := rows(t, db.URL, countSQL), rows(t, db.URL, distinctSQL); n != sent || distinct != sent {
+				t.Errorf("%d rows, %d distinct, want %d", n, distinct, sent)
+			}
+			if !strings.Contains(p.log(), fmt.Sprintf("rows=%d", sent)) {
+				t.Errorf("the log does not sum up %d rows", sent)
+			}
+		})
+	}
+}
+
+func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for i, c := range []struct {
+		args []string
+		want int
+	}{
+		{nil, 10},
+		{nil, 20},
+		{[]string{"--recreate"}, 10},
+	} {
+		p := serve(t, append([]string{"--only", "ingest", "--database-url", db.URL}, c.args...)...)
+		pump(t, bench.PumpConfig{URL: "ws://" + p.addr + "/ws", Clients: 1, Messages: 10})
+		if n := rows(t, db.URL, countSQL); n != c.want {
+			t.Errorf("start %d: %d rows, want %d", i, n, c.want)
+		}
+		if code := p.stop(t); code != cli.ExitOK {
+			t.Errorf("start %d: exit code %d", i, code)
+		}
+	}
+}
+
+func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
+	t.Parallel()
+	started := time.Now()
+	p := serve(t, "--only", "echo", "--duration", "2")
+	for _, path := range []string{"/health", "/healthz", "/readyz", "/metrics"} {
+		resp, err := http.Get("http://" + p.addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	_, port, _ := net.SplitHostPort(p.addr)
+	if probe, err := net.Listen("tcp", "[::1]:0"); err == nil { // a machine with IPv6
+		probe.Close()
+		conn, err := net.Dial("tcp", "[::1]:"+port)
+		if err != nil {
+			t.Errorf("localhost is IPv4 only: %v", err)
+		} else {
+			conn.Close()
+		}
+	}
+	<-p.done
+	if code := p.cmd.ProcessState.ExitCode(); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if ran := time.Since(started); ran < 2*time.Second {
+		t.Errorf("ran %v, want 2 s", ran)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table := pgtest.Open(t)
+	if _, err := table.Pool.Exec(t.Context(), `CREATE TABLE public.messages (mine int)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		want int
+		text string
+	}{
+		{"no such command", []string{"fly"}, nil, cli.ExitUsage, "fly"},
+		{"unknown flag", []string{"serve", "--fast"}, nil, cli.ExitUsage, "--fast"},
+		{"unknown mode", []string{"serve", "-mode", "fast"}, nil, cli.ExitUsage, "naive buffered bulk copy auto"},
+		{"bad duration", []string{"serve", "--flush", "soon"}, nil, cli.ExitUsage, "300ms"},
+		{"bad size", []string{"serve", "--max-inflight-bytes", "much"}, nil, cli.ExitUsage, "8MiB"},
+		{"bad port", []string{"serve", "--port", "70000"}, nil, cli.ExitUsage, "65535"},
+		{"bad batch", []string{"serve", "--port", "0", "--mode", "bulk", "--batch", "100000", "--database-url", db.URL}, nil, cli.ExitUsage, "65534"},
+		{"recreate of everything", []string{"serve", "--recreate"}, nil, cli.ExitUsage, "--only ingest"},
+		{"bench of an unknown mode", []string{"bench", "ingest", "--modes", "auto,fast"}, nil, cli.ExitUsage, "fast"},
+		{"bench of nobody", []string{"bench", "ingest", "--clients", "0"}, nil, cli.ExitUsage, "--clients"},
+		{"port in use", []string{"serve", "--only", "echo", "--port", port}, nil, cli.ExitListen, "--port"},
+		{"foreign address", []string{"serve", "--only", "echo", "--port", "0", "--host", "203.0.113.1"}, nil, cli.ExitListen, "--host"},
+		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
+		{"unreachable database", []string{"serve", "--port", "0", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
+		{"unreachable by DATABASE_URL", []string{"serve", "--port", "0"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
+		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "database of its own"},
+		{"foreign directory", []string{"serve", "--port", "0", "--data-dir", foreign}, nil, cli.ExitDataDir, foreign},
+		{"data directory below a file", []string{"serve", "--port", "0", "--data-dir", filepath.Join(foreign, "thesis.txt", "db")}, nil, cli.ExitDataDir, "thesis.txt"},
+		{"nothing runs", []string{"db", "url", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitDatabase, "tidewire db start"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			env := c.env
+			getenv := func(name string) string {
+				if name == "PATH" {
+					return os.Getenv("PATH")
+				}
+				return env[name]
+			}
+			code, out, text := run(t, getenv, c.args...)
+			if code != c.want || !strings.Contains(text, c.text) {
+				t.Errorf("exit code %d, %q, want %d and %q", code, text, c.want, c.text)
+			}
+			if lines := strings.Count(strings.TrimSpace(lastLine(text)), "\n"); lines != 0 || strings.Contains(text, "goroutine ") {
+				t.Errorf("not one clear line: %q", text)
+			}
+			if strings.Contains(out, "listening") {
+				t.Errorf("it listened: %q", out)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if kept, err := os.ReadFile(filepath.Join(foreign, "thesis.txt")); err != nil || string(kept) != "mine" {
+			t.Errorf("foreign file: %q, %v", kept, err)
+		}
+	})
+}
+
+// lastLine is where the error stands, behind what was logged.
+func lastLine(text string) string {
+	_, after, _ := strings.Cut(text, "tidewire:")
+	return after
+}
+
+func TestDB_LifeCycle(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	noPsql := func(string) string { return "" }
+	withPath := func(name string) string {
+		if name == "PATH" {
+			return os.Getenv("PATH")
+		}
+		return ""
+	}
+	expect := func(getenv func(string) string, want int, text string, args ...string) {
+		t.Helper()
+		code, out, errOut := run(t, getenv, append(args, "--data-dir", data)...)
+		if code != want || !strings.Contains(out+errOut, text) {
+			t.Fatalf("%v: exit code %d, %q %q, want %d and %q", args, code, out, errOut, want, text)
+		}
+	}
+	expect(withPath, cli.ExitDatabase, "no database there yet", "db", "status")
+	expect(withPath, cli.ExitOK, "is running", "db", "start")
+	expect(withPath, cli.ExitOK, "runs, pid", "db", "status")
+	expect(withPath, cli.ExitOK, "postgres://", "db", "url")
+	expect(noPsql, cli.ExitOK, "1|two|\n", "db", "psql", "-c", "SELECT 1, 'two', NULL")
+	expect(noPsql, cli.ExitFailure, "nothing_there", "db", "psql", "-c", "SELECT * FROM nothing_there")
+	expect(noPsql, cli.ExitPostgreSQL, "no psql", "db", "psql")
+	if _, err := exec.LookPath("psql"); err == nil {
+		expect(withPath, cli.ExitOK, "forty-two", "db", "psql", "-c", "SELECT 'forty-' || 'two'")
+	}
+	p := serve(t, "--data-dir", data)
+	expect(withPath, cli.ExitDataDir, fmt.Sprint(p.cmd.Process.Pid), "db", "stop")
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	expect(withPath, cli.ExitOK, "runs, pid", "db", "status") // serve left it running
+	expect(withPath, cli.ExitOK, "stopped", "db", "stop")
+	expect(withPath, cli.ExitDatabase, "not running", "db", "status")
+}
