@@ -76,6 +76,7 @@ type Pump struct {
 	conns   []*pumpConn
 	byFD    map[int]*pumpConn
 	out, in []byte // shared by all connections
+	filler  []byte // of every payload
 	open    int
 	result  PumpResult
 	start   time.Time
@@ -119,7 +120,7 @@ func NewPump(ctx context.Context, cfg PumpConfig) (*Pump, error) {
 	p := &Pump{
 		cfg: cfg, poll: poll, byFD: make(map[int]*pumpConn),
 		out: make([]byte, 0, pumpWrite+cfg.Payload+websocket.MaxHeader), in: make([]byte, pumpRead),
-		result: PumpResult{Latency: NewHistogram()},
+		filler: AppendPayload(nil, 0, 0, cfg.Payload), result: PumpResult{Latency: NewHistogram()},
 	}
 	op := websocket.OpText
 	for i := range cfg.Clients {
@@ -432,8 +433,8 @@ func (p *Pump) answer(c *pumpConn, payload []byte, now time.Duration) error {
 		}
 		answered = n
 	case EchoAnswer:
-		_, seq, ok := ParsePayload(payload, AppendPayload(p.out[:0], c.index, 0, p.cfg.Payload))
-		if !ok || seq != c.answered {
+		client, seq, ok := ParsePayload(payload, p.filler)
+		if !ok || client != c.index || seq != c.answered {
 			return fmt.Errorf("client %d: echo %d is not message %d as it was sent", c.index+1, c.answered, c.answered)
 		}
 	default:

@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -40,7 +41,7 @@ func NewGroup[B any](a, b *B, maxRows, maxBytes int) *Group[B] {
 // use; one Add is never split between batches.
 func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) error {
 	g.mu.Lock()
-	for g.rows > 0 && (g.rows >= g.maxRows || g.bytes >= g.maxBytes) {
+	for g.full() {
 		if g.room == nil {
 			g.room = make(chan struct{})
 		}
@@ -78,10 +79,38 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 			}
 			return
 		}
+		g.letArrive()
 		if batch := g.take(); batch != nil {
 			commit(work, batch)
 		}
 	}
+}
+
+// letArrive lets the callers that are ready to run add first, as long as rows
+// keep coming. A closed loop of 100 callers gains 5 % (docs/strategies.md): the
+// callers just answered are on their way back, and those a commit is taken
+// without have to wait for the next. An idle process goes through this in a
+// microsecond.
+func (g *Group[B]) letArrive() {
+	const turns, quiet = 200, 3 // at most, and without a new row
+	last := 0
+	for turn, unchanged := 0, 0; turn < turns && unchanged < quiet; turn++ {
+		runtime.Gosched()
+		g.mu.Lock()
+		rows, full := g.rows, g.full()
+		g.mu.Unlock()
+		if full {
+			return
+		}
+		if unchanged++; rows != last {
+			last, unchanged = rows, 0
+		}
+	}
+}
+
+// full reports whether callers have to wait. The caller holds mu.
+func (g *Group[B]) full() bool {
+	return g.rows > 0 && (g.rows >= g.maxRows || g.bytes >= g.maxBytes)
 }
 
 // take swaps the batches and wakes the callers that wait for room. The spare

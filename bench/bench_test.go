@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPayload_RoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{MinPayload, 9, 100, 5000} {
+		filler := AppendPayload(nil, 0, 0, size)
+		for _, name := range [][2]int{{0, 0}, {1, 2}, {65535, math.MaxUint32}, {7, 1_000_000}} {
+			p := AppendPayload(nil, name[0], name[1], size)
+			client, seq, ok := ParsePayload(p, filler)
+			if !ok || client != name[0] || seq != name[1] || len(p) != size {
+				t.Errorf("size %d, %v: parsed %d %d %v", size, name, client, seq, ok)
+			}
+		}
+		for at := range filler { // a payload that was damaged anywhere names itself or nothing else
+			p := slices.Clone(filler)
+			p[at] = 0
+			if _, _, ok := ParsePayload(p, filler); ok {
+				t.Errorf("size %d: damage at %d was not seen", size, at)
+			}
+		}
+		if _, _, ok := ParsePayload(filler[:size-1], filler); ok {
+			t.Errorf("size %d: a short payload was accepted", size)
+		}
+	}
+}
+
+func TestFrames_AreWhatTheCodecReads(t *testing.T) {
+	t.Parallel()
+	f := newFrames(websocket.OpText, 3, 50)
+	for seq := range 5 {
+		b := f.append(nil, seq)
+		h, n, err := websocket.ParseHeader(b)
+		if err != nil || !h.Masked || !h.Fin || h.Op != websocket.OpText || int(h.Length) != len(b)-n {
+			t.Fatalf("header %+v, %v", h, err)
+		}
+		websocket.Mask(b[n:], h.Key, 0)
+		if want := AppendPayload(nil, 3, seq, 50); string(b[n:]) != string(want) {
+			t.Errorf("message %d is %q, want %q", seq, b[n:], want)
+		}
+	}
+}
+
+// echoServer returns every message; tamper may change one on its way.
+func echoServer(t *testing.T, tamper func(n int64, p []byte) []byte) string {
+	t.Helper()
+	var count atomic.Int64
+	done := make(chan struct{}, 1000)
+	var opened atomic.Int64
+	server := httptest.NewServer(handler(func(c *websocket.Conn) {
+		defer func() { done <- struct{}{} }()
+		for {
+			messages, err := c.Read()
+			for _, m := range messages {
+				if p := tamper(count.Add(1), m.Payload); p != nil {
+					c.Queue(m.Op, p)
+				}
+			}
+			if err != nil {
+				c.Close(websocket.StatusNormal, "")
+				return
+			}
+		}
+	}, &opened))
+	t.Cleanup(func() {
+		server.Close()
+		for range opened.Load() {
+			<-done
+		}
+	})
+	return "ws" + strings.TrimPrefix(server.URL, "http")
+}
+
+func TestPump_EchoClosedAndOpenLoop(t *testing.T) {
+	t.Parallel()
+	url := echoServer(t, func(_ int64, p []byte) []byte { return p })
+	for name, cfg := range map[string]PumpConfig{
+		"closed": {Window: 4},
+		"one":    {Window: 1},
+		"open":   {Rate: 20_000},
+		"flood":  {},
+	} {
+		cfg.URL, cfg.Clients, cfg.Messages, cfg.Payload, cfg.Answer = url, 5, 400, 64, EchoAnswer
+		p, err := NewPump(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := p.Run(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if seen.Sent != 2000 || seen.Answered != 2000 || seen.Unsent != 0 || seen.Closed != 5 {
+			t.Errorf("%s: %+v", name, seen)
+		}
+		if want := int64(2000); name != "flood" && seen.Latency.Count() != want {
+			t.Errorf("%s: %d latencies, want %d", name, seen.Latency.Count(), want)
+		}
+		if name == "open" {
+			if took := seen.LastClose.Sub(seen.FirstFrame); took < 90*time.Millisecond {
+				t.Errorf("2000 messages at 20,000/s took %v, want about 100 ms", took)
+			}
+		}
+	}
+}
+
+// TestPump_OpenLoopCountsFromDueTime has a server that stalls: messages due
+// meanwhile must show the wait, though they were sent late.
+func TestPump_OpenLoopCountsFromDueTime(t *testing.T) {
+	t.Parallel()
+	const stall = 300 * time.Millisecond
+	url := echoServer(t, func(n int64, p []byte) []byte {
+		if n == 50 {
+			time.Sleep(stall)
+		}
+		return p
+	})
+	p, err := NewPump(t.Context(), PumpConfig{URL: url, Clients: 1, Messages: 400, Payload: 32, Answer: EchoAnswer, Rate: 1000, Window: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := p.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late := seen.Latency.Quantile(0.8); late < stall/10 {
+		t.Errorf("the slowest fifth waited %v, though the server stalled for %v", late, stall)
+	}
+}
+
+func TestPump_NoticesWrongAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tamper := range map[string]func(n int64, p []byte) []byte{
+		"changed": func(n int64, p []byte) []byte {
+			if n == 10 {
+				p[0] ^= 1
+			}
+			return p
+		},
+		"left out": func(n int64, p []byte) []byte {
+			if n == 10 {
+				return nil
+			}
+			return p
+		},
+	} {
+		p, err := NewPump(t.Context(), PumpConfig{URL: echoServer(t, tamper), Clients: 1, Messages: 20, Payload: 32, Answer: EchoAnswer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Run(t.Context()); err == nil {
+			t.Errorf("%s: not noticed", name)
+		}
+	}
+}
+
+func TestPump_ObeysContext(t *testing.T) {
+	t.Parallel()
+	url := echoServer(t, func(int64, []byte) []byte { return nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	p, err := NewPump(t.Context(), PumpConfig{URL: url, Clients: 2, Messages: 10, Payload: 8, Answer: EchoAnswer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Run(ctx); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestHold_OpensAndCounts(t *testing.T) {
+	t.Parallel()
+	url := echoServer(t, func(_ int64, p []byte) []byte { return p })
+	h, err := Hold(t.Context(), url, 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Connect.Count() != 40 {
+		t.Errorf("%d connections, want 40", h.Connect.Count())
+	}
+	h.Close()
+	if _, err := Hold(t.Context(), "ws://127.0.0.1:1/", 40); err == nil {
+		t.Error("connections to nobody")
+	}
+}
+
+func TestResult_MediansAndFile(t *testing.T) {
+	t.Parallel()
+	r := NewResult("ingest", map[string]any{"clients": 1})
+	for _, seconds := range []float64{3, 1, 2} {
+		r.AddTrial("auto", "text", map[string]float64{"seconds": seconds})
+	}
+	r.Finish()
+	if r.Valid {
+		t.Error("a result without a check is valid")
+	}
+	r.Check("rows", true, "%d", 1)
+	r.Finish()
+	if !r.Valid || r.Row("auto").Metrics["seconds"] != 2 || r.Row("none") != nil {
+		t.Errorf("%+v", r)
+	}
+	path := filepath.Join(t.TempDir(), "deep", "r.json")
+	if err := r.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Read(path)
+	if err != nil || !back.Valid || back.Row("auto").Metrics["seconds"] != 2 || len(back.Row("auto").Trials) != 3 {
+		t.Errorf("%+v, %v", back, err)
+	}
+	r.Check("other", false, "")
+	if r.Finish(); r.Valid {
+		t.Error("valid with a failed check")
+	}
+	data, _ := json.Marshal(map[string]int{"schema": 99})
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil {
+		t.Error("read a result of another schema")
+	}
+}
+
+func TestSampler_CountsOwnWork(t *testing.T) {
+	t.Parallel()
+	s := StartSampler(t.Context(), 0, 0)
+	for x, end := 0, time.Now().Add(300*time.Millisecond); time.Now().Before(end); {
+		x++
+	}
+	usage := s.Stop()
+	if got := usage[Generator].CPUSeconds; got < 0.05 || got > 10 {
+		t.Errorf("300 ms of work counted as %v CPU seconds", got)
+	}
+	if usage[Generator].PeakRSSBytes < 1<<20 || usage[Server].CPUSeconds != 0 {
+		t.Errorf("usage %+v", usage)
+	}
+}
