@@ -1,18 +1,21 @@
-"""Reads kosoku's index.json and fails unless every case behaved and closed well."""
+"""Reads kosoku's index.json and fails unless all cases behaved and closed well."""
 
 import collections
 import json
 import pathlib
 import sys
 
+CASES = 247  # of the suite without performance (9) and compression (12, 13)
+
 (agent,) = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text()).values()
+cases = {name: case for name, case in agent.items() if name.split(".")[0] not in ("12", "13")}
 outcomes = collections.Counter()
 failed = []
-for name, case in agent.items():
+for name, case in cases.items():
+    outcomes[case["behavior"]] += 1
     for what in ("behavior", "behaviorClose"):
-        outcomes[case[what]] += 1
-        if case[what] not in ("OK", "INFORMATIONAL", "UNIMPLEMENTED"):
+        if case[what] not in ("OK", "INFORMATIONAL"):
             failed.append(f"{name}: {what} {case[what]}")
-print(f"conformance: {len(agent)} cases, {dict(outcomes)}")
+print(f"conformance: {len(cases)} cases, {dict(outcomes)}, {len(failed)} failed")
 print("\n".join(failed))
-sys.exit(bool(failed) or len(agent) < 247)
+sys.exit(bool(failed) or len(cases) < CASES)

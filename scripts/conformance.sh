@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the Autobahn cases of kosoku against `tidewire serve --only echo` and
-# fails unless every case passes. Compression (12, 13) and performance (9) are
-# not what it is for: we negotiate no compression, and `bench echo` measures.
+# fails unless all 247 pass. The compression cases (12, 13) do not apply: we
+# negotiate none. Performance (9) is left to `tidewire bench echo`.
 set -eu
 cd "$(dirname "$0")/.."
 command -v python3 >/dev/null || { echo 'conformance: skipped, it needs python3'; exit 0; }
@@ -13,5 +13,7 @@ server=$!
 trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
 for _ in $(seq 100); do grep -q '^listening' "$work/out" && break; sleep 0.1; done
 port=$(sed -n 's/^listening on ://p' "$work/out")
-$venv/bin/kosoku "127.0.0.1:$port" -x '9.*' -o "$work/reports" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+# Its exit code counts the compression cases as failures; the report tells.
+$venv/bin/kosoku "127.0.0.1:$port" -x '9.*' -o "$work/reports" >"$work/log" 2>&1 || true
+[ -f "$work/reports/index.json" ] || { cat "$work/log" "$work/err"; exit 1; }
 python3 scripts/conformance.py "$work/reports"
