@@ -48,7 +48,8 @@ type PumpConfig struct {
 	Rate float64
 	// Patience is how long nothing may happen at all. Defaults to 2 minutes.
 	Patience time.Duration
-	// Progress is told, about twice a second, what has been sent and answered.
+	// Progress is told, every two seconds, what has been sent and answered. It
+	// is called by the goroutine that makes the load.
 	Progress func(sent, answered int)
 }
 
@@ -243,7 +244,7 @@ func (p *Pump) run(ctx context.Context) error {
 		case now.Sub(lastEvent) > p.cfg.Patience:
 			return fmt.Errorf("nothing happened for %v", p.cfg.Patience)
 		}
-		if now.Sub(lastReport) > 500*time.Millisecond {
+		if now.Sub(lastReport) > 2*time.Second {
 			lastReport = now
 			p.report()
 		}

@@ -50,6 +50,7 @@ func columns(base *bench.Row) []column {
 		metric("PG CPU s", "postgres_cpu_seconds", fixed(2)),
 		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
 		metric("peak MiB", "server_peak_rss_bytes", mib),
+		metric("commits", "write_transactions", count),
 		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
 		metric("rows verified", "rows_verified", count),
 	}

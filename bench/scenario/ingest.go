@@ -127,7 +127,7 @@ func (in *ingestRun) rawCopy(ctx context.Context) error {
 	each := in.perClient("")
 	total := each * in.cfg.Clients
 	in.cfg.Progress("round %d: raw COPY of %d rows", in.round, total)
-	wal, err := walPosition(ctx, in.cfg.Pool)
+	wal, err := number(ctx, in.cfg.Pool, walSQL)
 	if err != nil {
 		return err
 	}
@@ -201,18 +201,21 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 		}
 	}
 	var since time.Time
-	var wal int64
+	var wal, xid int64
 	var err error
 	if in.cfg.Pool != nil {
 		if err := in.cfg.Pool.QueryRow(ctx, clockSQL).Scan(&since); err != nil {
 			return nil, fmt.Errorf("read the database's clock: %w", err)
 		}
-		if wal, err = walPosition(ctx, in.cfg.Pool); err != nil {
+		if wal, err = number(ctx, in.cfg.Pool, walSQL); err != nil {
+			return nil, err
+		}
+		if xid, err = number(ctx, in.cfg.Pool, xidSQL); err != nil {
 			return nil, err
 		}
 	}
-	cfg.Progress = func(sent, answered int) {
-		in.cfg.Progress("round %d: %s: %d of %d messages sent, %d acknowledged", in.round, name, sent, total, answered)
+	cfg.Progress = func(sent, _ int) {
+		in.cfg.Progress("round %d: %s: %d messages, %d sent, %s committed", in.round, name, total, sent, committed(url))
 	}
 	in.cfg.Progress("round %d: %s: %d messages", in.round, name, total)
 	pump, err := bench.NewPump(ctx, cfg)
@@ -244,6 +247,11 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 	if err := walMetric(ctx, in.cfg.Pool, wal, total, metrics); err != nil {
 		return nil, err
 	}
+	now, err := number(ctx, in.cfg.Pool, xidSQL)
+	if err != nil {
+		return nil, err
+	}
+	metrics["write_transactions"] = float64(now - xid)
 	return metrics, in.stored(ctx, name, since, each, metrics)
 }
 
@@ -289,7 +297,9 @@ func (in *ingestRun) checkpoint(ctx context.Context) {
 const (
 	clockSQL = `SELECT clock_timestamp()`
 	countSQL = `SELECT count(*) FROM public.messages WHERE created_at >= $1`
-	walSQL   = `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint`
+	// Transactions that wrote have a number each; those that did not, none.
+	xidSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+	walSQL = `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint`
 )
 
 // allStored returns when the last row was there: at the last closing
@@ -339,15 +349,15 @@ func (in *ingestRun) shares() {
 	}
 }
 
-func walPosition(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
-	if err := pool.QueryRow(ctx, walSQL).Scan(&lsn); err != nil {
-		return 0, fmt.Errorf("read WAL position: %w", err)
+func number(ctx context.Context, pool *pgxpool.Pool, sql string) (n int64, err error) {
+	if err := pool.QueryRow(ctx, sql).Scan(&n); err != nil {
+		return 0, fmt.Errorf("ask PostgreSQL: %w", err)
 	}
-	return lsn, nil
+	return n, nil
 }
 
 func walMetric(ctx context.Context, pool *pgxpool.Pool, before int64, messages int, metrics map[string]float64) error {
-	now, err := walPosition(ctx, pool)
+	now, err := number(ctx, pool, walSQL)
 	metrics["wal_bytes_per_message"] = float64(now-before) / float64(messages)
 	return err
 }

@@ -118,7 +118,7 @@ func longFlags(args []string) []string {
 		if out[i] = arg; singleDash.MatchString(arg) {
 			out[i] = "-" + arg
 		}
-		if arg == "--" {
+		if arg == "--" || arg == "psql" { // what follows is another program's
 			copy(out[i:], args[i:])
 			break
 		}

@@ -19,7 +19,7 @@ type dbCmd struct {
 	Start  dbStartCmd  `cmd:"" help:"Start it in the background; a later serve uses it and leaves it running."`
 	Stop   dbStopCmd   `cmd:"" help:"Stop it."`
 	Status dbStatusCmd `cmd:"" help:"Say whether it runs, and where."`
-	Psql   dbPsqlCmd   `cmd:"" help:"Run psql on it; without psql on this machine, only -c SQL."`
+	Psql   dbPsqlCmd   `cmd:"" passthrough:"" help:"Run psql on it; without psql on this machine, only -c SQL."`
 	URL    dbURLCmd    `cmd:"" name:"url" help:"Print its URL."`
 }
 
@@ -103,35 +103,62 @@ func (f dirFlags) running(p *process) (embedpg.State, error) {
 	return s, nil
 }
 
+// dbPsqlCmd takes the arguments of psql, which kong does not know.
 type dbPsqlCmd struct {
-	dirFlags
-	Command []string `short:"c" placeholder:"SQL" sep:"none" help:"SQL to run, instead of asking for it."`
-	Args    []string `arg:"" optional:"" passthrough:"" help:"Further arguments of psql, after --."`
+	Args []string `arg:"" optional:"" help:"Arguments of psql, such as -c SQL; --data-dir DIR is ours."`
 }
 
 // Run is called by kong.
 func (c *dbPsqlCmd) Run(p *process) error {
-	s, err := c.running(p)
+	dir, args := dirFlags{DataDir: defaultDataDir(p.Env)}, []string(nil)
+	for i := 0; i < len(c.Args); i++ {
+		name, value, ok := strings.Cut(c.Args[i], "=")
+		switch {
+		case name != "--data-dir":
+			args = append(args, c.Args[i])
+		case ok:
+			dir.DataDir = value
+		case i+1 < len(c.Args):
+			i++
+			dir.DataDir = c.Args[i]
+		default:
+			return exit(ExitUsage, "--data-dir: want a directory")
+		}
+	}
+	s, err := dir.running(p)
 	if err != nil {
 		return err
 	}
-	program, err := findPsql(p)
+	if program, err := findPsql(p); err == nil {
+		return p.attached(program, append([]string{s.URL}, args...)...)
+	}
+	commands, err := psqlCommands(args)
 	if err != nil {
-		if len(c.Command) == 0 {
-			return exit(ExitPostgreSQL, "no psql on this machine: install a PostgreSQL client, or use tidewire db psql -c SQL")
+		return err
+	}
+	return withoutPsql(p, s.URL, commands)
+}
+
+// psqlCommands picks the SQL out of psql's arguments. The look is that of
+// psql -At whatever they say.
+func psqlCommands(args []string) (commands []string, err error) {
+	const install = "no psql on this machine: install a PostgreSQL client, or use tidewire db psql -c SQL"
+	for i := 0; i < len(args); i++ {
+		name, value, ok := strings.Cut(args[i], "=")
+		switch {
+		case name == "--command" && ok:
+			commands = append(commands, value)
+		case (args[i] == "-c" || args[i] == "--command" || args[i] == "-Atc") && i+1 < len(args):
+			i++
+			commands = append(commands, args[i])
+		case args[i] != "-A" && args[i] != "-t" && args[i] != "-At" && args[i] != "-q" && args[i] != "-X":
+			return nil, exit(ExitPostgreSQL, "%s (not %s)", install, args[i])
 		}
-		return c.withoutPsql(p, s.URL)
 	}
-	args := []string{s.URL}
-	for _, sql := range c.Command {
-		args = append(args, "-c", sql)
+	if len(commands) == 0 {
+		return nil, exit(ExitPostgreSQL, install)
 	}
-	for _, a := range c.Args {
-		if a != "--" {
-			args = append(args, a)
-		}
-	}
-	return p.attached(program, args...)
+	return commands, nil
 }
 
 // findPsql looks in the PATH that the command was given.
@@ -161,13 +188,13 @@ func (p *process) attached(program string, args ...string) error {
 // withoutPsql runs the SQL and prints it as psql -At does: rows one a line,
 // columns separated by "|", NULL as nothing; for what returns no rows, its
 // command tag.
-func (c *dbPsqlCmd) withoutPsql(p *process, url string) error {
+func withoutPsql(p *process, url string, commands []string) error {
 	conn, err := pgx.Connect(p.ctx, url)
 	if err != nil {
 		return exit(ExitDatabase, "connect: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(p.ctx))
-	for _, sql := range c.Command {
+	for _, sql := range commands {
 		results, err := conn.PgConn().Exec(p.ctx, sql).ReadAll()
 		for _, r := range results {
 			printResult(p, r)

@@ -443,9 +443,11 @@ func TestDB_LifeCycle(t *testing.T) {
 	expect(withPath, cli.ExitOK, "postgres://", "db", "url")
 	expect(noPsql, cli.ExitOK, "1|two|\n", "db", "psql", "-c", "SELECT 1, 'two', NULL")
 	expect(noPsql, cli.ExitFailure, "nothing_there", "db", "psql", "-c", "SELECT * FROM nothing_there")
+	expect(noPsql, cli.ExitOK, "3\n4\n", "db", "psql", "-At", "-c", "SELECT 3", "--command=SELECT 4")
 	expect(noPsql, cli.ExitPostgreSQL, "no psql", "db", "psql")
+	expect(noPsql, cli.ExitPostgreSQL, "--csv", "db", "psql", "--csv", "-c", "SELECT 1")
 	if _, err := exec.LookPath("psql"); err == nil {
-		expect(withPath, cli.ExitOK, "forty-two", "db", "psql", "-c", "SELECT 'forty-' || 'two'")
+		expect(withPath, cli.ExitOK, "forty-two", "db", "psql", "-Atc", "SELECT 'forty-' || 'two'")
 	}
 	p := serve(t, "--data-dir", data)
 	expect(withPath, cli.ExitDataDir, fmt.Sprint(p.cmd.Process.Pid), "db", "stop")
