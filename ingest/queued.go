@@ -18,6 +18,9 @@ const (
 	queueLength = 10_000
 	// messageOverhead is what a queued message takes beside its payload.
 	messageOverhead = 64
+	// maxInsertBytes bounds the payloads of one INSERT: pgx holds all of a
+	// statement's parameters in one buffer.
+	maxInsertBytes = 2 << 20
 	// poolReserve connections of the pool are left to settling and upkeep.
 	poolReserve = 4
 )
@@ -82,52 +85,77 @@ func (q *queued) run(ctx, work context.Context) {
 	workers.Wait()
 }
 
-// serve gathers messages up to the batch size or the flush time and inserts
-// them, until ctx ends and the queue is empty.
+// worker has a connection and the batch that it gathers.
+type worker struct {
+	*queued
+	inserter *stream.Inserter
+	log      *slog.Logger
+	batch    []message
+	bytes    int // of the batch's payloads
+	payloads [][]byte
+}
+
+// serve gathers messages up to the batch size, in rows or bytes, or the flush
+// time and inserts them, until ctx ends and the queue is empty.
 func (q *queued) serve(ctx, work context.Context, log *slog.Logger) {
-	inserter := stream.NewInserter(q.pool, stream.InserterConfig{Log: log})
-	defer inserter.Close()
+	w := &worker{queued: q, inserter: stream.NewInserter(q.pool, stream.InserterConfig{Log: log}), log: log}
+	defer w.inserter.Close()
 	flush := time.NewTimer(0)
 	<-flush.C
-	batch := make([]message, 0, q.batch)
-	payloads := make([][]byte, 0, q.batch)
 	for {
 		select {
 		case m := <-q.queue:
-			if batch = append(batch, m); len(batch) == 1 && q.batch > 1 {
+			if w.add(m); len(w.batch) == 1 {
 				flush.Reset(q.cfg.Flush)
 			}
-			if len(batch) < q.batch {
+			if !w.full() {
 				continue
 			}
 		case <-flush.C:
 		case <-ctx.Done():
-			for more := true; more && len(batch) < q.batch; {
-				select {
-				case m := <-q.queue:
-					batch = append(batch, m)
-				default:
-					more = false
-				}
-			}
-			if len(batch) == 0 {
+			if w.drain(); len(w.batch) == 0 {
 				return
 			}
 		}
 		flush.Stop()
-		payloads = payloads[:0]
-		for _, m := range batch {
-			payloads = append(payloads, m.payload)
-		}
-		err := inserter.Insert(work, payloads)
-		if err != nil {
-			log.Error("messages refused", "rows", len(batch), "error", err)
-		}
-		q.answer(batch, err)
-		clear(batch)
-		clear(payloads)
-		batch = batch[:0]
+		w.write(work)
 	}
+}
+
+func (w *worker) add(m message) {
+	w.batch = append(w.batch, m)
+	w.bytes += len(m.payload)
+}
+
+func (w *worker) full() bool {
+	return len(w.batch) >= w.queued.batch || w.bytes >= maxInsertBytes
+}
+
+// drain adds what the queue holds, as far as the batch takes it.
+func (w *worker) drain() {
+	for !w.full() {
+		select {
+		case m := <-w.queue:
+			w.add(m)
+		default:
+			return
+		}
+	}
+}
+
+func (w *worker) write(ctx context.Context) {
+	w.payloads = w.payloads[:0]
+	for _, m := range w.batch {
+		w.payloads = append(w.payloads, m.payload)
+	}
+	err := w.inserter.Insert(ctx, w.payloads)
+	if err != nil {
+		w.log.Error("messages refused", "rows", len(w.batch), "error", err)
+	}
+	w.answer(w.batch, err)
+	clear(w.batch) // payloads can be collected
+	clear(w.payloads)
+	w.batch, w.bytes = w.batch[:0], 0
 }
 
 // answer tells the sources, in runs of messages that follow each other.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,7 +58,8 @@ func Ingest(ctx context.Context, cfg IngestConfig, result *bench.Result) error {
 	}
 	in := &ingestRun{cfg: cfg, result: result, postmaster: postmaster}
 	if cfg.URL != "" {
-		for range cfg.Repeat {
+		for round := range cfg.Repeat {
+			in.round = round + 1
 			if err := in.running(ctx); err != nil {
 				return err
 			}
@@ -189,7 +191,7 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 		URL: url, Clients: in.cfg.Clients, Messages: each, Payload: in.cfg.Payload, Rate: in.cfg.Rate,
 	}
 	if ack {
-		cfg.URL, cfg.Answer = url+"?ack=1", bench.CountAnswer
+		cfg.URL, cfg.Answer = withAck(url), bench.CountAnswer
 	}
 	if in.cfg.ClosedLoop {
 		cfg.Window = 1
@@ -253,6 +255,14 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 	}
 	metrics["write_transactions"] = float64(now - xid)
 	return metrics, in.stored(ctx, name, since, each, metrics)
+}
+
+// withAck asks for acknowledgements in the query of a URL.
+func withAck(url string) string {
+	if strings.Contains(url, "?") {
+		return url + "&ack=1"
+	}
+	return url + "?ack=1"
 }
 
 func (in *ingestRun) metrics(seen bench.PumpResult, usage map[bench.Role]bench.Usage, last time.Time, serverPID int) map[string]float64 {
