@@ -33,12 +33,16 @@ func metric(head, name string, format func(float64) string) column {
 }
 
 // columns of every scenario. Those that no row of a result has are left out.
-func columns(base *bench.Row) []column {
+func columns(scenario string, base *bench.Row) []column {
+	name, seconds := "target", "seconds"
+	if scenario == "ingest" {
+		name, seconds = "mode", "s to last row"
+	}
 	return []column{
-		{"name", false, func(r bench.Row) string { return r.Name }},
+		{name, false, func(r bench.Row) string { return r.Name }},
 		{"description", false, func(r bench.Row) string { return r.Description }},
 		metric("connections", "connections", count),
-		metric("seconds", "seconds", fixed(3)),
+		metric(seconds, "seconds", fixed(3)),
 		metric("msg/s", "messages_per_second", count),
 		{"x naive", true, func(r bench.Row) string { return speedUp(r, base) }},
 		metric("of raw COPY", "share_of_raw_copy", percent),
@@ -63,7 +67,7 @@ func Table(w io.Writer, r *bench.Result) error {
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
 	var used []column
-	for _, c := range columns(r.Row("naive")) {
+	for _, c := range columns(r.Scenario, r.Row("naive")) {
 		for _, row := range r.Rows {
 			if cell := c.cell(row); cell != "-" && cell != "" {
 				used = append(used, c)

@@ -1,0 +1,91 @@
+package cli_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table := pgtest.Open(t)
+	if _, err := table.Pool.Exec(t.Context(), `CREATE TABLE public.messages (mine int)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		env  map[string]string
+		want int
+		text string
+	}{
+		{"no such command", []string{"fly"}, nil, cli.ExitUsage, "fly"},
+		{"unknown flag", []string{"serve", "--fast"}, nil, cli.ExitUsage, "--fast"},
+		{"unknown mode", []string{"serve", "-mode", "fast"}, nil, cli.ExitUsage, "naive buffered bulk copy auto"},
+		{"bad duration", []string{"serve", "--flush", "soon"}, nil, cli.ExitUsage, "300ms"},
+		{"bad size", []string{"serve", "--max-inflight-bytes", "much"}, nil, cli.ExitUsage, "8MiB"},
+		{"bad port", []string{"serve", "--port", "70000"}, nil, cli.ExitUsage, "65535"},
+		{"bad batch", []string{"serve", "--port", "0", "--mode", "bulk", "--batch", "100000", "--database-url", db.URL}, nil, cli.ExitUsage, "65534"},
+		{"recreate of everything", []string{"serve", "--recreate"}, nil, cli.ExitUsage, "--only ingest"},
+		{"bench of an unknown mode", []string{"bench", "ingest", "--modes", "auto,fast"}, nil, cli.ExitUsage, "fast"},
+		{"bench of nobody", []string{"bench", "ingest", "--clients", "0"}, nil, cli.ExitUsage, "--clients"},
+		{"port in use", []string{"serve", "--only", "echo", "--port", port}, nil, cli.ExitListen, "--port"},
+		{"foreign address", []string{"serve", "--only", "echo", "--port", "0", "--host", "203.0.113.1"}, nil, cli.ExitListen, "--host"},
+		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
+		{"unreachable database", []string{"serve", "--port", "0", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
+		{"unreachable by DATABASE_URL", []string{"serve", "--port", "0"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
+		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "database of its own"},
+		{"foreign directory", []string{"serve", "--port", "0", "--data-dir", foreign}, nil, cli.ExitDataDir, foreign},
+		{"data directory below a file", []string{"serve", "--port", "0", "--data-dir", filepath.Join(foreign, "thesis.txt", "db")}, nil, cli.ExitDataDir, "thesis.txt"},
+		{"nothing runs", []string{"db", "url", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitDatabase, "tidewire db start"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			env := c.env
+			getenv := func(name string) string {
+				if name == "PATH" {
+					return os.Getenv("PATH")
+				}
+				return env[name]
+			}
+			code, out, text := run(t, getenv, c.args...)
+			if code != c.want || !strings.Contains(text, c.text) {
+				t.Errorf("exit code %d, %q, want %d and %q", code, text, c.want, c.text)
+			}
+			if lines := strings.Count(strings.TrimSpace(lastLine(text)), "\n"); lines != 0 || strings.Contains(text, "goroutine ") {
+				t.Errorf("not one clear line: %q", text)
+			}
+			if strings.Contains(out, "listening") {
+				t.Errorf("it listened: %q", out)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if kept, err := os.ReadFile(filepath.Join(foreign, "thesis.txt")); err != nil || string(kept) != "mine" {
+			t.Errorf("foreign file: %q, %v", kept, err)
+		}
+	})
+}
+
+// lastLine is where the error stands, behind what was logged.
+func lastLine(text string) string {
+	_, after, _ := strings.Cut(text, "tidewire:")
+	return after
+}
