@@ -138,7 +138,11 @@ func (c *serveCmd) withStore(p *process, cfg gateway.Config, listeners []net.Lis
 	group.Go(func() { db.supervise(supervised, p) })
 	err = c.listenAndServe(p, cfg, listeners)
 	stopWriting()
-	giveUp := time.AfterFunc(time.Duration(c.ShutdownTimeout), store.Abandon)
+	patience := time.Duration(c.ShutdownTimeout)
+	if errors.Is(err, context.DeadlineExceeded) {
+		patience = time.Second // the time is used up
+	}
+	giveUp := time.AfterFunc(patience, store.Abandon)
 	defer giveUp.Stop()
 	group.Wait()
 	if s := store.Stats(); s.Inflight > 0 {

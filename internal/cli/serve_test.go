@@ -341,3 +341,37 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 		t.Errorf("ran %v, want 2 s", ran)
 	}
 }
+
+// TestServe_StopGivesUpInTime stops a server that cannot write: it says what
+// was not stored, and ends.
+func TestServe_StopGivesUpInTime(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	p := serve(t, "--only", "ingest", "--database-url", db.URL, "--shutdown-timeout", "1s")
+	lock, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback(context.Background())
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE messages IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws?ack=1", websocket.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Abort()
+	if err := c.Queue(websocket.OpText, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	c.Flush()
+	for waiting := false; !waiting; {
+		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "1 messages were received and could not be stored") {
+		t.Errorf("exit code %d, want %d and what is lost", code, cli.ExitFailure)
+	}
+}
