@@ -216,8 +216,9 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 			return nil, err
 		}
 	}
+	before := committed(url)
 	cfg.Progress = func(sent, _ int) {
-		in.cfg.Progress("round %d: %s: %d messages, %d sent, %s committed", in.round, name, total, sent, committed(url))
+		in.cfg.Progress("round %d: %s: %d messages, %d sent, %d committed", in.round, name, total, sent, committed(url)-before)
 	}
 	in.cfg.Progress("round %d: %s: %d messages", in.round, name, total)
 	pump, err := bench.NewPump(ctx, cfg)
