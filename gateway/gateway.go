@@ -23,6 +23,7 @@ const (
 	All    Endpoint = ""
 	Ingest Endpoint = "ingest"
 	Echo   Endpoint = "echo"
+	Chat   Endpoint = "chat"
 )
 
 // Source takes the messages of one connection into the store.
@@ -42,6 +43,8 @@ type Config struct {
 	// not nil, is told how many of its messages are committed. Required for
 	// All and Ingest.
 	NewSource func(onCommit func(committed uint64)) Source
+	// Chat configures /ws/chat.
+	Chat ChatConfig
 	// Ready returns why the server cannot do its work just now, or nil.
 	// Defaults to always ready.
 	Ready func(ctx context.Context) error
@@ -85,6 +88,7 @@ type Server struct {
 	cfg   Config
 	mux   *http.ServeMux
 	conns *connections
+	chats *chatServer // nil if not served
 	// work outlives requests: it is what connections use towards the store. It
 	// ends when Shutdown's time is up.
 	work context.Context
@@ -103,7 +107,13 @@ func New(cfg Config) *Server {
 	if cfg.Only == All || cfg.Only == Ingest {
 		s.mux.HandleFunc("/ws/ingest", s.ingest)
 	}
+	if cfg.Only == All || cfg.Only == Chat {
+		s.chats = newChatServer(cfg.Chat, cfg.Metrics)
+		s.mux.HandleFunc("/ws/chat", s.chat)
+	}
 	switch cfg.Only {
+	case Chat:
+		s.mux.HandleFunc("/ws", s.chat)
 	case Ingest:
 		s.mux.HandleFunc("/ws", s.ingest)
 	case Echo:
@@ -127,6 +137,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // is cut off and ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.stop()
+	if s.chats != nil {
+		defer s.chats.hub.Wait()
+	}
 	done := s.conns.close()
 	select {
 	case <-done:

@@ -16,17 +16,19 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/stream"
 )
 
 // serveCmd runs the server.
 type serveCmd struct {
-	Only     string  `enum:",ingest,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest or echo."`
+	Only     string  `enum:",ingest,chat,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat or echo."`
 	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
 	Port     int     `default:"8080" help:"Port to listen on; 0 takes a free one."`
 	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
 	ingestFlags
+	chatFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
 
@@ -42,6 +44,24 @@ type ingestFlags struct {
 	Batch            int     `placeholder:"N" help:"Rows of one write at most. Default: 5000 in bulk, 50000 in copy and auto."`
 	Flush            seconds `default:"300ms" help:"How long bulk lets a batch gather."`
 	MaxInflightBytes bytes   `default:"64MiB" help:"Memory for messages that are not committed; past it, sockets are not read."`
+}
+
+// chatFlags are the settings of the chat endpoint.
+type chatFlags struct {
+	RateLimit    float64 `default:"10" help:"Chats a second of one connection."`
+	RateBurst    float64 `default:"10" help:"Chats at once of one connection."`
+	PingInterval seconds `default:"30s" help:"How often the chat endpoint sends a JSON ping."`
+	PongTimeout  seconds `default:"60s" help:"After which silence the chat endpoint closes a connection."`
+	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may be behind before it skips ahead."`
+	MaxLagAge    seconds `default:"5s" help:"For how long a member's socket may take nothing before it skips ahead."`
+}
+
+func (f chatFlags) chat() gateway.ChatConfig {
+	return gateway.ChatConfig{
+		RateLimit: f.RateLimit, RateBurst: f.RateBurst,
+		PingInterval: time.Duration(f.PingInterval), PongTimeout: time.Duration(f.PongTimeout),
+		Room: room.Config{MaxLagBytes: int64(f.MaxLagBytes), MaxLagAge: time.Duration(f.MaxLagAge)},
+	}
 }
 
 func (f ingestFlags) config(p *process) ingest.Config {
@@ -61,6 +81,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.Port < 0 || c.Port > 65535 {
 		return fmt.Errorf("--port is %d: want 0 to 65535", c.Port)
+	}
+	if c.RateLimit <= 0 || c.RateBurst < 1 {
+		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
 	}
 	if c.MaxMessage < 1 {
 		return errors.New("--max-message: want at least 1 byte")
@@ -90,9 +113,9 @@ func (c *serveCmd) Run(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Log: p.log,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Log: p.log,
 	}
-	if c.Only == "echo" {
+	if c.Only == "echo" || c.Only == "chat" {
 		return c.listenAndServe(p, cfg, listeners)
 	}
 	return c.withStore(p, cfg, listeners)
@@ -175,6 +198,9 @@ func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []ne
 	shutErr := server.Shutdown(shutdown)
 	for range listeners {
 		<-failed
+	}
+	if cfg.Only == gateway.Chat {
+		err = errors.Join(err, server.WriteChatStats(p.Out))
 	}
 	return errors.Join(err, httpErr, shutErr)
 }

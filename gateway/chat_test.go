@@ -1,0 +1,209 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// talk opens a connection to the chat and joins, which is answered.
+func talk(t *testing.T, addr, room string) *websocket.Conn {
+	t.Helper()
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, fmt.Sprintf(`{"type":"join","room":%q,"user":"u","id":1}`, room))
+	expect(t, c, `{"id":1,"type":"ok"}`)
+	return c
+}
+
+// expect reads messages and wants exactly these.
+func expect(t *testing.T, c *websocket.Conn, want ...string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	var got []string
+	for len(got) < len(want) {
+		messages, err := c.Read()
+		for _, m := range messages {
+			got = append(got, string(m.Payload))
+		}
+		if err != nil {
+			t.Fatalf("got %q, then %v, want %q", got, err, want)
+		}
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func TestChat_ReachesTheOthersAsItWasSent(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat})
+	alice, bob, other := talk(t, addr, "public"), talk(t, addr, "public"), talk(t, addr, "elsewhere")
+	odd := "{\"ts\": 1e3 ,  \"text\":\"h\u00e9\", \"extra\":[1,{}],\"type\":\"chat\"}"
+	send(t, alice, odd)
+	send(t, other, `{"type":"chat","room":"elsewhere","text":"unheard"}`)
+	expect(t, bob, odd)
+	send(t, bob, `{"type":"chat","text":"answer","id":"a"}`)
+	expect(t, bob, `{"id":"a","type":"ok"}`) // and not its own message
+	expect(t, alice, `{"type":"chat","text":"answer","id":"a"}`)
+	send(t, other, `{"type":"ping","ts":[7]}`)
+	expect(t, other, `{"ts":[7],"type":"pong"}`) // and nothing of the other room
+}
+
+func TestChat_WithoutJoinGoesToPublic(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat})
+	member, guest := talk(t, addr, "public"), dial(t, "ws://"+addr+"/ws")
+	send(t, guest, `{"type":"chat","text":"hello"}`)
+	expect(t, member, `{"type":"chat","text":"hello"}`)
+}
+
+func TestChat_RateLimitDropsAndRefills(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 20, RateBurst: 3}})
+	alice, bob := talk(t, addr, "public"), talk(t, addr, "public")
+	var flood []string
+	for i := range 50 {
+		flood = append(flood, fmt.Sprintf(`{"type":"chat","text":"%d"}`, i))
+	}
+	send(t, alice, append(flood, `{"type":"chat","text":"x","id":9}`)...)
+	expect(t, bob, flood[:3]...)
+	messages, err := alice.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused struct {
+		Type, Code string
+		ID         int
+		Retry      int `json:"retry_after_ms"`
+	}
+	if err := json.Unmarshal(messages[0].Payload, &refused); err != nil || refused.Code != "rate_limited" || refused.ID != 9 || refused.Retry < 1 || refused.Retry > 100 {
+		t.Fatalf("got %s, want rate_limited and when to retry", messages[0].Payload)
+	}
+	time.Sleep(time.Duration(refused.Retry) * time.Millisecond)
+	send(t, alice, `{"type":"chat","text":"again"}`)
+	expect(t, bob, `{"type":"chat","text":"again"}`)
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	for _, line := range []string{"tidewire_chat_messages_total 4", "tidewire_chat_dropped_total 48", "tidewire_chat_deliveries_total 4"} {
+		if !strings.Contains(string(body), line+"\n") {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+}
+
+func TestChat_BadMessagesAreIgnoredOrAnswered(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{MaxRooms: 2}})
+	c := talk(t, addr, "public")
+	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
+	long := strings.Repeat("x", 200)
+	send(t, c, `nonsense`, ``, `null`, `[]`, `"text"`, `7`, `{}`, `{"type":7}`, `{"type":"chat"}`, `{"type":"chat","text":7}`,
+		`{"type":"fly"}`, `{"type":"chat","text":"x","room":"never joined"}`, `{"type":"join","room":"`+long+`"}`,
+		`{"type":"join","user":"`+long+`"}`, `{"type":"chat","text":`+deep+`}`, deep, `{"type":"join","id":{"no":"scalar"}}`)
+	for _, q := range []struct{ request, code string }{
+		{`{"type":"chat","id":1}`, "malformed"},
+		{`{"type":7,"id":2}`, "malformed"},
+		{`{"type":"fly","id":3}`, "unknown_type"},
+		{`{"type":"chat","text":"x","room":"never joined","id":4}`, "not_joined"},
+		{`{"type":"join","room":"` + long + `","id":5}`, "name_too_long"},
+		{`{"type":"join","room":"second","id":6}`, ""},
+		{`{"type":"join","room":"third","id":7}`, "too_many_rooms"},
+		{`{"type":"join","room":"second","id":"8"}`, ""},
+	} {
+		send(t, c, q.request)
+		messages, err := c.Read()
+		if err != nil {
+			t.Fatalf("%s: %v", q.request, err)
+		}
+		var answer, request struct {
+			Type, Code, Message string
+			ID                  any
+		}
+		if err := json.Unmarshal(messages[0].Payload, &answer); err != nil || len(messages) != 1 {
+			t.Fatalf("%s: %d answers, %s", q.request, len(messages), messages[0].Payload)
+		}
+		json.Unmarshal([]byte(q.request), &request)
+		if answer.Code != q.code || answer.ID != request.ID || (answer.Type == "ok") != (q.code == "") {
+			t.Errorf("%s: got %s, want %q", q.request, messages[0].Payload, q.code)
+		}
+	}
+}
+
+func TestChat_HeartbeatAndSilence(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
+		PingInterval: 30 * time.Millisecond, PongTimeout: 400 * time.Millisecond}})
+	c := talk(t, addr, "public")
+	pings := 0
+	var err error
+	for start := time.Now(); err == nil; {
+		var messages []websocket.Message
+		messages, err = c.Read()
+		for _, m := range messages {
+			var ping struct {
+				Type string
+				TS   int64
+			}
+			if json.Unmarshal(m.Payload, &ping) != nil || ping.Type != "ping" || ping.TS == 0 {
+				t.Fatalf("got %s, want a ping", m.Payload)
+			}
+			pings++
+			if time.Since(start) < time.Second { // answers for longer than the timeout
+				send(t, c, `{"type":"pong"}`)
+			}
+		}
+	}
+	var closed *websocket.CloseError
+	if !errors.As(err, &closed) || pings < 10 {
+		t.Errorf("%d pings, then %v, want many and a Close frame", pings, err)
+	}
+}
+
+func TestChat_LeaveAndShutdownCodes(t *testing.T) {
+	t.Parallel()
+	server, addr := serve(t, gateway.Config{Only: gateway.Chat})
+	leaver, member := talk(t, addr, "public"), talk(t, addr, "public")
+	send(t, leaver, `{"type":"leave"}`)
+	code := func(c *websocket.Conn) websocket.StatusCode {
+		var closed *websocket.CloseError
+		for {
+			if _, err := c.Read(); errors.As(err, &closed) {
+				c.Close(closed.Code, "")
+				return closed.Code
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := code(leaver); got != websocket.StatusNormal {
+		t.Errorf("leave closed with %d, want 1000", got)
+	}
+	stopped := make(chan error)
+	go func() { stopped <- server.Shutdown(t.Context()) }()
+	if got := code(member); got != websocket.StatusGoingAway {
+		t.Errorf("the stop closed with %d, want 1001", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	var stats strings.Builder
+	server.WriteChatStats(&stats)
+	for _, line := range []string{"--- Statistics ---", "Total messages: 0", "Total connections: 2", "Peak connections: 2",
+		"Messages dropped: 0", "Message drop rate: 0.00%", "Throughput: ", "Processing time: ", "Average latency: ", "Deliveries: 0"} {
+		if !strings.Contains(stats.String(), line) {
+			t.Errorf("statistics lack %q:\n%s", line, stats.String())
+		}
+	}
+}

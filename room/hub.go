@@ -1,0 +1,61 @@
+package room
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// Hub holds the rooms of a server. A room exists while it has members.
+type Hub struct {
+	cfg        Config
+	deliveries atomic.Uint64
+	missed     atomic.Uint64
+	flushers   sync.WaitGroup
+
+	mu    sync.Mutex // taken before a room's
+	rooms map[string]*Room
+}
+
+// NewHub returns a Hub without rooms.
+func NewHub(cfg Config) *Hub {
+	return &Hub{cfg: cfg.withDefaults(), rooms: make(map[string]*Room)}
+}
+
+// JoinOptions say what a member wants.
+type JoinOptions struct {
+	// DisconnectOnLag closes the connection of a member that lags, instead of
+	// skipping what it missed.
+	DisconnectOnLag bool
+}
+
+// Join makes conn a member of the room of that name, which gets what is
+// published from now on. End the membership with Leave, also when the
+// connection has ended.
+func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.rooms[name]
+	if r == nil {
+		r = &Room{hub: h, name: name, wake: make(chan struct{}, 1), done: make(chan struct{})}
+		h.rooms[name] = r
+		h.flushers.Go(r.run)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := &Member{room: r, conn: conn, disconnect: opts.DisconnectOnLag, pos: r.log.head}
+	r.members = append(r.members, m)
+	return m
+}
+
+// Stats returns what happened so far.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	rooms := len(h.rooms)
+	h.mu.Unlock()
+	return Stats{Deliveries: h.deliveries.Load(), Missed: h.missed.Load(), Rooms: rooms}
+}
+
+// Wait returns when every room's last member has left and its flusher ended.
+func (h *Hub) Wait() { h.flushers.Wait() }

@@ -1,0 +1,102 @@
+package room
+
+import (
+	"slices"
+	"sync"
+)
+
+// segmentSize is the capacity of a shared segment, in bytes: some fifteen
+// hundred small frames, and one write's worth under the heaviest load.
+const segmentSize = 256 << 10
+
+var segments = sync.Pool{New: func() any {
+	b := make([]byte, 0, segmentSize)
+	return &b
+}}
+
+// log is the frames of a room that some member may not have seen. Offsets
+// count bytes from the room's beginning. Not safe for concurrent use.
+type log struct {
+	segs []segment
+	head int64 // offset behind the last frame
+	// ends are the offsets behind each frame in segs: how many frames lie
+	// between two offsets is their distance here.
+	ends []int64
+}
+
+type segment struct {
+	start int64
+	buf   *[]byte
+}
+
+// append adds whole frames of one message and returns where they begin.
+func (l *log) append(frame []byte) (start int64) {
+	n := len(l.segs)
+	if n == 0 || cap(*l.segs[n-1].buf)-len(*l.segs[n-1].buf) < len(frame) {
+		l.segs = append(l.segs, segment{l.head, newSegment(len(frame))})
+		n++
+	}
+	buf := l.segs[n-1].buf
+	*buf = append(*buf, frame...)
+	start = l.head
+	l.head += int64(len(frame))
+	l.ends = append(l.ends, l.head)
+	return start
+}
+
+func newSegment(size int) *[]byte {
+	if size > segmentSize {
+		b := make([]byte, 0, size)
+		return &b
+	}
+	return segments.Get().(*[]byte)
+}
+
+// at returns the bytes from offset on up to the end of their segment or of
+// the log. They stay as they are until release has passed them.
+func (l *log) at(offset int64) []byte {
+	for _, s := range l.segs {
+		if end := s.start + int64(len(*s.buf)); offset < end {
+			return (*s.buf)[offset-s.start:]
+		}
+	}
+	return nil
+}
+
+// between returns how many frames end in the bytes behind a, up to b.
+func (l *log) between(a, b int64) int {
+	from, found := slices.BinarySearch(l.ends, a)
+	if found {
+		from++
+	}
+	to, found := slices.BinarySearch(l.ends, b)
+	if found {
+		to++
+	}
+	return to - from
+}
+
+// release gives back the segments that lie before offset whole.
+func (l *log) release(offset int64) {
+	kept := 0
+	for kept < len(l.segs) && l.segs[kept].start+int64(len(*l.segs[kept].buf)) <= offset {
+		if buf := l.segs[kept].buf; cap(*buf) == segmentSize {
+			*buf = (*buf)[:0]
+			segments.Put(buf)
+		}
+		kept++
+	}
+	if kept == 0 {
+		return
+	}
+	start := offset
+	if kept < len(l.segs) {
+		start = l.segs[kept].start
+	}
+	l.segs = slices.Delete(l.segs, 0, kept)
+	from, found := slices.BinarySearch(l.ends, start)
+	if found {
+		from++
+	}
+	l.ends = slices.Delete(l.ends, 0, from)
+}

@@ -1,0 +1,115 @@
+package room
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// Config configures a Hub.
+type Config struct {
+	// MaxLagBytes is how far a member may be behind, in bytes. Defaults to 1
+	// MiB.
+	MaxLagBytes int64
+	// MaxLagAge is for how long a member's socket may take nothing while there
+	// is something for it. Defaults to 5 s.
+	MaxLagAge time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxLagBytes == 0 {
+		c.MaxLagBytes = 1 << 20
+	}
+	if c.MaxLagAge == 0 {
+		c.MaxLagAge = 5 * time.Second
+	}
+	return c
+}
+
+// ErrLagged is why a member's connection was closed: it asked for that instead
+// of a gap.
+var ErrLagged = errors.New("room: member reads too slowly")
+
+// Stats counts since the start.
+type Stats struct {
+	Deliveries uint64 // messages handed to members' sockets
+	Missed     uint64 // messages that lagging members were told they missed
+	Rooms      int    // that have members
+}
+
+// Room is the members of one name and what is being said.
+type Room struct {
+	hub  *Hub
+	name string
+	wake chan struct{} // one slot: there is something to flush
+	done chan struct{} // closed when the last member has left
+
+	mu      sync.Mutex
+	log     log
+	members []*Member
+	spoke   []*Member // who published since the last flush
+	scratch []byte
+}
+
+// Member is a connection in a room.
+type Member struct {
+	room       *Room
+	conn       *websocket.Conn
+	disconnect bool // instead of skipping ahead
+	own        []span
+
+	// Of the flusher.
+	pos     int64
+	skip    []span    // own messages not passed yet
+	blocked time.Time // since when the socket takes nothing; zero: it does
+}
+
+// span is a message's bytes in the log.
+type span struct{ start, end int64 }
+
+// Publish sends a message to all other members of the room, who see it in the
+// order of calls. The payload is copied; no member is waited for.
+func (m *Member) Publish(op websocket.Opcode, payload []byte) {
+	r := m.room
+	r.mu.Lock()
+	r.scratch = websocket.AppendFrame(r.scratch[:0], op, payload)
+	start := r.log.append(r.scratch)
+	if len(m.own) == 0 {
+		r.spoke = append(r.spoke, m)
+	}
+	m.own = append(m.own, span{start, r.log.head})
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Leave ends the membership. What the member has not been sent by now it does
+// not get.
+func (m *Member) Leave() {
+	r := m.room
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.members {
+		if other == m {
+			last := len(r.members) - 1
+			r.members[i] = r.members[last]
+			r.members[last] = nil
+			r.members = r.members[:last]
+			break
+		}
+	}
+	if len(r.members) == 0 && r.hub.rooms[r.name] == r {
+		delete(r.hub.rooms, r.name)
+		close(r.done)
+	}
+}
+
+// String names the room in errors and logs.
+func (r *Room) String() string { return fmt.Sprintf("room %q", r.name) }
