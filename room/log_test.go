@@ -2,7 +2,6 @@ package room
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -51,7 +50,7 @@ func TestLog_AgainstOneLongSlice(t *testing.T) {
 			released = a
 			l.release(released)
 			if len(l.segs) > 0 && l.segs[0].start > released {
-				t.Fatal(fmt.Sprintf("released %d, the log begins at %d", released, l.segs[0].start))
+				t.Fatalf("released %d, the log begins at %d", released, l.segs[0].start)
 			}
 		}
 	}
