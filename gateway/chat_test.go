@@ -90,17 +90,28 @@ func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 	time.Sleep(time.Duration(refused.Retry) * time.Millisecond)
 	send(t, alice, `{"type":"chat","text":"again"}`)
 	expect(t, bob, `{"type":"chat","text":"again"}`)
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
 	for _, line := range []string{"tidewire_chat_messages_total 4", "tidewire_chat_dropped_total 48", "tidewire_chat_deliveries_total 4"} {
-		if !strings.Contains(string(body), line+"\n") {
-			t.Errorf("/metrics lacks %q", line)
+		waitMetric(t, addr, line)
+	}
+}
+
+// waitMetric waits until /metrics has the line: a delivery is counted just
+// after it was made.
+func waitMetric(t *testing.T, addr, line string) {
+	t.Helper()
+	var body []byte
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get("http://" + addr + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ = io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if strings.Contains(string(body), line+"\n") {
+			return
 		}
 	}
+	t.Errorf("/metrics lacks %q:\n%s", line, body)
 }
 
 func TestChat_BadMessagesAreIgnoredOrAnswered(t *testing.T) {
