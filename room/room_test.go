@@ -69,6 +69,7 @@ func setup(t *testing.T, cfg room.Config, opts room.JoinOptions) (*room.Hub, fun
 
 func read(t *testing.T, c *websocket.Conn, n int) (texts []string) {
 	t.Helper()
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for len(texts) < n {
 		messages, err := c.Read()
 		for _, m := range messages {
@@ -148,22 +149,20 @@ func TestRoom_EveryoneElseInOneOrder(t *testing.T) {
 // the others miss nothing, and what it got and was told it missed is everything.
 func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	t.Parallel()
-	hub, dial := setup(t, room.Config{MaxLagBytes: 64 << 10, MaxLagAge: time.Minute}, room.JoinOptions{})
+	hub, dial := setup(t, room.Config{MaxLagBytes: 512 << 10, MaxLagAge: time.Minute}, room.JoinOptions{})
 	talker, reader, slow := dial(), dial(), dial()
-	const total, size = 3000, 8 << 10 // 24 MiB: more than the kernel keeps for slow
+	const total, window, size = 3000, 20, 8 << 10 // 24 MiB: more than the kernel keeps for slow
 	text := strings.Repeat("x", size)
-	done := make(chan []string)
-	go func() { done <- read(t, reader, total) }()
-	for range total {
-		talker.Queue(websocket.OpText, []byte(text))
-		talker.Flush()
-		if talker.Unsent() > 1<<20 {
-			time.Sleep(time.Millisecond)
+	for range total / window { // in steps, so that reader is never far behind
+		for range window {
+			talker.Queue(websocket.OpText, []byte(text))
 		}
+		talker.Flush()
+		read(t, reader, window)
 	}
-	<-done
 	talker.Queue(websocket.OpText, []byte("last"))
 	talker.Flush()
+	slow.SetReadDeadline(time.Now().Add(30 * time.Second))
 	got, missed := 0, 0
 	for last := false; !last; {
 		messages, err := slow.Read()
@@ -205,6 +204,7 @@ func TestRoom_LaggingMemberIsClosedIfItAsked(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
+	slow.SetReadDeadline(time.Now().Add(40 * time.Second))
 	var err error
 	for err == nil {
 		_, err = slow.Read()
