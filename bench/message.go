@@ -50,8 +50,13 @@ func ParsePayload(p, filler []byte) (client, seq int, ok bool) {
 	if len(p) != len(filler) || len(p) < MinPayload || !bytes.Equal(p[MinPayload:], filler[MinPayload:]) {
 		return 0, 0, false
 	}
+	return parseName(p[:MinPayload])
+}
+
+// parseName is the inverse of putName.
+func parseName(name []byte) (client, seq int, ok bool) {
 	var v uint64
-	for _, c := range p[:MinPayload] {
+	for _, c := range name {
 		d := digit[c]
 		if d == 0xff {
 			return 0, 0, false

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,10 @@ func (p *poller) control(op, fd int, write bool) error {
 // wait calls ready for each socket that is ready for something, after at most
 // timeout.
 func (p *poller) wait(timeout time.Duration, ready func(event)) error {
-	n, err := unix.EpollWait(p.fd, p.events, int((timeout+time.Millisecond-1)/time.Millisecond))
+	n, err := p.waitPrecisely(timeout)
+	if err == unix.ENOSYS { // before Linux 5.11
+		n, err = unix.EpollWait(p.fd, p.events, int((timeout+time.Millisecond-1)/time.Millisecond))
+	}
 	if err == unix.EINTR {
 		return nil
 	}
@@ -64,4 +68,16 @@ func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 		})
 	}
 	return nil
+}
+
+// waitPrecisely is epoll_wait with a timeout in nanoseconds, not milliseconds:
+// what is due is sent then, and the wait is no busy one.
+func (p *poller) waitPrecisely(timeout time.Duration) (int, error) {
+	limit := unix.NsecToTimespec(int64(timeout))
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
+		uintptr(len(p.events)), uintptr(unsafe.Pointer(&limit)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }

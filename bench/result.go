@@ -40,6 +40,8 @@ type Row struct {
 	Metrics     map[string]float64 `json:"metrics"`
 	// Trials are the metrics of each repeat, of which Metrics are the medians.
 	Trials []map[string]float64 `json:"trials,omitempty"`
+	// Verdicts judge a soak. They do not decide whether the run is valid.
+	Verdicts []Check `json:"verdicts,omitempty"`
 }
 
 // NewResult starts a result.

@@ -28,6 +28,40 @@ type Usage struct {
 	PeakRSSBytes uint64
 }
 
+// Sample is what the processes of one role used up to one moment.
+type Sample struct {
+	At         time.Time
+	CPUSeconds float64 // since the Sampler's start
+	RSSBytes   uint64  // at this moment
+}
+
+// Samples is a series of them, in the order of time.
+type Samples []Sample
+
+// CPUSeconds is what was used between two moments; between samples it counts
+// as used evenly.
+func (s Samples) CPUSeconds(from, to time.Time) float64 {
+	return s.cpuAt(to) - s.cpuAt(from)
+}
+
+func (s Samples) cpuAt(t time.Time) float64 {
+	for i, sample := range s {
+		if sample.At.Before(t) {
+			continue
+		}
+		if i == 0 {
+			return sample.CPUSeconds
+		}
+		before := s[i-1]
+		share := t.Sub(before.At).Seconds() / sample.At.Sub(before.At).Seconds()
+		return before.CPUSeconds + share*(sample.CPUSeconds-before.CPUSeconds)
+	}
+	if len(s) == 0 {
+		return 0
+	}
+	return s[len(s)-1].CPUSeconds
+}
+
 // samplePeriod is how often processes are looked at. One that begins and ends
 // in between is missed: PostgreSQL's short-lived ones use little.
 const samplePeriod = 100 * time.Millisecond
@@ -42,6 +76,7 @@ type Sampler struct {
 	first, last map[int32]float64 // CPU seconds by pid
 	role        map[int32]Role
 	peak        [roles]uint64
+	series      [roles]Samples
 }
 
 // StartSampler begins to measure this process as the generator, the process
@@ -86,6 +121,9 @@ func (s *Sampler) Stop() map[Role]Usage {
 	return out
 }
 
+// Series returns all samples of a role. Call it after Stop.
+func (s *Sampler) Series(r Role) Samples { return s.series[r] }
+
 // sample looks at each process. What was running at the start counts from
 // there; what began later counts from 0.
 func (s *Sampler) sample(start bool) {
@@ -103,20 +141,24 @@ func (s *Sampler) sample(start bool) {
 				family = append(family, children...)
 			}
 		}
-		var rss uint64
+		var peak uint64
+		now := Sample{At: time.Now()}
 		for _, p := range family {
 			if t, err := p.Times(); err == nil {
 				s.role[p.Pid], s.last[p.Pid] = role, t.User+t.System
 				if start {
 					s.first[p.Pid] = t.User + t.System
 				}
+				now.CPUSeconds += t.User + t.System - s.first[p.Pid]
 			}
 			if m, err := p.MemoryInfo(); err == nil {
-				rss += max(m.RSS, m.HWM) // the peak, where the system keeps it
+				now.RSSBytes += m.RSS
+				peak += max(m.RSS, m.HWM) // the peak, where the system keeps it
 			}
 		}
 		if role != Postgres {
-			s.peak[role] = max(s.peak[role], rss)
+			s.peak[role] = max(s.peak[role], peak)
+			s.series[role] = append(s.series[role], now)
 		}
 	}
 }

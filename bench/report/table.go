@@ -14,52 +14,6 @@ import (
 	"github.com/tidewire/tidewire/bench"
 )
 
-// column is one of a table: a heading and what stands below it.
-type column struct {
-	head  string
-	right bool
-	cell  func(r bench.Row) string
-}
-
-// metric makes a column of one metric; rows without it have "-".
-func metric(head, name string, format func(float64) string) column {
-	return column{head, true, func(r bench.Row) string {
-		v, ok := r.Metrics[name]
-		if !ok {
-			return "-"
-		}
-		return format(v)
-	}}
-}
-
-// columns of every scenario. Those that no row of a result has are left out.
-func columns(scenario string, base *bench.Row) []column {
-	name, seconds := "target", "seconds"
-	if scenario == "ingest" {
-		name, seconds = "mode", "s to last row"
-	}
-	return []column{
-		{name, false, func(r bench.Row) string { return r.Name }},
-		{"description", false, func(r bench.Row) string { return r.Description }},
-		metric("connections", "connections", count),
-		metric(seconds, "seconds", fixed(3)),
-		metric("msg/s", "messages_per_second", count),
-		{"x naive", true, func(r bench.Row) string { return speedUp(r, base) }},
-		metric("of raw COPY", "share_of_raw_copy", percent),
-		metric("p50 ms", "latency_p50_ms", fixed(2)),
-		metric("p99 ms", "latency_p99_ms", fixed(2)),
-		metric("conn/s", "connections_per_second", count),
-		metric("KiB/conn", "server_rss_bytes_per_connection", kib),
-		metric("server CPU s", "server_cpu_seconds", fixed(2)),
-		metric("PG CPU s", "postgres_cpu_seconds", fixed(2)),
-		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
-		metric("peak MiB", "server_peak_rss_bytes", mib),
-		metric("commits", "write_transactions", count),
-		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
-		metric("rows verified", "rows_verified", count),
-	}
-}
-
 // Table writes the result as text: the table, the checks that failed, and
 // whether it is valid.
 func Table(w io.Writer, r *bench.Result) error {
@@ -92,7 +46,7 @@ func Table(w io.Writer, r *bench.Result) error {
 		}
 		t.AppendRow(cells)
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s\n%s", machine(r.Environment), t.Render(), verdict(r))
+	_, err := fmt.Fprintf(w, "%s\n%s\n%s", machine(r.Environment), t.Render(), soaks(r)+verdict(r))
 	return err
 }
 
@@ -104,6 +58,21 @@ func machine(e bench.Environment) string {
 			p.Durability["fsync"], p.Durability["synchronous_commit"])
 	}
 	return line
+}
+
+// soaks is what became of long runs.
+func soaks(r *bench.Result) string {
+	var b strings.Builder
+	for _, row := range r.Rows {
+		for _, v := range row.Verdicts {
+			word := "FAIL"
+			if v.OK {
+				word = "pass"
+			}
+			fmt.Fprintf(&b, "%s %s %s: %s\n", word, row.Name, v.Name, v.Detail)
+		}
+	}
+	return b.String()
 }
 
 func verdict(r *bench.Result) string {
@@ -122,14 +91,6 @@ func verdict(r *bench.Result) string {
 	}
 	fmt.Fprintf(&b, "%s: %d of %d checks hold\n", word, held, len(r.Checks))
 	return b.String()
-}
-
-func speedUp(r bench.Row, base *bench.Row) string {
-	const name = "messages_per_second"
-	if base == nil || base.Metrics[name] == 0 || r.Metrics[name] == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", r.Metrics[name]/base.Metrics[name])
 }
 
 func fixed(digits int) func(float64) string {

@@ -24,7 +24,7 @@ func Echo(ctx context.Context, cfg EchoConfig, result *bench.Result) error {
 	for round := range cfg.Repeat {
 		for _, target := range cfg.Targets {
 			cfg.Progress("round %d: %s", round+1, target.Name)
-			err := target.use(ctx, func(url string, pid int) error {
+			_, err := target.use(ctx, func(url string, pid int) error {
 				return echo(ctx, cfg, target, url, pid, result)
 			})
 			if err != nil {

@@ -20,7 +20,7 @@ type IdleConfig struct {
 func Idle(ctx context.Context, cfg IdleConfig, result *bench.Result) error {
 	for _, target := range cfg.Targets {
 		cfg.Progress("%s: opening %d connections", target.Name, cfg.Connections)
-		err := target.use(ctx, func(url string, pid int) error {
+		_, err := target.use(ctx, func(url string, pid int) error {
 			return idle(ctx, cfg, target, url, pid, result)
 		})
 		if err != nil {

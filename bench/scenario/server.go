@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,12 +20,15 @@ type ServerProcess struct {
 	port string
 	tail *tail
 	done chan error
+	// statistics is what it printed as "Name: number" when it stopped; of the
+	// goroutine that reads its output until done says that it has ended.
+	statistics map[string]float64
 }
 
 // StartServer runs a program that prints "listening on :PORT" when it is
 // ready, and waits for that.
 func StartServer(ctx context.Context, log io.Writer, env []string, program string, args ...string) (*ServerProcess, error) {
-	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1)}
+	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1), statistics: make(map[string]float64)}
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.tail
 	stdout, err := s.cmd.StdoutPipe()
@@ -40,7 +44,9 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 		for lines.Scan() {
 			if port, ok := strings.CutPrefix(lines.Text(), "listening on :"); ok {
 				ready <- port
+				continue
 			}
+			s.note(lines.Text())
 		}
 		close(ready)
 		s.done <- s.cmd.Wait()
@@ -59,6 +65,20 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 		s.Stop()
 		return nil, fmt.Errorf("server was not ready within 30 s\n%s", s.tail.last())
 	}
+}
+
+func (s *ServerProcess) note(line string) {
+	name, value, _ := strings.Cut(line, ": ")
+	if n, err := strconv.ParseFloat(value, 64); err == nil {
+		s.statistics[name] = n
+	}
+}
+
+// Statistic is a figure that the server printed when it stopped. Call it after
+// Stop.
+func (s *ServerProcess) Statistic(name string) (value float64, ok bool) {
+	value, ok = s.statistics[name]
+	return value, ok
 }
 
 // PID of the process.

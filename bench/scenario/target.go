@@ -14,20 +14,24 @@ type Target struct {
 	// Start runs it; URL is of one that runs already. One of the two is set.
 	Start func(ctx context.Context) (*ServerProcess, error)
 	URL   string
+	// Program is the file that Start runs, if it is to be weighed.
+	Program string
+	// Own is a Tidewire: what it loses makes a run invalid.
+	Own bool
 }
 
 // use runs f with the target's URL and pid, 0 if it is not ours, and stops
-// what it started.
-func (t Target) use(ctx context.Context, f func(url string, pid int) error) error {
+// what it started: the server returned, nil if there was nothing to start.
+func (t Target) use(ctx context.Context, f func(url string, pid int) error) (stopped *ServerProcess, err error) {
 	if t.Start == nil {
-		return f(t.URL, 0)
+		return nil, f(t.URL, 0)
 	}
 	server, err := t.Start(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = f(server.URL("/ws"), server.PID())
-	return errors.Join(err, server.Stop())
+	return server, errors.Join(err, server.Stop())
 }
 
 // serverMetrics adds what the server and the generator used.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 // benchCmd groups the scenarios.
 type benchCmd struct {
 	Ingest benchIngestCmd `cmd:"" help:"WebSocket to PostgreSQL: which way of writing pays."`
+	Chat   benchChatCmd   `cmd:"" help:"Rooms: many members, every chat to all of them."`
 	Echo   benchEchoCmd   `cmd:"" help:"Round trips of small messages."`
 	Idle   benchIdleCmd   `cmd:"" help:"Memory of connections that do nothing."`
 }
@@ -52,6 +54,12 @@ func (f resultFlags) finish(p *process, result *bench.Result) error {
 		return exit(ExitInvalid, "the result is not valid: see the failed checks above")
 	}
 	return nil
+}
+
+// isInvalid reports whether a benchmark ran, and found its result not valid.
+func isInvalid(err error) bool {
+	var coded *exitError
+	return errors.As(err, &coded) && coded.code == ExitInvalid
 }
 
 // self is the program to start servers with: this one. A server under test

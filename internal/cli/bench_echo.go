@@ -1,11 +1,7 @@
 package cli
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -48,11 +44,15 @@ func (c *benchEchoCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchEchoCmd) Run(p *process) error {
-	targets, done, err := c.targets(p)
+	dir, err := newTargetDir()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer dir.remove()
+	targets, err := dir.targets(p, "echo", c.Target)
+	if err != nil {
+		return err
+	}
 	result := bench.NewResult("echo", map[string]any{
 		"target": c.Target, "clients": c.Clients, "in_flight": c.InFlight,
 		"messages": c.Messages, "payload": c.Payload, "repeat": c.Repeat,
@@ -90,11 +90,15 @@ func (c *benchIdleCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchIdleCmd) Run(p *process) error {
-	targets, done, err := c.targets(p)
+	dir, err := newTargetDir()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer dir.remove()
+	targets, err := dir.targets(p, "echo", c.Target)
+	if err != nil {
+		return err
+	}
 	result := bench.NewResult("idle", map[string]any{
 		"target": c.Target, "connections": c.Connections, "settle": c.Settle.String(),
 	})
@@ -105,68 +109,4 @@ func (c *benchIdleCmd) Run(p *process) error {
 		return err
 	}
 	return c.finish(p, result)
-}
-
-// targets resolves --target. Call done when the last of them has stopped.
-func (f targetFlags) targets(p *process) (targets []scenario.Target, done func(), err error) {
-	dir, err := os.MkdirTemp("", "tidewire-target-")
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { os.RemoveAll(dir) }
-	for _, name := range f.Target {
-		t, err := target(p, name, dir)
-		if err != nil {
-			done()
-			return nil, nil, err
-		}
-		targets = append(targets, t)
-	}
-	return targets, done, nil
-}
-
-func target(p *process, name, dir string) (scenario.Target, error) {
-	if label, url, ok := strings.Cut(name, "="); ok {
-		if !strings.HasPrefix(url, "ws://") {
-			return scenario.Target{}, exit(ExitUsage, "--target %s: want NAME=ws://HOST:PORT/PATH", name)
-		}
-		return scenario.Target{Name: label, Description: url, URL: url}, nil
-	}
-	var program string
-	var args []string
-	var description string
-	var err error
-	switch name {
-	case "tidewire":
-		description = "serve --only echo"
-		args = []string{"serve", "--only", "echo", "--port", "0"}
-		program, err = self()
-	case "gorilla":
-		description = "net/http + gorilla/websocket"
-		args = []string{"--port", "0"}
-		program, err = buildGorilla(p, dir)
-	default:
-		err = exit(ExitUsage, "--target %s: want tidewire, gorilla or NAME=ws://HOST:PORT/PATH", name)
-	}
-	if err != nil {
-		return scenario.Target{}, err
-	}
-	return scenario.Target{Name: name, Description: description, Start: func(ctx context.Context) (*scenario.ServerProcess, error) {
-		return scenario.StartServer(ctx, nil, nil, program, args...)
-	}}, nil
-}
-
-// buildGorilla compiles the contender, which has a module of its own.
-func buildGorilla(p *process, dir string) (string, error) {
-	const source = "contenders/go-gorilla-echo"
-	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
-		return "", exit(ExitUsage, "target gorilla is built from %s: run this in a checkout of Tidewire", source)
-	}
-	program := filepath.Join(dir, "gorilla")
-	build := exec.CommandContext(p.ctx, "go", "build", "-o", program, ".")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
-	}
-	return program, nil
 }

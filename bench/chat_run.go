@@ -1,0 +1,355 @@
+package bench
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// chatDialers is how many connections are opened side by side.
+	chatDialers = 16
+	// chatRead is the largest read, in bytes.
+	chatRead = 256 << 10
+	// errorPause is when a client comes back that was thrown out.
+	errorPause = time.Second
+)
+
+// phase of a run.
+type phase int
+
+const (
+	ramping  phase = iota
+	settling       // all are members, most likely
+	holding
+	draining // nothing more is said in the hold's name; what was is under way
+	leaving
+)
+
+// chatRun drives all its connections from one goroutine: every moment that
+// matters is seen by one clock, and receiving costs a read and a look at each
+// frame's header.
+type chatRun struct {
+	cfg     ChatConfig
+	poll    *poller
+	start   time.Time
+	phase   phase
+	since   time.Duration // the phase
+	clients []chatClient
+	byFD    map[int]*chatSession
+	timers  chatTimers
+	dialed  chan dialed
+	slots   chan struct{} // of dialers
+	dialing int
+	history chatHistory
+	held    int // chats said in the hold
+	in      []byte
+	mark    ChatMark // as it is now
+	closing int      // sessions past their leave
+	result  ChatResult
+}
+
+// chatClient is one of the clients, through all its connections.
+type chatClient struct {
+	session *chatSession // nil: not connected
+	said    int          // in the hold
+	heard   int          // of what others said in the hold
+}
+
+type dialed struct {
+	client   int
+	fd       int
+	leftover []byte
+	took     time.Duration
+	err      error
+}
+
+// RunChat makes the load and returns what it saw, also beside an error. What a
+// server does wrong is a result, not an error.
+func RunChat(ctx context.Context, cfg ChatConfig) (ChatResult, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return ChatResult{}, err
+	}
+	poll, err := newPoller()
+	if err != nil {
+		return ChatResult{}, err
+	}
+	defer poll.close()
+	c := &chatRun{
+		cfg: cfg, poll: poll, start: time.Now(), clients: make([]chatClient, cfg.Clients), byFD: make(map[int]*chatSession),
+		dialed: make(chan dialed, cfg.Clients), slots: make(chan struct{}, chatDialers), in: make([]byte, chatRead),
+	}
+	c.result = ChatResult{
+		Started: c.start, Errors: make(map[string]int), FirstError: make(map[string]string),
+		Latency: NewHistogram(), Connect: NewHistogram(), Late: NewHistogram(),
+	}
+	return c.run(ctx)
+}
+
+func (c *chatRun) run(ctx context.Context) (ChatResult, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.abandon(cancel)
+	for i := range c.clients {
+		at := time.Duration(i) * c.cfg.Ramp / time.Duration(len(c.clients))
+		c.after(at, connectDue, i, nil)
+	}
+	c.after(time.Second, markDue, 0, nil)
+	for !c.finished() {
+		if err := ctx.Err(); err != nil {
+			return c.result, err
+		}
+		c.dialsDone()
+		c.due(ctx)
+		c.proceed()
+		if c.mark.Connections == 0 && c.result.Errors["connect"] >= len(c.clients) {
+			return c.result, fmt.Errorf("no client could connect: %s", c.result.FirstError["connect"])
+		}
+		if err := c.wait(); err != nil {
+			return c.result, err
+		}
+	}
+	c.finish()
+	return c.result, nil
+}
+
+func (c *chatRun) now() time.Duration { return time.Since(c.start) }
+
+// wait handles what the sockets have, until the next timer at most.
+func (c *chatRun) wait() error {
+	pause := 100 * time.Millisecond
+	if c.dialing > 0 || c.phase == draining {
+		pause = time.Millisecond
+	}
+	if len(c.timers) > 0 {
+		pause = min(pause, max(0, c.timers[0].at-c.now()))
+	}
+	return c.poll.wait(pause, func(ev event) {
+		s := c.byFD[ev.fd]
+		if s == nil {
+			return // closed by an event before
+		}
+		if ev.readable {
+			c.receive(s)
+		}
+		if ev.writable && s.fd >= 0 {
+			c.flush(s)
+		}
+	})
+}
+
+// proceed enters the next phase when its time has come.
+func (c *chatRun) proceed() {
+	now := c.now()
+	switch c.phase {
+	case ramping:
+		if now >= c.cfg.Ramp && (c.cfg.moving() || c.allJoined() || now >= c.cfg.Ramp+c.cfg.Patience) {
+			c.enter(settling, now)
+			if c.cfg.moving() { // there is no moment at which all are members
+				c.enter(holding, now)
+			}
+		}
+	case settling:
+		if now >= c.since+c.cfg.joinMargin() {
+			c.enter(holding, now)
+		}
+	case holding:
+		if now >= c.since+c.cfg.Hold {
+			c.result.HoldEnd = c.markAt(now)
+			c.enter(draining, now)
+		}
+	case draining:
+		if c.cfg.moving() || c.allHeard() || now >= c.since+c.cfg.Patience {
+			c.enter(leaving, now)
+			for i := range c.clients {
+				c.after(now+time.Duration(i)*c.cfg.Down/time.Duration(len(c.clients)), leaveDue, i, nil)
+			}
+		}
+	}
+}
+
+func (c *chatRun) enter(p phase, now time.Duration) {
+	c.phase, c.since = p, now
+	if p == holding {
+		c.result.HoldStart = c.markAt(now)
+	}
+}
+
+func (c *chatRun) markAt(now time.Duration) ChatMark {
+	m := c.mark
+	m.At = now
+	return m
+}
+
+func (c *chatRun) allJoined() bool { return c.mark.Open == len(c.clients) }
+
+// allHeard reports whether every client has had all chats of the hold.
+func (c *chatRun) allHeard() bool {
+	for i := range c.clients {
+		if c.clients[i].heard < c.held-c.clients[i].said {
+			return false
+		}
+	}
+	return true
+}
+
+// finished reports whether everybody has left.
+func (c *chatRun) finished() bool {
+	return c.phase == leaving && len(c.byFD) == 0 && c.dialing == 0 &&
+		c.now() >= c.since+c.cfg.Down
+}
+
+func (c *chatRun) finish() {
+	r := &c.result
+	r.End = c.markAt(c.now())
+	if c.cfg.moving() {
+		r.Expected, r.Received = r.Checked.Expected, r.Checked.Received
+		return
+	}
+	for _, client := range c.clients {
+		due := c.held - client.said
+		r.Expected += due
+		r.Received += min(client.heard, due)
+	}
+}
+
+// abandon ends what is left when a run does not end by itself.
+func (c *chatRun) abandon(cancel func()) {
+	cancel()
+	for ; c.dialing > 0; c.dialing-- {
+		if d := <-c.dialed; d.err == nil {
+			unix.Close(d.fd)
+		}
+	}
+	for fd := range c.byFD {
+		unix.Close(fd)
+	}
+}
+
+// connect opens a connection in the background.
+func (c *chatRun) connect(ctx context.Context, client int) {
+	c.dialing++
+	go func() {
+		c.slots <- struct{}{}
+		defer func() { <-c.slots }()
+		start := time.Now()
+		fd, leftover, err := dialRaw(ctx, c.cfg.URL)
+		c.dialed <- dialed{client, fd, leftover, time.Since(start), err}
+	}()
+}
+
+// dialsDone takes over the connections that are open.
+func (c *chatRun) dialsDone() {
+	for {
+		select {
+		case d := <-c.dialed:
+			c.dialing--
+			if d.err != nil {
+				c.fail("connect", d.err)
+				c.comeBack(d.client, errorPause)
+				continue
+			}
+			c.mark.Connections++
+			c.result.Connect.Record(d.took)
+			c.join(d)
+		default:
+			return
+		}
+	}
+}
+
+// comeBack has a client connect again, if the run lasts that long.
+func (c *chatRun) comeBack(client int, pause time.Duration) {
+	if at := c.now() + pause; c.phase < draining && (!c.cfg.moving() || at < c.cfg.Return) {
+		c.after(at, connectDue, client, nil)
+	}
+}
+
+// fail counts an error.
+func (c *chatRun) fail(kind string, err error) {
+	c.mark.Errors++
+	c.result.Errors[kind]++
+	if _, known := c.result.FirstError[kind]; !known {
+		c.result.FirstError[kind] = err.Error()
+	}
+}
+
+// What a timer is for.
+type timerKind int
+
+const (
+	connectDue timerKind = iota
+	chatDue
+	leaveDue   // of a client at the end
+	sessionDue // of a session that has lasted its time
+	timeoutDue // an answer should have come
+	markDue
+)
+
+type chatTimer struct {
+	at      time.Duration
+	kind    timerKind
+	client  int
+	session *chatSession // nil, or the only one it is meant for
+}
+
+type chatTimers []chatTimer
+
+func (t chatTimers) Len() int           { return len(t) }
+func (t chatTimers) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t chatTimers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *chatTimers) Push(x any)        { *t = append(*t, x.(chatTimer)) }
+func (t *chatTimers) Pop() any {
+	last := len(*t) - 1
+	x := (*t)[last]
+	*t = (*t)[:last]
+	return x
+}
+
+func (c *chatRun) after(at time.Duration, kind timerKind, client int, s *chatSession) {
+	heap.Push(&c.timers, chatTimer{at, kind, client, s})
+}
+
+// due does what is to be done by now.
+func (c *chatRun) due(ctx context.Context) {
+	for now := c.now(); len(c.timers) > 0 && c.timers[0].at <= now; {
+		t := heap.Pop(&c.timers).(chatTimer)
+		s := c.clients[t.client].session
+		if t.session != nil && t.session != s {
+			continue // that one has ended
+		}
+		switch t.kind {
+		case connectDue:
+			c.connect(ctx, t.client)
+		case chatDue:
+			c.chat(s, t.at)
+		case leaveDue, sessionDue:
+			if s != nil {
+				c.leave(s)
+			}
+		case timeoutDue:
+			if s.state != member {
+				c.drop(s, s.waitingFor(), errors.New("no answer in time"))
+			}
+		case markDue:
+			c.takeMark(t.at)
+		}
+	}
+}
+
+func (c *chatRun) takeMark(at time.Duration) {
+	c.result.Marks = append(c.result.Marks, c.markAt(c.now()))
+	if len(c.result.Marks)%2 == 0 {
+		c.cfg.Progress(c.markAt(c.now()))
+	}
+	if !c.finished() {
+		c.after(at+time.Second, markDue, 0, nil)
+	}
+}

@@ -1,0 +1,236 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// chatServer is the plainest server of a public room: what a client says goes
+// to each of the others, as often as copies says, 1 being right.
+type chatServer struct {
+	url    string
+	copies func(delivery int) int
+	encode func(payload []byte) []byte // as it was sent, if nil
+
+	mu         sync.Mutex
+	members    map[*websocket.Conn]bool
+	deliveries int
+}
+
+func newChatServer(t *testing.T) *chatServer {
+	t.Helper()
+	s := &chatServer{copies: func(int) int { return 1 }, members: make(map[*websocket.Conn]bool)}
+	var opened, ended atomic.Int64
+	server := httptest.NewServer(handler(func(c *websocket.Conn) {
+		defer ended.Add(1)
+		s.serve(c)
+	}, &opened))
+	s.url = "ws" + strings.TrimPrefix(server.URL, "http")
+	t.Cleanup(func() {
+		server.Close()
+		for deadline := time.Now().Add(10 * time.Second); ended.Load() < opened.Load() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return s
+}
+
+func (s *chatServer) serve(c *websocket.Conn) {
+	for {
+		messages, err := c.Read()
+		for _, m := range messages {
+			s.handle(c, m.Payload)
+		}
+		if err != nil {
+			s.mu.Lock()
+			delete(s.members, c)
+			s.mu.Unlock()
+			c.Close(websocket.StatusNormal, "")
+			return
+		}
+	}
+}
+
+func (s *chatServer) handle(c *websocket.Conn, p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case bytes.Contains(p, []byte(`"join"`)):
+		s.members[c] = true
+	case bytes.Contains(p, []byte(`"ping"`)):
+		c.Queue(websocket.OpText, []byte(`{"type":"pong"}`))
+		c.Flush()
+	case bytes.Contains(p, []byte(`"leave"`)):
+		delete(s.members, c)
+	case bytes.Contains(p, []byte(`"chat"`)):
+		if s.encode != nil {
+			p = s.encode(p)
+		}
+		for other := range s.members {
+			if other != c {
+				s.deliver(other, p)
+			}
+		}
+	}
+}
+
+func (s *chatServer) deliver(to *websocket.Conn, p []byte) {
+	s.deliveries++
+	for range s.copies(s.deliveries) {
+		to.Queue(websocket.OpText, p)
+	}
+	to.Flush()
+}
+
+func lively(url string) ChatConfig {
+	return ChatConfig{URL: url, Clients: 10, Hold: time.Second, Rate: 20, Payload: 128, Checked: 10}
+}
+
+func runChat(t *testing.T, cfg ChatConfig) ChatResult {
+	t.Helper()
+	r, err := RunChat(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestChat_NoticesWhatAServerDoesWrong(t *testing.T) {
+	t.Parallel()
+	tenth := func(n int) func(int) int {
+		return func(delivery int) int {
+			if delivery%10 == 0 {
+				return n
+			}
+			return 1
+		}
+	}
+	for name, c := range map[string]struct {
+		copies func(int) int
+		want   func(r ChatResult) bool
+	}{
+		"nothing": {tenth(1), func(r ChatResult) bool { return r.Lost() == 0 && r.Checked.Duplicated == 0 && r.Checked.Expected > 0 }},
+		"loses": {tenth(0), func(r ChatResult) bool {
+			return r.Lost() > r.Expected/20 && r.Checked.Lost() > 0 && r.Checked.Duplicated == 0
+		}},
+		"repeats": {tenth(2), func(r ChatResult) bool { return r.Lost() == 0 && r.Checked.Duplicated > r.Expected/20 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newChatServer(t)
+			s.copies = c.copies
+			cfg := lively(s.url)
+			cfg.Patience = time.Second // for what never comes
+			r := runChat(t, cfg)
+			if !c.want(r) || r.Checked.Reordered != 0 || r.End.Errors != 0 {
+				t.Errorf("%+v", r)
+			}
+			// Within the hold all ten speak at fixed times: 20 a second each.
+			if said := r.HoldEnd.Sent - r.HoldStart.Sent; said < 180 || said > 220 || r.Expected != 9*said {
+				t.Errorf("%d said, %d deliveries expected: want 200 and nine for each", said, r.Expected)
+			}
+		})
+	}
+}
+
+func TestChat_KnowsChatsThatWereEncodedAnew(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	s.encode = func(p []byte) []byte {
+		_, text, _ := bytes.Cut(p, []byte(`"text":"`))
+		return fmt.Appendf(nil, `{"text":"%s,"room":"public"}`, bytes.TrimSuffix(text, []byte("}")))
+	}
+	if r := runChat(t, lively(s.url)); r.Lost() != 0 || r.Checked.Received == 0 || r.Latency.Count() == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestChat_MembershipsThatEnd(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	r := runChat(t, ChatConfig{
+		URL: s.url, Clients: 20, Ramp: time.Second, Hold: time.Second, Down: time.Second / 2, Rate: 20,
+		Session: time.Second / 2, Return: 2 * time.Second, Payload: 200, Checked: 20,
+	})
+	if r.Lost() != 0 || r.Expected == 0 || r.End.Errors != 0 || r.End.Open != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.End.Connections < 40 { // 20 over a second, each back every half until two
+		t.Errorf("%d connections: clients did not come back", r.End.Connections)
+	}
+}
+
+func TestChat_AServerThatEndsIsAResult(t *testing.T) {
+	t.Parallel()
+	s := newChatServer(t)
+	cfg := lively(s.url)
+	cfg.Patience = time.Second
+	time.AfterFunc(500*time.Millisecond, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.members {
+			c.Abort()
+		}
+	})
+	r := runChat(t, cfg)
+	if r.Errors["read"]+r.Errors["write"] == 0 || r.FirstError["read"]+r.FirstError["write"] == "" {
+		t.Errorf("connections were cut, and the errors are %v", r.Errors)
+	}
+}
+
+func TestChatCheck_TellsOrder(t *testing.T) {
+	t.Parallel()
+	var h chatHistory
+	for n := range 6 { // two clients in turn, a second apart
+		h.add(n%2, 0, time.Duration(n)*time.Second)
+	}
+	c := newChatCheck(2, 3, 0)
+	c.joined = 0
+	for _, n := range []int{0, 2, 1, 3, 5, 5} { // 1 after 2 is another client's
+		c.arrived(n%2, n)
+	}
+	c.arrived(0, 4)
+	c.arrived(0, 2)
+	if d := c.finish(&h, 0, 10*time.Second); d != (Deliveries{Expected: 6, Received: 6, Duplicated: 2}) {
+		t.Errorf("%+v", d)
+	}
+	c = newChatCheck(2, 3, 0)
+	c.joined = time.Second
+	c.arrived(1, 3)
+	c.arrived(1, 1)
+	if d := c.finish(&h, 0, 4*time.Second); d != (Deliveries{Expected: 3, Received: 2, Reordered: 1}) {
+		t.Errorf("%+v", d) // of 1, 2, 3; 2 is missing
+	}
+}
+
+func TestChatText_IsFoundAtAnySize(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{MinChat, 128, 1000} {
+		frame := appendChat(nil, 4711, 123456, size, inHold, time.Now())
+		h, n, err := websocket.ParseHeader(frame)
+		if err != nil || int(h.Length) != size {
+			t.Fatalf("size %d: header %+v, %v", size, h, err)
+		}
+		payload := frame[n:]
+		websocket.Mask(payload, h.Key, 0)
+		text := chatText(payload, size)
+		client, number, ok := parseName(text[2:])
+		if !ok || client != 4711 || number != 123456 || text[1] != inHold {
+			t.Errorf("%q: %d, %d, %v", payload, client, number, ok)
+		}
+	}
+	for _, other := range []string{``, `{"type":"pong"}`, `{"text":"~h123"}`} {
+		if text := chatText([]byte(other), 128); text != nil {
+			t.Errorf("%q: %q", other, text)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// column is one of a table: a heading and what stands below it.
+type column struct {
+	head  string
+	right bool
+	cell  func(r bench.Row) string
+}
+
+// metric makes a column of one metric; rows without it have "-".
+func metric(head, name string, format func(float64) string) column {
+	return column{head, true, func(r bench.Row) string {
+		v, ok := r.Metrics[name]
+		if !ok {
+			return "-"
+		}
+		return format(v)
+	}}
+}
+
+// columns of a scenario. Those that no row of a result has are left out.
+func columns(scenario string, base *bench.Row) []column {
+	switch {
+	case scenario == "ingest":
+		return ingestColumns(base)
+	case strings.HasPrefix(scenario, "chat-"):
+		return chatColumns()
+	default:
+		return tripColumns()
+	}
+}
+
+func nameColumn(head string) column {
+	return column{head, false, func(r bench.Row) string { return r.Name }}
+}
+
+func descriptionColumn() column {
+	return column{"description", false, func(r bench.Row) string { return r.Description }}
+}
+
+func ingestColumns(base *bench.Row) []column {
+	return []column{
+		nameColumn("mode"),
+		descriptionColumn(),
+		metric("s to last row", "seconds", fixed(3)),
+		metric("msg/s", "messages_per_second", count),
+		{"x naive", true, func(r bench.Row) string { return speedUp(r, base) }},
+		metric("of raw COPY", "share_of_raw_copy", percent),
+		metric("p50 ms", "latency_p50_ms", fixed(2)),
+		metric("p99 ms", "latency_p99_ms", fixed(2)),
+		metric("server CPU s", "server_cpu_seconds", fixed(2)),
+		metric("PG CPU s", "postgres_cpu_seconds", fixed(2)),
+		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
+		metric("peak MiB", "server_peak_rss_bytes", mib),
+		metric("commits", "write_transactions", count),
+		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
+		metric("rows verified", "rows_verified", count),
+	}
+}
+
+// tripColumns are those of echo and idle.
+func tripColumns() []column {
+	return []column{
+		nameColumn("target"),
+		descriptionColumn(),
+		metric("connections", "connections", count),
+		metric("seconds", "seconds", fixed(3)),
+		metric("msg/s", "messages_per_second", count),
+		metric("p50 ms", "latency_p50_ms", fixed(2)),
+		metric("p99 ms", "latency_p99_ms", fixed(2)),
+		metric("conn/s", "connections_per_second", count),
+		metric("KiB/conn", "server_rss_bytes_per_connection", kib),
+		metric("server CPU s", "server_cpu_seconds", fixed(2)),
+		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
+		metric("peak MiB", "server_peak_rss_bytes", mib),
+	}
+}
+
+func chatColumns() []column {
+	return []column{
+		nameColumn("target"),
+		metric("msg/s", "messages_per_second", count),
+		metric("messages", "sent", count),
+		metric("deliveries/s", "deliveries_per_second", count),
+		metric("lost", "drop_rate", share),
+		metric("errors", "errors", count),
+		metric("connections", "connections", count),
+		metric("peak", "peak_connections", count),
+		metric("conn/s", "connections_per_second", fixed(1)),
+		metric("p50 ms", "latency_p50_ms", fixed(2)),
+		metric("p95 ms", "latency_p95_ms", fixed(2)),
+		metric("p99 ms", "latency_p99_ms", fixed(2)),
+		metric("connect p95 ms", "connect_latency_p95_ms", fixed(2)),
+		metric("cores", "server_cpu_cores", fixed(2)),
+		metric("CPU s/M", "server_cpu_seconds_per_million_deliveries", fixed(3)),
+		metric("gen CPU s", "generator_cpu_seconds", fixed(1)),
+		metric("peak MiB", "server_peak_rss_bytes", mib),
+		metric("binary MiB", "binary_bytes", mib),
+	}
+}
+
+func speedUp(r bench.Row, base *bench.Row) string {
+	const name = "messages_per_second"
+	if base == nil || base.Metrics[name] == 0 || r.Metrics[name] == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", r.Metrics[name]/base.Metrics[name])
+}
+
+// share is a percentage that tells little from nothing.
+func share(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.3g %%", 100*v)
+}
