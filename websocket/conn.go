@@ -112,3 +112,15 @@ func (c *Conn) Unsent() int {
 	defer c.mu.Unlock()
 	return c.unsent
 }
+
+// Backlog returns how many bytes lie between Queue and the peer's system: those
+// queued, and those the kernel has taken that have not been acknowledged. What
+// the peer's own kernel holds for it cannot be seen. It costs a system call.
+func (c *Conn) Backlog() int {
+	unsent := c.Unsent()
+	if c.raw == nil {
+		return unsent
+	}
+	_ = c.raw.Control(func(fd uintptr) { unsent += sysOutgoing(fd) }) // a closed socket holds nothing
+	return unsent
+}

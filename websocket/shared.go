@@ -35,8 +35,10 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	sent, err := c.send(frames, false)
 	c.mu.Lock()
 	if c.failWrite(err); c.err == nil {
-		n = frameEnd(frames, sent)
-		c.queueRest(frames[sent:n])
+		if n = sent; sent < len(frames) {
+			n = frameEnd(frames, sent)
+			c.queueRest(frames[sent:n])
+		}
 	}
 	c.attempted()
 	return n, c.err

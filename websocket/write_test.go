@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -211,5 +212,44 @@ func TestWriteShared(t *testing.T) {
 			client.Close(StatusNormal, "")
 			wg.Wait()
 		})
+	}
+}
+
+// TestBacklog counts what only the kernel holds.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("the system does not tell")
+	}
+	server, client := pair(t, Config{}, Config{})
+	frame := AppendFrame(nil, OpBinary, make([]byte, 64<<10))
+	taken := 0
+	for server.Unsent() == 0 { // until the kernels on both sides are full
+		n, err := server.WriteShared(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken += n
+	}
+	if b := server.Backlog(); b <= server.Unsent() || b > taken {
+		t.Errorf("backlog is %d, with %d of %d bytes unsent", b, server.Unsent(), taken)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if _, err := client.Read(); err != nil {
+				return
+			}
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); server.Backlog() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("backlog is still %d with a peer that reads", server.Backlog())
+		}
+	}
+	server.Close(StatusNormal, "")
+	wg.Wait()
+	if b := server.Backlog(); b != 0 {
+		t.Errorf("a closed connection has a backlog of %d", b)
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package websocket
+
+func sysOutgoing(uintptr) int { return 0 }
