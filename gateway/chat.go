@@ -177,11 +177,15 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	}
 	switch msg.Type {
 	case "join":
-		if p.join(msg) == nil {
+		member := p.join(msg)
+		if member == nil {
 			p.refuse(msg, codeTooManyRooms)
 			return
 		}
 		p.ok(msg)
+		if msg.Presence {
+			member.Watch() // the list comes behind the answer
+		}
 	case "chat":
 		p.say(msg, m, now)
 	case "leave":
@@ -211,7 +215,7 @@ func (p *participant) join(msg chatMessage) *room.Member {
 	if p.rooms == nil {
 		p.rooms = make(map[string]*room.Member, 1)
 	}
-	m := p.server.hub.Join(p.conn.Conn, name, room.JoinOptions{DisconnectOnLag: msg.OnLag == "disconnect"})
+	m := p.server.hub.Join(p.conn.Conn, name, room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect"})
 	p.rooms[name] = m
 	return m
 }

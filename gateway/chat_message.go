@@ -19,13 +19,14 @@ const defaultRoom = "public"
 // chatMessage is what a client sends on /ws/chat. Unknown fields are kept in
 // the bytes that are passed on, and ignored here.
 type chatMessage struct {
-	Type  string          `json:"type"`
-	ID    json.RawMessage `json:"id"`
-	Room  *string         `json:"room"`
-	User  string          `json:"user"`
-	Text  *string         `json:"text"`
-	TS    json.RawMessage `json:"ts"`
-	OnLag string          `json:"on_lag"`
+	Type     string          `json:"type"`
+	ID       json.RawMessage `json:"id"`
+	Room     *string         `json:"room"`
+	User     string          `json:"user"`
+	Text     *string         `json:"text"`
+	TS       json.RawMessage `json:"ts"`
+	OnLag    string          `json:"on_lag"`
+	Presence bool            `json:"presence"`
 }
 
 // code is an error that a client is told; its sentences are in publicErrors.

@@ -12,6 +12,7 @@ import (
 func FuzzParseChat(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"join","room":"r","user":"u"}`, `{"type":"chat","text":"x","ts":1.5,"id":"a"}`, `{"type":"ping","ts":null}`,
+		`{"type":"join","presence":true,"on_lag":"disconnect"}`, `{"type":"join","presence":null}`, `{"type":"join","presence":"yes","id":1}`,
 		`{"id":7}`, `[]`, `{`, `{"TYPE":"chat","type":7}`, `{"id":{}}`, ` {"type":"leave","room":null}`, "\xff",
 	} {
 		f.Add([]byte(seed))

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -95,6 +97,148 @@ func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 	}
 }
 
+// TestChat_FloodHarmsNobody has one connection send a thousand chats a second,
+// and another a few: everybody gets exactly what the bucket let through, in
+// order.
+func TestChat_FloodHarmsNobody(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 50, RateBurst: 10}})
+	flooder, polite, listener := talk(t, addr, "public"), talk(t, addr, "public"), talk(t, addr, "public")
+	const total, every = 1000, 125
+	chat := func(from string, n int) string {
+		return fmt.Sprintf(`{"type":"chat","id":%d,"user":%q,"text":"x"}`, n, from)
+	}
+	pace := time.NewTicker(time.Millisecond)
+	defer pace.Stop()
+	said := 0
+	for n := range total {
+		<-pace.C
+		send(t, flooder, chat("flooder", n))
+		if n%every == 0 {
+			send(t, polite, chat("polite", said))
+			said++
+		}
+	}
+	var flood, spoken []string // what was let through
+	for n, answer := range answers(t, flooder, total, "flooder") {
+		switch answer {
+		case "":
+			flood = append(flood, chat("flooder", n))
+		case "rate_limited":
+		default:
+			t.Fatalf("chat %d got %q", n, answer)
+		}
+	}
+	for n := range answers(t, polite, said, "polite") {
+		spoken = append(spoken, chat("polite", n))
+	}
+	if len(flood) < 10 || len(flood) > total/2 {
+		t.Errorf("%d of %d let through", len(flood), total)
+	}
+	var heardFlood, heardTalk []string
+	listener.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for len(heardFlood) < len(flood) || len(heardTalk) < len(spoken) {
+		messages, err := listener.Read()
+		for _, m := range messages {
+			if text := string(m.Payload); strings.Contains(text, "flooder") {
+				heardFlood = append(heardFlood, text)
+			} else {
+				heardTalk = append(heardTalk, text)
+			}
+		}
+		if err != nil {
+			t.Fatalf("after %d and %d: %v", len(heardFlood), len(heardTalk), err)
+		}
+	}
+	if !slices.Equal(heardFlood, flood) || !slices.Equal(heardTalk, spoken) {
+		t.Errorf("heard %q and %q, want %q and %q", heardFlood, heardTalk, flood, spoken)
+	}
+	send(t, listener, `{"type":"ping","ts":1}`)
+	expect(t, listener, `{"ts":1,"type":"pong"}`) // and no more
+	waitMetric(t, addr, fmt.Sprintf("tidewire_chat_messages_total %d", len(flood)+said))
+	waitMetric(t, addr, fmt.Sprintf("tidewire_chat_dropped_total %d", total-len(flood)))
+}
+
+// answers reads the answers to requests 0 to n-1, amid what others say, and
+// returns their error codes.
+func answers(t *testing.T, c *websocket.Conn, n int, user string) (codes []string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for len(codes) < n {
+		messages, err := c.Read()
+		for _, m := range messages {
+			var answer struct {
+				Type, Code, User string
+				ID               int
+			}
+			if err := json.Unmarshal(m.Payload, &answer); err != nil || answer.User == user {
+				t.Fatalf("%s got %s", user, m.Payload)
+			}
+			if answer.Type == "chat" {
+				continue
+			}
+			if answer.ID != len(codes) {
+				t.Fatalf("%s got %s, want the answer to %d", user, m.Payload, len(codes))
+			}
+			codes = append(codes, answer.Code)
+		}
+		if err != nil {
+			t.Fatalf("%s after %d of %d answers: %v", user, len(codes), n, err)
+		}
+	}
+	return codes
+}
+
+func TestChat_Presence(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat})
+	alice, bob, carol := dial(t, "ws://"+addr+"/ws"), dial(t, "ws://"+addr+"/ws"), dial(t, "ws://"+addr+"/ws")
+	send(t, alice, `{"type":"join","room":"r","user":"alice","presence":true,"id":1}`)
+	expect(t, alice, `{"id":1,"type":"ok"}`, `{"type":"presence","room":"r","count":1,"members":["alice"]}`)
+	send(t, bob, `{"type":"join","room":"r","user":"bob","id":1}`)
+	expect(t, bob, `{"id":1,"type":"ok"}`)
+	expect(t, alice, `{"type":"presence","room":"r","count":2,"joined":["bob"]}`)
+	send(t, bob, `{"type":"join","room":"r","user":"robert","presence":true,"id":2}`)
+	expect(t, bob, `{"id":2,"type":"ok"}`, `{"type":"presence","room":"r","count":2,"members":["alice","bob"]}`)
+	send(t, carol, `{"type":"join","room":"r"}`) // says no name
+	for _, c := range []*websocket.Conn{alice, bob} {
+		expect(t, c, `{"type":"presence","room":"r","count":3}`)
+	}
+	send(t, alice, `{"type":"join","room":"other","user":"alice"}`, `{"type":"leave","room":"r","id":2}`)
+	expect(t, alice, `{"id":2,"type":"ok"}`)
+	expect(t, bob, `{"type":"presence","room":"r","count":2,"left":["alice"]}`)
+	carol.Abort()
+	expect(t, bob, `{"type":"presence","room":"r","count":1}`)
+	send(t, alice, `{"type":"join","room":"r","user":"alice","presence":true}`)
+	expect(t, alice, `{"type":"presence","room":"r","count":2,"members":["alice","bob"]}`) // and nothing since it left
+	expect(t, bob, `{"type":"presence","room":"r","count":2,"joined":["alice"]}`)
+	alice.Abort()
+	expect(t, bob, `{"type":"presence","room":"r","count":1,"left":["alice"]}`)
+}
+
+// TestChat_StuckMemberIsCutOff: the heartbeat goes on setting deadlines, and
+// nothing waits for the WriteTimeout of 30 s.
+func TestChat_StuckMemberIsCutOff(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
+		RateLimit: 1e9, RateBurst: 1e9, PingInterval: 20 * time.Millisecond,
+		Room: room.Config{MaxLagBytes: 256 << 10, LagCloseTimeout: 100 * time.Millisecond},
+	}})
+	stuck, talker := dial(t, "ws://"+addr+"/ws"), talk(t, addr, "public")
+	send(t, stuck, `{"type":"join","on_lag":"disconnect","id":1}`)
+	expect(t, stuck, `{"id":1,"type":"ok"}`)
+	text := `{"type":"chat","text":"` + strings.Repeat("x", 16<<10) + `"}`
+	for range 2000 { // 32 MiB: more than the kernel keeps
+		for talker.Unsent() > 1<<20 {
+			time.Sleep(time.Millisecond)
+		}
+		send(t, talker, text)
+	}
+	waitMetric(t, addr, "tidewire_connections 1")
+	waitMetric(t, addr, "tidewire_chat_messages_total 2000")
+	send(t, talker, `{"type":"leave"}`)
+}
+
 // waitMetric waits until /metrics has the line: a delivery is counted just
 // after it was made.
 func waitMetric(t *testing.T, addr, line string) {
@@ -132,6 +276,10 @@ func TestChat_BadMessagesAreIgnoredOrAnswered(t *testing.T) {
 		{`{"type":"join","room":"second","id":6}`, ""},
 		{`{"type":"join","room":"third","id":7}`, "too_many_rooms"},
 		{`{"type":"join","room":"second","id":"8"}`, ""},
+		{`{"type":"join","presence":1,"id":9}`, "malformed"},
+		{`{"type":"join","presence":"true","id":10}`, "malformed"},
+		{`{"type":"join","presence":[true],"id":11}`, "malformed"},
+		{`{"type":"join","presence":null,"id":12}`, ""},
 	} {
 		send(t, c, q.request)
 		messages, err := c.Read()

@@ -24,4 +24,11 @@
 // and tried again at each flush. Past a bound in bytes or time it skips to the
 // head of the log and is told how many messages it missed, or, if it asked for
 // that, its connection is closed.
+//
+// # Presence
+//
+// A member that watches is told who is in the room: a list of the names once,
+// and then what has changed, four times a second at most. These frames too are
+// encoded once, and stand in a log that the watchers share; but one that lags
+// gets a new list instead of a gap. A room without watchers keeps no names.
 package room

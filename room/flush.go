@@ -170,8 +170,7 @@ func (r *Room) checkLag(m *Member, f *flush, now time.Time) {
 	m.pos, m.skip, m.blocked = f.head, m.skip[:0], time.Time{}
 	r.hub.missed.Add(uint64(missed))
 	if m.disconnect {
-		m.conn.StartClose(websocket.StatusPolicyViolation, ErrLagged.Error())
-		m.conn.SetReadDeadline(now)
+		m.expel()
 		return
 	}
 	notice, _ := json.Marshal(struct {

@@ -25,8 +25,12 @@ func NewHub(cfg Config) *Hub {
 
 // JoinOptions say what a member wants.
 type JoinOptions struct {
+	// User is the name that watchers of the room are told; several members may
+	// share it. The caller bounds its length. Without one, the member is counted
+	// and not named. Defaults to none.
+	User string
 	// DisconnectOnLag closes the connection of a member that lags, instead of
-	// skipping what it missed.
+	// skipping what it missed. Defaults to false.
 	DisconnectOnLag bool
 }
 
@@ -44,8 +48,11 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Member{room: r, conn: conn, disconnect: opts.DisconnectOnLag, pos: r.log.head}
+	m := &Member{room: r, conn: conn, user: opts.User, disconnect: opts.DisconnectOnLag, index: len(r.members), pos: r.log.head}
 	r.members = append(r.members, m)
+	if r.presence != nil {
+		r.presence.joined(m.user)
+	}
 	return m
 }
 

@@ -17,6 +17,10 @@ type Config struct {
 	// MaxLagAge is for how long a member's socket may take nothing while there
 	// is something for it. Defaults to 5 s.
 	MaxLagAge time.Duration
+	// LagCloseTimeout is for how long a member that is closed because it lags
+	// may take to read up to the Close frame and answer it; then its connection
+	// is cut off. Defaults to 1 s.
+	LagCloseTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -25,6 +29,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxLagAge == 0 {
 		c.MaxLagAge = 5 * time.Second
+	}
+	if c.LagCloseTimeout == 0 {
+		c.LagCloseTimeout = time.Second
 	}
 	return c
 }
@@ -47,19 +54,25 @@ type Room struct {
 	wake chan struct{} // one slot: there is something to flush
 	done chan struct{} // closed when the last member has left
 
-	mu      sync.Mutex
-	log     log
-	members []*Member
-	spoke   []*Member // who published since the last flush
-	scratch []byte
+	mu       sync.Mutex
+	log      log
+	members  []*Member
+	spoke    []*Member // who published since the last flush
+	scratch  []byte
+	presence *presence // nil if nobody watches
 }
 
 // Member is a connection in a room.
 type Member struct {
 	room       *Room
 	conn       *websocket.Conn
+	user       string
 	disconnect bool // instead of skipping ahead
-	own        []span
+
+	// Guarded by room.mu.
+	index   int // in room.members; -1 once it has left
+	own     []span
+	watcher *watcher // nil if it does not watch
 
 	// Of the flusher.
 	pos     int64
@@ -89,26 +102,49 @@ func (m *Member) Publish(op websocket.Opcode, payload []byte) {
 }
 
 // Leave ends the membership. What the member has not been sent by now it does
-// not get.
+// not get. A second call does nothing.
 func (m *Member) Leave() {
-	r := m.room
+	if w := m.room.remove(m); w != nil {
+		w.end() // not under the locks: it waits for a write
+	}
+}
+
+// remove takes m out of the room, which ends with its last member, and returns
+// m's watcher, if it has one.
+func (r *Room) remove(m *Member) *watcher {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, other := range r.members {
-		if other == m {
-			last := len(r.members) - 1
-			r.members[i] = r.members[last]
-			r.members[last] = nil
-			r.members = r.members[:last]
-			break
-		}
+	if m.index < 0 {
+		return nil
 	}
-	if len(r.members) == 0 && r.hub.rooms[r.name] == r {
+	last := len(r.members) - 1
+	r.members[m.index] = r.members[last]
+	r.members[m.index].index = m.index
+	r.members[last] = nil
+	r.members = r.members[:last]
+	m.index = -1
+	if m.watcher != nil {
+		r.presence.remove(m.watcher)
+	}
+	if r.presence != nil {
+		r.presence.left(m.user)
+	}
+	if len(r.members) == 0 {
 		delete(r.hub.rooms, r.name)
 		close(r.done)
 	}
+	return m.watcher
+}
+
+// expel closes the connection of a member that asked for that rather than to
+// miss something. The Close frame stands behind what the member did not take, so
+// it gets a moment to read that far, no matter what else its connection's
+// deadlines are used for.
+func (m *Member) expel() {
+	m.conn.StartClose(websocket.StatusPolicyViolation, ErrLagged.Error())
+	time.AfterFunc(m.room.hub.cfg.LagCloseTimeout, m.conn.Abort) // nothing, if it has ended by then
 }
 
 // String names the room in errors and logs.

@@ -192,19 +192,30 @@ func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	waitStats(t, hub, room.Stats{Deliveries: uint64(total + 2 + got), Missed: uint64(missed), Rooms: 1})
 }
 
-func TestRoom_LaggingMemberIsClosedIfItAsked(t *testing.T) {
-	t.Parallel()
-	_, dial := setup(t, room.Config{MaxLagBytes: 64 << 10}, room.JoinOptions{DisconnectOnLag: true})
-	talker, slow := dial(), dial()
+// overwhelm talks until a member has lagged, and returns the one that talked.
+func overwhelm(t *testing.T, hub *room.Hub, dial func() *websocket.Conn) (talker *websocket.Conn) {
+	t.Helper()
+	talker = dial()
 	text := []byte(strings.Repeat("x", 8<<10))
-	for range 3000 {
+	for deadline := time.Now().Add(30 * time.Second); hub.Stats().Missed == 0; {
 		talker.Queue(websocket.OpText, text)
 		talker.Flush()
 		if talker.Unsent() > 1<<20 {
 			time.Sleep(time.Millisecond)
 		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody lags")
+		}
 	}
-	slow.SetReadDeadline(time.Now().Add(40 * time.Second))
+	return talker
+}
+
+func TestRoom_LaggingMemberIsClosedIfItAsked(t *testing.T) {
+	t.Parallel()
+	hub, dial := setup(t, room.Config{MaxLagBytes: 64 << 10, LagCloseTimeout: time.Minute}, room.JoinOptions{DisconnectOnLag: true})
+	slow := dial()
+	overwhelm(t, hub, dial)
+	slow.SetReadDeadline(time.Now().Add(30 * time.Second))
 	var err error
 	for err == nil {
 		_, err = slow.Read()
@@ -212,5 +223,21 @@ func TestRoom_LaggingMemberIsClosedIfItAsked(t *testing.T) {
 	var closed *websocket.CloseError
 	if !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation {
 		t.Errorf("got %v, want code 1008", err)
+	}
+	slow.Close(websocket.StatusPolicyViolation, "")
+}
+
+// TestRoom_LaggingMemberIsCutOffIfItTakesNothing has it never see the Close
+// frame: its connection ends without waiting for the WriteTimeout.
+func TestRoom_LaggingMemberIsCutOffIfItTakesNothing(t *testing.T) {
+	t.Parallel()
+	hub, dial := setup(t, room.Config{MaxLagBytes: 64 << 10, LagCloseTimeout: 50 * time.Millisecond}, room.JoinOptions{DisconnectOnLag: true})
+	dial()
+	talker := overwhelm(t, hub, dial)
+	talker.Abort()
+	for deadline := time.Now().Add(10 * time.Second); hub.Stats().Rooms > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the slow member is still there")
+		}
 	}
 }
