@@ -2,6 +2,7 @@ package stream
 
 import (
 	"encoding/binary"
+	"slices"
 )
 
 // Layout of PostgreSQL's binary COPY, which is how a Batch keeps its rows:
@@ -11,7 +12,8 @@ const (
 	copyHeader    = len(copySignature) + 4 + 4 // flags, length of the extension
 	copyTrailer   = 2
 
-	// A row: number of fields, then length and value of position and payload.
+	// A row: number of fields, then length and value of position and payload,
+	// and of what a table has behind them.
 	rowPosition = 2 + 4
 	rowLength   = rowPosition + 8
 	rowPayload  = rowLength + 4
@@ -27,19 +29,49 @@ const RowOverhead = rowPayload
 type Batch struct {
 	buf  []byte
 	rows int
+	// extra is the number of fields behind the payload: none in rows of the
+	// messages table, key and headers in those of a stream.
+	extra int
 	// First is the position of the first row, set by Writer.Write; the others
 	// follow without gaps.
 	First int64
 }
 
-// Append copies one payload into the batch.
-func (b *Batch) Append(payload []byte) {
+// Append copies one payload into the batch, a row of the messages table.
+func (b *Batch) Append(payload []byte) { b.appendRow(payload, 0) }
+
+// appendMessage copies one message into the batch, a row of a stream.
+func (b *Batch) appendMessage(m *Message) {
+	b.appendRow(m.Payload, 2)
+	if m.Key == "" {
+		b.buf = append(b.buf, fieldNull...)
+	} else {
+		b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(len(m.Key)))
+		b.buf = append(b.buf, m.Key...)
+	}
+	if len(m.Headers) == 0 {
+		b.buf = append(b.buf, fieldNull...)
+	} else {
+		b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(1+len(m.Headers)))
+		b.buf = append(b.buf, jsonbVersion)
+		b.buf = append(b.buf, m.Headers...)
+	}
+}
+
+const (
+	fieldNull    = "\xff\xff\xff\xff" // a length of -1
+	jsonbVersion = 1                  // goes in front of the text of a binary jsonb
+)
+
+// appendRow begins a row; its extra fields are for the caller to append.
+func (b *Batch) appendRow(payload []byte, extra int) {
 	if b.rows == 0 {
 		b.buf = append(b.buf[:0], copySignature...)
 		b.buf = append(b.buf, 0, 0, 0, 0, 0, 0, 0, 0)
+		b.extra = extra
 	}
 	b.buf = append(b.buf,
-		0, 2, // two fields
+		0, byte(2+extra), // fields
 		0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0) // position, unknown as yet
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(len(payload)))
 	b.buf = append(b.buf, payload...)
@@ -66,8 +98,33 @@ func (b *Batch) number(first int64) {
 	b.First = first
 	for at := copyHeader; at < len(b.buf); first++ {
 		binary.BigEndian.PutUint64(b.buf[at+rowPosition:], uint64(first))
-		at += rowPayload + int(binary.BigEndian.Uint32(b.buf[at+rowLength:]))
+		at = b.rowEnd(at)
 	}
+}
+
+// rowEnd returns where the row that begins at ends.
+func (b *Batch) rowEnd(at int) int {
+	at += rowPayload + int(binary.BigEndian.Uint32(b.buf[at+rowLength:]))
+	for range b.extra {
+		at = b.fieldEnd(at)
+	}
+	return at
+}
+
+// fieldEnd returns where the field whose length stands at ends.
+func (b *Batch) fieldEnd(at int) int {
+	length := int32(binary.BigEndian.Uint32(b.buf[at:]))
+	return at + 4 + int(max(length, 0)) // NULL has length -1 and no value
+}
+
+// split returns the first rows, and the others, as batches of their own.
+func (b *Batch) split(rows int) (head, tail *Batch) {
+	at := copyHeader
+	for range rows {
+		at = b.rowEnd(at)
+	}
+	return &Batch{buf: slices.Clone(b.buf[:at]), rows: rows, extra: b.extra},
+		&Batch{buf: slices.Concat(b.buf[:copyHeader], b.buf[at:]), rows: b.rows - rows, extra: b.extra}
 }
 
 // copyData returns the whole of what COPY reads. The trailer is appended
@@ -76,19 +133,20 @@ func (b *Batch) copyData() []byte {
 	return append(b.buf, 0xff, 0xff)
 }
 
-const oidBytea = 17
-
-// appendArray appends the payloads as a binary bytea[].
-func (b *Batch) appendArray(dst []byte) []byte {
+// appendArray appends one field of all rows, 0 being the payload, as a binary
+// array with elements of the type given.
+func (b *Batch) appendArray(dst []byte, field int, oid uint32) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, 1) // dimensions
-	dst = binary.BigEndian.AppendUint32(dst, 0) // no NULLs
-	dst = binary.BigEndian.AppendUint32(dst, oidBytea)
+	dst = binary.BigEndian.AppendUint32(dst, 1) // may hold NULLs; PostgreSQL looks for itself
+	dst = binary.BigEndian.AppendUint32(dst, oid)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(b.rows))
 	dst = binary.BigEndian.AppendUint32(dst, 1) // lower bound
-	for at := copyHeader; at < len(b.buf); {
-		end := at + rowPayload + int(binary.BigEndian.Uint32(b.buf[at+rowLength:]))
-		dst = append(dst, b.buf[at+rowLength:end]...) // length and payload are laid out alike
-		at = end
+	for at := copyHeader; at < len(b.buf); at = b.rowEnd(at) {
+		from := at + rowLength
+		for range field {
+			from = b.fieldEnd(from)
+		}
+		dst = append(dst, b.buf[from:b.fieldEnd(from)]...) // an element is laid out like a field
 	}
 	return dst
 }

@@ -1,13 +1,27 @@
 // Package stream is the log: messages in PostgreSQL with a position each.
 //
-// There are two ways in.
+// A [Stream] is a named, append-only log in a table of its own: [Ensure] makes
+// it, an [Appender] appends for many callers, and [Stream.Read] and its like
+// read, by position or by key. What holds:
 //
-//   - [Writer] is the one that keeps the promises. It takes the stream's lock,
-//     writes a whole [Batch] and commits, in one round trip. Positions become
-//     visible in order: who has seen p will never find a new message below p.
-//     A batch is stored once, whatever happens to the connection.
+//   - An answer means committed. What was answered survives a kill of this
+//     process and of PostgreSQL.
+//   - A message is stored once, however often its batch had to be sent: each
+//     batch is marked in its own transaction, and a repeated one breaks the
+//     mark's primary key. While PostgreSQL is away, what was accepted waits.
+//   - Visible order is position order. Positions are taken under a lock that is
+//     held until the commit, so who has seen p will never find a new message
+//     below p. Gaps are possible, and mean nothing.
+//   - All messages of one Append are stored, side by side, or none.
+//   - Memory is bounded: Submit waits while the gathering batch is full.
+//
+// Beside the named streams there is one table that the ingest strategies fill,
+// public.messages, with two ways in.
+//
+//   - [Writer] is what an Appender writes with, and promises the same. It takes
+//     the table's lock, writes a whole [Batch] and commits, in one round trip.
 //   - [Inserter] is the textbook: INSERT, one row or many, from any number of
 //     connections, no lock. Each row is stored once, but in no promised order.
 //
-// Both need the schema that package migrate makes.
+// All need the schema that package migrate makes.
 package stream

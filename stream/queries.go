@@ -6,22 +6,36 @@ import (
 )
 
 // LockMessages is the number of the messages table's lock within pg.LockClass.
+// The lock of a stream has the stream's id, which is 1000 or more.
 const LockMessages = 1
 
 const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
-	// beginBatchSQL waits for the lock; what it reads and checks it reads after
-	// the lock was taken, since each statement of a plpgsql function takes a
-	// snapshot of its own under READ COMMITTED.
-	beginBatchSQL = `SELECT tidewire.begin_batch(1, 'public.messages_position_seq', $1, $2, $3, $4)`
+	// takePositionsFmt, of a table's lock and name, waits for the lock; what it
+	// reads it reads after the lock was taken, since each statement of a plpgsql
+	// function takes a snapshot of its own under READ COMMITTED.
+	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s_position_seq', $1, $2, $3)`
 
-	insertArraySQL = `
-INSERT INTO public.messages (position, payload)
-SELECT $1::bigint + n - 1, p FROM unnest($2::bytea[]) WITH ORDINALITY AS t (p, n)`
+	// $1 is the number of rows. take_positions has left the sequence at the last
+	// of their positions.
+	insertPayloadsFmt = `
+INSERT INTO %[1]s (position, payload)
+SELECT (SELECT currval('%[1]s_position_seq')) - $1::bigint + n, p
+FROM unnest($2::bytea[]) WITH ORDINALITY AS t (p, n)`
 
-	headSQL          = `SELECT coalesce(pg_sequence_last_value('public.messages_position_seq'), 0)`
+	insertMessagesFmt = `
+INSERT INTO %[1]s (position, payload, key, headers)
+SELECT (SELECT currval('%[1]s_position_seq')) - $1::bigint + n, p, k, h
+FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
+
+	// The rows of a COPY hold their positions: begin_batch fails if the head is
+	// not where the writer thinks.
+	copyFmt = beginSQL + `; SELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); ` +
+		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
+
+	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s_position_seq'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
 
 	reserveSQL   = `SELECT tidewire.reserve_positions(1, 'public.messages_position_seq', $1)`
@@ -51,12 +65,37 @@ FROM generate_series($1::bigint, pg_relation_size('public.messages') / current_s
 	lockTimeoutSQLFmt = `SET lock_timeout = %d`
 )
 
-// copySQL is one simple query: lock, COPY and commit share a round trip.
-func copySQL(head int64, size int, writer, number int64) string {
-	return fmt.Sprintf(`%s; SELECT tidewire.begin_batch(1, 'public.messages_position_seq', %d, %d, %d, %d); `+
-		`COPY public.messages (position, payload) FROM STDIN (FORMAT binary); %s`,
-		beginSQL, head, size, writer, number, commitSQL)
-}
+const (
+	streamColumns   = `id, name, keyed, created_at`
+	ensureStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2)`
+	lookupStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1`
+	listStreamsSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream ORDER BY name`
+	dropStreamSQL   = `SELECT tidewire.drop_stream($1)`
+	existsStreamSQL = `SELECT EXISTS (SELECT FROM tidewire.stream WHERE id = $1)`
+
+	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
+
+	readFmt = `
+SELECT ` + messageColumns + ` FROM %s
+WHERE position > $1 ORDER BY position LIMIT $2`
+
+	// Compared as rows, because with key = $1 the planner may choose the primary
+	// key instead, whose order then fits as well, and walk past all messages
+	// with other keys. The first condition is the partial index's.
+	readKeyFmt = `
+SELECT ` + messageColumns + ` FROM %s
+WHERE key IS NOT NULL AND (key, position) > ($1, $2) AND (key, position) <= ($1, $3)
+ORDER BY key, position LIMIT $4`
+
+	lastKeyFmt = `
+SELECT ` + messageColumns + ` FROM %s
+WHERE key IS NOT NULL AND (key, position) >= ($1, 0) AND (key, position) <= ($1, $2)
+ORDER BY key DESC, position DESC LIMIT $3`
+
+	// What the table holds and not what the sequence says: that is moved before
+	// the commit.
+	maxPositionFmt = `SELECT coalesce(max(position), 0) FROM %s`
+)
 
 // insertRowsSQL is the multi-row INSERT as everybody writes it: one parameter
 // a row, behind the first position.

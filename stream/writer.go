@@ -1,17 +1,12 @@
 package stream
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -27,7 +22,8 @@ const (
 	// the lock is taken, so a client that freezes holds up nobody.
 	Array
 	// Copy is binary COPY: half the cost per row, but the rows arrive while the
-	// lock is held.
+	// lock is held. Its rows hold their positions already: where another writer
+	// has taken those, the batch goes as Array.
 	Copy
 )
 
@@ -70,26 +66,28 @@ func (c WriterConfig) withDefaults() WriterConfig {
 	return c
 }
 
-// codeStaleHead is what tidewire.begin_batch raises when another writer has
-// moved the head of the stream.
-const codeStaleHead = "TW001"
-
 // Writer writes batches in position order. It keeps one connection of the
 // pool. Not safe for concurrent use: gather callers with pg.Group.
 type Writer struct {
 	cfg    WriterConfig
+	table  *table
 	pool   *pgxpool.Pool
 	conn   *pgxpool.Conn
 	id     int64 // with number, names each batch once and for all
 	number int64
 	head   int64 // last position taken, as far as we know
-	array  []byte
+	arrays []byte
 	marks  marks
 }
 
-// NewWriter returns a Writer; it connects when it first writes.
+// NewWriter returns a Writer to the messages table; it connects when it first
+// writes.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg.withDefaults(), pool: pool, id: rand.Int64()}
+	return newWriter(pool, messagesTable(), cfg)
+}
+
+func newWriter(pool *pgxpool.Pool, t *table, cfg WriterConfig) *Writer {
+	return &Writer{cfg: cfg.withDefaults(), table: t, pool: pool, id: rand.Int64()}
 }
 
 // Write stores the batch, sets its First position, and returns when the
@@ -101,13 +99,15 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		return nil
 	}
 	w.number++
+	stale := false
 	for failed := 0; ; {
-		err := w.attempt(ctx, b)
+		err := w.attempt(ctx, b, stale)
 		switch {
 		case err == nil:
 			return w.forget(ctx)
 		case pg.Code(err) == codeStaleHead:
-			continue // attempt has learnt the head
+			stale = true
+			continue
 		case ctx.Err() != nil:
 			return fmt.Errorf("write batch: %w", ctx.Err())
 		case !pg.Retryable(err):
@@ -137,56 +137,9 @@ func (w *Writer) Close() {
 	w.conn = nil
 }
 
-func (w *Writer) attempt(ctx context.Context, b *Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
-	defer cancel()
-	if err := w.connect(ctx); err != nil {
-		return err
-	}
-	b.number(w.head + 1)
-	err := w.send(ctx, b)
-	if err == nil {
-		w.head += int64(b.Len())
-		return nil
-	}
-	return w.recover(ctx, b, err)
-}
-
-func (w *Writer) send(ctx context.Context, b *Batch) error {
-	c := w.conn.Conn().PgConn()
-	if w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes) {
-		_, err := c.CopyFrom(ctx, bytes.NewReader(b.copyData()), copySQL(w.head, b.Len(), w.id, w.number))
-		return err
-	}
-	return w.sendArray(ctx, c, b)
-}
-
-// Names of the statements that a writer's connection has prepared.
-const (
-	stmtBegin      = "tidewire_begin"
-	stmtBeginBatch = "tidewire_begin_batch"
-	stmtInsert     = "tidewire_insert_array"
-	stmtCommit     = "tidewire_commit"
-)
-
-// sendArray sends four statements and one Sync: one round trip.
-func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
-	w.array = b.appendArray(w.array[:0])
-	binaryFormat := []int16{1}
-	p := c.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmtBeginBatch, [][]byte{int8(w.head), int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, nil)
-	p.SendQueryPrepared(stmtInsert, [][]byte{int8(w.head + 1), w.array}, binaryFormat, nil)
-	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
-	if err := p.Sync(); err != nil {
-		return errors.Join(err, p.Close())
-	}
-	return p.Close() // reads all results and returns the first error
-}
-
 // recover brings the connection back to idle, or drops it, after an attempt
-// that ended with err, and learns what the error can teach: a stale head, or
-// that an earlier attempt had been committed after all, which is success.
+// that ended with err. If an earlier attempt had been committed after all, that
+// is success.
 func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 	if w.conn.Conn().IsClosed() {
 		w.Close()
@@ -196,30 +149,15 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 		w.Close()
 		return rollbackErr // what err has to say, the next attempt finds again
 	}
-	switch pg.Code(err) {
-	case codeStaleHead:
-		var e *pgconn.PgError
-		errors.As(err, &e)
-		head, parseErr := strconv.ParseInt(e.Detail, 10, 64)
-		if parseErr != nil {
-			return fmt.Errorf("stale head without a number: %w", parseErr)
-		}
-		w.head = head
-	case pg.CodeUniqueViolation:
-		if pg.Constraint(err) != "batch_pkey" {
-			return err
-		}
-		if err := w.conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First); err != nil {
-			return err
-		}
-		return nil
+	if pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == "batch_pkey" {
+		return w.conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First)
 	}
 	return err
 }
 
 // connect takes a connection and prepares it. What an earlier connection may
-// have left under way can only commit before begin_batch gets the lock, and
-// then begin_batch finds its mark.
+// have left under way can only commit before this one gets the lock, and then
+// its mark is found.
 func (w *Writer) connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
@@ -239,7 +177,7 @@ func (w *Writer) connect(ctx context.Context) error {
 func (w *Writer) prepare(ctx context.Context) error {
 	c := w.conn.Conn().PgConn()
 	for name, sql := range map[string]string{
-		stmtBegin: beginSQL, stmtBeginBatch: beginBatchSQL, stmtInsert: insertArraySQL, stmtCommit: commitSQL,
+		stmtBegin: beginSQL, stmtTake: w.table.takePositions, stmtInsert: w.table.insertArray, stmtCommit: commitSQL,
 	} {
 		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
 			return err
@@ -248,16 +186,12 @@ func (w *Writer) prepare(ctx context.Context) error {
 	if _, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, w.cfg.LockTimeout.Milliseconds())); err != nil {
 		return err
 	}
-	return w.conn.QueryRow(ctx, headSQL).Scan(&w.head)
+	return w.conn.QueryRow(ctx, w.table.head).Scan(&w.head)
 }
 
 func (w *Writer) endFrozen(ctx context.Context) {
-	ended, err := pg.EndFrozen(ctx, w.pool, LockMessages, w.cfg.LockTimeout)
+	ended, err := pg.EndFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout)
 	if err != nil || ended > 0 {
 		w.cfg.Log.Warn("stream lock held too long", "ended", ended, "error", err)
 	}
-}
-
-func int8(v int64) []byte {
-	return binary.BigEndian.AppendUint64(nil, uint64(v))
 }

@@ -1,0 +1,252 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+var (
+	// ErrClosed: the Appender has been stopped, and the messages were not
+	// accepted.
+	ErrClosed = errors.New("stream: appender closed")
+	// ErrAbandoned: the Appender was told to give up. Whether the messages are
+	// stored is unknown.
+	ErrAbandoned = errors.New("stream: abandoned without an answer of PostgreSQL")
+)
+
+// AppenderConfig configures an Appender.
+type AppenderConfig struct {
+	// MaxBatch is the number of messages from which Submit waits for the next
+	// batch. Defaults to 50,000.
+	MaxBatch int
+	// MaxBatchBytes is the same in bytes. Two batches exist, so that memory
+	// stays below twice this and the largest Append; besides, the callbacks of
+	// two more batches may not have returned yet. Defaults to 8 MiB.
+	MaxBatchBytes int
+	// IdleTimeout is for how long an Appender without traffic keeps its
+	// connection. Defaults to 30 s.
+	IdleTimeout time.Duration
+	// OnCommit, if not nil, is called after the callbacks of a batch, from the
+	// same goroutine, with the position of the last message stored.
+	OnCommit func(last int64)
+	// Writer says how batches are written, and where to log what goes wrong.
+	Writer WriterConfig
+}
+
+func (c AppenderConfig) withDefaults() AppenderConfig {
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = 50_000
+	}
+	if c.MaxBatchBytes <= 0 {
+		c.MaxBatchBytes = 8 << 20
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = 30 * time.Second
+	}
+	if c.OnCommit == nil {
+		c.OnCommit = func(int64) {}
+	}
+	c.Writer = c.Writer.withDefaults()
+	return c
+}
+
+// Appender appends to one stream for many callers: while one batch is
+// committed the next gathers, so that callers share the cost of commits. No
+// timer is involved; a lone message is written at once.
+//
+// There may be any number of Appenders for a stream, in any number of
+// processes. One that has something to write takes a connection of the pool
+// and keeps it until it has been idle: a pool needs more connections than
+// Appenders are busy at a time.
+//
+// Safe for concurrent use.
+type Appender struct {
+	cfg    AppenderConfig
+	stream *Stream
+	group  *pg.Group[appendBatch]
+
+	// answers carries committed batches to the goroutine that calls back, so
+	// that the next batch is on its way meanwhile; spare brings memory back.
+	answers chan []call
+	spare   chan []call
+
+	work    context.Context // of what was accepted; ends with Abandon
+	abandon context.CancelFunc
+
+	closed     atomic.Bool
+	submitting atomic.Int64  // calls of Submit that may still add
+	idle       chan struct{} // one slot: the last of them has left a closed Appender
+
+	writing sync.Mutex // guards the fields below
+	writer  *Writer
+	expiry  *time.Timer // releases the writer's connection
+}
+
+// appendBatch is one batch that gathers, with the calls whose rows it holds.
+type appendBatch struct {
+	rows  Batch
+	calls []call
+}
+
+// call is one Submit: how many rows, and what became of them.
+type call struct {
+	rows  int
+	done  func(first int64, err error)
+	first int64
+	err   error
+}
+
+// callOverhead is what a call takes beside its rows, in bytes.
+const callOverhead = 64
+
+// NewAppender returns an Appender to the stream, which writes through pool. It
+// does nothing until Run.
+func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
+	cfg = cfg.withDefaults()
+	a := &Appender{
+		cfg:     cfg,
+		stream:  s,
+		group:   pg.NewGroup(&appendBatch{}, &appendBatch{}, cfg.MaxBatch, cfg.MaxBatchBytes),
+		answers: make(chan []call, 1),
+		spare:   make(chan []call, 2),
+		idle:    make(chan struct{}, 1),
+		writer:  newWriter(pool, s.table, cfg.Writer),
+	}
+	a.work, a.abandon = context.WithCancel(context.Background())
+	return a
+}
+
+// Append stores the messages, in this order and at consecutive positions, all
+// or none of them, and returns the position of the first once they are
+// committed. While PostgreSQL is away it waits.
+//
+// Errors: ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
+// stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
+// or with ErrAbandoned, the messages may be stored or not.
+func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, err error) {
+	type answer struct {
+		first int64
+		err   error
+	}
+	answered := make(chan answer, 1)
+	err = a.Submit(ctx, msgs, func(first int64, err error) { answered <- answer{first, err} })
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case got := <-answered:
+		return got.first, got.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// Submit is Append that does not wait for the commit: it returns once the
+// messages are accepted, and has copied them. It waits while the gathering
+// batch is full.
+//
+// If it returns nil, done is called once, with the position of the first
+// message or with Append's error; otherwise done is not called. All calls of
+// an Appender come from one goroutine, in the order of positions: what is done
+// there delays the next batch, so done must be brief, and must not wait for
+// this Appender.
+func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
+	bytes, err := validAppend(msgs)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !a.enter() {
+		return ErrClosed
+	}
+	defer a.leave()
+	return a.group.Add(ctx, len(msgs), bytes, func(b *appendBatch) {
+		for i := range msgs {
+			b.rows.appendMessage(&msgs[i])
+		}
+		b.calls = append(b.calls, call{rows: len(msgs), done: done})
+	})
+}
+
+// validAppend returns what the messages of one call take in a batch.
+func validAppend(msgs []Message) (bytes int, err error) {
+	if len(msgs) == 0 {
+		return 0, fmt.Errorf("%w append: no messages", ErrInvalid)
+	}
+	bytes = callOverhead
+	for i := range msgs {
+		if err := msgs[i].validate(); err != nil {
+			return 0, err
+		}
+		bytes += msgs[i].size()
+	}
+	if bytes > MaxAppend {
+		return 0, fmt.Errorf("%w append: %d bytes, want at most %d", ErrInvalid, bytes, MaxAppend)
+	}
+	return bytes, nil
+}
+
+// enter lets a Submit add, until the Appender is closed. Either it sees that,
+// or close sees it.
+func (a *Appender) enter() bool {
+	a.submitting.Add(1)
+	if a.closed.Load() {
+		a.leave()
+		return false
+	}
+	return true
+}
+
+func (a *Appender) leave() {
+	if a.submitting.Add(-1) == 0 && a.closed.Load() {
+		select {
+		case a.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// close accepts no more, and returns when every Submit under way has added.
+func (a *Appender) close() {
+	a.closed.Store(true)
+	for a.submitting.Load() > 0 {
+		<-a.idle
+	}
+}
+
+// Run writes until ctx ends and what was accepted by then is committed or
+// refused, and all callbacks have returned. This may take as long as
+// PostgreSQL is away: see Abandon. Call it once.
+func (a *Appender) Run(ctx context.Context) {
+	defer a.abandon()
+	gathering, stop := context.WithCancel(context.Background())
+	defer stop()
+	var helpers sync.WaitGroup
+	helpers.Go(func() {
+		<-ctx.Done()
+		a.close()
+		stop()
+	})
+	helpers.Go(a.answer)
+	a.group.Run(gathering, a.work, a.commit)
+	close(a.answers)
+	helpers.Wait()
+	a.expire()
+}
+
+// Abandon gives up what is accepted and not committed, with ErrAbandoned, and
+// accepts no more. Run still returns when its ctx ends.
+func (a *Appender) Abandon() {
+	a.closed.Store(true)
+	a.abandon()
+}

@@ -1,0 +1,410 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// run starts an Appender that is stopped when the test ends.
+func run(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig) *stream.Appender {
+	t.Helper()
+	a, _ := start(t, pool, s, cfg)
+	return a
+}
+
+// start is run with a stop that may be called earlier, and more than once.
+func start(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig) (a *stream.Appender, stop func()) {
+	t.Helper()
+	a = stream.NewAppender(pool, s, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { a.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return a, stop
+}
+
+func mustAppend(t *testing.T, a *stream.Appender, msgs ...stream.Message) (first int64) {
+	t.Helper()
+	first, err := a.Append(t.Context(), msgs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+// everything reads the whole stream in pages.
+func everything(t *testing.T, s *stream.Stream) (all []stream.Message) {
+	t.Helper()
+	for after := int64(0); ; after = all[len(all)-1].Position {
+		page, err := s.Read(t.Context(), after, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+	}
+}
+
+var bothMethods = map[string]stream.Method{"array": stream.Array, "copy": stream.Copy}
+
+// TestAppender_MethodsStoreTheSame compares what is in the tables, column by
+// column.
+func TestAppender_MethodsStoreTheSame(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	msgs := []stream.Message{
+		{},
+		{Key: "k", Headers: json.RawMessage(`{"b": [1, "ü"], "a": null}`), Payload: []byte("text")},
+		{Key: strings.Repeat("é", stream.MaxKey/2), Payload: []byte{0, 0xff}},
+		{Headers: json.RawMessage(`{}`)},
+		{Headers: json.RawMessage{}, Payload: bytes.Repeat([]byte{7}, 5<<20)},
+		{Key: "last", Payload: []byte("end")},
+	}
+	type columns struct {
+		Position     int64
+		Key, Headers *string
+		Payload      []byte
+	}
+	want := []columns{
+		{1, nil, nil, []byte{}},
+		{2, new("k"), new(`{"a": null, "b": [1, "ü"]}`), []byte("text")},
+		{3, &msgs[2].Key, nil, []byte{0, 0xff}},
+		{4, nil, new(`{}`), []byte{}},
+		{5, nil, nil, msgs[4].Payload},
+		{6, new("last"), nil, []byte("end")},
+	}
+	for name, method := range bothMethods {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{Keyed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
+		if first := mustAppend(t, a, msgs...); first != 1 {
+			t.Errorf("%s: first position %d", name, first)
+		}
+		rows, err := db.Pool.Query(t.Context(), fmt.Sprintf(
+			`SELECT position, key, headers::text, payload FROM tidewire.stream_%d ORDER BY position`, s.ID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[columns])
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%s: %d rows, %v", name, len(got), err)
+		}
+		for i := range want {
+			if g, w := asText(got[i]), asText(want[i]); g != w {
+				t.Errorf("%s: row %d is %.200s, want %.200s", name, i, g, w)
+			}
+		}
+		for i, m := range everything(t, s) {
+			if m.Position != int64(i+1) || m.Key != msgs[i].Key || !bytes.Equal(m.Payload, msgs[i].Payload) ||
+				(len(m.Headers) == 0) != (len(msgs[i].Headers) == 0) || time.Since(m.Time).Abs() > time.Minute {
+				t.Errorf("%s: read %d %q %s at %v, %d bytes", name, m.Position, m.Key, m.Headers, m.Time, len(m.Payload))
+			}
+		}
+	}
+}
+
+// asText is a way to compare and to print what has pointers.
+func asText(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// TestAppender_AnswersInOrder submits from many goroutines: the messages of a
+// call lie together, and callbacks come in the order of positions, from one
+// goroutine, as the race detector knows.
+func TestAppender_AnswersInOrder(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	next, committed, answered := int64(1), int64(0), 0
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{
+		MaxBatch: 50,
+		Writer:   stream.WriterConfig{CopyRows: 20},
+		OnCommit: func(last int64) {
+			if last != next-1 || last <= committed {
+				t.Errorf("OnCommit(%d) after position %d, last time %d", last, next-1, committed)
+			}
+			committed = last
+		},
+	})
+	const callers, calls = 20, 30
+	var calling sync.WaitGroup
+	for c := range callers {
+		calling.Go(func() {
+			for n := range calls {
+				msgs := make([]stream.Message, 1+(c+n)%5)
+				for i := range msgs {
+					msgs[i] = stream.Message{Payload: fmt.Appendf(nil, "%d %d %d", c, n, i)}
+				}
+				err := a.Submit(t.Context(), msgs, func(first int64, err error) {
+					if err != nil || first != next {
+						t.Errorf("call %d of %d: first %d, %v, want %d", n, c, first, err, next)
+					}
+					next = first + int64(len(msgs))
+					answered++
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				clear(msgs) // ours again
+			}
+		})
+	}
+	calling.Wait()
+	stop()
+	if answered != callers*calls || committed != next-1 {
+		t.Errorf("%d answers, want %d; committed %d of %d", answered, callers*calls, committed, next-1)
+	}
+	all := everything(t, s)
+	if int64(len(all)) != next-1 {
+		t.Fatalf("%d messages stored, want %d", len(all), next-1)
+	}
+	var c, n, i, expect int
+	for _, m := range all {
+		if _, err := fmt.Sscan(string(m.Payload), &c, &n, &i); err != nil || i != expect {
+			t.Fatalf("message %q at %d, %v, want part %d of a call", m.Payload, m.Position, err, expect)
+		}
+		if expect++; expect == 1+(c+n)%5 {
+			expect = 0
+		}
+	}
+}
+
+func TestAppender_RefusesInvalidMessages(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for name, msgs := range map[string][]stream.Message{
+		"none":         {},
+		"long key":     {{Key: strings.Repeat("k", stream.MaxKey+1)}},
+		"NUL in key":   {{Key: "a\x00"}},
+		"bytes in key": {{Key: "\xff"}},
+		"headers":      {{Payload: []byte("good")}, {Headers: json.RawMessage(`{"a":"\u0000"}`)}},
+		"large":        {{Payload: make([]byte, stream.MaxAppend)}},
+	} {
+		if _, err := a.Append(t.Context(), msgs...); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	if first := mustAppend(t, a, stream.Message{}); first != 1 {
+		t.Errorf("first position %d: something was stored before", first)
+	}
+}
+
+// TestAppender_RefusesOnlyWhatPostgreSQLDoes has bad messages share a batch
+// with good ones of other callers, and of the same.
+func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
+	t.Parallel()
+	for name, method := range bothMethods {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`); err != nil {
+				t.Fatal(err)
+			}
+			a := stream.NewAppender(db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
+			positions := make(map[string]int64)
+			var refused, last int64
+			for n := range 20 {
+				msgs := []stream.Message{{Key: "k", Payload: fmt.Append(nil, n)}, {Payload: []byte("good")}}
+				if n%7 == 3 {
+					msgs[1].Payload = []byte("bad")
+				}
+				err := a.Submit(t.Context(), msgs, func(first int64, err error) {
+					if err == nil {
+						positions[fmt.Sprint(n)] = first
+						if first <= last {
+							t.Errorf("answer for %d after %d", first, last)
+						}
+						last = first
+						return
+					}
+					if refused++; pg.Code(err) != "23514" || n%7 != 3 {
+						t.Errorf("call %d: %v", n, err)
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // one batch with all, and over
+			a.Run(ctx)
+			if refused != 3 || len(positions) != 17 {
+				t.Errorf("%d calls refused and %d stored, want 3 and 17", refused, len(positions))
+			}
+			all := everything(t, s)
+			if len(all) != 34 {
+				t.Errorf("%d messages, want 34", len(all))
+			}
+			for _, m := range all {
+				if m.Key == "k" && positions[string(m.Payload)] != m.Position {
+					t.Errorf("call %s is at %d, its answer said %d", m.Payload, m.Position, positions[string(m.Payload)])
+				}
+			}
+		})
+	}
+}
+
+func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 10})
+	var accepted, answered atomic.Int64
+	var calling sync.WaitGroup
+	for range 10 {
+		calling.Go(func() {
+			for {
+				err := a.Submit(t.Context(), []stream.Message{{Payload: []byte("x")}}, func(_ int64, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					answered.Add(1)
+				})
+				if errors.Is(err, stream.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				accepted.Add(1)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	stop()
+	atReturn := answered.Load()
+	calling.Wait()
+	if accepted.Load() == 0 || accepted.Load() != atReturn {
+		t.Errorf("%d accepted, %d answered when Run returned", accepted.Load(), atReturn)
+	}
+	if n := len(everything(t, s)); int64(n) != atReturn {
+		t.Errorf("%d stored, want %d", n, atReturn)
+	}
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Append after the stop: %v, want ErrClosed", err)
+	}
+	if conns := db.Pool.Stat().AcquiredConns(); conns != 0 {
+		t.Errorf("%d connections kept", conns)
+	}
+}
+
+// block keeps everybody from the stream's table until the end of the
+// transaction.
+func block(t *testing.T, db pgtest.DB) pgx.Tx {
+	t.Helper()
+	lock, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Rollback(context.Background()) })
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	return lock
+}
+
+func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	lock := block(t, db)
+	var stored atomic.Int64
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatchBytes: 1 << 20})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	accepted, most := 0, 2*16+1
+	var err error
+	for msgs := []stream.Message{{Payload: make([]byte, 64<<10)}}; err == nil && accepted <= most; accepted++ {
+		err = a.Submit(ctx, msgs, func(_ int64, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			stored.Add(1)
+		})
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
+	}
+	accepted-- // the last was not
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if int(stored.Load()) != accepted {
+		t.Errorf("%d stored, %d accepted", stored.Load(), accepted)
+	}
+}
+
+func TestAppender_AbandonAnswersEverybody(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	block(t, db)
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 2})
+	var calling sync.WaitGroup
+	for range 8 { // two batches, and those that wait for room
+		calling.Go(func() {
+			_, err := a.Append(t.Context(), stream.Message{}, stream.Message{})
+			if !errors.Is(err, stream.ErrAbandoned) && !errors.Is(err, stream.ErrClosed) {
+				t.Errorf("Append: %v, want ErrAbandoned", err)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	a.Abandon()
+	calling.Wait()
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Append later: %v, want ErrClosed", err)
+	}
+	stop()
+}
+
+// TestAppender_ManyOnFewConnections has more Appenders than connections: those
+// that are idle let go of theirs.
+func TestAppender_ManyOnFewConnections(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	cfg := db.Pool.Config()
+	cfg.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for n := range 5 {
+		s, err := stream.Ensure(ctx, pool, fmt.Sprint("room ", n), stream.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := run(t, pool, s, stream.AppenderConfig{IdleTimeout: 50 * time.Millisecond})
+		for want := range int64(2) {
+			if first, err := a.Append(ctx, stream.Message{}); err != nil || first != want+1 {
+				t.Fatalf("stream %d: first %d, %v", n, first, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// commit writes the batch and hands its calls over to be answered.
+func (a *Appender) commit(ctx context.Context, b *appendBatch) {
+	calls := b.calls
+	b.calls = nil
+	select {
+	case b.calls = <-a.spare:
+	default:
+	}
+	a.writing.Lock()
+	a.write(ctx, &b.rows, calls)
+	a.keepConnection()
+	a.writing.Unlock()
+	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
+	a.answers <- calls
+}
+
+// write stores the rows of the calls and notes in each what became of it. If
+// PostgreSQL refuses them for what is in them, the calls are halved until only
+// those that it will not take are refused: callers that share a batch do not
+// know each other.
+func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
+	err := a.writer.Write(ctx, rows)
+	if err != nil && len(calls) > 1 && blamesRows(err) {
+		half, n := len(calls)/2, 0
+		for _, c := range calls[:half] {
+			n += c.rows
+		}
+		head, tail := rows.split(n)
+		a.write(ctx, head, calls[:half])
+		a.write(ctx, tail, calls[half:])
+		return
+	}
+	if err != nil {
+		err = a.explain(ctx, err)
+		a.cfg.Writer.Log.Error("messages refused", "stream", a.stream.name, "messages", rows.Len(), "error", err)
+	}
+	first := rows.First
+	for i := range calls {
+		if calls[i].err = err; err == nil {
+			calls[i].first = first
+			first += int64(calls[i].rows)
+		}
+	}
+}
+
+// blamesRows reports whether err may be due to some rows of a batch: data
+// exceptions, constraints, limits, and what triggers raise.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+func blamesRows(err error) bool {
+	code := pg.Code(err)
+	return len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
+}
+
+// explain turns the error of a batch into what the callers are told.
+func (a *Appender) explain(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w: %w", ErrAbandoned, err)
+	}
+	if a.dropped(ctx) {
+		err = ErrNotFound
+	}
+	return a.stream.explain("append to", err)
+}
+
+// dropped asks whether the stream is gone, on the writer's own connection: the
+// pool may have no other. A writer that waited for the lock while the stream
+// was dropped got an internal error of PostgreSQL, which does not say so.
+func (a *Appender) dropped(ctx context.Context) bool {
+	if a.writer.conn == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Writer.Timeout)
+	defer cancel()
+	var exists bool
+	err := a.writer.conn.QueryRow(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
+	return err == nil && !exists
+}
+
+// keepConnection puts off expire. The caller holds writing.
+func (a *Appender) keepConnection() {
+	if a.expiry == nil {
+		a.expiry = time.AfterFunc(a.cfg.IdleTimeout, a.expire)
+		return
+	}
+	a.expiry.Reset(a.cfg.IdleTimeout)
+}
+
+// expire gives the connection back; the next batch takes another.
+func (a *Appender) expire() {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	if a.expiry != nil {
+		a.expiry.Stop()
+	}
+	a.writer.Close()
+}
+
+// answer calls back, batch after batch.
+func (a *Appender) answer() {
+	for calls := range a.answers {
+		last := int64(0)
+		for _, c := range calls {
+			c.done(c.first, c.err)
+			if c.err == nil {
+				last = c.first + int64(c.rows) - 1
+			}
+		}
+		if last > 0 {
+			a.cfg.OnCommit(last)
+		}
+		clear(calls) // the callbacks are not ours to keep
+		select {
+		case a.spare <- calls[:0]:
+		default:
+		}
+	}
+}

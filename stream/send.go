@@ -1,0 +1,116 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// codeStaleHead is what tidewire.begin_batch raises when another writer has
+// moved the head of the stream.
+const codeStaleHead = "TW001"
+
+// attempt writes the batch once. If stale, it does not rely on the head that
+// the writer knows.
+func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool) error {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	c := w.conn.Conn().PgConn()
+	send := w.sendArray
+	if !stale && w.prefersCopy(b) {
+		send = w.sendCopy
+	}
+	if err := send(ctx, c, b); err != nil {
+		return w.recover(ctx, b, err)
+	}
+	w.head = b.First + int64(b.Len()) - 1
+	return nil
+}
+
+func (w *Writer) prefersCopy(b *Batch) bool {
+	return w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes)
+}
+
+// sendCopy sends one query with the rows behind it: one round trip.
+func (w *Writer) sendCopy(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
+	b.number(w.head + 1)
+	_, err := c.CopyFrom(ctx, bytes.NewReader(b.copyData()), w.table.copySQL(w.head, b.Len(), w.id, w.number))
+	return err
+}
+
+// Names of the statements that a writer's connection has prepared.
+const (
+	stmtBegin  = "tidewire_begin"
+	stmtTake   = "tidewire_take_positions"
+	stmtInsert = "tidewire_insert_array"
+	stmtCommit = "tidewire_commit"
+)
+
+// sendArray sends four statements and one Sync: one round trip.
+func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
+	binaryFormat := []int16{1}
+	p := c.StartPipeline(ctx)
+	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	p.SendQueryPrepared(stmtTake, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
+	p.SendQueryPrepared(stmtInsert, w.insertParams(b), binaryFormat, nil)
+	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
+	if err := p.Sync(); err != nil {
+		return errors.Join(err, p.Close())
+	}
+	first, err := positionTaken(p)
+	if closeErr := p.Close(); err == nil { // reads the other results
+		err = closeErr
+	}
+	b.First = first
+	return err
+}
+
+// positionTaken reads the results of BEGIN and take_positions.
+func positionTaken(p *pgconn.Pipeline) (first int64, err error) {
+	for range 2 {
+		results, err := p.GetResults()
+		if err != nil {
+			return 0, err
+		}
+		reader, ok := results.(*pgconn.ResultReader)
+		if !ok {
+			return 0, fmt.Errorf("%T instead of a result", results)
+		}
+		for reader.NextRow() {
+			first = int64(binary.BigEndian.Uint64(reader.Values()[0]))
+		}
+		if _, err := reader.Close(); err != nil {
+			return 0, err
+		}
+	}
+	return first, nil
+}
+
+// insertParams returns the number of rows and an array for each column. The
+// arrays share one buffer, which may move while it grows.
+func (w *Writer) insertParams(b *Batch) [][]byte {
+	ends := make([]int, 0, 4)
+	w.arrays = w.arrays[:0]
+	for field, oid := range w.table.types {
+		w.arrays = b.appendArray(w.arrays, field, oid)
+		ends = append(ends, len(w.arrays))
+	}
+	params := append(make([][]byte, 0, 4), int8(int64(b.Len())))
+	from := 0
+	for _, end := range ends {
+		params = append(params, w.arrays[from:end])
+		from = end
+	}
+	return params
+}
+
+func int8(v int64) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(v))
+}

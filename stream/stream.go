@@ -1,0 +1,159 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// MaxName is the longest name of a stream in bytes.
+const MaxName = 128
+
+var (
+	// ErrNotFound: there is no stream of that name, or it was dropped.
+	ErrNotFound = errors.New("stream: not found")
+	// ErrOptions: a stream of that name exists with other options.
+	ErrOptions = errors.New("stream: exists with other options")
+	// ErrNotKeyed: the stream has no index on keys to read by.
+	ErrNotKeyed = errors.New("stream: not keyed")
+)
+
+// Options of a stream, chosen when it is made.
+type Options struct {
+	// Keyed streams can be read by key. Other streams store keys as well, and
+	// save the index, which costs more than all the rest: 3 us a message.
+	Keyed bool
+}
+
+// Stream is an append-only log: a table of its own in PostgreSQL, with a lock
+// and a sequence that order its messages. Safe for concurrent use.
+type Stream struct {
+	pool      *pgxpool.Pool
+	id        int32
+	name      string
+	keyed     bool
+	createdAt time.Time
+	table     *table
+	read      readSQL
+}
+
+// Ensure returns the stream of that name, and makes it if there is none. It
+// may be called by any number of processes at once. The name has 1 to MaxName
+// bytes, valid UTF-8 without NUL; else the error is ErrInvalid. If the stream
+// exists with other options, the error is ErrOptions.
+//
+// The Stream reads through the pool.
+func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
+	if err := validName(name); err != nil {
+		return nil, err
+	}
+	s := &Stream{pool: pool}
+	// The database may have another isolation as its default.
+	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.scan(tx.QueryRow(ctx, ensureStreamSQL, name, opts.Keyed))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ensure stream %q: %w", name, err)
+	}
+	if s.keyed != opts.Keyed {
+		return nil, fmt.Errorf("ensure stream %q: %w: keyed is %t, not %t", name, ErrOptions, s.keyed, opts.Keyed)
+	}
+	return s, nil
+}
+
+// Lookup returns the stream of that name, or ErrNotFound. The Stream reads
+// through the pool.
+func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Stream, error) {
+	if err := validName(name); err != nil {
+		return nil, err
+	}
+	s := &Stream{pool: pool}
+	err := s.scan(pool.QueryRow(ctx, lookupStreamSQL, name))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %q: %w", name, err)
+	}
+	return s, nil
+}
+
+// List returns all streams, ordered by the bytes of their names.
+func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
+	rows, err := pool.Query(ctx, listStreamsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Stream, error) {
+		s := &Stream{pool: pool}
+		return s, s.scan(row)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return all, nil
+}
+
+// Drop removes the stream of that name with all its messages, or returns
+// ErrNotFound. Appends to it fail with ErrNotFound from then on. It waits for
+// reads and writes under way, until ctx ends.
+func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	for failed := 0; ; failed++ {
+		var dropped bool
+		err := pool.QueryRow(ctx, dropStreamSQL, name).Scan(&dropped)
+		if err == nil && !dropped {
+			err = ErrNotFound
+		}
+		if err == nil {
+			return nil
+		}
+		if pg.Code(err) == pg.CodeLockNotAvailable { // in use; drop_stream says why it does not wait
+			if waitErr := pg.Backoff(ctx, failed); waitErr == nil {
+				continue
+			}
+		}
+		return fmt.Errorf("drop stream %q: %w", name, err)
+	}
+}
+
+// ID is the number of the stream in this database. It is never used again.
+func (s *Stream) ID() int32 { return s.id }
+
+// Name returns the name of the stream.
+func (s *Stream) Name() string { return s.name }
+
+// Keyed reports whether the stream can be read by key.
+func (s *Stream) Keyed() bool { return s.keyed }
+
+// CreatedAt is when the stream was made.
+func (s *Stream) CreatedAt() time.Time { return s.createdAt }
+
+func (s *Stream) scan(row pgx.Row) error {
+	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt); err != nil {
+		return err
+	}
+	s.table = streamTable(s.id)
+	s.read = newReadSQL(s.table)
+	return nil
+}
+
+func validName(name string) error {
+	switch {
+	case len(name) == 0:
+		return fmt.Errorf("%w stream name: empty", ErrInvalid)
+	case len(name) > MaxName:
+		return fmt.Errorf("%w stream name: %d bytes, want at most %d", ErrInvalid, len(name), MaxName)
+	case !isText(name):
+		return fmt.Errorf("%w stream name %q: want UTF-8 without NUL", ErrInvalid, name)
+	}
+	return nil
+}

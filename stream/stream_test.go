@@ -1,0 +1,252 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// ensure returns a keyed stream on a migrated database.
+func ensure(t *testing.T) (pgtest.DB, *stream.Stream) {
+	t.Helper()
+	db := setup(t)
+	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, s
+}
+
+// pools opens n more pools on db, as other nodes would.
+func pools(t *testing.T, url string, n int) []*pgxpool.Pool {
+	t.Helper()
+	all := make([]*pgxpool.Pool, n)
+	for i := range all {
+		var err error
+		if all[i], err = pgxpool.New(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(all[i].Close)
+	}
+	return all
+}
+
+func TestEnsure_MakesOnceAndFinds(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	if s.Name() != "orders" || !s.Keyed() || s.CreatedAt().IsZero() || s.ID() < 1000 {
+		t.Errorf("stream %d %q keyed %t since %v", s.ID(), s.Name(), s.Keyed(), s.CreatedAt())
+	}
+	again, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true})
+	if err != nil || again.ID() != s.ID() {
+		t.Errorf("Ensure again: %v, %v", again, err)
+	}
+	found, err := stream.Lookup(t.Context(), db.Pool, "orders")
+	if err != nil || found.ID() != s.ID() || !found.Keyed() {
+		t.Errorf("Lookup: %v, %v", found, err)
+	}
+	if _, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{}); !errors.Is(err, stream.ErrOptions) {
+		t.Errorf("Ensure with other options: %v, want ErrOptions", err)
+	}
+	if _, err := stream.Lookup(t.Context(), db.Pool, "Orders"); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Lookup of another name: %v, want ErrNotFound", err)
+	}
+}
+
+func TestList_OrdersByName(t *testing.T) {
+	t.Parallel()
+	db, _ := ensure(t)
+	for _, name := range []string{"zebra", "Äpfel", "a room/42"} {
+		if _, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := stream.List(t.Context(), db.Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name())
+	}
+	if want := []string{"a room/42", "orders", "zebra", "Äpfel"}; !slices.Equal(names, want) {
+		t.Errorf("List: %q, want %q", names, want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	for name, ok := range map[string]bool{
+		"a": true, strings.Repeat("n", 128): true, strings.Repeat("ü", 64): true, `"; DROP TABLE x; --`: true, " ": true,
+		"": false, strings.Repeat("n", 129): false, strings.Repeat("ü", 65): false, "a\x00b": false, "\xff": false,
+	} {
+		_, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
+		if ok && err != nil || !ok && !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Ensure(%q): %v", name, err)
+		}
+		_, err = stream.Lookup(t.Context(), db.Pool, name)
+		if ok && err != nil || !ok && !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Lookup(%q): %v", name, err)
+		}
+		if err := stream.Drop(t.Context(), db.Pool, name); ok && err != nil || !ok && !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Drop(%q): %v", name, err)
+		}
+	}
+}
+
+func TestEnsure_RacedMakesOne(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	nodes := pools(t, db.URL, 3)
+	var racing sync.WaitGroup
+	ids := make([]int32, 12)
+	for i := range ids {
+		racing.Go(func() {
+			s, err := stream.Ensure(t.Context(), nodes[i%len(nodes)], "raced", stream.Options{Keyed: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = s.ID()
+		})
+	}
+	racing.Wait()
+	if slices.Min(ids) != slices.Max(ids) || ids[0] == 0 {
+		t.Errorf("ids %v, want all the same", ids)
+	}
+}
+
+// TestEnsure_RacedWithDrop has some make the stream while others drop it: no
+// one may fail for it.
+func TestEnsure_RacedWithDrop(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	nodes := pools(t, db.URL, 3)
+	var racing sync.WaitGroup
+	for i := range 6 {
+		racing.Go(func() {
+			for range 20 {
+				pool := nodes[i%len(nodes)]
+				if i < 3 {
+					if _, err := stream.Ensure(t.Context(), pool, "flicker", stream.Options{}); err != nil {
+						t.Error(err)
+					}
+				} else if err := stream.Drop(t.Context(), pool, "flicker"); err != nil && !errors.Is(err, stream.ErrNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	racing.Wait()
+}
+
+func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{Payload: []byte("gone")})
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Drop again: %v, want ErrNotFound", err)
+	}
+	if _, err := s.Read(t.Context(), 0, 10); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Read: %v, want ErrNotFound", err)
+	}
+	if _, err := s.Head(t.Context()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Head: %v, want ErrNotFound", err)
+	}
+	fresh, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Append(t.Context(), stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Append to the dropped one: %v, want ErrNotFound", err)
+	}
+	if head, err := fresh.Head(t.Context()); head != 0 || err != nil || fresh.ID() == s.ID() {
+		t.Errorf("new stream of the name: id %d, head %d, %v", fresh.ID(), head, err)
+	}
+	var sequences int
+	err = db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'stream\_1000\_%'`).Scan(&sequences)
+	if err != nil || sequences != 0 {
+		t.Errorf("%d relations of the dropped stream are left, %v", sequences, err)
+	}
+}
+
+// TestDrop_UnderLoad drops a stream that many append to: each of them is told
+// that it is gone, or was stored before.
+func TestDrop_UnderLoad(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var calling sync.WaitGroup
+	var stored atomic.Int64
+	for _, pool := range pools(t, db.URL, 3) {
+		a := run(t, pool, s, stream.AppenderConfig{})
+		for range 4 {
+			calling.Go(func() {
+				for {
+					if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("x")}); errors.Is(err, stream.ErrNotFound) {
+						return
+					} else if err != nil {
+						t.Error(err)
+						return
+					}
+					stored.Add(1)
+				}
+			})
+		}
+	}
+	for stored.Load() < 100 && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Error(err)
+	}
+	calling.Wait()
+}
+
+// TestDrop_DoesNotStopWritersBehindALongReader: a lock that is waited for
+// stands in the way of everybody who comes after.
+func TestDrop_DoesNotStopWritersBehindALongReader(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{})
+	reader, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Rollback(context.Background())
+	if _, err := reader.Exec(t.Context(), `LOCK TABLE tidewire.stream_1000 IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	var dropping sync.WaitGroup
+	dropping.Go(func() {
+		if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+			t.Error(err)
+		}
+	})
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		begun := time.Now()
+		mustAppend(t, a, stream.Message{})
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("an append took %v", took)
+		}
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dropping.Wait()
+}
