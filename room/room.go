@@ -75,9 +75,13 @@ type Member struct {
 	watcher *watcher // nil if it does not watch
 
 	// Of the flusher.
-	pos     int64
-	skip    []span    // own messages not passed yet
-	blocked time.Time // since when the socket takes nothing; zero: it does
+	pos      int64
+	skip     []span    // own messages not passed yet
+	blocked  time.Time // since when the socket takes nothing; zero: it does
+	underWay int64     // bytes queued or in the kernel, when last looked at
+	unseen   int64     // bytes written since
+	lagging  bool      // it skips until it has taken what is under way
+	missed   int       // messages skipped that it has not been told of
 }
 
 // span is a message's bytes in the log.

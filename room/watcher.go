@@ -82,6 +82,9 @@ func (w *watcher) offer(p *presence, now time.Time) (done bool) {
 // write reports whether the socket took something.
 func (w *watcher) write(p *presence) (moved bool) {
 	conn := w.member.conn
+	if int64(conn.Backlog()) > p.room.hub.cfg.MaxLagBytes {
+		return false // the kernel would take it, and its peer does not read
+	}
 	if !w.follows {
 		n, err := conn.WriteShared(p.list)
 		w.gone = err != nil
