@@ -16,6 +16,9 @@ const (
 	chatDialers = 16
 	// chatRead is the largest read, in bytes.
 	chatRead = 256 << 10
+	// dueEvery is after how many sockets the run looks for what is due: what
+	// they have may take milliseconds to read.
+	dueEvery = 16
 	// errorPause is when a client comes back that was thrown out.
 	errorPause = time.Second
 )
@@ -112,7 +115,7 @@ func (c *chatRun) run(ctx context.Context) (ChatResult, error) {
 		if c.mark.Connections == 0 && c.result.Errors["connect"] >= len(c.clients) {
 			return c.result, fmt.Errorf("no client could connect: %s", c.result.FirstError["connect"])
 		}
-		if err := c.wait(); err != nil {
+		if err := c.wait(ctx); err != nil {
 			return c.result, err
 		}
 	}
@@ -123,7 +126,7 @@ func (c *chatRun) run(ctx context.Context) (ChatResult, error) {
 func (c *chatRun) now() time.Duration { return time.Since(c.start) }
 
 // wait handles what the sockets have, until the next timer at most.
-func (c *chatRun) wait() error {
+func (c *chatRun) wait(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	if c.dialing > 0 || c.phase == draining {
 		pause = time.Millisecond
@@ -131,7 +134,11 @@ func (c *chatRun) wait() error {
 	if len(c.timers) > 0 {
 		pause = min(pause, max(0, c.timers[0].at-c.now()))
 	}
+	handled := 0
 	return c.poll.wait(pause, func(ev event) {
+		if handled++; handled%dueEvery == 0 {
+			c.due(ctx)
+		}
 		s := c.byFD[ev.fd]
 		if s == nil {
 			return // closed by an event before

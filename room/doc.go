@@ -14,16 +14,19 @@
 //
 // # Flushes
 //
-// A message waits for the next flush, one to five milliseconds: the pause is
-// four times what the last flush took, so that a room with little to do is
-// prompt and a busy one gathers.
+// The flusher goes round the members, and gives each what has been said up to
+// its turn. Between rounds it pauses for one to five milliseconds, a third of
+// what the last round took, so that a room with little to do is prompt and a
+// busy one gathers. In a large room several goroutines share the members.
 //
 // # Lag
 //
 // Writes never block. A member whose socket takes nothing is left behind alone,
-// and tried again at each flush. Past a bound in bytes or time it skips to the
-// head of the log and is told how many messages it missed, or, if it asked for
-// that, its connection is closed.
+// and tried again at each round. It lags by what it has not been sent, and by
+// what it has been sent and its system has not acknowledged. Past a bound in
+// bytes or time it misses what is said, until it has taken most of that; then it
+// is told how many messages it missed, and goes on with the newest. Or, if it
+// asked for that, its connection is closed.
 //
 // # Presence
 //

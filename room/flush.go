@@ -1,6 +1,7 @@
 package room
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -9,23 +10,27 @@ import (
 )
 
 const (
-	// minPause and maxPause bound how long messages gather between two flushes.
-	// In between, the pause is as long as the last flush took: the flusher
-	// sleeps for half of its time, and the busier it is the more a write holds.
+	// minPause and maxPause bound how long messages gather between two rounds.
+	// In between, the pause is a third of what the last round took: the busier
+	// the flusher is, the more a write holds (docs/benchmarks/chat.md has what
+	// other shares cost).
 	minPause = time.Millisecond
 	maxPause = 5 * time.Millisecond
 	// retryPause is when a member is tried again whose socket took nothing.
 	retryPause = 20 * time.Millisecond
 	// shareSize is how many members are worth a goroutine of their own: writing
-	// to them takes about a millisecond.
-	shareSize = 250
+	// to them takes one to two milliseconds.
+	shareSize = 300
+	// blockSize is how many members are served between two looks at the log:
+	// those at the end of a round get what was said during it.
+	blockSize = 32
 )
 
-// run flushes the room while it has members.
+// run serves the room's members in rounds, while it has any.
 func (r *Room) run() {
 	timer := stoppedTimer()
 	defer timer.Stop()
-	var f flush
+	var f round
 	var took time.Duration
 	for {
 		var retry <-chan time.Time
@@ -39,7 +44,7 @@ func (r *Room) run() {
 		case <-r.done:
 			return
 		}
-		timer.Reset(min(max(took, minPause), maxPause))
+		timer.Reset(min(max(took/3, minPause), maxPause))
 		select {
 		case <-timer.C:
 		case <-r.done:
@@ -51,40 +56,46 @@ func (r *Room) run() {
 	}
 }
 
-// flush is one offer to all members, and its memory.
-type flush struct {
-	room    *Room
-	now     time.Time
+// round is one visit to all members, and its memory.
+type round struct {
 	members []*Member
-	chunks  []chunk // of the log, from the oldest offset of a member on
-	head    int64
-	behind  int // members that have not got everything
 	shares  []share
+	behind  int // members that have not got everything
 }
 
-type chunk struct {
-	start int64
-	bytes []byte
-}
-
-// share is a part of the members, served by one goroutine, and what came of it.
+// share is a part of the members, visited by one goroutine, and what came of
+// it.
 type share struct {
-	*flush
+	room      *Room
+	now       time.Time
 	members   []*Member
 	oldest    int64 // offset of a member
 	delivered int
 	missed    int
 	behind    int
 
+	// The log at the last look.
+	head   int64
+	chunks []chunk
+
 	// The last run of frames counted: nearly all members get the same.
 	countedAt, countedTo int64
 	counted              int
 }
 
-func (r *Room) flush(f *flush, now time.Time) {
-	f.room, f.now = r, now
-	r.snapshot(f)
-	f.split()
+// chunk is bytes of the log from an offset on.
+type chunk struct {
+	start int64
+	bytes []byte
+}
+
+// flush visits every member once.
+func (r *Room) flush(f *round, now time.Time) {
+	r.mu.Lock()
+	clear(f.members)
+	f.members = append(f.members[:0], r.members...)
+	r.mu.Unlock()
+	f.split(r, now)
 	var others sync.WaitGroup
 	for i := range f.shares[1:] {
 		others.Go(f.shares[i+1].serve)
@@ -92,9 +103,10 @@ func (r *Room) flush(f *flush, now time.Time) {
 	f.shares[0].serve()
 	others.Wait()
 
-	oldest, delivered, missed := f.head, 0, 0
+	oldest, delivered, missed := int64(math.MaxInt64), 0, 0
 	f.behind = 0
-	for _, s := range f.shares {
+	for i := range f.shares {
+		s := &f.shares[i]
 		oldest = min(oldest, s.oldest)
 		delivered += s.delivered
 		missed += s.missed
@@ -104,41 +116,47 @@ func (r *Room) flush(f *flush, now time.Time) {
 	r.hub.missed.Add(uint64(missed))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.log.release(oldest)
+	r.log.release(min(oldest, r.log.head))
 }
 
-// snapshot takes what the flush works on: bytes of the log never change once
-// they are there, so that only taking them needs the lock.
-func (r *Room) snapshot(f *flush) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.spoke {
-		m.skip = append(m.skip, m.own...)
-		m.own = m.own[:0]
+// split shares the members out over half of the processors: the others have
+// what members say to read.
+func (f *round) split(r *Room, now time.Time) {
+	n := min(max(len(f.members)/shareSize, 1), max(runtime.GOMAXPROCS(0)/2, 1))
+	for len(f.shares) < n {
+		f.shares = append(f.shares, share{})
 	}
-	clear(r.spoke)
-	r.spoke = r.spoke[:0]
-	clear(f.members)
-	f.members = append(f.members[:0], r.members...)
-	f.head = r.log.head
-	f.chunks = f.chunks[:0]
-	for _, s := range r.log.segs {
-		f.chunks = append(f.chunks, chunk{s.start, (*s.buf)[:len(*s.buf):len(*s.buf)]})
-	}
-}
-
-// split shares the members out over the processors.
-func (f *flush) split() {
-	n := min(max(len(f.members)/shareSize, 1), runtime.GOMAXPROCS(0))
-	f.shares = f.shares[:0]
+	f.shares = f.shares[:n]
 	for i := range n {
 		part := f.members[i*len(f.members)/n : (i+1)*len(f.members)/n]
-		f.shares = append(f.shares, share{flush: f, members: part, oldest: f.head, countedAt: -1})
+		f.shares[i] = share{room: r, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
+	}
+}
+
+// look takes what there is for the members of a block: bytes of the log never
+// change once they are there, so that only taking them needs the lock.
+func (s *share) look(block []*Member) {
+	r := s.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range block {
+		if len(m.own) > 0 {
+			m.skip = append(m.skip, m.own...)
+			m.own = m.own[:0]
+		}
+	}
+	s.head = r.log.head
+	s.chunks = s.chunks[:0]
+	for _, seg := range r.log.segs {
+		s.chunks = append(s.chunks, chunk{seg.start, (*seg.buf)[:len(*seg.buf):len(*seg.buf)]})
 	}
 }
 
 func (s *share) serve() {
-	for _, m := range s.members {
+	for i, m := range s.members {
+		if i%blockSize == 0 {
+			s.look(s.members[i:min(i+blockSize, len(s.members))])
+		}
 		s.offer(m)
 		if m.pos < s.head || m.lagging {
 			s.behind++
@@ -198,9 +216,9 @@ func (s *share) write(m *Member) {
 }
 
 // from returns the bytes at an offset up to the end of their segment.
-func (f *flush) from(offset int64) []byte {
-	for i := len(f.chunks) - 1; i >= 0; i-- {
-		if c := f.chunks[i]; offset >= c.start {
+func (s *share) from(offset int64) []byte {
+	for i := len(s.chunks) - 1; i >= 0; i-- {
+		if c := s.chunks[i]; offset >= c.start {
 			return c.bytes[offset-c.start:]
 		}
 	}

@@ -57,7 +57,6 @@ type Room struct {
 	mu       sync.Mutex
 	log      log
 	members  []*Member
-	spoke    []*Member // who published since the last flush
 	scratch  []byte
 	presence *presence // nil if nobody watches
 }
@@ -94,9 +93,6 @@ func (m *Member) Publish(op websocket.Opcode, payload []byte) {
 	r.mu.Lock()
 	r.scratch = websocket.AppendFrame(r.scratch[:0], op, payload)
 	start := r.log.append(r.scratch)
-	if len(m.own) == 0 {
-		r.spoke = append(r.spoke, m)
-	}
 	m.own = append(m.own, span{start, r.log.head})
 	r.mu.Unlock()
 	select {
