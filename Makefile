@@ -9,9 +9,10 @@ ARGS    ?=
 PKG     ?= ./...
 # The commit is part of every result; a checkout that git does not trust still builds.
 VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
+K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench test-long fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench k6 test-long fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -50,6 +51,11 @@ conformance: build
 ## bench: the README's table: a million messages by every strategy (minutes)
 bench: build
 	./bin/tidewire bench ingest --messages 1000000 --naive-messages 100000 --repeat 3 $(ARGS)
+
+## k6: load on a chat server that runs, made by k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
+k6:
+	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
+	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run bench/k6/$(SCENARIO).js
 
 ## test-long: ten seeds of each fault test, and PostgreSQL 14 to 18 (an hour)
 test-long: $(TOOLS)/gotestsum

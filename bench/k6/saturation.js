@@ -3,7 +3,10 @@
 import { lasting, ms } from './chat.js';
 
 const step = (clients) => ({ clients, rate: 5, ramp: 10, hold: 20, down: 10, sample: 100 });
-const load = lasting([step(200), step(500), step(1000)], ms(10), {
+// After a step k6 reads on what it is behind with.
+const pause = ms(30);
+
+const load = lasting([step(200), step(500), step(1000)], pause, {
   errors: ['count==0'],
   // k6 reads some 100,000 messages a second on a core. Where that is less than
   // what is to be delivered, the share says what k6 can do, not what the server
