@@ -53,7 +53,6 @@ type chatRun struct {
 	held    int // chats said in the hold
 	in      []byte
 	mark    ChatMark // as it is now
-	closing int      // sessions past their leave
 	result  ChatResult
 }
 

@@ -27,6 +27,8 @@ type chatMessage struct {
 	TS       json.RawMessage `json:"ts"`
 	OnLag    string          `json:"on_lag"`
 	Presence bool            `json:"presence"`
+	After    *int64          `json:"after"`
+	History  int             `json:"history"`
 }
 
 // code is an error that a client is told; its sentences are in publicErrors.
@@ -39,6 +41,10 @@ const (
 	codeNotJoined    code = "not_joined"
 	codeTooManyRooms code = "too_many_rooms"
 	codeNameTooLong  code = "name_too_long"
+	codeNotStoredIn  code = "room_not_stored"
+	codeAhead        code = "position_ahead"
+	codeUnavailable  code = "unavailable"
+	codeNotStored    code = "not_stored"
 )
 
 // publicErrors is all that clients ever read of an error.
@@ -49,6 +55,10 @@ var publicErrors = map[code]string{
 	codeNotJoined:    "join the room first",
 	codeTooManyRooms: "this connection is in too many rooms; leave one first",
 	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
+	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
+	codeAhead:        "nothing has been stored at this position yet: join without it",
+	codeUnavailable:  "what was said before cannot be read now; join again later",
+	codeNotStored:    "the message could not be stored",
 }
 
 var errMalformed = errors.New("gateway: malformed chat message")
@@ -58,7 +68,7 @@ var errMalformed = errors.New("gateway: malformed chat message")
 func parseChat(payload []byte) (chatMessage, error) {
 	var m chatMessage
 	if bytes.HasPrefix(bytes.TrimLeft(payload, " \t\r\n"), []byte("{")) && json.Unmarshal(payload, &m) == nil {
-		if m.Type == "chat" && m.Text == nil {
+		if m.Type == "chat" && m.Text == nil || m.History < 0 || m.After != nil && *m.After < 0 {
 			return m, errMalformed
 		}
 		return m, checkID(&m)

@@ -366,3 +366,45 @@ func TestChat_LeaveAndShutdownCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestChat_ThousandsOfRoomsOfOneConnection: a hundred it may have.
+func TestChat_ThousandsOfRoomsOfOneConnection(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 0.001}})
+	c := talk(t, addr, "public")
+	for n := range 5000 {
+		c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"join","room":"room %d"}`, n))
+		c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"room %d","text":"x"}`, n))
+	}
+	send(t, c, `{"type":"join","room":"one more","id":2}`)
+	expect(t, c, `{"code":"too_many_rooms","id":2,"message":"this connection is in too many rooms; leave one first","type":"error"}`)
+	waitMetric(t, addr, "tidewire_chat_rooms 100")
+	waitMetric(t, addr, "tidewire_chat_messages_total 10") // the rate limit
+	waitMetric(t, addr, "tidewire_chat_dropped_total 89")
+	waitMetric(t, addr, "tidewire_chat_ignored_total 9803") // 4,901 joins, and chats in 4,901 rooms not joined, and the last
+}
+
+// TestChat_InvalidUTF8 fails a text frame, and is nobody's business in a binary
+// one, which is passed on as it is; but what is stored is text.
+func TestChat_InvalidUTF8(t *testing.T) {
+	t.Parallel()
+	_, _, addr := serveStored(t)
+	c, other := talk(t, addr, "public"), talk(t, addr, "public")
+	bad := []byte("{\"type\":\"chat\",\"text\":\"\xff\"}")
+	c.Queue(websocket.OpBinary, bad)
+	c.Flush()
+	expect(t, other, string(bad))
+	send(t, c, `{"type":"join","room":"kept-1","id":2}`)
+	expect(t, c, `{"history":0,"id":2,"position":0,"type":"ok"}`)
+	c.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\"kept-1\",\"text\":\"\xff\",\"id\":3}"))
+	c.Flush()
+	expect(t, c, `{"code":"malformed","id":3,"message":"the message is not a JSON object with fields of the documented types","type":"error"}`)
+	c.Queue(websocket.OpText, bad)
+	c.Flush()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_, err := c.Read()
+	var closed *websocket.CloseError
+	if !errors.As(err, &closed) || closed.Code != websocket.StatusInvalidPayload {
+		t.Errorf("got %v, want code 1007", err)
+	}
+}

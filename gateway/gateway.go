@@ -108,7 +108,7 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/ws/ingest", s.ingest)
 	}
 	if cfg.Only == All || cfg.Only == Chat {
-		s.chats = newChatServer(cfg.Chat, cfg.Metrics)
+		s.chats = newChatServer(cfg.Chat, work, cfg.Metrics)
 		s.mux.HandleFunc("/ws/chat", s.chat)
 	}
 	switch cfg.Only {
@@ -138,7 +138,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.stop()
 	if s.chats != nil {
-		defer s.chats.hub.Wait()
+		defer func() {
+			s.chats.stored.stop()
+			s.chats.hub.Wait()
+		}()
 	}
 	done := s.conns.close()
 	select {

@@ -140,6 +140,7 @@ func (s *share) look(block []*Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range block {
+		m.waits = m.held
 		if len(m.own) > 0 {
 			m.skip = append(m.skip, m.own...)
 			m.own = m.own[:0]
@@ -167,12 +168,12 @@ func (s *share) serve() {
 
 // offer gives m all that it has not seen, as far as its socket takes it.
 func (s *share) offer(m *Member) {
-	if m.lagging && !s.caughtUp(m) {
+	if m.lagging && (m.waits || !s.caughtUp(m)) {
 		s.skipAhead(m)
 		return
 	}
 	from := m.pos
-	if m.pos < s.head && !m.full(s.room.hub.cfg.MaxLagBytes) {
+	if m.pos < s.head && !m.waits && !m.full(s.room.hub.cfg.MaxLagBytes) {
 		s.write(m)
 	}
 	switch {

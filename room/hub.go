@@ -32,6 +32,10 @@ type JoinOptions struct {
 	// DisconnectOnLag closes the connection of a member that lags, instead of
 	// skipping what it missed. Defaults to false.
 	DisconnectOnLag bool
+	// Hold keeps everything back until Release, for a member that is first to
+	// be sent what was said before. What is kept back counts as lag. Defaults to
+	// false.
+	Hold bool
 }
 
 // Join makes conn a member of the room of that name, which gets what is
@@ -48,12 +52,23 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &Member{room: r, conn: conn, user: opts.User, disconnect: opts.DisconnectOnLag, index: len(r.members), pos: r.log.head}
+	m := &Member{room: r, conn: conn, user: opts.User, disconnect: opts.DisconnectOnLag, held: opts.Hold, index: len(r.members), pos: r.log.head}
 	r.members = append(r.members, m)
 	if r.presence != nil {
 		r.presence.joined(m.user)
 	}
 	return m
+}
+
+// Publish sends a message to the members of the room of that name, if there
+// is one, but not to from, who may be nil or have left. The payload is copied;
+// nobody is waited for.
+func (h *Hub) Publish(name string, from *Member, op websocket.Opcode, payload []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.rooms[name]; r != nil {
+		r.publish(from, op, payload)
+	}
 }
 
 // Stats returns what happened so far.

@@ -43,7 +43,7 @@ var ErrLagged = errors.New("room: member reads too slowly")
 // Stats counts since the start.
 type Stats struct {
 	Deliveries uint64 // messages handed to members' sockets
-	Missed     uint64 // messages that lagging members were told they missed
+	Missed     uint64 // messages that lagging members missed
 	Rooms      int    // that have members
 }
 
@@ -72,9 +72,11 @@ type Member struct {
 	index   int // in room.members; -1 once it has left
 	own     []span
 	watcher *watcher // nil if it does not watch
+	held    bool     // nothing may be sent to it yet
 
 	// Of the flusher.
 	pos      int64
+	waits    bool      // it was held at the last look
 	skip     []span    // own messages not passed yet
 	blocked  time.Time // since when the socket takes nothing; zero: it does
 	underWay int64     // bytes queued or in the kernel, when last looked at
@@ -89,16 +91,35 @@ type span struct{ start, end int64 }
 // Publish sends a message to all other members of the room, who see it in the
 // order of calls. The payload is copied; no member is waited for.
 func (m *Member) Publish(op websocket.Opcode, payload []byte) {
-	r := m.room
+	m.room.publish(m, op, payload)
+}
+
+func (r *Room) publish(from *Member, op websocket.Opcode, payload []byte) {
 	r.mu.Lock()
 	r.scratch = websocket.AppendFrame(r.scratch[:0], op, payload)
 	start := r.log.append(r.scratch)
-	m.own = append(m.own, span{start, r.log.head})
+	if from != nil && from.room == r {
+		from.own = append(from.own, span{start, r.log.head})
+	}
 	r.mu.Unlock()
+	r.nudge()
+}
+
+// nudge has the flusher go round.
+func (r *Room) nudge() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Release ends the Hold of JoinOptions. What was queued on the connection
+// before comes before what was kept back.
+func (m *Member) Release() {
+	m.room.mu.Lock()
+	m.held = false
+	m.room.mu.Unlock()
+	m.room.nudge()
 }
 
 // Leave ends the membership. What the member has not been sent by now it does

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -54,13 +55,16 @@ type chatFlags struct {
 	PongTimeout  seconds `default:"60s" help:"After which silence the chat endpoint closes a connection."`
 	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may be behind before it skips ahead."`
 	MaxLagAge    seconds `default:"5s" help:"For how long a member's socket may take nothing before it skips ahead."`
+
+	StoredRooms []string `placeholder:"PATTERN,…" help:"Rooms kept in PostgreSQL, by name or pattern ('support-*'): members get what was said before, and an answered chat is committed."`
 }
 
 func (f chatFlags) chat() gateway.ChatConfig {
 	return gateway.ChatConfig{
 		RateLimit: f.RateLimit, RateBurst: f.RateBurst,
 		PingInterval: time.Duration(f.PingInterval), PongTimeout: time.Duration(f.PongTimeout),
-		Room: room.Config{MaxLagBytes: int64(f.MaxLagBytes), MaxLagAge: time.Duration(f.MaxLagAge)},
+		Room:        room.Config{MaxLagBytes: int64(f.MaxLagBytes), MaxLagAge: time.Duration(f.MaxLagAge)},
+		StoredRooms: f.StoredRooms,
 	}
 }
 
@@ -84,6 +88,11 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.RateLimit <= 0 || c.RateBurst < 1 {
 		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
+	}
+	for _, pattern := range c.StoredRooms {
+		if _, err := path.Match(pattern, ""); err != nil {
+			return fmt.Errorf("--stored-rooms %s: not a pattern: want * ? and [a-z], with \\ in front of those that are meant themselves", pattern)
+		}
 	}
 	if c.MaxMessage < 1 {
 		return errors.New("--max-message: want at least 1 byte")
@@ -115,15 +124,15 @@ func (c *serveCmd) Run(p *process) error {
 	cfg := gateway.Config{
 		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Log: p.log,
 	}
-	if c.Only == "echo" || c.Only == "chat" {
+	if c.Only == "echo" || c.Only == "chat" && len(c.StoredRooms) == 0 {
 		return c.listenAndServe(p, cfg, listeners)
 	}
-	return c.withStore(p, cfg, listeners)
+	return c.withDatabase(p, cfg, listeners)
 }
 
-// withStore opens the database, serves, and closes everything in the reverse
-// order: edges first, storage last.
-func (c *serveCmd) withStore(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
+// withDatabase opens the database, serves, and closes everything in the
+// reverse order: edges first, storage last.
+func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
 	db, err := c.open(p)
 	if err != nil {
 		return err
@@ -144,33 +153,25 @@ func (c *serveCmd) withStore(p *process, cfg gateway.Config, listeners []net.Lis
 		}
 		p.log.Warn("table messages was dropped and made anew, as --recreate asked")
 	}
-	store, err := ingest.New(pool, c.config(p))
-	if err != nil {
-		return exit(ExitUsage, "%w", err)
-	}
-	registerIngest(cfg.Metrics, store)
-	cfg.NewSource = func(onCommit func(uint64)) gateway.Source { return store.Source(onCommit) }
 	cfg.Ready = func(ctx context.Context) error { return ping(ctx, pool) }
+	stores, err := c.openStores(p, pool, &cfg)
+	if err != nil {
+		return err
+	}
 
-	writing, stopWriting := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stopWriting()
-	var group sync.WaitGroup
-	supervised, stopSupervising := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stopSupervising()
-	group.Go(func() { store.Run(writing); stopSupervising() })
-	group.Go(func() { db.supervise(supervised, p) })
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stop()
+	var supervising sync.WaitGroup
+	supervising.Go(func() { db.supervise(ctx, p) })
+	stores.run(context.WithoutCancel(p.ctx))
 	err = c.listenAndServe(p, cfg, listeners)
-	stopWriting()
 	patience := time.Duration(c.ShutdownTimeout)
 	if errors.Is(err, context.DeadlineExceeded) {
 		patience = time.Second // the time is used up
 	}
-	giveUp := time.AfterFunc(patience, store.Abandon)
-	defer giveUp.Stop()
-	group.Wait()
-	if s := store.Stats(); s.Inflight > 0 {
-		err = errors.Join(err, fmt.Errorf("%d messages were received and could not be stored", s.Inflight))
-	}
+	err = errors.Join(err, stores.stop(patience))
+	stop()
+	supervising.Wait()
 	return err
 }
 
@@ -209,20 +210,4 @@ func ping(ctx context.Context, pool *pgxpool.Pool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return pool.Ping(ctx)
-}
-
-func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
-	counter := func(name, help string, value func(ingest.Stats) uint64) {
-		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
-			func() float64 { return float64(value(store.Stats())) }))
-	}
-	counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
-		func(s ingest.Stats) uint64 { return s.Received })
-	counter("tidewire_ingest_received_bytes_total", "Payload bytes received for ingest.",
-		func(s ingest.Stats) uint64 { return s.ReceivedBytes })
-	counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
-		func(s ingest.Stats) uint64 { return s.Committed })
-	metrics.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: "tidewire_ingest_inflight_messages", Help: "Messages received and not yet answered."},
-		func() float64 { return float64(store.Stats().Inflight) }))
 }

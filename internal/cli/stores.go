@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// stores are what the endpoints of one server write to.
+type stores struct {
+	ingest *ingest.Ingester // nil if not served
+	rooms  *stream.Appender // nil if no room is stored
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// roomsStream is the stream that keeps what is said in stored rooms, by room.
+const roomsStream = "tidewire.rooms"
+
+// openStores makes what the served endpoints need and tells cfg.
+func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (s *stores, err error) {
+	s = &stores{}
+	if cfg.Only == gateway.All || cfg.Only == gateway.Ingest {
+		if s.ingest, err = ingest.New(pool, c.ingestFlags.config(p)); err != nil {
+			return nil, exit(ExitUsage, "%w", err)
+		}
+		registerIngest(cfg.Metrics, s.ingest)
+		cfg.NewSource = func(onCommit func(uint64)) gateway.Source { return s.ingest.Source(onCommit) }
+	}
+	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
+		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
+		if err != nil {
+			return nil, explainDatabase(err)
+		}
+		if cfg.Chat.StoreHead, err = log.Head(p.ctx); err != nil {
+			return nil, explainDatabase(err)
+		}
+		s.rooms = stream.NewAppender(pool, log, stream.AppenderConfig{
+			MaxBatchBytes: int(c.MaxInflightBytes) / 8, Writer: stream.WriterConfig{Log: p.log},
+		})
+		cfg.Chat.Store = roomStore{log, s.rooms}
+	}
+	return s, nil
+}
+
+// run lets the stores write until stop.
+func (s *stores) run(ctx context.Context) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	if s.ingest != nil {
+		s.running.Go(func() { s.ingest.Run(ctx) })
+	}
+	if s.rooms != nil {
+		s.running.Go(func() { s.rooms.Run(ctx) })
+	}
+}
+
+// stop waits until everything accepted is stored, at most for patience.
+func (s *stores) stop(patience time.Duration) error {
+	s.cancel()
+	giveUp := time.AfterFunc(patience, func() {
+		if s.ingest != nil {
+			s.ingest.Abandon()
+		}
+		if s.rooms != nil {
+			s.rooms.Abandon()
+		}
+	})
+	defer giveUp.Stop()
+	s.running.Wait()
+	if s.ingest == nil {
+		return nil
+	}
+	if n := s.ingest.Stats().Inflight; n > 0 {
+		return fmt.Errorf("%d messages were received and could not be stored", n)
+	}
+	return nil
+}
+
+// roomStore is a stream with rooms as its keys.
+type roomStore struct {
+	log      *stream.Stream
+	appender *stream.Appender
+}
+
+func (s roomStore) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
+	return s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, done)
+}
+
+func (s roomStore) After(ctx context.Context, room string, after, upTo int64, limit int) ([]gateway.StoredMessage, error) {
+	return stored(s.log.ReadKey(ctx, room, after, upTo, limit))
+}
+
+func (s roomStore) Last(ctx context.Context, room string, upTo int64, n int) ([]gateway.StoredMessage, error) {
+	return stored(s.log.LastKey(ctx, room, upTo, n))
+}
+
+func (s roomStore) Head(ctx context.Context) (int64, error) { return s.log.Head(ctx) }
+
+func stored(messages []stream.Message, err error) ([]gateway.StoredMessage, error) {
+	out := make([]gateway.StoredMessage, len(messages))
+	for i, m := range messages {
+		out[i] = gateway.StoredMessage{Position: m.Position, Payload: m.Payload}
+	}
+	return out, err
+}
+
+func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
+	counter := func(name, help string, value func(ingest.Stats) uint64) {
+		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return float64(value(store.Stats())) }))
+	}
+	counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
+		func(s ingest.Stats) uint64 { return s.Received })
+	counter("tidewire_ingest_received_bytes_total", "Payload bytes received for ingest.",
+		func(s ingest.Stats) uint64 { return s.ReceivedBytes })
+	counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
+		func(s ingest.Stats) uint64 { return s.Committed })
+	metrics.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "tidewire_ingest_inflight_messages", Help: "Messages received and not yet answered."},
+		func() float64 { return float64(store.Stats().Inflight) }))
+}
