@@ -11,3 +11,9 @@ func sysOutgoing(fd uintptr) int {
 	}
 	return n
 }
+
+// limitUnsent has the kernel take no more than about n bytes that it cannot
+// send yet, so that what comes later has less to wait for.
+func limitUnsent(fd uintptr, n int) {
+	_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) // without it, it takes more
+}

@@ -23,10 +23,25 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 	}
 	var payload [MaxControl]byte
 	p := closePayload(payload[:0], code, reason)
+	if c.cut {
+		c.drop()
+	}
 	c.appendPong()
 	c.append(OpClose, p, frameSize(len(p), c.client))
 	c.closeSent = true
 	c.flush()
+}
+
+// drop forgets the messages queued: they may not follow one that broke off.
+// c.mu is held, and nobody is writing.
+func (c *Conn) drop() {
+	for _, q := range []**buffer{&c.tail, &c.live} {
+		if *q != nil {
+			c.unsent -= len((*q).b)
+			(*q).put()
+			*q = nil
+		}
+	}
 }
 
 // Close ends the connection in an orderly way: everything queued is sent, then

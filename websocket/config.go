@@ -24,6 +24,16 @@ type Config struct {
 	// more from the peer until the peer has taken some. Defaults to 4 MiB.
 	MaxUnsent int
 
+	// BulkChunk is the size of the chunks in which WriteBulk sends, in bytes:
+	// what an answer may have to wait for. Defaults to 64 KiB.
+	BulkChunk int
+
+	// BulkCredit is how many bytes may be outstanding on the bulk lane: sent, and
+	// not acknowledged by a pong. Less makes answers faster and bulk slower. 0
+	// adapts it, from 64 KiB to 4 MiB, to the delay it causes; below 0 there is no
+	// bound. Defaults to 0.
+	BulkCredit int
+
 	// WriteTimeout is how long the peer may take nothing at all of what is
 	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
 	// 30 seconds.
@@ -59,6 +69,7 @@ func (c Config) withDefaults() Config {
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 64<<10)
 	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
+	c.BulkChunk = cmp.Or(c.BulkChunk, 64<<10)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	return c
@@ -72,6 +83,7 @@ func (c Config) validate() error {
 		{"MaxMessage", int64(c.MaxMessage)},
 		{"ReadBuffer", int64(c.ReadBuffer)},
 		{"MaxUnsent", int64(c.MaxUnsent)},
+		{"BulkChunk", int64(c.BulkChunk)},
 		{"WriteTimeout", int64(c.WriteTimeout)},
 		{"CloseTimeout", int64(c.CloseTimeout)},
 	} {

@@ -52,8 +52,13 @@ type Conn struct {
 	taken      int       // bytes of head the socket has taken
 	unsent     int       // bytes of head and tail it has not
 	writing    bool
-	wanted     bool   // a Flush found somebody writing
-	pong       []byte // the answer to the latest ping, kept back while much is unsent
+	wanted     bool    // a Flush found somebody writing
+	pong       []byte  // the answer to the latest ping, kept back while much is unsent
+	live       *buffer // queued on the live lane, behind tail; nil if nothing is
+	chunked    bool    // the peer reassembles chunks
+	cut        bool    // a message has broken off: only a Close frame may follow
+	bulking    bool    // writing belongs to WriteBulk
+	bulk       *bulk   // nil if never used
 	closeSent  bool
 	closeBy    time.Time             // set by Close
 	err        error                 // why nothing can be written any more
@@ -63,6 +68,10 @@ type Conn struct {
 	writeErr   error
 	patient    bool // tryWrite may wait for room
 }
+
+// kernelUnsent is how many bytes the kernel may hold that it cannot send yet:
+// two large chunks. Its default is the whole send buffer, megabytes.
+const kernelUnsent = 128 << 10
 
 // newConn takes over a socket after the handshake; leftover is what the peer
 // sent right behind it.
@@ -80,6 +89,8 @@ func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	}
 	if c.raw == nil {
 		c.dec.size = min(cfg.ReadBuffer, plainBuffer)
+	} else if !client {
+		_ = c.raw.Control(func(fd uintptr) { limitUnsent(fd, kernelUnsent) }) // fails only if it is closed
 	}
 	if len(leftover) > 0 {
 		c.dec.buf = getBuffer(len(leftover))

@@ -11,6 +11,15 @@
 // many connections get alike is encoded once and goes to [Conn.WriteShared].
 // Once its buffers are there, a connection allocates nothing per message.
 //
+// # Lanes
+//
+// Three lanes leave a connection. What Queue encodes, answers above all, goes
+// first. What WriteShared offers comes next. WriteBulk sends large messages in
+// chunks, and looks at the other two behind each; it keeps little under way, by
+// credit that the peer's pongs give, since nothing overtakes what already lies in
+// the peer's buffer. None of them starves: behind what was queued when a chunk
+// ended, the next chunk follows.
+//
 // # States
 //
 //	open         Read, Queue, Flush, WriteShared
@@ -30,14 +39,14 @@
 //
 // # Guarantees
 //
-//   - Frames leave whole and in the order of the calls that queued them.
+//   - Frames leave whole and, on each lane, in the order of the calls.
 //   - Messages that arrived whole before an error or a Close frame are returned
 //     before it, and answers queued for them are sent before the Close frame.
 //   - A payload that Read returned stays as it is until the next Read, whatever
 //     other goroutines do to the Conn.
 //   - Only one goroutine at a time may call Read; everything else is safe from
 //     any. Queue, Flush, WriteShared and StartClose never wait for the peer. Read,
-//     Close and Abort may wait, the last for a write under way to notice.
+//     WriteBulk, Close and Abort may wait, the last for a write under way to notice.
 //   - A Conn starts at most one goroutine: while the socket does not take what was
 //     flushed, or, where the connection is no plain TCP or Unix socket (TLS, for
 //     one), for each flush. Close and Abort wait for it.
@@ -52,7 +61,8 @@
 //     times what has arrived of it, never for the length that a header claims;
 //     32 bytes for each message of one Read;
 //   - for writing, MaxUnsent, or one frame if that is larger, in buffers of up to
-//     twice the size.
+//     twice the size; 64 KiB of the live lane while chunks are written. What
+//     WriteBulk sends it does not copy.
 //
 // A peer that asks without listening is not read from while more than half of
 // MaxUnsent is unsent. One that pings without listening is answered only its

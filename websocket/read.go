@@ -124,7 +124,7 @@ func (c *Conn) control(op Opcode, payload []byte) {
 	switch {
 	case op == OpPing:
 		c.queuePong(payload)
-	case c.cfg.OnPong != nil:
+	case !c.creditPong(payload) && c.cfg.OnPong != nil:
 		c.cfg.OnPong(payload)
 	}
 }

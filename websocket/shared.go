@@ -10,7 +10,8 @@ var errSharedMask = errors.New("websocket: a client cannot send shared frames: e
 // with, always whole frames: if the socket takes a frame only in part, the rest
 // of that one is copied and queued. Offer the others again later; n is 0 as long
 // as something queued before is in their way. Nothing of frames is used after
-// the return. Server side only.
+// the return. While a chunk of the bulk lane is being written, a part of frames is
+// copied, and leaves behind it. Server side only.
 func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	if c.client {
 		return 0, errSharedMask
@@ -19,6 +20,12 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	defer c.mu.Unlock()
 	if c.flush(); c.closeSent || c.err != nil {
 		return 0, c.refusal()
+	}
+	if c.cut {
+		return 0, ErrSlowReader
+	}
+	if c.bulking && len(frames) > 0 && c.head == nil {
+		return c.queueLive(frames), nil
 	}
 	if len(frames) == 0 || c.unsent > 0 || c.writing {
 		return 0, nil

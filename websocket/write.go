@@ -30,12 +30,20 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 	if op == OpClose || op == OpContinuation || (Header{Fin: true, Op: op, Length: int64(len(payload))}).Validate() != nil {
 		return fmt.Errorf("websocket: cannot queue %v of %d bytes", op, len(payload))
 	}
-	size := frameSize(len(payload), c.client)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closeSent || c.err != nil {
 		return c.refusal()
 	}
+	if c.cut {
+		return ErrSlowReader
+	}
+	if c.chunked && op == OpBinary {
+		h := appendChunkHeader(make([]byte, 0, ChunkHeader+len(payload)), ChunkLast, c.bulk.message, 0)
+		c.bulk.message++
+		payload = append(h, payload...)
+	}
+	size := frameSize(len(payload), c.client)
 	if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
 		if c.flush(); c.closeSent || c.err != nil { // perhaps it was never tried
 			return c.refusal()
@@ -85,7 +93,7 @@ func (c *Conn) queuePong(payload []byte) {
 	if c.closeSent || c.err != nil {
 		return
 	}
-	if c.unsent > min(maxUnsentPongs, c.cfg.MaxUnsent/2) {
+	if c.bulking || c.unsent > min(maxUnsentPongs, c.cfg.MaxUnsent/2) {
 		c.pong = append(append(c.pong[:0], byte(OpPong)), payload...) // never empty
 		return
 	}
@@ -118,7 +126,7 @@ func (c *Conn) flush() {
 	case c.unsent == 0 || c.err != nil:
 		return
 	case c.writing:
-		c.wanted = true
+		c.want()
 		return
 	}
 	c.writing, c.wanted = true, false
@@ -128,12 +136,16 @@ func (c *Conn) flush() {
 		return
 	}
 	c.write(false)
+	if c.live != nil && c.head == nil && c.err == nil {
+		c.advance()
+		c.write(false)
+	}
 	c.attempted()
 }
 
 // attempted ends an attempt to write: what is left is for the drain goroutine.
 func (c *Conn) attempted() {
-	if c.err == nil && (c.head != nil || c.pong != nil || c.wanted && c.tail != nil) {
+	if c.err == nil && (c.head != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
 		go c.drain()
 		return
 	}
@@ -142,13 +154,16 @@ func (c *Conn) attempted() {
 }
 
 // advance makes the tail the head if there is no head, behind it the answer to
-// the latest ping.
+// the latest ping; or else what is queued on the live lane.
 func (c *Conn) advance() {
 	if c.head != nil {
 		return
 	}
 	c.appendPong()
 	c.head, c.tail, c.taken = c.tail, nil, 0
+	if c.head == nil {
+		c.head, c.live = c.live, nil
+	}
 }
 
 // write writes from the head once, without c.mu; if patient, after waiting for
@@ -246,5 +261,5 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 // forget drops what will never be written. c.mu is held; the head may still be
 // in the hands of a write, so it is left to the garbage collector.
 func (c *Conn) forget() {
-	c.head, c.tail, c.pong, c.taken, c.unsent = nil, nil, nil, 0, 0
+	c.head, c.tail, c.live, c.pong, c.taken, c.unsent = nil, nil, nil, nil, 0, 0
 }

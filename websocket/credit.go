@@ -1,0 +1,170 @@
+package websocket
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// ErrCredit is Grant's error for an amount that makes no sense.
+var ErrCredit = errors.New("websocket: invalid credit")
+
+const (
+	// minWindow and maxWindow bound what may be outstanding on the bulk lane
+	// while that adapts.
+	minWindow = 64 << 10
+	maxWindow = 4 << 20
+	// firstWindow is where it begins.
+	firstWindow = 256 << 10
+	// queueTarget is how much longer than the fastest round trip one may take:
+	// that is the time which an answer spends behind bulk in the peer's buffer.
+	queueTarget = 300 * time.Microsecond
+	// baseAge is for how long a fastest round trip counts: paths change.
+	baseAge = 10 * time.Second
+	// maxGrant is the most that may be granted and not used.
+	maxGrant = 1 << 30
+
+	creditMark = 'b' // the first byte of a credit ping
+	creditSize = 1 + 8
+)
+
+// credit bounds what has been sent on the bulk lane and not been acknowledged
+// by the peer: bytes in the peer's own buffer cannot be overtaken any more. A
+// ping behind each chunk carries the offset up to there; its pong, or that of
+// any later ping, acknowledges it. So every peer gives credit, whatever it is.
+// What is under way adapts to the delay that it causes, as in delay-based
+// congestion control (TCP Vegas, Brakmo and Peterson 1995). Guarded by Conn.mu.
+type credit struct {
+	sent, acked int64 // offsets
+	window      int64 // at most outstanding; 0: no bound
+	adapts      bool
+	granted     int64 // offset up to which the peer allows, if it says that itself
+	explicit    bool
+
+	pings  []creditPing // not acknowledged, the oldest first
+	base   time.Duration
+	baseAt time.Time
+	cutAt  time.Time
+}
+
+type creditPing struct {
+	offset int64
+	at     time.Time
+}
+
+func newCredit(cfg Config) credit {
+	switch {
+	case cfg.BulkCredit < 0:
+		return credit{}
+	case cfg.BulkCredit > 0:
+		return credit{window: int64(cfg.BulkCredit)}
+	default:
+		return credit{window: firstWindow, adapts: true}
+	}
+}
+
+func (c *credit) outstanding() int64 { return c.sent - c.acked }
+
+// allows reports whether n more bytes may be sent. One chunk always may, where
+// nothing is outstanding.
+func (c *credit) allows(n int) bool {
+	switch {
+	case c.explicit:
+		return c.sent+int64(n) <= c.granted
+	case c.window == 0:
+		return true
+	default:
+		return c.outstanding() == 0 || c.outstanding()+int64(n) <= c.window
+	}
+}
+
+// appendPing notes that n bytes are about to be sent and appends the ping that
+// asks for them, if one is needed.
+func (c *credit) appendPing(dst []byte, n int, now time.Time) []byte {
+	c.sent += int64(n)
+	if c.explicit || c.window == 0 {
+		return dst
+	}
+	c.pings = append(c.pings, creditPing{c.sent, now})
+	var payload [creditSize]byte
+	payload[0] = creditMark
+	binary.BigEndian.PutUint64(payload[1:], uint64(c.sent))
+	return AppendFrame(dst, OpPing, payload[:])
+}
+
+// pong handles a pong and reports whether it was one of ours.
+func (c *credit) pong(payload []byte, now time.Time) bool {
+	if len(payload) != creditSize || payload[0] != creditMark {
+		return false
+	}
+	offset := int64(binary.BigEndian.Uint64(payload[1:]))
+	answered := 0
+	for answered < len(c.pings) && c.pings[answered].offset <= offset {
+		answered++
+	}
+	if answered == 0 || c.pings[answered-1].offset != offset {
+		return true // of a ping that was never sent, or acknowledged before
+	}
+	acked := offset - c.acked
+	c.acked = offset
+	rtt := now.Sub(c.pings[answered-1].at)
+	c.pings = append(c.pings[:0], c.pings[answered:]...)
+	if c.adapts {
+		c.adapt(rtt, acked, now)
+	}
+	return true
+}
+
+// adapt widens the window by a chunk for each window acknowledged in time, and
+// narrows it, once a round trip, by the share that was too late.
+func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
+	if c.base == 0 || rtt < c.base || now.Sub(c.baseAt) > baseAge {
+		c.base, c.baseAt = rtt, now
+	}
+	target := c.base + queueTarget
+	if rtt <= target {
+		c.window = min(c.window+acked*minWindow/c.window, maxWindow)
+		return
+	}
+	if now.Sub(c.cutAt) > rtt {
+		late := float64(rtt-target) / float64(rtt)
+		c.window = max(int64(float64(c.window)*(1-late/2)), minWindow)
+		c.cutAt = now
+	}
+}
+
+// Grant adds n bytes to what the peer allows on the bulk lane. With the first
+// call its word replaces the credit by ping. n below 1, and more than 1 GiB that
+// is allowed and not sent, is ErrCredit.
+func (c *Conn) Grant(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cr := &c.bulkState().credit
+	if !cr.explicit {
+		cr.explicit, cr.granted = true, cr.sent
+	}
+	if n < 1 || n > maxGrant || cr.granted+n-cr.sent > maxGrant {
+		return ErrCredit
+	}
+	cr.granted += n
+	c.bulk.progress = time.Now()
+	c.moved.Broadcast()
+	return nil
+}
+
+// creditPong handles a pong and reports whether the bulk lane had asked for it.
+func (c *Conn) creditPong(payload []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bulk == nil {
+		return false
+	}
+	now := time.Now()
+	before := c.bulk.credit.acked
+	ours := c.bulk.credit.pong(payload, now)
+	if c.bulk.credit.acked > before {
+		c.bulk.progress = now
+		c.moved.Broadcast()
+	}
+	return ours
+}
