@@ -186,14 +186,15 @@ func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 }
 
 // awaitCredit waits in the middle of a message. When the connection is to be
-// closed, credit does not matter any more: the Close frame waits for the message
-// to end. c.mu is held, and c.writing the caller's.
+// closed, or so many answers are waiting for the message to end that nothing is
+// read any more, no pong either, it goes on without credit. c.mu is held, and
+// c.writing the caller's.
 func (c *Conn) awaitCredit(n int) error {
 	return c.await(func() (bool, error) {
 		if c.err != nil {
 			return false, c.err
 		}
-		return c.closeSent || c.bulk.credit.allows(n), nil
+		return c.closeSent || c.crowded() || c.bulk.credit.allows(n), nil
 	})
 }
 

@@ -214,7 +214,6 @@ func TestWriteBulk_CloseWaitsForThePlainMessage(t *testing.T) {
 		send(t, server, OpText, "answer")
 		server.StartClose(StatusGoingAway, "stop")
 		wait := goRead(server)
-		server.nudge()
 		got, err := readAll(client)
 		wantClose(t, err, StatusGoingAway, "stop")
 		go client.Close(StatusGoingAway, "")
@@ -228,6 +227,35 @@ func TestWriteBulk_CloseWaitsForThePlainMessage(t *testing.T) {
 		server.Abort()
 		client.Abort()
 	}
+}
+
+// TestWriteBulk_AnswersPileUp in the middle of a message, so that nothing is
+// read any more, no pong either: the message ends all the same.
+func TestWriteBulk_AnswersPileUp(t *testing.T) {
+	t.Parallel()
+	server, client, done := stalled(t, false)
+	if err := server.Queue(OpText, make([]byte, 3<<20)); err != nil { // more than half of MaxUnsent
+		t.Fatal(err)
+	}
+	client.dec.max = 4 << 20
+	wait := goRead(server)
+	for sizes := []int{160 << 10, 3 << 20}; len(sizes) > 0; {
+		msgs, err := client.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			if len(m.Payload) != sizes[0] {
+				t.Errorf("%d bytes, want %d", len(m.Payload), sizes[0])
+			}
+			sizes = sizes[1:]
+		}
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	client.Abort()
+	wait()
 }
 
 // TestWriteBulk_NeverRead is given up after WriteTimeout, and little is

@@ -29,6 +29,7 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 	c.appendPong()
 	c.append(OpClose, p, frameSize(len(p), c.client))
 	c.closeSent = true
+	c.moved.Broadcast() // to WriteBulk
 	c.flush()
 }
 

@@ -44,12 +44,17 @@ func (c *Conn) Read() ([]Message, error) {
 	}
 }
 
+// crowded reports whether so much is queued that the peer is to be asked for
+// nothing more. c.mu is held.
+func (c *Conn) crowded() bool { return c.unsent > c.cfg.MaxUnsent/2 }
+
 // waitForPeer holds reading back while the peer takes too little: what it asks
 // for while it does not listen would only pile up.
 func (c *Conn) waitForPeer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.unsent > c.cfg.MaxUnsent/2 && c.writing && c.err == nil {
+	for c.crowded() && c.writing && c.err == nil {
+		c.moved.Broadcast() // to WriteBulk, which would wait for a pong
 		c.moved.Wait()
 	}
 }
