@@ -401,7 +401,7 @@ func TestCredit_Adapts(t *testing.T) {
 	if c.window != minWindow {
 		t.Errorf("window is %d with late pongs", c.window)
 	}
-	run(200*time.Microsecond, 10)
+	run(140*time.Microsecond, 10)
 	if c.window <= minWindow || c.window > 20*minWindow {
 		t.Errorf("window is %d with prompt pongs again", c.window)
 	}

@@ -34,6 +34,11 @@ type Config struct {
 	// bound. Defaults to 0.
 	BulkCredit int
 
+	// KernelUnsent is how many bytes the kernel may hold that it cannot send
+	// yet, where the system can bound that; below 0 it is the system's business,
+	// which takes megabytes. Server side only. Defaults to 128 KiB.
+	KernelUnsent int
+
 	// WriteTimeout is how long the peer may take nothing at all of what is
 	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
 	// 30 seconds.
@@ -69,6 +74,7 @@ func (c Config) withDefaults() Config {
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 64<<10)
 	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
+	c.KernelUnsent = cmp.Or(c.KernelUnsent, 128<<10)
 	c.BulkChunk = cmp.Or(c.BulkChunk, 64<<10)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)

@@ -69,10 +69,6 @@ type Conn struct {
 	patient    bool // tryWrite may wait for room
 }
 
-// kernelUnsent is how many bytes the kernel may hold that it cannot send yet:
-// two large chunks. Its default is the whole send buffer, megabytes.
-const kernelUnsent = 128 << 10
-
 // newConn takes over a socket after the handshake; leftover is what the peer
 // sent right behind it.
 func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
@@ -89,8 +85,8 @@ func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	}
 	if c.raw == nil {
 		c.dec.size = min(cfg.ReadBuffer, plainBuffer)
-	} else if !client {
-		_ = c.raw.Control(func(fd uintptr) { limitUnsent(fd, kernelUnsent) }) // fails only if it is closed
+	} else if !client && cfg.KernelUnsent > 0 {
+		_ = c.raw.Control(func(fd uintptr) { limitUnsent(fd, cfg.KernelUnsent) }) // fails only if it is closed
 	}
 	if len(leftover) > 0 {
 		c.dec.buf = getBuffer(len(leftover))

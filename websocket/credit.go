@@ -16,9 +16,11 @@ const (
 	maxWindow = 4 << 20
 	// firstWindow is where it begins.
 	firstWindow = 256 << 10
-	// queueTarget is how much longer than the fastest round trip one may take:
-	// that is the time which an answer spends behind bulk in the peer's buffer.
-	queueTarget = 300 * time.Microsecond
+	// queueTarget is how much longer than the fastest round trip one may take,
+	// or a quarter of that one where it is more: it is the time that an answer
+	// spends behind bulk in the peer's buffer. On one machine, 30 us cost a tenth
+	// of the throughput and 100 us gained none (docs/benchmarks/lanes.md).
+	queueTarget = 50 * time.Microsecond
 	// baseAge is for how long a fastest round trip counts: paths change.
 	baseAge = 10 * time.Second
 	// maxGrant is the most that may be granted and not used.
@@ -121,7 +123,7 @@ func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 	if c.base == 0 || rtt < c.base || now.Sub(c.baseAt) > baseAge {
 		c.base, c.baseAt = rtt, now
 	}
-	target := c.base + queueTarget
+	target := c.base + max(queueTarget, c.base/4)
 	if rtt <= target {
 		c.window = min(c.window+acked*minWindow/c.window, maxWindow)
 		return
