@@ -238,6 +238,7 @@ func TestBacklog(t *testing.T) {
 	wg.Go(func() {
 		for {
 			if _, err := client.Read(); err != nil {
+				client.Close(StatusNormal, "")
 				return
 			}
 		}

@@ -18,6 +18,7 @@ type ChatConfig struct {
 	Scenario string        // one of Chats
 	Soak     time.Duration // 0: the scenario's own length
 	Scale    float64       // of every duration; 1 is the scenario as it is
+	Share    float64       // of the clients; 1 is the scenario as it is
 	Custom   *ChatLoad     // replaces the scenario's loads
 	Repeat   int           // rounds; targets are interleaved over them
 	Progress func(format string, args ...any)
@@ -50,9 +51,8 @@ func (cfg ChatConfig) plan() []chatStep {
 			Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: c.Hold, Checked: max(20, c.Clients/10),
 		}}}
 	}
-	steps := chatPlan(cfg.Scenario, cfg.Soak)
+	steps := scaled(chatPlan(cfg.Scenario, cfg.Soak), cfg.Scale, cfg.Share)
 	for i := range steps {
-		steps[i].load = scaled(steps[i].load, cfg.Scale)
 		steps[i].load.Payload = chatPayload
 	}
 	return steps

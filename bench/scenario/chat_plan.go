@@ -35,6 +35,23 @@ func chatPlan(scenario string, soak time.Duration) []chatStep {
 	}
 }
 
+// scaled returns the steps with every duration and every number of clients
+// multiplied, for a try.
+func scaled(steps []chatStep, times, clients float64) []chatStep {
+	for i := range steps {
+		load := &steps[i].load
+		for _, d := range []*time.Duration{&load.Ramp, &load.Hold, &load.Down, &load.Session, &load.Return} {
+			*d = time.Duration(float64(*d) * times)
+		}
+		load.Clients = max(1, int(float64(load.Clients)*clients))
+		load.Checked = max(1, int(float64(load.Checked)*clients))
+		if steps[i].name != "" {
+			steps[i].name = clientsName(load.Clients)
+		}
+	}
+	return steps
+}
+
 func steady(soak time.Duration) []chatStep {
 	hold := time.Minute
 	if soak > 0 {
@@ -76,7 +93,7 @@ func churn(soak time.Duration) []chatStep {
 func saturation(soak time.Duration) []chatStep {
 	const ramp, hold = 10 * time.Second, 20 * time.Second
 	load := func(clients int, hold time.Duration) chatStep {
-		return chatStep{fmt.Sprintf("%d clients", clients), bench.ChatConfig{
+		return chatStep{clientsName(clients), bench.ChatConfig{
 			Clients: clients, Ramp: ramp, Hold: hold, Down: ramp, Rate: 5, Checked: max(20, clients/10),
 		}}
 	}
@@ -86,10 +103,4 @@ func saturation(soak time.Duration) []chatStep {
 	return []chatStep{load(200, hold), load(500, hold), load(1000, hold)}
 }
 
-// scaled shortens every duration of a load.
-func scaled(load bench.ChatConfig, scale float64) bench.ChatConfig {
-	for _, d := range []*time.Duration{&load.Ramp, &load.Hold, &load.Down, &load.Session, &load.Return} {
-		*d = time.Duration(float64(*d) * scale)
-	}
-	return load
-}
+func clientsName(n int) string { return fmt.Sprintf("%d clients", n) }

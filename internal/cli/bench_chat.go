@@ -14,11 +14,12 @@ import (
 
 // benchChatCmd runs the chat scenarios.
 type benchChatCmd struct {
-	Scenario  string   `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four."`
-	Target    []string `default:"tidewire" help:"Servers: tidewire, or NAME=ws://… of one that runs."`
-	Mode      string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: that many seconds, with a verdict on memory, decay and errors."`
-	TimeScale float64  `default:"1" help:"Shortens every duration of a scenario, for a try: 0.1 takes a tenth."`
-	Repeat    int      `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
+	Scenario    string   `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four."`
+	Target      []string `default:"tidewire" help:"Servers: tidewire, or NAME=ws://… of one that runs."`
+	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: that many seconds, with a verdict on memory, decay and errors."`
+	TimeScale   float64  `default:"1" help:"Shortens every duration of a scenario, for a try: 0.1 takes a tenth."`
+	ClientScale float64  `default:"1" help:"Of the number of clients of a scenario, for a try."`
+	Repeat      int      `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
 
 	Clients int     `default:"1000" help:"load: connections, all in one room."`
 	Rate    float64 `default:"5" help:"load: chats a second of each."`
@@ -32,6 +33,8 @@ func (c *benchChatCmd) Validate() error {
 	switch {
 	case c.TimeScale <= 0 || c.TimeScale > 1:
 		return fmt.Errorf("--time-scale is %g: want more than 0, and at most 1", c.TimeScale)
+	case c.ClientScale <= 0 || c.ClientScale > 1:
+		return fmt.Errorf("--client-scale is %g: want more than 0, and at most 1", c.ClientScale)
 	case c.Repeat < 1:
 		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
 	case c.Clients < 1 || c.Clients > 1<<16:
@@ -75,9 +78,9 @@ func (c *benchChatCmd) Run(p *process) error {
 }
 
 func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target, several bool) error {
-	params := map[string]any{"target": c.Target, "mode": c.Mode, "time_scale": c.TimeScale, "repeat": c.Repeat}
+	params := map[string]any{"target": c.Target, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
 	cfg := scenario.ChatConfig{
-		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Repeat: c.Repeat, Progress: c.progress(p),
+		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: c.progress(p),
 	}
 	if name == "load" {
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
@@ -92,8 +95,8 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 		ext := filepath.Ext(flags.Out)
 		flags.Out = strings.TrimSuffix(flags.Out, ext) + "-" + name + ext
 	}
-	if c.TimeScale != 1 {
-		fmt.Fprintf(p.Out, "chat-%s with every duration times %g: a try, not a measurement\n", name, c.TimeScale)
+	if name != "load" && (c.TimeScale != 1 || c.ClientScale != 1) {
+		fmt.Fprintf(p.Out, "chat-%s with every duration times %g, and the clients times %g: a try, not a measurement\n", name, c.TimeScale, c.ClientScale)
 	}
 	return flags.finish(p, result)
 }
