@@ -45,6 +45,10 @@ const (
 	codeAhead        code = "position_ahead"
 	codeUnavailable  code = "unavailable"
 	codeNotStored    code = "not_stored"
+
+	codeChunksNotOffered code = "chunks_not_offered"
+	codeCreditNotOffered code = "credit_not_offered"
+	codeCredit           code = "invalid_credit"
 )
 
 // publicErrors is all that clients ever read of an error.
@@ -59,6 +63,10 @@ var publicErrors = map[code]string{
 	codeAhead:        "nothing has been stored at this position yet: join without it",
 	codeUnavailable:  "what was said before cannot be read now; join again later",
 	codeNotStored:    "the message could not be stored",
+
+	codeChunksNotOffered: "this server takes no chunks",
+	codeCreditNotOffered: "say hello with credit first",
+	codeCredit:           "credit: want 1 byte or more, and no more than 1 GiB unused",
 }
 
 var errMalformed = errors.New("gateway: malformed chat message")

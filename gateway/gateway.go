@@ -24,6 +24,7 @@ const (
 	Ingest Endpoint = "ingest"
 	Echo   Endpoint = "echo"
 	Chat   Endpoint = "chat"
+	Lanes  Endpoint = "lanes"
 )
 
 // Source takes the messages of one connection into the store.
@@ -45,6 +46,8 @@ type Config struct {
 	NewSource func(onCommit func(committed uint64)) Source
 	// Chat configures /ws/chat.
 	Chat ChatConfig
+	// Lanes configures /ws/lanes.
+	Lanes LanesConfig
 	// Ready returns why the server cannot do its work just now, or nil.
 	// Defaults to always ready.
 	Ready func(ctx context.Context) error
@@ -89,6 +92,7 @@ type Server struct {
 	mux   *http.ServeMux
 	conns *connections
 	chats *chatServer // nil if not served
+	flood *lanesServer
 	// work outlives requests: it is what connections use towards the store. It
 	// ends when Shutdown's time is up.
 	work context.Context
@@ -111,7 +115,13 @@ func New(cfg Config) *Server {
 		s.chats = newChatServer(cfg.Chat, work, cfg.Metrics)
 		s.mux.HandleFunc("/ws/chat", s.chat)
 	}
+	if cfg.Only == All || cfg.Only == Lanes {
+		s.flood = newLanesServer(cfg.Lanes, cfg.Metrics)
+		s.mux.HandleFunc("/ws/lanes", s.lanes)
+	}
 	switch cfg.Only {
+	case Lanes:
+		s.mux.HandleFunc("/ws", s.lanes)
 	case Chat:
 		s.mux.HandleFunc("/ws", s.chat)
 	case Ingest:

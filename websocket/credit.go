@@ -14,8 +14,9 @@ const (
 	// while that adapts.
 	minWindow = 64 << 10
 	maxWindow = 4 << 20
-	// firstWindow is where it begins.
-	firstWindow = 256 << 10
+	// firstWindow is where it begins: little enough to fit the kernels' buffers
+	// of a peer that never reads, so that it can be told why it is closed.
+	firstWindow = 64 << 10
 	// queueTarget is how much longer than the fastest round trip one may take,
 	// or a quarter of that one where it is more: it is the time that an answer
 	// spends behind bulk in the peer's buffer. On one machine, 30 us cost a tenth
@@ -40,6 +41,7 @@ type credit struct {
 	sent, acked int64 // offsets
 	window      int64 // at most outstanding; 0: no bound
 	adapts      bool
+	started     bool  // it has been too wide once; before, it doubles every round trip
 	granted     int64 // offset up to which the peer allows, if it says that itself
 	explicit    bool
 
@@ -117,17 +119,23 @@ func (c *credit) pong(payload []byte, now time.Time) bool {
 	return true
 }
 
-// adapt widens the window by a chunk for each window acknowledged in time, and
-// narrows it, once a round trip, by the share that was too late.
+// adapt widens the window by a chunk for each window acknowledged in time, at
+// first by as much as was acknowledged, and narrows it, once a round trip, by half
+// the share that was too late.
 func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 	if c.base == 0 || rtt < c.base || now.Sub(c.baseAt) > baseAge {
 		c.base, c.baseAt = rtt, now
 	}
 	target := c.base + max(queueTarget, c.base/4)
 	if rtt <= target {
-		c.window = min(c.window+acked*minWindow/c.window, maxWindow)
+		step := acked
+		if c.started {
+			step = acked * minWindow / c.window
+		}
+		c.window = min(c.window+step, maxWindow)
 		return
 	}
+	c.started = true
 	if now.Sub(c.cutAt) > rtt {
 		late := float64(rtt-target) / float64(rtt)
 		c.window = max(int64(float64(c.window)*(1-late/2)), minWindow)

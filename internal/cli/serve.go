@@ -23,13 +23,14 @@ import (
 
 // serveCmd runs the server.
 type serveCmd struct {
-	Only     string  `enum:",ingest,chat,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat or echo."`
+	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat, lanes or echo."`
 	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
-	Port     int     `default:"8080" help:"Port to listen on; 0 takes a free one."`
+	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 takes a free one. Default: 8080."`
 	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
 	ingestFlags
 	chatFlags
+	lanesFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
 
@@ -83,8 +84,8 @@ func (c *serveCmd) Validate() error {
 	if c.Recreate && c.Only != "ingest" {
 		return errors.New("--recreate drops the messages table: it goes with --only ingest")
 	}
-	if c.Port < 0 || c.Port > 65535 {
-		return fmt.Errorf("--port is %d: want 0 to 65535", c.Port)
+	if c.Port != nil && (*c.Port < 0 || *c.Port > 65535) {
+		return fmt.Errorf("--port is %d: want 0 to 65535", *c.Port)
 	}
 	if c.RateLimit <= 0 || c.RateBurst < 1 {
 		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
@@ -110,7 +111,15 @@ func (c *serveCmd) Run(p *process) error {
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
 		defer cancel()
 	}
-	listeners, err := listen(c.Host, c.Port)
+	lanes, err := c.lanesFlags.load(c.Only == "lanes")
+	if err != nil {
+		return err
+	}
+	port := lanes.Port
+	if c.Port != nil {
+		port = *c.Port
+	}
+	listeners, err := listen(c.Host, port)
 	if err != nil {
 		return err
 	}
@@ -122,9 +131,9 @@ func (c *serveCmd) Run(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Log: p.log,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Log: p.log,
 	}
-	if c.Only == "echo" || c.Only == "chat" && len(c.StoredRooms) == 0 {
+	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
 		return c.listenAndServe(p, cfg, listeners)
 	}
 	return c.withDatabase(p, cfg, listeners)

@@ -1,0 +1,28 @@
+package gateway
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// FuzzLaneSettings: what is taken for a setting is an object whose type says so,
+// and all else is to be echoed.
+func FuzzLaneSettings(f *testing.F) {
+	for _, seed := range []string{`{"type":"hello","chunks":true}`, `{"type":"credit","bytes":5}`, `{"type":"chunk"}`,
+		`{`, `{}`, `{"type":{}}`, `{"TYPE":"hello"}`, "\xff"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		_, ours, why := parseSettings(websocket.Message{Op: websocket.OpText, Payload: payload})
+		var plain map[string]any
+		valid := json.Unmarshal(payload, &plain) == nil
+		if ours && !valid || why != "" && !ours {
+			t.Fatalf("%q: ours %v, %q", payload, ours, why)
+		}
+		if valid && len(payload) <= maxSettings && payload[0] == '{' && plain["type"] == "hello" && !ours {
+			t.Fatalf("%q is to be echoed", payload)
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/tidewire/tidewire/gateway"
+)
+
+// lanesFlags are the settings of the lanes endpoint; they win over the file.
+type lanesFlags struct {
+	Config               string  `placeholder:"FILE" help:"Settings of the lanes endpoint. Default: config.toml, if it is there."`
+	DummyMessageSize     bytes   `placeholder:"SIZE" help:"What the lanes endpoint pushes. Default: 1MB."`
+	DummyMessageDuration seconds `placeholder:"TIME" help:"How often it does. Default: 500us."`
+	Latency              string  `enum:"balanced,low" default:"balanced" help:"Of answers on the lanes endpoint: low keeps less under way, and pushes less."`
+}
+
+// load applies the flags that were given to what the file says; if alone,
+// config.toml is one even if nobody named it.
+func (f lanesFlags) load(alone bool) (cfg lanesConfig, err error) {
+	if cfg = defaultLanes(); alone || f.Config != "" {
+		if cfg, err = loadLanesConfig(f.Config); err != nil {
+			return cfg, err
+		}
+	}
+	if f.DummyMessageSize != 0 {
+		cfg.DummySize = int(f.DummyMessageSize)
+	}
+	if f.DummyMessageDuration != 0 {
+		cfg.DummyEvery = time.Duration(f.DummyMessageDuration)
+	}
+	if err := checkDummySize(cfg.DummySize); err != nil {
+		return cfg, exit(ExitUsage, "--dummy-message-size: %w", err)
+	}
+	return cfg, nil
+}
+
+// lowLatency is the chunk and the credit of --latency low, in bytes: the
+// smallest at which the throughput is still of use (docs/benchmarks/lanes.md).
+const lowLatency = 16 << 10
+
+func (f lanesFlags) lanes(cfg lanesConfig) gateway.LanesConfig {
+	lanes := gateway.LanesConfig{DummySize: cfg.DummySize, DummyEvery: cfg.DummyEvery}
+	if f.Latency == "low" {
+		lanes.Chunk, lanes.Credit = lowLatency, lowLatency
+	}
+	return lanes
+}
