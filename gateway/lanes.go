@@ -52,26 +52,14 @@ type lanesServer struct {
 	cfg   LanesConfig
 	dummy []byte
 
-	dummies, echoes           atomic.Int64
-	controlWaits, controlWait atomic.Int64 // of connections that have ended, as bulkWait
-	bulkWait                  atomic.Int64 // ns
+	dummies, echoes atomic.Int64
+	totals          laneTotals
 }
 
 func newLanesServer(cfg LanesConfig, metrics prometheus.Registerer) *lanesServer {
 	l := &lanesServer{cfg: cfg.withDefaults()}
 	l.dummy = bytes.Repeat([]byte("d"), l.cfg.DummySize)
-	for _, m := range []struct {
-		name, help string
-		value      func() float64
-	}{
-		{"tidewire_lanes_dummies_total", "Messages pushed.", func() float64 { return float64(l.dummies.Load()) }},
-		{"tidewire_lanes_echoes_total", "Messages echoed.", func() float64 { return float64(l.echoes.Load()) }},
-		{"tidewire_lanes_control_waits_total", "Times that an answer found a chunk being written, of connections that have ended.", func() float64 { return float64(l.controlWaits.Load()) }},
-		{"tidewire_lanes_control_wait_seconds_total", "How long answers waited for chunks being written, of connections that have ended.", func() float64 { return time.Duration(l.controlWait.Load()).Seconds() }},
-		{"tidewire_lanes_bulk_wait_seconds_total", "How long the bulk lane waited for its turn, credit and the socket, of connections that have ended.", func() float64 { return time.Duration(l.bulkWait.Load()).Seconds() }},
-	} {
-		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, m.value))
-	}
+	l.register(metrics)
 	return l
 }
 
@@ -79,6 +67,9 @@ func newLanesServer(cfg LanesConfig, metrics prometheus.Registerer) *lanesServer
 // whole messages, first come first served, and a kernel that takes what it will.
 func (s *Server) lanes(w http.ResponseWriter, r *http.Request) {
 	cfg := websocket.Config{BulkChunk: s.flood.cfg.Chunk, BulkCredit: s.flood.cfg.Credit, WriteTimeout: s.flood.cfg.LagTimeout}
+	// Nothing is read while half of it is unsent: the echoes of one more read, a
+	// message of the largest size among them, fit into the other half.
+	cfg.MaxUnsent = max(4<<20, 4*s.cfg.MaxMessage)
 	plain := false
 	switch r.URL.Query().Get("variant") {
 	case "":
@@ -112,27 +103,37 @@ func (f *flooded) run() {
 		f.conn.SetReadDeadline(time.Now().Add(f.drain))
 		cancel()
 	})
+	f.server.totals.opened(f.conn.Conn)
+	defer f.server.totals.closed(f.conn.Conn)
 	var pushing sync.WaitGroup
 	pushing.Go(func() { f.push(ctx) })
 	err := f.read(ctx)
 	cancel()
 	f.conn.Close(closeCode(f.conn, err), "")
 	pushing.Wait()
-	stats := f.conn.Lanes()
-	f.server.controlWaits.Add(stats.ControlWaits)
-	f.server.controlWait.Add(int64(stats.ControlWait))
-	f.server.bulkWait.Add(int64(stats.BulkWait))
 }
 
-// push sends a dummy at every tick. One tick may wait, as in a ticker's channel.
+// tickSlack is how far behind its times a push may be and still make up for it:
+// timers are coarse, a millisecond on many systems. Ticks that the socket let
+// pass for longer are left out.
+const tickSlack = 2 * time.Millisecond
+
+// push sends a dummy at every tick.
 func (f *flooded) push(ctx context.Context) {
-	tick := time.NewTicker(f.server.cfg.DummyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+	timer := time.NewTimer(f.server.cfg.DummyEvery)
+	defer timer.Stop()
+	for next := time.Now().Add(f.server.cfg.DummyEvery); ; next = next.Add(f.server.cfg.DummyEvery) {
+		now := time.Now()
+		if now.Sub(next) > tickSlack {
+			next = now
+		}
+		if wait := next.Sub(now); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
 		}
 		if err := f.conn.WriteBulk(ctx, websocket.OpText, f.server.dummy); err != nil {
 			f.tooSlow(err)
@@ -166,12 +167,19 @@ func (f *flooded) read(ctx context.Context) error {
 }
 
 func (f *flooded) echo(ctx context.Context, m websocket.Message) {
-	f.server.echoes.Add(1)
-	if f.plain {
-		f.tooSlow(f.conn.WriteBulk(ctx, m.Op, m.Payload))
+	if err := f.answer(ctx, m); err != nil {
+		f.tooSlow(err)
 		return
 	}
-	f.tooSlow(f.conn.Queue(m.Op, m.Payload))
+	f.server.echoes.Add(1)
+}
+
+// answer sends m on the control lane, or, the textbook way, behind all else.
+func (f *flooded) answer(ctx context.Context, m websocket.Message) error {
+	if f.plain {
+		return f.conn.WriteBulk(ctx, m.Op, m.Payload)
+	}
+	return f.conn.Queue(m.Op, m.Payload)
 }
 
 // laneSettings is what a client may say about itself: hello, with whether it
@@ -187,16 +195,15 @@ const maxSettings = 256 // bytes; what is larger is an application's message
 // parseSettings tells a message about the connection from one to be echoed. why
 // is what is wrong with it, "" if nothing.
 func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
-	if m.Op != websocket.OpText || len(m.Payload) > maxSettings || len(m.Payload) == 0 || m.Payload[0] != '{' {
+	if m.Op != websocket.OpText || len(m.Payload) > maxSettings || !bytes.HasPrefix(bytes.TrimLeft(m.Payload, " \t\r\n"), []byte("{")) {
 		return s, false, ""
 	}
-	var kind struct {
-		Type any `json:"type"`
-	}
-	if json.Unmarshal(m.Payload, &kind) != nil {
+	var fields map[string]json.RawMessage // names as they are: "TYPE" is an application's
+	var kind string
+	if json.Unmarshal(m.Payload, &fields) != nil || json.Unmarshal(fields["type"], &kind) != nil {
 		return s, false, ""
 	}
-	switch kind.Type {
+	switch kind {
 	case "hello":
 		var hello struct {
 			Chunks bool `json:"chunks"`
@@ -242,7 +249,7 @@ func (f *flooded) settings(m websocket.Message) bool {
 	}
 	if why != "" {
 		text, _ := json.Marshal(map[string]any{"type": "error", "code": why, "message": publicErrors[why]}) // no value of ours fails
-		f.echo(context.Background(), websocket.Message{Op: websocket.OpText, Payload: text})
+		f.tooSlow(f.answer(context.Background(), websocket.Message{Op: websocket.OpText, Payload: text}))
 	}
 	return true
 }

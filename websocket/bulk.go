@@ -31,6 +31,7 @@ type bulk struct {
 	stats    LaneStats
 	wantedAt time.Time // since when something waits for the chunk being written
 	progress time.Time // when the peer last took or acknowledged something
+	waiting  bool      // a chunk that has credit waits for Conn.writing
 
 	// Of the owner of Conn.writing.
 	out     [3][]byte // header, part of the payload, what follows
@@ -116,6 +117,7 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 		part := payload[:min(len(payload), c.cfg.BulkChunk)]
 		payload = payload[len(part):]
 		if err := c.awaitChunk(ctx, len(part)); err != nil {
+			c.giveUp()
 			return err
 		}
 		flags := byte(0)
@@ -152,6 +154,9 @@ func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) er
 		} else {
 			op, err = OpContinuation, c.awaitCredit(len(part))
 		}
+		if err != nil && first {
+			c.giveUp()
+		}
 		if err != nil && !first {
 			c.cut = true
 			c.release()
@@ -177,12 +182,21 @@ func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 			return false, c.refusal()
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case c.writing || !c.bulk.credit.allows(n):
+		case !c.bulk.credit.allows(n):
+			return false, nil
+		case c.writing:
+			c.bulk.waiting = true
 			return false, nil
 		}
-		c.writing, c.bulking, c.wanted = true, true, false
+		c.writing, c.bulking, c.wanted, c.bulk.waiting = true, true, false, false
 		return true, nil
 	})
+}
+
+// giveUp ends the wait for a chunk's turn: what was held back for it leaves.
+func (c *Conn) giveUp() {
+	c.bulk.waiting = false
+	c.flush()
 }
 
 // awaitCredit waits in the middle of a message. When the connection is to be

@@ -19,9 +19,10 @@ const (
 	firstWindow = 64 << 10
 	// queueTarget is how much longer than the fastest round trip one may take,
 	// or a quarter of that one where it is more: it is the time that an answer
-	// spends behind bulk in the peer's buffer. On one machine, 30 us cost a tenth
-	// of the throughput and 100 us gained none (docs/benchmarks/lanes.md).
-	queueTarget = 50 * time.Microsecond
+	// spends behind bulk in the peer's buffer. On one machine, half of it cost a
+	// tenth of the throughput and four times as much gained nothing
+	// (docs/benchmarks/lanes.md).
+	queueTarget = 100 * time.Microsecond
 	// baseAge is for how long a fastest round trip counts: paths change.
 	baseAge = 10 * time.Second
 	// maxGrant is the most that may be granted and not used.
@@ -150,13 +151,14 @@ func (c *Conn) Grant(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cr := &c.bulkState().credit
+	granted := cr.granted
 	if !cr.explicit {
-		cr.explicit, cr.granted = true, cr.sent
+		granted = cr.sent
 	}
-	if n < 1 || n > maxGrant || cr.granted+n-cr.sent > maxGrant {
+	if n < 1 || n > maxGrant || granted+n-cr.sent > maxGrant {
 		return ErrCredit
 	}
-	cr.granted += n
+	cr.explicit, cr.granted = true, granted+n
 	c.bulk.progress = time.Now()
 	c.moved.Broadcast()
 	return nil

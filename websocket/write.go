@@ -182,6 +182,9 @@ func (c *Conn) write(patient bool) {
 	}
 	c.taken += n
 	c.unsent -= n
+	if n > 0 && c.bulk != nil {
+		c.bulk.progress = time.Now()
+	}
 	if c.taken == len(head.b) {
 		head.put()
 		c.head = nil
@@ -208,6 +211,9 @@ func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.err == nil {
+		if c.head == nil && c.bulk != nil && c.bulk.waiting {
+			break // its turn; release goes on here
+		}
 		if c.advance(); c.head == nil {
 			break
 		}

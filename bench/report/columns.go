@@ -32,6 +32,8 @@ func columns(scenario string, base *bench.Row) []column {
 		return ingestColumns(base)
 	case strings.HasPrefix(scenario, "chat-"):
 		return chatColumns()
+	case scenario == "lanes":
+		return lanesColumns()
 	default:
 		return tripColumns()
 	}
@@ -105,6 +107,26 @@ func chatColumns() []column {
 		metric("binary MiB", "binary_bytes", mib),
 	}
 }
+
+func lanesColumns() []column {
+	return []column{
+		nameColumn("variant: cell"),
+		metric("requests", "sent", count),
+		metric("mean ms", "latency_mean_ms", fixed(3)),
+		metric("worst mean", "latency_mean_worst_ms", fixed(3)),
+		metric("p50 ms", "latency_p50_ms", fixed(3)),
+		metric("p99 ms", "latency_p99_ms", fixed(3)),
+		metric("max ms", "latency_max_ms", fixed(2)),
+		metric("seconds", "seconds", fixed(1)),
+		metric("dummies MB/s", "bytes_per_second", megabytes),
+		metric("dummies MB", "dummy_bytes", megabytes),
+		metric("server CPU s", "server_cpu_seconds", fixed(2)),
+		metric("gen CPU s", "generator_cpu_seconds", fixed(2)),
+		metric("peak MiB", "server_peak_rss_bytes", mib),
+	}
+}
+
+func megabytes(v float64) string { return fmt.Sprintf("%.0f", v/1e6) }
 
 func speedUp(r bench.Row, base *bench.Row) string {
 	const name = "messages_per_second"

@@ -14,6 +14,7 @@ import (
 type benchCmd struct {
 	Ingest benchIngestCmd `cmd:"" help:"WebSocket to PostgreSQL: which way of writing pays."`
 	Chat   benchChatCmd   `cmd:"" help:"Rooms: many members, every chat to all of them."`
+	Lanes  benchLanesCmd  `cmd:"" help:"Requests on a connection that is flooded."`
 	Echo   benchEchoCmd   `cmd:"" help:"Round trips of small messages."`
 	Idle   benchIdleCmd   `cmd:"" help:"Memory of connections that do nothing."`
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -34,17 +35,18 @@ func defaultLanes() lanesConfig {
 	}
 }
 
-// lanesTOML is the file. Pointers tell what it does not say from what is empty.
+// lanesTOML is the file. What it does not say is nil; of what it does, the parse
+// functions tell what is wrong, by key and value.
 type lanesTOML struct {
 	Server struct {
-		Host          *string `toml:"host"`
-		Port          any     `toml:"port"`
-		DummySize     any     `toml:"dummy_message_size"`
-		DummyDuration *string `toml:"dummy_message_duration"`
+		Host          any `toml:"host"`
+		Port          any `toml:"port"`
+		DummySize     any `toml:"dummy_message_size"`
+		DummyDuration any `toml:"dummy_message_duration"`
 	} `toml:"server"`
 	Client struct {
-		RequestDuration *string `toml:"request_duration"`
-		TotalRequest    *int    `toml:"total_request"`
+		RequestDuration any `toml:"request_duration"`
+		TotalRequest    any `toml:"total_request"`
 	} `toml:"client"`
 }
 
@@ -76,45 +78,63 @@ func parseLanes(text string) (lanesConfig, error) {
 		return lanesConfig{}, tomlError(err)
 	}
 	cfg := defaultLanes()
-	var errs []error
-	set := func(key string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
-		}
+	var wrong []string
+	set(&wrong, "server.host", file.Server.Host, parseHost, &cfg.Host)
+	set(&wrong, "server.port", file.Server.Port, parsePort, &cfg.Port)
+	set(&wrong, "server.dummy_message_size", file.Server.DummySize, parseSize, &cfg.DummySize)
+	set(&wrong, "server.dummy_message_duration", file.Server.DummyDuration, parsePeriod, &cfg.DummyEvery)
+	set(&wrong, "client.request_duration", file.Client.RequestDuration, parsePeriod, &cfg.RequestEvery)
+	set(&wrong, "client.total_request", file.Client.TotalRequest, parseCount, &cfg.Requests)
+	if len(wrong) > 0 {
+		return cfg, errors.New(strings.Join(wrong, "; "))
 	}
-	if file.Server.Host != nil {
-		cfg.Host = *file.Server.Host
-	}
-	if file.Server.Port != nil {
-		set("server.port", parsePort(file.Server.Port, &cfg.Port))
-	}
-	if file.Server.DummySize != nil {
-		set("server.dummy_message_size", parseSize(file.Server.DummySize, &cfg.DummySize))
-	}
-	set("server.dummy_message_duration", parsePeriod(file.Server.DummyDuration, &cfg.DummyEvery))
-	set("client.request_duration", parsePeriod(file.Client.RequestDuration, &cfg.RequestEvery))
-	if n := file.Client.TotalRequest; n != nil {
-		if cfg.Requests = *n; *n < 1 {
-			set("client.total_request", fmt.Errorf("%d: want at least 1", *n))
-		}
-	}
-	return cfg, errors.Join(errs...)
+	return cfg, nil
 }
 
-// tomlError says where the file is wrong.
+// set parses what the file says for a key, and adds to wrong why it cannot.
+func set[T any](wrong *[]string, key string, value any, parse func(any, *T) error, to *T) {
+	if value == nil {
+		return
+	}
+	if err := parse(value, to); err != nil {
+		*wrong = append(*wrong, fmt.Sprintf("%s: %v", key, err))
+	}
+}
+
+// shown is a value as the file has it, more or less.
+func shown(value any) string {
+	if text, ok := value.(string); ok {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprint(value)
+}
+
+// tomlError says where the file is wrong, in a line.
 func tomlError(err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
 		e := unknown.Errors[0]
 		row, _ := e.Position()
-		return fmt.Errorf("line %d: unknown key %v", row, e.Key())
+		return fmt.Errorf("line %d: unknown key %s", row, strings.Join(e.Key(), "."))
 	}
 	var bad *toml.DecodeError
-	if errors.As(err, &bad) {
-		row, column := bad.Position()
-		return fmt.Errorf("line %d, column %d: %w", row, column, err)
+	if !errors.As(err, &bad) {
+		return err
 	}
-	return err
+	row, column := bad.Position()
+	if why, _, mismatch := strings.Cut(bad.Error(), " into "); mismatch { // what follows are types of Go
+		return fmt.Errorf("line %d: %s: %s: want a table", row, strings.Join(bad.Key(), "."), strings.TrimPrefix(why, "toml: "))
+	}
+	return fmt.Errorf("line %d, column %d: %w", row, column, err)
+}
+
+func parseHost(value any, host *string) error {
+	name, ok := value.(string)
+	if !ok || name == "" || strings.ContainsAny(name, "/ \t\r\n") {
+		return fmt.Errorf("%s is no host: want a name or an address, such as \"localhost\"", shown(value))
+	}
+	*host = name
+	return nil
 }
 
 // parsePort takes a string or a number.
@@ -144,14 +164,22 @@ func checkDummySize(n int) error {
 	return nil
 }
 
-func parsePeriod(value *string, period *time.Duration) error {
-	if value == nil {
-		return nil
-	}
-	d, err := time.ParseDuration(*value)
-	if err != nil || d <= 0 {
-		return fmt.Errorf("%q: want a duration above 0, such as 500us or 10ms", *value)
+// parsePeriod takes "500us", "10ms" or "1h".
+func parsePeriod(value any, period *time.Duration) error {
+	text, ok := value.(string)
+	d, err := time.ParseDuration(text)
+	if !ok || err != nil || d <= 0 {
+		return fmt.Errorf("%s: want a duration above 0, such as \"500us\" or \"10ms\"", shown(value))
 	}
 	*period = d
+	return nil
+}
+
+func parseCount(value any, count *int) error {
+	n, ok := value.(int64)
+	if !ok || n < 1 || n > math.MaxInt32 {
+		return fmt.Errorf("%s: want a number from 1 to %d", shown(value), math.MaxInt32)
+	}
+	*count = int(n)
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/gateway"
 )
 
 func TestParseLanes(t *testing.T) {
@@ -31,8 +33,16 @@ total_request = 7
 		t.Errorf("an empty file: %+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
-		"[server]\nports = 1":                                 "line 2: unknown key",
-		"[sever]":                                             "unknown key",
+		"[server]\nports = 1":                                 "line 2: unknown key server.ports",
+		"[sever]":                                             "unknown key sever",
+		"server = 1":                                          "line 1: server: cannot decode TOML integer: want a table",
+		"[server]\nport = 1\nport = 2":                        "line 3",
+		"[server]\nport = true":                               "server.port: true",
+		"[server]\nport = 80.5":                               "server.port: 80.5",
+		"[server]\nhost = 5":                                  "server.host: 5",
+		"[server]\nhost = \"\"":                               "server.host: \"\"",
+		"[server]\nhost = \"ws://x\"":                         "server.host: \"ws://x\"",
+		"[server]\ndummy_message_size = 1.5":                  "server.dummy_message_size: \"1.5\"",
 		"[server":                                             "line 1",
 		"[server]\nport = 70000":                              "server.port: 70000",
 		"[server]\nport = \"http\"":                           "server.port: http",
@@ -42,13 +52,18 @@ total_request = 7
 		"[server]\ndummy_message_size = \"65MB\"":             "server.dummy_message_size: 68157440 bytes",
 		"[server]\ndummy_message_duration = \"0s\"":           "server.dummy_message_duration: \"0s\"",
 		"[server]\ndummy_message_duration = \"often\"":        "server.dummy_message_duration: \"often\"",
-		"[server]\ndummy_message_duration = 5":                "line 2",
+		"[server]\ndummy_message_duration = 5":                "server.dummy_message_duration: 5",
+		"[server]\ndummy_message_duration = []":               "server.dummy_message_duration: []",
+		"[server]\ndummy_message_duration = \"5\"":            "server.dummy_message_duration: \"5\"",
+		"[client]\ntotal_request = \"many\"":                  "client.total_request: \"many\"",
+		"[client]\ntotal_request = 1e3":                       "client.total_request: 1000",
+		"[client]\ntotal_request = 99999999999999999999":      "line 2",
 		"[client]\nrequest_duration = \"-1ms\"":               "client.request_duration: \"-1ms\"",
 		"[client]\ntotal_request = 0":                         "client.total_request: 0",
 		"[client]\ntotal_request = 0\nrequest_duration=\"0\"": "client.request_duration",
 	} {
-		if _, err := parseLanes(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %v, want %q", text, err, want)
+		if _, err := parseLanes(text); err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n{") {
+			t.Errorf("%q: got %v, want %q, in a line", text, err, want)
 		}
 	}
 }
@@ -68,12 +83,18 @@ func TestLoadLanesConfig_Files(t *testing.T) {
 	if got, err := loadLanesConfig(""); err != nil || got.Port != 4711 {
 		t.Errorf("config.toml: %+v, %v", got, err)
 	}
-	flags := lanesFlags{DummyMessageSize: 5, DummyMessageDuration: seconds(time.Second)}
+	size, period := bytes(5), seconds(time.Second)
+	flags := lanesFlags{DummyMessageSize: &size, DummyMessageDuration: &period}
 	if got, err := flags.load(true); err != nil || got.Port != 4711 || got.DummySize != 5 || got.DummyEvery != time.Second {
 		t.Errorf("flags on top: %+v, %v", got, err)
 	}
-	flags.DummyMessageSize = 1 << 40
-	if _, err := flags.load(true); err == nil {
-		t.Error("a size above the limit was accepted")
+	for _, size = range []bytes{0, -1, gateway.MaxDummySize + 1, 1 << 40} {
+		if _, err := flags.load(true); err == nil || !strings.Contains(err.Error(), "--dummy-message-size") {
+			t.Errorf("a size of %d: %v", size, err)
+		}
+	}
+	size, period = gateway.MaxDummySize, 0
+	if _, err := flags.load(true); err == nil || !strings.Contains(err.Error(), "--dummy-message-duration") {
+		t.Errorf("a duration of 0: %v", err)
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 // lanesFlags are the settings of the lanes endpoint; they win over the file.
 type lanesFlags struct {
-	Config               string  `placeholder:"FILE" help:"Settings of the lanes endpoint. Default: config.toml, if it is there."`
-	DummyMessageSize     bytes   `placeholder:"SIZE" help:"What the lanes endpoint pushes. Default: 1MB."`
-	DummyMessageDuration seconds `placeholder:"TIME" help:"How often it does. Default: 500us."`
-	Latency              string  `enum:"balanced,low" default:"balanced" help:"Of answers on the lanes endpoint: low keeps less under way, and pushes less."`
+	Config               string   `placeholder:"FILE" help:"Settings of the lanes endpoint. Default: config.toml, if it is there."`
+	DummyMessageSize     *bytes   `placeholder:"SIZE" help:"What the lanes endpoint pushes. Default: 1MB."`
+	DummyMessageDuration *seconds `placeholder:"TIME" help:"How often it does. Default: 500us."`
+	Latency              string   `enum:"balanced,low" default:"balanced" help:"Of answers on the lanes endpoint: low keeps less under way, and pushes less."`
 }
 
 // load applies the flags that were given to what the file says; if alone,
@@ -22,14 +22,17 @@ func (f lanesFlags) load(alone bool) (cfg lanesConfig, err error) {
 			return cfg, err
 		}
 	}
-	if f.DummyMessageSize != 0 {
-		cfg.DummySize = int(f.DummyMessageSize)
+	if f.DummyMessageSize != nil {
+		cfg.DummySize = int(*f.DummyMessageSize)
 	}
-	if f.DummyMessageDuration != 0 {
-		cfg.DummyEvery = time.Duration(f.DummyMessageDuration)
+	if f.DummyMessageDuration != nil {
+		cfg.DummyEvery = time.Duration(*f.DummyMessageDuration)
 	}
 	if err := checkDummySize(cfg.DummySize); err != nil {
 		return cfg, exit(ExitUsage, "--dummy-message-size: %w", err)
+	}
+	if cfg.DummyEvery <= 0 {
+		return cfg, exit(ExitUsage, "--dummy-message-duration is %v: want more than 0; 1h is as good as no dummies", cfg.DummyEvery)
 	}
 	return cfg, nil
 }

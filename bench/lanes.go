@@ -1,0 +1,233 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// LanesConfig says what Lanes asks through a flood.
+type LanesConfig struct {
+	// URL the requests go to.
+	URL string
+	// FloodURL takes the flood on a connection of its own. Defaults to none.
+	FloodURL string
+	// Every is the time from one request to the next (open loop).
+	Every time.Duration
+	// Requests is how many there are.
+	Requests int
+	// DummySize is the size of what the server pushes, in bytes.
+	DummySize int
+	// Chunks says hello: this client reassembles chunks.
+	Chunks bool
+	// Patience is how long the last answers may take. Defaults to 10 s.
+	Patience time.Duration
+}
+
+// LanesResult is what Lanes saw.
+type LanesResult struct {
+	Sent, Answered int
+	Elapsed        time.Duration // from the first due time to the last answer
+	DummyBytes     int64
+	Dummies        int
+	// Broken is how many dummies were not what the server should push, or echoes
+	// not what was sent, or chunks not in order.
+	Broken int
+	// Latency runs from the time at which a request was due to its answer.
+	Latency *Histogram
+}
+
+// lanesRead is the size of a read in bytes: that of most libraries. A client
+// with larger reads is so much faster that a server cannot flood it.
+const lanesRead = 4 << 10
+
+// Lanes sends requests at fixed times and matches the echoes, while the server
+// floods the connection. One goroutine does everything; it answers pings at
+// once, as every client does.
+func Lanes(ctx context.Context, cfg LanesConfig) (LanesResult, error) {
+	if cfg.Patience == 0 {
+		cfg.Patience = 10 * time.Second
+	}
+	poll, err := newPoller()
+	if err != nil {
+		return LanesResult{}, err
+	}
+	defer poll.close()
+	r := &lanesRun{cfg: cfg, poll: poll, byFD: make(map[int]*lanesConn), in: make([]byte, lanesRead), waiting: make(map[string]int)}
+	r.result.Latency = NewHistogram()
+	defer r.close()
+	if r.requests, err = r.dial(ctx, cfg.URL, cfg.Chunks); err != nil {
+		return LanesResult{}, err
+	}
+	if cfg.FloodURL != "" {
+		if _, err := r.dial(ctx, cfg.FloodURL, false); err != nil {
+			return LanesResult{}, err
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err = r.run(ctx)
+	return r.result, err
+}
+
+// lanesRun is of one goroutine.
+type lanesRun struct {
+	cfg      LanesConfig
+	poll     *poller
+	byFD     map[int]*lanesConn
+	requests *lanesConn
+	in       []byte
+	start    time.Time
+	waiting  map[string]int // number of each request without an answer
+	result   LanesResult
+}
+
+// lanesConn is one connection, with what is arriving on it.
+type lanesConn struct {
+	fd      int
+	out     []byte // not taken by the kernel yet
+	writing bool   // the poller reports writability
+	chunked bool   // binary messages are chunks
+
+	header  []byte // the part of a header that has arrived
+	frame   websocket.Header
+	left    int64  // bytes of the frame's payload to come
+	control []byte // payload of a control frame, as it arrives
+
+	whole   lanesMessage  // one that is no chunk: its fragments, in between control frames
+	chunks  lanesMessage  // the chunks, in between everything else
+	into    *lanesMessage // which of both the frame belongs to
+	seq     uint32        // of the next chunk
+	chunk   [websocket.ChunkHeader]byte
+	arrived int // bytes of chunk
+}
+
+// lanesMessage is a message while it arrives. It is put together in memory and
+// checked to be UTF-8, as every library does before an application gets it: a
+// client that only counted would not know what a flood is.
+type lanesMessage struct {
+	data  []byte
+	wrong bool
+}
+
+func (r *lanesRun) dial(ctx context.Context, url string, chunks bool) (*lanesConn, error) {
+	fd, leftover, err := dialRaw(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	c := &lanesConn{fd: fd}
+	r.byFD[fd] = c
+	if err := r.poll.add(fd); err != nil {
+		return nil, err
+	}
+	if chunks {
+		c.out = appendText(c.out, `{"type":"hello","chunks":true}`)
+		if err := r.flush(c); err != nil {
+			return nil, err
+		}
+		c.chunked = true
+	}
+	return c, r.walk(c, leftover)
+}
+
+func (r *lanesRun) close() {
+	for fd := range r.byFD {
+		unix.Close(fd)
+	}
+}
+
+// run sends each request when it is due, whatever became of the others.
+func (r *lanesRun) run(ctx context.Context) error {
+	r.start = time.Now()
+	end := time.Duration(r.cfg.Requests)*r.cfg.Every + r.cfg.Patience
+	for r.result.Answered < r.cfg.Requests {
+		now := time.Since(r.start)
+		if err := r.send(now); err != nil {
+			return err
+		}
+		if ctx.Err() != nil || now > end {
+			return ctx.Err()
+		}
+		pause := 100 * time.Millisecond
+		if r.result.Sent < r.cfg.Requests {
+			pause = max(0, r.due(r.result.Sent)-time.Since(r.start))
+		}
+		var failed error
+		err := r.poll.wait(pause, func(ev event) {
+			c := r.byFD[ev.fd]
+			if failed == nil && ev.readable {
+				failed = r.receive(c)
+			}
+			if failed == nil && ev.writable {
+				failed = r.flush(c)
+			}
+			if failed == nil {
+				failed = r.send(time.Since(r.start)) // a read may take a millisecond
+			}
+		})
+		if err = errors.Join(err, failed); err != nil {
+			return fmt.Errorf("after %d of %d answers: %w", r.result.Answered, r.cfg.Requests, err)
+		}
+	}
+	return nil
+}
+
+func (r *lanesRun) due(n int) time.Duration { return time.Duration(n) * r.cfg.Every }
+
+// send sends what is due by now. Each request is a UUID.
+func (r *lanesRun) send(now time.Duration) error {
+	for r.result.Sent < r.cfg.Requests && r.due(r.result.Sent) <= now {
+		id := newUUID()
+		r.waiting[id] = r.result.Sent
+		r.result.Sent++
+		r.requests.out = appendText(r.requests.out, "%s", id)
+	}
+	return r.flush(r.requests)
+}
+
+const uuidSize = 36 // characters
+
+// newUUID returns a random one (RFC 9562, version 4).
+func newUUID() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], rand.Uint64())
+	binary.BigEndian.PutUint64(b[8:], rand.Uint64())
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (r *lanesRun) flush(c *lanesConn) error {
+	if len(c.out) > 0 {
+		n, err := unix.Write(c.fd, c.out)
+		if err != nil && err != unix.EAGAIN && err != unix.EINTR {
+			return err
+		}
+		c.out = c.out[:copy(c.out, c.out[max(n, 0):])]
+	}
+	if want := len(c.out) > 0; want != c.writing {
+		c.writing = want
+		return r.poll.wantWrite(c.fd, want)
+	}
+	return nil
+}
+
+func (r *lanesRun) receive(c *lanesConn) error {
+	n, err := unix.Read(c.fd, r.in)
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return nil
+	case err != nil:
+		return err
+	case n == 0:
+		return errors.New("the server closed the connection")
+	}
+	return r.walk(c, r.in[:n])
+}

@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// floodServer echoes, and sends a dummy behind each echo; the functions may
+// change both. A server in chunks sends every dummy in three of them.
+func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []byte) string {
+	t.Helper()
+	var opened, ended atomic.Int64
+	server := httptest.NewServer(handler(func(c *websocket.Conn) {
+		defer ended.Add(1)
+		n := 0
+		for {
+			messages, err := c.Read()
+			for _, m := range messages {
+				if bytes.Contains(m.Payload, []byte("hello")) {
+					continue
+				}
+				n++
+				if p := echo(n, m.Payload); p != nil {
+					c.Queue(m.Op, p)
+				}
+				if p := dummy(n, bytes.Repeat([]byte("d"), 5000)); chunks {
+					queueChunks(c, n, p)
+				} else {
+					c.Queue(websocket.OpText, p)
+				}
+				c.Queue(websocket.OpPing, []byte("between"))
+			}
+			if err != nil {
+				c.Close(websocket.StatusNormal, "")
+				return
+			}
+		}
+	}, &opened))
+	t.Cleanup(func() {
+		server.Close()
+		for deadline := time.Now().Add(10 * time.Second); ended.Load() < opened.Load() && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return "ws" + strings.TrimPrefix(server.URL, "http")
+}
+
+// queueChunks sends three chunks; a payload that begins with 'x' in the wrong
+// order.
+func queueChunks(c *websocket.Conn, n int, p []byte) {
+	order := []int{0, 1, 2}
+	if p[0] == 'x' {
+		order, p[0] = []int{1, 0, 2}, 'd'
+	}
+	for _, i := range order {
+		flags := byte(websocket.ChunkText)
+		if i == 2 {
+			flags |= websocket.ChunkLast
+		}
+		head := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{1, flags, 0, 0}, uint32(n)), uint32(i))
+		c.Queue(websocket.OpBinary, append(head, p[i*len(p)/3:(i+1)*len(p)/3]...))
+	}
+}
+
+func same(_ int, p []byte) []byte { return p }
+
+func at(n int, change func(p []byte) []byte) func(int, []byte) []byte {
+	return func(i int, p []byte) []byte {
+		if i == n {
+			return change(p)
+		}
+		return p
+	}
+}
+
+func TestLanes_NoticesWhatAServerDoesWrong(t *testing.T) {
+	t.Parallel()
+	const requests = 50
+	for name, c := range map[string]struct {
+		chunks           bool
+		echo, dummy      func(int, []byte) []byte
+		answered, broken int
+	}{
+		"nothing":            {false, same, same, requests, 0},
+		"nothing, in chunks": {true, same, same, requests, 0},
+		"lost echo":          {false, at(7, func([]byte) []byte { return nil }), same, requests - 1, 0},
+		"changed echo":       {false, at(7, bytes.ToUpper), same, requests - 1, 1},
+		"short dummy":        {false, same, at(7, func(p []byte) []byte { return p[1:] }), requests, 1},
+		"short chunk":        {true, same, at(7, func(p []byte) []byte { return p[1:] }), requests, 1},
+		"changed dummy":      {false, same, at(7, func(p []byte) []byte { return append(p[:len(p)-1], 'e') }), requests, 1},
+		"no UTF-8":           {false, same, at(7, func(p []byte) []byte { p[100] = 0xff; return p }), requests, 1},
+		"chunks in disorder": {true, same, at(7, func(p []byte) []byte { p[0] = 'x'; return p }), requests, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Lanes(context.Background(), LanesConfig{
+				URL: floodServer(t, c.chunks, c.echo, c.dummy), Every: time.Millisecond, Requests: requests,
+				DummySize: 5000, Chunks: c.chunks, Patience: time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Sent != requests || r.Answered != c.answered || r.Broken != c.broken || r.Latency.Count() != int64(c.answered) {
+				t.Errorf("sent %d, answered %d, broken %d; want %d, %d, %d", r.Sent, r.Answered, r.Broken, requests, c.answered, c.broken)
+			}
+		})
+	}
+}
+
+// TestLanes_OpenLoop: while the server stalls, requests are sent all the same,
+// and their latency counts from when they were due.
+func TestLanes_OpenLoop(t *testing.T) {
+	t.Parallel()
+	const stall = 200 * time.Millisecond
+	url := floodServer(t, false, at(10, func(p []byte) []byte { time.Sleep(stall); return p }), same)
+	r, err := Lanes(context.Background(), LanesConfig{URL: url, Every: 2 * time.Millisecond, Requests: 60, DummySize: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Latency.Quantile(1) < stall || r.Latency.Quantile(0.5) < stall/4 {
+		t.Errorf("max %v, median %v: requests waited for the answers of others", r.Latency.Quantile(1), r.Latency.Quantile(0.5))
+	}
+}
+
+func TestLanes_ServerThatEnds(t *testing.T) {
+	t.Parallel()
+	url := floodServer(t, false, same, same)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Lanes(ctx, LanesConfig{URL: url, Every: time.Millisecond, Requests: 10, DummySize: 5000}); err == nil {
+		t.Error("a cancelled run ended well")
+	}
+}

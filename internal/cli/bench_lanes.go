@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/scenario"
+)
+
+// benchLanesCmd asks through a flood.
+type benchLanesCmd struct {
+	lanesFlags
+	RequestDuration seconds  `placeholder:"TIME" help:"From one request to the next. Default: 10ms."`
+	TotalRequest    int      `placeholder:"N" help:"Requests. Default: 1000."`
+	Matrix          bool     `help:"The reference's six cells: 1000 requests every 1 ms and 10 ms, beside no dummy, 10 KB and 1 MB every 500 us."`
+	Variants        []string `default:"plain,lanes,lanes+credit" help:"plain: one textbook connection. lanes: ours, any client. lanes+credit: ours, a client that reassembles chunks. two-connections: a textbook one for the flood, another for requests."`
+	Repeat          int      `help:"Rounds; variants are interleaved, and medians and the worst reported. Default: 1, and 5 for the matrix."`
+	Dial            bool     `help:"Ask the server at the host and port of the config, which runs already, and not one of its own."`
+	resultFlags
+}
+
+// Validate is called by kong.
+func (c *benchLanesCmd) Validate() error {
+	for _, v := range c.Variants {
+		if !slices.Contains(scenario.LanesVariants, v) {
+			return fmt.Errorf("--variants: %q is none of %s", v, strings.Join(scenario.LanesVariants, ", "))
+		}
+	}
+	switch {
+	case c.Repeat < 0:
+		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
+	case c.TotalRequest < 0:
+		return fmt.Errorf("--total-request is %d: want at least 1", c.TotalRequest)
+	case c.Matrix && c.Dial:
+		return fmt.Errorf("--matrix starts servers of its own: it does not go with --dial")
+	case c.Dial && slices.Contains(c.Variants, "two-connections"):
+		return fmt.Errorf("--variants two-connections wants a second server, which pushes nothing: it does not go with --dial")
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *benchLanesCmd) Run(p *process) error {
+	file, err := c.load(true)
+	if err != nil {
+		return err
+	}
+	if c.RequestDuration != 0 {
+		file.RequestEvery = time.Duration(c.RequestDuration)
+	}
+	if c.TotalRequest != 0 {
+		file.Requests = c.TotalRequest
+	}
+	cfg := scenario.LanesConfig{
+		Variants: c.Variants, Repeat: max(c.Repeat, 1), Progress: c.progress(p),
+		Cells: []scenario.LanesCell{{RequestEvery: file.RequestEvery, Requests: file.Requests, DummySize: file.DummySize, DummyEvery: file.DummyEvery}},
+	}
+	if c.Matrix {
+		cfg.Cells = scenario.LanesMatrix()
+		if c.Repeat == 0 {
+			cfg.Repeat = 5
+		}
+	}
+	if c.Dial {
+		cfg.URL = "ws://" + net.JoinHostPort(file.Host, strconv.Itoa(file.Port)) + "/ws/lanes"
+	} else if cfg.Start, err = c.starter(); err != nil {
+		return err
+	}
+	result := bench.NewResult("lanes", map[string]any{
+		"variants": c.Variants, "matrix": c.Matrix, "repeat": cfg.Repeat, "latency": c.Latency, "dial": c.Dial,
+		"dummy_message_size": file.DummySize, "dummy_message_duration": file.DummyEvery.String(),
+		"request_duration": file.RequestEvery.String(), "total_request": file.Requests,
+	})
+	if err := scenario.Lanes(p.ctx, cfg, result); err != nil {
+		return err
+	}
+	return c.finish(p, result)
+}
+
+// starter returns how to run a server that pushes what a cell says.
+func (c *benchLanesCmd) starter() (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
+	program, err := self()
+	return func(ctx context.Context, cell scenario.LanesCell) (*scenario.ServerProcess, error) {
+		return scenario.StartServer(ctx, nil, nil, program, "serve", "--only", "lanes", "--port", "0", "--latency", c.Latency,
+			"--dummy-message-size", strconv.Itoa(cell.DummySize), "--dummy-message-duration", cell.DummyEvery.String())
+	}, err
+}
