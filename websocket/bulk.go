@@ -58,7 +58,7 @@ func (c *Conn) bulkState() *bulk {
 func (c *Conn) SetChunked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bulkState()
+	c.bulkState().credit.target = chunkTarget
 	c.chunked = true
 }
 
@@ -114,7 +114,7 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 	number := c.bulk.message
 	c.bulk.message++
 	for seq := uint32(0); ; seq++ {
-		part := payload[:min(len(payload), c.cfg.BulkChunk)]
+		part := payload[:min(len(payload), c.chunkSize())]
 		payload = payload[len(part):]
 		if err := c.awaitChunk(ctx, len(part)); err != nil {
 			c.giveUp()
@@ -136,6 +136,14 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 	}
 }
 
+// chunkSize is the size of the next chunk. c.mu is held.
+func (c *Conn) chunkSize() int {
+	if cr := &c.bulk.credit; cr.adapts && !cr.explicit {
+		return min(c.cfg.BulkChunk, int(cr.window/2))
+	}
+	return c.cfg.BulkChunk
+}
+
 func appendChunkHeader(dst []byte, flags byte, message, seq uint32) []byte {
 	dst = append(dst, chunkVersion, flags, 0, 0)
 	dst = binary.BigEndian.AppendUint32(dst, message)
@@ -146,7 +154,7 @@ func appendChunkHeader(dst []byte, flags byte, message, seq uint32) []byte {
 // its fragments, so c.writing stays with it to the end. c.mu is held.
 func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) error {
 	for first := true; ; first = false {
-		part := payload[:min(len(payload), c.cfg.BulkChunk)]
+		part := payload[:min(len(payload), c.chunkSize())]
 		payload = payload[len(part):]
 		var err error
 		if first {

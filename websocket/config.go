@@ -25,7 +25,9 @@ type Config struct {
 	MaxUnsent int
 
 	// BulkChunk is the size of the chunks in which WriteBulk sends, in bytes:
-	// what an answer may have to wait for. Defaults to 64 KiB.
+	// what an answer may have to wait for. Where the credit adapts they are at
+	// most half of what may be outstanding, since a slow peer's chunks take long.
+	// Defaults to 128 KiB.
 	BulkChunk int
 
 	// BulkCredit is how many bytes may be outstanding on the bulk lane: sent, and
@@ -75,7 +77,7 @@ func (c Config) withDefaults() Config {
 	c.ReadBuffer = cmp.Or(c.ReadBuffer, 64<<10)
 	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
 	c.KernelUnsent = cmp.Or(c.KernelUnsent, 128<<10)
-	c.BulkChunk = cmp.Or(c.BulkChunk, 64<<10)
+	c.BulkChunk = cmp.Or(c.BulkChunk, 128<<10)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	return c

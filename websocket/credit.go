@@ -17,12 +17,14 @@ const (
 	// firstWindow is where it begins: little enough to fit the kernels' buffers
 	// of a peer that never reads, so that it can be told why it is closed.
 	firstWindow = 64 << 10
-	// queueTarget is how much longer than the fastest round trip one may take,
-	// or a quarter of that one where it is more: it is the time that an answer
-	// spends behind bulk in the peer's buffer. On one machine, half of it cost a
-	// tenth of the throughput and four times as much gained nothing
-	// (docs/benchmarks/lanes.md).
-	queueTarget = 100 * time.Microsecond
+	// chunkTarget is how much longer than the fastest round trip one may take
+	// to a peer that reassembles chunks, or a quarter of that one where it is
+	// more: it is the time that an answer spends behind bulk in the peer's
+	// buffer. Half of it cost throughput on one machine, and twice as much gained
+	// none (docs/benchmarks/lanes.md). An answer to another peer waits for the
+	// end of a message besides, so less is left for the buffer.
+	chunkTarget    = 200 * time.Microsecond
+	fragmentTarget = 100 * time.Microsecond
 	// baseAge is for how long a fastest round trip counts: paths change.
 	baseAge = 10 * time.Second
 	// maxGrant is the most that may be granted and not used.
@@ -42,8 +44,9 @@ type credit struct {
 	sent, acked int64 // offsets
 	window      int64 // at most outstanding; 0: no bound
 	adapts      bool
-	started     bool  // it has been too wide once; before, it doubles every round trip
-	granted     int64 // offset up to which the peer allows, if it says that itself
+	target      time.Duration // chunkTarget or fragmentTarget
+	started     bool          // it has been too wide once; before, it doubles every round trip
+	granted     int64         // offset up to which the peer allows, if it says that itself
 	explicit    bool
 
 	pings  []creditPing // not acknowledged, the oldest first
@@ -64,7 +67,7 @@ func newCredit(cfg Config) credit {
 	case cfg.BulkCredit > 0:
 		return credit{window: int64(cfg.BulkCredit)}
 	default:
-		return credit{window: firstWindow, adapts: true}
+		return credit{window: firstWindow, adapts: true, target: fragmentTarget}
 	}
 }
 
@@ -127,7 +130,7 @@ func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 	if c.base == 0 || rtt < c.base || now.Sub(c.baseAt) > baseAge {
 		c.base, c.baseAt = rtt, now
 	}
-	target := c.base + max(queueTarget, c.base/4)
+	target := c.base + max(c.target, c.base/4)
 	if rtt <= target {
 		step := acked
 		if c.started {
