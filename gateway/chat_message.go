@@ -40,6 +40,7 @@ const (
 	codeRateLimited  code = "rate_limited"
 	codeNotJoined    code = "not_joined"
 	codeTooManyRooms code = "too_many_rooms"
+	codeJoining      code = "join_pending"
 	codeNameTooLong  code = "name_too_long"
 	codeNotStoredIn  code = "room_not_stored"
 	codeAhead        code = "position_ahead"
@@ -58,6 +59,7 @@ var publicErrors = map[code]string{
 	codeRateLimited:  "too many messages; retry later",
 	codeNotJoined:    "join the room first",
 	codeTooManyRooms: "this connection is in too many rooms; leave one first",
+	codeJoining:      "the join of this room is still sending what was said before: wait for its answer",
 	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
 	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
 	codeAhead:        "nothing has been stored at this position yet: join without it",

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,25 +14,40 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// participant is one connection on /ws/chat: of its reading goroutine alone.
+// participant is one connection on /ws/chat.
 type participant struct {
 	server *chatServer
 	conn   *connection
 	drain  time.Duration
+
+	// mu is held by who handles messages: the reading goroutine, and one at the
+	// end of a join that it did not wait for.
+	mu     sync.Mutex
 	rooms  map[string]*room.Member
+	joins  map[string]*joining
 	bucket bucket
+
+	joiners  sync.WaitGroup  // the goroutines of joins
+	catchUps context.Context // of these
+	// abandon ends catchUps.
+	abandon context.CancelFunc
+
 	// pending are chats accepted for stored rooms and not answered. The closing
 	// handshake waits for them.
 	pending pending
 	durable atomic.Bool // there may be such chats
 
+	// Of the reading goroutine.
 	heard    time.Time // when something last arrived
 	nextPing time.Time
 }
 
 func (p *participant) run() {
+	p.catchUps, p.abandon = context.WithCancel(p.server.work)
 	p.conn.whenStopped(p.stopReading)
 	err := p.read()
+	p.abandon() // the pongs that they wait for are not read any more
+	p.joiners.Wait()
 	p.pending.wait(p.server.work)
 	for _, m := range p.rooms {
 		m.Leave()
@@ -61,9 +78,11 @@ func (p *participant) read() error {
 		if len(messages) > 0 {
 			p.heard = now
 		}
+		p.mu.Lock()
 		for _, m := range messages {
 			p.handle(m, now)
 		}
+		p.mu.Unlock()
 		if errors.Is(err, os.ErrDeadlineExceeded) && !p.conn.stopping() && p.beat(now) {
 			continue
 		}
@@ -96,6 +115,7 @@ func (p *participant) beat(now time.Time) bool {
 	return true
 }
 
+// handle does what a message asks for. p.mu is held.
 func (p *participant) handle(m websocket.Message, now time.Time) {
 	msg, err := parseChat(m.Payload)
 	if err != nil {
@@ -104,6 +124,12 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	}
 	if len(msg.room()) > maxNameBytes || len(msg.User) > maxNameBytes {
 		p.refuse(msg, codeNameTooLong)
+		return
+	}
+	if j := p.joinBefore(msg); j != nil {
+		if !j.keep(m) {
+			p.refuse(msg, codeJoining)
+		}
 		return
 	}
 	switch msg.Type {
@@ -124,61 +150,6 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	default:
 		p.refuse(msg, codeUnknownType)
 	}
-}
-
-func (p *participant) handleJoin(msg chatMessage) {
-	name := msg.room()
-	if !p.server.stored.has(name) && (msg.After != nil || msg.History > 0) {
-		p.refuse(msg, codeNotStoredIn)
-		return
-	}
-	member, more, why := p.join(msg)
-	if why != "" {
-		p.refuse(msg, why)
-		return
-	}
-	p.ok(msg, more)
-	if msg.Presence {
-		member.Watch() // the list comes behind the answer
-	}
-	if p.server.stored.has(name) {
-		member.Release()
-	}
-}
-
-// join returns the membership of the message's room and what its answer says
-// beside, or why there is none.
-func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any, why code) {
-	name := msg.room()
-	if m := p.rooms[name]; m != nil {
-		return m, nil, ""
-	}
-	if len(p.rooms) >= p.server.cfg.MaxRooms {
-		return nil, nil, codeTooManyRooms
-	}
-	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect"}
-	if stored := p.server.stored; stored.has(name) {
-		p.durable.Store(true)
-		opts.DisconnectOnLag = msg.OnLag != "gap" // it can resume, and then misses nothing
-		var count int
-		var upTo int64
-		var err error
-		m, count, upTo, err = stored.join(p, name, msg, opts)
-		switch {
-		case errors.Is(err, errAhead):
-			return nil, nil, codeAhead
-		case err != nil:
-			return nil, nil, codeUnavailable
-		}
-		more = map[string]any{"position": upTo, "history": count}
-	} else {
-		m = p.server.hub.Join(p.conn.Conn, name, opts)
-	}
-	if p.rooms == nil {
-		p.rooms = make(map[string]*room.Member, 1)
-	}
-	p.rooms[name] = m
-	return m, more, ""
 }
 
 // say passes a chat on, as the bytes that its sender sent. Who has joined

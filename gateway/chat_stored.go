@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/room"
@@ -46,9 +45,8 @@ const (
 	maxHistory = 1000
 	// historyPage is how many are read at a time.
 	historyPage = 200
-	// historyUnsent is how many bytes of history may wait for the peer before
-	// more is read.
-	historyUnsent = 256 << 10
+	// historyFrames is how many bytes of them are encoded at a time.
+	historyFrames = 256 << 10
 )
 
 // storedRooms are the rooms that are backed by a store. A message is committed
@@ -201,9 +199,9 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	var past []StoredMessage
 	switch {
 	case after >= 0:
-		past, err = s.rest(name, after, upTo)
+		past, err = s.rest(p.catchUps, name, after, upTo)
 	case msg.History > 0:
-		past, err = s.store.Last(s.work, name, upTo, min(msg.History, maxHistory))
+		past, err = s.store.Last(p.catchUps, name, upTo, min(msg.History, maxHistory))
 	}
 	if err == nil {
 		err = p.sendPast(past)
@@ -222,14 +220,14 @@ func (s *storedRooms) catchUp(p *participant, name string, after int64) (last in
 	head := s.published
 	s.mu.Unlock()
 	if after > head { // perhaps of another server on the same store
-		if stored, err := s.store.Head(s.work); err != nil {
+		if stored, err := s.store.Head(p.catchUps); err != nil {
 			return after, 0, err
 		} else if after > stored {
 			return after, 0, errAhead
 		}
 	}
 	for {
-		page, err := s.store.After(s.work, name, after, head, historyPage)
+		page, err := s.store.After(p.catchUps, name, after, head, historyPage)
 		if err != nil || len(page) == 0 {
 			return max(after, head), count, err
 		}
@@ -242,9 +240,9 @@ func (s *storedRooms) catchUp(p *participant, name string, after int64) (last in
 }
 
 // rest returns all messages between two positions.
-func (s *storedRooms) rest(name string, after, upTo int64) (all []StoredMessage, err error) {
+func (s *storedRooms) rest(ctx context.Context, name string, after, upTo int64) (all []StoredMessage, err error) {
 	for after < upTo {
-		page, err := s.store.After(s.work, name, after, upTo, historyPage)
+		page, err := s.store.After(ctx, name, after, upTo, historyPage)
 		if err != nil || len(page) == 0 {
 			return all, err
 		}
@@ -254,24 +252,22 @@ func (s *storedRooms) rest(name string, after, upTo int64) (all []StoredMessage,
 	return all, nil
 }
 
-// sendPast sends stored messages, at the pace at which the peer takes them.
+// sendPast sends stored messages on the bulk lane, at the pace at which the peer
+// takes them.
 func (p *participant) sendPast(past []StoredMessage) error {
-	for _, m := range past {
-		for p.conn.Unsent() > historyUnsent {
-			if p.conn.stopping() {
-				return errStopping
-			}
-			time.Sleep(time.Millisecond) // the connection is cut off if it takes nothing for long
+	var frames []byte
+	for i, m := range past {
+		frames = websocket.AppendFrame(frames, websocket.OpText, withPosition(m.Payload, m.Position))
+		if len(frames) < historyFrames && i < len(past)-1 {
+			continue
 		}
-		if err := p.conn.Queue(websocket.OpText, withPosition(m.Payload, m.Position)); err != nil {
+		if err := p.conn.WriteBulkFrames(p.catchUps, frames); err != nil {
 			return fmt.Errorf("send history: %w", err)
 		}
-		p.conn.Flush()
+		frames = frames[:0]
 	}
 	return nil
 }
-
-var errStopping = errors.New("gateway: server is shutting down")
 
 // storable reports whether a chat can be stored and sent as text.
 func storable(payload []byte) bool { return utf8.Valid(payload) }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -300,21 +299,4 @@ func TestStored_StopDoesNotWaitForEver(t *testing.T) {
 		t.Errorf("the stop returned %v", err)
 	}
 	store.hold(false) // answers nobody
-}
-
-func TestStored_LongHistoryAtThePeersPace(t *testing.T) {
-	t.Parallel()
-	store, _, addr := serveStored(t)
-	text := strings.Repeat("x", 10<<10)
-	const total = 2000 // 20 MiB
-	for range total {
-		store.rooms, store.stored = append(store.rooms, "kept-1"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%s"}`, text))
-	}
-	talker := dial(t, "ws://"+addr+"/ws")
-	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
-	expect(t, talker, fmt.Sprintf(`{"id":1,"position":%d,"type":"ok"}`, total+1))
-	c := dial(t, "ws://"+addr+"/ws")
-	send(t, c, `{"type":"join","room":"kept-1","after":0}`)
-	time.Sleep(50 * time.Millisecond) // it does not read yet
-	follow(t, c, 0, total+1)
 }

@@ -11,6 +11,7 @@ import (
 // connections knows every open connection, to end them all.
 type connections struct {
 	opened prometheus.Counter
+	lanes  laneTotals
 
 	mu      sync.Mutex
 	all     map[*connection]struct{}
@@ -38,6 +39,7 @@ func newConnections(metrics prometheus.Registerer) *connections {
 		done:   make(chan struct{}),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
+	c.lanes.register(metrics)
 	metrics.MustRegister(c.opened, prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "tidewire_connections", Help: "WebSocket connections open now."},
 		func() float64 { return float64(c.count()) }))
@@ -68,11 +70,15 @@ func (s *slot) open(conn *websocket.Conn) *connection {
 	s.conn = &connection{Conn: conn, owner: c}
 	c.all[s.conn] = struct{}{}
 	c.opened.Inc()
+	c.lanes.opened(conn)
 	return s.conn
 }
 
 func (s *slot) release() {
 	c := s.owner
+	if s.conn != nil {
+		c.lanes.closed(s.conn.Conn)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.all, s.conn)

@@ -53,7 +53,6 @@ type lanesServer struct {
 	dummy []byte
 
 	dummies, echoes atomic.Int64
-	totals          laneTotals
 }
 
 func newLanesServer(cfg LanesConfig, metrics prometheus.Registerer) *lanesServer {
@@ -103,8 +102,6 @@ func (f *flooded) run() {
 		f.conn.SetReadDeadline(time.Now().Add(f.drain))
 		cancel()
 	})
-	f.server.totals.opened(f.conn.Conn)
-	defer f.server.totals.closed(f.conn.Conn)
 	var pushing sync.WaitGroup
 	pushing.Go(func() { f.push(ctx) })
 	err := f.read(ctx)
@@ -185,6 +182,7 @@ func (f *flooded) answer(ctx context.Context, m websocket.Message) error {
 // laneSettings is what a client may say about itself: hello, with whether it
 // reassembles chunks and gives credit, or credit, with how much.
 type laneSettings struct {
+	id             json.RawMessage // if it wants an answer
 	hello          bool
 	chunks, credit bool
 	bytes          int64
@@ -203,6 +201,9 @@ func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
 	if json.Unmarshal(m.Payload, &fields) != nil || json.Unmarshal(fields["type"], &kind) != nil {
 		return s, false, ""
 	}
+	if id := fields["id"]; len(id) <= maxIDBytes {
+		s.id = id
+	}
 	switch kind {
 	case "hello":
 		var hello struct {
@@ -212,7 +213,7 @@ func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
 		if json.Unmarshal(m.Payload, &hello) != nil {
 			return s, true, codeMalformed
 		}
-		return laneSettings{hello: true, chunks: hello.Chunks, credit: hello.Credit}, true, ""
+		return laneSettings{id: s.id, hello: true, chunks: hello.Chunks, credit: hello.Credit}, true, ""
 	case "credit":
 		var credit struct {
 			Bytes int64 `json:"bytes"`
@@ -220,7 +221,7 @@ func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
 		if json.Unmarshal(m.Payload, &credit) != nil {
 			return s, true, codeMalformed
 		}
-		return laneSettings{bytes: credit.Bytes}, true, ""
+		return laneSettings{id: s.id, bytes: credit.Bytes}, true, ""
 	case "chunk":
 		return s, true, codeChunksNotOffered
 	default:
@@ -247,9 +248,22 @@ func (f *flooded) settings(m websocket.Message) bool {
 	case f.conn.Grant(s.bytes) != nil:
 		why = codeCredit
 	}
-	if why != "" {
-		text, _ := json.Marshal(map[string]any{"type": "error", "code": why, "message": publicErrors[why]}) // no value of ours fails
-		f.tooSlow(f.answer(context.Background(), websocket.Message{Op: websocket.OpText, Payload: text}))
-	}
+	f.confirm(s.id, why)
 	return true
+}
+
+// confirm answers a message about the connection: if it asked for that, or was
+// wrong.
+func (f *flooded) confirm(id json.RawMessage, why code) {
+	answer := map[string]any{"type": "ok"}
+	if why != "" {
+		answer = map[string]any{"type": "error", "code": why, "message": publicErrors[why]}
+	} else if id == nil {
+		return
+	}
+	if id != nil {
+		answer["id"] = id
+	}
+	text, _ := json.Marshal(answer) // no value of ours fails
+	f.tooSlow(f.answer(context.Background(), websocket.Message{Op: websocket.OpText, Payload: text}))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,23 +241,26 @@ func TestLanes_Metrics(t *testing.T) {
 	open := metrics(t, addr)
 	if open["tidewire_lanes_echoes_total"] != 2 || open["tidewire_lanes_dummies_total"] < 3 ||
 		open["tidewire_lanes_dummy_bytes_total"] != size*open["tidewire_lanes_dummies_total"] ||
-		open["tidewire_lanes_bulk_chunks_total"] < 3*7 {
+		open["tidewire_bulk_chunks_total"] < 3*7 || open["tidewire_bulk_bytes_total"] < 3*size {
 		t.Errorf("while it is open: %v", open)
 	}
 	c.Abort()
 	waitMetric(t, addr, "tidewire_connections 0")
 	ended := metrics(t, addr)
-	for _, name := range []string{"dummies_total", "dummy_bytes_total", "echoes_total", "control_waits_total",
-		"control_wait_seconds_total", "bulk_chunks_total", "bulk_wait_seconds_total"} {
-		before, ok := open["tidewire_lanes_"+name]
-		if after := ended["tidewire_lanes_"+name]; !ok || after < before {
+	if len(open) != len(ended) || len(open) != 3+5+2+1 {
+		t.Errorf("%d values, and then %d", len(open), len(ended))
+	}
+	for name, before := range open {
+		if after := ended[name]; after < before && name != "tidewire_unsent_bytes" {
 			t.Errorf("%s was %v, and is %v", name, before, after)
 		}
 	}
-	if unsent, ok := ended["tidewire_lanes_unsent_bytes"]; !ok || unsent != 0 {
+	if unsent, ok := ended["tidewire_unsent_bytes"]; !ok || unsent != 0 {
 		t.Errorf("%v bytes unsent without a connection", unsent)
 	}
 }
+
+var laneMetric = regexp.MustCompile(`^tidewire_(lane|bulk|unsent)`)
 
 // metrics returns what /metrics says of the lanes.
 func metrics(t *testing.T, addr string) map[string]float64 {
@@ -268,7 +272,8 @@ func metrics(t *testing.T, addr string) map[string]float64 {
 	defer resp.Body.Close()
 	values := make(map[string]float64)
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), " "); ok && strings.HasPrefix(name, "tidewire_lanes_") {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if laneMetric.MatchString(name) {
 			if values[name], err = strconv.ParseFloat(value, 64); err != nil {
 				t.Errorf("%s: %v", lines.Text(), err)
 			}

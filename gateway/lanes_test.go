@@ -125,6 +125,22 @@ func TestLanes_BadSettingsAreTold(t *testing.T) {
 	}
 }
 
+// TestLanes_SettingsWithAnID are answered, like all requests.
+func TestLanes_SettingsWithAnID(t *testing.T) {
+	t.Parallel()
+	addr := serveLanes(t, quiet)
+	c := dial(t, "ws://"+addr+"/ws")
+	for _, q := range []struct{ message, want string }{
+		{`{"type":"hello","credit":true,"id":1}`, `{"id":1,"type":"ok"}`},
+		{`{"type":"credit","bytes":1000,"id":"b"}`, `{"id":"b","type":"ok"}`},
+		{`{"type":"credit","bytes":0,"id":3}`, `{"code":"invalid_credit","id":3,"message":"credit: want 1 byte or more, and no more than 1 GiB unused","type":"error"}`},
+		{`{"type":"other","id":4}`, `{"type":"other","id":4}`},
+	} {
+		send(t, c, q.message)
+		expect(t, c, q.want)
+	}
+}
+
 // TestLanes_NeverRead is closed with a reason, and holds little meanwhile.
 func TestLanes_NeverRead(t *testing.T) {
 	t.Parallel()

@@ -28,10 +28,10 @@ type bulk struct {
 	turn     chan struct{} // one slot: who may send a message
 	message  uint32        // number of the next one to be sent in chunks
 	credit   credit
-	stats    LaneStats
-	wantedAt time.Time // since when something waits for the chunk being written
 	progress time.Time // when the peer last took or acknowledged something
 	waiting  bool      // a chunk that has credit waits for Conn.writing
+	since    stamp     // since when
+	handed   bool      // Conn.writing is kept for that chunk
 
 	// Of the owner of Conn.writing.
 	out     [3][]byte // header, part of the payload, what follows
@@ -74,11 +74,28 @@ func (c *Conn) SetChunked() {
 // chunks that will never be complete; to a peer that takes none, a message that
 // has begun is sent to its end.
 func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
-	if c.client {
-		return errBulkClient
-	}
 	if op != OpText && op != OpBinary {
 		return fmt.Errorf("websocket: cannot send %v on the bulk lane", op)
+	}
+	return c.inTurn(ctx, func() error {
+		if c.chunked {
+			return c.writeChunks(ctx, op, payload)
+		}
+		return c.writeFragments(ctx, op, payload)
+	})
+}
+
+// WriteBulkFrames is WriteBulk for any number of small messages, text that
+// AppendFrame encoded one behind the other: others find room between any two of
+// them, about every Config.BulkChunk bytes.
+func (c *Conn) WriteBulkFrames(ctx context.Context, frames []byte) error {
+	return c.inTurn(ctx, func() error { return c.writeFrames(ctx, frames) })
+}
+
+// inTurn calls send, which writes on the bulk lane, with c.mu held.
+func (c *Conn) inTurn(ctx context.Context, send func() error) error {
+	if c.client {
+		return errBulkClient
 	}
 	c.mu.Lock()
 	b := c.bulkState()
@@ -93,12 +110,9 @@ func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
 	defer context.AfterFunc(ctx, c.nudge)()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.stats.BulkWait += time.Since(start)
+	c.stats.BulkWait += time.Since(start)
 	b.progress = time.Now()
-	if c.chunked {
-		return c.writeChunks(ctx, op, payload)
-	}
-	return c.writeFragments(ctx, op, payload)
+	return send()
 }
 
 // nudge has those who wait for c.moved look again.
@@ -134,6 +148,24 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 			return err
 		}
 	}
+}
+
+// writeFrames sends frames as they are. c.mu is held.
+func (c *Conn) writeFrames(ctx context.Context, frames []byte) error {
+	for len(frames) > 0 {
+		part := frames[:frameEnd(frames, min(len(frames), c.chunkSize()))]
+		frames = frames[len(part):]
+		if err := c.awaitChunk(ctx, len(part)); err != nil {
+			c.giveUp()
+			return err
+		}
+		err := c.writeChunk(nil, part)
+		c.release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // chunkSize is the size of the next chunk. c.mu is held.
@@ -184,26 +216,40 @@ func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) er
 // had, and there is credit. It takes c.writing. c.mu is held.
 func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 	c.flush()
+	b := c.bulk
 	return c.await(func() (bool, error) {
-		switch {
-		case c.closeSent || c.err != nil:
+		if c.closeSent || c.err != nil {
 			return false, c.refusal()
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return false, ctx.Err()
-		case !c.bulk.credit.allows(n):
-			return false, nil
-		case c.writing:
-			c.bulk.waiting = true
+		}
+		if b.waiting && !b.credit.allows(n) { // any more
+			c.giveUp()
+		}
+		if !b.credit.allows(n) {
 			return false, nil
 		}
-		c.writing, c.bulking, c.wanted, c.bulk.waiting = true, true, false, false
+		if c.writing && !b.handed {
+			b.waiting = true
+			b.since.set()
+			return false, nil
+		}
+		c.writing, c.bulking, c.wanted = true, true, false
+		b.waiting, b.handed, b.since = false, false, stamp{}
 		return true, nil
 	})
 }
 
-// giveUp ends the wait for a chunk's turn: what was held back for it leaves.
+// giveUp ends the wait for a chunk's turn: what was held back for it leaves. c.mu
+// is held.
 func (c *Conn) giveUp() {
-	c.bulk.waiting = false
+	b := c.bulk
+	if b.handed {
+		c.writing = false
+		c.moved.Broadcast()
+	}
+	b.waiting, b.handed, b.since = false, false, stamp{}
 	c.flush()
 }
 
@@ -230,7 +276,7 @@ func (c *Conn) await(ready func() (bool, error)) error {
 		if ok || err != nil {
 			if timer != nil {
 				timer.Stop()
-				c.bulk.stats.BulkWait += time.Since(start)
+				c.stats.BulkWait += time.Since(start)
 			}
 			return err
 		}
@@ -250,13 +296,7 @@ func (c *Conn) await(ready func() (bool, error)) error {
 // release gives c.writing back and writes what has gathered meanwhile. c.mu is
 // held.
 func (c *Conn) release() {
-	b := c.bulk
-	b.out = [3][]byte{}
-	if c.wanted && !b.wantedAt.IsZero() {
-		b.stats.ControlWaits++
-		b.stats.ControlWait += time.Since(b.wantedAt)
-	}
-	b.wantedAt = time.Time{}
+	c.bulk.out = [3][]byte{}
 	c.writing, c.bulking, c.wanted = false, false, false
 	if c.cut {
 		c.drop()
@@ -300,8 +340,8 @@ func (c *Conn) writeChunk(header, part []byte) error {
 		}
 		return c.err
 	}
-	b.stats.BulkBytes += int64(len(part))
-	b.stats.BulkChunks++
+	c.stats.BulkBytes += int64(len(part))
+	c.stats.BulkChunks++
 	return nil
 }
 

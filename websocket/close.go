@@ -36,13 +36,13 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 // drop forgets the messages queued: they may not follow one that broke off.
 // c.mu is held, and nobody is writing.
 func (c *Conn) drop() {
-	for _, q := range []**buffer{&c.tail, &c.live} {
-		if *q != nil {
-			c.unsent -= len((*q).b)
-			(*q).put()
-			*q = nil
+	for _, o := range []outgoing{c.head, c.parked, {buffer: c.tail}, {buffer: c.live}} {
+		if o.buffer != nil {
+			c.unsent -= len(o.rest())
+			o.put()
 		}
 	}
+	c.head, c.parked, c.tail, c.live = outgoing{}, outgoing{}, nil, nil
 }
 
 // Close ends the connection in an orderly way: everything queued is sent, then

@@ -43,23 +43,29 @@ type Conn struct {
 	readN      int                   // what tryRead did
 	readErr    error
 
-	// Writing. Whoever sets writing owns head and taken until it clears it:
-	// a Flush for one attempt, or the drain goroutine.
+	// Writing. Whoever sets writing owns head until it clears it: a Flush for
+	// one attempt, the drain goroutine, or the writer of a chunk.
 	mu         sync.Mutex
 	moved      sync.Cond // progress of the drain goroutine, or its end
 	tail       *buffer   // queued; nil if nothing is
-	head       *buffer   // being written; nil if nothing is
-	taken      int       // bytes of head the socket has taken
-	unsent     int       // bytes of head and tail it has not
+	tailSince  stamp     // when it was first found that it has to wait
+	head       outgoing  // being written
+	parked     outgoing  // a head that gave way
+	live       *buffer   // queued on the live lane; nil if nothing is
+	liveSince  stamp     // when that lane was first refused
+	liveSent   int64     // sent at that time
+	unsent     int       // bytes of all these that the socket has not taken
+	sent       int64     // bytes of these that it has
 	writing    bool
-	wanted     bool    // a Flush found somebody writing
-	pong       []byte  // the answer to the latest ping, kept back while much is unsent
-	live       *buffer // queued on the live lane, behind tail; nil if nothing is
-	chunked    bool    // the peer reassembles chunks
-	cut        bool    // a message has broken off: only a Close frame may follow
-	bulking    bool    // writing belongs to WriteBulk
-	bulk       *bulk   // nil if never used
+	wanted     bool   // a Flush found somebody writing
+	pong       []byte // the answer to the latest ping, kept back while much is unsent
+	stats      LaneStats
+	chunked    bool  // the peer reassembles chunks
+	cut        bool  // a message has broken off: only a Close frame may follow
+	bulking    bool  // writing belongs to WriteBulk
+	bulk       *bulk // nil if never used
 	closeSent  bool
+	readBy     time.Time             // the deadline of Read
 	closeBy    time.Time             // set by Close
 	err        error                 // why nothing can be written any more
 	onWritable func(fd uintptr) bool // tryWrite, bound once
@@ -110,6 +116,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	if !c.closeBy.IsZero() {
 		return ErrClosed
 	}
+	c.readBy = t
+	c.moved.Broadcast()
 	return c.conn.SetReadDeadline(t)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // plainBuffer is the read buffer of a connection that is not a plain socket
@@ -49,13 +50,23 @@ func (c *Conn) Read() ([]Message, error) {
 func (c *Conn) crowded() bool { return c.unsent > c.cfg.MaxUnsent/2 }
 
 // waitForPeer holds reading back while the peer takes too little: what it asks
-// for while it does not listen would only pile up.
+// for while it does not listen would only pile up. It obeys the read deadline.
 func (c *Conn) waitForPeer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.crowded() && c.writing && c.err == nil {
+	for c.crowded() && c.writing && c.err == nil && !c.closeSent {
 		c.moved.Broadcast() // to WriteBulk, which would wait for a pong
+		if c.readBy.IsZero() {
+			c.moved.Wait()
+			continue
+		}
+		left := time.Until(c.readBy)
+		if left <= 0 {
+			return
+		}
+		timer := time.AfterFunc(left, c.nudge)
 		c.moved.Wait()
+		timer.Stop()
 	}
 }
 

@@ -10,8 +10,8 @@ var errSharedMask = errors.New("websocket: a client cannot send shared frames: e
 // with, always whole frames: if the socket takes a frame only in part, the rest
 // of that one is copied and queued. Offer the others again later; n is 0 as long
 // as something queued before is in their way. Nothing of frames is used after
-// the return. While a chunk of the bulk lane is being written, a part of frames is
-// copied, and leaves behind it. Server side only.
+// the return. While other lanes are in the way of a peer that takes what it is sent,
+// a part of frames is copied, and leaves when its turn comes. Server side only.
 func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	if c.client {
 		return 0, errSharedMask
@@ -24,12 +24,13 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	if c.cut {
 		return 0, ErrSlowReader
 	}
-	if c.bulking && len(frames) > 0 && c.head == nil {
-		return c.queueLive(frames), nil
-	}
-	if len(frames) == 0 || c.unsent > 0 || c.writing {
+	if len(frames) == 0 {
 		return 0, nil
 	}
+	if c.unsent > 0 || c.writing {
+		return c.refuseLive(frames), nil
+	}
+	c.liveGoes()
 	if c.raw == nil {
 		n = frameEnd(frames, min(len(frames), writeChunk))
 		c.queueRest(frames[:n])
@@ -57,7 +58,7 @@ func (c *Conn) queueRest(rest []byte) {
 	if len(rest) == 0 {
 		return
 	}
-	c.head, c.taken = getBuffer(len(rest)), 0
+	c.head = outgoing{buffer: getBuffer(len(rest)), bound: len(rest), live: true}
 	c.head.b = append(c.head.b[:0], rest...)
 	c.unsent += len(rest)
 }

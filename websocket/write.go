@@ -135,17 +135,18 @@ func (c *Conn) flush() {
 		go c.drain()
 		return
 	}
-	c.write(false)
-	if c.live != nil && c.head == nil && c.err == nil {
+	c.write(false, len(c.head.b))
+	if c.live != nil && c.head.buffer == nil && c.err == nil {
 		c.advance()
-		c.write(false)
+		c.write(false, len(c.head.b))
 	}
 	c.attempted()
 }
 
 // attempted ends an attempt to write: what is left is for the drain goroutine.
 func (c *Conn) attempted() {
-	if c.err == nil && (c.head != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
+	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
+		c.head.since.set()
 		go c.drain()
 		return
 	}
@@ -153,41 +154,28 @@ func (c *Conn) attempted() {
 	c.moved.Broadcast()
 }
 
-// advance makes the tail the head if there is no head, behind it the answer to
-// the latest ping; or else what is queued on the live lane.
-func (c *Conn) advance() {
-	if c.head != nil {
-		return
-	}
-	c.appendPong()
-	c.head, c.tail, c.taken = c.tail, nil, 0
-	if c.head == nil {
-		c.head, c.live = c.live, nil
-	}
-}
-
-// write writes from the head once, without c.mu; if patient, after waiting for
-// room. Only the owner of c.writing calls it.
-func (c *Conn) write(patient bool) {
-	head := c.head
-	b := head.b[c.taken:]
+// write writes from the head once, up to an offset, without c.mu; if patient,
+// after waiting for room. Only the owner of c.writing calls it.
+func (c *Conn) write(patient bool, until int) {
+	head := c.head.buffer
+	b := head.b[c.head.taken:until]
 	if c.raw == nil {
 		b = b[:min(len(b), writeChunk)]
 	}
 	c.mu.Unlock()
 	n, err := c.send(b, patient)
 	c.mu.Lock()
-	if c.head == nil { // forgotten meanwhile
+	if c.head.buffer == nil { // forgotten meanwhile
 		return
 	}
-	c.taken += n
+	c.head.taken += n
 	c.unsent -= n
+	c.sent += int64(n)
 	if n > 0 && c.bulk != nil {
 		c.bulk.progress = time.Now()
 	}
-	if c.taken == len(head.b) {
-		head.put()
-		c.head = nil
+	if c.head.taken == len(head.b) {
+		c.left()
 	}
 	c.failWrite(err)
 	c.moved.Broadcast()
@@ -211,14 +199,21 @@ func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.err == nil {
-		if c.head == nil && c.bulk != nil && c.bulk.waiting {
-			break // its turn; release goes on here
+		until, over := c.turn()
+		if over {
+			c.setWriteDeadline(time.Time{})
+			c.bulk.handed = true // release goes on here
+			c.moved.Broadcast()
+			return
 		}
-		if c.advance(); c.head == nil {
-			break
+		if c.head.buffer == nil {
+			if c.advance(); c.head.buffer == nil {
+				break
+			}
+			continue
 		}
 		c.setWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
-		c.write(true)
+		c.write(true, until)
 	}
 	if c.err == nil {
 		c.setWriteDeadline(time.Time{})
@@ -267,5 +262,6 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 // forget drops what will never be written. c.mu is held; the head may still be
 // in the hands of a write, so it is left to the garbage collector.
 func (c *Conn) forget() {
-	c.head, c.tail, c.live, c.pong, c.taken, c.unsent = nil, nil, nil, nil, 0, 0
+	c.head, c.parked = outgoing{}, outgoing{}
+	c.tail, c.live, c.pong, c.unsent = nil, nil, nil, 0
 }

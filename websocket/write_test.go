@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -99,6 +100,42 @@ func TestRead_backpressure(t *testing.T) {
 		t.Error(err)
 	}
 	wg.Wait()
+}
+
+// TestRead_deadlineWhileThePeerDoesNotListen: a peer that asks and never reads
+// does not hold up who wants to stop.
+func TestRead_deadlineWhileThePeerDoesNotListen(t *testing.T) {
+	t.Parallel()
+	server, client := pair(t, Config{MaxUnsent: 1 << 17}, Config{MaxUnsent: 1 << 30})
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			messages, err := server.Read()
+			for _, m := range messages {
+				server.Queue(m.Op, m.Payload)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	payload := bytes.Repeat([]byte("0123456789"), 1000)
+	for server.Unsent() <= 1<<16 {
+		if err := client.Queue(OpText, payload); err != nil {
+			t.Fatal(err)
+		}
+		client.Flush()
+	}
+	server.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("still waits")
+	}
 }
 
 // TestQueue_concurrent: frames of many goroutines arrive whole, each goroutine's

@@ -1,0 +1,163 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// serveLongHistory serves a room in which count messages of 10 KiB were said. It
+// returns its address.
+func serveLongHistory(t *testing.T, count int) (*memoryStore, string) {
+	t.Helper()
+	store, _, addr := serveStored(t)
+	text := strings.Repeat("x", 10<<10)
+	for range count {
+		store.rooms, store.stored = append(store.rooms, "kept-1"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%s"}`, text))
+	}
+	talker := dial(t, "ws://"+addr+"/ws")
+	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
+	expect(t, talker, fmt.Sprintf(`{"id":1,"position":%d,"type":"ok"}`, count+1))
+	return store, addr
+}
+
+func TestJoin_LongHistoryAtThePeersPace(t *testing.T) {
+	t.Parallel()
+	const total = 2000 // 20 MiB
+	_, addr := serveLongHistory(t, total)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","after":0}`)
+	time.Sleep(50 * time.Millisecond) // it does not read yet
+	follow(t, c, 0, total+1)
+}
+
+// heard is what a member has read, in order: positions of chats, and ids of
+// answers, "pong" for one to a ping.
+func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	for {
+		messages, err := c.Read()
+		for _, m := range messages {
+			var what struct {
+				Type, Code string
+				ID         any
+				Position   int64
+			}
+			if err := json.Unmarshal(m.Payload, &what); err != nil {
+				t.Fatal(err)
+			}
+			switch what.Type {
+			case "chat":
+				all = append(all, fmt.Sprint(what.Position))
+			case "pong":
+				all = append(all, "pong")
+			default:
+				all = append(all, fmt.Sprint(what.ID)+what.Code)
+			}
+			if all[len(all)-1] == last {
+				return all
+			}
+		}
+		if err != nil {
+			t.Fatalf("after %d messages: %v", len(all), err)
+		}
+	}
+}
+
+// TestJoin_AnswersOvertakeTheHistory, but what is said to the room that is being
+// joined comes behind the join.
+func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
+	t.Parallel()
+	const total = 2000
+	_, addr := serveLongHistory(t, total)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c,
+		`{"type":"join","room":"kept-1","after":0,"id":"join"}`,
+		`{"type":"chat","room":"kept-1","text":"me","id":"chat"}`,
+		`{"type":"join","room":"kept-1","after":7,"id":"again"}`,
+		`{"type":"join","room":"other","id":"other"}`,
+		`{"type":"ping","ts":1}`)
+	time.Sleep(50 * time.Millisecond)
+	got := heard(t, c, "chat")
+	at := make(map[string]int)
+	for i, what := range got {
+		at[what] = i
+	}
+	if at["pong"] > total/2 || at["other"] > total/2 {
+		t.Errorf("the answers came behind %d and %d messages", at["other"], at["pong"])
+	}
+	if at["join"] != total+3 || at["again"] != total+4 {
+		t.Errorf("the joins were answered behind %d and %d messages, want %d", at["join"], at["again"], total+3)
+	}
+	send(t, c, `{"type":"leave","room":"other","id":"left"}`)
+	heard(t, c, "left")
+}
+
+// TestJoin_TooMuchBehindIt is refused, and the rest comes in order.
+func TestJoin_TooMuchBehindIt(t *testing.T) {
+	t.Parallel()
+	store, addr := serveLongHistory(t, 10)
+	store.mu.Lock()
+	store.slow = 300 * time.Millisecond
+	store.mu.Unlock()
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","history":5,"id":"join"}`)
+	for n := range 102 {
+		send(t, c, fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"x","id":"%d."}`, n))
+	}
+	want := []string{"100.join_pending", "101.join_pending", "7", "8", "9", "10", "11", "join"}
+	for n := range 100 {
+		want = append(want, fmt.Sprintf("%d.", n))
+	}
+	if got := heard(t, c, "99."); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestJoin_LeaveBehindIt: leaving all waits for what is being joined.
+func TestJoin_LeaveBehindIt(t *testing.T) {
+	t.Parallel()
+	_, addr := serveLongHistory(t, 100)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"a"}`, `{"type":"join","room":"kept-2","after":0,"id":"b"}`, `{"type":"leave","id":"left"}`)
+	got := heard(t, c, "left")
+	if len(got) != 101+3 {
+		t.Errorf("got %v", got)
+	}
+	if _, err := c.Read(); !isClose(err, websocket.StatusNormal) {
+		t.Errorf("ended with %v, want a Close frame with 1000", err)
+	}
+}
+
+// TestJoin_StopInTheMiddle of a history that the peer does not take: the join is
+// answered all the same, and the end is an orderly one.
+func TestJoin_StopInTheMiddle(t *testing.T) {
+	t.Parallel()
+	store, server, addr := serveStored(t)
+	text := strings.Repeat("x", 100<<10)
+	for range 400 {
+		store.rooms, store.stored = append(store.rooms, "kept-1"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%s"}`, text))
+	}
+	talker := dial(t, "ws://"+addr+"/ws")
+	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
+	expect(t, talker, `{"id":1,"position":401,"type":"ok"}`)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"join"}`)
+	time.Sleep(100 * time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(t.Context()) }()
+	heard(t, c, "joinunavailable")
+	if _, err := c.Read(); !isClose(err, websocket.StatusGoingAway) {
+		t.Errorf("ended with %v, want a Close frame with 1001", err)
+	}
+	c.Close(websocket.StatusGoingAway, "")
+	talker.Abort()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}

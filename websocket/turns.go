@@ -1,0 +1,111 @@
+package websocket
+
+import "time"
+
+// maxTurn is how long one lane may keep another waiting whose peer takes what
+// it is sent: half of what any lane is promised, for a turn ends with a frame.
+const maxTurn = 25 * time.Millisecond
+
+// outgoing is a run of frames on its way to the socket.
+type outgoing struct {
+	*buffer       // nil if there is none
+	taken   int   // bytes that the socket has
+	bound   int   // an offset at which a frame begins, or the end
+	live    bool  // of the live lane, else of control
+	since   stamp // when it began to wait, if it had to
+}
+
+// stamp is a time, or none.
+type stamp struct{ time.Time }
+
+func (s *stamp) set() {
+	if s.IsZero() {
+		s.Time = time.Now()
+	}
+}
+
+func (s *stamp) overdue(now time.Time) bool { return !s.IsZero() && now.Sub(s.Time) > maxTurn }
+
+// rest is what the socket has not taken.
+func (o *outgoing) rest() []byte { return o.b[o.taken:] }
+
+// frame moves bound to the first beginning of a frame that the socket has not
+// passed, and returns it.
+func (o *outgoing) frame() int {
+	for o.bound < o.taken {
+		h, size, err := ParseHeader(o.b[o.bound:])
+		if err != nil || size == 0 {
+			o.bound = len(o.b) // it holds nothing but frames: not reached
+			break
+		}
+		o.bound += size + int(h.Length)
+	}
+	return o.bound
+}
+
+// turn says how far the drain goroutine may write before it asks again, and
+// whether it is another's turn instead. c.mu is held.
+func (c *Conn) turn() (until int, over bool) {
+	bulkWaits := c.bulk != nil && c.bulk.waiting
+	if c.head.buffer == nil {
+		return 0, bulkWaits
+	}
+	now := time.Now()
+	bulkDue := bulkWaits && c.bulk.since.overdue(now)
+	liveDue := c.live != nil && !c.head.live && c.liveSince.overdue(now)
+	if !bulkDue && !liveDue {
+		return len(c.head.b), false
+	}
+	if until = c.head.frame(); until > c.head.taken {
+		return until, false
+	}
+	if bulkDue {
+		return 0, true
+	}
+	c.parked = c.head
+	c.takeLive()
+	return len(c.head.b), false
+}
+
+// takeLive makes what is queued on the live lane the head. c.mu is held.
+func (c *Conn) takeLive() {
+	c.head = outgoing{buffer: c.live, live: true, since: c.liveSince}
+	c.live, c.liveSince = nil, stamp{}
+}
+
+// advance makes the head, if there is none, what had to give way, or else the
+// tail, behind it the answer to the latest ping, or else what is queued on the
+// live lane, which is not kept waiting for long. c.mu is held.
+func (c *Conn) advance() {
+	switch {
+	case c.head.buffer != nil:
+	case c.live != nil && c.liveSince.overdue(time.Now()):
+		c.takeLive()
+	case c.parked.buffer != nil:
+		c.head, c.parked = c.parked, outgoing{}
+	default:
+		c.appendPong()
+		if c.tail == nil && c.live != nil {
+			c.takeLive()
+			return
+		}
+		c.head = outgoing{buffer: c.tail, since: c.tailSince}
+		c.tail, c.tailSince = nil, stamp{}
+	}
+}
+
+// left ends the head: all of it is with the socket. c.mu is held.
+func (c *Conn) left() {
+	if !c.head.since.IsZero() {
+		wait := time.Since(c.head.since.Time)
+		if c.head.live {
+			c.stats.LiveWaits++
+			c.stats.LiveWait += wait
+		} else {
+			c.stats.ControlWaits++
+			c.stats.ControlWait += wait
+		}
+	}
+	c.head.put()
+	c.head = outgoing{}
+}
