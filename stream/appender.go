@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// ErrClosed: the Appender has been stopped, and the messages were not
-	// accepted.
-	ErrClosed = errors.New("stream: appender closed")
+	// ErrClosed: what was called has been stopped or closed, and accepted
+	// nothing.
+	ErrClosed = errors.New("stream: closed")
 	// ErrAbandoned: the Appender was told to give up. Whether the messages are
 	// stored is unknown.
 	ErrAbandoned = errors.New("stream: abandoned without an answer of PostgreSQL")
@@ -35,7 +35,8 @@ type AppenderConfig struct {
 	// connection. Defaults to 30 s.
 	IdleTimeout time.Duration
 	// OnCommit, if not nil, is called after the callbacks of a batch, from the
-	// same goroutine, with the position of the last message stored.
+	// same goroutine, with the position of the last message stored. It is where
+	// to call Hub.Notify.
 	OnCommit func(last int64)
 	// Writer says how batches are written, and where to log what goes wrong.
 	Writer WriterConfig

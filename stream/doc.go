@@ -13,7 +13,17 @@
 //     held until the commit, so who has seen p will never find a new message
 //     below p. Gaps are possible, and mean nothing.
 //   - All messages of one Append are stored, side by side, or none.
-//   - Memory is bounded: Submit waits while the gathering batch is full.
+//   - Memory is bounded: Submit waits while the gathering batch is full, and a
+//     subscription that lags reads for itself.
+//
+// [AppendTx] appends with a transaction of the application's own: the message
+// is stored if that commits. It keeps the order as well, and delays nobody.
+//
+// A [Hub] follows streams for a process: a [Subscription] delivers every
+// message once, from any position or time on, first those there are and then
+// those to come. A [Group] keeps the position of a reader, its offset; [Groups]
+// writes those of the whole process together. Nothing of this is updated or
+// deleted in place, so a long transaction elsewhere makes nothing slow.
 //
 // Beside the named streams there is one table that the ingest strategies fill,
 // public.messages, with two ways in.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/migrate"
@@ -76,4 +77,116 @@ func ExampleAppender_Submit() {
 	if err != nil {
 		log.Print(err) // not accepted: there will be no callback
 	}
+}
+
+// One Hub a process reads each stream once for all subscriptions, and the
+// process's own appenders tell it of what they commit.
+func ExampleHub() {
+	var pool *pgxpool.Pool    // from pgxpool.New
+	var orders *stream.Stream // from Ensure
+	ctx := context.Background()
+
+	hub := stream.NewHub(pool, stream.HubConfig{Announce: true})
+	appender := stream.NewAppender(pool, orders, stream.AppenderConfig{OnCommit: func(int64) { hub.Notify(orders) }})
+	running, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { hub.Run(running) })
+	background.Go(func() { appender.Run(running) })
+	defer background.Wait()
+	defer stop()
+
+	sub, err := hub.Subscribe(ctx, orders, stream.AtEnd())
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer sub.Close()
+	for {
+		page, err := sub.Next(ctx)
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		for _, m := range page {
+			fmt.Println(m.Position, m.Key, string(m.Payload))
+		}
+	}
+}
+
+// Whoever looks for itself is told when it is worth looking.
+func ExampleHub_Watch() {
+	var hub *stream.Hub       // from NewHub
+	var orders *stream.Stream // from Ensure
+	ctx := context.Background()
+
+	changed, stop := hub.Watch(orders)
+	defer stop()
+	for {
+		head, err := orders.Head(ctx)
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Println("the stream ends at", head)
+		<-changed
+	}
+}
+
+// A group goes on where it has been, in whichever process.
+func ExampleGroup() {
+	var pool *pgxpool.Pool    // from pgxpool.New
+	var hub *stream.Hub       // from NewHub
+	var orders *stream.Stream // from Ensure
+	ctx := context.Background()
+	deal := func(stream.Message) {}
+
+	groups := stream.NewGroups(pool, stream.GroupsConfig{})
+	running, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { groups.Run(running) })
+	defer background.Wait() // until what was to be committed later is
+	defer stop()
+
+	invoices, err := groups.Open(ctx, orders, "invoices", stream.GroupOptions{Start: stream.AtEnd()})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	sub, err := invoices.Subscribe(ctx, hub)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer sub.Close()
+	for {
+		page, err := sub.Next(ctx)
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		for _, m := range page {
+			deal(m)
+		}
+		invoices.CommitLater(sub.Position()) // or Commit, to be sure of it
+	}
+}
+
+// The message is stored if the order is, and not otherwise.
+func ExampleAppendTx() {
+	var pool *pgxpool.Pool    // from pgxpool.New
+	var hub *stream.Hub       // from NewHub
+	var orders *stream.Stream // from Ensure
+	ctx := context.Background()
+
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO shop_order (customer, apples) VALUES (7, 2)`); err != nil {
+			return err
+		}
+		return stream.AppendTx(ctx, tx, orders, stream.Message{Key: "customer 7", Payload: []byte("2 apples")})
+	})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	hub.Notify(orders)
 }

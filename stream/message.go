@@ -42,8 +42,9 @@ type Message struct {
 	Payload []byte
 	// Time at which the transaction began that stored the message. Of messages
 	// from several nodes, the one with the higher position may have the earlier
-	// time, by as long as it waited for the stream's lock. Not looked at in a
-	// message to be appended.
+	// time, by as long as it waited for the stream's lock. Of a message appended
+	// with AppendTx it is the time of the commit. Not looked at in a message to
+	// be appended.
 	Time time.Time
 }
 

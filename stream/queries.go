@@ -6,7 +6,8 @@ import (
 )
 
 // LockMessages is the number of the messages table's lock within pg.LockClass.
-// The lock of a stream has the stream's id, which is 1000 or more.
+// The lock of a stream has the stream's id, which is 1000 or more; 2 is the
+// lock that keeps the rotation of offsets apart from their use.
 const LockMessages = 1
 
 const (
@@ -79,6 +80,24 @@ const (
 SELECT ` + messageColumns + ` FROM %s
 WHERE position > $1 ORDER BY position LIMIT $2`
 
+	// A page holds the messages with which it reaches $3 bytes of payload: each
+	// message is there of which those before it do not. octet_length need not
+	// fetch a large payload; without the bound a thousand of them would be sent
+	// for the first few.
+	readPageFmt = `
+SELECT ` + messageColumns + ` FROM (
+	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	FROM (SELECT * FROM %s WHERE position > $1 ORDER BY position LIMIT $2) AS candidate
+) AS counted
+WHERE total - octet_length(payload) < $3 ORDER BY position`
+
+	// For a search by time, which has no index: the first message behind $1, and
+	// the first of so many with the time.
+	probeTimeFmt = `SELECT position, created_at FROM %s WHERE position > $1 ORDER BY position LIMIT 1`
+	scanTimeFmt  = `
+SELECT min(position) FILTER (WHERE created_at >= $2), max(position)
+FROM (SELECT position, created_at FROM %s WHERE position > $1 ORDER BY position LIMIT 1000) AS next`
+
 	// Compared as rows, because with key = $1 the planner may choose the primary
 	// key instead, whose order then fits as well, and walk past all messages
 	// with other keys. The first condition is the partial index's.
@@ -96,6 +115,33 @@ ORDER BY key DESC, position DESC LIMIT $3`
 	// the commit.
 	maxPositionFmt = `SELECT coalesce(max(position), 0) FROM %s`
 )
+
+const (
+	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
+
+	// notifyChannel carries hints that streams have grown: the sender's number,
+	// then the streams', with spaces between.
+	notifyChannel = `tidewire_stream`
+	announceSQL   = `SELECT pg_notify('` + notifyChannel + `', $1)`
+)
+
+// Offsets of groups: to be run in READ COMMITTED, as migrate/sql says.
+const (
+	ensureGroupSQL = `SELECT tidewire.ensure_group($1, $2, $3)`
+	lookupGroupSQL = `SELECT id FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
+	dropGroupSQL   = `DELETE FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
+	listGroupsSQL  = `
+SELECT g.name, g.created_at, o.committed
+FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = $1)) AS o
+JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
+	readOffsetSQL      = `SELECT committed FROM tidewire.read_offsets(ARRAY[$1::int])`
+	commitOffsetsSQL   = `SELECT id, committed, written FROM tidewire.commit_offsets($1, $2)`
+	seekOffsetSQL      = `SELECT tidewire.seek_offset($1, $2)`
+	rotateOffsetsSQL   = `SELECT tidewire.rotate_offsets($1)`
+	truncateOffsetsSQL = `SELECT tidewire.truncate_offsets()`
+)
+
+const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb[], $4)`
 
 // insertRowsSQL is the multi-row INSERT as everybody writes it: one parameter
 // a row, behind the first position.

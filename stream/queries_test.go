@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,6 +38,12 @@ func TestQueries_Prepare(t *testing.T) {
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
 		"readFmt": s.read.after, "readKeyFmt": s.read.key, "lastKeyFmt": s.read.lastKey, "maxPositionFmt": s.read.head,
+		"readPageFmt": s.read.page, "probeTimeFmt": s.read.probeTime, "scanTimeFmt": s.read.scanTime,
+		"headsSQL": headsSQL, "announceSQL": announceSQL,
+		"ensureGroupSQL": ensureGroupSQL, "lookupGroupSQL": lookupGroupSQL, "dropGroupSQL": dropGroupSQL,
+		"listGroupsSQL": listGroupsSQL, "readOffsetSQL": readOffsetSQL, "commitOffsetsSQL": commitOffsetsSQL,
+		"seekOffsetSQL": seekOffsetSQL, "rotateOffsetsSQL": rotateOffsetsSQL, "truncateOffsetsSQL": truncateOffsetsSQL,
+		"publishBatchSQL": publishBatchSQL,
 	}
 	for _, table := range []*table{messagesTable(), s.table} {
 		statements["takePositionsFmt of "+table.name] = table.takePositions
@@ -77,30 +84,41 @@ func TestQueries_Plans(t *testing.T) {
 		}
 		wantIndex(t, db, "stream_1000_pkey", s.read.after, 10, 1000)
 		wantIndex(t, db, "stream_1000_pkey", s.read.head)
+		wantIndex(t, db, "stream_1000_pkey", s.read.probeTime, 10)
+		wantBounded(t, db, s.read.page, 10, 1000, 1<<20)
+		wantBounded(t, db, s.read.scanTime, 10, time.Now())
 	}
 }
 
 func wantIndex(t *testing.T, db pgtest.DB, index, sql string, args ...any) {
 	t.Helper()
-	rows, err := db.Pool.Query(t.Context(), "EXPLAIN "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var plan strings.Builder
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		plan.WriteString(line + "\n")
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	text := plan.String()
+	text := plan(t, db, sql, args...)
 	bounded := strings.Contains(text, "Index Cond") || len(args) == 0
 	if !strings.Contains(text, index) || !bounded ||
 		strings.Contains(text, "Sort") || strings.Contains(text, "Filter") || strings.Contains(text, "Bitmap") {
 		t.Errorf("%s with %v: want a scan of %s alone\n%s", sql, args, index, text)
 	}
+}
+
+// wantBounded is wantIndex for a query that filters what it has read up to a
+// limit.
+func wantBounded(t *testing.T, db pgtest.DB, sql string, args ...any) {
+	t.Helper()
+	text := plan(t, db, sql, args...)
+	if !strings.Contains(text, "Index Cond") || !strings.Contains(text, "Limit") || strings.Contains(text, "Sort") {
+		t.Errorf("%s with %v: want a scan of the index up to a limit\n%s", sql, args, text)
+	}
+}
+
+func plan(t *testing.T, db pgtest.DB, sql string, args ...any) string {
+	t.Helper()
+	rows, err := db.Pool.Query(t.Context(), "EXPLAIN "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
 }

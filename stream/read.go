@@ -6,21 +6,25 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // readSQL holds the queries on one stream's table.
 type readSQL struct {
-	after, key, lastKey, head string
+	after, key, lastKey, head, page, probeTime, scanTime string
 }
 
 func newReadSQL(t *table) readSQL {
 	return readSQL{
-		after:   fmt.Sprintf(readFmt, t.name),
-		key:     fmt.Sprintf(readKeyFmt, t.name),
-		lastKey: fmt.Sprintf(lastKeyFmt, t.name),
-		head:    fmt.Sprintf(maxPositionFmt, t.name),
+		after:     fmt.Sprintf(readFmt, t.name),
+		key:       fmt.Sprintf(readKeyFmt, t.name),
+		lastKey:   fmt.Sprintf(lastKeyFmt, t.name),
+		head:      fmt.Sprintf(maxPositionFmt, t.name),
+		page:      fmt.Sprintf(readPageFmt, t.name),
+		probeTime: fmt.Sprintf(probeTimeFmt, t.name),
+		scanTime:  fmt.Sprintf(scanTimeFmt, t.name),
 	}
 }
 
@@ -98,6 +102,42 @@ func (s *Stream) query(ctx context.Context, sql string, limit int, args ...any) 
 		return nil, s.explain("read", err)
 	}
 	return all, nil
+}
+
+// page returns the messages behind position after, at most so many and so many
+// bytes in memory, or one, and whether there may be more.
+func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
+	rows, err := s.pool.Query(ctx, s.read.page, pgx.QueryExecModeCacheDescribe, after, messages, bytes)
+	if err != nil {
+		return tailPage{}, false, s.explain("read", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		m, err := scanMessage(rows)
+		if err != nil {
+			return tailPage{}, false, s.explain("read", err)
+		}
+		if len(p.messages) > 0 && p.bytes+m.held() > bytes {
+			more = true
+			break
+		}
+		p.messages = append(p.messages, m)
+		p.bytes += m.held()
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return tailPage{}, false, s.explain("read", err)
+	}
+	// The query ends a page by its payloads, which are less than what is held.
+	more = more || len(p.messages) == messages || p.bytes >= bytes
+	return p, more, nil
+}
+
+// through returns the stream as read through the pool.
+func (s *Stream) through(pool *pgxpool.Pool) *Stream {
+	other := *s
+	other.pool = pool
+	return &other
 }
 
 func scanMessage(row pgx.CollectableRow) (m Message, err error) {

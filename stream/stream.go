@@ -12,11 +12,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// MaxName is the longest name of a stream in bytes.
+// MaxName is the longest name of a stream or group in bytes.
 const MaxName = 128
 
 var (
-	// ErrNotFound: there is no stream of that name, or it was dropped.
+	// ErrNotFound: there is no stream or group of that name, or it was dropped.
 	ErrNotFound = errors.New("stream: not found")
 	// ErrOptions: a stream of that name exists with other options.
 	ErrOptions = errors.New("stream: exists with other options")
@@ -50,7 +50,7 @@ type Stream struct {
 //
 // The Stream reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
-	if err := validName(name); err != nil {
+	if err := validName("stream", name); err != nil {
 		return nil, err
 	}
 	s := &Stream{pool: pool}
@@ -70,7 +70,7 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 // Lookup returns the stream of that name, or ErrNotFound. The Stream reads
 // through the pool.
 func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Stream, error) {
-	if err := validName(name); err != nil {
+	if err := validName("stream", name); err != nil {
 		return nil, err
 	}
 	s := &Stream{pool: pool}
@@ -104,7 +104,7 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 // ErrNotFound. Appends to it fail with ErrNotFound from then on. It waits for
 // reads and writes under way, until ctx ends.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	if err := validName(name); err != nil {
+	if err := validName("stream", name); err != nil {
 		return err
 	}
 	for failed := 0; ; failed++ {
@@ -146,14 +146,15 @@ func (s *Stream) scan(row pgx.Row) error {
 	return nil
 }
 
-func validName(name string) error {
+// validName checks the name of a stream or group, which of names.
+func validName(of, name string) error {
 	switch {
 	case len(name) == 0:
-		return fmt.Errorf("%w stream name: empty", ErrInvalid)
+		return fmt.Errorf("%w %s name: empty", ErrInvalid, of)
 	case len(name) > MaxName:
-		return fmt.Errorf("%w stream name: %d bytes, want at most %d", ErrInvalid, len(name), MaxName)
+		return fmt.Errorf("%w %s name: %d bytes, want at most %d", ErrInvalid, of, len(name), MaxName)
 	case !isText(name):
-		return fmt.Errorf("%w stream name %q: want UTF-8 without NUL", ErrInvalid, name)
+		return fmt.Errorf("%w %s name %q: want UTF-8 without NUL", ErrInvalid, of, name)
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ func exit(code int, format string, args ...any) error {
 // commands is the whole command line.
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
+	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// streamCmd is for people and scripts at the shell.
+type streamCmd struct {
+	Create  streamCreateCmd  `cmd:"" help:"Make a stream."`
+	List    streamListCmd    `cmd:"" help:"List the streams."`
+	Info    streamInfoCmd    `cmd:"" help:"Show a stream and its groups."`
+	Publish streamPublishCmd `cmd:"" help:"Append messages: the arguments, or the lines of the standard input."`
+	Tail    streamTailCmd    `cmd:"" help:"Print the messages as they come."`
+	Replay  streamReplayCmd  `cmd:"" help:"Print the messages that there are."`
+	Drop    streamDropCmd    `cmd:"" help:"Remove a stream with all its messages."`
+}
+
+type streamCreateCmd struct {
+	Name  string `arg:"" help:"Its name."`
+	Keyed bool   `help:"Index the messages by key, so that they can be read by it."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *streamCreateCmd) Run(p *process) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed})
+		if errors.Is(err, stream.ErrOptions) {
+			return exit(ExitUsage, "%w: drop it first, or leave --keyed as it is", err)
+		}
+		return explainStream(err)
+	})
+}
+
+type streamListCmd struct{ databaseFlags }
+
+// Run is called by kong.
+func (c *streamListCmd) Run(p *process) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		all, err := stream.List(p.ctx, pool)
+		if err != nil {
+			return explainStream(err)
+		}
+		t := plainTable("stream", "keyed", "last position", "made")
+		rightAligned(t, 3)
+		for _, s := range all {
+			head, err := s.Head(p.ctx)
+			if errors.Is(err, stream.ErrNotFound) { // dropped meanwhile
+				continue
+			}
+			if err != nil {
+				return explainStream(err)
+			}
+			t.AppendRow(table.Row{s.Name(), yesNo(s.Keyed()), head, s.CreatedAt().Format(time.DateTime)})
+		}
+		fmt.Fprintln(p.Out, t.Render())
+		return nil
+	})
+}
+
+type streamInfoCmd struct {
+	Name string `arg:"" help:"The stream."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *streamInfoCmd) Run(p *process) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		s, err := stream.Lookup(p.ctx, pool, c.Name)
+		if err != nil {
+			return explainStream(err)
+		}
+		head, err := s.Head(p.ctx)
+		if err != nil {
+			return explainStream(err)
+		}
+		groups, err := stream.ListGroups(p.ctx, pool, s)
+		if err != nil {
+			return explainStream(err)
+		}
+		fmt.Fprintf(p.Out, "stream: %s\nkeyed: %s\nmade: %s\nlast position: %d\n",
+			s.Name(), yesNo(s.Keyed()), s.CreatedAt().Format(time.DateTime), head)
+		if len(groups) == 0 {
+			return nil
+		}
+		t := plainTable("group", "offset", "behind", "made")
+		rightAligned(t, 2, 3)
+		for _, g := range groups {
+			t.AppendRow(table.Row{g.Name, g.Offset, g.Lag, g.CreatedAt.Format(time.DateTime)})
+		}
+		fmt.Fprintln(p.Out, t.Render())
+		return nil
+	})
+}
+
+type streamDropCmd struct {
+	Name string `arg:"" help:"The stream."`
+	Yes  bool   `help:"Do it: there is no way back."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *streamDropCmd) Run(p *process) error {
+	if !c.Yes {
+		return exit(ExitUsage, "stream drop removes all messages of %q for good: say --yes", c.Name)
+	}
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		return explainStream(stream.Drop(p.ctx, pool, c.Name))
+	})
+}
+
+func plainTable(head ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(head)
+	return t
+}
+
+// rightAligned is for columns of numbers, counted from 1.
+func rightAligned(t table.Writer, columns ...int) {
+	var configs []table.ColumnConfig
+	for _, n := range columns {
+		configs = append(configs, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(configs)
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// explainStream says what to do about an error of package stream.
+func explainStream(err error) error {
+	var explained *exitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &explained):
+		return err
+	case errors.Is(err, stream.ErrNotFound):
+		return exit(ExitFailure, "%w; tidewire stream list shows what there is", err)
+	case errors.Is(err, stream.ErrInvalid), errors.Is(err, stream.ErrNotKeyed):
+		return exit(ExitUsage, "%w", err)
+	}
+	return explainDatabase(err)
+}
+
+// startFlags say where in a stream to begin.
+type startFlags struct {
+	After int64  `default:"-1" placeholder:"POSITION" help:"Begin behind this position."`
+	Since string `placeholder:"TIME" help:"Begin with the first message of this time, such as 2026-01-31T12:00:00Z, or this long ago, such as 10m."`
+	From  string `enum:"start,end," default:"" help:"Begin at the start or at the end of the stream."`
+}
+
+// start is where to begin, or the given default.
+func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, error) {
+	given := 0
+	for _, is := range []bool{f.After >= 0, f.Since != "", f.From != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return otherwise, exit(ExitUsage, "--after, --since and --from exclude each other")
+	case f.After >= 0:
+		return stream.After(f.After), nil
+	case f.From == "start":
+		return stream.After(0), nil
+	case f.From == "end":
+		return stream.AtEnd(), nil
+	case f.Since == "":
+		return otherwise, nil
+	}
+	if ago, err := time.ParseDuration(f.Since); err == nil && ago >= 0 && ago < math.MaxInt64 {
+		return stream.Since(now.Add(-ago)), nil
+	}
+	at, err := time.Parse(time.RFC3339, f.Since)
+	if err != nil {
+		return otherwise, exit(ExitUsage, "--since %q is no time: want 2026-01-31T12:00:00Z, or a duration such as 10m", f.Since)
+	}
+	return stream.Since(at), nil
+}

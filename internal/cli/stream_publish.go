@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+type streamPublishCmd struct {
+	Name   string            `arg:"" help:"The stream."`
+	Text   []string          `arg:"" optional:"" help:"Payloads. Default: the lines of the standard input."`
+	Key    string            `help:"Their key."`
+	Header map[string]string `placeholder:"NAME=VALUE" help:"A header; several with several flags."`
+	JSON   bool              `name:"json" help:"The lines are messages in JSON, as tail prints them: payload or payload_base64, key, headers; position and time are not looked at."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *streamPublishCmd) Run(p *process) error {
+	if c.JSON && (c.Key != "" || len(c.Header) > 0) {
+		return exit(ExitUsage, "with --json, key and headers are in the lines")
+	}
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		s, err := stream.Lookup(p.ctx, pool, c.Name)
+		if err != nil {
+			return explainStream(err)
+		}
+		return c.publish(p, pool, s)
+	})
+}
+
+// published counts what was committed, and remembers the first failure.
+type published struct {
+	count atomic.Int64
+	last  atomic.Int64
+	mu    sync.Mutex
+	err   error
+}
+
+func (r *published) done(first int64, err error) {
+	if err == nil {
+		r.count.Add(1)
+		r.last.Store(first)
+		return
+	}
+	r.fail(err)
+}
+
+func (r *published) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *published) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// publish sends line after line and says at the end how many are committed.
+func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Stream) error {
+	hub := stream.NewHub(pool, stream.HubConfig{Announce: true, Log: p.log})
+	appender := stream.NewAppender(pool, s, stream.AppenderConfig{
+		OnCommit: func(int64) { hub.Notify(s) }, Writer: stream.WriterConfig{Log: p.log},
+	})
+	var result published
+	var announcing, appending sync.WaitGroup
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	hubCtx, stopHub := context.WithCancel(ctx)
+	announcing.Go(func() { hub.Run(hubCtx) })
+	appending.Go(func() { appender.Run(ctx) })
+	err := c.lines(p, func(m stream.Message) error {
+		if err := result.failed(); err != nil {
+			return err
+		}
+		return appender.Submit(p.ctx, []stream.Message{m}, result.done)
+	})
+	stop() // what was accepted is written first
+	appending.Wait()
+	stopHub()
+	announcing.Wait()
+	fmt.Fprintf(p.Out, "published %d, last position %d\n", result.count.Load(), result.last.Load())
+	if err = errors.Join(err, result.failed()); err != nil {
+		return explainStream(err)
+	}
+	return nil
+}
+
+// lines calls send with each message.
+func (c *streamPublishCmd) lines(p *process, send func(stream.Message) error) error {
+	headers, err := c.headers()
+	if err != nil {
+		return err
+	}
+	for _, text := range c.Text {
+		if err := send(stream.Message{Key: c.Key, Headers: headers, Payload: []byte(text)}); err != nil {
+			return err
+		}
+	}
+	if len(c.Text) > 0 {
+		return nil
+	}
+	in := bufio.NewReader(p.In)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("read the standard input: %w", err)
+		}
+		line = trimNewline(line)
+		m := stream.Message{Key: c.Key, Headers: headers, Payload: line}
+		if c.JSON {
+			if m, err = parseMessageLine(line); err != nil {
+				return exit(ExitUsage, "line %d: %w", n, err)
+			}
+		}
+		if err := send(m); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+}
+
+func (c *streamPublishCmd) headers() (json.RawMessage, error) {
+	if len(c.Header) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(c.Header)
+}
+
+func trimNewline(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+	}
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line
+}
+
+// parseMessageLine is the inverse of newMessageLine.
+func parseMessageLine(text []byte) (stream.Message, error) {
+	var line messageLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return stream.Message{}, fmt.Errorf("no message in JSON: %w", err)
+	}
+	if line.Payload != "" && line.Base64 != nil {
+		return stream.Message{}, errors.New("payload and payload_base64 exclude each other")
+	}
+	m := stream.Message{Key: line.Key, Headers: line.Headers, Payload: line.Base64}
+	if m.Payload == nil {
+		m.Payload = []byte(line.Payload)
+	}
+	return m, nil
+}

@@ -1,0 +1,169 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// shell runs commands on one database.
+type shell struct {
+	t   *testing.T
+	url string
+}
+
+// in runs a command with a standard input and wants an exit code.
+func (s shell) in(input string, want int, args ...string) (out, errOut string) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(s.t.Context(), cli.Env{
+		Args: append(args, "--database-url", s.url), Getenv: func(string) string { return "" },
+		In: strings.NewReader(input), Out: &stdout, Err: &stderr,
+	})
+	if code != want {
+		s.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, &stdout, &stderr)
+	}
+	return stdout.String(), stderr.String()
+}
+
+func (s shell) run(args ...string) string {
+	s.t.Helper()
+	out, _ := s.in("", cli.ExitOK, args...)
+	return out
+}
+
+func TestStream_Commands(t *testing.T) {
+	t.Parallel()
+	s := shell{t, pgtest.Open(t).URL}
+	s.run("stream", "create", "orders", "--keyed")
+	s.run("stream", "create", "orders", "--keyed") // as it is
+	s.in("", cli.ExitUsage, "stream", "create", "orders")
+	if out := s.run("stream", "publish", "orders", "--key", "k", "--header", "a=b", "one", "two"); out != "published 2, last position 2\n" {
+		t.Errorf("publish: %q", out)
+	}
+	if out, _ := s.in("three\r\n\nlast", cli.ExitOK, "stream", "publish", "orders"); out != "published 3, last position 5\n" {
+		t.Errorf("publish of lines: %q", out)
+	}
+	if out := s.run("stream", "replay", "orders", "--raw"); out != "one\ntwo\nthree\n\nlast\n" {
+		t.Errorf("replay: %q", out)
+	}
+	if out := s.run("stream", "replay", "orders", "--raw", "--after", "4"); out != "last\n" {
+		t.Errorf("replay from a position: %q", out)
+	}
+	if out := s.run("stream", "replay", "orders", "--raw", "--since", "1h", "--key", "k"); out != "one\ntwo\n" {
+		t.Errorf("replay of a key: %q", out)
+	}
+	if out := s.run("stream", "replay", "orders", "--from", "end"); out != "" {
+		t.Errorf("replay from the end: %q", out)
+	}
+	if out := s.run("stream", "tail", "orders", "--from", "start", "--group", "g", "-n", "3", "--raw"); out != "one\ntwo\nthree\n" {
+		t.Errorf("tail of a group: %q", out)
+	}
+	if out := s.run("stream", "tail", "orders", "--group", "g", "-n", "1", "--raw"); out != "\n" {
+		t.Errorf("tail of the group again: %q", out)
+	}
+	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "last position: 5") || !strings.Contains(out, "g     │      4 │      1") {
+		t.Errorf("info: %s", out)
+	}
+	if out := s.run("stream", "list"); !strings.Contains(out, "orders │ yes   │             5") {
+		t.Errorf("list: %s", out)
+	}
+	s.in("", cli.ExitUsage, "stream", "drop", "orders")
+	s.run("stream", "drop", "orders", "--yes")
+	s.in("", cli.ExitFailure, "stream", "drop", "orders", "--yes")
+	s.in("", cli.ExitFailure, "stream", "replay", "orders")
+}
+
+// TestStream_Pipes: what replay prints, publish takes.
+func TestStream_Pipes(t *testing.T) {
+	t.Parallel()
+	s := shell{t, pgtest.Open(t).URL}
+	s.run("stream", "create", "a")
+	s.run("stream", "create", "b")
+	lines := `{"payload":"text","key":"ü","headers":{"n":1}}` + "\n" + `{"payload_base64":"/wA="}` + "\n" + `{}` + "\n"
+	s.in(lines, cli.ExitOK, "stream", "publish", "a", "--json")
+	printed := s.run("stream", "replay", "a")
+	s.in(printed, cli.ExitOK, "stream", "publish", "b", "--json")
+	again := s.run("stream", "replay", "b")
+	for i, line := range strings.Split(strings.TrimSpace(again), "\n") {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{`map[headers:map[n:1] key:ü payload:text position:1]`, `map[payload_base64:/wA= position:2]`, `map[position:3]`}[i]
+		if delete(m, "time"); fmt.Sprint(m) != want {
+			t.Errorf("line %d: %v", i, m)
+		}
+	}
+}
+
+func TestStream_BadInput(t *testing.T) {
+	t.Parallel()
+	s := shell{t, pgtest.Open(t).URL}
+	s.run("stream", "create", "a")
+	for _, c := range []struct {
+		in   string
+		code int
+		say  string
+		args []string
+	}{
+		{"", cli.ExitFailure, "not found", []string{"publish", "none", "x"}},
+		{"{bad\n", cli.ExitUsage, "line 1", []string{"publish", "a", "--json"}},
+		{`{"payload":"a","payload_base64":"YQ=="}`, cli.ExitUsage, "exclude each other", []string{"publish", "a", "--json"}},
+		{`{"payload":"a","headers":[1]}`, cli.ExitUsage, "not a JSON object", []string{"publish", "a", "--json"}},
+		{"", cli.ExitUsage, "with --json", []string{"publish", "a", "--json", "--key", "k"}},
+		{"", cli.ExitUsage, "key", []string{"publish", "a", "x", "--key", strings.Repeat("k", 2000)}},
+		{"", cli.ExitUsage, "not keyed", []string{"replay", "a", "--key", "k"}},
+		{"", cli.ExitUsage, "exclude each other", []string{"tail", "a", "--after", "1", "--from", "end"}},
+		{"", cli.ExitUsage, "no time", []string{"tail", "a", "--since", "yesterday"}},
+		{"", cli.ExitUsage, "at least 1", []string{"tail", "a", "--count=-1"}},
+		{"", cli.ExitUsage, "name", []string{"create", strings.Repeat("n", 200)}},
+	} {
+		if _, errOut := s.in(c.in, c.code, append([]string{"stream"}, c.args...)...); !strings.Contains(errOut, c.say) {
+			t.Errorf("%v: %s", c.args, errOut)
+		}
+	}
+}
+
+// TestStream_TailBesideAPublisher follows, until it is told to stop.
+func TestStream_TailBesideAPublisher(t *testing.T) {
+	t.Parallel()
+	s := shell{t, pgtest.Open(t).URL}
+	s.run("stream", "create", "a")
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	out := &until{text: "last\n", then: stop}
+	done := make(chan int)
+	go func() {
+		done <- cli.Run(ctx, cli.Env{
+			Args: []string{"stream", "tail", "a", "--from", "start", "--raw", "--database-url", s.url}, Getenv: func(string) string { return "" },
+			In: strings.NewReader(""), Out: out, Err: out,
+		})
+	}()
+	s.run("stream", "publish", "a", "first", "last")
+	if code := <-done; code != cli.ExitOK || !strings.HasSuffix(out.got.String(), "first\nlast\n") {
+		t.Errorf("exit code %d, printed %q", code, out.got.String())
+	}
+}
+
+// until calls then when it was written a text.
+type until struct {
+	got  bytes.Buffer
+	text string
+	then func()
+}
+
+func (u *until) Write(p []byte) (int, error) {
+	u.got.Write(p)
+	if strings.HasSuffix(u.got.String(), u.text) {
+		u.then()
+	}
+	return len(p), nil
+}

@@ -1,0 +1,203 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// readTimeout bounds one read: a connection to a host that is gone would
+// otherwise stop all that follow the stream.
+const readTimeout = 30 * time.Second
+
+// feed is one stream that a Hub follows, for all its subscriptions and
+// watchers. Nobody runs for it: the subscription that is at the end of what
+// was read reads on, for all, and the others wait for it.
+type feed struct {
+	stream *Stream // reads through the Hub's pool
+	cfg    *HubConfig
+	users  int // subscriptions and watchers; guarded by the Hub
+
+	mu       sync.Mutex // guards the fields below
+	tail     tail
+	err      error         // ErrNotFound, for good
+	changed  chan struct{} // closed, and made anew, when a waiting subscription has to look again
+	watchers map[chan struct{}]struct{}
+
+	// hints counts how often the stream may have grown. A read that began at
+	// one count and came to the end need not be repeated at the same count.
+	hints   uint64
+	leading bool // a subscription reads behind tail.to
+	checked struct {
+		hints uint64
+		after int64 // nothing was behind it
+	}
+
+	// What the poll knows: the committed position that it told of, and where
+	// the sequence stood when that position had reached it.
+	told, settled int64
+}
+
+func newFeed(s *Stream, cfg *HubConfig) *feed {
+	return &feed{
+		stream: s, cfg: cfg, tail: tail{limit: cfg.TailBytes},
+		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),
+		hints: 1, // nothing has been checked at this count
+	}
+}
+
+// view is what a subscription finds in its feed: messages, an error, something
+// to wait for, or else that it has to read for itself. It then reads behind
+// the tail, as the only one, if leads is set.
+type view struct {
+	page  []Message
+	err   error
+	wait  <-chan struct{}
+	leads bool
+	from  int64 // of the tail, if it begins behind the subscription; else 0
+}
+
+func (f *feed) look(after int64) view {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.err != nil:
+		return view{err: f.err}
+	case after < f.tail.from:
+		return view{from: f.tail.from}
+	case after < f.tail.to:
+		return view{page: f.tail.behind(after, f.cfg.PageMessages, f.cfg.PageBytes)}
+	case f.leading, f.checked.hints == f.hints && after >= f.checked.after:
+		return view{wait: f.changed}
+	}
+	f.leading = true
+	return view{leads: true}
+}
+
+// lead reads behind position after, for all who follow the stream, until it
+// can tell whether there is something. Whoever leads keeps the lead while
+// PostgreSQL is away, so that only one asks for it.
+func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
+	var hints uint64
+	p, more, err := f.read(ctx, after, func() { hints = f.hintCount() })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leading = false
+	f.wake()
+	if err != nil {
+		return nil, err
+	}
+	last := after
+	if len(p.messages) > 0 {
+		f.tail.extend(after, p)
+		last = f.tail.to
+		f.told = max(f.told, last)
+	}
+	if !more && (f.checked.hints != hints || last < f.checked.after) {
+		f.checked.hints, f.checked.after = hints, last
+	}
+	return p.messages, nil
+}
+
+// read reads the page behind position after, and tries again while PostgreSQL
+// is away. Each attempt begins with a call of begin. more is false if what was
+// committed when the last attempt began ends with this page.
+func (f *feed) read(ctx context.Context, after int64, begin func()) (p tailPage, more bool, err error) {
+	for failed := 0; ; failed++ {
+		begin()
+		p, more, err = f.readOnce(ctx, after)
+		if err == nil {
+			return p, more, nil
+		}
+		if pg.Retryable(err) && pg.Backoff(ctx, failed) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return tailPage{}, false, err
+	}
+}
+
+func (f *feed) readOnce(ctx context.Context, after int64) (tailPage, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return f.stream.page(ctx, after, f.cfg.PageMessages, f.cfg.PageBytes)
+}
+
+func (f *feed) hintCount() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hints
+}
+
+// hint says that the stream may have grown.
+func (f *feed) hint() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hintLocked()
+}
+
+func (f *feed) hintLocked() {
+	f.hints++
+	f.wake()
+	for w := range f.watchers {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// polled takes what the poll found: where the sequence stands and the last
+// committed position.
+func (f *feed) polled(reserved, head int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if head >= reserved {
+		f.settled = reserved
+	}
+	if head > f.told {
+		f.told = head
+		f.hintLocked()
+	}
+}
+
+// fail ends the feed: the stream is gone.
+func (f *feed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+		f.tail = tail{}
+		f.hintLocked()
+	}
+}
+
+// wake has all waiting subscriptions look again. The caller holds mu.
+func (f *feed) wake() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *feed) settledAt() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled
+}
+
+func (f *feed) watch() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := make(chan struct{}, 1)
+	f.watchers[w] = struct{}{}
+	return w
+}
+
+func (f *feed) unwatch(w chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.watchers, w)
+}

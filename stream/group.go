@@ -1,0 +1,192 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// codeForeignKey is a group whose stream is gone.
+const codeForeignKey = "23503"
+
+// GroupOptions of a group, for when it is made.
+type GroupOptions struct {
+	// Start is where a new group begins; one that exists stays where it is.
+	// Defaults to the beginning of the stream.
+	Start Start
+}
+
+// Group is a named reader of a stream: an offset, which is the position up to
+// which it has dealt with the messages. Any number of processes may open and
+// commit the same one. Safe for concurrent use.
+type Group struct {
+	groups *Groups
+	stream *Stream
+	id     int32
+	name   string
+}
+
+// GroupInfo is what ListGroups tells of a group.
+type GroupInfo struct {
+	Name      string
+	Offset    int64
+	CreatedAt time.Time
+	// Lag is how many positions the offset is behind the last message. There
+	// are at most that many messages to come: positions have gaps.
+	Lag int64
+}
+
+// Open returns the stream's group of that name, and makes it if there is none.
+// The name has 1 to MaxName bytes, valid UTF-8 without NUL; else the error is
+// ErrInvalid. It is ErrNotFound if the stream was dropped.
+func (gs *Groups) Open(ctx context.Context, s *Stream, name string, opts GroupOptions) (*Group, error) {
+	if err := validName("group", name); err != nil {
+		return nil, err
+	}
+	g := &Group{groups: gs, stream: s.through(gs.pool), name: name}
+	err := gs.pool.QueryRow(ctx, lookupGroupSQL, s.id, name).Scan(&g.id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = g.make(ctx, opts.Start)
+	}
+	if err != nil {
+		return nil, g.explain("open", err)
+	}
+	return g, nil
+}
+
+func (g *Group) make(ctx context.Context, start Start) error {
+	after, err := start.resolve(ctx, g.stream)
+	if err != nil {
+		return err
+	}
+	err = inReadCommitted(ctx, g.groups.pool, ensureGroupSQL, []any{g.stream.id, g.name, after}, scanOne(&g.id))
+	if pg.Code(err) == codeForeignKey {
+		return ErrNotFound
+	}
+	return err
+}
+
+// ListGroups returns the groups of the stream, ordered by the bytes of their
+// names; none if the stream was dropped meanwhile.
+func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
+	var all []GroupInfo
+	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id}, func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g GroupInfo, err error) {
+			return g, row.Scan(&g.Name, &g.CreatedAt, &g.Offset)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, s.explain("list groups of", err)
+	}
+	head, err := s.through(pool).Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Lag = max(0, head-all[i].Offset)
+	}
+	return all, nil
+}
+
+// DropGroup removes the stream's group of that name, or returns ErrNotFound.
+func DropGroup(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {
+	tag, err := pool.Exec(ctx, dropGroupSQL, s.id, name)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("drop group %q of stream %q: %w", name, s.name, err)
+	}
+	return nil
+}
+
+// Name returns the name of the group.
+func (g *Group) Name() string { return g.name }
+
+// Offset returns the committed offset.
+func (g *Group) Offset(ctx context.Context) (int64, error) {
+	var offset int64
+	err := inReadCommitted(ctx, g.groups.pool, readOffsetSQL, []any{g.id}, scanOne(&offset))
+	if err != nil {
+		return 0, g.explain("read offset of", err)
+	}
+	return offset, nil
+}
+
+// Commit moves the offset forward to the position, and returns the offset once
+// that is committed. If it was higher already, which another process or a Seek
+// may have made it, nothing is written and the answer is the higher one. It
+// waits while PostgreSQL is away, and needs Groups.Run.
+//
+// Errors: ErrInvalid for a negative position; ErrNotFound for a group that was
+// dropped; ErrClosed. If ctx ends first, or with ErrAbandoned, the offset may
+// be committed or not.
+func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err error) {
+	offset, err = g.groups.commit(ctx, g.id, position)
+	if err != nil {
+		return 0, g.explain("commit offset of", err)
+	}
+	return offset, nil
+}
+
+// CommitLater is Commit without a promise: it returns at once, and the
+// position is written with other commits within GroupsConfig.LaterEvery, as
+// long as nothing fails. A lower position than one before it has no effect.
+func (g *Group) CommitLater(position int64) { g.groups.commitLater(g.id, position) }
+
+// Seek sets the offset to any position, and returns once that is committed. It
+// replaces what was committed before, and what this process was to commit
+// later; whoever still reads for the group goes on where it is, and moves the
+// offset when it commits. Waiting and errors are as with Commit.
+func (g *Group) Seek(ctx context.Context, position int64) error {
+	if err := g.groups.seek(ctx, g.id, position); err != nil {
+		return g.explain("seek", err)
+	}
+	return nil
+}
+
+// Subscribe returns a Subscription to the group's stream that begins behind
+// the committed offset. Several of one group each get all messages: it is the
+// queues that share them out.
+func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
+	offset, err := g.Offset(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.Subscribe(ctx, g.stream, After(offset))
+}
+
+func (g *Group) explain(what string, err error) error {
+	return fmt.Errorf("%s group %q of stream %q: %w", what, g.name, g.stream.name, err)
+}
+
+// inReadCommitted runs one query in a READ COMMITTED transaction, whatever the
+// database's default is, in one round trip. What collect found holds only if
+// the error is nil: else it may not be committed.
+func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, collect func(pgx.Rows) error) error {
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(sql, args...).Query(collect)
+	b.Queue(commitSQL)
+	return pool.SendBatch(ctx, &b).Close()
+}
+
+// scanOne collects the one value of a query, and fails with ErrNotFound if
+// there is none.
+func scanOne(dst any) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		found := false
+		_, err := pgx.ForEachRow(rows, []any{dst}, func() error { found = true; return nil })
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		return err
+	}
+}

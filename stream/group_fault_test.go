@@ -1,0 +1,271 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// smallTables rotate every few pages.
+var smallTables = stream.GroupsConfig{RotateRows: 300}
+
+// commitUnderLoad has nodes commit the offsets of the same groups until over
+// is closed: no answer and no reading may ever go back.
+func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over <-chan struct{}) {
+	const groups = 8
+	var committing sync.WaitGroup
+	var next, answered [groups]atomic.Int64
+	opened := make([][]*stream.Group, len(nodes))
+	for n, pool := range nodes {
+		gs, _ := runGroups(t, pool, smallTables)
+		for i := range groups {
+			opened[n] = append(opened[n], openGroup(t, gs, s, fmt.Sprint(i)))
+		}
+	}
+	for n := range nodes {
+		for i, g := range opened[n] {
+			committing.Go(func() {
+				for open := true; open; {
+					select {
+					case <-over:
+						open = false
+					default:
+					}
+					commitOnce(t, g, next[i].Add(1), &answered[i])
+				}
+			})
+		}
+		committing.Go(func() {
+			for open := true; open; {
+				select {
+				case <-over:
+					open = false
+				default:
+				}
+				readOnce(t, opened[n][n], &answered[n])
+			}
+		})
+	}
+	committing.Wait()
+	for i, g := range opened[0] {
+		wantOffset(t, g, next[i].Load())
+		if next[i].Load() < 10 {
+			t.Errorf("group %d: %d commits", i, next[i].Load())
+		}
+	}
+}
+
+func commitOnce(t *testing.T, g *stream.Group, position int64, answered *atomic.Int64) {
+	before := answered.Load()
+	got, err := g.Commit(t.Context(), position)
+	if err != nil || got < position || got < before {
+		t.Errorf("Commit(%d): %d, %v; %d was answered before", position, got, err, before)
+	}
+	for old := answered.Load(); old < got && !answered.CompareAndSwap(old, got); old = answered.Load() {
+	}
+}
+
+func readOnce(t *testing.T, g *stream.Group, answered *atomic.Int64) {
+	before := answered.Load()
+	got, err := g.Offset(t.Context())
+	if pg.Retryable(err) {
+		return
+	}
+	if err != nil || got < before {
+		t.Errorf("Offset: %d, %v; %d was answered before", got, err, before)
+	}
+}
+
+// rotations counts how often the tables changed their roles, up to most, until
+// over is closed.
+func rotations(t *testing.T, pool *pgxpool.Pool, most int, over <-chan struct{}) (n int) {
+	last := -1
+	for n < most {
+		select {
+		case <-over:
+			return n
+		case <-time.After(time.Millisecond):
+		}
+		var current int
+		if err := pool.QueryRow(t.Context(), `SELECT current FROM tidewire.group_rotation`).Scan(&current); err != nil {
+			continue // PostgreSQL was killed
+		}
+		if last >= 0 && current != last {
+			n++
+		}
+		last = current
+	}
+	return n
+}
+
+func offsetTableSizes(t *testing.T, pool *pgxpool.Pool) (inUse, old int64) {
+	t.Helper()
+	err := pool.QueryRow(t.Context(), `
+SELECT pg_relation_size(format('tidewire.group_offset_%s', current)::regclass), pg_relation_size(format('tidewire.group_offset_%s', 1 - current)::regclass)
+FROM tidewire.group_rotation`).Scan(&inUse, &old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inUse, old
+}
+
+func TestGroups_RotateUnderLoad(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	// Any snapshot held, of a transaction that has not read the tables.
+	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
+	defer holder.Rollback(context.Background())
+	enough, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		if n := rotations(t, db.Pool, 5, enough.Done()); n < 5 {
+			t.Errorf("%d rotations", n)
+		}
+		stop()
+	})
+	commitUnderLoad(t, pools(t, db.URL, 3), s, enough.Done())
+	counting.Wait()
+}
+
+// repeatableRead begins a transaction that holds its snapshot, and the locks
+// of what it read.
+func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
+	t.Helper()
+	tx, err := db.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), sql); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// TestGroups_ReadersOfTheTables has a transaction go on that has read both:
+// the tables change roles once, and then the one in use grows until the other
+// is free. Nobody waits for that.
+func TestGroups_ReadersOfTheTables(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	gs, _ := runGroups(t, db.Pool, smallTables)
+	g := openGroup(t, gs, s, "g")
+	holder := repeatableRead(t, db, `SELECT count(*) FROM tidewire.group_offset_0, tidewire.group_offset_1`)
+	defer holder.Rollback(context.Background())
+	position := int64(0)
+	commit := func(n int) {
+		for range n {
+			position++
+			if got, err := g.Commit(t.Context(), position); err != nil || got != position {
+				t.Fatalf("Commit(%d): %d, %v", position, got, err)
+			}
+		}
+	}
+	commit(1500)
+	wantOffset(t, g, position)
+	if inUse, old := offsetTableSizes(t, db.Pool); old == 0 || inUse < 1000*52 {
+		t.Errorf("tables of %d and %d bytes, want none truncated", inUse, old)
+	}
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	commit(20)
+	if inUse, old := offsetTableSizes(t, db.Pool); old != 0 || inUse > 500*52 {
+		t.Errorf("tables of %d and %d bytes, want both small", inUse, old)
+	}
+	wantOffset(t, g, position)
+}
+
+// TestGroups_ManyGroupsRotateSeldom: the last rows of all groups fill more
+// than the table may hold.
+func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})
+	g := openGroup(t, gs, s, "g")
+	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 2000) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var counting sync.WaitGroup
+	counting.Go(func() {
+		if n := rotations(t, db.Pool, 3, over); n > 2 {
+			t.Errorf("%d rotations for 200 commits", n)
+		}
+	})
+	for n := range int64(200) {
+		if _, err := g.Commit(t.Context(), n+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	counting.Wait()
+	if all, err := stream.ListGroups(t.Context(), db.Pool, s); err != nil || len(all) != 2001 {
+		t.Errorf("%d groups, %v", len(all), err)
+	}
+}
+
+// TestGroups_PostgreSQLKilledUnderLoad: what was answered is there.
+func TestGroups_PostgreSQLKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t)
+			nodes := pools(t, server.URL(), 3)
+			s := ensureOn(t, nodes[2], "killed")
+			random := rand.New(rand.NewPCG(seed, 6))
+			over := make(chan struct{})
+			var killing sync.WaitGroup
+			killing.Go(func() {
+				defer close(over)
+				for range 3 {
+					time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
+					pgtest.Crash(t, server)
+				}
+				time.Sleep(200 * time.Millisecond)
+			})
+			commitUnderLoad(t, nodes[:2], s, over)
+			killing.Wait()
+		})
+	}
+}
+
+// TestGroups_StopWithoutPostgreSQL answers the callers that still wait.
+func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	pool := pools(t, server.URL(), 1)[0]
+	s := ensureOn(t, pool, "away")
+	gs, stop := runGroups(t, pool, stream.GroupsConfig{StopTimeout: 100 * time.Millisecond})
+	g := openGroup(t, gs, s, "g")
+	if err := server.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	for _, call := range []func() error{
+		func() error { _, err := g.Commit(t.Context(), 5); return err },
+		func() error { return g.Seek(t.Context(), 5) },
+	} {
+		waiting.Go(func() {
+			if err := call(); !errors.Is(err, stream.ErrAbandoned) {
+				t.Errorf("%v, want ErrAbandoned", err)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	stop()
+	waiting.Wait()
+}

@@ -1,0 +1,296 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// runGroups starts Groups that are stopped when the test ends.
+func runGroups(t *testing.T, pool *pgxpool.Pool, cfg stream.GroupsConfig) (gs *stream.Groups, stop func()) {
+	t.Helper()
+	gs = stream.NewGroups(pool, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { gs.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return gs, stop
+}
+
+func openGroup(t *testing.T, gs *stream.Groups, s *stream.Stream, name string) *stream.Group {
+	t.Helper()
+	g, err := gs.Open(t.Context(), s, name, stream.GroupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func wantOffset(t *testing.T, g *stream.Group, want int64) {
+	t.Helper()
+	if offset, err := g.Offset(t.Context()); err != nil || offset != want {
+		t.Errorf("offset of %s is %d, %v, want %d", g.Name(), offset, err, want)
+	}
+}
+
+func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	// Nothing here may depend on the database's default.
+	if _, err := db.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`); err != nil {
+		t.Fatal(err)
+	}
+	db.Pool.Reset()
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	other, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	here, there := openGroup(t, gs, s, "g"), openGroup(t, other, s, "g")
+	wantOffset(t, here, 0)
+	for _, c := range []struct {
+		g            *stream.Group
+		commit, want int64
+	}{{here, 0, 0}, {here, 5, 5}, {there, 3, 5}, {there, 9, 9}, {here, 9, 9}, {here, 7, 9}} {
+		if got, err := c.g.Commit(t.Context(), c.commit); err != nil || got != c.want {
+			t.Errorf("Commit(%d): %d, %v, want %d", c.commit, got, err, c.want)
+		}
+		wantOffset(t, there, c.want)
+	}
+	for _, to := range []int64{2, 100, 100, 0} {
+		if err := there.Seek(t.Context(), to); err != nil {
+			t.Fatal(err)
+		}
+		wantOffset(t, here, to)
+	}
+	if got, err := here.Commit(t.Context(), 4); err != nil || got != 4 {
+		t.Errorf("Commit behind Seek: %d, %v, want 4", got, err)
+	}
+	here.CommitLater(50)
+	if err := here.Seek(t.Context(), 6); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(150 * time.Millisecond)
+	wantOffset(t, here, 6)
+	if _, err := here.Commit(t.Context(), -1); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("Commit(-1): %v, want ErrInvalid", err)
+	}
+	if err := here.Seek(t.Context(), -1); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("Seek(-1): %v, want ErrInvalid", err)
+	}
+}
+
+func TestGroups_OpenListDrop(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, '')`); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		start  stream.Start
+		offset int64
+	}{"all": {stream.Start{}, 0}, "end": {stream.AtEnd(), 10}, "Äther": {stream.After(2), 2}} {
+		for range 2 {
+			g, err := gs.Open(t.Context(), s, name, stream.GroupOptions{Start: c.start})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOffset(t, g, c.offset)
+			c.start = stream.After(7) // the second does not make it
+		}
+	}
+	openGroup(t, gs, ensureOn(t, db.Pool, "other"), "all")
+	all, err := stream.ListGroups(t.Context(), db.Pool, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if all[i].CreatedAt.IsZero() {
+			t.Errorf("%s has no time", all[i].Name)
+		}
+		all[i].CreatedAt = time.Time{}
+	}
+	if got, want := fmt.Sprint(all), fmt.Sprint([]stream.GroupInfo{{Name: "all", Lag: 10}, {Name: "end", Offset: 10}, {Name: "Äther", Offset: 2, Lag: 8}}); got != want {
+		t.Errorf("ListGroups: %s, want %s", got, want)
+	}
+	g := openGroup(t, gs, s, "all")
+	if err := stream.DropGroup(t.Context(), db.Pool, s, "all"); err != nil {
+		t.Fatal(err)
+	}
+	wantNotFound(t, g)
+	if err := stream.DropGroup(t.Context(), db.Pool, s, "all"); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("DropGroup again: %v, want ErrNotFound", err)
+	}
+	wantOffset(t, openGroup(t, gs, s, "all"), 0)
+	for _, name := range []string{"", "\x00", strings.Repeat("n", stream.MaxName+1)} {
+		if _, err := gs.Open(t.Context(), s, name, stream.GroupOptions{}); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("Open(%q): %v, want ErrInvalid", name, err)
+		}
+	}
+	g = openGroup(t, gs, s, "end")
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	wantNotFound(t, g)
+	if _, err := gs.Open(t.Context(), s, "new", stream.GroupOptions{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Open of a dropped stream: %v, want ErrNotFound", err)
+	}
+}
+
+func wantNotFound(t *testing.T, g *stream.Group) {
+	t.Helper()
+	_, readErr := g.Offset(t.Context())
+	_, commitErr := g.Commit(t.Context(), 5)
+	seekErr := g.Seek(t.Context(), 5)
+	for what, err := range map[string]error{"Offset": readErr, "Commit": commitErr, "Seek": seekErr} {
+		if !errors.Is(err, stream.ErrNotFound) {
+			t.Errorf("%s of a dropped group: %v, want ErrNotFound", what, err)
+		}
+	}
+}
+
+func TestGroups_RacedOpenMakesOne(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var racing sync.WaitGroup
+	for _, pool := range pools(t, db.URL, 3) {
+		gs := stream.NewGroups(pool, stream.GroupsConfig{})
+		for range 4 {
+			racing.Go(func() {
+				if _, err := gs.Open(t.Context(), s, "raced", stream.GroupOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	racing.Wait()
+	if all, err := stream.ListGroups(t.Context(), db.Pool, s); err != nil || len(all) != 1 {
+		t.Errorf("groups %v, %v, want one", all, err)
+	}
+}
+
+func offsetRows(t *testing.T, db pgtest.DB) (rows int) {
+	t.Helper()
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.group_offset_0) + (SELECT count(*) FROM tidewire.group_offset_1)`).Scan(&rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// TestGroup_CommitLaterIsCoalesced has many groups commit later as fast as
+// they can, and then the same again and again.
+func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, writes := countingPool(t, db.URL, "commit_offsets")
+	const every = 50 * time.Millisecond
+	gs, stop := runGroups(t, pool, stream.GroupsConfig{LaterEvery: every})
+	var all []*stream.Group
+	for n := range 20 {
+		all = append(all, openGroup(t, gs, s, fmt.Sprint(n)))
+	}
+	begun, position := time.Now(), int64(0)
+	for time.Since(begun) < 10*every {
+		position++
+		for _, g := range all {
+			g.CommitLater(position)
+			g.CommitLater(position - 1)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	most := int64(time.Since(begun)/every) + 1
+	if n := writes.count.Load(); n == 0 || n > most {
+		t.Errorf("%d writes, want 1 to %d", n, most)
+	}
+	if got, err := all[0].Commit(t.Context(), 1); err != nil || got != position {
+		t.Errorf("Commit with others pending: %d, %v, want %d", got, err, position)
+	}
+	rows := offsetRows(t, db)
+	for n := range int64(3) {
+		for _, g := range all {
+			g.CommitLater(position - n)
+		}
+		time.Sleep(2 * every)
+	}
+	if now := offsetRows(t, db); now != rows {
+		t.Errorf("%d rows for what was committed already", now-rows)
+	}
+	all[7].CommitLater(position + 9)
+	stop()
+	wantOffset(t, all[7], position+9)
+	if _, err := all[7].Commit(t.Context(), position+10); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Commit after the end: %v, want ErrClosed", err)
+	}
+	all[7].CommitLater(position + 10)
+}
+
+// TestGroup_CommitsShareTransactions holds up the first commit; those that
+// come meanwhile go together.
+func TestGroup_CommitsShareTransactions(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, writes := countingPool(t, db.URL, "commit_offsets")
+	gs, _ := runGroups(t, pool, stream.GroupsConfig{})
+	const callers = 60
+	var all []*stream.Group
+	for n := range callers {
+		all = append(all, openGroup(t, gs, s, fmt.Sprint(n)))
+	}
+	if _, err := all[0].Commit(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	before := writes.count.Load()
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil {
+		t.Fatal(err)
+	}
+	var committing sync.WaitGroup
+	for _, g := range all {
+		committing.Go(func() {
+			if got, err := g.Commit(t.Context(), 2); err != nil || got != 2 {
+				t.Errorf("Commit: %d, %v", got, err)
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond) // all have come
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	committing.Wait()
+	if n := writes.count.Load() - before; n == 0 || n > callers/4 {
+		t.Errorf("%d transactions for %d commits", n, callers)
+	}
+}
+
+func TestGroup_Subscribe(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{})
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), make([]stream.Message, 5)...)
+	g := openGroup(t, gs, s, "g")
+	if _, err := g.Commit(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := g.Subscribe(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	if page := next(t, sub); page[0].Position != 4 {
+		t.Errorf("begins with %d, want 4", page[0].Position)
+	}
+}

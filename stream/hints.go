@@ -1,0 +1,195 @@
+package stream
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+const (
+	// pollStreams is how many streams one query asks for: each costs a lock on
+	// its sequence, of which PostgreSQL's table holds 6,400 by default.
+	pollStreams = 1000
+	// announceStreams is how many one notification names: 8,000 bytes is what
+	// PostgreSQL allows, and an id has up to 10 digits.
+	announceStreams = 700
+)
+
+// pollAll asks for the heads of all streams followed, again and again, until
+// ctx ends.
+func (h *Hub) pollAll(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failing := false; ; {
+		select {
+		case <-timer.C:
+		case <-h.pollNow:
+		case <-ctx.Done():
+			return
+		}
+		err := h.pollOnce(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			h.cfg.Log.Warn("streams not polled", "error", err) // once, until it works again
+		}
+		failing = err != nil
+		timer.Reset(h.cfg.Poll*3/4 + rand.N(h.cfg.Poll/2+1))
+	}
+}
+
+func (h *Hub) pollOnce(ctx context.Context) error {
+	for feeds := range slices.Chunk(h.all(), pollStreams) {
+		if err := h.pollSome(ctx, feeds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Hub) pollSome(ctx context.Context, feeds []*feed) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	ids, settled := make([]int32, len(feeds)), make([]int64, len(feeds))
+	for i, f := range feeds {
+		ids[i], settled[i] = f.stream.id, f.settledAt()
+	}
+	rows, err := h.pool.Query(ctx, headsSQL, ids, settled)
+	if err != nil {
+		return err
+	}
+	var id int32
+	var reserved, head *int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &reserved, &head}, func() error {
+		f := h.feedOf(id)
+		switch {
+		case f == nil: // left meanwhile
+		case head == nil:
+			f.fail(f.stream.explain("follow", ErrNotFound))
+		default:
+			f.polled(*reserved, *head)
+		}
+		return nil
+	})
+	return err
+}
+
+// listenWhileBusy listens to what other processes announce while anybody
+// follows a stream, until ctx ends.
+func (h *Hub) listenWhileBusy(ctx context.Context) {
+	for {
+		busy, _ := h.occupation()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return
+		}
+		listening, stop := context.WithCancel(ctx)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			h.waitUntilIdle(listening)
+			stop()
+		})
+		// What was announced before the connection listened is found by a poll.
+		pg.Listen(listening, h.pool, notifyChannel, h.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+		waiting.Wait()
+	}
+}
+
+// waitUntilIdle returns when nobody has followed a stream for IdleTimeout, or
+// ctx ends.
+func (h *Hub) waitUntilIdle(ctx context.Context) {
+	for {
+		_, idle := h.occupation()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return
+		}
+		busy, _ := h.occupation()
+		timer := time.NewTimer(h.cfg.IdleTimeout)
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-busy:
+			timer.Stop()
+		}
+	}
+}
+
+// heard takes a notification: the sender, and the streams that have grown.
+// Anybody may send on the channel: what is not a number is none of ours.
+func (h *Hub) heard(payload string) {
+	words := strings.Fields(payload)
+	if len(words) == 0 || words[0] == strconv.FormatUint(h.id, 16) {
+		return
+	}
+	for _, word := range words[1:] {
+		id, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return
+		}
+		if f := h.feedOf(int32(id)); f != nil {
+			f.hint()
+		}
+	}
+}
+
+// announceAll tells other processes of what Notify was told, until ctx ends.
+// What cannot be told is not repeated: the others poll.
+func (h *Hub) announceAll(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-h.announce:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.announceOnce(ctx); err != nil && ctx.Err() == nil {
+			h.cfg.Log.Warn("commits not announced", "error", err)
+		}
+		pause.Reset(h.cfg.AnnounceEvery)
+	}
+}
+
+func (h *Hub) announceOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	for ids := range slices.Chunk(h.takeUnannounced(), announceStreams) {
+		payload := strconv.AppendUint(nil, h.id, 16)
+		for _, id := range ids {
+			payload = append(payload, ' ')
+			payload = strconv.AppendInt(payload, int64(id), 10)
+		}
+		if _, err := h.pool.Exec(ctx, announceSQL, string(payload)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Hub) takeUnannounced() []int32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := make([]int32, 0, len(h.unannounced))
+	for id := range h.unannounced {
+		ids = append(ids, id)
+	}
+	clear(h.unannounced)
+	return ids
+}

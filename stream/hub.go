@@ -1,0 +1,247 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// HubConfig configures a Hub.
+type HubConfig struct {
+	// TailBytes is the memory, for each stream with subscriptions, for its last
+	// messages, which all subscriptions share. Defaults to 8 MiB.
+	TailBytes int
+	// PageMessages is the most messages that Next returns at a time. Defaults
+	// to 1,000.
+	PageMessages int
+	// PageBytes is the same in bytes of memory; a larger message comes alone.
+	// At most TailBytes. Defaults to 1 MiB.
+	PageBytes int
+	// Poll is how often PostgreSQL is asked for what was committed elsewhere and
+	// not heard of, give or take a quarter. Defaults to 1 s.
+	Poll time.Duration
+	// Announce has Notify tell other processes as well, by a NOTIFY of its own
+	// behind the commit. Without it they hear of the messages when they poll.
+	// Defaults to false.
+	Announce bool
+	// AnnounceEvery is the least time between two such NOTIFYs, each of which
+	// names all streams of its time: PostgreSQL lets one transaction with a
+	// NOTIFY commit at a time. Defaults to 5 ms.
+	AnnounceEvery time.Duration
+	// NoListen keeps the Hub from listening to what others announce, for
+	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
+	NoListen bool
+	// IdleTimeout is for how long a Hub without subscriptions and watchers keeps
+	// the connection on which it listens. Defaults to 30 s.
+	IdleTimeout time.Duration
+	// Log receives a line when listening, polling or announcing fails. Defaults
+	// to none.
+	Log *slog.Logger
+}
+
+func (c HubConfig) withDefaults() HubConfig {
+	if c.TailBytes <= 0 {
+		c.TailBytes = 8 << 20
+	}
+	if c.PageMessages <= 0 {
+		c.PageMessages = 1000
+	}
+	if c.PageBytes <= 0 {
+		c.PageBytes = 1 << 20
+	}
+	c.PageBytes = min(c.PageBytes, c.TailBytes)
+	if c.Poll <= 0 {
+		c.Poll = time.Second
+	}
+	if c.AnnounceEvery <= 0 {
+		c.AnnounceEvery = 5 * time.Millisecond
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = 30 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Hub lets a process follow streams: one Hub reads each stream once for all
+// its subscriptions, and learns that a stream has grown
+//
+//   - at once from Notify, which the process's own Appenders call;
+//   - after milliseconds from other processes that announce;
+//   - by a poll in the end, one query for all streams: of up to 1,000 streams,
+//     however many follow them, and more queries for more.
+//
+// A process needs one Hub. It takes connections of the pool while it reads or
+// polls, and one more, which does not count towards the pool's size, to
+// listen, as long as anybody follows a stream.
+//
+// Safe for concurrent use.
+type Hub struct {
+	cfg  HubConfig
+	pool *pgxpool.Pool
+	id   uint64 // names this Hub in what it announces
+
+	life context.Context // of all subscriptions; ends with Run
+	end  context.CancelFunc
+
+	pollNow  chan struct{} // one slot
+	announce chan struct{} // one slot: unannounced is not empty
+
+	mu          sync.Mutex // guards the fields below
+	feeds       map[int32]*feed
+	busy, idle  chan struct{} // one is closed: whether there are feeds
+	unannounced map[int32]struct{}
+}
+
+// NewHub returns a Hub that reads through the pool. Until Run, subscriptions
+// deliver what there is, but nobody tells them of more.
+func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
+	h := &Hub{
+		cfg: cfg.withDefaults(), pool: pool, id: rand.Uint64(),
+		pollNow: make(chan struct{}, 1), announce: make(chan struct{}, 1),
+		feeds: make(map[int32]*feed), unannounced: make(map[int32]struct{}),
+		busy: make(chan struct{}), idle: make(chan struct{}),
+	}
+	close(h.idle)
+	h.life, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// Run learns of what is committed until ctx ends. Then all subscriptions end
+// with ErrClosed. Call it once.
+func (h *Hub) Run(ctx context.Context) {
+	defer h.end()
+	var helpers sync.WaitGroup
+	if !h.cfg.NoListen {
+		helpers.Go(func() { h.listenWhileBusy(ctx) })
+	}
+	if h.cfg.Announce {
+		helpers.Go(func() { h.announceAll(ctx) })
+	}
+	h.pollAll(ctx)
+	helpers.Wait()
+}
+
+// Subscribe returns a Subscription to the stream that begins at start. It must
+// be closed. The stream may have been looked up through another pool.
+//
+// After asks nothing of PostgreSQL; AtEnd and Since do, and return its errors,
+// also that it is away. For a stream that was dropped the error is ErrNotFound,
+// here or from Next.
+func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscription, error) {
+	after, err := start.resolve(ctx, s.through(h.pool))
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to stream %q: %w", s.name, err)
+	}
+	if h.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	life, end := context.WithCancel(h.life)
+	sub := &Subscription{hub: h, feed: h.follow(s), life: life, end: end}
+	sub.after.Store(after)
+	return sub, nil
+}
+
+// Notify says that something was committed to the stream: the OnCommit of an
+// Appender does so, and whoever has committed an AppendTx. It never waits, and
+// asks nothing of PostgreSQL.
+func (h *Hub) Notify(s *Stream) {
+	h.mu.Lock()
+	f := h.feeds[s.id]
+	if h.cfg.Announce {
+		h.unannounced[s.id] = struct{}{}
+	}
+	h.mu.Unlock()
+	if f != nil {
+		f.hint()
+	}
+	if h.cfg.Announce {
+		signal(h.announce)
+	}
+}
+
+// Watch returns a channel of one slot that is signalled whenever the stream
+// may have grown since it was last signalled, or may be gone. Signals without
+// a reason occur. What was committed before Watch returns may not be
+// signalled: look once behind it. stop ends the signals; it may be called more
+// than once.
+func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {
+	f := h.follow(s)
+	w := f.watch()
+	return w, sync.OnceFunc(func() {
+		f.unwatch(w)
+		h.leave(f)
+	})
+}
+
+// follow returns the stream's feed, with one user more.
+func (h *Hub) follow(s *Stream) *feed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.feeds[s.id]
+	if f == nil {
+		f = newFeed(s.through(h.pool), &h.cfg)
+		h.feeds[s.id] = f
+		if len(h.feeds) == 1 {
+			close(h.busy)
+			h.idle = make(chan struct{})
+		}
+	}
+	f.users++
+	return f
+}
+
+// leave takes one user off; the last one takes the feed along.
+func (h *Hub) leave(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.users--; f.users > 0 {
+		return
+	}
+	delete(h.feeds, f.stream.id)
+	if len(h.feeds) == 0 {
+		close(h.idle)
+		h.busy = make(chan struct{})
+	}
+}
+
+// all returns the feeds there are.
+func (h *Hub) all() []*feed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]*feed, 0, len(h.feeds))
+	for _, f := range h.feeds {
+		all = append(all, f)
+	}
+	return all
+}
+
+// feedOf returns the stream's feed, or nil.
+func (h *Hub) feedOf(id int32) *feed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.feeds[id]
+}
+
+// occupation returns the channels that are closed while there are feeds, and
+// while there are none.
+func (h *Hub) occupation() (busy, idle <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.busy, h.idle
+}
+
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,404 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// never is a poll that a test does not live to see.
+const never = time.Hour
+
+// runHub starts a Hub that is stopped when the test ends.
+func runHub(t *testing.T, pool *pgxpool.Pool, cfg stream.HubConfig) (h *stream.Hub, stop func()) {
+	t.Helper()
+	h = stream.NewHub(pool, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return h, stop
+}
+
+func subscribe(t *testing.T, h *stream.Hub, s *stream.Stream, start stream.Start) *stream.Subscription {
+	t.Helper()
+	sub, err := h.Subscribe(t.Context(), s, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sub.Close)
+	return sub
+}
+
+// next returns what Next does within a time that only a hang exceeds.
+func next(t *testing.T, sub *stream.Subscription) []stream.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	page, err := sub.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// notified starts an Appender that notifies the Hub.
+func notified(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub) *stream.Appender {
+	t.Helper()
+	return run(t, pool, s, stream.AppenderConfig{OnCommit: func(int64) { h.Notify(s) }})
+}
+
+// follower notes the positions that a subscription delivers.
+type follower struct {
+	start int64
+	seen  []int64
+}
+
+// follow reads until the position until has been seen, with pauses if slow.
+func (f *follower) follow(t *testing.T, h *stream.Hub, s *stream.Stream, until *atomic.Int64, slow bool) {
+	sub, err := h.Subscribe(t.Context(), s, stream.After(f.start))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer sub.Close()
+	for last := until.Load(); last == 0 || sub.Position() < last; last = until.Load() {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the end may be known only later
+		page, err := sub.Next(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && t.Context().Err() == nil {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, m := range page {
+			if string(m.Payload[:1]) != "p" {
+				t.Errorf("payload %q", m.Payload)
+			}
+			f.seen = append(f.seen, m.Position)
+		}
+		if slow {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// check wants every position behind the start once and in order.
+func (f *follower) check(t *testing.T, all []stream.Message) {
+	t.Helper()
+	var want []int64
+	for _, m := range all {
+		if m.Position > f.start {
+			want = append(want, m.Position)
+		}
+	}
+	if !slices.Equal(f.seen, want) {
+		t.Errorf("from %d on: saw %d messages, want %d", f.start, len(f.seen), len(want))
+	}
+}
+
+// followUnderLoad has nodes append calls messages each, and followers of every
+// node begin anywhere at any time; meanwhile runs beside them. All must see all.
+func followUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, cfg stream.HubConfig, calls int, seed uint64, meanwhile func()) {
+	var last, highest atomic.Int64
+	var appending, following, other sync.WaitGroup
+	var all []*follower
+	other.Go(meanwhile)
+	for n, pool := range nodes {
+		h, _ := runHub(t, pool, cfg)
+		a := notified(t, pool, s, h)
+		for c := range 3 {
+			appending.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(n*10+c)))
+				for range calls {
+					msgs := make([]stream.Message, 1+random.IntN(4))
+					for i := range msgs {
+						msgs[i].Payload = append([]byte("p"), make([]byte, random.IntN(200))...)
+					}
+					first, err := a.Append(t.Context(), msgs...)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					highest.Store(first)
+				}
+			})
+		}
+		for i := range 12 {
+			f := &follower{}
+			all = append(all, f)
+			following.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(1000+n*100+i)))
+				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
+				if i%3 > 0 {
+					f.start = random.Int64N(highest.Load() + 10) // also where nothing is yet
+				}
+				f.follow(t, h, s, &last, i%4 == 0)
+			})
+		}
+	}
+	appending.Wait()
+	other.Wait()
+	stored := everything(t, s)
+	last.Store(stored[len(stored)-1].Position)
+	following.Wait()
+	for _, f := range all {
+		f.check(t, stored)
+	}
+}
+
+func TestHub_EverySubscriptionSeesAllOnceInOrder(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]stream.HubConfig{
+		"default":     {Announce: true},
+		"small tail":  {Announce: true, TailBytes: 8 << 10, PageMessages: 20, PageBytes: 2 << 10},
+		"only polled": {NoListen: true, Poll: 20 * time.Millisecond, PageMessages: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			followUnderLoad(t, pools(t, db.URL, 2), s, cfg, 150, 1, func() {})
+		})
+	}
+}
+
+// TestHub_PostgreSQLKilledUnderLoad: nobody who follows is told an error, and
+// nobody misses anything.
+func TestHub_PostgreSQLKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t)
+			nodes := pools(t, server.URL(), 2)
+			s := ensureOn(t, nodes[0], "killed")
+			random := rand.New(rand.NewPCG(seed, 5))
+			cfg := stream.HubConfig{Announce: true, TailBytes: 16 << 10, PageBytes: 4 << 10}
+			followUnderLoad(t, nodes, s, cfg, 400, seed, func() {
+				for range 2 {
+					time.Sleep(time.Duration(100+random.IntN(300)) * time.Millisecond)
+					pgtest.Crash(t, server)
+				}
+			})
+		})
+	}
+}
+
+// TestHub_ReadsOnceForAll counts the reads of the stream: they are as many as
+// commits and polls, not times the subscriptions.
+func TestHub_ReadsOnceForAll(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, reads := countingPool(t, db.URL, "AS candidate")
+	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true})
+	a := notified(t, db.Pool, s, h)
+	const followers, messages = 50, 40
+	var following sync.WaitGroup
+	for range followers {
+		sub := subscribe(t, h, s, stream.After(0))
+		following.Go(func() {
+			for sub.Position() < messages {
+				next(t, sub)
+			}
+		})
+	}
+	for range messages {
+		mustAppend(t, a, stream.Message{})
+	}
+	following.Wait()
+	// One before each commit and one behind it, at most, and one at the start.
+	if n := reads.count.Load(); n > 2*messages+2 {
+		t.Errorf("%d reads for %d commits", n, messages)
+	}
+}
+
+// TestHub_IdleCostsOneQueryAPoll has 1,000 subscriptions of 50 streams wait, one
+// of which ends with a gap.
+func TestHub_IdleCostsOneQueryAPoll(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	pool, queries := countingPool(t, db.URL, "")
+	const poll = 100 * time.Millisecond
+	h, _ := runHub(t, pool, stream.HubConfig{Poll: poll})
+	ctx, stop := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for n := range 50 {
+		s := ensureOn(t, db.Pool, fmt.Sprint(n))
+		if n == 0 {
+			if _, err := db.Pool.Exec(t.Context(), `SELECT setval('tidewire.stream_1000_position_seq', 7)`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			sub := subscribe(t, h, s, stream.After(0))
+			waiting.Go(func() {
+				if page, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("Next: %v, %v", page, err)
+				}
+			})
+		}
+	}
+	settled := int64(-1)
+	for now := queries.count.Load(); now > settled+2; now = queries.count.Load() { // until the first reads are over
+		settled = now
+		time.Sleep(poll)
+	}
+	settled = queries.count.Load()
+	begun := time.Now()
+	time.Sleep(10 * poll)
+	polls := int64(time.Since(begun)/(poll*3/4)) + 2
+	if n := queries.count.Load() - settled; n > polls || n == 0 {
+		t.Errorf("%d queries while all were idle, want 1 to %d polls", n, polls)
+	}
+	stop()
+	waiting.Wait()
+}
+
+// TestHub_FindsWhatCommitsBehindAPoll: the sequence was moved, polls came and
+// went, and then the transaction committed, with nobody saying so.
+func TestHub_FindsWhatCommitsBehindAPoll(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, polls := countingPool(t, db.URL, "stream_heads")
+	h, _ := runHub(t, pool, stream.HubConfig{Poll: 10 * time.Millisecond})
+	sub := subscribe(t, h, s, stream.After(0))
+	for n := range 3 {
+		tx, err := db.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback(context.Background())
+		if _, err := tx.Exec(t.Context(), `SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 1, 1, $1)`, n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (currval('tidewire.stream_1000_position_seq'), '')`); err != nil {
+			t.Fatal(err)
+		}
+		for until := polls.count.Load() + 3; polls.count.Load() < until; {
+			time.Sleep(time.Millisecond)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if page := next(t, sub); len(page) != 1 || page[0].Position != int64(n+1) {
+			t.Errorf("page %v, want position %d", page, n+1)
+		}
+	}
+}
+
+func TestHub_PagesAreBounded(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{PageMessages: 5, PageBytes: 2000, TailBytes: 2000})
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	small, large := stream.Message{Payload: make([]byte, 10)}, stream.Message{Payload: make([]byte, 5000)}
+	headers := stream.Message{Headers: bytes.Join([][]byte{[]byte(`{"a":"`), []byte(`"}`)}, bytes.Repeat([]byte("h"), 900))}
+	var msgs []stream.Message
+	for range 3 {
+		msgs = append(msgs, slices.Repeat([]stream.Message{small}, 12)...)
+		msgs = append(msgs, large, small, large, large, headers, headers, headers)
+	}
+	mustAppend(t, a, msgs...)
+	for range 2 { // from the table, and perhaps from the tail
+		sub := subscribe(t, h, s, stream.After(0))
+		for at := int64(1); at <= int64(len(msgs)); {
+			page := next(t, sub)
+			size := 0
+			for _, m := range page {
+				if m.Position != at || len(m.Payload) != len(msgs[at-1].Payload) {
+					t.Fatalf("position %d with %d bytes, want %d with %d", m.Position, len(m.Payload), at, len(msgs[at-1].Payload))
+				}
+				size += len(m.Payload) + len(m.Headers)
+				at++
+			}
+			if len(page) > 5 || size > 2000 && len(page) > 1 {
+				t.Errorf("page of %d messages and %d bytes", len(page), size)
+			}
+		}
+	}
+}
+
+func TestHub_DroppedStream(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 10 * time.Millisecond})
+	other := ensureOn(t, db.Pool, "other")
+	waiting, kept := subscribe(t, h, s, stream.After(0)), subscribe(t, h, other, stream.AtEnd())
+	changed, stop := h.Watch(s)
+	defer stop()
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := waiting.Next(t.Context()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Next: %v, %v, want ErrNotFound", page, err)
+	}
+	<-changed
+	if _, err := h.Subscribe(t.Context(), s, stream.AtEnd()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Subscribe: %v, want ErrNotFound", err)
+	}
+	mustAppend(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.Message{})
+	if page := next(t, kept); len(page) != 1 {
+		t.Errorf("the other stream delivers %v", page)
+	}
+}
+
+func TestHub_Stops(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, stop := runHub(t, db.Pool, stream.HubConfig{})
+	subs := []*stream.Subscription{subscribe(t, h, s, stream.After(0)), subscribe(t, h, s, stream.After(0))}
+	var waiting sync.WaitGroup
+	for _, sub := range subs {
+		waiting.Go(func() {
+			if page, err := sub.Next(t.Context()); !errors.Is(err, stream.ErrClosed) {
+				t.Errorf("Next: %v, %v, want ErrClosed", page, err)
+			}
+		})
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	third := subscribe(t, h, s, stream.After(0))
+	if page, err := third.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Next: %v, %v, want the context's error", page, err)
+	}
+	subs[0].Close()
+	subs[0].Close()
+	stop()
+	waiting.Wait()
+	if _, err := h.Subscribe(t.Context(), s, stream.After(0)); !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Subscribe: %v, want ErrClosed", err)
+	}
+}
+
+// TestHub_GoesOnBehindWhatWasDeleted has a subscription find nothing where it
+// stands, while another one has read on.
+func TestHub_GoesOnBehindWhatWasDeleted(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{})
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), make([]stream.Message, 3)...)
+	if page := next(t, subscribe(t, h, s, stream.After(2))); page[0].Position != 3 {
+		t.Errorf("page %v, want position 3", page)
+	}
+	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.stream_1000`); err != nil {
+		t.Fatal(err)
+	}
+	if page := next(t, subscribe(t, h, s, stream.After(0))); len(page) != 1 || page[0].Position != 3 {
+		t.Errorf("page %v, want what the Hub has kept", page)
+	}
+}

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// codeNoStream is what tidewire.publish_batch raises, and the trigger behind it.
+const codeNoStream = "TW003"
+
+// AppendTx appends the messages with the caller's own transaction: they are
+// stored if and when that commits, in the order of the calls and side by side,
+// and not if it, or the savepoint they were appended in, is rolled back. Until
+// the commit it takes no lock of the stream: nobody waits for a transaction
+// that takes its time. Its messages get their positions, and their Time, at the
+// commit, so that visible order stays position order; AppendTx cannot tell
+// them.
+//
+// All isolation levels will do. The SQL function tidewire.publish(stream text,
+// key text, headers jsonb, payload bytea) does the same in any language; a
+// role other than the one that migrated needs USAGE on schema tidewire, and
+// EXECUTE on that function, or on tidewire.publish_batch for AppendTx.
+//
+// PostgreSQL holds the messages in a temporary table of the session, which
+// rules out PREPARE TRANSACTION. SET CONSTRAINTS ALL IMMEDIATE takes the
+// stream's lock at once, for the rest of the transaction.
+//
+// Errors: ErrInvalid, with which the transaction may go on; ErrNotFound, and
+// PostgreSQL's own, with which it may not. Committing may fail as well: with SQLSTATE TW003 if the stream was dropped meanwhile, with 40P01 if
+// another transaction appended to several streams and waits for what this one
+// holds; then the whole transaction can be repeated.
+//
+// The subscriptions of this process learn of the messages by Hub.Notify, which
+// the caller may call once the transaction is committed, and all others by
+// their next poll: a NOTIFY in the transaction would have all such
+// transactions commit one after the other.
+func AppendTx(ctx context.Context, tx pgx.Tx, s *Stream, msgs ...Message) error {
+	if _, err := validAppend(msgs); err != nil {
+		return err
+	}
+	keys, headers, payloads := make([]string, len(msgs)), make([]*string, len(msgs)), make([][]byte, len(msgs))
+	for i, m := range msgs {
+		keys[i] = m.Key
+		if len(m.Headers) > 0 {
+			headers[i] = new(string(m.Headers))
+		}
+		if payloads[i] = m.Payload; m.Payload == nil {
+			payloads[i] = []byte{} // and not NULL
+		}
+	}
+	if _, err := tx.Exec(ctx, publishBatchSQL, s.id, keys, headers, payloads); err != nil {
+		if pg.Code(err) == codeNoStream {
+			err = fmt.Errorf("%w: %w", ErrNotFound, err)
+		}
+		return fmt.Errorf("append to stream %q: %w", s.name, err)
+	}
+	return nil
+}

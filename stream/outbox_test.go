@@ -1,0 +1,283 @@
+package stream_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
+	t.Helper()
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback(context.Background()) })
+	return tx
+}
+
+func publish(t *testing.T, tx pgx.Tx, s *stream.Stream, payloads ...string) {
+	t.Helper()
+	var msgs []stream.Message
+	for _, p := range payloads {
+		msgs = append(msgs, stream.Message{Payload: []byte(p)})
+	}
+	if err := stream.AppendTx(t.Context(), tx, s, msgs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func commitTx(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exec(t *testing.T, tx interface {
+	Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	t.Helper()
+	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+
+// TestAppendTx_IdleCallerDelaysNobody has a transaction publish, under every
+// isolation, and take its time: others append meanwhile, and are before it.
+func TestAppendTx_IdleCallerDelaysNobody(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never})
+			sub := subscribe(t, h, s, stream.After(0))
+			a := notified(t, db.Pool, s, h)
+			mustAppend(t, a, stream.Message{Payload: []byte("before")})
+			idle := begin(t, db.Pool, level)
+			publish(t, idle, s, "idle 1", "idle 2") // its snapshot is older than what follows
+			published := time.Now()
+			for n := range 3 {
+				mustAppend(t, a, stream.Message{Payload: fmt.Append(nil, n)})
+			}
+			var got []string
+			for len(got) < 4 {
+				page := next(t, sub)
+				got = append(got, payloads(t, page, nil)...)
+			}
+			publish(t, idle, s, "idle 3")
+			commitTx(t, idle)
+			h.Notify(s)
+			page := next(t, sub)
+			wantPayloads(t, "in order", append(got, payloads(t, page, nil)...), "before", "0", "1", "2", "idle 1", "idle 2", "idle 3")
+			if page[0].Position != 5 || page[0].Time.Before(published) {
+				t.Errorf("position %d at %v, published at %v", page[0].Position, page[0].Time, published)
+			}
+			mustAppend(t, a, stream.Message{})
+		})
+	}
+}
+
+func TestAppendTx_StoresAsAppendDoes(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	msgs := []stream.Message{
+		{},
+		{Key: "k", Headers: json.RawMessage(`{"b": [1, "ü"], "a": null}`), Payload: []byte{0, 0xff}},
+		{Headers: json.RawMessage(`{}`), Payload: make([]byte, 3<<20)},
+	}
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), msgs...)
+	tx := begin(t, db.Pool, "")
+	if err := stream.AppendTx(t.Context(), tx, s, msgs...); err != nil {
+		t.Fatal(err)
+	}
+	commitTx(t, tx)
+	all := everything(t, s)
+	for i := range all {
+		all[i].Position, all[i].Time = 0, time.Time{}
+	}
+	if len(all) != 6 || asText(all[:3]) != asText(all[3:]) {
+		t.Errorf("%d messages, not twice the same", len(all))
+	}
+}
+
+func TestAppendTx_Refuses(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	tx := begin(t, db.Pool, "")
+	for name, msgs := range map[string][]stream.Message{
+		"none": {}, "key": {{Key: "\xff"}}, "headers": {{Payload: []byte("x")}, {Headers: json.RawMessage(`[]`)}},
+	} {
+		if err := stream.AppendTx(t.Context(), tx, s, msgs...); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	publish(t, tx, s, "the transaction goes on")
+	late := begin(t, db.Pool, "")
+	publish(t, late, s, "too late")
+	commitTx(t, tx)
+	if err := stream.Drop(t.Context(), pools(t, db.URL, 1)[0], "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Commit(t.Context()); pg.Code(err) != "TW003" {
+		t.Errorf("commit behind the drop: %v, want TW003", err)
+	}
+	tx = begin(t, db.Pool, "")
+	if err := stream.AppendTx(t.Context(), tx, s, stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("dropped stream: %v, want ErrNotFound", err)
+	}
+}
+
+// TestAppendTx_DropWhileItWaits: the stream is dropped while the commit waits
+// for its lock, in a session that knows it from before.
+func TestAppendTx_DropWhileItWaits(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	session, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close(context.Background())
+	exec(t, session, `SELECT tidewire.publish('orders', NULL, NULL, '')`)
+	dropping := begin(t, db.Pool, "")
+	waiting, err := session.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, waiting, s, "x")
+	exec(t, dropping, `SELECT tidewire.drop_stream('orders')`)
+	var committing sync.WaitGroup
+	committing.Go(func() {
+		if err := waiting.Commit(t.Context()); pg.Code(err) != "TW003" {
+			t.Errorf("commit: %v, want TW003", err)
+		}
+	})
+	for waits := false; !waits; {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory')`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commitTx(t, dropping)
+	committing.Wait()
+}
+
+func TestPublish_InSQL(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	const call = `SELECT tidewire.publish($1, $2, $3, $4)`
+	exec(t, db.Pool, call, "orders", "k", `{"a": 1}`, []byte("one")) // commits by itself
+	exec(t, db.Pool, call, "orders", nil, nil, []byte{})
+	exec(t, db.Pool, call, "orders", "", `{}`, []byte("three"))
+	exec(t, db.Pool, `SELECT tidewire.publish('orders', 'k', NULL, n::text::bytea) FROM generate_series(1, 20) AS n`)
+	all := everything(t, s)
+	if len(all) != 23 || all[0].Key != "k" || string(all[0].Headers) != `{"a": 1}` || all[1].Headers != nil || all[2].Key != "" || string(all[22].Payload) != "20" {
+		t.Errorf("stored %v", all)
+	}
+	for name, c := range map[string]struct {
+		code string
+		args []any
+	}{
+		"unknown stream": {"TW003", []any{"nobody's", nil, nil, []byte{}}},
+		"no stream":      {"TW003", []any{nil, nil, nil, []byte{}}},
+		"no payload":     {"TW004", []any{"orders", nil, nil, nil}},
+		"long key":       {"TW004", []any{"orders", strings.Repeat("ü", 513), nil, []byte{}}},
+		"headers":        {"TW004", []any{"orders", nil, `[1]`, []byte{}}},
+		"long headers":   {"TW004", []any{"orders", nil, `{"a":"` + strings.Repeat("x", 65536) + `"}`, []byte{}}},
+	} {
+		if _, err := db.Pool.Exec(t.Context(), call, c.args...); pg.Code(err) != c.code {
+			t.Errorf("%s: %v, want %s", name, err, c.code)
+		}
+	}
+}
+
+// TestPublish_SessionsOfManyKinds runs what poolers and triggers do to one
+// session: none of it may lose a message or bring back one.
+func TestPublish_SessionsOfManyKinds(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	conn, err := db.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	var want []string
+	for n, script := range [][]string{
+		{`BEGIN`, `P lost`, `ROLLBACK`}, // with the temporary tables it made
+		{`BEGIN`, `P `, `COMMIT`},
+		{`BEGIN`, `P `, `P `, `ROLLBACK AND CHAIN`, `P `, `COMMIT`},
+		{`DISCARD ALL`, `BEGIN`, `P `, `COMMIT`},
+		{`BEGIN`, `SAVEPOINT a`, `P lost`, `ROLLBACK TO a`, `P `, `SAVEPOINT b`, `P lost`, `ROLLBACK TO b`, `COMMIT`},
+		{`BEGIN`, `SET CONSTRAINTS ALL IMMEDIATE`, `P `, `P `, `SAVEPOINT a`, `P lost`, `ROLLBACK TO a`, `P `, `COMMIT`},
+		{`BEGIN`, `P `, `SET CONSTRAINTS ALL IMMEDIATE`, `SET CONSTRAINTS ALL DEFERRED`, `P `, `COMMIT`},
+		{`CREATE TABLE mine (payload text)`,
+			`CREATE FUNCTION forward() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM tidewire.publish('orders', '', '{}', NEW.payload::bytea); RETURN NULL; END $$`,
+			`CREATE CONSTRAINT TRIGGER forward AFTER INSERT ON mine DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION forward()`,
+			`BEGIN`, `P `, `INSERT INTO mine VALUES ('forwarded')`, `COMMIT`},
+		{`CREATE ROLE one_` + dbName(t, db), `CREATE ROLE two_` + dbName(t, db),
+			`GRANT USAGE ON SCHEMA tidewire TO one_` + dbName(t, db) + `, two_` + dbName(t, db),
+			`GRANT EXECUTE ON FUNCTION tidewire.publish TO one_` + dbName(t, db) + `, two_` + dbName(t, db),
+			`DISCARD ALL`, `SET ROLE one_` + dbName(t, db), `BEGIN`, `P `, `SET ROLE two_` + dbName(t, db), `P `, `COMMIT`, `RESET ROLE`,
+			`DROP OWNED BY one_` + dbName(t, db) + `, two_` + dbName(t, db), `DROP ROLE one_` + dbName(t, db) + `, two_` + dbName(t, db)},
+	} {
+		var pending []string
+		for i, step := range script {
+			switch {
+			case strings.HasPrefix(step, "P "):
+				payload := fmt.Sprint(n, " ", i, step[1:])
+				exec(t, conn, `SELECT tidewire.publish('orders', NULL, NULL, $1)`, pgx.QueryExecModeExec, []byte(payload))
+				if step == "P " {
+					pending = append(pending, payload)
+				}
+				continue
+			case strings.HasPrefix(step, "ROLLBACK AND"):
+				pending = nil
+			case strings.HasPrefix(step, "INSERT"):
+				pending = append(pending, "forwarded")
+			}
+			exec(t, conn, step, pgx.QueryExecModeExec)
+		}
+		want = append(want, pending...)
+	}
+	wantPayloads(t, "stored", payloads(t, everything(t, s), nil), want...)
+}
+
+func dbName(t *testing.T, db pgtest.DB) (name string) {
+	t.Helper()
+	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestPublish_WantsAGrant: not everybody may, and nobody needs more.
+func TestPublish_WantsAGrant(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	role := "app_" + dbName(t, db)
+	tx := begin(t, db.Pool, "")
+	exec(t, tx, `CREATE ROLE `+role)
+	exec(t, tx, `GRANT USAGE ON SCHEMA tidewire TO `+role)
+	exec(t, tx, `GRANT EXECUTE ON FUNCTION tidewire.publish_batch TO `+role)
+	exec(t, tx, `SET LOCAL ROLE `+role)
+	publish(t, tx, s, "granted")
+	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`) // the transaction has to be rolled back with its role
+	if _, err := tx.Exec(t.Context(), `SELECT tidewire.publish('orders', NULL, NULL, '')`); pg.Code(err) != "42501" {
+		t.Errorf("without a grant: %v, want permission denied", err)
+	}
+}

@@ -1,0 +1,98 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+)
+
+// Subscription follows a stream from one position on. Next is for one
+// goroutine at a time; Close and Position may be called from others.
+//
+// It holds no messages and no connection between two calls of Next: a slow
+// reader costs nothing but its own reads, once it is behind what the Hub
+// keeps.
+type Subscription struct {
+	hub    *Hub
+	feed   *feed
+	life   context.Context
+	end    context.CancelFunc
+	closed atomic.Bool
+	after  atomic.Int64 // the position of the last message returned
+}
+
+// Next returns the next messages of the stream, in order, without gap or
+// duplicate: at least one, and at most a page, whose bounds are the Hub's. It
+// waits until there is one. The messages must not be changed: other
+// subscriptions get the same memory.
+//
+// While PostgreSQL is away it waits. Errors: ctx's own; ErrNotFound, for the
+// stream was dropped; ErrClosed after Close or the end of the Hub; else
+// PostgreSQL's. After an error nothing is skipped: the next call goes on.
+func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
+	for {
+		if err := s.over(ctx); err != nil {
+			return nil, err
+		}
+		page, err := s.step(ctx)
+		if err != nil {
+			if over := s.over(ctx); over != nil {
+				return nil, over
+			}
+			return nil, err
+		}
+		if len(page) > 0 {
+			s.after.Store(page[len(page)-1].Position)
+			return page, nil
+		}
+	}
+}
+
+// over returns why Next has to end, or nil.
+func (s *Subscription) over(ctx context.Context) error {
+	if s.life.Err() != nil {
+		return fmt.Errorf("follow stream %q: %w", s.feed.stream.name, ErrClosed)
+	}
+	return ctx.Err()
+}
+
+// step looks once for messages, or waits until there may be some.
+func (s *Subscription) step(ctx context.Context) ([]Message, error) {
+	after := s.after.Load()
+	v := s.feed.look(after)
+	if len(v.page) > 0 || v.err != nil {
+		return v.page, v.err
+	}
+	if v.wait != nil {
+		select {
+		case <-v.wait:
+		case <-ctx.Done():
+		case <-s.life.Done():
+		}
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	if v.leads {
+		return s.feed.lead(ctx, after)
+	}
+	p, _, err := s.feed.read(ctx, after, func() {})
+	if err == nil && len(p.messages) == 0 {
+		s.after.Store(v.from) // what was between was deleted
+	}
+	return p.messages, err
+}
+
+// Position is that of the last message that Next returned, or where the
+// subscription began.
+func (s *Subscription) Position() int64 { return s.after.Load() }
+
+// Close ends the subscription, and a Next under way with ErrClosed. It may be
+// called more than once.
+func (s *Subscription) Close() {
+	if s.closed.CompareAndSwap(false, true) {
+		s.end()
+		s.hub.leave(s.feed)
+	}
+}
