@@ -91,8 +91,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, websocket.Config{}, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
-		p := &participant{server: s.chats, conn: c, drain: s.cfg.DrainTimeout, bucket: newBucket(s.chats.cfg, time.Now())}
-		p.run()
+		newParticipant(s.chats, c, s.cfg.DrainTimeout).run()
 	})
 }
 

@@ -31,47 +31,7 @@ type chatMessage struct {
 	History  int             `json:"history"`
 }
 
-// code is an error that a client is told; its sentences are in publicErrors.
-type code string
-
-const (
-	codeMalformed    code = "malformed"
-	codeUnknownType  code = "unknown_type"
-	codeRateLimited  code = "rate_limited"
-	codeNotJoined    code = "not_joined"
-	codeTooManyRooms code = "too_many_rooms"
-	codeJoining      code = "join_pending"
-	codeNameTooLong  code = "name_too_long"
-	codeNotStoredIn  code = "room_not_stored"
-	codeAhead        code = "position_ahead"
-	codeUnavailable  code = "unavailable"
-	codeNotStored    code = "not_stored"
-
-	codeChunksNotOffered code = "chunks_not_offered"
-	codeCreditNotOffered code = "credit_not_offered"
-	codeCredit           code = "invalid_credit"
-)
-
-// publicErrors is all that clients ever read of an error.
-var publicErrors = map[code]string{
-	codeMalformed:    "the message is not a JSON object with fields of the documented types",
-	codeUnknownType:  "the type is none of join, chat, ping, pong, leave",
-	codeRateLimited:  "too many messages; retry later",
-	codeNotJoined:    "join the room first",
-	codeTooManyRooms: "this connection is in too many rooms; leave one first",
-	codeJoining:      "the join of this room is still sending what was said before: wait for its answer",
-	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
-	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
-	codeAhead:        "nothing has been stored at this position yet: join without it",
-	codeUnavailable:  "what was said before cannot be read now; join again later",
-	codeNotStored:    "the message could not be stored",
-
-	codeChunksNotOffered: "this server takes no chunks",
-	codeCreditNotOffered: "say hello with credit first",
-	codeCredit:           "credit: want 1 byte or more, and no more than 1 GiB unused",
-}
-
-var errMalformed = errors.New("gateway: malformed chat message")
+var errMalformed = errors.New("gateway: malformed message")
 
 // parseChat reads one message. Beside an error, the message has its ID if that
 // could be read: then its sender is owed an answer.
@@ -81,7 +41,7 @@ func parseChat(payload []byte) (chatMessage, error) {
 		if m.Type == "chat" && m.Text == nil || m.History < 0 || m.After != nil && *m.After < 0 {
 			return m, errMalformed
 		}
-		return m, checkID(&m)
+		return m, checkID(&m.ID)
 	}
 	m = chatMessage{}
 	var id struct {
@@ -90,19 +50,20 @@ func parseChat(payload []byte) (chatMessage, error) {
 	if json.Unmarshal(payload, &id) == nil {
 		m.ID = id.ID
 	}
-	checkID(&m)
+	checkID(&m.ID)
 	return m, errMalformed
 }
 
-// checkID accepts a string or a number; anything else is no request.
-func checkID(m *chatMessage) error {
-	if len(m.ID) == 0 {
+// checkID accepts a string or a number; anything else is no request, and is
+// removed.
+func checkID(id *json.RawMessage) error {
+	if len(*id) == 0 {
 		return nil
 	}
-	if c := m.ID[0]; len(m.ID) <= maxIDBytes && (c == '"' || c == '-' || c >= '0' && c <= '9') {
+	if c := (*id)[0]; len(*id) <= maxIDBytes && (c == '"' || c == '-' || c >= '0' && c <= '9') {
 		return nil
 	}
-	m.ID = nil
+	*id = nil
 	return errMalformed
 }
 

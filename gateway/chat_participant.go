@@ -37,22 +37,35 @@ type participant struct {
 	pending pending
 	durable atomic.Bool // there may be such chats
 
-	// Of the reading goroutine.
-	heard    time.Time // when something last arrived
-	nextPing time.Time
+	// stays is set where the connection is for other things too: it is not closed
+	// when the last room has been left.
+	stays bool
+
+	heart heartbeat // of the reading goroutine
+}
+
+// newParticipant returns the chat's part in a connection, to be ended by end.
+func newParticipant(server *chatServer, c *connection, drain time.Duration) *participant {
+	p := &participant{server: server, conn: c, drain: drain, bucket: newBucket(server.cfg, time.Now())}
+	p.catchUps, p.abandon = context.WithCancel(server.work)
+	return p
 }
 
 func (p *participant) run() {
-	p.catchUps, p.abandon = context.WithCancel(p.server.work)
 	p.conn.whenStopped(p.stopReading)
 	err := p.read()
+	p.end()
+	p.conn.Close(closeCode(p.conn, err), "")
+}
+
+// end waits for what is owed, when nothing is read any more, and leaves.
+func (p *participant) end() {
 	p.abandon() // the pongs that they wait for are not read any more
 	p.joiners.Wait()
 	p.pending.wait(p.server.work)
 	for _, m := range p.rooms {
 		m.Leave()
 	}
-	p.conn.Close(closeCode(p.conn, err), "")
 }
 
 // stopReading makes the connection end because the server does. Behind a Close
@@ -69,14 +82,13 @@ func (p *participant) stopReading() {
 // read handles messages until the connection ends. All messages of one read
 // are handled before their answers leave, in one write.
 func (p *participant) read() error {
-	now := time.Now()
-	p.heard, p.nextPing = now, now.Add(p.server.cfg.PingInterval)
-	p.setDeadline()
+	p.heart = newHeartbeat(p.server.cfg, time.Now())
+	p.conn.wakeAt(p.heart.deadline())
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
 		if len(messages) > 0 {
-			p.heard = now
+			p.heart.heard = now
 		}
 		p.mu.Lock()
 		for _, m := range messages {
@@ -92,26 +104,18 @@ func (p *participant) read() error {
 	}
 }
 
-func (p *participant) setDeadline() {
-	next := p.heard.Add(p.server.cfg.PongTimeout)
-	if p.nextPing.Before(next) {
-		next = p.nextPing
-	}
-	p.conn.SetReadDeadline(next)
-}
-
 // beat sends a ping when it is due and returns false when the silence has
 // lasted for too long.
 func (p *participant) beat(now time.Time) bool {
-	if now.Sub(p.heard) >= p.server.cfg.PongTimeout {
+	ping, silent := p.heart.due(now)
+	if silent {
 		return false
 	}
-	if !now.Before(p.nextPing) {
-		p.nextPing = now.Add(p.server.cfg.PingInterval)
+	if ping {
 		p.send(map[string]any{"type": "ping", "ts": now.UnixMilli()})
 		p.conn.Flush()
 	}
-	p.setDeadline()
+	p.conn.wakeAt(p.heart.deadline())
 	return true
 }
 
@@ -140,7 +144,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	case "leave":
 		p.leave(msg)
 		p.ok(msg, nil)
-		if len(p.rooms) == 0 {
+		if len(p.rooms) == 0 && !p.stays {
 			p.pending.wait(p.server.work)
 			p.conn.StartClose(websocket.StatusNormal, "")
 		}

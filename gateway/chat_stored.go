@@ -62,13 +62,7 @@ type storedRooms struct {
 	mu        sync.Mutex
 	published int64
 
-	// answered are the participants with answers to be flushed: those of a
-	// commit leave together.
-	answers  sync.Mutex
-	answered map[*participant]struct{}
-	wake     chan struct{} // one slot
-	quit     context.CancelFunc
-	flushing sync.WaitGroup
+	flusher *flusher
 }
 
 // newStoredRooms returns nil if no room is stored. End it with stop.
@@ -76,14 +70,10 @@ func newStoredRooms(cfg ChatConfig, hub *room.Hub, work context.Context) *stored
 	if cfg.Store == nil {
 		return nil
 	}
-	s := &storedRooms{
+	return &storedRooms{
 		store: cfg.Store, patterns: cfg.StoredRooms, hub: hub, work: work, published: cfg.StoreHead,
-		answered: make(map[*participant]struct{}), wake: make(chan struct{}, 1),
+		flusher: newFlusher(),
 	}
-	ctx, quit := context.WithCancel(context.Background())
-	s.quit = quit
-	s.flushing.Go(func() { s.flush(ctx) })
-	return s
 }
 
 // has reports whether a room is stored.
@@ -110,7 +100,7 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
 		}
 		if id != nil {
-			s.flushLater(p)
+			s.flusher.later(p.conn)
 		}
 	})
 	if err != nil {
@@ -136,45 +126,10 @@ func withPosition(payload []byte, position int64) []byte {
 	return append(strconv.AppendInt(out, position, 10), '}')
 }
 
-func (s *storedRooms) flushLater(p *participant) {
-	s.answers.Lock()
-	s.answered[p] = struct{}{}
-	s.answers.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// flush sends the answers of what was committed, those of one connection in
-// one write.
-func (s *storedRooms) flush(ctx context.Context) {
-	var ready []*participant
-	for {
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return
-		}
-		s.answers.Lock()
-		for p := range s.answered {
-			ready = append(ready, p)
-		}
-		clear(s.answered)
-		s.answers.Unlock()
-		for _, p := range ready {
-			p.conn.Flush()
-		}
-		clear(ready)
-		ready = ready[:0]
-	}
-}
-
 // stop is called when every connection has ended.
 func (s *storedRooms) stop() {
 	if s != nil {
-		s.quit()
-		s.flushing.Wait()
+		s.flusher.stop()
 	}
 }
 

@@ -251,7 +251,7 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 	send(t, c, `{"type":"chat","room":"kept-1","text":"x","id":2}`)
 	expect(t, c, `{"code":"not_stored","id":2,"message":"the message could not be stored","type":"error"}`)
 	send(t, c, `{"type":"join","room":"kept-2","history":5,"id":3}`)
-	expect(t, c, `{"code":"unavailable","id":3,"message":"what was said before cannot be read now; join again later","type":"error"}`)
+	expect(t, c, `{"code":"unavailable","id":3,"message":"this cannot be read now; try again later","type":"error"}`)
 	send(t, c, `{"type":"chat","room":"kept-2","text":"x","id":4}`)
 	expect(t, c, `{"code":"not_joined","id":4,"message":"join the room first","type":"error"}`)
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -96,6 +97,15 @@ func (c *connection) whenStopped(f func()) {
 	c.owner.mu.Unlock()
 	if stopping {
 		f()
+	}
+}
+
+// wakeAt has Read return at that time if nothing arrives; at once where the
+// server is shutting down, which may have begun just now.
+func (c *connection) wakeAt(t time.Time) {
+	c.SetReadDeadline(t)
+	if c.stopping() {
+		c.SetReadDeadline(time.Now())
 	}
 }
 

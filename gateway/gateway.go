@@ -48,6 +48,13 @@ type Config struct {
 	Chat ChatConfig
 	// Lanes configures /ws/lanes.
 	Lanes LanesConfig
+	// Sessions bounds the connections on /ws, where All is served: chats, and
+	// what Streams and Queues have.
+	Sessions SessionConfig
+	// Streams is behind /ws and /v1/streams. Defaults to none.
+	Streams StreamsConfig
+	// Queues is behind /ws and /v1/queues. Defaults to none.
+	Queues QueuesConfig
 	// Ready returns why the server cannot do its work just now, or nil.
 	// Defaults to always ready.
 	Ready func(ctx context.Context) error
@@ -93,6 +100,9 @@ type Server struct {
 	conns *connections
 	chats *chatServer // nil if not served
 	flood *lanesServer
+	// sessions and api are nil unless All is served.
+	sessions *sessions
+	api      *api
 	// work outlives requests: it is what connections use towards the store. It
 	// ends when Shutdown's time is up.
 	work context.Context
@@ -120,6 +130,11 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/ws/lanes", s.lanes)
 	}
 	switch cfg.Only {
+	case All:
+		s.sessions = newSessions(cfg, s.chats, work)
+		s.mux.HandleFunc("/ws", s.session)
+		s.api = newAPI(s)
+		s.mux.Handle("/v1/", s.api)
 	case Lanes:
 		s.mux.HandleFunc("/ws", s.lanes)
 	case Chat:
@@ -153,7 +168,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			s.chats.hub.Wait()
 		}()
 	}
+	if s.sessions != nil {
+		defer s.sessions.flusher.stop()
+		defer s.api.close()
+	}
 	done := s.conns.close()
+	s.EndPolls()
 	select {
 	case <-done:
 		return nil
@@ -162,6 +182,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.conns.abort()
 		<-done
 		return fmt.Errorf("gateway: connections cut off: %w", ctx.Err())
+	}
+}
+
+// EndPolls answers requests that wait for messages with what there is, at once
+// and from now on: http.Server's Shutdown waits for them. Give it to
+// RegisterOnShutdown.
+func (s *Server) EndPolls() {
+	if s.api != nil {
+		s.api.endPolls()
 	}
 }
 

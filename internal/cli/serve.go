@@ -147,7 +147,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
-	conns := 16 + c.Workers
+	conns := 24 + c.Workers
 	if c.Mode == string(ingest.Naive) {
 		conns = ingest.NaiveConnections + 4
 	}
@@ -190,6 +190,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener) error {
 	server := gateway.New(cfg)
 	httpServer := &http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	httpServer.RegisterOnShutdown(server.EndPolls)
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() { failed <- httpServer.Serve(l) }()

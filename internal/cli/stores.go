@@ -16,8 +16,9 @@ import (
 
 // stores are what the endpoints of one server write to.
 type stores struct {
-	ingest *ingest.Ingester // nil if not served
-	rooms  *stream.Appender // nil if no room is stored
+	ingest  *ingest.Ingester // nil if not served
+	rooms   *stream.Appender // nil if no room is stored
+	streams *streamStore     // nil if not served
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -35,6 +36,10 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		}
 		registerIngest(cfg.Metrics, s.ingest)
 		cfg.NewSource = func(onCommit func(uint64)) gateway.Source { return s.ingest.Source(onCommit) }
+	}
+	if cfg.Only == gateway.All {
+		s.streams = newStreamStore(pool, p.log)
+		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
@@ -61,6 +66,9 @@ func (s *stores) run(ctx context.Context) {
 	if s.rooms != nil {
 		s.running.Go(func() { s.rooms.Run(ctx) })
 	}
+	if s.streams != nil {
+		s.running.Go(func() { s.streams.run(ctx) })
+	}
 }
 
 // stop waits until everything accepted is stored, at most for patience.
@@ -72,6 +80,9 @@ func (s *stores) stop(patience time.Duration) error {
 		}
 		if s.rooms != nil {
 			s.rooms.Abandon()
+		}
+		if s.streams != nil {
+			s.streams.abandon()
 		}
 	})
 	defer giveUp.Stop()

@@ -1,0 +1,236 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// api is the HTTP API under /v1/. It takes JSON and answers with JSON.
+type api struct {
+	server *Server
+	mux    *http.ServeMux
+	guard  *http.CrossOriginProtection
+	desks  *desks
+	// polls ends when nobody shall wait for messages any more.
+	polls    context.Context
+	endPolls context.CancelFunc
+}
+
+func newAPI(s *Server) *api {
+	a := &api{server: s, mux: http.NewServeMux(), guard: http.NewCrossOriginProtection(), desks: newDesks(s.cfg.Queues.Store)}
+	a.polls, a.endPolls = context.WithCancel(context.Background())
+	for pattern, handle := range map[string]func(*call){
+		"GET /v1/streams":                                 (*call).listStreams,
+		"POST /v1/streams/{stream}":                       (*call).createStream,
+		"GET /v1/streams/{stream}":                        (*call).streamInfo,
+		"DELETE /v1/streams/{stream}":                     (*call).dropStream,
+		"POST /v1/streams/{stream}/messages":              (*call).publish,
+		"GET /v1/streams/{stream}/messages":               (*call).readStream,
+		"POST /v1/streams/{stream}/groups/{group}/commit": (*call).commit,
+		"GET /v1/queues":                                  (*call).listQueues,
+		"POST /v1/queues/{queue}":                         (*call).createQueue,
+		"GET /v1/queues/{queue}":                          (*call).queueStats,
+		"DELETE /v1/queues/{queue}":                       (*call).dropQueue,
+		"POST /v1/queues/{queue}/messages":                (*call).enqueue,
+		"POST /v1/queues/{queue}/receive":                 (*call).receive,
+		"POST /v1/queues/{queue}/ack":                     func(c *call) { c.settle("ack") },
+		"POST /v1/queues/{queue}/nack":                    func(c *call) { c.settle("nack") },
+		"POST /v1/queues/{queue}/extend":                  func(c *call) { c.settle("extend") },
+	} {
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, handle) })
+	}
+	return a
+}
+
+// close is called when no request is under way any more.
+func (a *api) close() { a.desks.close() }
+
+// ServeHTTP implements http.Handler.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	slot, ok := a.server.conns.reserve() // Shutdown waits for it
+	if !ok {
+		writeError(w, codeStopping, reply{})
+		return
+	}
+	defer slot.release()
+	if a.guard.Check(r) != nil {
+		writeError(w, codeForeign, reply{})
+		return
+	}
+	if _, pattern := a.mux.Handler(r); pattern == "" {
+		// The mux knows whether the path has other methods.
+		answer := &headersOnly{header: w.Header()}
+		a.mux.ServeHTTP(answer, r)
+		if answer.status == http.StatusMethodNotAllowed {
+			writeError(w, codeMethod, reply{})
+		} else {
+			writeError(w, codeNoPath, reply{})
+		}
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// headersOnly is a ResponseWriter that keeps the status and the headers.
+type headersOnly struct {
+	header http.Header
+	status int
+}
+
+func (h *headersOnly) Header() http.Header         { return h.header }
+func (h *headersOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h *headersOnly) WriteHeader(status int)      { h.status = status }
+
+// call is one request.
+type call struct {
+	api *api
+	w   http.ResponseWriter
+	r   *http.Request
+	ctx context.Context // ends with the request, and when the server gives up
+	// body is what the client sent, where it was read.
+	body request
+}
+
+func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.server.work, cancel)()
+	c := &call{api: a, w: w, r: r, ctx: ctx}
+	for _, part := range []string{"stream", "queue", "group"} {
+		if name := r.PathValue(part); name != "" && !validName(name) {
+			c.refuse(codeName)
+			return
+		}
+	}
+	handle(c)
+}
+
+func (c *call) stream() string { return c.r.PathValue("stream") }
+func (c *call) queue() string  { return c.r.PathValue("queue") }
+
+// served refuses the call if the server does not serve it.
+func (c *call) served(is bool) bool {
+	if !is {
+		c.refuse(codeNotServed)
+	}
+	return is
+}
+
+// bodyTimeout is how long a client may take to send what it has announced.
+const bodyTimeout = 30 * time.Second
+
+// read returns the body, unless it has refused that.
+func (c *call) read() ([]byte, bool) {
+	deadline := http.NewResponseController(c.w)
+	deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the connection has that
+	defer deadline.SetReadDeadline(time.Time{})
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		c.refuse(codeTooLarge)
+	case err != nil: // the client has gone, most likely
+		c.refuse(codeMalformed)
+	}
+	return body, err == nil
+}
+
+// readJSON reads the body, an object, into c.body, or refuses the call. Where
+// it is optional there may be none.
+func (c *call) readJSON(optional bool) bool {
+	body, ok := c.read()
+	if !ok {
+		return false
+	}
+	if optional && len(bytes.TrimSpace(body)) == 0 {
+		return true
+	}
+	if mediaType(c.r) != "application/json" {
+		c.refuse(codeMediaType)
+		return false
+	}
+	r, err := parseRequest(body)
+	if err != nil {
+		c.refuse(codeMalformed)
+		return false
+	}
+	c.body = r
+	return true
+}
+
+// mediaType is the Content-Type without its parameters, "" if there is no good
+// one.
+func mediaType(r *http.Request) string {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return kind
+}
+
+// number returns a parameter of the query from low to high, by default fallback,
+// or refuses the call.
+func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
+	text := c.r.URL.Query().Get(name)
+	if text == "" {
+		return fallback, true
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < low || n > high {
+		c.refuse(codeParameter)
+		return 0, false
+	}
+	return n, true
+}
+
+func (c *call) refuse(why code) { writeError(c.w, why, reply{}) }
+
+// fail refuses the call for what a store says.
+func (c *call) fail(err error, otherwise code) {
+	why := codeOf(err, otherwise)
+	if why == otherwise && c.r.Context().Err() == nil {
+		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+	}
+	var more reply
+	var old *TooOldError
+	if errors.As(err, &old) {
+		more.Oldest = &old.Oldest
+	}
+	writeError(c.w, why, more)
+}
+
+// answer answers with a value as JSON.
+func (c *call) answer(v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // such as a time that JSON cannot hold
+		c.fail(err, codeUnavailable)
+		return
+	}
+	writeJSON(c.w, http.StatusOK, text)
+}
+
+func writeError(w http.ResponseWriter, why code, more reply) {
+	more.Code, more.Message = why, publicErrors[why]
+	text, _ := json.Marshal(map[string]reply{"error": more}) // no value of ours fails
+	status, ok := statuses[why]
+	if !ok {
+		status = http.StatusBadRequest
+	}
+	writeJSON(w, status, text)
+}
+
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	w.Write(append(text, '\n'))
+}

@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// maxReceive is how many messages one request may lease, maxWait how long it
+	// may wait for them: less than a stop may take.
+	maxReceive = 1000
+	maxWait    = 20 * time.Second
+	// minWait is how long it takes to see that there is nothing.
+	minWait = 100 * time.Millisecond
+)
+
+func (c *call) listQueues() {
+	admin := c.api.server.cfg.Queues.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	names, err := admin.List(c.ctx)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	all := make([]map[string]string, len(names))
+	for i, name := range names {
+		all[i] = map[string]string{"queue": name}
+	}
+	c.answer(map[string]any{"queues": all})
+}
+
+func (c *call) createQueue() {
+	admin := c.api.server.cfg.Queues.Admin
+	if !c.served(admin != nil) || !c.readJSON(true) {
+		return
+	}
+	opts, why := c.body.queueOptions()
+	if why != "" {
+		c.refuse(why)
+		return
+	}
+	if err := admin.Create(c.ctx, c.queue(), opts); err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(map[string]any{"queue": c.queue()})
+}
+
+func (c *call) queueStats() {
+	admin := c.api.server.cfg.Queues.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	stats, err := admin.Stats(c.ctx, c.queue())
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(stats)
+}
+
+func (c *call) dropQueue() {
+	admin := c.api.server.cfg.Queues.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	if err := admin.Drop(c.ctx, c.queue()); err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(map[string]any{"queue": c.queue()})
+}
+
+func (c *call) enqueue() {
+	store := c.api.server.cfg.Queues.Store
+	if !c.served(store != nil) {
+		return
+	}
+	messages, ok := c.messages()
+	if !ok {
+		return
+	}
+	delay, ok := within(c.body.DelayMS, 0, maxDelay)
+	if !ok {
+		c.refuse(codeDuration)
+		return
+	}
+	c.store(messages, func(done func(int64, error)) error {
+		return store.Enqueue(c.ctx, c.queue(), messages, delay, done)
+	})
+}
+
+// receive leases messages to the server for the client, who settles them by
+// other requests, or lets the leases end.
+func (c *call) receive() {
+	if !c.served(c.api.server.cfg.Queues.Store != nil) {
+		return
+	}
+	limit, ok := c.number("max", 1, maxReceive, 1)
+	if !ok {
+		return
+	}
+	wait, ok := c.number("wait_ms", 0, maxWait.Milliseconds(), 0)
+	if !ok {
+		return
+	}
+	d := c.api.desks.use(c.queue())
+	defer c.api.desks.release(d)
+	ds, tokens, err := c.lease(d, int(limit), max(minWait, time.Duration(wait)*time.Millisecond))
+	switch {
+	case errors.Is(err, errDeskFull):
+		c.refuse(codeTooManyLeases)
+		return
+	case err != nil:
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.api.server.sessions.delivered.Add(uint64(len(ds)))
+	text := []byte(`{"deliveries":[`)
+	for i, one := range ds {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendDelivery(text, false, c.queue(), tokens[i], one)
+	}
+	writeJSON(c.w, 200, append(text, "]}"...))
+}
+
+// lease waits for messages. What comes too late for a client that has gone is
+// given back.
+func (c *call) lease(d *desk, limit int, wait time.Duration) ([]Delivery, []string, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, wait)
+	defer cancel()
+	defer context.AfterFunc(c.api.polls, cancel)()
+	ds, tokens, err := d.receive(c.ctx, ctx, limit)
+	if err != nil || c.ctx.Err() == nil {
+		return ds, tokens, err
+	}
+	back := settlement{kind: "nack"}
+	taken, _ := d.leases.take(back, tokens)
+	d.leases.settle(c.api.server.work, c.api.server.cfg.Queues.Leases, back, taken)
+	return nil, nil, c.ctx.Err()
+}
+
+// settle deals with deliveries that a receive has answered with.
+func (c *call) settle(kind string) {
+	store := c.api.server.cfg.Queues.Leases
+	if !c.served(store != nil) || !c.readJSON(false) {
+		return
+	}
+	how, why := c.body.settlement(kind)
+	tokens, wrong := c.body.tokens()
+	if why == "" {
+		why = wrong
+	}
+	if why != "" {
+		c.refuse(why)
+		return
+	}
+	d := c.api.desks.use(c.queue())
+	defer c.api.desks.release(d)
+	taken, lost := d.leases.take(how, tokens)
+	gone, failed, err := d.leases.settle(c.ctx, store, how, taken)
+	if err != nil {
+		c.api.server.sessions.log.warn("deliveries not settled", "queue", c.queue(), "type", kind, "error", err)
+	}
+	done := len(taken) - len(gone) - len(failed)
+	c.api.server.sessions.settled.Add(uint64(done))
+	answer := settledReply(append(lost, gone...), failed, done)
+	if answer.Code != "" {
+		writeError(c.w, answer.Code, reply{Count: done, Lost: answer.Lost, Failed: answer.Failed})
+		return
+	}
+	c.answer(reply{Count: done})
+}

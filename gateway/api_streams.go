@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"errors"
+	"math"
+	"net/url"
+	"unicode/utf8"
+)
+
+func (c *call) listStreams() {
+	admin := c.api.server.cfg.Streams.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	all, err := admin.List(c.ctx)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	if all == nil {
+		all = []StreamInfo{}
+	}
+	c.answer(map[string]any{"streams": all})
+}
+
+func (c *call) createStream() {
+	admin := c.api.server.cfg.Streams.Admin
+	if !c.served(admin != nil) || !c.readJSON(true) {
+		return
+	}
+	opts := StreamOptions{Keyed: c.body.Keyed}
+	if err := admin.Create(c.ctx, c.stream(), opts); err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(map[string]any{"stream": c.stream(), "keyed": opts.Keyed})
+}
+
+func (c *call) streamInfo() {
+	admin := c.api.server.cfg.Streams.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	info, err := admin.Info(c.ctx, c.stream())
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	if info.Groups == nil {
+		info.Groups = []GroupInfo{}
+	}
+	c.answer(info)
+}
+
+func (c *call) dropStream() {
+	admin := c.api.server.cfg.Streams.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	if err := admin.Drop(c.ctx, c.stream()); err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(map[string]any{"stream": c.stream()})
+}
+
+func (c *call) publish() {
+	store := c.api.server.cfg.Streams.Store
+	if !c.served(store != nil) {
+		return
+	}
+	if messages, ok := c.messages(); ok {
+		c.store(messages, func(done func(int64, error)) error {
+			return store.Publish(c.ctx, c.stream(), messages, done)
+		})
+	}
+}
+
+// messages returns what the client wants stored: what its JSON says, or, with
+// ?raw, the body as it is, with ?key.
+func (c *call) messages() ([]Message, bool) {
+	query := c.r.URL.Query()
+	if !query.Has("raw") {
+		if !c.readJSON(false) {
+			return nil, false
+		}
+		messages, why := c.body.messages()
+		if why != "" {
+			c.refuse(why)
+			return nil, false
+		}
+		return messages, true
+	}
+	switch mediaType(c.r) {
+	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data": // what a foreign page may send unasked
+		c.refuse(codeMediaType)
+		return nil, false
+	}
+	if !utf8.ValidString(query.Get("key")) {
+		c.refuse(codeInvalid)
+		return nil, false
+	}
+	body, ok := c.read()
+	return []Message{{Key: query.Get("key"), Payload: body}}, ok
+}
+
+// store has messages stored and answers after the commit.
+func (c *call) store(messages []Message, store func(done func(int64, error)) error) {
+	type result struct {
+		first int64
+		err   error
+	}
+	results := make(chan result, 1)
+	if err := store(func(first int64, err error) { results <- result{first, err} }); err != nil {
+		c.fail(err, codeNotStored)
+		return
+	}
+	select {
+	case r := <-results:
+		if r.err != nil {
+			c.fail(r.err, codeNotStored)
+			return
+		}
+		c.api.server.sessions.stored.Add(uint64(len(messages)))
+		c.answer(reply{Position: &r.first, Count: len(messages)})
+	case <-c.ctx.Done():
+		c.fail(errors.Join(ErrOutcomeUnknown, c.ctx.Err()), codeUnknownOutcome)
+	}
+}
+
+// readStream answers with messages behind a position, and the one to go on with.
+func (c *call) readStream() {
+	reader := c.api.server.cfg.Streams.Reader
+	if !c.served(reader != nil) {
+		return
+	}
+	after, ok := c.number("after", 0, math.MaxInt64, 0)
+	if !ok {
+		return
+	}
+	limit, ok := c.number("limit", 1, maxBatch, 100)
+	if !ok {
+		return
+	}
+	key := key(c.r.URL.Query())
+	if key != nil && !utf8.ValidString(*key) {
+		c.refuse(codeInvalid)
+		return
+	}
+	page, err := reader.Read(c.ctx, c.stream(), key, after, int(limit))
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	text := []byte(`{"messages":[`)
+	for i, m := range page {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(appendBody(append(text, '{'), m), '}')
+		after = m.Position
+	}
+	writeJSON(c.w, 200, appendNext(append(text, ']'), after))
+}
+
+func key(query url.Values) *string {
+	if !query.Has("key") {
+		return nil
+	}
+	k := query.Get("key")
+	return &k
+}
+
+func (c *call) commit() {
+	store := c.api.server.cfg.Streams.Store
+	if !c.served(store != nil) || !c.readJSON(false) {
+		return
+	}
+	position := c.body.Position
+	if position == nil || *position < 0 {
+		c.refuse(codeMalformed)
+		return
+	}
+	offset, err := store.Commit(c.ctx, c.stream(), c.r.PathValue("group"), *position)
+	if err != nil {
+		c.fail(err, codeNotStored)
+		return
+	}
+	c.answer(reply{Position: &offset})
+}

@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// consumer is a consumption of a connection. Its goroutine leases as many
+// messages as the client has credit for and not acknowledged, and sends them.
+type consumer struct {
+	session *session
+	queue   string
+	leases  *leases
+	ctx     context.Context
+	cancel  context.CancelFunc
+	end     ending
+
+	settling pending       // requests that are dealing with deliveries
+	changed  chan struct{} // one slot: there may be room
+
+	mu        sync.Mutex
+	credits   int64
+	planned   int64              // credits that the next Receive goes by
+	interrupt context.CancelFunc // ends a wait for messages, if there is one
+}
+
+func newConsumer(s *session, queue string, credits int64) *consumer {
+	c := &consumer{session: s, queue: queue, leases: newLeases(), changed: make(chan struct{}, 1), credits: credits}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	return c
+}
+
+// run is the consumption's goroutine.
+func (c *consumer) run(r request) {
+	defer c.cancel()
+	s := c.session
+	source, err := s.server.queues.Store.Consume(c.ctx, c.queue)
+	if err != nil {
+		c.leave()
+		if c.ctx.Err() != nil {
+			s.answer(r, refusal(codeEnded))
+		} else {
+			s.fail(r, err, codeUnavailable)
+		}
+	} else {
+		if err = s.pushStart(c.ctx, r, reply{}); err == nil {
+			err = c.deliver(source)
+		}
+		c.leave()
+		c.settling.wait(s.server.work)
+		source.Close()
+		c.tell(err)
+	}
+	c.end.answer(s)
+	s.server.flusher.later(s.conn)
+}
+
+func (c *consumer) leave() {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	delete(c.session.consumers, c.queue)
+}
+
+// tell says that the consumption has ended without being asked to.
+func (c *consumer) tell(err error) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	why := codeOf(err, codeUnavailable)
+	switch why {
+	case codeNotFound:
+		why = codeQueueGone
+	case codeUnavailable:
+		c.session.server.log.warn("consumption ended", "queue", c.queue, "error", err)
+	}
+	with := refusal(why)
+	with.Queue = c.queue
+	c.session.pushEnd(with)
+}
+
+// deliver sends what it leases until something ends it.
+func (c *consumer) deliver(source Consumption) error {
+	for {
+		n, err := c.room()
+		if err != nil {
+			return err
+		}
+		ds, err := c.receive(source, n)
+		if errors.Is(err, context.Canceled) && c.ctx.Err() == nil {
+			continue // the credits have changed
+		}
+		if err != nil {
+			return err
+		}
+		// A client may acknowledge as soon as it has read.
+		if err := c.send(ds, c.leases.put(ds)); err != nil {
+			return err
+		}
+	}
+}
+
+// receive waits for messages until the client has less credit than it had.
+func (c *consumer) receive(source Consumption, n int) ([]Delivery, error) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	c.mu.Lock()
+	c.interrupt = cancel
+	if c.credits < c.planned {
+		cancel()
+	}
+	c.mu.Unlock()
+	ds, err := source.Receive(ctx, n)
+	c.mu.Lock()
+	c.interrupt = nil
+	c.mu.Unlock()
+	return ds, err
+}
+
+// room waits until the client may have more, and returns how many. It has as
+// many fewer as it has not acknowledged and nobody else has got meanwhile.
+func (c *consumer) room() (int, error) {
+	for {
+		now := time.Now()
+		held, next := c.leases.count(now)
+		c.mu.Lock()
+		c.planned = c.credits
+		n := c.credits - int64(held)
+		c.mu.Unlock()
+		if n > 0 {
+			return int(n), nil
+		}
+		var ends <-chan time.Time
+		if held > 0 {
+			ends = time.After(next.Sub(now))
+		}
+		select {
+		case <-c.changed:
+		case <-ends:
+		case <-c.ctx.Done():
+			return 0, c.ctx.Err()
+		}
+	}
+}
+
+// grant changes the credits by n and reports whether that makes sense.
+func (c *consumer) grant(n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n < -maxPrefetch || n > maxPrefetch || c.credits+n < 0 || c.credits+n > maxPrefetch {
+		return false
+	}
+	c.credits += n
+	if n < 0 && c.interrupt != nil {
+		c.interrupt()
+	}
+	signal(c.changed)
+	return true
+}
+
+// send sends deliveries on the bulk lane, some at a time.
+func (c *consumer) send(ds []Delivery, tokens []string) error {
+	server := c.session.server
+	text, frames := server.buffer(), server.buffer()
+	defer func() { server.reuse(text); server.reuse(frames) }()
+	for i, d := range ds {
+		text = appendDelivery(text[:0], true, c.queue, tokens[i], d)
+		frames = websocket.AppendFrame(frames, websocket.OpText, text)
+		if len(frames) < pushFrames && i < len(ds)-1 {
+			continue
+		}
+		if err := c.session.push(c.ctx, frames); err != nil {
+			return err
+		}
+		frames = frames[:0]
+	}
+	server.delivered.Add(uint64(len(ds)))
+	return nil
+}

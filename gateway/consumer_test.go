@@ -1,0 +1,278 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// got is a delivery as a client reads it.
+type got struct {
+	Type, Queue, Delivery, Payload, Key string
+	Attempt                             int
+	Position                            int64
+}
+
+func (w *wire) delivery() (d got) {
+	w.t.Helper()
+	if text := w.next(); json.Unmarshal([]byte(text), &d) != nil || d.Type != "delivery" || d.Delivery == "" {
+		w.t.Fatalf("got %s, want a delivery", text)
+	}
+	return d
+}
+
+// jobs enqueues so many.
+func jobs(t *testing.T, c *wire, count int) {
+	t.Helper()
+	messages := strings.Repeat(`{"payload":"j"},`, count-1) + `{"payload":"j"}`
+	c.ask(`{"type":"enqueue","id":"jobs","queue":"jobs","messages":[`+messages+`]}`, fmt.Sprintf(`{"type":"ok","id":"jobs","position":1,"count":%d}`, count))
+}
+
+// lookAt looks at the queue jobs.
+func lookAt[T any](f *fakeQueues, look func(*fakeQueue) T) T {
+	f.state.Lock()
+	defer f.state.Unlock()
+	return look(f.queues["jobs"])
+}
+
+func TestConsume_DeliversWhatWasEnqueued(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	c.ask(`{"type":"enqueue","id":1,"queue":"jobs","payload":"a\u0001","key":"k","headers":{"h":1}}`, `{"type":"ok","id":1,"position":1}`)
+	c.ask(`{"type":"consume","id":2,"queue":"jobs"}`, `{"type":"ok","id":2}`)
+	text := c.next()
+	var d got
+	json.Unmarshal([]byte(text), &d)
+	want := fmt.Sprintf(`{"type":"delivery","queue":"jobs","delivery":%q,"attempt":1,"position":1,"key":"k","headers":{"h":1},"time":"0001-01-01T00:00:00Z","payload":"a\u0001"}`, d.Delivery)
+	if text != want {
+		t.Errorf("got %s\nwant %s", text, want)
+	}
+	if got := c.code(`{"type":"consume","id":"x","queue":"jobs"}`); got != "erroralready_consuming" {
+		t.Error(got)
+	}
+}
+
+func TestConsume_AckIsAnsweredAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	jobs(t, c, 3)
+	c.ask(`{"type":"consume","id":2,"queue":"jobs"}`, `{"type":"ok","id":2}`)
+	a, b, last := c.delivery(), c.delivery(), c.delivery()
+	if a.Attempt != 1 || a.Queue != "jobs" || a.Payload != "j" || a.Position != 1 || b.Position != 2 {
+		t.Errorf("got %+v", a)
+	}
+	queues.hold(true)
+	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","id":3,"queue":"jobs","delivery":%q}`, a.Delivery))
+	c.silent(30 * time.Millisecond)
+	queues.hold(false)
+	c.want(`{"type":"ok","id":3,"count":1}`)
+	// One of them is lost, and named; the other is acknowledged all the same.
+	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","deliveries":[%q,%q,"never"]}`, a.Delivery, b.Delivery),
+		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"some deliveries are not yours any more: see lost","count":1,"lost":[%q,"never"]}`, a.Delivery))
+	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","delivery":%q}`, last.Delivery))
+	waitFor(t, func() bool {
+		return slices.Equal(lookAt(queues, func(q *fakeQueue) []int64 { return slices.Clone(q.acked) }), []int64{1, 2, 3})
+	}, "not all were acknowledged")
+	waitMetric(t, addr, "tidewire_settled_deliveries_total 3")
+}
+
+func TestConsume_CreditsBoundWhatIsUnacknowledged(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	jobs(t, c, 20)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":3}`, `{"type":"ok","id":1}`)
+	tokens := []string{c.delivery().Delivery, c.delivery().Delivery, c.delivery().Delivery}
+	c.silent(30 * time.Millisecond)
+	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","deliveries":[%q,%q]}`, tokens[0], tokens[1]))
+	c.delivery()
+	c.delivery()
+	c.silent(30 * time.Millisecond)
+	c.ask(`{"type":"credit","id":2,"queue":"jobs","n":-3}`, `{"type":"ok","id":2}`)
+	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","delivery":%q}`, tokens[2]))
+	c.silent(30 * time.Millisecond)
+	for _, n := range []string{"-1", "10001", "-10001"} {
+		if got := c.code(`{"type":"credit","id":"x","queue":"jobs","n":` + n + `}`); got != "errorinvalid_credits" {
+			t.Errorf("n %s: %s", n, got)
+		}
+	}
+	send(t, c.Conn, `{"type":"credit","queue":"jobs","n":4}`)
+	c.delivery()
+	c.delivery()
+	c.silent(30 * time.Millisecond)
+	if n := lookAt(queues, func(q *fakeQueue) int { return len(q.leased) }); n != 4 {
+		t.Errorf("%d are leased, want the 4 of the credits", n)
+	}
+}
+
+// TestConsume_LessCreditWhileWaiting: who takes its credit back gets nothing of
+// what comes then.
+func TestConsume_LessCreditWhileWaiting(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":5}`, `{"type":"ok","id":1}`)
+	time.Sleep(20 * time.Millisecond) // it waits for messages
+	c.ask(`{"type":"credit","id":2,"queue":"jobs","n":-4}`, `{"type":"ok","id":2}`)
+	jobs(t, c, 3)
+	c.delivery()
+	c.silent(50 * time.Millisecond)
+}
+
+func TestConsume_NackAndExtend(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	queues.lease = 150 * time.Millisecond
+	c := connect(t, addr)
+	jobs(t, c, 1)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	first := c.delivery()
+	c.ask(fmt.Sprintf(`{"type":"nack","id":2,"queue":"jobs","delivery":%q,"delay_ms":40,"reason":"no"}`, first.Delivery), `{"type":"ok","id":2,"count":1}`)
+	start := time.Now()
+	second := c.delivery()
+	if second.Attempt != 2 || second.Delivery == first.Delivery || time.Since(start) < 30*time.Millisecond {
+		t.Errorf("got %+v after %v", second, time.Since(start))
+	}
+	if reasons := lookAt(queues, func(q *fakeQueue) []string { return q.nacks }); !slices.Equal(reasons, []string{"no"}) {
+		t.Errorf("reasons %q", reasons)
+	}
+	c.ask(fmt.Sprintf(`{"type":"extend","id":3,"queue":"jobs","delivery":%q,"lease_ms":600}`, second.Delivery), `{"type":"ok","id":3,"count":1}`)
+	c.silent(300 * time.Millisecond)
+	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","delivery":%q}`, second.Delivery), `{"type":"ok","id":4,"count":1}`)
+}
+
+// TestConsume_LeaseEnds: the credit of what a client has lost is free again, and
+// its acknowledgement comes too late.
+func TestConsume_LeaseEnds(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	queues.lease = 50 * time.Millisecond
+	c := connect(t, addr)
+	jobs(t, c, 1)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	first, second := c.delivery(), c.delivery()
+	if second.Attempt != 2 || second.Position != first.Position {
+		t.Errorf("got %+v and %+v", first, second)
+	}
+	if got := c.code(fmt.Sprintf(`{"type":"ack","id":"x","queue":"jobs","delivery":%q}`, first.Delivery)); got != "errorlease_lost" {
+		t.Error(got)
+	}
+}
+
+// TestConsume_AckThatFailed can be tried again.
+func TestConsume_AckThatFailed(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	jobs(t, c, 1)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	token := c.delivery().Delivery
+	for _, kind := range []string{`"ack"`, `"nack"`, `"extend","lease_ms":5`} {
+		queues.change(func() { queues.fail = errors.New("disk full") })
+		c.ask(fmt.Sprintf(`{"type":%s,"id":2,"queue":"jobs","delivery":%q}`, kind, token),
+			fmt.Sprintf(`{"type":"error","id":2,"code":"not_settled","message":"it is not known of some deliveries whether they were dealt with; try again: see failed","failed":[%q]}`, token))
+	}
+	queues.change(func() { queues.fail = nil })
+	c.ask(fmt.Sprintf(`{"type":"ack","id":3,"queue":"jobs","delivery":%q}`, token), `{"type":"ok","id":3,"count":1}`)
+}
+
+func TestConsume_CancelGivesBack(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c, other := connect(t, addr), connect(t, addr)
+	jobs(t, c, 2)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	first, second := c.delivery(), c.delivery()
+	queues.hold(true)
+	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","id":2,"queue":"jobs","delivery":%q}`, first.Delivery), `{"type":"cancel","id":3,"queue":"jobs"}`)
+	c.silent(30 * time.Millisecond) // the acknowledgement comes before the end
+	queues.hold(false)
+	c.want(`{"type":"ok","id":2,"count":1}`, `{"type":"ok","id":3}`)
+	other.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	if again := other.delivery(); again.Position != second.Position || again.Attempt != 2 || again.Delivery == first.Delivery {
+		t.Errorf("got %+v, want what was given back", again)
+	}
+	if got := c.code(fmt.Sprintf(`{"type":"ack","id":"x","queue":"jobs","delivery":%q}`, second.Delivery)); got != "errornot_consuming" {
+		t.Error(got)
+	}
+	c.ask(`{"type":"consume","id":4,"queue":"jobs"}`, `{"type":"ok","id":4}`)
+	if got := c.code(fmt.Sprintf(`{"type":"ack","id":"x","queue":"jobs","delivery":%q}`, second.Delivery)); got != "errorlease_lost" {
+		t.Errorf("a token of the consumption before: %s", got)
+	}
+}
+
+func TestConsume_LostConnectionGivesBack(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	jobs(t, c, 5)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	c.delivery()
+	c.Abort()
+	waitFor(t, func() bool { return lookAt(queues, func(q *fakeQueue) bool { return len(q.ready) == 5 }) }, "not given back")
+	if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 0 {
+		t.Errorf("%d consumptions are open", open)
+	}
+}
+
+func TestConsume_QueueIsDropped(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	queues.change(func() { delete(queues.queues, "jobs") })
+	c.want(`{"type":"error","queue":"jobs","code":"queue_gone","message":"the queue was dropped"}`)
+	if got := c.code(`{"type":"cancel","id":"x","queue":"jobs"}`); got != "errornot_consuming" {
+		t.Error(got)
+	}
+}
+
+func TestEnqueue_Delay(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
+	c.ask(`{"type":"enqueue","id":2,"queue":"jobs","payload":"later","delay_ms":80}`, `{"type":"ok","id":2,"position":1}`)
+	c.silent(40 * time.Millisecond)
+	if d := c.delivery(); d.Payload != "later" {
+		t.Errorf("got %+v", d)
+	}
+}
+
+// TestConsume_ManyCompete: with several consumers that acknowledge, each job is
+// done once.
+func TestConsume_ManyCompete(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := connect(t, addr)
+	const total = 600
+	jobs(t, c, total)
+	for range 3 {
+		worker := connect(t, addr)
+		send(t, worker.Conn, `{"type":"consume","queue":"jobs","credits":7}`)
+		go func() {
+			for {
+				messages, err := worker.Read()
+				for _, m := range messages {
+					var d got
+					json.Unmarshal(m.Payload, &d)
+					worker.Queue(m.Op, fmt.Appendf(nil, `{"type":"ack","id":1,"queue":"jobs","delivery":%q}`, d.Delivery))
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+	}
+	waitFor(t, func() bool { return lookAt(queues, func(q *fakeQueue) bool { return len(q.acked) >= total }) }, "not all were done")
+	done := lookAt(queues, func(q *fakeQueue) []int64 { return slices.Sorted(slices.Values(q.acked)) })
+	if len(slices.Compact(done)) != total {
+		t.Errorf("%d jobs were acknowledged %d times", len(slices.Compact(done)), len(done))
+	}
+}

@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// deskLeases is how many deliveries of a queue may be out by HTTP.
+	deskLeases = 10_000
+	// deskIdle is how long a desk stays open that nobody uses.
+	deskIdle = 30 * time.Second
+	// openTimeout is how long that may take; a receive waits for it in any case.
+	openTimeout = 5 * time.Second
+)
+
+var errDeskFull = errors.New("gateway: too many deliveries are out")
+
+// desks lease messages to clients that come by HTTP, one desk for each queue
+// that is in use. The deliveries are the desk's: they outlive the request.
+type desks struct {
+	store QueueStore
+
+	mu     sync.Mutex
+	open   map[string]*desk
+	closed bool
+	ending sync.WaitGroup // desks that are being closed
+}
+
+// desk is one queue's.
+type desk struct {
+	queue  string
+	store  QueueStore
+	leases *leases
+	turn   chan struct{} // one slot: who may receive
+
+	source Consumption // of who has the turn; nil until the first receive
+
+	// Guarded by desks.mu.
+	users int
+	idle  *time.Timer
+}
+
+func newDesks(store QueueStore) *desks { return &desks{store: store, open: make(map[string]*desk)} }
+
+// use returns the queue's desk, to be released.
+func (ds *desks) use(queue string) *desk {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.open[queue]
+	if d == nil {
+		d = &desk{queue: queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
+		ds.open[queue] = d
+	}
+	if d.users++; d.idle != nil {
+		d.idle.Stop()
+		d.idle = nil
+	}
+	return d
+}
+
+// release ends a use. Behind the last one the desk closes: at once if it never
+// got anything to lease, later if nobody comes back.
+func (ds *desks) release(d *desk) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if d.users--; d.users > 0 || ds.open[d.queue] != d {
+		return
+	}
+	if d.source == nil {
+		delete(ds.open, d.queue)
+		return
+	}
+	d.idle = time.AfterFunc(deskIdle, func() { ds.leave(d) })
+}
+
+// leave closes a desk that is idle, unless there are deliveries out.
+func (ds *desks) leave(d *desk) {
+	ds.mu.Lock()
+	if d.users > 0 || ds.closed || ds.open[d.queue] != d {
+		ds.mu.Unlock()
+		return
+	}
+	if out, _ := d.leases.count(time.Now()); out > 0 {
+		d.idle = time.AfterFunc(deskIdle, func() { ds.leave(d) })
+		ds.mu.Unlock()
+		return
+	}
+	delete(ds.open, d.queue)
+	ds.ending.Add(1)
+	ds.mu.Unlock()
+	defer ds.ending.Done()
+	d.source.Close()
+}
+
+// close gives back all deliveries. Nobody uses a desk any more.
+func (ds *desks) close() {
+	ds.mu.Lock()
+	ds.closed = true
+	open := ds.open
+	ds.open = make(map[string]*desk)
+	ds.mu.Unlock()
+	for _, d := range open {
+		if d.idle != nil {
+			d.idle.Stop()
+		}
+		if d.source != nil {
+			d.source.Close()
+		}
+	}
+	ds.ending.Wait()
+}
+
+// receive leases messages until wait ends, none if none come, and returns them
+// with their tokens. ctx is for the rest.
+func (d *desk) receive(ctx, wait context.Context, limit int) ([]Delivery, []string, error) {
+	select {
+	case d.turn <- struct{}{}:
+	case <-wait.Done():
+		return nil, nil, nil
+	}
+	defer func() { <-d.turn }()
+	out, _ := d.leases.count(time.Now())
+	if limit = min(limit, deskLeases-out); limit < 1 {
+		return nil, nil, errDeskFull
+	}
+	if err := d.openSource(ctx); err != nil {
+		return nil, nil, err
+	}
+	got, err := d.source.Receive(wait, limit)
+	switch {
+	case err == nil:
+		return got, d.leases.put(got), nil
+	case wait.Err() != nil:
+		return nil, nil, nil
+	default: // for good: the next receive begins anew
+		d.source.Close()
+		d.source = nil
+		return nil, nil, err
+	}
+}
+
+// openSource has the desk take part in its queue.
+func (d *desk) openSource(ctx context.Context) error {
+	if d.source != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	source, err := d.store.Consume(ctx, d.queue)
+	if err == nil {
+		d.source = source
+	}
+	return err
+}

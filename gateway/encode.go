@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// appendBody appends the fields of a stored message, without braces.
+func appendBody(dst []byte, m Message) []byte {
+	dst = append(dst, `"position":`...)
+	dst = strconv.AppendInt(dst, m.Position, 10)
+	if m.Key != "" {
+		dst = appendText(append(dst, `,"key":`...), m.Key)
+	}
+	if len(m.Headers) > 0 {
+		dst = append(append(dst, `,"headers":`...), m.Headers...)
+	}
+	dst = append(dst, `,"time":"`...)
+	dst = m.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
+	if utf8.Valid(m.Payload) {
+		return appendText(append(dst, `","payload":`...), m.Payload)
+	}
+	dst = append(dst, `","payload_base64":"`...)
+	return append(base64.StdEncoding.AppendEncode(dst, m.Payload), '"')
+}
+
+// appendMessage appends what a subscriber gets.
+func appendMessage(dst []byte, stream, subscription string, m Message) []byte {
+	dst = appendText(append(dst, `{"type":"message","stream":`...), stream)
+	dst = appendText(append(dst, `,"subscription":`...), subscription)
+	return append(appendBody(append(dst, ','), m), '}')
+}
+
+// appendDelivery appends what a consumer gets, on /ws and, without a type, in the
+// answer to a receive.
+func appendDelivery(dst []byte, typed bool, queue, token string, d Delivery) []byte {
+	dst = append(dst, '{')
+	if typed {
+		dst = append(dst, `"type":"delivery",`...)
+	}
+	dst = appendText(append(dst, `"queue":`...), queue)
+	dst = appendText(append(dst, `,"delivery":`...), token)
+	dst = append(dst, `,"attempt":`...)
+	dst = append(strconv.AppendInt(dst, int64(d.Attempt), 10), ',')
+	return append(appendBody(dst, d.Message), '}')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendText appends valid UTF-8 as a JSON string.
+func appendText[T string | []byte](dst []byte, text T) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, text[from:i]...)
+		from = i + 1
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return append(append(dst, text[from:]...), '"')
+}
+
+// reply is an answer, or word of an end, to one client.
+type reply struct {
+	Type         string          `json:"type,omitempty"`
+	ID           json.RawMessage `json:"id,omitempty"`
+	Subscription string          `json:"subscription,omitempty"`
+	Queue        string          `json:"queue,omitempty"`
+	Code         code            `json:"code,omitempty"`
+	Message      string          `json:"message,omitempty"`
+	Position     *int64          `json:"position,omitempty"`
+	Count        int             `json:"count,omitempty"`
+	Credits      *int64          `json:"credits,omitempty"`
+	Oldest       *int64          `json:"oldest,omitempty"`
+	Lost         []string        `json:"lost,omitempty"`
+	Failed       []string        `json:"failed,omitempty"`
+}
+
+// refusal is an error as a client reads it.
+func refusal(why code) reply { return reply{Type: "error", Code: why, Message: publicErrors[why]} }
+
+func (r reply) text() []byte {
+	text, _ := json.Marshal(r) // no value of ours fails
+	return text
+}
+
+// appendNext ends an object with the position to go on with.
+func appendNext(dst []byte, position int64) []byte {
+	return append(strconv.AppendInt(append(dst, `,"next":`...), position, 10), '}')
+}

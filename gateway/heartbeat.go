@@ -1,0 +1,35 @@
+package gateway
+
+import "time"
+
+// heartbeat says when to ping a peer, and when it has been silent for too long.
+// It belongs to the reading goroutine.
+type heartbeat struct {
+	interval, timeout time.Duration
+	heard             time.Time // when something last arrived
+	next              time.Time // when a ping is due
+}
+
+func newHeartbeat(cfg ChatConfig, now time.Time) heartbeat {
+	return heartbeat{interval: cfg.PingInterval, timeout: cfg.PongTimeout, heard: now, next: now.Add(cfg.PingInterval)}
+}
+
+// deadline is when there is something to do.
+func (h *heartbeat) deadline() time.Time {
+	if silent := h.heard.Add(h.timeout); silent.Before(h.next) {
+		return silent
+	}
+	return h.next
+}
+
+// due reports whether to ping now, or that the peer has been silent for too long.
+func (h *heartbeat) due(now time.Time) (ping, silent bool) {
+	if now.Sub(h.heard) >= h.timeout {
+		return false, true
+	}
+	if now.Before(h.next) {
+		return false, false
+	}
+	h.next = now.Add(h.interval)
+	return true, false
+}

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// leases are deliveries that a client has got and not settled, by token. They
+// hold no payload.
+type leases struct {
+	mu      sync.Mutex
+	prefix  string // so that no token of another table, or process, is one of this
+	last    uint64
+	held    map[string]lease
+	soonest time.Time // no lease ends before that
+}
+
+type lease struct {
+	token string
+	own   Lease
+	until time.Time
+}
+
+func newLeases() *leases {
+	return &leases{prefix: rand.Text()[:12] + "-", held: make(map[string]lease)}
+}
+
+// put keeps deliveries and returns their tokens.
+func (l *leases) put(ds []Delivery) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tokens := make([]string, len(ds))
+	for i, d := range ds {
+		l.last++
+		tokens[i] = l.prefix + strconv.FormatUint(l.last, 36)
+		l.keep(lease{tokens[i], d.Lease, d.Until})
+	}
+	return tokens
+}
+
+// keep holds one. l.mu is held.
+func (l *leases) keep(h lease) {
+	l.held[h.token] = h
+	if l.soonest.IsZero() || h.until.Before(l.soonest) {
+		l.soonest = h.until
+	}
+}
+
+// take returns deliveries, and the tokens of which there are none. They are
+// not kept any more, unless they are only to be extended. A token counts once.
+func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, token := range tokens {
+		h, ok := l.held[token]
+		switch {
+		case !ok:
+			lost = append(lost, token)
+			continue
+		case how.kind != "extend":
+			delete(l.held, token)
+		}
+		taken = append(taken, h)
+	}
+	return taken, lost
+}
+
+// putBack keeps what was taken.
+func (l *leases) putBack(h lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keep(h)
+}
+
+// extended notes the new end of a lease that is still held, or that it was lost.
+func (l *leases) extended(h lease, until time.Time, lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.held[h.token]; !ok {
+		return
+	}
+	if lost {
+		delete(l.held, h.token)
+		return
+	}
+	h.until = until
+	l.keep(h)
+}
+
+// count returns how many there are that have not ended, and when the next one
+// ends. Those that have ended are forgotten: others get these messages.
+func (l *leases) count(now time.Time) (n int, next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.held) > 0 && !now.Before(l.soonest) {
+		l.soonest = time.Time{}
+		for token, h := range l.held {
+			if now.Before(h.until) {
+				l.keep(h)
+			} else {
+				delete(l.held, token)
+			}
+		}
+	}
+	return len(l.held), l.soonest
+}
+
+// settle deals with deliveries that were taken and returns the tokens of those
+// that were lost, and of those that could not be dealt with. What is still the
+// client's is put back.
+func (l *leases) settle(ctx context.Context, store LeaseStore, how settlement, taken []lease) (lost, failed []string, err error) {
+	if len(taken) == 0 {
+		return nil, nil, nil
+	}
+	until := time.Now().Add(how.lease)
+	for i, e := range how.call(ctx, store, owns(taken)) {
+		gone, extends := errors.Is(e, ErrLeaseLost), how.kind == "extend"
+		switch {
+		case gone:
+			lost = append(lost, taken[i].token)
+		case e != nil:
+			failed, err = append(failed, taken[i].token), e
+		}
+		if extends && (e == nil || gone) {
+			l.extended(taken[i], until, gone)
+		} else if !extends && e != nil && !gone {
+			l.putBack(taken[i])
+		}
+	}
+	return lost, failed, err
+}
+
+// call returns an error or nil for each.
+func (how settlement) call(ctx context.Context, store LeaseStore, own []Lease) (errs []error) {
+	switch how.kind {
+	case "ack":
+		errs = store.Ack(ctx, own)
+	case "nack":
+		errs = store.Nack(ctx, own, how.delay, how.reason)
+	default:
+		errs = store.Extend(ctx, own, how.lease)
+	}
+	if errs == nil {
+		errs = make([]error, len(own))
+	}
+	return errs
+}
+
+func owns(taken []lease) []Lease {
+	out := make([]Lease, len(taken))
+	for i, h := range taken {
+		out[i] = h.own
+	}
+	return out
+}
+
+// settledReply is the answer to a settlement.
+func settledReply(lost, failed []string, done int) reply {
+	r := reply{Type: "ok"}
+	switch {
+	case len(failed) > 0:
+		r = refusal(codeNotSettled)
+	case len(lost) > 0:
+		r = refusal(codeLeaseLost)
+	}
+	r.Count, r.Lost, r.Failed = done, lost, failed
+	return r
+}

@@ -1,0 +1,233 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of what one request may ask for.
+const (
+	maxBatch    = 1000           // messages or deliveries
+	maxCredits  = 1 << 30        // of a subscription
+	maxPrefetch = 10_000         // of a consumption
+	maxDelay    = 24 * time.Hour // of an enqueue or nack
+	maxReason   = 1024           // bytes
+	maxAttempts = 1 << 20        // of a queue's message
+
+	defaultPrefetch = 100
+)
+
+// request is what a client asks for, on /ws in a message and by HTTP in a body.
+// Unknown fields are ignored.
+type request struct {
+	Type string          `json:"type"`
+	ID   json.RawMessage `json:"id"`
+
+	Stream       string `json:"stream"`
+	Queue        string `json:"queue"`
+	Group        string `json:"group"`
+	Subscription string `json:"subscription"`
+
+	messageFields
+	Messages []messageFields `json:"messages"`
+
+	After    *int64     `json:"after"`
+	At       *time.Time `json:"at"`
+	From     string     `json:"from"`
+	Position *int64     `json:"position"`
+
+	Credits *int64 `json:"credits"`
+	N       int64  `json:"n"`
+
+	Delivery   *string  `json:"delivery"`
+	Deliveries []string `json:"deliveries"`
+	DelayMS    int64    `json:"delay_ms"`
+	LeaseMS    int64    `json:"lease_ms"`
+	Reason     string   `json:"reason"`
+
+	// Of HTTP, where something is made.
+	Keyed       bool  `json:"keyed"`
+	MaxAttempts int64 `json:"max_attempts"`
+	RetryMinMS  int64 `json:"retry_min_ms"`
+	RetryMaxMS  int64 `json:"retry_max_ms"`
+}
+
+// messageFields are a message to be stored.
+type messageFields struct {
+	Key           string          `json:"key"`
+	Headers       json.RawMessage `json:"headers"`
+	Payload       *string         `json:"payload"`
+	PayloadBase64 *string         `json:"payload_base64"`
+}
+
+// parseRequest reads one message. Beside an error, the request has its ID and
+// its type as far as these could be read: then its sender is owed an answer.
+func parseRequest(text []byte) (request, error) {
+	var r request
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || !utf8.Valid(text) {
+		return r, errMalformed
+	}
+	if json.Unmarshal(text, &r) == nil {
+		return r, checkID(&r.ID)
+	}
+	var some struct {
+		Type json.RawMessage `json:"type"`
+		ID   json.RawMessage `json:"id"`
+	}
+	r = request{}
+	if json.Unmarshal(text, &some) == nil {
+		json.Unmarshal(some.Type, &r.Type)
+		r.ID = some.ID
+		checkID(&r.ID)
+	}
+	return r, errMalformed
+}
+
+// validName reports whether a stream, queue, group or subscription may have a
+// name.
+func validName(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && strings.IndexByte(name, 0) < 0 && utf8.ValidString(name)
+}
+
+// messages returns what a request wants stored, one or many.
+func (r *request) messages() ([]Message, code) {
+	fields := r.Messages
+	switch {
+	case fields == nil:
+		fields = []messageFields{r.messageFields}
+	case len(fields) == 0 || r.Payload != nil || r.PayloadBase64 != nil:
+		return nil, codeMalformed
+	case len(fields) > maxBatch:
+		return nil, codeTooManyMessages
+	}
+	out := make([]Message, len(fields))
+	for i, f := range fields {
+		m, ok := f.message()
+		if !ok {
+			return nil, codeMalformed
+		}
+		out[i] = m
+	}
+	return out, ""
+}
+
+// message needs a payload, in one of the two forms.
+func (f messageFields) message() (m Message, ok bool) {
+	m.Key = f.Key
+	if h := f.Headers; len(h) > 0 && !bytes.Equal(h, []byte("null")) {
+		if h[0] != '{' {
+			return m, false
+		}
+		m.Headers = h
+	}
+	switch {
+	case (f.Payload == nil) == (f.PayloadBase64 == nil):
+		return m, false
+	case f.Payload != nil:
+		m.Payload = []byte(*f.Payload)
+	default:
+		payload, err := base64.StdEncoding.DecodeString(*f.PayloadBase64)
+		if err != nil {
+			return m, false
+		}
+		m.Payload = payload
+	}
+	return m, true
+}
+
+// start returns where a subscription is to begin; by default with what comes.
+func (r *request) start() (from Start, why code) {
+	given := 0
+	for _, is := range []bool{r.After != nil, r.At != nil, r.From != "", r.Group != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1, r.After != nil && *r.After < 0:
+		return from, codeStart
+	case r.After != nil:
+		return Start{After: *r.After}, ""
+	case r.At != nil:
+		return Start{At: *r.At}, ""
+	case r.Group != "":
+		if !validName(r.Group) {
+			return from, codeName
+		}
+		return Start{Group: r.Group}, ""
+	case r.From == "start":
+		return Start{}, ""
+	case r.From == "end", r.From == "":
+		return Start{End: true}, ""
+	default:
+		return from, codeStart
+	}
+}
+
+// tokens returns the deliveries that a request is about.
+func (r *request) tokens() ([]string, code) {
+	switch {
+	case r.Delivery != nil && r.Deliveries == nil:
+		return []string{*r.Delivery}, ""
+	case r.Delivery != nil || len(r.Deliveries) == 0:
+		return nil, codeMalformed
+	case len(r.Deliveries) > maxBatch:
+		return nil, codeTooManyMessages
+	default:
+		return r.Deliveries, ""
+	}
+}
+
+// within returns a number of milliseconds, if it is one from low to high.
+func within(ms int64, low, high time.Duration) (time.Duration, bool) {
+	ok := ms >= low.Milliseconds() && ms <= high.Milliseconds()
+	if !ok {
+		return 0, false
+	}
+	return time.Duration(ms) * time.Millisecond, true
+}
+
+// settlement is how a request deals with deliveries.
+type settlement struct {
+	kind   string // ack, nack or extend
+	delay  time.Duration
+	reason string
+	lease  time.Duration
+}
+
+// settlement returns what a request of that kind is to do.
+func (r *request) settlement(kind string) (s settlement, why code) {
+	s.kind = kind
+	ok := true
+	switch kind {
+	case "nack":
+		s.reason = r.Reason
+		s.delay, ok = within(r.DelayMS, 0, maxDelay)
+	case "extend":
+		s.lease, ok = within(r.LeaseMS, time.Millisecond, maxDelay)
+	}
+	switch {
+	case !ok:
+		return s, codeDuration
+	case len(s.reason) > maxReason:
+		return s, codeInvalid
+	}
+	return s, ""
+}
+
+// queueOptions returns what a queue is to be made with; 0 is the store's default.
+func (r *request) queueOptions() (opts QueueOptions, why code) {
+	low, okLow := within(r.RetryMinMS, 0, maxDelay)
+	high, okHigh := within(r.RetryMaxMS, 0, maxDelay)
+	switch {
+	case !okLow || !okHigh:
+		return opts, codeDuration
+	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
+		return opts, codeInvalid
+	}
+	return QueueOptions{MaxAttempts: int(r.MaxAttempts), RetryMin: low, RetryMax: high}, ""
+}

@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// FuzzParseRequest compares what is stored of a publish with what a plain look at
+// the fields says.
+func FuzzParseRequest(f *testing.F) {
+	for _, text := range []string{
+		`{"type":"publish","id":1,"stream":"s","payload":"p","key":"k","headers":{"a":1}}`,
+		`{"type":"publish","id":"x","stream":"s","messages":[{"payload":"p"},{"payload_base64":"YQ=="}]}`,
+		`{"type":"subscribe","stream":"s","at":"2026-01-01T00:00:00Z","credits":5}`, `{"id":{}}`, `{"payload":null}`,
+		"{\"payload\":\"\xff\"}", `{"type":1,"id":7}`, ` {"delivery":"d","deliveries":[]}`, `[]`, ``,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := parseRequest(text)
+		if err == nil && (!json.Valid(text) || !utf8.Valid(text)) {
+			t.Fatalf("%q was taken", text)
+		}
+		if r.ID != nil && (!json.Valid(r.ID) || len(r.ID) > maxIDBytes) {
+			t.Fatalf("id %q", r.ID)
+		}
+		if err != nil {
+			return
+		}
+		messages, why := r.messages()
+		if (len(messages) == 0) != (why != "") || len(messages) > maxBatch || why != "" && publicErrors[why] == "" {
+			t.Fatalf("%d messages and %q", len(messages), why)
+		}
+		for _, m := range messages {
+			encoded := append(appendBody([]byte{'{'}, m), '}')
+			var back messageFields
+			if err := json.Unmarshal(encoded, &back); err != nil {
+				t.Fatalf("%s: %v", encoded, err)
+			}
+			if again, ok := back.message(); !ok || again.Key != m.Key || !bytes.Equal(again.Payload, m.Payload) || len(again.Headers) != len(m.Headers) {
+				t.Fatalf("%+v came back as %+v", m, again)
+			}
+		}
+		if tokens, why := r.tokens(); (len(tokens) == 0) != (why != "") {
+			t.Fatalf("tokens %q and %q", tokens, why)
+		}
+		if _, why := r.start(); why != "" && publicErrors[why] == "" {
+			t.Fatal(why)
+		}
+	})
+}
+
+// FuzzAppendText: what is encoded is what encoding/json reads.
+func FuzzAppendText(f *testing.F) {
+	f.Add("plain")
+	f.Add("\"\\\x00\x1f\n\u2028é😀\x7f")
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
+			return
+		}
+		var back string
+		if err := json.Unmarshal(appendText(nil, text), &back); err != nil || back != text {
+			t.Fatalf("%q came back as %q, %v", text, back, err)
+		}
+		if !bytes.Equal(appendText(nil, text), appendText(nil, []byte(text))) {
+			t.Fatal("bytes differ from text")
+		}
+	})
+}
+
+func TestCodes_HaveSentences(t *testing.T) {
+	t.Parallel()
+	for why := range statuses {
+		if publicErrors[why] == "" {
+			t.Errorf("%s has a status and no sentence", why)
+		}
+	}
+	for _, err := range []error{ErrNotFound, ErrInvalid, ErrExists, ErrNotKeyed, &TooOldError{5}, ErrLeaseLost, ErrOutcomeUnknown} {
+		if why := codeOf(fmt.Errorf("wrapped: %w", err), "other"); why == "other" || publicErrors[why] == "" {
+			t.Errorf("%v is told as %q", err, why)
+		}
+	}
+}
+
+func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	l, now := newLeases(), time.Now()
+	var ds []Delivery
+	for n := range 5 {
+		ds = append(ds, Delivery{Lease: n, Until: now.Add(time.Duration(n+1) * time.Second)})
+	}
+	tokens := l.put(ds)
+	for _, one := range []struct {
+		at   float64
+		n    int
+		next float64
+	}{{0, 5, 1}, {0.9, 5, 1}, {1, 4, 2}, {2.5, 3, 3}} {
+		at := now.Add(time.Duration(one.at * float64(time.Second)))
+		if n, next := l.count(at); n != one.n || next.Sub(now).Seconds() != one.next {
+			t.Errorf("after %v s: %d, next after %v", one.at, n, next.Sub(now))
+		}
+	}
+	taken, lost := l.take(settlement{kind: "ack"}, []string{tokens[0], tokens[2], tokens[2]})
+	if len(taken) != 1 || taken[0].own != 2 || !reflect.DeepEqual(lost, []string{tokens[0], tokens[2]}) {
+		t.Errorf("took %v, lost %v", taken, lost)
+	}
+	// The next end was that of what is gone: it is found out when it has passed.
+	if n, next := l.count(now.Add(3 * time.Second)); n != 2 || next.Sub(now) != 4*time.Second {
+		t.Errorf("%d, next after %v", n, next.Sub(now))
+	}
+	if n, _ := l.count(now.Add(time.Minute)); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+func TestCredits_NeverMoreThanGiven(t *testing.T) {
+	t.Parallel()
+	n := int64(3)
+	c := newCredits(&n)
+	if got, _ := c.take(t.Context(), 2); got != 2 {
+		t.Errorf("took %d", got)
+	}
+	if c.add(maxCredits) || c.add(0) || !c.add(maxCredits-1) {
+		t.Error("the bound is wrong")
+	}
+	if got, _ := c.take(t.Context(), 5); got != 5 {
+		t.Errorf("took %d", got)
+	}
+	free := newCredits(nil)
+	if got, _ := free.take(t.Context(), 1000); got != 1000 || free.add(1) {
+		t.Errorf("without a bound: %d", got)
+	}
+}

@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// maxRunning is how many requests of a connection may have a goroutine each.
+const maxRunning = 64
+
+// session is one connection on /ws. Its reading goroutine handles all requests
+// in their order; what it hands to a store is answered later, and what has to
+// wait for one gets a goroutine. Each subscription and consumption has its own,
+// which writes on the bulk lane.
+type session struct {
+	server *sessions
+	conn   *connection
+	chat   *participant
+	heart  heartbeat   // of the reading goroutine
+	slow   atomic.Bool // the peer takes nothing: reading is to end
+
+	// pending are requests that a store answers, and running those with a
+	// goroutine, at most as many as slots. The end waits for both.
+	pending pending
+	running sync.WaitGroup
+	slots   chan struct{}
+
+	// ctx is that of subscriptions and consumptions, cancel ends it.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	feeding sync.WaitGroup
+
+	mu            sync.Mutex
+	subscriptions map[string]*subscriber
+	consumers     map[string]*consumer
+}
+
+// session serves a connection on /ws.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	sess := &session{
+		server: s.sessions, slots: make(chan struct{}, maxRunning),
+		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
+	}
+	cfg := websocket.Config{OnPong: func([]byte) { sess.heart.heard = time.Now() }}
+	s.accept(w, r, cfg, func(c *connection) {
+		s.chats.opened()
+		defer s.chats.open.Add(-1)
+		sess.conn, sess.chat = c, newParticipant(s.chats, c, s.cfg.DrainTimeout)
+		sess.chat.stays = true
+		sess.ctx, sess.cancel = context.WithCancel(s.work)
+		sess.run()
+	})
+}
+
+func (s *session) run() {
+	// Behind a Close frame there are no answers: it comes when they have left.
+	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
+	err := s.read()
+	s.chat.end()
+	s.pending.wait(s.server.work)
+	s.running.Wait()
+	s.cancel() // consumptions give back what has not been acknowledged by now
+	s.feeding.Wait()
+	s.conn.Close(closeCode(s.conn, err), "")
+}
+
+// read handles messages until the connection ends. All messages of one read
+// are handled before their answers leave, in one write.
+func (s *session) read() error {
+	s.heart = newHeartbeat(s.server.chats.cfg, time.Now())
+	s.conn.wakeAt(s.heart.deadline())
+	for {
+		messages, err := s.conn.Read()
+		now := time.Now()
+		if len(messages) > 0 {
+			s.heart.heard = now
+		}
+		for _, m := range messages {
+			s.handle(m, now)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) && !s.conn.stopping() && !s.slow.Load() && s.beat(now) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// beat sends a ping of WebSocket's when it is due, which every client answers,
+// and returns false when the silence has lasted for too long.
+func (s *session) beat(now time.Time) bool {
+	ping, silent := s.heart.due(now)
+	if silent {
+		return false
+	}
+	if ping {
+		s.conn.Queue(websocket.OpPing, nil)
+		s.conn.Flush()
+	}
+	s.conn.wakeAt(s.heart.deadline())
+	return true
+}
+
+// handle does what a message asks for.
+func (s *session) handle(m websocket.Message, now time.Time) {
+	r, err := parseRequest(m.Payload)
+	switch r.Type {
+	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
+		s.chat.mu.Lock()
+		s.chat.handle(m, now)
+		s.chat.mu.Unlock()
+		return
+	}
+	if err != nil {
+		s.refuse(r, codeMalformed)
+		return
+	}
+	switch r.Type {
+	case "publish":
+		s.publish(r)
+	case "subscribe":
+		s.subscribe(r)
+	case "unsubscribe":
+		s.unsubscribe(r)
+	case "commit":
+		s.commit(r)
+	case "enqueue":
+		s.enqueue(r)
+	case "consume":
+		s.consume(r)
+	case "cancel":
+		s.cancelConsumer(r)
+	case "ack", "nack", "extend":
+		s.settle(r)
+	case "credit":
+		s.credit(r)
+	default:
+		s.refuse(r, codeUnknownType)
+	}
+}
+
+// credit is for a subscription or a consumption.
+func (s *session) credit(r request) {
+	switch {
+	case (r.Queue == "") == (r.Subscription == ""):
+		s.refuse(r, codeMalformed)
+	case r.Queue != "":
+		s.creditConsumer(r)
+	default:
+		s.creditSubscriber(r)
+	}
+}
+
+// inBackground has f answer a request in a goroutine of its own. If there are
+// too many of them nothing is read until one has ended.
+func (s *session) inBackground(f func(ctx context.Context)) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-s.server.work.Done():
+		return
+	}
+	s.running.Go(func() {
+		defer func() { <-s.slots }()
+		f(s.server.work)
+		s.server.flusher.later(s.conn)
+	})
+}
+
+// full reports whether the connection has as many subscriptions and
+// consumptions as it may. s.mu is held.
+func (s *session) full() bool {
+	return len(s.subscriptions)+len(s.consumers) >= s.server.cfg.MaxSubscriptions
+}
+
+// answer queues an answer, if the request wants one.
+func (s *session) answer(r request, with reply) {
+	if r.ID == nil {
+		return
+	}
+	with.ID = r.ID
+	s.send(with)
+}
+
+func (s *session) ok(r request, with reply) {
+	with.Type = "ok"
+	s.answer(r, with)
+}
+
+// refuse counts a message that had no effect, and tells a request why.
+func (s *session) refuse(r request, why code) {
+	s.server.ignored.Add(1)
+	s.answer(r, refusal(why))
+}
+
+// fail is refuse for what a store says.
+func (s *session) fail(r request, err error, otherwise code) {
+	why := codeOf(err, otherwise)
+	if why == otherwise {
+		s.server.log.warn("request failed", "type", r.Type, "error", err)
+	}
+	s.refuse(r, why)
+}
+
+// send queues an answer; it leaves with the others of this read, or is flushed
+// later. One that does not fit behind what the peer has not read yet ends the
+// connection.
+func (s *session) send(v reply) {
+	if errors.Is(s.conn.Queue(websocket.OpText, v.text()), websocket.ErrSlowReader) {
+		s.conn.Abort()
+	}
+}
+
+// push writes on the bulk lane, and has the connection closed where the peer
+// takes nothing.
+func (s *session) push(ctx context.Context, frames []byte) error {
+	err := s.conn.WriteBulkFrames(ctx, frames)
+	if errors.Is(err, websocket.ErrSlowReader) {
+		s.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
+		s.slow.Store(true)
+		s.conn.SetReadDeadline(time.Now())
+	}
+	return err
+}
+
+// pushStart answers a request for messages in front of them, on their lane: on
+// another one it might come behind the first of them.
+func (s *session) pushStart(ctx context.Context, r request, with reply) error {
+	if r.ID == nil {
+		return nil
+	}
+	with.Type, with.ID = "ok", r.ID
+	err := s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, with.text()))
+	if err != nil {
+		s.answer(r, refusal(codeEnded))
+	}
+	return err
+}
+
+// pushEnd tells of an end, behind the messages that came before.
+func (s *session) pushEnd(v reply) {
+	s.push(s.ctx, websocket.AppendFrame(nil, websocket.OpText, v.text()))
+}

@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"context"
+)
+
+// enqueue stores messages in a queue.
+func (s *session) enqueue(r request) {
+	delay, ok := within(r.DelayMS, 0, maxDelay)
+	if !ok {
+		s.refuse(r, codeDuration)
+		return
+	}
+	store := s.server.queues.Store
+	s.store(r, r.Queue, store != nil, func(messages []Message, done func(int64, error)) error {
+		return store.Enqueue(s.server.work, r.Queue, messages, delay, done)
+	})
+}
+
+// consume begins a consumption.
+func (s *session) consume(r request) {
+	credits := int64(defaultPrefetch)
+	if r.Credits != nil {
+		credits = *r.Credits
+	}
+	var why code
+	switch {
+	case s.server.queues.Store == nil:
+		why = codeNotServed
+	case !validName(r.Queue):
+		why = codeName
+	case credits < 0 || credits > maxPrefetch:
+		why = codeCredits
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	c := newConsumer(s, r.Queue, credits)
+	if why := s.enterConsumer(c); why != "" {
+		s.refuse(r, why)
+		return
+	}
+	s.feeding.Go(func() { c.run(r) })
+}
+
+// enterConsumer adds a consumption unless there is one of that queue, or too
+// many.
+func (s *session) enterConsumer(c *consumer) code {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.consumers[c.queue] != nil:
+		return codeConsuming
+	case s.full():
+		return codeTooManyFeeds
+	}
+	s.consumers[c.queue] = c
+	return ""
+}
+
+func (s *session) consumer(queue string) *consumer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.consumers[queue]
+}
+
+// cancelConsumer ends a consumption; the answer comes when its deliveries have
+// been given back.
+func (s *session) cancelConsumer(r request) {
+	c := s.consumer(r.Queue)
+	if c == nil || !c.end.ask(r) {
+		s.refuse(r, codeNotConsuming)
+		return
+	}
+	c.cancel()
+}
+
+// creditConsumer changes how much a consumption may have unacknowledged.
+func (s *session) creditConsumer(r request) {
+	c := s.consumer(r.Queue)
+	switch {
+	case c == nil:
+		s.refuse(r, codeNotConsuming)
+	case !c.grant(r.N):
+		s.refuse(r, codeCredits)
+	default:
+		s.ok(r, reply{})
+	}
+}
+
+// settle deals with deliveries. They are the client's no more, and free its
+// credit, from when the request was read, and again if that fails.
+func (s *session) settle(r request) {
+	how, why := r.settlement(r.Type)
+	tokens, wrong := r.tokens()
+	c := s.consumer(r.Queue)
+	switch {
+	case s.server.queues.Leases == nil:
+		why = codeNotServed
+	case why == "" && wrong != "":
+		why = wrong
+	case why == "" && c == nil:
+		why = codeNotConsuming
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	taken, lost := c.leases.take(how, tokens)
+	signal(c.changed)
+	if r.ID == nil && how.kind == "ack" {
+		s.server.ignored.Add(uint64(len(lost)))
+		s.server.settled.Add(uint64(len(taken)))
+		s.server.queues.Leases.AckLater(owns(taken))
+		return
+	}
+	answered := request{Type: r.Type, ID: r.ID}
+	c.settling.add()
+	s.inBackground(func(ctx context.Context) {
+		defer c.settling.done()
+		s.settled(ctx, answered, c, how, taken, lost)
+	})
+}
+
+// settled settles and answers.
+func (s *session) settled(ctx context.Context, r request, c *consumer, how settlement, taken []lease, lost []string) {
+	gone, failed, err := c.leases.settle(ctx, s.server.queues.Leases, how, taken)
+	if err != nil {
+		s.server.log.warn("deliveries not settled", "queue", c.queue, "type", how.kind, "error", err)
+	}
+	done := len(taken) - len(gone) - len(failed)
+	s.server.settled.Add(uint64(done))
+	lost = append(lost, gone...)
+	if len(lost)+len(failed) > 0 {
+		s.server.ignored.Add(1)
+	}
+	s.answer(r, settledReply(lost, failed, done))
+	signal(c.changed)
+}

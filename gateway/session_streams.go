@@ -1,0 +1,153 @@
+package gateway
+
+import "context"
+
+// publish stores messages in a stream.
+func (s *session) publish(r request) {
+	store := s.server.streams.Store
+	s.store(r, r.Stream, store != nil, func(messages []Message, done func(int64, error)) error {
+		return store.Publish(s.server.work, r.Stream, messages, done)
+	})
+}
+
+// store has messages stored and answers after the commit. While the store is
+// behind it waits, and nothing more is read.
+func (s *session) store(r request, name string, served bool, store func([]Message, func(int64, error)) error) {
+	messages, why := r.messages()
+	switch {
+	case !served:
+		why = codeNotServed
+	case !validName(name):
+		why = codeName
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	count := 0 // is told where several were asked for
+	if r.Messages != nil {
+		count = len(messages)
+	}
+	n := uint64(len(messages))
+	answered := request{Type: r.Type, ID: r.ID} // the rest need not be kept
+	s.pending.add()
+	err := store(messages, func(first int64, err error) {
+		defer s.pending.done()
+		if err != nil {
+			s.fail(answered, err, codeNotStored)
+		} else {
+			s.server.stored.Add(n)
+			s.ok(answered, reply{Position: &first, Count: count})
+		}
+		if answered.ID != nil {
+			s.server.flusher.later(s.conn)
+		}
+	})
+	if err != nil {
+		s.pending.done()
+		s.fail(r, err, codeNotStored)
+	}
+}
+
+// commit moves a group's offset.
+func (s *session) commit(r request) {
+	store := s.server.streams.Store
+	switch {
+	case store == nil:
+		s.refuse(r, codeNotServed)
+	case !validName(r.Stream) || !validName(r.Group):
+		s.refuse(r, codeName)
+	case r.Position == nil || *r.Position < 0:
+		s.refuse(r, codeMalformed)
+	case r.ID == nil:
+		if err := store.CommitLater(s.server.work, r.Stream, r.Group, *r.Position); err != nil {
+			s.fail(r, err, codeNotStored)
+		}
+	default:
+		s.inBackground(func(ctx context.Context) {
+			offset, err := store.Commit(ctx, r.Stream, r.Group, *r.Position)
+			if err != nil {
+				s.fail(r, err, codeNotStored)
+				return
+			}
+			s.ok(r, reply{Position: &offset})
+		})
+	}
+}
+
+// subscribe begins a subscription, which is answered when the store has said
+// where it begins.
+func (s *session) subscribe(r request) {
+	from, why := r.start()
+	name := r.Subscription
+	if name == "" {
+		name = r.Stream
+	}
+	switch {
+	case s.server.streams.Store == nil:
+		why = codeNotServed
+	case why != "":
+	case !validName(r.Stream) || !validName(name):
+		why = codeName
+	case r.Credits != nil && (*r.Credits < 0 || *r.Credits > maxCredits):
+		why = codeCredits
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	sub := newSubscriber(s, name, r)
+	if why := s.enterSubscriber(sub); why != "" {
+		s.refuse(r, why)
+		return
+	}
+	s.feeding.Go(func() { sub.run(r, from) })
+}
+
+// enterSubscriber adds a subscription unless there is one of that name, or too
+// many.
+func (s *session) enterSubscriber(sub *subscriber) code {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.subscriptions[sub.name] != nil:
+		return codeSubscribed
+	case s.full():
+		return codeTooManyFeeds
+	}
+	s.subscriptions[sub.name] = sub
+	return ""
+}
+
+func (s *session) subscriber(r request) *subscriber {
+	name := r.Subscription
+	if name == "" {
+		name = r.Stream
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscriptions[name]
+}
+
+// unsubscribe ends a subscription; the answer comes when nothing more of it will.
+func (s *session) unsubscribe(r request) {
+	sub := s.subscriber(r)
+	if sub == nil || !sub.end.ask(r) {
+		s.refuse(r, codeNotSubscribed)
+		return
+	}
+	sub.cancel()
+}
+
+// creditSubscriber lets a subscription have more messages.
+func (s *session) creditSubscriber(r request) {
+	sub := s.subscriber(r)
+	switch {
+	case sub == nil:
+		s.refuse(r, codeNotSubscribed)
+	case !sub.credits.add(r.N):
+		s.refuse(r, codeCredits)
+	default:
+		s.ok(r, reply{})
+	}
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// SessionConfig bounds the connections on /ws.
+type SessionConfig struct {
+	// MaxSubscriptions is how many subscriptions and consumptions a connection
+	// may have together. Defaults to 100.
+	MaxSubscriptions int
+}
+
+func (c SessionConfig) withDefaults() SessionConfig {
+	if c.MaxSubscriptions == 0 {
+		c.MaxSubscriptions = 100
+	}
+	return c
+}
+
+// sessions is what the connections on /ws have in common.
+type sessions struct {
+	cfg     SessionConfig
+	streams StreamsConfig
+	queues  QueuesConfig
+	chats   *chatServer
+	work    context.Context
+	flusher *flusher
+	log     *rareLog
+	buffers sync.Pool // of *[]byte, in which frames are encoded
+
+	ignored, stored, delivered, settled atomic.Uint64
+}
+
+func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {
+	s := &sessions{
+		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues,
+		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
+	}
+	for _, m := range []struct {
+		name, help string
+		value      *atomic.Uint64
+	}{
+		{"tidewire_ws_ignored_total", "Messages on /ws that had no effect: malformed, unknown, or refused.", &s.ignored},
+		{"tidewire_stored_messages_total", "Messages that clients had stored in streams and queues.", &s.stored},
+		{"tidewire_delivered_messages_total", "Messages sent to subscribers and consumers.", &s.delivered},
+		{"tidewire_settled_deliveries_total", "Deliveries that clients acknowledged, gave back or extended.", &s.settled},
+	} {
+		cfg.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help},
+			func() float64 { return float64(m.value.Load()) }))
+	}
+	return s
+}
+
+// maxBuffer is the largest buffer that is kept for the next one.
+const maxBuffer = 1 << 20
+
+func (s *sessions) buffer() []byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return nil
+}
+
+func (s *sessions) reuse(b []byte) {
+	if cap(b) > 0 && cap(b) <= maxBuffer {
+		s.buffers.Put(&b)
+	}
+}
+
+// rareLog writes a line a second at most: stores fail for everybody at once.
+type rareLog struct {
+	log  *slog.Logger
+	last atomic.Int64 // unix milliseconds
+}
+
+func (l *rareLog) warn(text string, args ...any) {
+	now := time.Now().UnixMilli()
+	if last := l.last.Load(); now-last >= 1000 && l.last.CompareAndSwap(last, now) {
+		l.log.Warn(text, args...)
+	}
+}

@@ -1,0 +1,215 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What stores answer, as far as clients are told; an error may wrap one of
+// these. Of any other, clients learn only that something is wrong.
+var (
+	// ErrNotFound: there is no stream, group or queue of that name, or not any
+	// more.
+	ErrNotFound = errors.New("gateway: not found")
+	// ErrInvalid: a name, key, header or number is outside of the store's limits.
+	ErrInvalid = errors.New("gateway: invalid")
+	// ErrExists: there is one of that name, with other options.
+	ErrExists = errors.New("gateway: exists with other options")
+	// ErrNotKeyed: the stream cannot be read by key.
+	ErrNotKeyed = errors.New("gateway: not keyed")
+	// ErrTooOld: what was to be read is not kept any more. See TooOldError.
+	ErrTooOld = errors.New("gateway: too old")
+	// ErrLeaseLost: the delivery is not the caller's any more.
+	ErrLeaseLost = errors.New("gateway: lease lost")
+	// ErrOutcomeUnknown: it may have been stored or not.
+	ErrOutcomeUnknown = errors.New("gateway: outcome unknown")
+)
+
+// TooOldError is ErrTooOld with the position of the oldest message there is.
+type TooOldError struct{ Oldest int64 }
+
+func (e *TooOldError) Error() string { return fmt.Sprintf("%v: the oldest is %d", ErrTooOld, e.Oldest) }
+func (e *TooOldError) Unwrap() error { return ErrTooOld }
+
+// Message is one message of a stream or queue.
+type Message struct {
+	// Position and Time are the store's.
+	Position int64
+	Time     time.Time
+	// Key is valid UTF-8; empty is none.
+	Key string
+	// Headers is a JSON object, or empty.
+	Headers json.RawMessage
+	Payload []byte
+}
+
+// StreamStore is the log behind publish, subscribe and commit. A ctx bounds the
+// call it is given to, and nothing beyond.
+type StreamStore interface {
+	// Publish accepts messages, which it may keep, and waits while the store is
+	// behind. If it returns nil it calls done once: after the commit with the
+	// position of the first, the others following without a gap, or with why none
+	// is stored. done is brief and may be called before Publish returns. What one
+	// caller publishes to a stream one after the other is stored in that order.
+	Publish(ctx context.Context, stream string, messages []Message, done func(first int64, err error)) error
+	// Subscribe begins to follow a stream.
+	Subscribe(ctx context.Context, stream string, from Start) (Subscription, error)
+	// Commit moves a group's offset up to a position and returns where it is,
+	// which may be further, when that is committed.
+	Commit(ctx context.Context, stream, group string, position int64) (offset int64, err error)
+	// CommitLater is Commit without a promise; it does not wait for the commit.
+	CommitLater(ctx context.Context, stream, group string, position int64) error
+}
+
+// Start is where a subscription begins: in a group, at a time, or behind a
+// position, the first of these that is set.
+type Start struct {
+	Group string    // at its committed offset; made if there is none
+	At    time.Time // with the first message of that time or later
+	End   bool      // behind what is there
+	After int64     // 0 is the beginning
+}
+
+// Subscription follows a stream. Next is for one goroutine; Close may be called
+// by another.
+type Subscription interface {
+	// Position is that of the last message of Next, before that where it begins.
+	Position() int64
+	// Next returns the next messages in order, at least one, without gap or
+	// repetition, bounded in number and bytes by the store. It waits until there
+	// is one, also while the database is away. They are not changed. Any error
+	// but ctx's is for good.
+	Next(ctx context.Context) ([]Message, error)
+	Close()
+}
+
+// StreamReader reads without following.
+type StreamReader interface {
+	// Read returns messages behind a position, in order, with a key if that is
+	// not nil: at most limit, and fewer if they are large, but one if there is one.
+	Read(ctx context.Context, stream string, key *string, after int64, limit int) ([]Message, error)
+}
+
+// StreamAdmin makes, describes and drops streams.
+type StreamAdmin interface {
+	// Create makes a stream, or returns nil if there is one with these options.
+	Create(ctx context.Context, name string, opts StreamOptions) error
+	List(ctx context.Context) ([]StreamInfo, error)
+	Info(ctx context.Context, name string) (StreamDetails, error)
+	Drop(ctx context.Context, name string) error
+}
+
+// StreamOptions are given when a stream is made.
+type StreamOptions struct {
+	Keyed bool `json:"keyed"`
+}
+
+// StreamInfo describes a stream in a list of them.
+type StreamInfo struct {
+	Name    string    `json:"stream"`
+	Keyed   bool      `json:"keyed"`
+	Created time.Time `json:"created"`
+}
+
+// StreamDetails is what is told of one stream.
+type StreamDetails struct {
+	StreamInfo
+	Head   int64       `json:"head"` // position of the last message
+	Groups []GroupInfo `json:"groups"`
+}
+
+// GroupInfo describes a group of a stream.
+type GroupInfo struct {
+	Name   string `json:"group"`
+	Offset int64  `json:"offset"`
+	Lag    int64  `json:"lag"` // positions up to the head
+}
+
+// QueueStore is behind enqueue and consume. A ctx bounds the call, and nothing
+// beyond.
+type QueueStore interface {
+	// Enqueue is StreamStore's Publish, to be delivered after a delay.
+	Enqueue(ctx context.Context, queue string, messages []Message, delay time.Duration, done func(first int64, err error)) error
+	// Consume begins to take part in a queue.
+	Consume(ctx context.Context, queue string) (Consumption, error)
+}
+
+// Consumption is one consumer of a queue.
+type Consumption interface {
+	// Receive leases messages, at least one and at most limit, also bounded in
+	// bytes by the store. It waits until there is one, also while the database is
+	// away, and is for one goroutine at a time. If ctx ends it returns ctx's
+	// error and has leased none that it does not return with the next call or give
+	// back. Any other error is for good.
+	Receive(ctx context.Context, limit int) ([]Delivery, error)
+	// Close gives back at once what was received and not settled; what was given
+	// to AckLater is settled. It is called after Receive has returned, and waits
+	// at most briefly for the database.
+	Close()
+}
+
+// Delivery is a message leased to a Consumption.
+type Delivery struct {
+	Message
+	Attempt int       // 1 is the first
+	Until   time.Time // end of the lease
+	Lease   Lease
+}
+
+// Lease is a QueueStore's own name of a delivery; the gateway only keeps it.
+type Lease any
+
+// LeaseStore settles deliveries, of one queue at a call. Methods that return
+// errors wait for the commit; what they return is nil if all went well, or
+// has an error or nil for each lease, in their order.
+type LeaseStore interface {
+	Ack(ctx context.Context, leases []Lease) []error
+	// AckLater is Ack without a promise, and does not wait.
+	AckLater(leases []Lease)
+	// Nack gives back, to be delivered again after a delay.
+	Nack(ctx context.Context, leases []Lease, delay time.Duration, reason string) []error
+	// Extend has leases end at that time from now.
+	Extend(ctx context.Context, leases []Lease, lease time.Duration) []error
+}
+
+// QueueAdmin makes, describes and drops queues.
+type QueueAdmin interface {
+	// Create makes a queue, or returns nil if there is one with these options.
+	Create(ctx context.Context, name string, opts QueueOptions) error
+	List(ctx context.Context) ([]string, error)
+	Stats(ctx context.Context, name string) (QueueStats, error)
+	Drop(ctx context.Context, name string) error
+}
+
+// QueueOptions are given when a queue is made; zero is the store's default.
+type QueueOptions struct {
+	MaxAttempts        int           // then it is a dead letter
+	RetryMin, RetryMax time.Duration // pause behind the first refusal, and the longest
+}
+
+// QueueStats is what is told of a queue.
+type QueueStats struct {
+	Name    string `json:"queue"`
+	Ready   int64  `json:"ready"`   // to be delivered now
+	Leased  int64  `json:"leased"`  // delivered and not settled
+	Delayed int64  `json:"delayed"` // to be delivered later
+	Dead    int64  `json:"dead"`    // given up after too many attempts
+}
+
+// StreamsConfig is what the streams are served from. What is nil is not served.
+type StreamsConfig struct {
+	Store  StreamStore
+	Reader StreamReader
+	Admin  StreamAdmin
+}
+
+// QueuesConfig is what the queues are served from. Store and Leases go together;
+// what is nil is not served.
+type QueuesConfig struct {
+	Store  QueueStore
+	Leases LeaseStore
+	Admin  QueueAdmin
+}
