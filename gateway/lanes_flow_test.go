@@ -238,7 +238,12 @@ func TestLanes_Metrics(t *testing.T) {
 			}
 		}
 	}
+	// What the client has read is counted a moment later.
 	open := metrics(t, addr)
+	for deadline := time.Now().Add(10 * time.Second); open["tidewire_lanes_dummies_total"] < 3 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+		open = metrics(t, addr)
+	}
 	if open["tidewire_lanes_echoes_total"] != 2 || open["tidewire_lanes_dummies_total"] < 3 ||
 		open["tidewire_lanes_dummy_bytes_total"] != size*open["tidewire_lanes_dummies_total"] ||
 		open["tidewire_bulk_chunks_total"] < 3*7 || open["tidewire_bulk_bytes_total"] < 3*size {
