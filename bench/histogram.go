@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -43,4 +44,20 @@ func (h *Histogram) Metrics(m map[string]float64, prefix string) {
 		m[prefix+"latency_"+name+"_ms"] = ms(float64(h.h.ValueAtQuantile(q)))
 	}
 	m[prefix+"latency_max_ms"] = ms(float64(h.h.Max()))
+}
+
+// MarshalText encodes the histogram, for another process to Merge.
+func (h *Histogram) MarshalText() ([]byte, error) {
+	return h.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+}
+
+// UnmarshalText is the inverse of MarshalText.
+func (h *Histogram) UnmarshalText(text []byte) error {
+	decoded, err := hdrhistogram.Decode(text)
+	if err != nil {
+		return fmt.Errorf("decode histogram: %w", err)
+	}
+	*h = *NewHistogram()
+	h.h.Merge(decoded)
+	return nil
 }

@@ -68,7 +68,7 @@ const samplePeriod = 100 * time.Millisecond
 
 // Sampler measures CPU time and memory of every process of a run.
 type Sampler struct {
-	roots map[Role]int32
+	roots map[Role][]int32
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 
@@ -79,12 +79,17 @@ type Sampler struct {
 	series      [roles]Samples
 }
 
-// StartSampler begins to measure this process as the generator, the process
-// server alone, and postgres with all its children. A pid of 0 is nobody.
-func StartSampler(ctx context.Context, server, postgres int) *Sampler {
+// StartSampler begins to measure this process and the generators as the
+// generator, the process server alone, and postgres with all its children. A pid
+// of 0 is nobody.
+func StartSampler(ctx context.Context, server, postgres int, generators ...int) *Sampler {
 	ctx, stop := context.WithCancel(ctx)
+	load := []int32{int32(os.Getpid())}
+	for _, pid := range generators {
+		load = append(load, int32(pid))
+	}
 	s := &Sampler{
-		roots: map[Role]int32{Server: int32(server), Postgres: int32(postgres), Generator: int32(os.Getpid())},
+		roots: map[Role][]int32{Server: {int32(server)}, Postgres: {int32(postgres)}, Generator: load},
 		stop:  stop,
 		first: make(map[int32]float64), last: make(map[int32]float64), role: make(map[int32]Role),
 	}
@@ -127,19 +132,10 @@ func (s *Sampler) Series(r Role) Samples { return s.series[r] }
 // sample looks at each process. What was running at the start counts from
 // there; what began later counts from 0.
 func (s *Sampler) sample(start bool) {
-	for role, pid := range s.roots {
-		if pid == 0 {
+	for role, pids := range s.roots {
+		family := processes(pids, role == Postgres)
+		if len(family) == 0 {
 			continue
-		}
-		root, err := process.NewProcess(pid)
-		if err != nil {
-			continue
-		}
-		family := []*process.Process{root}
-		if role == Postgres {
-			if children, err := root.Children(); err == nil {
-				family = append(family, children...)
-			}
 		}
 		var peak uint64
 		now := Sample{At: time.Now()}
@@ -161,6 +157,27 @@ func (s *Sampler) sample(start bool) {
 			s.series[role] = append(s.series[role], now)
 		}
 	}
+}
+
+// processes returns those that run, with their children if asked for.
+func processes(pids []int32, children bool) (all []*process.Process) {
+	for _, pid := range pids {
+		if pid == 0 {
+			continue
+		}
+		root, err := process.NewProcess(pid)
+		if err != nil {
+			continue
+		}
+		all = append(all, root)
+		if !children {
+			continue
+		}
+		if more, err := root.Children(); err == nil {
+			all = append(all, more...)
+		}
+	}
+	return all
 }
 
 // PostmasterPID returns the pid of the parent of a backend that runs on this

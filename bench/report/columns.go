@@ -32,6 +32,8 @@ func columns(scenario string, base *bench.Row) []column {
 		return ingestColumns(base)
 	case strings.HasPrefix(scenario, "chat-"):
 		return chatColumns()
+	case scenario == "queue" || scenario == "pubsub":
+		return queueColumns()
 	case scenario == "lanes":
 		return lanesColumns()
 	default:
@@ -105,6 +107,40 @@ func chatColumns() []column {
 		metric("gen CPU s", "generator_cpu_seconds", fixed(1)),
 		metric("peak MiB", "server_peak_rss_bytes", mib),
 		metric("binary MiB", "binary_bytes", mib),
+	}
+}
+
+func queueColumns() []column {
+	return []column{
+		nameColumn("strategy"),
+		metric("W msg/s", "write_messages_per_second", count),
+		metric("R msg/s", "read_messages_per_second", count),
+		metric("W MiB/s", "write_bytes_per_second", mib),
+		metric("R MiB/s", "read_bytes_per_second", mib),
+		metric("write p50 ms", "write_latency_p50_ms", fixed(2)),
+		metric("p99", "write_latency_p99_ms", fixed(2)),
+		metric("read p50 ms", "read_latency_p50_ms", fixed(2)),
+		metric("p99", "read_latency_p99_ms", fixed(2)),
+		metric("end to end p50 ms", "end_to_end_latency_p50_ms", fixed(2)),
+		metric("p95", "end_to_end_latency_p95_ms", fixed(2)),
+		metric("p99", "end_to_end_latency_p99_ms", fixed(2)),
+		metric("p99.9", "end_to_end_latency_p999_ms", fixed(1)),
+		metric("max", "end_to_end_latency_max_ms", fixed(0)),
+		metric("PG CPU", "postgres_cpu_share", percent),
+		metric("client CPU", "generator_cpu_share", percent),
+		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
+		metric("table B/msg", "table_bytes_per_message", fixed(0)),
+		metric("index MiB", "index_bytes", mib),
+		metric("dead tuples", "dead_tuples", count),
+		metric("disk writes/s", "disk_writes_per_second", count),
+		metric("last fifth", "last_fifth_share", percent),
+		metric("GB/day", "gigabytes_per_day", fixed(1)),
+		metric("disk GB", "disk_gigabytes", count),
+		metric("cost/year", "cost_per_year", count),
+		metric("cost/M msg", "cost_per_million_messages", fixed(4)),
+		metric("drain s", "drain_seconds", fixed(1)),
+		metric("lost", "lost", count),
+		metric("twice", "duplicated", count),
 	}
 }
 

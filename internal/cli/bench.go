@@ -15,8 +15,11 @@ type benchCmd struct {
 	Ingest benchIngestCmd `cmd:"" help:"WebSocket to PostgreSQL: which way of writing pays."`
 	Chat   benchChatCmd   `cmd:"" help:"Rooms: many members, every chat to all of them."`
 	Lanes  benchLanesCmd  `cmd:"" help:"Requests on a connection that is flooded."`
+	Queue  benchQueueCmd  `cmd:"" help:"Competing consumers on PostgreSQL, or with --mode pubsub groups."`
+	Pubsub benchPubsubCmd `cmd:"" help:"Publish and subscribe on PostgreSQL: every group reads everything."`
 	Echo   benchEchoCmd   `cmd:"" help:"Round trips of small messages."`
 	Idle   benchIdleCmd   `cmd:"" help:"Memory of connections that do nothing."`
+	Part   benchPartCmd   `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
 }
 
 // resultFlags say where a result goes.

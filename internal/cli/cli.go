@@ -54,6 +54,7 @@ func exit(code int, format string, args ...any) error {
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
+	Queue   queueCmd   `cmd:"" help:"Queues: messages shared out among consumers."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`

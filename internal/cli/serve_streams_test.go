@@ -61,15 +61,23 @@ func (w *wire) next() (m wireMessage, err error) {
 	return m, nil
 }
 
-// ask sends a request and returns its answer.
+// ask sends a request and returns its answer. What comes before it, next returns
+// later.
 func (w *wire) ask(format string, args ...any) wireMessage {
 	w.t.Helper()
 	say(w.Conn, format, args...)
-	m, err := w.next()
-	if err != nil || m.Type != "ok" {
-		w.t.Fatalf("%s: %+v, %v", fmt.Sprintf(format, args...), m, err)
+	var others []wireMessage
+	for {
+		m, err := w.next()
+		switch {
+		case err != nil || m.Type == "error":
+			w.t.Fatalf("%s: %+v, %v", fmt.Sprintf(format, args...), m, err)
+		case m.Type == "ok":
+			w.unread = append(others, w.unread...)
+			return m
+		}
+		others = append(others, m)
 	}
-	return m
 }
 
 // request asks the HTTP API.

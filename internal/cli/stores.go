@@ -19,6 +19,7 @@ type stores struct {
 	ingest  *ingest.Ingester // nil if not served
 	rooms   *stream.Appender // nil if no room is stored
 	streams *streamStore     // nil if not served
+	queues  *queueStore      // nil if not served
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -40,6 +41,8 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	if cfg.Only == gateway.All {
 		s.streams = newStreamStore(pool, p.log)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool}}
+		s.queues = newQueueStore(pool, s.streams.hub, p.log)
+		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
@@ -67,6 +70,7 @@ func (s *stores) run(ctx context.Context) {
 		s.running.Go(func() { s.rooms.Run(ctx) })
 	}
 	if s.streams != nil {
+		s.streams.followers.Go(func() { s.queues.run(ctx) })
 		s.running.Go(func() { s.streams.run(ctx) })
 	}
 }
@@ -83,6 +87,7 @@ func (s *stores) stop(patience time.Duration) error {
 		}
 		if s.streams != nil {
 			s.streams.abandon()
+			s.queues.abandon()
 		}
 	})
 	defer giveUp.Stop()

@@ -26,6 +26,8 @@ type streamStore struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
+	followers sync.WaitGroup // of hub, which ends after them
+
 	mu    sync.Mutex
 	open  map[string]*openStream
 	known map[groupName]knownGroup
@@ -76,6 +78,7 @@ func (s *streamStore) run(ctx context.Context) {
 	s.stop()
 	s.mu.Unlock()
 	s.running.Wait()
+	s.followers.Wait()
 	stopReading()
 	readers.Wait()
 }

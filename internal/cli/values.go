@@ -20,10 +20,22 @@ func (s seconds) String() string { return time.Duration(s).String() }
 // are powers of 1,024.
 type bytes int64
 
+// percent is a share flag that takes "60%" or "60", up to 100.
+type percent float64
+
+func parsePercent(text string) (percent, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !(n > 0 && n <= 100) {
+		return 0, fmt.Errorf("%q is no share: want such as 60%%", text)
+	}
+	return percent(n / 100), nil
+}
+
 func valueMappers() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		for _, o := range []kong.Option{
 			kong.TypeMapper(reflect.TypeFor[seconds](), mapper(parseSeconds)),
+			kong.TypeMapper(reflect.TypeFor[percent](), mapper(parsePercent)),
 			kong.TypeMapper(reflect.TypeFor[bytes](), mapper(parseBytes)),
 		} {
 			if err := o.Apply(k); err != nil {

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// MinStamped is the size of the part of a stamped payload that is not filler:
+// its writer, its number and its time.
+const MinStamped = 4 + 8 + 8
+
+// AppendStamped appends the payload of a writer's message seq, from 0 on: 32
+// bits of writer, 64 of seq, 64 of the time in nanoseconds, all big endian, and
+// the filler that AppendPayload uses, up to size bytes.
+func AppendStamped(dst []byte, writer, seq int, at time.Time, size int) []byte {
+	start := len(dst)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(writer))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(seq))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(at.UnixNano()))
+	for i := len(dst) - start; i < size; i++ {
+		dst = append(dst, digits[(i*7)%64])
+	}
+	return dst
+}
+
+// ParseStamped is the inverse of AppendStamped; ok is false for anything that
+// does not have the size and filler of the pattern, a payload of AppendStamped.
+func ParseStamped(p, pattern []byte) (writer, seq int, at time.Time, ok bool) {
+	if len(p) != len(pattern) || len(p) < MinStamped || !bytes.Equal(p[MinStamped:], pattern[MinStamped:]) {
+		return 0, 0, time.Time{}, false
+	}
+	writer, seq = int(binary.BigEndian.Uint32(p)), int(binary.BigEndian.Uint64(p[4:]))
+	return writer, seq, time.Unix(0, int64(binary.BigEndian.Uint64(p[12:]))), true
+}
+
+// Ledger knows which of the writers' messages were read. Safe for concurrent
+// use.
+type Ledger struct {
+	mu      sync.Mutex
+	writers []pages
+	foreign int // messages that are nobody's
+}
+
+// pages is what was read of one writer's messages.
+type pages struct {
+	read                  []uint64 // one bit for each number
+	last                  int      // the number read last
+	count, twice, earlier int
+}
+
+// maxStampedSeq bounds the memory that a damaged number can ask for: 128 MiB.
+const maxStampedSeq = 1 << 30
+
+// NewLedger returns a Ledger of that many writers.
+func NewLedger(writers int) *Ledger {
+	l := &Ledger{writers: make([]pages, writers)}
+	for i := range l.writers {
+		l.writers[i].last = -1
+	}
+	return l
+}
+
+// Read records that a message was read.
+func (l *Ledger) Read(writer, seq int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if writer < 0 || writer >= len(l.writers) || seq < 0 || seq >= maxStampedSeq {
+		l.foreign++
+		return
+	}
+	w := &l.writers[writer]
+	for len(w.read) <= seq/64 {
+		w.read = append(w.read, 0)
+	}
+	switch bit := uint64(1) << (seq % 64); {
+	case w.read[seq/64]&bit != 0:
+		w.twice++
+	default:
+		w.read[seq/64] |= bit
+		w.count++
+	}
+	if seq < w.last {
+		w.earlier++
+	}
+	w.last = seq
+}
+
+// Foreign records a message that is none of the writers'.
+func (l *Ledger) Foreign() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.foreign++
+}
+
+// Account is what a Ledger has to say about what was sent.
+type Account struct {
+	Read       int `json:"read"` // different messages
+	Lost       int `json:"lost"`
+	Duplicated int `json:"duplicated"` // read once more
+	Reordered  int `json:"reordered"`  // read behind a later one of the same writer
+	Foreign    int `json:"foreign"`    // never sent
+}
+
+// OK reports whether every message was read once. Order is another matter.
+func (a Account) OK() bool { return a.Lost == 0 && a.Duplicated == 0 && a.Foreign == 0 }
+
+func (a Account) String() string {
+	return fmt.Sprintf("%d read, %d lost, %d twice, %d out of order, %d foreign", a.Read, a.Lost, a.Duplicated, a.Reordered, a.Foreign)
+}
+
+// Balance compares with how many messages each writer has sent.
+func (l *Ledger) Balance(sent []int) (a Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.Foreign = l.foreign
+	for i := range l.writers {
+		w := &l.writers[i]
+		n := 0
+		if i < len(sent) {
+			n = sent[i]
+		}
+		within := w.upTo(n)
+		a.Read += within
+		a.Lost += n - within
+		a.Foreign += w.count - within
+		a.Duplicated += w.twice
+		a.Reordered += w.earlier
+	}
+	return a
+}
+
+// upTo is how many of the first n messages were read.
+func (w *pages) upTo(n int) (count int) {
+	for seq := range min(n, 64*len(w.read)) {
+		if w.read[seq/64]>>(seq%64)&1 != 0 {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,374 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// QueueConfig is what Queue measures.
+type QueueConfig struct {
+	QueueLoad
+	Strategies []string
+	Repeat     int // rounds; strategies are interleaved
+
+	WarmUp   time.Duration
+	Duration time.Duration // of what is measured
+	Report   time.Duration // from one line of progress to the next
+
+	HoldXmin   bool // keep a transaction with a snapshot open meanwhile
+	TuneVacuum bool // the usual autovacuum settings for a hot table
+
+	// TargetCPU is the share of the machine that PostgreSQL shall have at the
+	// rate to be found; 0: measure at Rate.
+	TargetCPU float64
+	Prices    Prices
+
+	Pool     *pgxpool.Pool
+	Database string // its URL
+	// Part returns the command of a part, not started.
+	Part func() *exec.Cmd
+	// Progress is told what goes on.
+	Progress func(format string, args ...any)
+}
+
+// Queue measures each strategy on fresh tables, with the writers in one process
+// and the readers in another. The result is complete but for the machine's
+// description.
+func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
+	about, err := bench.CapturePostgreSQL(ctx, cfg.Pool)
+	if err != nil {
+		return fmt.Errorf("describe PostgreSQL: %w", err)
+	}
+	result.Environment.PostgreSQL = about
+	postmaster, err := backendParent(ctx, cfg.Pool)
+	if err != nil {
+		return err
+	}
+	for round := range cfg.Repeat {
+		for _, strategy := range cfg.Strategies {
+			cfg.Progress("round %d: %s", round+1, strategy)
+			if err := cfg.one(ctx, strategy, postmaster, result); err != nil {
+				return fmt.Errorf("%s: %w", strategy, err)
+			}
+		}
+	}
+	return nil
+}
+
+// one measures one strategy, at the rate that was asked for or at the highest
+// that keeps PostgreSQL's CPU at the target.
+func (cfg QueueConfig) one(ctx context.Context, strategy string, postmaster int, result *bench.Result) error {
+	run := func(rate float64) (map[string]float64, error) {
+		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy}
+		r.cfg.Strategy, r.cfg.Rate = strategy, rate
+		return r.measure(ctx)
+	}
+	var m map[string]float64
+	var err error
+	if cfg.TargetCPU > 0 {
+		if postmaster == 0 {
+			return errors.New("--target-cpu: PostgreSQL is on another machine, where its CPU cannot be measured")
+		}
+		m, err = highestRate(cfg.TargetCPU, run, cfg.Progress)
+	} else {
+		m, err = run(cfg.Rate)
+	}
+	if err != nil {
+		return err
+	}
+	cfg.Prices.metrics(m)
+	result.AddTrial(strategy, sidesOf(QueueLoad{Mode: cfg.Mode, Strategy: strategy}).describe, m)
+	return nil
+}
+
+// queueRun is one strategy in one round.
+type queueRun struct {
+	cfg        QueueConfig
+	result     *bench.Result
+	postmaster int
+	strategy   string
+
+	writers, readers *partProcess
+	series           []queueSample // at the reports
+}
+
+// queueSample is how far the run was at one moment.
+type queueSample struct {
+	at             time.Time
+	written, acked int
+}
+
+func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error) {
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if r.cfg.HoldXmin {
+		release, err := holdSnapshot(ctx, r.cfg.Pool)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	defer func() { err = errors.Join(err, r.stopParts()) }()
+	if err := r.startParts(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	before, err := readStorage(ctx, r.cfg.Pool)
+	if err != nil {
+		return nil, err
+	}
+	sampler := bench.StartSampler(ctx, 0, r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
+	took, err := r.watch(ctx)
+	usage := sampler.Stop()
+	if err != nil {
+		return nil, err
+	}
+	after, err := readStorage(ctx, r.cfg.Pool)
+	if err != nil {
+		return nil, err
+	}
+	written, read, drained, err := r.finish(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m = r.metrics(took, usage, written, read)
+	after.metrics(before, took, written.Phases[measured].Count, m)
+	m["drain_seconds"] = drained.Seconds()
+	r.check(written, read)
+	return m, nil
+}
+
+// prepare makes fresh tables, and has their pages written before it is measured.
+func (r *queueRun) prepare(ctx context.Context) error {
+	if err := sidesOf(r.cfg.QueueLoad).prepare(ctx, r.cfg.Pool, r.cfg.QueueLoad); err != nil {
+		return fmt.Errorf("make the tables: %w", err)
+	}
+	if r.cfg.TuneVacuum {
+		if err := tuneVacuum(ctx, r.cfg.Pool); err != nil {
+			return err
+		}
+	}
+	r.cfg.Pool.Exec(ctx, `CHECKPOINT`) // a user without the right to it measures without
+	return nil
+}
+
+func (r *queueRun) startParts(ctx context.Context) (err error) {
+	for _, part := range []struct {
+		role    string
+		process **partProcess
+	}{{"readers", &r.readers}, {"writers", &r.writers}} {
+		cfg := PartConfig{Role: part.role, Database: r.cfg.Database, QueueLoad: r.cfg.QueueLoad}
+		if *part.process, err = startPart(ctx, r.cfg.Part(), cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *queueRun) stopParts() (err error) {
+	for _, p := range []*partProcess{r.writers, r.readers} {
+		if p != nil {
+			err = errors.Join(err, p.stop())
+		}
+	}
+	return err
+}
+
+// both gives an order to the readers and the writers.
+func (r *queueRun) both(do string) error {
+	return errors.Join(r.readers.order(order{Do: do}), r.writers.order(order{Do: do}))
+}
+
+// warmUp begins, the readers first.
+func (r *queueRun) warmUp(ctx context.Context) error {
+	if err := r.both("begin"); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(r.cfg.WarmUp):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return r.both("measure")
+}
+
+// watch reports until the time is up.
+func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	end := time.NewTimer(r.cfg.Duration)
+	defer end.Stop()
+	report := time.NewTicker(r.cfg.Report)
+	defer report.Stop()
+	last := r.sample()
+	r.series = append(r.series[:0], last)
+	for {
+		select {
+		case <-report.C:
+			now := r.sample()
+			r.line(start, last, now)
+			last = now
+			r.series = append(r.series, now)
+			if err := errors.Join(r.writers.failed(), r.readers.failed()); err != nil {
+				return 0, err
+			}
+		case <-end.C:
+			took := time.Since(start)
+			return took, r.both("end")
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (r *queueRun) sample() queueSample {
+	return queueSample{time.Now(), r.writers.tick().Count, r.readers.tick().Count}
+}
+
+// depth is how many readings are outstanding. The two counts are not of quite the
+// same moment.
+func (r *queueRun) depth(s queueSample) int { return max(0, s.written*r.cfg.groups()-s.acked) }
+
+func (r *queueRun) line(start time.Time, last, now queueSample) {
+	seconds := now.at.Sub(last.at).Seconds()
+	r.cfg.Progress("%6.1f s  W/s %7.0f  R/s %7.0f  depth %7d  errors %d", now.at.Sub(start).Seconds(),
+		float64(now.written-last.written)/seconds, float64(now.acked-last.acked)/seconds, r.depth(now),
+		r.writers.tick().Errors+r.readers.tick().Errors)
+}
+
+// drainPatience is for how long readers may get nowhere before what is left
+// counts as lost.
+const drainPatience = 10 * time.Second
+
+// finish ends the writers, lets the readers catch up, and collects what both
+// have to say.
+func (r *queueRun) finish(ctx context.Context) (written, read *partReport, drained time.Duration, err error) {
+	if written, err = r.writers.finish(ctx, nil); err != nil {
+		return nil, nil, 0, err
+	}
+	start := time.Now()
+	want := 0
+	for _, n := range written.Sent {
+		want += n * r.cfg.groups()
+	}
+	progress, last := time.Now(), -1
+	for reported := time.Now(); ; {
+		now := r.readers.tick().Count
+		if now != last {
+			last, progress = now, time.Now()
+		}
+		if now >= want || time.Since(progress) > drainPatience {
+			break
+		}
+		if time.Since(reported) > r.cfg.Report {
+			reported = time.Now()
+			r.cfg.Progress("readers catch up: %d to go", want-now)
+		}
+		if err := r.readers.failed(); err != nil {
+			return nil, nil, 0, err
+		}
+		select {
+		case <-time.After(tickPeriod / 4):
+		case <-ctx.Done():
+			return nil, nil, 0, ctx.Err()
+		}
+	}
+	drained = progress.Sub(start)
+	read, err = r.readers.finish(ctx, written.Sent)
+	return written, read, max(drained, 0), err
+}
+
+// check verifies that everything written was read once by everybody.
+func (r *queueRun) check(written, read *partReport) {
+	errs := 0
+	for i := range written.Phases {
+		errs += written.Phases[i].Errors + read.Phases[i].Errors
+	}
+	r.result.Check(r.strategy+": no errors", errs == 0, "%d", errs)
+	for i, a := range read.Accounts {
+		name := r.strategy
+		if len(read.Accounts) > 1 {
+			name = fmt.Sprintf("%s: group %d", r.strategy, i+1)
+		}
+		r.result.Check(name+": every message read once", a.OK() && a.Read > 0, "%s", a)
+		if r.cfg.Mode == "pubsub" && (sidesOf(r.cfg.QueueLoad).ordered || r.cfg.InFlight == 1) {
+			r.result.Check(name+": in each writer's order", a.Reordered == 0, "%s", a)
+		}
+	}
+}
+
+func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage, written, read *partReport) map[string]float64 {
+	w, rd := written.Phases[measured], read.Phases[measured]
+	seconds := took.Seconds()
+	m := map[string]float64{
+		"seconds":                   seconds,
+		"write_messages_per_second": float64(w.Count) / seconds,
+		"read_messages_per_second":  float64(rd.Count) / seconds,
+		"messages_per_second":       float64(rd.Count) / seconds / float64(r.cfg.groups()),
+		"write_bytes_per_second":    float64(w.Count*r.cfg.Payload) / seconds,
+		"read_bytes_per_second":     float64(rd.Count*r.cfg.Payload) / seconds,
+		"errors":                    float64(w.Errors + rd.Errors),
+		"unsent":                    float64(written.Late),
+		"generator_cpu_seconds":     usage[bench.Generator].CPUSeconds,
+		"generator_cpu_share":       usage[bench.Generator].CPUSeconds / seconds / float64(cores()),
+	}
+	if r.postmaster != 0 {
+		m["postgres_cpu_seconds"] = usage[bench.Postgres].CPUSeconds
+		m["postgres_cpu_share"] = usage[bench.Postgres].CPUSeconds / seconds / float64(cores())
+	}
+	for _, a := range read.Accounts {
+		m["read"] += float64(a.Read)
+		m["lost"] += float64(a.Lost)
+		m["duplicated"] += float64(a.Duplicated)
+		m["reordered"] += float64(a.Reordered)
+	}
+	for _, n := range written.Sent {
+		m["sent"] += float64(n)
+	}
+	w.Latency.Metrics(m, "write_")
+	rd.Latency.Metrics(m, "read_")
+	rd.EndToEnd.Metrics(m, "end_to_end_")
+	if n := len(r.series); n > 0 {
+		m["depth_at_end"] = float64(r.depth(r.series[n-1]))
+	}
+	r.flatness(m)
+	return m
+}
+
+// flatness compares the last fifth of the run with the first.
+func (r *queueRun) flatness(m map[string]float64) {
+	n := len(r.series)
+	if n < 11 { // two reports in each fifth
+		return
+	}
+	rate := func(from, to queueSample) float64 {
+		return float64(to.acked-from.acked) / to.at.Sub(from.at).Seconds()
+	}
+	fifth := (n - 1) / 5
+	if first := rate(r.series[0], r.series[fifth]); first > 0 {
+		m["last_fifth_share"] = rate(r.series[n-1-fifth], r.series[n-1]) / first
+	}
+}
+
+// holdSnapshot opens a transaction with a snapshot, until release.
+func holdSnapshot(ctx context.Context, pool *pgxpool.Pool) (release func(), err error) {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return nil, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT pg_current_xact_id()`); err != nil { // the snapshot is taken, and its xid is the oldest
+		tx.Rollback(context.WithoutCancel(ctx))
+		return nil, fmt.Errorf("hold a snapshot: %w", err)
+	}
+	return func() { tx.Rollback(context.WithoutCancel(ctx)) }, nil
+}

@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// lease is Tidewire's own queue: messages are appended to a stream, and claimed
+// and acknowledged by ranges of positions.
+var lease = sides{
+	describe: "a stream, claimed and acknowledged by ranges; every acknowledgement waits for its commit",
+	prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
+		if _, err := migrate.Up(ctx, pool); err != nil {
+			return err
+		}
+		if err := queue.Drop(ctx, pool, benchStream); err != nil && !errors.Is(err, queue.ErrNotFound) {
+			return err
+		}
+		if err := freshStream(ctx, pool); err != nil {
+			return err
+		}
+		_, err := queue.Ensure(ctx, pool, benchStream, queue.Options{})
+		return err
+	},
+	writer: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) (writeSide, error) {
+		return newLogWriter(ctx, pool)
+	},
+	reader: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
+		return newLeaseReader(ctx, pool, load)
+	},
+}
+
+// leaseReader is the node of all readers of a process.
+type leaseReader struct {
+	load    QueueLoad
+	hub     *stream.Hub
+	node    *queue.Node
+	running sync.WaitGroup
+	stop    context.CancelFunc
+	stopHub context.CancelFunc
+}
+
+func newLeaseReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*leaseReader, error) {
+	q, err := queue.Lookup(ctx, pool, benchStream)
+	if err != nil {
+		return nil, err
+	}
+	r := &leaseReader{load: load, hub: stream.NewHub(pool, stream.HubConfig{})}
+	r.node = queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch})
+	ctx = context.WithoutCancel(ctx)
+	hubCtx, stopHub := context.WithCancel(ctx)
+	nodeCtx, stop := context.WithCancel(ctx)
+	r.stop, r.stopHub = stop, stopHub
+	r.running.Go(func() { r.hub.Run(hubCtx) })
+	r.running.Go(func() {
+		r.node.Run(nodeCtx) // its error is the readers'
+		stopHub()
+	})
+	return r, nil
+}
+
+func (r *leaseReader) open(context.Context, int) (source, error) {
+	return &leaseSource{consumer: r.node.Consume(queue.ConsumerOptions{Credits: r.load.ReadBatch})}, nil
+}
+
+func (r *leaseReader) close() {
+	r.stop()
+	r.running.Wait()
+}
+
+// leaseSource is one consumer.
+type leaseSource struct {
+	consumer   *queue.Consumer
+	deliveries []*queue.Delivery
+	payloads   [][]byte
+}
+
+func (s *leaseSource) receive(ctx context.Context) (_ [][]byte, err error) {
+	if s.deliveries, err = s.consumer.Receive(ctx); err != nil {
+		return nil, err
+	}
+	s.payloads = s.payloads[:0]
+	for _, d := range s.deliveries {
+		s.payloads = append(s.payloads, d.Payload)
+	}
+	return s.payloads, nil
+}
+
+func (s *leaseSource) ack(ctx context.Context) error {
+	return errors.Join(queue.AckAll(ctx, s.deliveries)...)
+}
+
+func (s *leaseSource) close() { s.consumer.Close() }

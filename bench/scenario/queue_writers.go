@@ -1,0 +1,140 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+// writers is the part that writes.
+type writers struct {
+	load QueueLoad
+	side writeSide
+	all  meters
+	sent []int        // messages of each writer that may be stored; of its goroutine until run returns
+	late atomic.Int64 // due by the end and not sent
+}
+
+func newWriters(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner, func(), error) {
+	side, err := sidesOf(load).writer(ctx, pool, load)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &writers{load: load, side: side, all: newMeters(load.Writers), sent: make([]int, load.Writers)}, side.close, nil
+}
+
+func (w *writers) meters() meters { return w.all }
+
+func (w *writers) report([]int) *partReport {
+	return &partReport{Phases: w.all.sum(), Sent: w.sent, Late: int(w.late.Load())}
+}
+
+func (w *writers) run(ctx context.Context) error {
+	start := time.Now()
+	failed := make([]error, w.load.Writers)
+	var writing sync.WaitGroup
+	for i := range w.load.Writers {
+		writing.Go(func() { failed[i] = w.write(ctx, i, start) })
+	}
+	writing.Wait()
+	return errors.Join(failed...)
+}
+
+// write is one writer: it sends message after message, at most InFlight calls
+// ahead of the answers, until ctx ends, and waits for the rest of them.
+func (w *writers) write(ctx context.Context, number int, start time.Time) error {
+	slots := make(chan []byte, w.load.InFlight) // free ones, with their memory
+	for range w.load.InFlight {
+		slots <- nil
+	}
+	defer func() {
+		for range w.load.InFlight {
+			<-slots
+		}
+	}()
+	pace := newPace(start, w.load, number)
+	for n := 0; ; n++ {
+		due, ok := pace.wait(ctx, n)
+		if !ok {
+			break
+		}
+		var memory []byte
+		select {
+		case memory = <-slots:
+		case <-ctx.Done():
+			w.late.Add(int64(pace.missed(n)))
+			return nil
+		}
+		memory, payloads := w.payloads(memory[:0], number, due)
+		w.sent[number] += len(payloads)
+		err := w.side.send(context.WithoutCancel(ctx), number, payloads, func(err error) {
+			took := time.Since(due)
+			for range payloads {
+				w.all[number].wrote(took, err)
+			}
+			slots <- memory
+		})
+		if err != nil {
+			slots <- memory
+			return err
+		}
+	}
+	return nil
+}
+
+// payloads makes the messages of one call.
+func (w *writers) payloads(memory []byte, number int, at time.Time) ([]byte, [][]byte) {
+	payloads := make([][]byte, w.load.Batch)
+	for i := range payloads {
+		memory = bench.AppendStamped(memory, number, w.sent[number]+i, at, w.load.Payload)
+	}
+	for i := range payloads {
+		payloads[i] = memory[i*w.load.Payload : (i+1)*w.load.Payload]
+	}
+	return memory, payloads
+}
+
+// pace says when calls are due. The writers take turns, so that the load is
+// even from the first moment on.
+type pace struct {
+	first time.Time
+	every time.Duration // 0: at once
+}
+
+func newPace(start time.Time, load QueueLoad, number int) pace {
+	if load.Rate == 0 {
+		return pace{}
+	}
+	between := time.Duration(float64(load.Batch) / load.Rate * float64(time.Second))
+	return pace{first: start.Add(time.Duration(number) * between), every: time.Duration(load.Writers) * between}
+}
+
+// wait returns when call n is due, with that time; false if ctx ended before.
+func (p pace) wait(ctx context.Context, n int) (due time.Time, ok bool) {
+	if p.every == 0 {
+		return time.Now(), ctx.Err() == nil
+	}
+	due = p.first.Add(time.Duration(n) * p.every)
+	if left := time.Until(due); left > 0 {
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return due, false
+		}
+	}
+	return due, ctx.Err() == nil
+}
+
+// missed is how many calls from n on are due.
+func (p pace) missed(n int) int {
+	if p.every == 0 {
+		return 0
+	}
+	return max(0, int(time.Since(p.first)/p.every)+1-n)
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/scenario"
+)
+
+// queueFlags are those of bench queue and bench pubsub.
+type queueFlags struct {
+	Strategy   []string `placeholder:"NAME" help:"What to measure, several in turn on fresh tables. queue: lease, skip-locked, skip-locked-batch; pubsub: log, counter-rows. Default: lease, or log."`
+	Writers    int      `default:"10" help:"Writers, in a process of their own."`
+	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"Calls of a writer that are not answered yet."`
+	WriteBatch int      `name:"write-batch" aliases:"write_batch" default:"1" help:"Messages of a call."`
+	Readers    int      `default:"15" help:"Readers of a queue, in a process of their own."`
+	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 of a queue, 1000 of pubsub."`
+
+	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: groups, each of which reads everything."`
+	Partitions     int `default:"1" help:"pubsub, counter-rows: partitions."`
+
+	Duration       seconds `default:"120s" help:"How long to measure."`
+	WarmUp         seconds `name:"warm-up" aliases:"warm_up" default:"2s" help:"Before that."`
+	Report         seconds `default:"5s" help:"From one line of progress to the next."`
+	Payload        int     `default:"1024" help:"Bytes of a message."`
+	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second of all writers, at times fixed in advance. Default: as fast as it goes."`
+	Repeat         int     `default:"1" help:"Rounds; strategies are interleaved, and medians reported."`
+
+	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep a transaction with a snapshot open meanwhile, as a long report or a forgotten session does."`
+	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"Give the tables of the textbook strategies the usual autovacuum settings for a hot table."`
+
+	TargetCPU percent `name:"target-cpu" aliases:"target_cpu" placeholder:"SHARE" help:"Find the highest rate at which PostgreSQL has at most this share of the machine, such as 60%."`
+	priceFlags
+
+	Host     string `placeholder:"NAME" help:"PostgreSQL's host, with --port, --db, --user and --password in place of --database-url."`
+	Port     int    `placeholder:"N" help:"Its port. Default: 5432."`
+	DB       string `name:"db" placeholder:"NAME" help:"Its database. Default: postgres."`
+	User     string `placeholder:"NAME" help:"Its user. Default: postgres."`
+	Password string `placeholder:"WORD" help:"That user's password."`
+	databaseFlags
+	resultFlags
+}
+
+// priceFlags turn a rate into money. The currency is the user's.
+type priceFlags struct {
+	PricePerYear      float64 `name:"price-per-year" aliases:"price_per_year" placeholder:"N" help:"What the machine costs a year."`
+	PricePerHour      float64 `name:"price-per-hour" aliases:"price_per_hour" placeholder:"N" help:"Or an hour."`
+	PricePerGBMonth   float64 `name:"price-per-gb-month" aliases:"price_per_gb_month" placeholder:"N" help:"What a gigabyte of disk costs a month."`
+	IOPS              float64 `name:"iops" placeholder:"N" help:"Disk operations a second that are paid for."`
+	PricePerIOPSMonth float64 `name:"price-per-iops-month" aliases:"price_per_iops_month" placeholder:"N" help:"What one of them costs a month."`
+	Retention         seconds `default:"168h" help:"For how long messages are kept, to reckon the disk."`
+}
+
+func (f priceFlags) prices() scenario.Prices {
+	p := scenario.Prices{
+		PerYear: f.PricePerYear, PerHour: f.PricePerHour, PerGBMonth: f.PricePerGBMonth,
+		IOPS: f.IOPS, PerIOPSMonth: f.PricePerIOPSMonth,
+	}
+	if p != (scenario.Prices{}) {
+		p.Retention = time.Duration(f.Retention)
+	}
+	return p
+}
+
+type benchQueueCmd struct {
+	Mode string `enum:"queue,pubsub" default:"queue" help:"queue: readers share the messages. pubsub: each group reads them all."`
+	queueFlags
+}
+
+type benchPubsubCmd struct{ queueFlags }
+
+// Run is called by kong.
+func (c *benchQueueCmd) Run(p *process) error { return c.run(p, c.Mode) }
+
+// Run is called by kong.
+func (c *benchPubsubCmd) Run(p *process) error { return c.run(p, "pubsub") }
+
+// Validate is called by kong.
+func (f *queueFlags) Validate() error {
+	for _, n := range []struct {
+		flag     string
+		is, most int
+	}{
+		{"writers", f.Writers, 1000}, {"in-flight", f.InFlight, 1000}, {"write-batch", f.WriteBatch, 10_000},
+		{"readers", f.Readers, 1000}, {"read-batch", max(f.ReadBatch, 1), 10_000},
+		{"consumer-groups", f.ConsumerGroups, 100}, {"partitions", f.Partitions, 100}, {"repeat", f.Repeat, 100},
+	} {
+		if n.is < 1 || n.is > n.most {
+			return fmt.Errorf("--%s is %d: want 1 to %d", n.flag, n.is, n.most)
+		}
+	}
+	switch {
+	case f.Payload < bench.MinStamped || f.Payload > 1<<20:
+		return fmt.Errorf("--payload is %d: want %d to %d bytes", f.Payload, bench.MinStamped, 1<<20)
+	case f.Duration <= 0 || f.Report <= 0:
+		return errors.New("--duration and --report: want more than 0")
+	case f.ReadBatch < 0:
+		return fmt.Errorf("--read-batch is %d: want 1 to 10000", f.ReadBatch)
+	case f.ThrottleWrites < 0:
+		return fmt.Errorf("--throttle-writes is %g: want 0 or more", f.ThrottleWrites)
+	case f.TargetCPU > 0 && f.ThrottleWrites > 0:
+		return errors.New("--target-cpu and --throttle-writes exclude each other")
+	case min(f.PricePerYear, f.PricePerHour, f.PricePerGBMonth, f.IOPS, f.PricePerIOPSMonth) < 0:
+		return errors.New("prices: want 0 or more")
+	case f.Host == "" && (f.Port != 0 || f.DB != "" || f.User != "" || f.Password != ""):
+		return errors.New("--port, --db, --user and --password go with --host")
+	case f.Host != "" && f.DatabaseURL != "":
+		return errors.New("--host and --database-url exclude each other")
+	}
+	return nil
+}
+
+// databaseURL is --host and its like as a URL.
+func (f *queueFlags) databaseURL() string {
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(cmp.Or(f.User, "postgres"), f.Password),
+		Host: net.JoinHostPort(f.Host, strconv.Itoa(cmp.Or(f.Port, 5432))), Path: "/" + cmp.Or(f.DB, "postgres"),
+	}
+	return u.String()
+}
+
+func (f *queueFlags) load(mode string) scenario.QueueLoad {
+	return scenario.QueueLoad{
+		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
+		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: f.ConsumerGroups, Partitions: f.Partitions,
+	}
+}
+
+func (f *queueFlags) run(p *process, mode string) (err error) {
+	strategy, batch := "lease", 100
+	if mode == "pubsub" {
+		strategy, batch = "log", 1000
+	}
+	if len(f.Strategy) == 0 {
+		f.Strategy = []string{strategy}
+	}
+	f.ReadBatch = cmp.Or(f.ReadBatch, batch)
+	if err := scenario.CheckStrategies(mode, f.Strategy); err != nil {
+		return exit(ExitUsage, "--strategy: %w", err)
+	}
+	program, err := self()
+	if err != nil {
+		return err
+	}
+	if f.Host != "" {
+		f.DatabaseURL = f.databaseURL()
+	}
+	db, pool, closeDB, err := f.benchDatabase(p, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDB()) }()
+	result := bench.NewResult(mode, map[string]any{
+		"strategies": f.Strategy, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
+		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
+		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
+		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
+		"target_cpu": float64(f.TargetCPU), "prices": f.prices(),
+	})
+	cfg := scenario.QueueConfig{
+		QueueLoad: f.load(mode), Strategies: f.Strategy, Repeat: f.Repeat,
+		WarmUp: time.Duration(f.WarmUp), Duration: time.Duration(f.Duration), Report: time.Duration(f.Report),
+		HoldXmin: f.HoldXmin, TuneVacuum: f.TuneTableVacuum,
+		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Pool: pool, Database: db.url,
+		Part:     func() *exec.Cmd { return exec.CommandContext(p.ctx, program, "bench", "part") },
+		Progress: f.progress(p),
+	}
+	if err := scenario.Queue(p.ctx, cfg, result); err != nil {
+		return err
+	}
+	return f.finish(p, result)
+}
+
+// benchPartCmd is one of the processes of bench queue.
+type benchPartCmd struct{}
+
+// Run is called by kong.
+func (benchPartCmd) Run(p *process) error { return scenario.RunPart(p.ctx, p.In, p.Out) }

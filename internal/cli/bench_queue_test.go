@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+func TestBenchPubsub_EveryStrategy(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	r, out := benchmark(t, cli.ExitOK, "pubsub", "--database-url", db.URL, "--strategy", "log,counter-rows",
+		"--writers", "3", "--consumer_groups", "2", "--partitions", "2", "--in-flight", "2", "--write-batch", "2",
+		"--duration", "2s", "--warm-up", "200ms", "--report", "100ms", "--payload", "100", "--throttle-writes", "500", "--hold-xmin", "--tune_table_vacuum")
+	for _, name := range []string{"log", "counter-rows"} {
+		m := r.Row(name).Metrics
+		if m["write_messages_per_second"] <= 0 || m["read_messages_per_second"] <= 0 || m["lost"] != 0 || m["sent"] <= 0 || m["read"] != 2*m["sent"] {
+			t.Errorf("%s: %v", name, m)
+		}
+		for _, metric := range []string{"write_latency_p99_ms", "read_latency_p99_ms", "end_to_end_latency_p50_ms", "postgres_cpu_share",
+			"wal_bytes_per_message", "table_bytes_per_message", "last_fifth_share"} {
+			if m[metric] <= 0 {
+				t.Errorf("%s: %s is %v", name, metric, m[metric])
+			}
+		}
+	}
+	if !strings.Contains(out, "VALID") || !strings.Contains(out, "end to end p50 ms") {
+		t.Errorf("printed %s", out)
+	}
+}
+
+func TestBenchQueue_BadFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"--strategy", "fast"}, "none of"},
+		{[]string{"--mode", "log"}, "--mode"},
+		{[]string{"--writers", "0"}, "--writers"},
+		{[]string{"--payload", "5"}, "--payload"},
+		{[]string{"--duration", "0"}, "--duration"},
+		{[]string{"--throttle-writes", "-1"}, "--throttle-writes"},
+		{[]string{"--port", "5432"}, "go with --host"},
+		{[]string{"--host", "x", "--database-url", "postgres://x"}, "exclude"},
+	} {
+		code, _, errOut := run(t, nil, append([]string{"bench", "queue"}, c.args...)...)
+		if code != cli.ExitUsage || !strings.Contains(errOut, c.say) {
+			t.Errorf("%v: exit code %d, %s", c.args, code, errOut)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// queueCmd is for people and scripts at the shell.
+type queueCmd struct {
+	Create  queueCreateCmd  `cmd:"" help:"Make a queue."`
+	List    queueListCmd    `cmd:"" help:"List the queues and what they hold."`
+	Stats   queueStatsCmd   `cmd:"" help:"Show what a queue holds."`
+	Peek    queuePeekCmd    `cmd:"" help:"Print the next messages, or the dead letters, and take none."`
+	Redrive queueRedriveCmd `cmd:"" help:"Have dead letters delivered again."`
+	Pause   queuePauseCmd   `cmd:"" help:"Deliver nothing more until resume; enqueueing goes on."`
+	Resume  queueResumeCmd  `cmd:"" help:"End a pause."`
+	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages that no consumer has."`
+	Drop    queueDropCmd    `cmd:"" help:"Remove a queue with all its messages."`
+}
+
+// queueArg names a queue.
+type queueArg struct {
+	Name string `arg:"" help:"The queue."`
+	databaseFlags
+}
+
+// with runs work on the queue.
+func (a queueArg) with(p *process, work func(q *queue.Queue) error) error {
+	return a.withPool(p, func(pool *pgxpool.Pool) error {
+		q, err := queue.Lookup(p.ctx, pool, a.Name)
+		if err == nil {
+			err = work(q)
+		}
+		return explainQueue(err)
+	})
+}
+
+type queueCreateCmd struct {
+	Name        string  `arg:"" help:"Its name."`
+	MaxAttempts int     `placeholder:"N" help:"How often a message is delivered before it is a dead letter. Default: 10."`
+	RetryMin    seconds `placeholder:"TIME" help:"The pause behind the first refusal; it doubles with each. Default: 1s."`
+	RetryMax    seconds `placeholder:"TIME" help:"The longest pause. Default: 5m."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *queueCreateCmd) Run(p *process) error {
+	if c.MaxAttempts < 0 {
+		return exit(ExitUsage, "--max-attempts is %d: want at least 1", c.MaxAttempts)
+	}
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		_, err := queue.Ensure(p.ctx, pool, c.Name, queue.Options{
+			MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax),
+		})
+		return explainQueue(err)
+	})
+}
+
+type queueListCmd struct{ databaseFlags }
+
+// Run is called by kong.
+func (c *queueListCmd) Run(p *process) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		names, err := queue.List(p.ctx, pool)
+		if err != nil {
+			return explainQueue(err)
+		}
+		t := plainTable("queue", "ready", "claimed", "delayed", "dead", "oldest", "nodes")
+		rightAligned(t, 2, 3, 4, 5, 6, 7)
+		for _, name := range names {
+			s, err := stats(p, pool, name)
+			if errors.Is(err, queue.ErrNotFound) { // dropped meanwhile
+				continue
+			}
+			if err != nil {
+				return explainQueue(err)
+			}
+			t.AppendRow(table.Row{name, s.Ready, s.Claimed, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes})
+		}
+		fmt.Fprintln(p.Out, t.Render())
+		return nil
+	})
+}
+
+func stats(p *process, pool *pgxpool.Pool, name string) (queue.Stats, error) {
+	q, err := queue.Lookup(p.ctx, pool, name)
+	if err != nil {
+		return queue.Stats{}, err
+	}
+	return q.Stats(p.ctx)
+}
+
+type queueStatsCmd struct{ queueArg }
+
+// Run is called by kong.
+func (c *queueStatsCmd) Run(p *process) error {
+	return c.with(p, func(q *queue.Queue) error {
+		s, err := q.Stats(p.ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.Out, "queue: %s\nready: %d\nclaimed: %d\ndelayed: %d\ndead: %d\noldest: %v\nnodes: %d\npaused: %s\nlast position: %d\n",
+			q.Name(), s.Ready, s.Claimed, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes, yesNo(s.Paused), s.Head)
+		return nil
+	})
+}
+
+type queuePeekCmd struct {
+	queueArg
+	Count int  `short:"n" default:"10" help:"How many."`
+	Dead  bool `help:"Dead letters, with their attempts and the reason of the last refusal."`
+	printFlags
+}
+
+// deadLine is a dead letter as a line of JSON.
+type deadLine struct {
+	messageLine
+	Attempts int    `json:"attempts"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// Run is called by kong.
+func (c *queuePeekCmd) Run(p *process) error {
+	if c.Count < 1 {
+		return exit(ExitUsage, "--count is %d: want at least 1", c.Count)
+	}
+	return c.with(p, func(q *queue.Queue) error {
+		out := c.printer(p)
+		if !c.Dead {
+			messages, err := q.Peek(p.ctx, c.Count)
+			if err != nil {
+				return err
+			}
+			return out.page(messages)
+		}
+		dead, err := q.DeadLetters(p.ctx, 0, c.Count)
+		if err != nil {
+			return err
+		}
+		for i := range dead {
+			if c.Raw {
+				err = out.page([]stream.Message{dead[i].Message})
+			} else {
+				err = out.encoder.Encode(deadLine{newMessageLine(&dead[i].Message), dead[i].Attempts, dead[i].Reason})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return out.out.Flush()
+	})
+}
+
+type queueRedriveCmd struct {
+	queueArg
+	Position []int64 `placeholder:"N" help:"Only the dead letters at these positions. Default: all."`
+}
+
+// Run is called by kong.
+func (c *queueRedriveCmd) Run(p *process) error {
+	return c.with(p, func(q *queue.Queue) error {
+		n, err := q.Redrive(p.ctx, c.Position...)
+		if err == nil {
+			fmt.Fprintf(p.Out, "redriven %d\n", n)
+		}
+		return err
+	})
+}
+
+type queuePauseCmd struct{ queueArg }
+
+// Run is called by kong.
+func (c *queuePauseCmd) Run(p *process) error {
+	return c.with(p, func(q *queue.Queue) error { return q.Pause(p.ctx) })
+}
+
+type queueResumeCmd struct{ queueArg }
+
+// Run is called by kong.
+func (c *queueResumeCmd) Run(p *process) error {
+	return c.with(p, func(q *queue.Queue) error { return q.Resume(p.ctx) })
+}
+
+type queuePurgeCmd struct {
+	queueArg
+	Dead bool `help:"Dead letters too."`
+	Yes  bool `help:"Do it: there is no way back."`
+}
+
+// Run is called by kong.
+func (c *queuePurgeCmd) Run(p *process) error {
+	if !c.Yes {
+		return exit(ExitUsage, "queue purge removes the messages of %q for good: say --yes", c.Name)
+	}
+	return c.with(p, func(q *queue.Queue) error {
+		n, err := q.Purge(p.ctx, queue.PurgeOptions{Dead: c.Dead})
+		if err == nil {
+			fmt.Fprintf(p.Out, "purged %d\n", n)
+		}
+		return err
+	})
+}
+
+type queueDropCmd struct {
+	Name string `arg:"" help:"The queue."`
+	Yes  bool   `help:"Do it: there is no way back."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *queueDropCmd) Run(p *process) error {
+	if !c.Yes {
+		return exit(ExitUsage, "queue drop removes %q and all its messages for good: say --yes", c.Name)
+	}
+	return c.withPool(p, func(pool *pgxpool.Pool) error { return explainQueue(queue.Drop(p.ctx, pool, c.Name)) })
+}
+
+// explainQueue says what to do about an error of package queue.
+func explainQueue(err error) error {
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
+	case errors.Is(err, queue.ErrOptions):
+		return exit(ExitUsage, "%w: drop it first, or leave the options as they are", err)
+	case errors.Is(err, queue.ErrInvalid):
+		return exit(ExitUsage, "%w", err)
+	}
+	return explainStream(err)
+}

@@ -1,0 +1,144 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestServeQueues_OverTheWire goes through what a client does with a queue, with
+// two servers on one database.
+func TestServeQueues_OverTheWire(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
+	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{"max_attempts":2}`); status != 200 {
+		t.Fatalf("create: %d %s", status, text)
+	}
+	consumer := wireDial(t, two.addr)
+	consumer.ask(`{"type":"consume","queue":"jobs","credits":2,"id":1}`)
+	producer := wireDial(t, one.addr)
+	if m := producer.ask(`{"type":"enqueue","queue":"jobs","messages":[{"payload":"1"},{"payload":"2"},{"payload":"3"}],"id":1}`); m.Position != 1 || m.Count != 3 {
+		t.Errorf("enqueue: %+v", m)
+	}
+	var got []wireMessage
+	for len(got) < 2 {
+		m, err := consumer.next()
+		if err != nil || m.Type != "delivery" || m.Attempt != 1 || m.Payload != fmt.Sprint(len(got)+1) {
+			t.Fatalf("delivery %d: %+v, %v", len(got)+1, m, err)
+		}
+		got = append(got, m)
+	}
+	if m := consumer.ask(`{"type":"ack","queue":"jobs","delivery":%q,"id":2}`, got[0].Delivery); m.Count != 1 {
+		t.Errorf("ack: %+v", m)
+	}
+	third, err := consumer.next()
+	if err != nil || third.Payload != "3" {
+		t.Fatalf("behind the ack came %+v, %v", third, err)
+	}
+	consumer.ask(`{"type":"nack","queue":"jobs","delivery":%q,"delay_ms":1,"reason":"not now","id":3}`, got[1].Delivery)
+	again, err := consumer.next()
+	if err != nil || again.Payload != "2" || again.Attempt != 2 {
+		t.Fatalf("behind the nack came %+v, %v", again, err)
+	}
+	consumer.ask(`{"type":"nack","queue":"jobs","delivery":%q,"reason":"no good","id":4}`, again.Delivery)
+	consumer.Abort() // which gives the third back, to the other server's clients too
+	var received struct{ Deliveries []wireMessage }
+	for deadline := time.Now().Add(30 * time.Second); len(received.Deliveries) == 0 && time.Now().Before(deadline); {
+		_, text := request(t, "POST", one.addr, "/v1/queues/jobs/receive?max=5&wait_ms=2000", "")
+		if err := json.Unmarshal([]byte(text), &received); err != nil {
+			t.Fatalf("receive: %s", text)
+		}
+	}
+	if len(received.Deliveries) != 1 || received.Deliveries[0].Payload != "3" {
+		t.Fatalf("received %+v", received)
+	}
+	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs/ack", fmt.Sprintf(`{"delivery":%q}`, received.Deliveries[0].Delivery)); status != 200 {
+		t.Errorf("ack: %d %s", status, text)
+	}
+	if status, text := request(t, "GET", two.addr, "/v1/queues/jobs", ""); status != 200 || !strings.Contains(text, `"dead":1`) || !strings.Contains(text, `"delayed":0`) {
+		t.Errorf("stats: %d %s", status, text)
+	}
+	s := shell{t, db.URL}
+	if out := s.run("queue", "peek", "jobs", "--dead"); !strings.Contains(out, `"payload":"2","attempts":2,"reason":"no good"`) {
+		t.Errorf("dead letters: %s", out)
+	}
+	if out := s.run("queue", "redrive", "jobs"); out != "redriven 1\n" {
+		t.Errorf("redrive: %s", out)
+	}
+	if out := s.run("queue", "purge", "jobs", "--yes"); !strings.HasPrefix(out, "purged ") {
+		t.Errorf("purge: %s", out)
+	}
+	if out := s.run("queue", "list"); !strings.Contains(out, "jobs") {
+		t.Errorf("list: %s", out)
+	}
+	s.in("", cli.ExitUsage, "queue", "drop", "jobs")
+	s.in("", cli.ExitFailure, "queue", "stats", "none")
+	if code := two.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestServeQueues_NodeKilled: two servers share a queue, and one is killed under
+// load. Every message is acknowledged, and none is delivered again after its
+// acknowledgement was answered.
+func TestServeQueues_NodeKilled(t *testing.T) {
+	t.Parallel()
+	const total = 2000
+	db := pgtest.Open(t)
+	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
+	request(t, "POST", one.addr, "/v1/queues/jobs", "")
+	var mu sync.Mutex
+	acked := make(map[string]bool) // answered
+	var count atomic.Int64
+	var consuming sync.WaitGroup
+	consume := func(w *wire) {
+		say(w.Conn, `{"type":"consume","queue":"jobs","credits":20}`)
+		asked := make(map[int]string)
+		for m, err := w.next(); err == nil; m, err = w.next() {
+			switch m.Type {
+			case "delivery":
+				mu.Lock()
+				if acked[m.Payload] {
+					t.Errorf("%s was delivered behind its acknowledgement", m.Payload)
+				}
+				mu.Unlock()
+				asked[len(asked)+1] = m.Payload
+				say(w.Conn, `{"type":"ack","queue":"jobs","delivery":%q,"id":%d}`, m.Delivery, len(asked))
+			case "ok":
+				mu.Lock()
+				acked[asked[m.ID]] = true
+				count.Store(int64(len(acked)))
+				mu.Unlock()
+			}
+		}
+	}
+	for _, p := range []*program{one, one, two, two} {
+		w := wireDial(t, p.addr)
+		consuming.Go(func() { consume(w) })
+	}
+	producer := wireDial(t, two.addr)
+	for n := range total {
+		producer.ask(`{"type":"enqueue","queue":"jobs","payload":"%d","id":%d}`, n, n)
+		if n == total/2 {
+			one.cmd.Process.Kill()
+		}
+	}
+	for deadline := time.Now().Add(60 * time.Second); count.Load() < total && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := count.Load(); n != total {
+		t.Errorf("%d of %d acknowledged", n, total)
+	}
+	if code := two.stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	consuming.Wait()
+}

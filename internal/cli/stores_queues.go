@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// queueStore gives the gateway the queues of one database.
+type queueStore struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	hub  *stream.Hub
+
+	work    context.Context // of producers and nodes; ends with run
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[string]*openQueue
+}
+
+// openQueue is a queue that somebody enqueues to or consumes.
+type openQueue struct {
+	*queue.Queue
+	producer *queue.Producer
+	node     *queue.Node
+	stop     context.CancelFunc
+}
+
+func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queueStore {
+	s := &queueStore{pool: pool, log: log, hub: hub, open: make(map[string]*openQueue)}
+	s.work, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// run works until ctx ends, what was accepted by then is written, and the nodes
+// have given up what they had claimed.
+func (s *queueStore) run(ctx context.Context) {
+	<-ctx.Done()
+	s.mu.Lock() // nothing begins any more
+	s.stop()
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// abandon gives up what is accepted and not recorded.
+func (s *queueStore) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.open {
+		o.producer.Abandon()
+		o.node.Abandon()
+	}
+}
+
+// opened returns a queue with its producer and node, which live until the queue
+// is found to be gone.
+func (s *queueStore) opened(ctx context.Context, name string) (*openQueue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.open[name]; o != nil {
+		return o, nil
+	}
+	if s.work.Err() != nil {
+		return nil, queue.ErrClosed
+	}
+	q, err := queue.Lookup(ctx, s.pool, name)
+	if err != nil {
+		return nil, err
+	}
+	appender := stream.AppenderConfig{
+		OnCommit: func(int64) { s.hub.Notify(q.Stream()) }, Writer: stream.WriterConfig{Log: s.log},
+	}
+	o := &openQueue{
+		Queue:    q,
+		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender}),
+		node:     queue.NewNode(q, queue.NodeConfig{Watch: s.hub.Watch, Log: s.log}),
+	}
+	ctx, o.stop = context.WithCancel(s.work)
+	s.running.Go(func() { o.producer.Run(ctx) })
+	s.running.Go(func() {
+		if err := o.node.Run(ctx); err != nil {
+			s.log.Warn("queue is not served any more", "queue", name, "error", err)
+			s.forget(o)
+		}
+	})
+	s.open[name] = o
+	return o, nil
+}
+
+// forget ends the producer and node of a queue that is gone.
+func (s *queueStore) forget(o *openQueue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[o.Name()] == o {
+		delete(s.open, o.Name())
+	}
+	o.stop()
+}
+
+// Enqueue implements gateway.QueueStore.
+func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gateway.Message, delay time.Duration, done func(int64, error)) error {
+	o, err := s.opened(ctx, name)
+	if err != nil {
+		return queueError(err)
+	}
+	var due time.Time
+	if delay > 0 {
+		due = time.Now().Add(delay)
+	}
+	out := make([]queue.Message, len(messages))
+	for i, m := range messages {
+		out[i] = queue.Message{Message: stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}, Due: due}
+	}
+	return queueError(o.producer.Submit(ctx, out, func(first int64, err error) {
+		if errors.Is(err, queue.ErrNotFound) {
+			s.forget(o)
+		}
+		done(first, queueError(err))
+	}))
+}
+
+// visibility is how long a delivery is its receiver's, unless it extends that.
+const visibility = 30 * time.Second
+
+// Consume implements gateway.QueueStore.
+func (s *queueStore) Consume(ctx context.Context, name string) (gateway.Consumption, error) {
+	o, err := s.opened(ctx, name)
+	if err != nil {
+		return nil, queueError(err)
+	}
+	return consumption{o.node.Consume(queue.ConsumerOptions{Visibility: visibility})}, nil
+}
+
+// consumption is a queue.Consumer with the gateway's deliveries.
+type consumption struct{ consumer *queue.Consumer }
+
+// Receive implements gateway.Consumption.
+func (c consumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+	ds, err := c.consumer.ReceiveUpTo(ctx, limit)
+	if err != nil {
+		return nil, queueError(err)
+	}
+	until := time.Now().Add(visibility)
+	out := make([]gateway.Delivery, len(ds))
+	for i, d := range ds {
+		out[i] = gateway.Delivery{Message: gatewayMessage(&d.Message), Attempt: d.Attempt, Until: until, Lease: d}
+	}
+	return out, nil
+}
+
+// Close implements gateway.Consumption.
+func (c consumption) Close() { c.consumer.Close() }
+
+func deliveries(leases []gateway.Lease) []*queue.Delivery {
+	ds := make([]*queue.Delivery, len(leases))
+	for i, l := range leases {
+		ds[i] = l.(*queue.Delivery)
+	}
+	return ds
+}
+
+// Ack implements gateway.LeaseStore.
+func (s *queueStore) Ack(ctx context.Context, leases []gateway.Lease) []error {
+	return queueErrors(queue.AckAll(ctx, deliveries(leases)))
+}
+
+// AckLater implements gateway.LeaseStore.
+func (s *queueStore) AckLater(leases []gateway.Lease) {
+	for _, d := range deliveries(leases) {
+		d.AckLater() // without a promise
+	}
+}
+
+// Nack implements gateway.LeaseStore.
+func (s *queueStore) Nack(ctx context.Context, leases []gateway.Lease, delay time.Duration, reason string) []error {
+	errs := make([]error, len(leases))
+	var waiting sync.WaitGroup // they share a commit
+	for i, d := range deliveries(leases) {
+		waiting.Go(func() { errs[i] = d.Nack(ctx, queue.NackOptions{Delay: delay, Reason: reason}) })
+	}
+	waiting.Wait()
+	return queueErrors(errs)
+}
+
+// Extend implements gateway.LeaseStore.
+func (s *queueStore) Extend(_ context.Context, leases []gateway.Lease, lease time.Duration) []error {
+	errs := make([]error, len(leases))
+	for i, d := range deliveries(leases) {
+		errs[i] = d.Extend(lease)
+	}
+	return queueErrors(errs)
+}
+
+// queueAdmin makes and drops the queues.
+type queueAdmin struct{ pool *pgxpool.Pool }
+
+// Create implements gateway.QueueAdmin.
+func (a queueAdmin) Create(ctx context.Context, name string, opts gateway.QueueOptions) error {
+	_, err := queue.Ensure(ctx, a.pool, name, queue.Options{
+		MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax,
+	})
+	return queueError(err)
+}
+
+// List implements gateway.QueueAdmin.
+func (a queueAdmin) List(ctx context.Context) ([]string, error) {
+	names, err := queue.List(ctx, a.pool)
+	return names, queueError(err)
+}
+
+// Stats implements gateway.QueueAdmin.
+func (a queueAdmin) Stats(ctx context.Context, name string) (gateway.QueueStats, error) {
+	q, err := queue.Lookup(ctx, a.pool, name)
+	if err != nil {
+		return gateway.QueueStats{}, queueError(err)
+	}
+	s, err := q.Stats(ctx)
+	return gateway.QueueStats{Name: name, Ready: s.Ready, Leased: s.Claimed, Delayed: s.Delayed, Dead: s.Dead}, queueError(err)
+}
+
+// Drop implements gateway.QueueAdmin.
+func (a queueAdmin) Drop(ctx context.Context, name string) error {
+	return queueError(queue.Drop(ctx, a.pool, name))
+}
+
+// queueError says what the gateway may tell of an error of package queue.
+func queueError(err error) error {
+	for _, e := range []struct{ from, to error }{
+		{queue.ErrNotFound, gateway.ErrNotFound},
+		{queue.ErrInvalid, gateway.ErrInvalid},
+		{queue.ErrOptions, gateway.ErrExists},
+		{queue.ErrLeaseLost, gateway.ErrLeaseLost},
+		{queue.ErrSettled, gateway.ErrLeaseLost},
+		{queue.ErrUnknown, gateway.ErrOutcomeUnknown},
+	} {
+		if errors.Is(err, e.from) {
+			return fmt.Errorf("%w: %w", e.to, err)
+		}
+	}
+	return gatewayError(err)
+}
+
+func queueErrors(errs []error) []error {
+	for i, err := range errs {
+		errs[i] = queueError(err)
+	}
+	return errs
+}

@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// heardAside takes in which messages aside the Node got; the reader reads them.
+// The caller holds mu.
+func (n *Node) heardAside(a *answer) {
+	for _, row := range a.side {
+		if _, known := n.aside[row.position]; known || n.token == 0 {
+			continue
+		}
+		n.aside[row.position] = struct{}{}
+		n.fetch = append(n.fetch, row)
+	}
+	if len(n.fetch) > 0 {
+		signal(n.readNow)
+	}
+}
+
+// readAside reads the messages aside that the Node got.
+func (n *Node) readAside(ctx context.Context) error {
+	n.mu.Lock()
+	token, rows := n.token, n.fetch
+	n.fetch = nil
+	n.mu.Unlock()
+	for len(rows) > 0 {
+		run := neighbours(rows)
+		msgs, err := n.readSpan(ctx, span{rows[0].position, rows[run-1].position})
+		if err != nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if token == n.token {
+				n.fetch = append(n.fetch, rows...)
+			}
+			return err
+		}
+		n.heardAsideMessages(token, rows[:run], msgs)
+		rows = rows[run:]
+	}
+	return nil
+}
+
+// neighbours returns how many of the first rows one read may get: each message
+// in between is read for nothing.
+func neighbours(rows []sideRow) int {
+	run := 1
+	for run < len(rows) && rows[run].position > rows[run-1].position && rows[run].position <= rows[run-1].position+4 {
+		run++
+	}
+	return run
+}
+
+func (n *Node) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	return n.queue.stream.Read(ctx, s.lo-1, int(s.size()))
+}
+
+func (n *Node) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if token != n.token {
+		return
+	}
+	for _, row := range rows {
+		it := &item{Message: stream.Message{Position: row.position}, token: token, attempts: row.attempts, aside: true}
+		at, found := slices.BinarySearchFunc(msgs, row.position, func(m stream.Message, p int64) int { return cmp.Compare(m.Position, p) })
+		if !found { // no longer in the stream: done
+			n.pending.settled = append(n.pending.settled, &settlement{item: it})
+			n.later(n.cfg.LaterEvery)
+			continue
+		}
+		it.Message = msgs[at]
+		n.readyBytes += it.held()
+		n.again = append(n.again, it)
+	}
+	n.times.busy = time.Now()
+	n.wakeConsumers()
+}

@@ -1,0 +1,146 @@
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
+	t.Helper()
+	if err := d.Nack(t.Context(), opts); err != nil {
+		t.Errorf("nack of %d: %v", d.Position, err)
+	}
+}
+
+// TestNack_RetriesThenDead refuses a message until it is dead, and redrives it.
+func TestNack_RetriesThenDead(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{MaxAttempts: 3, RetryMin: 20 * time.Millisecond})
+	n, _ := start(t, q, queue.NodeConfig{})
+	c := n.Consume(queue.ConsumerOptions{})
+	enqueue(t, n, "bad", "good")
+	ds := receive(t, c, 2)
+	mustAck(t, ds[1])
+	for attempt := 1; ; attempt++ {
+		if ds[0].Attempt != attempt || string(ds[0].Payload) != "bad" {
+			t.Errorf("got %q, attempt %d, want bad, %d", ds[0].Payload, ds[0].Attempt, attempt)
+		}
+		refused := time.Now()
+		mustNack(t, ds[0], queue.NackOptions{Reason: fmt.Sprint("try ", attempt, "\x00\xff")})
+		if attempt == 3 {
+			break
+		}
+		ds = receive(t, c, 1)
+		if took, least := time.Since(refused), 10*time.Millisecond<<(attempt-1); took < least {
+			t.Errorf("attempt %d came after %v, want at least %v", attempt+1, took, least)
+		}
+	}
+	wantNothing(t, c, 200*time.Millisecond)
+	letters, err := q.DeadLetters(t.Context(), 0, 10)
+	if err != nil || len(letters) != 1 || string(letters[0].Payload) != "bad" || letters[0].Attempts != 3 || letters[0].Reason != "try 3??" {
+		t.Fatalf("dead letters %+v, %v", letters, err)
+	}
+	if s, err := q.Stats(t.Context()); err != nil || s.Dead != 1 || s.Ready+s.Claimed+s.Delayed != 0 {
+		t.Errorf("stats %+v, %v; want one dead", s, err)
+	}
+	for positions, want := range map[int64]int64{99: 0, letters[0].Position: 1} {
+		if got, err := q.Redrive(t.Context(), positions); err != nil || got != want {
+			t.Errorf("redriven at %d: %d, %v; want %d", positions, got, err, want)
+		}
+	}
+	again := receive(t, c, 1)
+	if again[0].Attempt != 1 {
+		t.Errorf("redriven as attempt %d, want 1", again[0].Attempt)
+	}
+	mustAck(t, again[0])
+	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side`); rows != 0 {
+		t.Errorf("%d rows aside, want none", rows)
+	}
+}
+
+// TestNack_DeadAtOnce, and silence that kills: handed out too often.
+func TestNack_DeadAtOnce(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{MaxAttempts: 2})
+	n, _ := start(t, q, queue.NodeConfig{})
+	c := n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
+	enqueue(t, n, "refused", "ignored")
+	mustNack(t, receive(t, c, 2)[0], queue.NackOptions{Dead: true})
+	if ds := receive(t, c, 1); ds[0].Attempt != 2 {
+		t.Errorf("attempt %d, want 2", ds[0].Attempt)
+	}
+	wantNothing(t, c, 300*time.Millisecond)
+	letters, err := q.DeadLetters(t.Context(), 0, 10)
+	if err != nil || len(letters) != 2 || letters[1].Attempts != 2 || letters[1].Reason != "not acknowledged in time" {
+		t.Errorf("dead letters %+v, %v", letters, err)
+	}
+	if got, err := q.Redrive(t.Context()); err != nil || got != 2 {
+		t.Errorf("redriven: %d, %v; want all", got, err)
+	}
+	receive(t, c, 2)
+}
+
+// TestAside_SurvivesNodes: a retry taken by a node that dies goes to another.
+func TestAside_SurvivesNodes(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	pool, far := elsewhere(t, db.URL, "jobs")
+	n2, _ := start(t, q, queue.NodeConfig{})
+	n, _ := start(t, far, queue.NodeConfig{Lease: 600 * time.Millisecond})
+	c := n.Consume(queue.ConsumerOptions{})
+	enqueue(t, n2, "x")
+	mustNack(t, receive(t, c, 1)[0], queue.NackOptions{Delay: time.Millisecond})
+	held := receive(t, c, 1)[0]
+	release := holdAll(t, pool)
+	defer release()
+	c2 := n2.Consume(queue.ConsumerOptions{})
+	got := receive(t, c2, 1)[0]
+	if got.Attempt != 3 {
+		t.Errorf("attempt %d, want 3", got.Attempt)
+	}
+	release()
+	if err := held.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("late ack: %v, want ErrLeaseLost", err)
+	}
+	mustAck(t, got)
+	wantDone(t, q)
+}
+
+// TestEnqueue_Due delivers a delayed message when it is due, and not before.
+func TestEnqueue_Due(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{})
+	c := n.Consume(queue.ConsumerOptions{})
+	due := time.Now().Add(500 * time.Millisecond)
+	msgs := []queue.Message{
+		{Message: stream.Message{Payload: []byte("later"), Headers: []byte(`{"a": 1}`)}, Due: due},
+		{Message: stream.Message{Payload: []byte("now")}},
+		{Message: stream.Message{Payload: []byte("past")}, Due: due.Add(-time.Hour)},
+	}
+	if _, err := n.Enqueue(t.Context(), msgs...); err != nil {
+		t.Fatal(err)
+	}
+	ds := receive(t, c, 2)
+	if got := texts(ds); !slices.Equal(got, []string{"now", "past"}) {
+		t.Errorf("at once came %q", got)
+	}
+	mustAck(t, ds...)
+	ds = receive(t, c, 1)
+	if early := time.Until(due); early > 0 || string(ds[0].Payload) != "later" || ds[0].Attempt != 1 {
+		t.Errorf("%q, attempt %d, came %v early", ds[0].Payload, ds[0].Attempt, early)
+	}
+	mustAck(t, ds...)
+	for _, headers := range []string{`null`, `[]`, `{`} {
+		m := queue.Message{Message: stream.Message{Headers: []byte(headers)}, Due: due}
+		if _, err := n.Enqueue(t.Context(), m); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("headers %s: %v, want ErrInvalid", headers, err)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package queue
+
+import (
+	"slices"
+	"time"
+)
+
+// batch is what is to be recorded.
+type batch struct {
+	settled []*settlement
+	gaps    []span    // positions without a message
+	free    []segment // given up
+}
+
+// settlement is what became of one message.
+type settlement struct {
+	item   *item
+	put    *sidePut   // it goes aside; nil: it is done
+	answer chan error // nil: nobody waits
+	// consumer whose credit it takes until it is answered, or nil.
+	consumer *Consumer
+}
+
+// empty reports whether there is nothing to record.
+func (b *batch) empty() bool { return len(b.settled) == 0 && len(b.gaps) == 0 && len(b.free) == 0 }
+
+// take moves what is in other to b.
+func (b *batch) take(other *batch) {
+	b.settled = append(b.settled, other.settled...)
+	b.gaps = append(b.gaps, other.gaps...)
+	b.free = append(b.free, other.free...)
+	other.clear()
+}
+
+func (b *batch) clear() {
+	clear(b.settled) // the messages are not ours to keep
+	b.settled, b.gaps, b.free = b.settled[:0], b.gaps[:0], b.free[:0]
+}
+
+// entries returns what of the batch goes to the journal, as the token's.
+func (b *batch) entries(token int64) (entries []entry) {
+	done := slices.Clone(b.gaps)
+	for _, s := range b.settled {
+		if !s.item.aside {
+			done = append(done, span{s.item.Position, s.item.Position})
+		}
+	}
+	if len(done) > 0 {
+		entries = append(entries, entry{kind: kindDone, token: token, body: encodeSpans(coalesce(done))})
+	}
+	byAttempts := make(map[int][]span)
+	for _, g := range b.free {
+		byAttempts[g.attempts] = append(byAttempts[g.attempts], g.span)
+	}
+	for attempts, spans := range byAttempts {
+		entries = append(entries, entry{
+			kind: kindFree, token: token, lo: int64(attempts), body: encodeSpans(coalesce(spans)),
+		})
+	}
+	return entries
+}
+
+// side returns what of the batch concerns messages aside, or nil.
+func (b *batch) side() *sideRequest {
+	var r sideRequest
+	for _, s := range b.settled {
+		switch {
+		case s.put != nil:
+			r.Put = append(r.Put, *s.put)
+		case s.item.aside:
+			r.Done = append(r.Done, s.item.Position)
+		}
+	}
+	if len(r.Put) == 0 && len(r.Done) == 0 {
+		return nil
+	}
+	return &r
+}
+
+// resolve answers the settlements for which verdict has an answer, and keeps
+// the others. The caller holds the Node's mu.
+func (b *batch) resolve(verdict func(*settlement) (err error, ok bool)) {
+	b.settled = slices.DeleteFunc(b.settled, func(s *settlement) bool {
+		err, ok := verdict(s)
+		if ok {
+			s.resolve(err)
+		}
+		return ok
+	})
+}
+
+func (s *settlement) resolve(err error) {
+	if s.consumer != nil {
+		s.consumer.outstanding--
+		s.consumer.settling--
+		s.consumer.node.waiting--
+		s.consumer.settledAt = time.Now()
+		s.consumer = nil
+	}
+	if s.answer != nil {
+		s.answer <- err // has a slot
+	}
+}

@@ -1,0 +1,164 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// sweepEvery is the least time between two searches for deliveries whose time
+// has run out: they look at everything that is handed out.
+const sweepEvery = 20 * time.Millisecond
+
+// schedule is when the Node does what by itself. A zero time is never.
+type schedule struct {
+	look  time.Time // read the journal
+	poll  time.Time // read the stream
+	later time.Time // write what waits for company
+	sweep time.Time // a delivery's time may have run out
+	due   time.Time // a message aside is due
+	busy  time.Time // when the lease last served for something
+	// When to try again to begin the journal anew, and to empty the old one.
+	rotate, truncate time.Time
+}
+
+// laterDue reports whether what waits for company has waited long enough.
+func (s *schedule) laterDue(now time.Time) bool {
+	return !s.later.IsZero() && !now.Before(s.later)
+}
+
+// heard takes in when to look next, and when a message aside is due.
+func (s *schedule) heard(a *answer, cfg *NodeConfig) {
+	if !a.looked {
+		return
+	}
+	now := time.Now()
+	s.look = now.Add(jitter(cfg.Look))
+	s.due = time.Time{}
+	if a.due != nil {
+		s.due = now.Add(max(0, a.due.Sub(a.now)))
+	}
+}
+
+// dueBy notes when a message that went aside is due.
+func (s *schedule) dueBy(p *sidePut, now time.Time) {
+	at := now.Add(time.Duration(p.Delay) * time.Microsecond)
+	if p.Due != nil {
+		at = *p.Due
+	}
+	s.due = earliest(s.due, at)
+}
+
+// jitter is d, give or take a quarter.
+func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }
+
+// earliest returns the first of the times that are not zero.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// later has what waits for company written within d. The caller holds mu.
+func (n *Node) later(d time.Duration) {
+	n.times.later = earliest(n.times.later, time.Now().Add(d))
+	signal(n.rearm)
+}
+
+// clock does what is due, until ctx ends.
+func (n *Node) clock(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-n.rearm:
+		case <-ctx.Done():
+			return
+		}
+		n.mu.Lock()
+		now := time.Now()
+		n.tick(now)
+		next := n.next(now)
+		n.mu.Unlock()
+		if wait := 24 * time.Hour; next.IsZero() {
+			timer.Reset(wait)
+		} else {
+			timer.Reset(max(time.Millisecond, time.Until(next)))
+		}
+	}
+}
+
+// tick does what is due now. The caller holds mu.
+func (n *Node) tick(now time.Time) {
+	if !n.times.sweep.IsZero() && !now.Before(n.times.sweep) {
+		n.sweep(now)
+	}
+	if len(n.consumers) > 0 && !now.Before(n.times.poll) {
+		n.times.poll = now.Add(jitter(n.cfg.Poll))
+		signal(n.readNow)
+	}
+	if write := n.nextWrite(now); !n.nudged && !write.IsZero() && !now.Before(write) {
+		n.shed(now)
+		n.nudge()
+	}
+}
+
+// next returns when tick is due. The caller holds mu.
+func (n *Node) next(now time.Time) time.Time {
+	next := n.times.sweep
+	if len(n.consumers) > 0 {
+		next = earliest(next, n.times.poll)
+	}
+	if !n.nudged { // else the writer says when it is through
+		next = earliest(next, n.nextWrite(now))
+	}
+	return next
+}
+
+// nextWrite returns when there is something to be written, or to be asked of
+// the journal.
+func (n *Node) nextWrite(now time.Time) time.Time {
+	next := n.times.later
+	if n.token != 0 {
+		next = earliest(next, n.renewAt)
+		if n.idle(now) {
+			next = now
+		} else if len(n.flight)+len(n.ready)+len(n.again)+len(n.aside) == 0 {
+			next = earliest(next, n.times.busy.Add(n.cfg.IdleAfter))
+		}
+	}
+	if len(n.consumers) == 0 {
+		return next
+	}
+	if n.times.look.IsZero() {
+		return now // for the first time
+	}
+	next = earliest(next, n.times.look)
+	if !n.closed && !n.state.paused && n.demand(now) > n.supply() {
+		next = earliest(next, n.times.due)
+	}
+	return next
+}
+
+// sweep voids the deliveries whose time has run out; their messages are handed
+// out again. The caller holds mu.
+func (n *Node) sweep(now time.Time) {
+	next := time.Time{}
+	for d := range n.flight {
+		if now.Before(d.deadline) {
+			next = earliest(next, d.deadline)
+			continue
+		}
+		n.void(d)
+		d.item.reason = "not acknowledged in time"
+		n.handAgain(d.item)
+	}
+	if n.times.sweep = next; !next.IsZero() && next.Before(now.Add(sweepEvery)) {
+		n.times.sweep = now.Add(sweepEvery)
+	}
+	n.wakeConsumers()
+}

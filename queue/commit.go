@@ -1,0 +1,208 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// commit writes what there is to write until there is nothing more. It alone
+// writes to the journal, and reads it.
+//
+// A request of which no answer came is settled by the next: that has the same
+// batch again, and is refused as stale if the first was written; if it is not
+// refused, the first never will be written. Until then the batch is in doubt.
+func (n *Node) commit(ctx context.Context, b *batch) {
+	doubt := false
+	for failed := 0; ; {
+		if err := n.beforeTakeover(ctx); err != nil {
+			n.cfg.Log.Warn("end of the stream not read", "queue", n.queue.Name(), "error", err)
+		}
+		n.mu.Lock()
+		sent := time.Now()
+		r, due := n.plan(b, sent, doubt)
+		n.mu.Unlock()
+		if !due {
+			break
+		}
+		a, err := n.send(ctx, r)
+		if err == nil {
+			failed = 0
+			if err = n.heard(b, r, a, sent, doubt); err == nil {
+				doubt = false
+				n.rotate(ctx)
+				continue
+			}
+		}
+		if ctx.Err() != nil || !n.retry(err) {
+			n.giveUp(ctx, b, err)
+			break
+		}
+		doubt = true
+		n.cfg.Log.Warn("not recorded, trying again", "queue", n.queue.Name(), "error", err)
+		n.freeLock(ctx, err)
+		pg.Backoff(ctx, failed) // its error is ctx's, which the next send returns
+		failed++
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nudged = false
+	signal(n.rearm)
+}
+
+func (n *Node) send(ctx context.Context, r request) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	return n.queue.write(ctx, n.queue.pool, r)
+}
+
+// freeLock ends a session of Tidewire that holds the queue's lock and waits for
+// a client that froze. Its failure is that of the next attempt.
+func (n *Node) freeLock(ctx context.Context, err error) {
+	if pg.Code(err) != pg.CodeLockNotAvailable {
+		return
+	}
+	ended, err := pg.EndFrozen(ctx, n.queue.pool, -n.queue.id, n.cfg.Timeout)
+	if ended > 0 || err != nil {
+		n.cfg.Log.Warn("frozen session with the queue's lock", "queue", n.queue.Name(), "ended", ended, "error", err)
+	}
+}
+
+// beforeTakeover reads where the stream ends: what the dead had above was not
+// there to be handed out, and is not tried again but for the first time.
+func (n *Node) beforeTakeover(ctx context.Context) error {
+	n.mu.Lock()
+	due := len(n.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
+	n.mu.Unlock()
+	if !due {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	head, err := n.queue.stream.Head(ctx)
+	if err == nil {
+		n.sawHead(head)
+	}
+	return err
+}
+
+// giveUp answers what will not be recorded, or not in time.
+func (n *Node) giveUp(ctx context.Context, b *batch, err error) {
+	if ctx.Err() != nil {
+		err = errors.Join(ErrUnknown, err)
+	} else {
+		err = n.queue.explain("write to", err)
+		n.fail(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	b.take(&n.pending)
+	b.resolve(func(*settlement) (error, bool) { return err, true })
+	b.clear()
+}
+
+// heard takes in the answer to a request.
+func (n *Node) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, last := spansOf(n.state.owned(r.own)), n.state.last[r.own].sequence
+	for _, e := range a.news {
+		if err := n.state.apply(e); err != nil {
+			return err
+		}
+	}
+	n.dbNow, n.heardAt = a.now, time.Now() // at least as late now
+	switch {
+	case a.outcome == written || a.outcome == conflicting:
+		n.said(b)
+		n.leased(r, sent)
+	case doubt && n.state.last[r.own].sequence > last:
+		n.said(b) // by an attempt before this
+	}
+	if a.outcome == leaseOver || n.ended() {
+		n.lose(b)
+	}
+	n.adopt(before)
+	n.heardAside(a)
+	n.times.heard(a, &n.cfg)
+	n.wakeConsumers()
+	return nil
+}
+
+// said is what follows once the batch is written.
+func (n *Node) said(b *batch) {
+	now := time.Now()
+	b.resolve(func(s *settlement) (error, bool) {
+		if s.item.aside {
+			delete(n.aside, s.item.Position)
+		}
+		if s.put != nil && !s.put.Dead {
+			n.times.dueBy(s.put, now)
+		}
+		return nil, true
+	})
+	b.clear()
+}
+
+// leased is what follows for the lease once a request is written.
+func (n *Node) leased(r request, sent time.Time) {
+	for _, e := range r.entries {
+		if e.kind == kindLease {
+			// Measured from before it was sent, so that it ends here first.
+			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(n.cfg.Lease/3)
+		}
+	}
+	if r.ends() {
+		n.drop()
+	}
+}
+
+// ended reports whether somebody ended the lease.
+func (n *Node) ended() bool {
+	_, lasts := n.state.leases[n.token]
+	return n.token != 0 && !n.deadline.IsZero() && !lasts
+}
+
+// adopt takes what the Node has now and had not before.
+func (n *Node) adopt(before []span) {
+	if n.token == 0 {
+		return
+	}
+	fresh := subtract(spansOf(n.state.owned(n.token)), before)
+	if len(fresh) == 0 {
+		return
+	}
+	for _, s := range fresh {
+		for at := s.lo; at <= s.hi; {
+			g, _ := n.state.find(at)
+			part := segment{span{at, min(g.hi, s.hi)}, n.token, g.attempts}
+			n.unread = insertSegment(n.unread, part)
+			at = part.hi + 1
+		}
+	}
+	n.times.busy = time.Now()
+	signal(n.readNow)
+}
+
+// lose voids everything that the Node has. What the batch holds will not be
+// recorded.
+func (n *Node) lose(b *batch) {
+	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "handed out", len(n.flight))
+	for d := range n.flight {
+		n.void(d)
+	}
+	b.resolve(func(*settlement) (error, bool) { return ErrLeaseLost, true })
+	b.clear()
+	n.drop()
+}
+
+// drop forgets what belonged to the lease.
+func (n *Node) drop() {
+	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
+	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
+	clear(n.aside)
+	n.refuseStrangers(&n.pending)
+	n.pending.clear()
+}

@@ -1,0 +1,213 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// MaxReason is the most of a reason that is kept, in bytes.
+const MaxReason = 1024
+
+// Delivery is one handing out of a message. Exactly one of Ack, AckLater and
+// Nack settles it; others get ErrSettled, or ErrLeaseLost if it is void.
+//
+// Safe for concurrent use.
+type Delivery struct {
+	stream.Message
+	// Attempt is how often the message was handed out, this time included. If a
+	// node died, messages it had claimed and not handed out count as handed out.
+	Attempt int
+
+	node     *Node
+	consumer *Consumer
+	item     *item
+	settle   settlement
+
+	// Guarded by the Node's mu.
+	deadline time.Time
+	state    deliveryState
+}
+
+type deliveryState int
+
+const (
+	handedOut deliveryState = iota
+	settled
+	voided
+)
+
+// NackOptions says what is to become of a message.
+type NackOptions struct {
+	// Delay until it is handed out again. Defaults to a pause that doubles with
+	// each attempt, as the queue's Options say. Use 1 ns for at once.
+	Delay time.Duration
+	// Dead makes it a dead letter now. Defaults to false: it becomes one after
+	// Options.MaxAttempts.
+	Dead bool
+	// Reason is kept with it, at most MaxReason bytes of it. Defaults to none.
+	Reason string
+}
+
+// Ack acknowledges the message, and returns once that is recorded: then it is
+// never handed out again. The acknowledgements of all Consumers share commits.
+// While PostgreSQL is away it waits.
+//
+// With ErrLeaseLost the message is, or will be, handed out again. If ctx ends
+// first, or with ErrUnknown, the acknowledgement may be recorded or not; it is
+// not taken back.
+func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }
+
+// Nack refuses the message: it is handed out again after a while, or becomes a
+// dead letter. It returns once that is recorded; errors are those of Ack.
+func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
+	o := d.node.queue.opts
+	delay := opts.Delay
+	if delay <= 0 {
+		delay = backoff(o, d.Attempt)
+	}
+	return d.settleWith(ctx, &sidePut{
+		Position: d.Position, Delay: delay.Microseconds(), Attempts: d.Attempt,
+		Dead: opts.Dead || d.Attempt >= o.MaxAttempts, Reason: cleanReason(opts.Reason), Fresh: !d.item.aside,
+	})
+}
+
+// backoff is the pause behind the attempt given.
+func backoff(o Options, attempt int) time.Duration {
+	wait := o.RetryMax
+	if shift := attempt - 1; shift < 40 && o.RetryMin<<shift>>shift == o.RetryMin {
+		wait = min(wait, o.RetryMin<<shift)
+	}
+	return max(time.Microsecond, wait-rand.N(wait/2+1))
+}
+
+// cleanReason is what PostgreSQL can keep of a reason.
+func cleanReason(reason string) string {
+	if len(reason) > MaxReason {
+		reason = reason[:MaxReason]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(reason, "?"), "\x00", "?")
+}
+
+// AckAll acknowledges many deliveries, which share commits, and returns once all
+// are answered: the error of each, as Ack has it.
+func AckAll(ctx context.Context, ds []*Delivery) []error {
+	answers, errs := make([]<-chan error, len(ds)), make([]error, len(ds))
+	for i, d := range ds {
+		answers[i], errs[i] = d.begin(nil)
+	}
+	for i, answer := range answers {
+		if errs[i] == nil {
+			errs[i] = await(ctx, answer)
+		}
+	}
+	return errs
+}
+
+// settleWith records what becomes of the message and waits for that.
+func (d *Delivery) settleWith(ctx context.Context, put *sidePut) error {
+	answer, err := d.begin(put)
+	if err != nil {
+		return err
+	}
+	return await(ctx, answer)
+}
+
+func await(ctx context.Context, answer <-chan error) error {
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin has recorded what becomes of the message; answer gets what came of it.
+func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
+	n := d.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := d.leave(); err != nil {
+		return nil, err
+	}
+	answer := make(chan error, 1)
+	d.settle = settlement{item: d.item, put: put, answer: answer, consumer: d.consumer}
+	d.consumer.settling++
+	n.waiting++
+	n.nudged = true
+	// Under mu, so that the last write of a Node has all that came before. It
+	// never waits.
+	n.group.Add(context.Background(), 1, 0, func(b *batch) { b.settled = append(b.settled, &d.settle) })
+	return answer, nil
+}
+
+// AckLater acknowledges the message and does not wait. It is recorded soon, and
+// nobody is told if it is not: then it is handed out again.
+func (d *Delivery) AckLater() error {
+	n := d.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := d.leave(); err != nil {
+		return err
+	}
+	d.settle = settlement{item: d.item}
+	d.consumer.outstanding--
+	d.consumer.settledAt = time.Now()
+	n.pending.settled = append(n.pending.settled, &d.settle)
+	n.later(n.cfg.LaterEvery)
+	n.wantMore()
+	return nil
+}
+
+// Extend has the delivery's time run out d from now, later or sooner than it
+// would. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if d is not
+// positive. It asks nothing of PostgreSQL.
+func (d *Delivery) Extend(by time.Duration) error {
+	if by <= 0 {
+		return fmt.Errorf("%w extension: %v, want more than 0", ErrInvalid, by)
+	}
+	n := d.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := d.stands(); err != nil {
+		return err
+	}
+	d.deadline = time.Now().Add(by)
+	n.sweepBy(d.deadline)
+	return nil
+}
+
+// stands returns why the delivery cannot be settled, or nil.
+func (d *Delivery) stands() error {
+	switch d.state {
+	case settled:
+		return fmt.Errorf("position %d: %w", d.Position, ErrSettled)
+	case voided:
+		return fmt.Errorf("position %d: %w", d.Position, ErrLeaseLost)
+	}
+	return nil
+}
+
+// leave takes the delivery out of those that are handed out, to be settled.
+func (d *Delivery) leave() error {
+	if err := d.stands(); err != nil {
+		return err
+	}
+	d.state = settled
+	delete(d.node.flight, d)
+	d.node.times.busy = time.Now()
+	d.node.checkDrained()
+	return nil
+}
+
+// void ends a delivery that was not settled. The caller holds mu.
+func (n *Node) void(d *Delivery) {
+	d.state = voided
+	delete(n.flight, d)
+	d.consumer.outstanding--
+	n.checkDrained()
+}

@@ -1,0 +1,314 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// checker notes what happens to each message, by its text.
+type checker struct {
+	mu        sync.Mutex
+	enqueued  map[string]bool      // answered
+	delivered map[string]int       // how often
+	acked     map[string]time.Time // when the ack was answered
+	later     map[string]bool      // given to AckLater at least once
+	lost      int                  // acks that got ErrLeaseLost
+}
+
+func newChecker() *checker {
+	return &checker{
+		enqueued: make(map[string]bool), delivered: make(map[string]int),
+		acked: make(map[string]time.Time), later: make(map[string]bool),
+	}
+}
+
+// deliver notes deliveries. None may have been handed out behind an answered
+// ack of its message.
+func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range ds {
+		text := string(d.Payload)
+		c.delivered[text]++
+		if at, acked := c.acked[text]; acked && queue.HandedOutAt(d).After(at) {
+			t.Errorf("%q was handed out %v behind the answer to its ack", text, queue.HandedOutAt(d).Sub(at))
+		}
+	}
+}
+
+// ack acknowledges, and notes the answer. Only one delivery of a message may be
+// acknowledged.
+func (c *checker) ack(t *testing.T, d *queue.Delivery) {
+	err := d.Ack(t.Context())
+	text := string(d.Payload)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		if _, before := c.acked[text]; before {
+			t.Errorf("%q was acknowledged twice", text)
+		}
+		c.acked[text] = time.Now()
+	case errors.Is(err, queue.ErrLeaseLost):
+		c.lost++
+	case errors.Is(err, queue.ErrUnknown):
+		c.later[text] = true // or not
+	default:
+		t.Errorf("ack of %q: %v", text, err)
+	}
+}
+
+func (c *checker) ackLater(t *testing.T, d *queue.Delivery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.later[string(d.Payload)] = true
+	if err := d.AckLater(); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("AckLater of %q: %v", d.Payload, err)
+	}
+}
+
+// finish wants everything that was enqueued to be acknowledged.
+func (c *checker) finish(t *testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for text := range c.enqueued {
+		_, acked := c.acked[text]
+		if c.delivered[text] == 0 || !acked && !c.later[text] {
+			t.Errorf("%q was delivered %d times, and not acknowledged", text, c.delivered[text])
+		}
+	}
+	again := 0
+	for _, times := range c.delivered {
+		again += times - 1
+	}
+	t.Logf("%d messages, %d deliveries too many, %d acks lost", len(c.enqueued), again, c.lost)
+}
+
+// member is a node in a process of its own, as far as a test can have one.
+type member struct {
+	pool    *pgxpool.Pool
+	node    *queue.Node
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// join starts a node with consumers that do all that consumers may do.
+func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *member {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var q *queue.Queue
+	eventually(t, "the queue is found", func() bool {
+		q, err = queue.Lookup(t.Context(), pool, "jobs")
+		return err == nil
+	})
+	m := &member{pool: pool, node: queue.NewNode(q, quick(cfg))}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	m.running.Go(func() {
+		if err := m.node.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	for i := range 3 {
+		m.running.Go(func() { consume(t, ctx, m.node, rand.New(rand.NewPCG(seed, uint64(i))), c) })
+	}
+	return m
+}
+
+// consume receives and does with each delivery what chance says.
+func consume(t *testing.T, ctx context.Context, n *queue.Node, random *rand.Rand, c *checker) {
+	opts := queue.ConsumerOptions{Credits: 1 + random.IntN(20), Visibility: 300 * time.Millisecond}
+	consumer := n.Consume(opts)
+	defer func() { consumer.Close() }()
+	var acks sync.WaitGroup
+	defer acks.Wait()
+	for {
+		ds, err := consumer.Receive(ctx)
+		if err != nil {
+			return
+		}
+		c.deliver(t, ds)
+		for _, d := range ds {
+			switch chance := random.IntN(100); {
+			case chance < 70:
+				acks.Go(func() { c.ack(t, d) })
+			case chance < 80:
+				c.ackLater(t, d)
+			case chance < 90:
+				opts := queue.NackOptions{Delay: time.Duration(1 + random.IntN(50_000_000)), Reason: "chance"}
+				acks.Go(func() { d.Nack(t.Context(), opts) })
+			case chance < 95:
+				d.Extend(time.Duration(100+random.IntN(200)) * time.Millisecond)
+				acks.Go(func() {
+					time.Sleep(200 * time.Millisecond)
+					c.ack(t, d)
+				})
+			case chance < 98: // its time runs out
+			default:
+				consumer.Close()
+				consumer = n.Consume(opts)
+			}
+		}
+	}
+}
+
+// kill ends the node as a dead process does: it tells nobody.
+func (m *member) kill() {
+	m.node.Abandon()
+	m.cancel()
+	m.running.Wait()
+	m.pool.Close()
+}
+
+// leave stops the node.
+func (m *member) leave() {
+	m.cancel()
+	m.running.Wait()
+	m.pool.Close()
+}
+
+// feed enqueues until told to stop, from a pool of its own.
+func feed(t *testing.T, url string, messages int, pause time.Duration, c *checker) {
+	t.Helper()
+	_, q := elsewhere(t, url, "jobs")
+	p := queue.NewProducer(q, queue.ProducerConfig{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	var calling sync.WaitGroup
+	for caller := range 4 {
+		calling.Go(func() {
+			for i := range messages / 4 {
+				text := fmt.Sprint(caller, " ", i)
+				if _, err := p.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte(text)}}); err != nil {
+					t.Errorf("enqueue: %v", err)
+					return
+				}
+				c.mu.Lock()
+				c.enqueued[text] = true
+				c.mu.Unlock()
+				time.Sleep(pause)
+			}
+		})
+	}
+	calling.Wait()
+}
+
+// wantDone waits until nothing is left in the queue.
+func wantDone(t *testing.T, q *queue.Queue) {
+	t.Helper()
+	var s queue.Stats
+	defer func() {
+		if t.Failed() {
+			t.Logf("the queue has %+v", s)
+		}
+	}()
+	eventually(t, "all is acknowledged", func() bool {
+		var err error
+		s, err = q.Stats(t.Context())
+		return err == nil && s.Ready+s.Claimed+s.Delayed == 0
+	})
+	if s.Dead > 0 {
+		t.Errorf("%d dead letters, want none", s.Dead)
+	}
+}
+
+var faulty = queue.NodeConfig{
+	Lease: time.Second, RotateRows: 20, IdleAfter: 200 * time.Millisecond, Ahead: 16, StallAfter: 100 * time.Millisecond,
+}
+
+// TestNode_KilledAndLeaving has nodes die and leave while others consume.
+func TestNode_KilledAndLeaving(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			db, q := setup(t, queue.Options{MaxAttempts: 1000})
+			c := newChecker()
+			random := rand.New(rand.NewPCG(seed, 7))
+			members := make([]*member, 3)
+			for i := range members {
+				members[i] = join(t, db.URL, random.Uint64(), c, faulty)
+			}
+			var feeding sync.WaitGroup
+			feeding.Go(func() { feed(t, db.URL, 2000, time.Millisecond, c) })
+			for range 12 {
+				time.Sleep(time.Duration(50+random.IntN(200)) * time.Millisecond)
+				i := random.IntN(len(members))
+				if random.IntN(3) > 0 {
+					members[i].kill()
+				} else {
+					members[i].leave()
+				}
+				members[i] = join(t, db.URL, random.Uint64(), c, faulty)
+			}
+			feeding.Wait()
+			wantDone(t, q)
+			for _, m := range members {
+				m.leave()
+			}
+			c.finish(t)
+			if rotated := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue WHERE xmin <> (SELECT xmin FROM tidewire.stream)`); rotated == 0 {
+				t.Error("the journal never began anew")
+			}
+		})
+	}
+}
+
+// TestNode_PostgreSQLKilled kills PostgreSQL again and again under load.
+func TestNode_PostgreSQLKilled(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t)
+			pool, err := pgxpool.New(t.Context(), server.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			if _, err := migrate.Up(t.Context(), pool); err != nil {
+				t.Fatal(err)
+			}
+			q, err := queue.Ensure(t.Context(), pool, "jobs", queue.Options{MaxAttempts: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newChecker()
+			random := rand.New(rand.NewPCG(seed, 8))
+			var members []*member
+			for range 2 {
+				members = append(members, join(t, server.URL(), random.Uint64(), c, faulty))
+			}
+			var feeding sync.WaitGroup
+			feeding.Go(func() { feed(t, server.URL(), 1000, 2*time.Millisecond, c) })
+			for range 3 {
+				time.Sleep(time.Duration(100+random.IntN(300)) * time.Millisecond)
+				pgtest.Crash(t, server)
+			}
+			feeding.Wait()
+			wantDone(t, q)
+			for _, m := range members {
+				m.leave()
+			}
+			c.finish(t)
+		})
+	}
+}

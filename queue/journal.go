@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// request is one call of queue_write.
+type request struct {
+	seen       int64
+	own        int64      // token, or 0
+	validUntil *time.Time // nil with the first entry of a lease
+	lease      time.Duration
+	entries    []entry
+	claim      int64 // positions behind the top
+	side       *sideRequest
+}
+
+// sideRequest is what a request does to messages aside.
+type sideRequest struct {
+	Done  []int64   `json:"done,omitempty"`
+	Put   []sidePut `json:"put,omitempty"`
+	Want  int       `json:"want"`
+	Known []int64   `json:"known,omitempty"`
+}
+
+// sidePut is a message that goes aside, from the log if it is fresh, or goes
+// back.
+type sidePut struct {
+	Position int64      `json:"position"`
+	Due      *time.Time `json:"due"`   // or else:
+	Delay    int64      `json:"delay"` // in microseconds, from now on
+	Attempts int        `json:"attempts"`
+	Dead     bool       `json:"dead"`
+	Reason   string     `json:"reason"`
+	Fresh    bool       `json:"fresh"`
+}
+
+// outcome is what became of a request.
+type outcome int16
+
+const (
+	written     outcome = iota // all of it
+	conflicting                // all but what depends on what others do
+	leaseOver                  // nothing: the lease is over
+	stale                      // nothing: the journal has entries to look at first
+)
+
+// answer is what queue_write returned.
+type answer struct {
+	outcome outcome
+	now     time.Time // PostgreSQL's clock
+	news    []entry   // behind request.seen, with what was written
+	side    []sideRow
+	due     *time.Time // of the next message aside
+	looked  bool       // whether side and due were asked for
+}
+
+// sideRow is a message aside that the lease has and the request did not know.
+type sideRow struct {
+	position int64
+	attempts int
+}
+
+// write makes the call, in one round trip. If it fails, the request may have
+// been written or not, or may be later.
+func (q *Queue) write(ctx context.Context, db batcher, r request) (*answer, error) {
+	args, err := r.args(q.id)
+	if err != nil {
+		return nil, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(beginSQL)
+	batch.Queue(writeSQL, args...)
+	batch.Queue(commitSQL)
+	results := db.SendBatch(ctx, batch)
+	a, err := readAnswer(results)
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.looked = r.side != nil && a.outcome <= conflicting
+	return a, nil
+}
+
+// batcher is a pool or a connection.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+func (r *request) args(id int32) ([]any, error) {
+	n := len(r.entries)
+	kinds, tokens, los, his := make([]int16, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	untils, bodies := make([]*time.Time, n), make([][]byte, n)
+	for i, e := range r.entries {
+		kinds[i], tokens[i], los[i], his[i], bodies[i] = int16(e.kind), e.token, e.lo, e.hi, e.body
+		if !e.until.IsZero() {
+			untils[i] = &r.entries[i].until
+		}
+	}
+	var side *string
+	if r.side != nil {
+		text, err := json.Marshal(r.side)
+		if err != nil {
+			return nil, err
+		}
+		side = new(string(text))
+	}
+	return []any{id, r.seen, r.own, r.validUntil, r.lease, kinds, tokens, los, his, untils, bodies, r.claim, side}, nil
+}
+
+// readAnswer reads the results of BEGIN, queue_write and COMMIT.
+func readAnswer(results pgx.BatchResults) (*answer, error) {
+	if _, err := results.Exec(); err != nil {
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	a, err := scanAnswer(rows)
+	if err != nil {
+		return nil, err
+	}
+	_, err = results.Exec()
+	return a, err
+}
+
+func scanAnswer(rows pgx.Rows) (*answer, error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e entry, err error) {
+		var until *time.Time
+		err = row.Scan(&e.sequence, &e.kind, &e.token, &e.lo, &e.hi, &until, &e.body)
+		if until != nil {
+			e.until = *until
+		}
+		return e, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("queue_write: no rows")
+	}
+	a := &answer{outcome: outcome(all[0].kind), now: all[0].until}
+	for _, e := range all[1:] {
+		switch {
+		case e.kind == kindDue && !e.until.IsZero():
+			a.due = &e.until
+		case e.kind == kindSide:
+			a.side = append(a.side, sideRow{position: e.sequence, attempts: int(e.token)})
+		case e.kind < kindDue:
+			a.news = append(a.news, e)
+		}
+	}
+	return a, nil
+}
+
+// load reads the journal from where it begins.
+func (q *Queue) load(ctx context.Context) (*state, *answer, error) {
+	s := &state{}
+	a, err := q.write(ctx, q.pool, request{})
+	if err != nil {
+		return nil, nil, q.explain("read", err)
+	}
+	for _, e := range a.news {
+		if err := s.apply(e); err != nil {
+			return nil, nil, q.explain("read", err)
+		}
+	}
+	return s, a, nil
+}

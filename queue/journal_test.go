@@ -1,0 +1,301 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+func testQueue(t *testing.T) *Queue {
+	t.Helper()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	q, err := Ensure(t.Context(), db.Pool, "journal", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// mustWrite sends a request and wants the outcome.
+func mustWrite(t *testing.T, q *Queue, s *state, r request, want outcome) {
+	t.Helper()
+	r.seen = s.seen
+	if until, ok := s.leases[r.own]; ok {
+		r.validUntil = &until
+	}
+	a, err := q.write(t.Context(), q.pool, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.outcome != want {
+		t.Fatalf("outcome %d of %+v, want %d", a.outcome, r.entries, want)
+	}
+	for _, e := range a.news {
+		if err := s.apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func done(token int64, spans ...span) entry {
+	return entry{kind: kindDone, token: token, body: encodeSpans(spans)}
+}
+
+// TestWrite_DatabaseChecksLease asks the database alone: no node is involved.
+func TestWrite_DatabaseChecksLease(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	s, other := &state{}, &state{}
+	begin := request{own: 1, lease: 300 * time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
+	mustWrite(t, q, s, request{}, written)
+	mustWrite(t, q, s, begin, written)
+	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{1, 2})}}, written)
+	mustWrite(t, q, other, request{}, written)
+	takeover := request{entries: []entry{{kind: kindEnd, token: 1, hi: 5, until: other.leases[1]}}}
+	mustWrite(t, q, other, takeover, conflicting)
+	time.Sleep(time.Until(s.leases[1]) + 50*time.Millisecond)
+	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{3, 3})}}, leaseOver)
+	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}}, leaseOver)
+	if s.done(3) || !s.has(1, 3) {
+		t.Error("an ack of a lease that is over was recorded")
+	}
+	mustWrite(t, q, other, takeover, written)
+	want := []segment{{span{3, 5}, 0, 1}, {span{6, 10}, 0, 0}}
+	if !slices.Equal(other.live, want) {
+		t.Errorf("after the takeover %v, want %v", other.live, want)
+	}
+	// Even if its clock said that the lease lasts, somebody ended it.
+	valid := time.Now().Add(time.Hour)
+	s.leases[1] = valid
+	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{3, 3})}}, stale)
+	if s.done(3) {
+		t.Error("an ack of a lease that was ended was recorded")
+	}
+}
+
+// TestWrite_SecondRunIsStale sends the same requests twice, the second time as
+// if the first answer had been lost: nothing is written twice.
+func TestWrite_SecondRunIsStale(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	s := &state{}
+	mustWrite(t, q, s, request{}, written)
+	begin := request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
+	for _, r := range []request{
+		begin,
+		{own: 1, entries: []entry{done(1, span{2, 4})}},
+		{own: 1, entries: []entry{{kind: kindFree, token: 1, body: encodeSpans([]span{{5, 10}})}}},
+		{own: 1, entries: []entry{{kind: kindTake, token: 1, body: encodeSpans([]span{{5, 6}})}}},
+		{own: 1, entries: []entry{{kind: kindNote, token: 1}}, side: &sideRequest{Want: 1}},
+	} {
+		before := s.clone()
+		mustWrite(t, q, s, r, written)
+		mustWrite(t, q, before, r, stale)
+		if !slices.Equal(before.live, s.live) || before.top != s.top {
+			t.Errorf("known after the second run: %v to %d, want %v to %d", before.live, before.top, s.live, s.top)
+		}
+	}
+	if want := []segment{{span{1, 1}, 1, 0}, {span{5, 6}, 1, 0}, {span{7, 10}, 0, 0}}; !slices.Equal(s.live, want) {
+		t.Errorf("live %v, want %v", s.live, want)
+	}
+}
+
+// TestWrite_ClaimsNeverOverlap has two that do not know each other's entries
+// claim: behind the top both get something, what was given up only one.
+func TestWrite_ClaimsNeverOverlap(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	a, b := &state{}, &state{}
+	mustWrite(t, q, a, request{}, written)
+	mustWrite(t, q, b, request{}, written)
+	for token, s := range map[int64]*state{1: a, 2: b} {
+		mustWrite(t, q, s, request{own: token, lease: time.Hour, entries: []entry{{kind: kindLease, token: token}}, claim: 10}, written)
+	}
+	mustWrite(t, q, a, request{}, written)
+	mustWrite(t, q, b, request{}, written)
+	if len(a.live) != 2 || !slices.Equal(a.live, b.live) || a.top != 20 {
+		t.Fatalf("claimed %v and %v up to %d", a.live, b.live, a.top)
+	}
+	first := a.owned(1)[0].lo
+	mustWrite(t, q, a, request{own: 1, entries: []entry{{kind: kindFree, token: 1, body: encodeSpans([]span{{first, first + 4}})}}}, written)
+	mustWrite(t, q, b, request{}, written)
+	take := func(token int64) request {
+		return request{own: token, entries: []entry{{kind: kindTake, token: token, body: encodeSpans([]span{{first, first}})}}}
+	}
+	mustWrite(t, q, b, take(2), written)
+	mustWrite(t, q, a, take(1), conflicting)
+	if !a.has(2, first) || !b.has(2, first) {
+		t.Errorf("position %d has two owners: %v, %v", first, a.live, b.live)
+	}
+}
+
+// TestWrite_RefusesOtherIsolation: a statement behind the lock would not see
+// what was committed before.
+func TestWrite_RefusesOtherIsolation(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	args, err := (&request{}).args(q.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = pgx.BeginTxFunc(t.Context(), q.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), writeSQL, args...)
+		return err
+	})
+	if err == nil {
+		t.Error("REPEATABLE READ was accepted")
+	}
+}
+
+// TestState_LikeASlowTwin folds random entries into the state and into a map
+// with one entry for each position.
+func TestState_LikeASlowTwin(t *testing.T) {
+	t.Parallel()
+	type cell struct {
+		owner    int64
+		attempts int
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	s, twin := &state{leases: make(map[int64]time.Time), last: make(map[int64]mark)}, make(map[int64]cell)
+	for sequence := int64(1); sequence <= 3000; sequence++ {
+		e := entry{sequence: sequence, token: 1 + random.Int64N(3)}
+		if s.top < 5 || random.IntN(10) == 0 {
+			e.kind, e.lo, e.hi = kindNext, s.top+1, s.top+1+random.Int64N(20)
+			for p := e.lo; p <= e.hi; p++ {
+				twin[p] = cell{owner: e.token}
+			}
+		} else {
+			e.kind = []kind{kindTake, kindDone, kindFree, kindFree, kindEnd}[random.IntN(5)]
+			e.lo, e.hi = random.Int64N(3), random.Int64N(s.top)
+			var spans []span
+			for p, c := range twin {
+				switch {
+				case e.kind == kindEnd && c.owner == e.token:
+					if p <= e.hi {
+						c.attempts++
+					}
+					twin[p] = cell{0, c.attempts}
+				case e.kind == kindEnd || random.IntN(4) > 0:
+				case e.kind == kindTake && c.owner == 0:
+					twin[p] = cell{e.token, c.attempts}
+					spans = append(spans, span{p, p})
+				case e.kind == kindDone && c.owner == e.token:
+					delete(twin, p)
+					spans = append(spans, span{p, p})
+				case e.kind == kindFree && c.owner == e.token:
+					twin[p] = cell{0, int(e.lo)}
+					spans = append(spans, span{p, p})
+				}
+			}
+			e.body = encodeSpans(coalesce(spans))
+		}
+		if err := s.apply(e); err != nil {
+			t.Fatal(err)
+		}
+		if random.IntN(20) == 0 { // a rotation
+			body, err := s.snapshot(time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.apply(entry{sequence: sequence, kind: kindReset, body: body}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for p := int64(1); p <= s.top; p++ {
+			g, live := s.find(p)
+			want, wantLive := twin[p]
+			if live != wantLive || live && (g.owner != want.owner || g.attempts != want.attempts) || s.done(p) == live {
+				t.Fatalf("after entry %d, position %d is %v %t, want %v %t", sequence, p, g, live, want, wantLive)
+			}
+		}
+	}
+}
+
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	for _, spans := range [][]span{nil, {{1, 1}}, {{1, 5}, {7, 7}, {1 << 40, 1 << 41}}} {
+		got, err := decodeSpans(encodeSpans(spans))
+		if err != nil || !slices.Equal(got, spans) {
+			t.Errorf("%v comes back as %v, %v", spans, got, err)
+		}
+	}
+	for _, text := range [][]byte{{1}, {0x80}, {1, 0x80}, {1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}} {
+		if got, err := decodeSpans(text); !errors.Is(err, errSpans) {
+			t.Errorf("%x is %v, %v; want an error", text, got, err)
+		}
+	}
+	if got, want := subtract([]span{{1, 10}, {20, 30}}, []span{{1, 2}, {5, 6}, {9, 21}, {30, 40}}), []span{{3, 4}, {7, 8}, {22, 29}}; !slices.Equal(got, want) {
+		t.Errorf("subtracted %v, want %v", got, want)
+	}
+	if got, want := coalesce([]span{{5, 6}, {1, 2}, {3, 3}, {6, 9}}), []span{{1, 3}, {5, 9}}; !slices.Equal(got, want) {
+		t.Errorf("coalesced %v, want %v", got, want)
+	}
+}
+
+// TestRotate_HeldSnapshot has a transaction read both journals and stay: nodes
+// go on, and the old journal is truncated once it is over.
+func TestRotate_HeldSnapshot(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	n := NewNode(q, NodeConfig{RotateRows: 1})
+	s, _, err := q.load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.state = *s
+	step := func() {
+		t.Helper()
+		mustWrite(t, q, &n.state, request{own: 0, entries: []entry{{kind: kindPause}, {kind: kindPause}}}, written)
+		n.times.rotate, n.times.truncate = time.Time{}, time.Time{}
+		n.rotate(t.Context())
+		mustWrite(t, q, &n.state, request{}, written)
+	}
+	rows := func() (both [2]int) {
+		t.Helper()
+		for i, sql := range []string{`SELECT count(*) FROM tidewire.queue_1000_journal_0`, `SELECT count(*) FROM tidewire.queue_1000_journal_1`} {
+			if err := q.pool.QueryRow(t.Context(), sql).Scan(&both[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return both
+	}
+	step()
+	if got := rows(); got != [2]int{0, 1} {
+		t.Fatalf("after a rotation the journals have %v rows, want 0 and 1", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tx, err := q.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{`SELECT count(*) FROM tidewire.queue_1000_journal_0`, `SELECT count(*) FROM tidewire.queue_1000_journal_1`} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step() // the first begins anew; the old journal cannot be truncated
+	}
+	if got := rows(); got[0] <= 5 || got[1] == 0 {
+		t.Errorf("with a snapshot held the journals have %v rows, want the first to grow", got)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	step()
+	if got := rows(); got != [2]int{0, 1} {
+		t.Errorf("afterwards the journals have %v rows, want 0 and 1", got)
+	}
+}

@@ -1,0 +1,9 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }

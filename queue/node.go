@@ -1,0 +1,346 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// NodeConfig configures a Node.
+type NodeConfig struct {
+	// Lease is for how long the Node keeps what it has claimed after it was last
+	// heard of, by PostgreSQL's clock. It is renewed at a third. Others take
+	// over that much, and Look, after a Node died. Defaults to 15 s.
+	Lease time.Duration
+	// Ahead is the most positions behind the end of the stream that the Node
+	// claims, so that what is written there next is delivered without asking
+	// anybody. Defaults to 256.
+	Ahead int
+	// IdleAfter is for how long there is nothing to do until the Node gives up
+	// its lease, and writes nothing until there is. Defaults to Lease.
+	IdleAfter time.Duration
+	// StallAfter is for how long a Consumer with free credits need not have
+	// called Receive until nothing is claimed for it any more, and what was is
+	// given up. Defaults to 5 s.
+	StallAfter time.Duration
+	// Poll is how often the stream is read for what other processes wrote, give
+	// or take a quarter. Defaults to 2 s, or 10 s with Watch.
+	Poll time.Duration
+	// Look is how often the journal is read for what other nodes gave up, and
+	// for messages that are due, give or take a quarter. Defaults to 4 s.
+	Look time.Duration
+	// LaterEvery is how long AckLater waits for company. Defaults to 100 ms.
+	LaterEvery time.Duration
+	// BufferBytes is the memory for messages read and not handed out from which
+	// no more are read. One read may exceed it. Defaults to 16 MiB.
+	BufferBytes int
+	// RotateRows is the number of rows from which the journal is begun anew; up
+	// to half more, so that nodes do not do so in step. Defaults to 10,000.
+	RotateRows int
+	// Drain is for how long Run, when it stops, waits for what was handed out
+	// to be acknowledged. Defaults to 10 s.
+	Drain time.Duration
+	// Timeout bounds one round trip to PostgreSQL, of which two seconds may be
+	// spent waiting for the queue's lock. A session of Tidewire that holds that
+	// lock for longer than Timeout, and hears nothing from its client, is ended.
+	// Defaults to 10 s.
+	Timeout time.Duration
+	// Watch, if not nil, returns a channel that is signalled when the stream may
+	// have grown: stream.Hub's method of that name. Without it the Node hears of
+	// what Producers of the same Queue enqueue, and else polls.
+	Watch func(s *stream.Stream) (changed <-chan struct{}, stop func())
+	// Appender is how Enqueue appends.
+	Appender stream.AppenderConfig
+	// Log receives a line when PostgreSQL is away. Defaults to none.
+	Log *slog.Logger
+}
+
+func (c NodeConfig) withDefaults() NodeConfig {
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+	}{
+		{&c.Lease, 15 * time.Second}, {&c.StallAfter, 5 * time.Second}, {&c.Look, 4 * time.Second},
+		{&c.LaterEvery, 100 * time.Millisecond}, {&c.Drain, 10 * time.Second}, {&c.Timeout, 10 * time.Second},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.def
+		}
+	}
+	if c.IdleAfter <= 0 {
+		c.IdleAfter = c.Lease
+	}
+	if c.Poll <= 0 {
+		if c.Poll = 2 * time.Second; c.Watch != nil {
+			c.Poll = 10 * time.Second
+		}
+	}
+	if c.Ahead <= 0 {
+		c.Ahead = 256
+	}
+	if c.BufferBytes <= 0 {
+		c.BufferBytes = 16 << 20
+	}
+	if c.RotateRows <= 0 {
+		c.RotateRows = 10_000
+	}
+	c.RotateRows += rand.IntN(c.RotateRows/2 + 1)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Node is a process's part in a queue: it holds one lease, under which it
+// claims positions for all its Consumers, reads their messages, hands them out
+// and records what became of them. A process needs one Node for each queue.
+//
+// It takes connections of the pool while it reads and writes, two at most, and
+// one more for Enqueue.
+//
+// Safe for concurrent use.
+type Node struct {
+	cfg      NodeConfig
+	queue    *Queue
+	producer *Producer
+
+	// group gathers what is to be recorded; its Run is the only one that writes
+	// to the journal. Adding never waits: what there is to add is bounded by
+	// what was handed out.
+	group   *pg.Group[batch]
+	readNow chan struct{} // one slot: there may be something to read
+	rearm   chan struct{} // one slot: the clock is to look again
+	drained chan struct{} // one slot: nothing is handed out any more
+
+	work    context.Context // of what is to be recorded; ends with Abandon
+	abandon context.CancelFunc
+	failed  chan error // one slot: what ended the Node
+
+	mu    sync.Mutex // guards the fields below
+	state state      // the journal, as far as read
+	head  int64      // the stream reaches as far as this, or further
+
+	token    int64     // of the lease, or 0
+	deadline time.Time // until then the lease lasts for sure, by our own clock
+	renewAt  time.Time
+	dbNow    time.Time // PostgreSQL's clock, at most, at heardAt
+	heardAt  time.Time
+
+	unread     []segment          // what we have and did not read, in order
+	ready      []*item            // read, never handed out by us, in order
+	again      []*item            // to be handed out again
+	readyBytes int                // of both
+	average    int                // of payloads, as last read
+	aside      map[int64]struct{} // of positions that have a row of their own
+	fetch      []sideRow          // of those, the ones to be read
+	flight     map[*Delivery]struct{}
+	consumers  []*Consumer
+	turn       int // of the consumer to be woken first
+
+	pending batch // goes with the next write; nobody waits for it
+	times   schedule
+	nudged  bool // the group was told, and has not been through since
+	waiting int  // settlements that somebody waits for
+
+	closed    bool // hands out nothing more
+	finishing bool // gives up everything
+	err       error
+}
+
+// item is a message between the stream and the one who acknowledges it.
+type item struct {
+	stream.Message
+	token    int64 // lease under which we have it
+	attempts int   // how often it was handed out
+	aside    bool  // has a row of its own
+	reason   string
+}
+
+// NewNode returns a Node of the queue, which reads and writes through the
+// queue's pool. It does nothing until Run.
+func NewNode(q *Queue, cfg NodeConfig) *Node {
+	n := &Node{
+		cfg: cfg.withDefaults(), queue: q,
+		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
+		group:    pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt),
+		readNow:  make(chan struct{}, 1), rearm: make(chan struct{}, 1), drained: make(chan struct{}, 1),
+		failed: make(chan error, 1),
+		aside:  make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
+	}
+	n.work, n.abandon = context.WithCancel(context.Background())
+	return n
+}
+
+// Enqueue is Producer.Enqueue, and works while Run does.
+func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
+	return n.producer.Enqueue(ctx, msgs...)
+}
+
+// Run takes part in the queue until ctx ends. Then it hands out nothing more,
+// waits up to Drain for what was handed out, records all acknowledgements,
+// gives up what is left, which others may claim at once, and ends its lease.
+// While PostgreSQL is away, that takes as long as the lease, at most: what is
+// not recorded by then is void. Call it once.
+//
+// It returns ErrNotFound when the queue is dropped, or another error of
+// PostgreSQL that will not go away; else nil.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.abandon()
+	n.queue.attach(n)
+	defer n.queue.detach(n)
+	serving, stopServing := context.WithCancel(ctx)
+	defer stopServing()
+	var serve sync.WaitGroup
+	serve.Go(func() { n.producer.Run(serving) })
+	err := n.begin(serving)
+	if err == nil {
+		err = n.serve(serving, stopServing)
+	}
+	stopServing()
+	n.close(err)
+	serve.Wait()
+	return err
+}
+
+// serve runs all parts of the Node, and stops them one after the other.
+func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
+	gathering, stopGathering := context.WithCancel(context.Background())
+	defer stopGathering()
+	var reading, writing sync.WaitGroup
+	reading.Go(func() { n.read(ctx) })
+	writing.Go(func() { n.clock(gathering) })
+	writing.Go(func() { n.group.Run(gathering, n.work, n.commit) })
+	select {
+	case <-ctx.Done():
+	case err = <-n.failed:
+		n.abandon()
+	}
+	stopServing()
+	n.close(err)
+	reading.Wait()
+	n.drain()
+	giveUp := time.AfterFunc(n.cfg.Lease+n.cfg.Timeout, n.abandon)
+	defer giveUp.Stop()
+	n.finish()
+	stopGathering()
+	writing.Wait()
+	return err
+}
+
+// Abandon makes the Node give up without a word to anybody: nothing more is
+// recorded, acknowledgements that wait get ErrUnknown, and other nodes take
+// over once the lease is over. Run still returns when its ctx ends.
+func (n *Node) Abandon() {
+	n.abandon()
+	n.producer.Abandon()
+}
+
+// begin reads the journal for the first time.
+func (n *Node) begin(ctx context.Context) error {
+	for failed := 0; ; failed++ {
+		attempt, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+		s, a, err := n.queue.load(attempt)
+		cancel()
+		if err == nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.state, n.dbNow, n.heardAt = *s, a.now, time.Now()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !n.retry(err) {
+			return err
+		}
+		n.cfg.Log.Warn("journal not read, trying again", "queue", n.queue.Name(), "error", err)
+		if pg.Backoff(ctx, failed) != nil {
+			return nil
+		}
+	}
+}
+
+// retry reports whether what failed may succeed later.
+func (n *Node) retry(err error) bool {
+	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// close has Consumers return ErrClosed, or err.
+func (n *Node) close(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+	if n.err = ErrClosed; err != nil {
+		n.err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	for _, c := range n.consumers {
+		signal(c.wake)
+	}
+	n.checkDrained()
+}
+
+// drain waits for what was handed out.
+func (n *Node) drain() {
+	patience := time.NewTimer(n.cfg.Drain)
+	defer patience.Stop()
+	select {
+	case <-n.drained:
+	case <-patience.C:
+	case <-n.work.Done():
+	}
+}
+
+// checkDrained tells drain that there is nothing to wait for. The caller holds
+// mu.
+func (n *Node) checkDrained() {
+	if n.closed && len(n.flight) == 0 {
+		signal(n.drained)
+	}
+}
+
+// finish voids what is still handed out, and has the last write give up
+// everything. What is acknowledged later gets ErrLeaseLost.
+func (n *Node) finish() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.finishing = true
+	for d := range n.flight {
+		n.void(d)
+		n.giveBack(d.item)
+	}
+	for _, it := range n.again { // tried more often than the journal knows
+		n.giveBack(it)
+	}
+	n.again = nil
+	n.nudge()
+}
+
+// fail ends the Node for good.
+func (n *Node) fail(err error) {
+	select {
+	case n.failed <- err:
+	default:
+	}
+}
+
+// nudge has the group go through what there is to write. The caller holds mu.
+func (n *Node) nudge() {
+	n.nudged = true
+	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // it never waits
+}
+
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,269 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// maxAside is how many messages aside a Node takes at a time.
+const maxAside = 100
+
+// plan returns what is to be written now, and whether there is anything. What
+// waits for company is written with whatever else is, unless the batch is in
+// doubt: then it stays the same. The caller holds mu.
+func (n *Node) plan(b *batch, now time.Time, doubt bool) (request, bool) {
+	n.refuseStrangers(b)
+	r := request{seen: n.state.seen, lease: n.cfg.Lease}
+	if n.wantsLease(now) {
+		n.token = rand.Int64()>>1 + 1
+		n.times.busy = now
+	}
+	if r.own = n.token; n.token != 0 {
+		n.planLease(&r, now)
+		n.planEnd(&r, b, now)
+		n.planClaims(&r, now)
+	}
+	if !n.finishing {
+		n.planTakeover(&r, now)
+	}
+	if !b.empty() || !r.empty() || n.times.laterDue(now) {
+		n.planBatch(&r, b, doubt)
+	}
+	writes := !r.empty() || doubt && n.token != 0
+	if writes && n.token != 0 && !r.ownEntry() {
+		// Without a row of its own, a late second run of this request would not
+		// be noticed.
+		r.entries = append(r.entries, entry{kind: kindNote, token: n.token})
+	}
+	look := !n.finishing && len(n.consumers) > 0 && !now.Before(n.times.look)
+	if look && r.side == nil {
+		r.side = &sideRequest{}
+	}
+	n.planKnown(&r)
+	return r, writes || look
+}
+
+// planBatch adds what is to be recorded, before everything else: what is given
+// up is, before the lease ends.
+func (n *Node) planBatch(r *request, b *batch, doubt bool) {
+	if !doubt {
+		b.take(&n.pending)
+		n.times.later = time.Time{}
+		n.refuseStrangers(b)
+	}
+	if n.token == 0 {
+		b.clear()
+		return
+	}
+	r.entries = append(b.entries(n.token), r.entries...)
+	if side := b.side(); side != nil {
+		if r.side != nil {
+			side.Want = r.side.Want
+		}
+		r.side = side
+	}
+}
+
+// planKnown adds which messages aside need not be returned. Those that go back
+// may be had again at once.
+func (n *Node) planKnown(r *request) {
+	if r.side == nil {
+		return
+	}
+	back := make(map[int64]bool)
+	for _, p := range r.side.Put {
+		back[p.Position] = true
+	}
+	for position := range n.aside {
+		if !back[position] {
+			r.side.Known = append(r.side.Known, position)
+		}
+	}
+}
+
+// empty reports whether the request writes nothing.
+func (r *request) empty() bool { return len(r.entries) == 0 && r.claim == 0 && r.side == nil }
+
+// ownEntry reports whether the request leaves a row of the Node's own.
+func (r *request) ownEntry() bool {
+	if r.claim > 0 {
+		return true
+	}
+	for _, e := range r.entries {
+		if e.token == r.own {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseStrangers answers what belongs to a lease that is over.
+func (n *Node) refuseStrangers(b *batch) {
+	b.resolve(func(s *settlement) (error, bool) { return ErrLeaseLost, s.item.token != n.token })
+}
+
+// wantsLease reports whether a Node without a lease has something to claim: an
+// idle one writes nothing. Without Consumers it has not looked for long, and
+// looks first.
+func (n *Node) wantsLease(now time.Time) bool {
+	return n.token == 0 && !n.times.look.IsZero() && !n.closed && !n.state.paused && n.demand(now) > 0 && (n.claimable() || n.asideDue(now))
+}
+
+// claimable reports whether there are messages that nobody has, as far as
+// known.
+func (n *Node) claimable() bool {
+	if n.head > n.state.top {
+		return true
+	}
+	for _, g := range n.state.live {
+		if g.owner == 0 {
+			return g.lo <= n.head
+		}
+	}
+	return false
+}
+
+// asideDue reports whether a message aside is due.
+func (n *Node) asideDue(now time.Time) bool {
+	return !n.times.due.IsZero() && !now.Before(n.times.due)
+}
+
+// planLease begins the lease, or renews it.
+func (n *Node) planLease(r *request, now time.Time) {
+	until, known := n.state.leases[n.token]
+	if known {
+		r.validUntil = &until
+	}
+	if !known || !now.Before(n.renewAt) {
+		r.entries = append([]entry{{kind: kindLease, token: n.token}}, r.entries...)
+	}
+}
+
+// planEnd ends the lease of a Node that stops, or has had nothing to do for
+// long. Whatever it has is free then; what it handed out is in the batch.
+func (n *Node) planEnd(r *request, b *batch, now time.Time) {
+	if n.finishing || n.idle(now) && b.empty() {
+		r.entries = append(r.entries, entry{kind: kindEnd, token: n.token})
+	}
+}
+
+// idle reports whether the lease has served for nothing for long.
+func (n *Node) idle(now time.Time) bool {
+	return n.waiting == 0 && len(n.flight) == 0 && len(n.ready) == 0 && len(n.again) == 0 && len(n.aside) == 0 &&
+		!now.Before(n.times.busy.Add(n.cfg.IdleAfter))
+}
+
+// ends reports whether the request ends the Node's own lease.
+func (r *request) ends() bool {
+	for _, e := range r.entries {
+		if e.kind == kindEnd && e.token == r.own {
+			return true
+		}
+	}
+	return false
+}
+
+// planClaims claims what the Consumers have credits for: what others gave up
+// first, then behind all that was claimed. It waits until half of what may be
+// had is used up, so that a claim is a row for many messages.
+func (n *Node) planClaims(r *request, now time.Time) {
+	if n.closed || n.state.paused || r.ends() {
+		return
+	}
+	demand, supply := n.demand(now), n.supply()
+	if want := demand - supply; want > 0 && n.asideDue(now) {
+		if r.side == nil {
+			r.side = &sideRequest{}
+		}
+		r.side.Want = int(min(want, maxAside))
+	}
+	target := min(demand, supply+n.room())
+	if want := target - supply; want > 0 && supply*2 <= target {
+		spans := n.givenUp(want)
+		if len(spans) > 0 {
+			r.entries = append(r.entries, entry{kind: kindTake, token: n.token, body: encodeSpans(spans)})
+		}
+		for _, s := range spans {
+			want -= s.size()
+		}
+		r.claim = want
+	}
+}
+
+// room is how many positions may be claimed: all that have messages, and Ahead
+// more. What is claimed behind the end of the stream costs nothing to deliver,
+// but other nodes do not get it however idle they are.
+func (n *Node) room() int64 {
+	messages, ahead := max(0, n.head-n.state.top), int64(0)
+	for _, g := range n.state.live {
+		if g.owner == 0 && g.lo <= n.head {
+			messages += min(g.hi, n.head) - g.lo + 1
+		}
+	}
+	for _, g := range n.unread {
+		if g.hi > n.head {
+			ahead += g.hi - max(g.lo, n.head+1) + 1
+		}
+	}
+	return messages + max(0, int64(n.cfg.Ahead)-ahead)
+}
+
+// givenUp returns the first positions that others gave up, at most so many.
+func (n *Node) givenUp(most int64) (spans []span) {
+	for _, g := range n.state.live {
+		if most == 0 {
+			break
+		}
+		if g.owner == 0 {
+			s := span{g.lo, min(g.hi, g.lo+most-1)}
+			spans = append(spans, s)
+			most -= s.size()
+		}
+	}
+	return coalesce(spans)
+}
+
+// demand is how many messages the Consumers would take: their free credits,
+// unless they have not asked for long.
+func (n *Node) demand(now time.Time) (credits int64) {
+	if n.closed {
+		return 0
+	}
+	for _, c := range n.consumers {
+		if c.active(now) {
+			credits += int64(max(0, c.cfg.Credits-c.outstanding+c.settling))
+		}
+	}
+	return credits
+}
+
+// supply is how many messages there are for that, or may come without a claim.
+func (n *Node) supply() int64 {
+	have := int64(len(n.ready) + len(n.again))
+	for _, g := range n.unread {
+		have += g.size()
+	}
+	return have
+}
+
+// planTakeover ends the leases of nodes that did not renew them.
+func (n *Node) planTakeover(r *request, now time.Time) {
+	if len(n.consumers) == 0 {
+		return
+	}
+	for _, token := range n.expired(now) {
+		r.entries = append(r.entries, entry{kind: kindEnd, token: token, hi: n.head, until: n.state.leases[token]})
+	}
+}
+
+// expired returns the leases of others that are over. PostgreSQL's clock is
+// further than we think; it is asked again when they are ended.
+func (n *Node) expired(now time.Time) (tokens []int64) {
+	at := n.dbNow.Add(now.Sub(n.heardAt))
+	for token, until := range n.state.leases {
+		if token != n.token && until.Before(at) {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}

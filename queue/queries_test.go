@@ -1,0 +1,34 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// TestQueries_Prepare has PostgreSQL parse every statement on the migrated
+// schema.
+func TestQueries_Prepare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for name, sql := range map[string]string{
+		"beginSQL": beginSQL, "commitSQL": commitSQL, "ensureQueueSQL": ensureQueueSQL,
+		"lookupQueueSQL": lookupQueueSQL, "listQueuesSQL": listQueuesSQL, "dropQueueSQL": dropQueueSQL,
+		"writeSQL": writeSQL, "idleTimeoutSQL": idleTimeoutSQL, "rotateSQL": rotateSQL, "truncateSQL": truncateSQL,
+		"sideStatsSQL": sideStatsSQL, "deadSQL": deadSQL, "redriveSQL": redriveSQL,
+		"redriveAllSQL": redriveAllSQL, "purgeSideSQL": purgeSideSQL, "purgeDeadSQL": purgeDeadSQL,
+	} {
+		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// maxPage is the most messages of one read.
+const maxPage = 1000
+
+// read reads the messages of what the Node has, until ctx ends.
+func (n *Node) read(ctx context.Context) {
+	changed, stop := n.watch()
+	defer stop()
+	for failed := 0; ; {
+		select {
+		case <-n.readNow:
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+		more, err := true, error(nil)
+		for more && ctx.Err() == nil {
+			if err = n.readAside(ctx); err == nil {
+				more, err = n.readOnce(ctx)
+			}
+			if err == nil {
+				failed = 0
+				continue
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			if !n.retry(err) {
+				n.fail(n.queue.explain("read", err))
+				return
+			}
+			n.cfg.Log.Warn("not read, trying again", "queue", n.queue.Name(), "error", err)
+			pg.Backoff(ctx, failed) // its error is ctx's
+			failed++
+			more = true
+		}
+	}
+}
+
+// watch returns the channel that says that the stream has grown.
+func (n *Node) watch() (<-chan struct{}, func()) {
+	if n.cfg.Watch == nil {
+		return nil, func() {}
+	}
+	return n.cfg.Watch(n.queue.stream)
+}
+
+// readOnce reads one page, and reports whether there may be more.
+func (n *Node) readOnce(ctx context.Context) (more bool, err error) {
+	n.mu.Lock()
+	token, waits := n.token, len(n.consumers) > 0 && !n.closed
+	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
+		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.supply()
+		n.mu.Unlock()
+		if !idle {
+			return false, nil
+		}
+		return false, n.readHead(ctx)
+	}
+	first, limit := n.unread[0], n.pageSize()
+	n.mu.Unlock()
+	limit = int(min(int64(limit), first.size()))
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	msgs, err := n.queue.stream.Read(ctx, first.lo-1, limit)
+	if err != nil {
+		return false, err
+	}
+	return n.heardMessages(token, first.lo, msgs, limit), nil
+}
+
+// pageSize is how many messages to read at once: about what the buffer has
+// room for, going by the last read. The caller holds mu.
+func (n *Node) pageSize() int {
+	if n.average == 0 {
+		return maxPage / 10
+	}
+	return max(1, min(maxPage, (n.cfg.BufferBytes-n.readyBytes)/n.average))
+}
+
+// readHead reads where the stream ends, for a Node that has nothing to read.
+func (n *Node) readHead(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	defer cancel()
+	head, err := n.queue.stream.Head(ctx)
+	if err != nil {
+		return err
+	}
+	n.sawHead(head)
+	return nil
+}
+
+// sawHead takes in that the stream reaches to head.
+func (n *Node) sawHead(head int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.head = max(n.head, head)
+	n.wantMore()
+}
+
+// wantMore has read or claimed what there is, if it is wanted. The caller holds
+// mu.
+func (n *Node) wantMore() {
+	if n.closed {
+		return
+	}
+	if len(n.unread) > 0 && n.unread[0].lo <= n.head && n.readyBytes < n.cfg.BufferBytes {
+		signal(n.readNow)
+	}
+	now := time.Now()
+	if !n.nudged && (n.wantsLease(now) || n.token != 0 && n.wantsClaim(now)) {
+		n.nudge()
+	}
+}
+
+// wantsClaim reports whether there is something to claim.
+func (n *Node) wantsClaim(now time.Time) bool {
+	var r request
+	n.planClaims(&r, now)
+	return !r.empty()
+}
+
+// heardMessages takes in what was read behind from, at most limit messages.
+// Positions below the last that have no message never will. It reports whether
+// there may be more to read.
+func (n *Node) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if token != n.token {
+		return true // all that we have is another
+	}
+	if len(msgs) == 0 {
+		return false
+	}
+	last := msgs[len(msgs)-1].Position
+	n.head = max(n.head, last)
+	bytes := 0
+	for _, m := range msgs {
+		bytes += len(m.Payload)
+	}
+	n.average = bytes/len(msgs) + 100
+	var rest []segment
+	for _, g := range n.unread { // parts of it may have been given up meanwhile
+		part := segment{span{max(g.lo, from), min(g.hi, last)}, g.owner, g.attempts}
+		if part.lo > part.hi {
+			rest = append(rest, g)
+			continue
+		}
+		if g.lo < part.lo {
+			rest = append(rest, segment{span{g.lo, part.lo - 1}, g.owner, g.attempts})
+		}
+		if g.hi > part.hi {
+			rest = append(rest, segment{span{part.hi + 1, g.hi}, g.owner, g.attempts})
+		}
+		msgs = n.fill(part, msgs)
+	}
+	n.unread = rest
+	n.times.busy = time.Now()
+	n.wakeConsumers()
+	return len(n.unread) > 0 && n.unread[0].lo <= n.head
+}
+
+// fill makes the messages of a segment ready and returns those behind it.
+func (n *Node) fill(g segment, msgs []stream.Message) []stream.Message {
+	at := g.lo
+	gap := func(to int64) {
+		if at <= to {
+			n.pending.gaps = append(n.pending.gaps, span{at, to})
+			n.later(n.cfg.LaterEvery)
+		}
+	}
+	for len(msgs) > 0 && msgs[0].Position <= g.hi {
+		m := msgs[0]
+		msgs = msgs[1:]
+		if m.Position < at {
+			continue // given up meanwhile
+		}
+		gap(m.Position - 1)
+		at = m.Position + 1
+		n.arrive(&item{Message: m, token: n.token, attempts: g.attempts})
+	}
+	gap(g.hi)
+	return msgs
+}
+
+// arrive makes a message ready, or puts it aside until it is due.
+func (n *Node) arrive(it *item) {
+	now := n.dbNow.Add(time.Since(n.heardAt))
+	if due := dueTime(it.Headers); due.After(now) {
+		put := &sidePut{Position: it.Position, Due: &due, Attempts: it.attempts, Fresh: true}
+		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
+		n.later(n.cfg.LaterEvery)
+		return
+	}
+	n.readyBytes += it.held()
+	if it.attempts > 0 {
+		n.again = append(n.again, it)
+		return
+	}
+	n.ready = append(n.ready, it)
+}
+
+// held is the memory of an item, about.
+func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.Key) + 200 }
+
+// shed gives up what the Consumers have no credits for any more: from the end,
+// which would be handed out last. The caller holds mu.
+func (n *Node) shed(now time.Time) {
+	surplus := n.supply() - n.demand(now)
+	if surplus <= 0 || n.token == 0 {
+		return
+	}
+	for surplus > 0 && len(n.unread) > 0 {
+		last := &n.unread[len(n.unread)-1]
+		cut := min(surplus, last.size())
+		n.pending.free = append(n.pending.free, segment{span{last.hi - cut + 1, last.hi}, 0, last.attempts})
+		surplus -= cut
+		if last.hi -= cut; last.lo > last.hi {
+			n.unread = n.unread[:len(n.unread)-1]
+		}
+	}
+	for _, list := range []*[]*item{&n.ready, &n.again} {
+		for surplus > 0 && len(*list) > 0 {
+			it := (*list)[len(*list)-1]
+			*list = (*list)[:len(*list)-1]
+			n.readyBytes -= it.held()
+			n.giveBack(it)
+			surplus--
+		}
+	}
+	n.later(0)
+}
+
+// giveBack gives up one message, to be handed out by any node. The caller holds
+// mu.
+func (n *Node) giveBack(it *item) {
+	if it.token != n.token {
+		return
+	}
+	if it.aside {
+		put := &sidePut{Position: it.Position, Attempts: it.attempts, Reason: it.reason}
+		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
+	} else {
+		n.pending.free = append(n.pending.free, segment{span{it.Position, it.Position}, 0, it.attempts})
+	}
+	n.later(0)
+}

@@ -1,0 +1,280 @@
+package queue
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+)
+
+// kind of a row of the journal. The numbers are in the SQL too.
+type kind int16
+
+const (
+	kindReset kind = 1 + iota // all that was before, in body
+	kindLease                 // token's lease lasts until
+	kindEnd                   // token's lease is over; up to hi its positions may have been handed out
+	kindNext                  // token claims lo to hi, behind all that was claimed
+	kindTake                  // token claims what was given up
+	kindDone                  // positions are done
+	kindFree                  // token gives up positions, handed out lo times
+	kindPurge                 // what nobody has, up to hi, is done
+	kindPause                 // nothing is handed out if lo is 1
+	kindNote                  // token wrote something aside
+
+	// Not in the journal: what queue_write returns besides.
+	kindDue  kind = 101
+	kindSide kind = 102
+)
+
+// entry is one row of the journal.
+type entry struct {
+	sequence      int64
+	kind          kind
+	token, lo, hi int64
+	until         time.Time
+	body          []byte
+}
+
+// segment is positions that are not done and of which the same is true: who
+// has them, 0 being nobody, and how often they were handed out by those who had
+// them before.
+type segment struct {
+	span
+	owner    int64
+	attempts int
+}
+
+// state is what the journal amounts to. It is the same in all processes that
+// have read as far.
+type state struct {
+	seen   int64     // sequence of the last entry
+	base   int64     // of the first: what the journal began with
+	top    int64     // highest position ever claimed; above it nobody has anything
+	live   []segment // in order; positions up to top that are in none are done
+	leases map[int64]time.Time
+	last   map[int64]mark
+	paused bool
+}
+
+// mark is the last entry that a token wrote itself, and when its lease was, or
+// is, to end. Its node asks whether a request was written of which it never
+// heard, perhaps when the lease is over and the journal began anew.
+type mark struct {
+	sequence int64
+	until    time.Time
+}
+
+// keepMarks is for how long the marks of leases that are over are kept: longer
+// than a node whose lease is over needs to find out.
+const keepMarks = 10 * time.Minute
+
+// clone returns a state that does not change with s.
+func (s *state) clone() *state {
+	c := *s
+	c.live, c.leases, c.last = slices.Clone(s.live), maps.Clone(s.leases), maps.Clone(s.last)
+	return &c
+}
+
+// apply adds one entry.
+func (s *state) apply(e entry) error {
+	s.seen = e.sequence
+	spans, err := []span(nil), error(nil)
+	if e.kind == kindTake || e.kind == kindDone || e.kind == kindFree || e.kind == kindPurge {
+		if spans, err = decodeSpans(e.body); err != nil {
+			return fmt.Errorf("entry %d: %w", e.sequence, err)
+		}
+	}
+	if e.kind == kindReset {
+		return s.reset(e)
+	}
+	if e.kind == kindLease {
+		s.leases[e.token] = e.until
+	}
+	if e.token != 0 && e.kind != kindEnd { // others may write that
+		s.last[e.token] = mark{e.sequence, s.leases[e.token]}
+	}
+	switch e.kind {
+	case kindEnd:
+		s.end(e.token, e.hi)
+	case kindNext:
+		s.top = e.hi
+		s.live = appendSegment(s.live, segment{span{e.lo, e.hi}, e.token, 0})
+	case kindTake:
+		s.each(spans, func(g segment) (segment, bool) { g.owner = e.token; return g, true })
+	case kindDone:
+		s.each(spans, func(g segment) (segment, bool) { return g, false })
+	case kindFree:
+		s.each(spans, func(g segment) (segment, bool) { g.owner, g.attempts = 0, int(e.lo); return g, true })
+	case kindPurge:
+		s.each(spans, func(g segment) (segment, bool) { return g, false })
+		s.top = max(s.top, e.hi)
+	case kindPause:
+		s.paused = e.lo == 1
+	}
+	return nil
+}
+
+// end gives up what the token has. Positions above head were not there to be
+// handed out.
+func (s *state) end(token, head int64) {
+	delete(s.leases, token)
+	for _, at := range s.owned(token) {
+		s.edit(span{at.lo, min(at.hi, head)}, func(g segment) (segment, bool) {
+			g.owner = 0
+			g.attempts++
+			return g, true
+		})
+		s.edit(span{max(at.lo, head+1), at.hi}, func(g segment) (segment, bool) { g.owner = 0; return g, true })
+	}
+}
+
+// each edits several spans.
+func (s *state) each(spans []span, change func(segment) (segment, bool)) {
+	for _, at := range spans {
+		s.edit(at, change)
+	}
+}
+
+// edit changes the parts of segments within the span, or removes those of which
+// change says false.
+func (s *state) edit(at span, change func(segment) (segment, bool)) {
+	from := sort.Search(len(s.live), func(i int) bool { return s.live[i].hi >= at.lo })
+	to := from
+	var changed []segment
+	if from > 0 { // may be joined with what comes
+		from--
+		changed = append(changed, s.live[from])
+	}
+	for ; to < len(s.live) && s.live[to].lo <= at.hi; to++ {
+		g := s.live[to]
+		if g.lo < at.lo {
+			left := g
+			left.hi = at.lo - 1
+			changed = appendSegment(changed, left)
+			g.lo = at.lo
+		}
+		right := g
+		g.hi = min(g.hi, at.hi)
+		if g, keep := change(g); keep {
+			changed = appendSegment(changed, g)
+		}
+		if right.lo = at.hi + 1; right.lo <= right.hi {
+			changed = appendSegment(changed, right)
+		}
+	}
+	if to < len(s.live) {
+		changed = appendSegment(changed, s.live[to])
+		to++
+	}
+	s.live = slices.Replace(s.live, from, to, changed...)
+}
+
+// appendSegment appends g, or widens the last segment by it.
+func appendSegment(all []segment, g segment) []segment {
+	if n := len(all); n > 0 {
+		if last := &all[n-1]; last.hi+1 == g.lo && last.owner == g.owner && last.attempts == g.attempts {
+			last.hi = g.hi
+			return all
+		}
+	}
+	return append(all, g)
+}
+
+// owned returns what the owner has, 0 being nobody, in order.
+func (s *state) owned(owner int64) (all []segment) {
+	for _, g := range s.live {
+		if g.owner == owner {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// has reports whether the token has the position.
+func (s *state) has(token, position int64) bool {
+	g, ok := s.find(position)
+	return ok && g.owner == token
+}
+
+// done reports whether the position is done.
+func (s *state) done(position int64) bool {
+	_, live := s.find(position)
+	return !live && position <= s.top
+}
+
+func (s *state) find(position int64) (segment, bool) {
+	i := sort.Search(len(s.live), func(i int) bool { return s.live[i].hi >= position })
+	if i == len(s.live) || s.live[i].lo > position {
+		return segment{}, false
+	}
+	return s.live[i], true
+}
+
+// snapshot is a state as the body of a reset.
+type snapshot struct {
+	Top    int64           `json:"top"`
+	Live   [][4]int64      `json:"live"` // lo, hi, owner, attempts
+	Leases map[int64]int64 `json:"leases"`
+	// Last is sequence and end of the lease for each token.
+	Last   map[int64][2]int64 `json:"last"`
+	Paused bool               `json:"paused"`
+}
+
+// snapshot is taken at now, by PostgreSQL's clock.
+func (s *state) snapshot(now time.Time) ([]byte, error) {
+	out := snapshot{Top: s.top, Leases: make(map[int64]int64), Last: make(map[int64][2]int64), Paused: s.paused}
+	for token, m := range s.last {
+		if _, lasts := s.leases[token]; lasts || now.Sub(m.until) < keepMarks {
+			out.Last[token] = [2]int64{m.sequence, m.until.UnixMicro()}
+		}
+	}
+	for _, g := range s.live {
+		out.Live = append(out.Live, [4]int64{g.lo, g.hi, g.owner, int64(g.attempts)})
+	}
+	for token, until := range s.leases {
+		out.Leases[token] = until.UnixMicro()
+	}
+	return json.Marshal(out)
+}
+
+// reset begins anew, as the entry says; without a body, with nothing.
+func (s *state) reset(e entry) error {
+	in := snapshot{}
+	if len(e.body) > 0 {
+		if err := json.Unmarshal(e.body, &in); err != nil {
+			return fmt.Errorf("entry %d: %w", e.sequence, err)
+		}
+	}
+	*s = state{
+		seen: e.sequence, base: e.sequence, top: in.Top, paused: in.Paused,
+		leases: make(map[int64]time.Time), last: make(map[int64]mark),
+	}
+	for _, g := range in.Live {
+		s.live = append(s.live, segment{span{g[0], g[1]}, g[2], int(g[3])})
+	}
+	for token, until := range in.Leases {
+		s.leases[token] = time.UnixMicro(until)
+	}
+	for token, m := range in.Last {
+		s.last[token] = mark{m[0], time.UnixMicro(m[1])}
+	}
+	return nil
+}
+
+// spansOf returns where segments are.
+func spansOf(segments []segment) []span {
+	spans := make([]span, len(segments))
+	for i, g := range segments {
+		spans[i] = g.span
+	}
+	return coalesce(spans)
+}
+
+// insertSegment puts g where it belongs.
+func insertSegment(all []segment, g segment) []segment {
+	at := sort.Search(len(all), func(i int) bool { return all[i].lo > g.lo })
+	return slices.Insert(all, at, g)
+}
