@@ -62,12 +62,13 @@ test-long: $(TOOLS)/gotestsum
 	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
-			./internal/pg ./migrate ./stream ./ingest ./internal/cli || exit 1; done
+			./internal/pg ./migrate ./stream ./queue ./ingest ./internal/cli || exit 1; done
 
 ## fuzz: each fuzz target for a minute
 fuzz:
-	for target in $$($(GO) test -list '^Fuzz' ./websocket | grep ^Fuzz); do \
-		$(GO) test -fuzz "^$$target$$" -fuzztime 60s ./websocket || exit 1; done
+	for package in ./websocket ./gateway; do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
+			$(GO) test -fuzz "^$$target$$" -fuzztime 60s $$package || exit 1; done; done
 
 ## clean: remove what was built; data and results stay
 clean:

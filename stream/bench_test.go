@@ -104,6 +104,7 @@ func BenchmarkRead(b *testing.B) {
 		b.Fatal(err)
 	}
 	_, err = pool.Exec(b.Context(), `
+SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 200000, 1, 1);
 INSERT INTO tidewire.stream_1000 (position, key, payload)
 SELECT n, 'k' || n % 10, convert_to(repeat('x', 100), 'UTF8') FROM generate_series(1, 200000) n`)
 	if err != nil {

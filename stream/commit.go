@@ -74,17 +74,18 @@ func (a *Appender) explain(ctx context.Context, err error) error {
 	return a.stream.explain("append to", err)
 }
 
-// dropped asks whether the stream is gone, on the writer's own connection: the
-// pool may have no other. A writer that waited for the lock while the stream
-// was dropped got an internal error of PostgreSQL, which does not say so.
+// dropped asks whether the stream is gone, on the writer's own connection if it
+// has one: the pool may have no other. A writer that comes to the table while it
+// is dropped gets an internal error of PostgreSQL, which does not say so.
 func (a *Appender) dropped(ctx context.Context) bool {
-	if a.writer.conn == nil {
-		return false
-	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Writer.Timeout)
 	defer cancel()
+	query := a.writer.pool.QueryRow
+	if a.writer.conn != nil {
+		query = a.writer.conn.QueryRow
+	}
 	var exists bool
-	err := a.writer.conn.QueryRow(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
+	err := query(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
 	return err == nil && !exists
 }
 

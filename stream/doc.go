@@ -25,6 +25,11 @@
 // writes those of the whole process together. Nothing of this is updated or
 // deleted in place, so a long transaction elsewhere makes nothing slow.
 //
+// [Alter] gives a stream a [Retention], by age, size, or what its groups have
+// read, and a [Keeper] applies it: a stream's table is in segments, ranges of
+// positions, which are dropped whole. Whoever reads where messages were dropped
+// gets a [TooOldError], and never goes past them unawares.
+//
 // Beside the named streams there is one table that the ingest strategies fill,
 // public.messages, with two ways in.
 //

@@ -3,11 +3,13 @@ package stream_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"math"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -189,4 +191,50 @@ func ExampleAppendTx() {
 		return
 	}
 	hub.Notify(orders)
+}
+
+// A stream that keeps a week, or 10 GiB if that is less, and what a reader does
+// that was away for longer.
+func ExampleAlter() {
+	var pool *pgxpool.Pool    // from pgxpool.New
+	var hub *stream.Hub       // from NewHub
+	var orders *stream.Stream // from Ensure
+	ctx := context.Background()
+
+	week := stream.Retention{MaxAge: 7 * 24 * time.Hour, MaxBytes: 10 << 30}
+	if err := stream.Alter(ctx, pool, orders.Name(), week); err != nil {
+		log.Print(err)
+		return
+	}
+	keeper := stream.NewKeeper(pool, stream.KeeperConfig{})
+	running, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { keeper.Run(running) })
+	defer background.Wait()
+	defer stop()
+
+	sub, err := hub.Subscribe(ctx, orders, stream.After(1234))
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer func() { sub.Close() }()
+	for {
+		page, err := sub.Next(ctx)
+		var tooOld *stream.TooOldError
+		if errors.As(err, &tooOld) {
+			log.Printf("missed what was between %d and %d", sub.Position(), tooOld.Oldest)
+			var next *stream.Subscription
+			if next, err = hub.Subscribe(ctx, orders, stream.After(tooOld.Oldest-1)); err == nil {
+				sub.Close()
+				sub = next
+				continue
+			}
+		}
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		fmt.Println(len(page), "messages")
+	}
 }

@@ -18,7 +18,7 @@ const codeForeignKey = "23503"
 // GroupOptions of a group, for when it is made.
 type GroupOptions struct {
 	// Start is where a new group begins; one that exists stays where it is.
-	// Defaults to the beginning of the stream.
+	// Defaults to the oldest message that is kept.
 	Start Start
 }
 
@@ -38,7 +38,8 @@ type GroupInfo struct {
 	Offset    int64
 	CreatedAt time.Time
 	// Lag is how many positions the offset is behind the last message. There
-	// are at most that many messages to come: positions have gaps.
+	// are at most that many messages to come: positions have gaps, and the
+	// stream's retention may have dropped some.
 	Lag int64
 }
 
@@ -154,7 +155,8 @@ func (g *Group) Seek(ctx context.Context, position int64) error {
 
 // Subscribe returns a Subscription to the group's stream that begins behind
 // the committed offset. Several of one group each get all messages: it is the
-// queues that share them out.
+// queues that share them out. If the stream's retention has dropped messages
+// behind the offset, Next fails with a TooOldError: Seek says where to go on.
 func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
 	offset, err := g.Offset(ctx)
 	if err != nil {

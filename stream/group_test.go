@@ -91,7 +91,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, '')`); err != nil {
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {

@@ -132,7 +132,7 @@ func (h *Hub) Run(ctx context.Context) {
 // Subscribe returns a Subscription to the stream that begins at start. It must
 // be closed. The stream may have been looked up through another pool.
 //
-// After asks nothing of PostgreSQL; AtEnd and Since do, and return its errors,
+// After asks nothing of PostgreSQL; the other Starts do, and return its errors,
 // also that it is away. For a stream that was dropped the error is ErrNotFound,
 // here or from Next.
 func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscription, error) {

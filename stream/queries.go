@@ -7,7 +7,8 @@ import (
 
 // LockMessages is the number of the messages table's lock within pg.LockClass.
 // The lock of a stream has the stream's id, which is 1000 or more; 2 is the
-// lock that keeps the rotation of offsets apart from their use.
+// lock that keeps the rotation of offsets apart from their use, 3 the one of the
+// process that applies retention.
 const LockMessages = 1
 
 const (
@@ -76,44 +77,43 @@ const (
 
 	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
 
-	readFmt = `
-SELECT ` + messageColumns + ` FROM %s
-WHERE position > $1 ORDER BY position LIMIT $2`
+	// The last row of a read is no message: minus the oldest position that may be
+	// kept, and as its key where the sequence of positions stands. Whoever reads
+	// the table has a lock on it against which nothing is dropped, so what that
+	// sequence says then tells whether something is missing; and a sequence says
+	// the same to every snapshot.
+	stateRowFmt = `
+UNION ALL SELECT -coalesce(pg_sequence_last_value('%[1]s_oldest_seq'), 1),
+	coalesce(pg_sequence_last_value('%[1]s_position_seq'), 0)::text, NULL, '', 'epoch'`
 
-	// A page holds the messages with which it reaches $3 bytes of payload: each
+	// Both bounds of the positions let the planner leave out all segments but
+	// those in between.
+	readFmt = `
+(SELECT ` + messageColumns + ` FROM %[1]s
+WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)` + stateRowFmt
+
+	// A page holds the messages with which it reaches $4 bytes of payload: each
 	// message is there of which those before it do not. octet_length need not
 	// fetch a large payload; without the bound a thousand of them would be sent
 	// for the first few.
 	readPageFmt = `
-SELECT ` + messageColumns + ` FROM (
+(SELECT ` + messageColumns + ` FROM (
 	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
-	FROM (SELECT * FROM %s WHERE position > $1 ORDER BY position LIMIT $2) AS candidate
+	FROM (SELECT * FROM %[1]s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3) AS candidate
 ) AS counted
-WHERE total - octet_length(payload) < $3 ORDER BY position`
+WHERE total - octet_length(payload) < $4 ORDER BY position)` + stateRowFmt
 
-	// For a search by time, which has no index: the first message behind $1, and
-	// the first of so many with the time.
-	probeTimeFmt = `SELECT position, created_at FROM %s WHERE position > $1 ORDER BY position LIMIT 1`
+	// For a search by time, which has no index: the first message behind $1 up to
+	// $2; the first with the time $3 or later, and the last of all.
+	probeTimeFmt = `SELECT position, created_at FROM %s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT 1`
 	scanTimeFmt  = `
-SELECT min(position) FILTER (WHERE created_at >= $2), max(position)
-FROM (SELECT position, created_at FROM %s WHERE position > $1 ORDER BY position LIMIT 1000) AS next`
+SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHERE position > $1 AND position <= $2`
 
-	// Compared as rows, because with key = $1 the planner may choose the primary
-	// key instead, whose order then fits as well, and walk past all messages
-	// with other keys. The first condition is the partial index's.
-	readKeyFmt = `
-SELECT ` + messageColumns + ` FROM %s
-WHERE key IS NOT NULL AND (key, position) > ($1, $2) AND (key, position) <= ($1, $3)
-ORDER BY key, position LIMIT $4`
+	readKeySQL = `SELECT ` + messageColumns + ` FROM tidewire.read_key($1, $2, $3, $4, $5, $6)`
 
-	lastKeyFmt = `
-SELECT ` + messageColumns + ` FROM %s
-WHERE key IS NOT NULL AND (key, position) >= ($1, 0) AND (key, position) <= ($1, $2)
-ORDER BY key DESC, position DESC LIMIT $3`
-
-	// What the table holds and not what the sequence says: that is moved before
-	// the commit.
-	maxPositionFmt = `SELECT coalesce(max(position), 0) FROM %s`
+	// Its head is what the table holds and not what the sequence says: that is
+	// moved before the commit.
+	stateSQL = `SELECT head, oldest FROM tidewire.stream_state($1)`
 )
 
 const (
@@ -123,6 +123,33 @@ const (
 	// then the streams', with spaces between.
 	notifyChannel = `tidewire_stream`
 	announceSQL   = `SELECT pg_notify('` + notifyChannel + `', $1)`
+)
+
+// Retention.
+const (
+	setRetentionSQL = `SELECT tidewire.set_retention($1, $2, $3, $4)`
+	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream ORDER BY s.id`
+
+	// infoSQL looks at the size of each file, and at no message.
+	infoSQL = `
+SELECT s.head, s.oldest, g.segments, g.bytes, r.max_age, r.max_bytes, coalesce(r.consumed, false)
+FROM tidewire.stream_state($1) AS s
+CROSS JOIN LATERAL (
+	SELECT count(*) AS segments,
+		coalesce(sum(pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream, last)))), 0)::bigint AS bytes
+	FROM tidewire.segment WHERE stream = $1
+) AS g
+LEFT JOIN tidewire.retention AS r ON r.stream = $1`
+
+	manySegmentsSQL = `
+SELECT s.id, (SELECT head FROM tidewire.stream_state(s.id)) FROM tidewire.stream AS s
+WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id) > $2`
+
+	// The steps of a Keeper, in READ COMMITTED and a transaction each.
+	boundWaitSQL    = `SELECT set_config('lock_timeout', $1, true)`
+	sealSegmentSQL  = `SELECT tidewire.seal_segment($1)`
+	expiredSQL      = `SELECT tidewire.expired($1, $2)`
+	dropSegmentsSQL = `SELECT tidewire.drop_segments($1, $2)`
 )
 
 // Offsets of groups: to be run in READ COMMITTED, as migrate/sql says.

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -13,15 +14,12 @@ import (
 
 // readSQL holds the queries on one stream's table.
 type readSQL struct {
-	after, key, lastKey, head, page, probeTime, scanTime string
+	after, page, probeTime, scanTime string
 }
 
 func newReadSQL(t *table) readSQL {
 	return readSQL{
 		after:     fmt.Sprintf(readFmt, t.name),
-		key:       fmt.Sprintf(readKeyFmt, t.name),
-		lastKey:   fmt.Sprintf(lastKeyFmt, t.name),
-		head:      fmt.Sprintf(maxPositionFmt, t.name),
 		page:      fmt.Sprintf(readPageFmt, t.name),
 		probeTime: fmt.Sprintf(probeTimeFmt, t.name),
 		scanTime:  fmt.Sprintf(scanTimeFmt, t.name),
@@ -29,47 +27,85 @@ func newReadSQL(t *table) readSQL {
 }
 
 // Read returns at most limit messages behind position after, in order, as far
-// as they are committed; none at the end of the stream. Whoever goes on with
+// as they are committed: fewer in front of a gap, none at the end of the stream. Whoever goes on with
 // the position of the last message read misses none: nothing ever appears
-// below a position that was seen.
+// below a position that was seen, and if messages behind after were dropped by
+// the stream's retention, the error is a TooOldError.
 //
 // All is held in memory: the limit times the size of messages bounds it.
+//
+// The statements of a stream's table are not prepared ones, for which PostgreSQL
+// may keep a plan that was best while the table was small. Planning each time
+// costs 0.03 ms, and leaves out all segments but those that are needed.
 func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, error) {
-	return s.query(ctx, s.read.after, limit, after)
+	if err := validLimit(limit); err != nil {
+		return nil, err
+	}
+	for w := newWindow(after, limit); ; w.widen() {
+		rows, err := s.pool.Query(ctx, s.read.after, pgx.QueryExecModeCacheDescribe, w.after, w.to, limit)
+		if err != nil {
+			return nil, s.explain("read", err)
+		}
+		all, err := w.collect(rows, func(*Message) bool { return true })
+		if err != nil {
+			return nil, s.explain("read", err)
+		}
+		if len(all) > 0 || w.ended() {
+			return all, nil
+		}
+	}
 }
 
 // ReadKey returns at most limit messages with the key, behind position after
 // and up to position upTo inclusive, in order. math.MaxInt64 is no bound. On a
-// stream that is not keyed the error is ErrNotKeyed.
+// stream that is not keyed the error is ErrNotKeyed. Those that the stream's
+// retention has dropped are just not there: the history of a key begins where
+// it does, and Oldest tells where nothing is missing.
+//
+// It looks into the stream's segments from after on, until it has enough: a key
+// with few messages takes some 0.1 ms a segment.
 func (s *Stream) ReadKey(ctx context.Context, key string, after, upTo int64, limit int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
 	}
-	return s.query(ctx, s.read.key, limit, key, after, upTo)
+	return s.readKey(ctx, key, after, upTo, limit, false)
 }
 
 // LastKey returns the last messages with the key, at most n of them, up to
 // position upTo inclusive, in ascending order. math.MaxInt64 is no bound. On a
-// stream that is not keyed the error is ErrNotKeyed.
+// stream that is not keyed the error is ErrNotKeyed. What was dropped, and what
+// it costs, are as with ReadKey.
 func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
 	}
-	all, err := s.query(ctx, s.read.lastKey, n, key, upTo)
+	all, err := s.readKey(ctx, key, 0, upTo, n, true)
 	slices.Reverse(all)
 	return all, err
 }
 
-// Head returns the position of the last committed message, or 0 if the stream
-// holds none. Whoever reads behind it gets what was not committed when Head
-// was called, and nothing else.
+// Head returns the position of the last committed message, also if that was
+// dropped since, or 0 if there never was one. Whoever reads behind it gets what
+// was not committed when Head was called, and nothing else.
 func (s *Stream) Head(ctx context.Context) (int64, error) {
-	var head int64
-	err := s.pool.QueryRow(ctx, s.read.head, pgx.QueryExecModeCacheDescribe).Scan(&head)
+	head, _, err := s.state(ctx)
+	return head, err
+}
+
+// Oldest returns the oldest position that may be kept: 1, or one more than that
+// of the last message that the stream's retention has dropped. Reading behind
+// Oldest - 1 begins with the oldest message there is.
+func (s *Stream) Oldest(ctx context.Context) (int64, error) {
+	_, oldest, err := s.state(ctx)
+	return oldest, err
+}
+
+func (s *Stream) state(ctx context.Context) (head, oldest int64, err error) {
+	err = s.pool.QueryRow(ctx, stateSQL, s.id).Scan(&head, &oldest)
 	if err != nil {
-		return 0, s.explain("head", err)
+		return 0, 0, s.explain("head", err)
 	}
-	return head, nil
+	return head, oldest, nil
 }
 
 func (s *Stream) checkKey(key string) error {
@@ -82,18 +118,20 @@ func (s *Stream) checkKey(key string) error {
 	return validKey(key)
 }
 
-// query reads messages; limit is the last parameter of all queries.
-//
-// The statement is not a prepared one, for which PostgreSQL may keep the plan
-// that was best while the table was small: 100 messages of a key out of 500,000
-// then take 45 ms, by a sequential scan and a sort, and not 0.1. Planning each
-// time costs 0.03 ms.
-func (s *Stream) query(ctx context.Context, sql string, limit int, args ...any) ([]Message, error) {
+func validLimit(limit int) error {
 	if limit < 1 {
-		return nil, fmt.Errorf("%w limit: %d, want at least 1", ErrInvalid, limit)
+		return fmt.Errorf("%w limit: %d, want at least 1", ErrInvalid, limit)
 	}
-	args = append([]any{pgx.QueryExecModeCacheDescribe}, append(args, limit)...)
-	rows, err := s.pool.Query(ctx, sql, args...)
+	return nil
+}
+
+// readKey reads messages by key.
+func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, limit int, backward bool) ([]Message, error) {
+	if err := validLimit(limit); err != nil {
+		return nil, err
+	}
+	limit = min(limit, math.MaxInt32) // PostgreSQL's
+	rows, err := s.pool.Query(ctx, readKeySQL, s.id, key, after, upTo, limit, backward)
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
@@ -105,32 +143,31 @@ func (s *Stream) query(ctx context.Context, sql string, limit int, args ...any) 
 }
 
 // page returns the messages behind position after, at most so many and so many
-// bytes in memory, or one, and whether there may be more.
+// bytes in memory, or one, and whether there may be more. The error is a
+// TooOldError as with Read.
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
-	rows, err := s.pool.Query(ctx, s.read.page, pgx.QueryExecModeCacheDescribe, after, messages, bytes)
-	if err != nil {
-		return tailPage{}, false, s.explain("read", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		m, err := scanMessage(rows)
+	for w := newWindow(after, messages); ; w.widen() {
+		rows, err := s.pool.Query(ctx, s.read.page, pgx.QueryExecModeCacheDescribe, w.after, w.to, messages, bytes)
 		if err != nil {
 			return tailPage{}, false, s.explain("read", err)
 		}
-		if len(p.messages) > 0 && p.bytes+m.held() > bytes {
-			more = true
-			break
+		p.messages, err = w.collect(rows, func(m *Message) bool {
+			if p.bytes > 0 && p.bytes+m.held() > bytes {
+				more = true
+				return false
+			}
+			p.bytes += m.held()
+			return true
+		})
+		if err != nil {
+			return tailPage{}, false, s.explain("read", err)
 		}
-		p.messages = append(p.messages, m)
-		p.bytes += m.held()
+		if len(p.messages) > 0 || w.ended() {
+			// The query ends a page by its payloads, which are less than what is held.
+			more = more || len(p.messages) == messages || p.bytes >= bytes || !w.ended()
+			return p, more, nil
+		}
 	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
-		return tailPage{}, false, s.explain("read", err)
-	}
-	// The query ends a page by its payloads, which are less than what is held.
-	more = more || len(p.messages) == messages || p.bytes >= bytes
-	return p, more, nil
 }
 
 // through returns the stream as read through the pool.

@@ -130,7 +130,7 @@ func TestRead_KeepsNoPlan(t *testing.T) {
 	}
 	// One caller after the other: the pool has them all use one connection.
 	var kept int
-	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE $1`, "%headers%").Scan(&kept)
+	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE $1`, "%FROM tidewire.stream_1%").Scan(&kept)
 	if err != nil || kept != 0 {
 		t.Errorf("%d prepared reads, %v", kept, err)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -41,8 +43,33 @@ func (w *Writer) prefersCopy(b *Batch) bool {
 // sendCopy sends one query with the rows behind it: one round trip.
 func (w *Writer) sendCopy(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
 	b.number(w.head + 1)
-	_, err := c.CopyFrom(ctx, bytes.NewReader(b.copyData()), w.table.copySQL(w.head, b.Len(), w.id, w.number))
+	rows := &lentReader{r: bytes.NewReader(b.copyData())}
+	defer rows.takeBack()
+	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number))
 	return err
+}
+
+// lentReader is memory that CopyFrom reads. When the connection breaks, that
+// returns before the goroutine in which it reads has ended.
+type lentReader struct {
+	mu sync.Mutex
+	r  *bytes.Reader // nil when it was taken back
+}
+
+func (l *lentReader) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.r == nil {
+		return 0, io.ErrClosedPipe
+	}
+	return l.r.Read(p)
+}
+
+// takeBack returns when nobody reads the memory any more.
+func (l *lentReader) takeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.r = nil
 }
 
 // Names of the statements that a writer's connection has prepared.

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Start is where a reader of a stream begins. The zero value is the beginning.
+// Start is where a reader of a stream begins. The zero value is the beginning:
+// the oldest message that is kept when the Start is used.
 type Start struct {
 	kind  startKind
 	after int64
@@ -18,13 +19,17 @@ type Start struct {
 type startKind int
 
 const (
-	startAfter startKind = iota
+	startOldest startKind = iota
+	startAfter
 	startAtEnd
 	startSince
 )
 
-// After begins with the first message behind that position; 0 is the beginning
-// of the stream. A position that the stream has not reached yet is waited for.
+// After begins with the first message behind that position, 0 being in front of
+// the first there ever was. A position that the stream has not reached yet is
+// waited for. If messages behind the position were dropped by the stream's
+// retention, reading fails with a TooOldError, also behind position 0: whoever
+// wants what there is begins with the zero Start.
 func After(position int64) Start { return Start{kind: startAfter, after: position} }
 
 // AtEnd begins behind the last message that is committed at the time of the
@@ -32,7 +37,8 @@ func After(position int64) Start { return Start{kind: startAfter, after: positio
 func AtEnd() Start { return Start{kind: startAtEnd} }
 
 // Since begins with the first message, in the order of positions, whose Time is
-// t or later; if none is stored that late, like AtEnd.
+// t or later; if none is stored that late, like AtEnd. What retention has
+// dropped is no longer among them: that is no error.
 //
 // Times and positions have nearly the same order: behind that message there may
 // be some with an earlier Time, which waited longer for the stream's lock.
@@ -48,6 +54,9 @@ const timeDisorder = time.Minute
 // resolve returns the position behind which to begin.
 func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err error) {
 	switch from.kind {
+	case startOldest:
+		oldest, err := s.Oldest(ctx)
+		return oldest - 1, err
 	case startAtEnd:
 		return s.Head(ctx)
 	case startSince:
@@ -62,40 +71,43 @@ func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err erro
 // before returns the position behind which the first message with the time t
 // or later comes first, or else the head.
 func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
-	head, err := s.Head(ctx)
+	head, oldest, err := s.state(ctx)
 	if err != nil {
 		return 0, err
 	}
 	// Whoever has a lower position than a message from before this time was
 	// committed, and so begun, before t.
-	after, err := s.halve(ctx, head, t.Add(-timeDisorder))
+	after, err := s.halve(ctx, oldest-1, head, t.Add(-timeDisorder))
 	if err != nil {
 		return 0, err
 	}
-	for {
+	for w := newWindow(after, minWindow); ; {
 		var first, last *int64
-		err := s.pool.QueryRow(ctx, s.read.scanTime, pgx.QueryExecModeCacheDescribe, after, t).Scan(&first, &last)
+		err := s.pool.QueryRow(ctx, s.read.scanTime, pgx.QueryExecModeCacheDescribe, w.after, w.to, t).Scan(&first, &last)
 		switch {
 		case err != nil:
 			return 0, s.explain("search by time in", err)
 		case first != nil:
 			return *first - 1, nil
-		case last == nil:
+		case last != nil:
+			after = *last
+			w = newWindow(max(after, min(w.to, head)), minWindow) // behind head some may be under way
+		case w.to >= head:
 			return max(head, after), nil
+		default:
+			w.widen()
 		}
-		after = *last
 	}
 }
 
-// halve returns a position up to head, 0 or that of a message with a time
-// before t, that a message with the time t or later, or none, comes next to.
-func (s *Stream) halve(ctx context.Context, head int64, t time.Time) (int64, error) {
-	low, high := int64(0), head
+// halve returns a position from low to high, low or that of a message with a
+// time before t, that a message with the time t or later, or none, comes next to.
+func (s *Stream) halve(ctx context.Context, low, high int64, t time.Time) (int64, error) {
 	for low < high {
 		middle := low + (high-low)/2
 		var position int64
 		var at time.Time
-		err := s.pool.QueryRow(ctx, s.read.probeTime, pgx.QueryExecModeCacheDescribe, middle).Scan(&position, &at)
+		err := s.pool.QueryRow(ctx, s.read.probeTime, pgx.QueryExecModeCacheDescribe, middle, high).Scan(&position, &at)
 		if err != nil && err != pgx.ErrNoRows {
 			return 0, s.explain("search by time in", err)
 		}

@@ -15,6 +15,7 @@ func TestSubscribe_Starts(t *testing.T) {
 	// Position p is of second p, but for some that waited for the lock; one in
 	// ten is missing.
 	if _, err := db.Pool.Exec(t.Context(), `
+SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 50000, 1, 1);
 INSERT INTO tidewire.stream_1000 (position, created_at, payload)
 SELECT p, '2026-01-01T00:00:00Z'::timestamptz + p * interval '1 s' - CASE WHEN p % 7 = 0 THEN interval '40 s' ELSE '0' END, ''
 FROM generate_series(1, 50000) AS p WHERE p % 10 <> 3`); err != nil {

@@ -12,6 +12,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
+// maxDropSegments is how many segments are dropped with their stream, in one
+// transaction.
+const maxDropSegments = 100
+
 // MaxName is the longest name of a stream or group in bytes.
 const MaxName = 128
 
@@ -102,10 +106,15 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 
 // Drop removes the stream of that name with all its messages, or returns
 // ErrNotFound. Appends to it fail with ErrNotFound from then on. It waits for
-// reads and writes under way, until ctx ends.
+// reads and writes under way, until ctx ends. Of a stream with hundreds of
+// segments it drops the oldest first, some at a time: if it fails, these are
+// gone, as if by retention.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if err := validName("stream", name); err != nil {
 		return err
+	}
+	if err := dropOldest(ctx, pool, name); err != nil {
+		return fmt.Errorf("drop stream %q: %w", name, err)
 	}
 	for failed := 0; ; failed++ {
 		var dropped bool
@@ -122,6 +131,35 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 			}
 		}
 		return fmt.Errorf("drop stream %q: %w", name, err)
+	}
+}
+
+// dropOldest leaves so few segments of the stream that one transaction can drop
+// them. A position that is committed has all below it settled.
+func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	k := NewKeeper(pool, KeeperConfig{})
+	for failed := 0; ; failed++ {
+		var id int32
+		var head int64
+		err := pool.QueryRow(ctx, manySegmentsSQL, name, maxDropSegments).Scan(&id, &head)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		var dropped int
+		if err == nil {
+			dropped, err = k.drop(ctx, id, head)
+		}
+		if pg.Code(err) == pg.CodeUndefinedTable {
+			return nil // another one was faster
+		}
+		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable {
+			return err
+		}
+		if dropped > 0 {
+			failed = 0
+		} else if err := pg.Backoff(ctx, failed); err != nil {
+			return err
+		}
 	}
 }
 

@@ -27,8 +27,10 @@ type Subscription struct {
 // subscriptions get the same memory.
 //
 // While PostgreSQL is away it waits. Errors: ctx's own; ErrNotFound, for the
-// stream was dropped; ErrClosed after Close or the end of the Hub; else
-// PostgreSQL's. After an error nothing is skipped: the next call goes on.
+// stream was dropped; a TooOldError if the stream's retention has dropped what
+// comes next, which only a new Subscription helps against; ErrClosed after Close
+// or the end of the Hub; else PostgreSQL's. After an error nothing is skipped:
+// the next call goes on.
 func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
 	for {
 		if err := s.over(ctx); err != nil {
@@ -79,7 +81,7 @@ func (s *Subscription) step(ctx context.Context) ([]Message, error) {
 	}
 	p, _, err := s.feed.read(ctx, after, func() {})
 	if err == nil && len(p.messages) == 0 {
-		s.after.Store(v.from) // what was between was deleted
+		s.after.Store(v.from) // what was between was deleted by hand
 	}
 	return p.messages, err
 }

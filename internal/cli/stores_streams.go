@@ -73,6 +73,7 @@ func (s *streamStore) run(ctx context.Context) {
 	var readers sync.WaitGroup
 	readers.Go(func() { s.hub.Run(reading) })
 	readers.Go(func() { s.groups.Run(reading) })
+	readers.Go(func() { stream.NewKeeper(s.pool, stream.KeeperConfig{Log: s.log}).Run(reading) })
 	<-ctx.Done()
 	s.mu.Lock() // no appender begins any more
 	s.stop()
@@ -151,7 +152,7 @@ func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.S
 	if err != nil {
 		return nil, gatewayError(err)
 	}
-	start := stream.After(from.After)
+	var start stream.Start // the oldest message that is kept
 	switch {
 	case from.Group != "":
 		g, err := s.groups.Open(ctx, found, from.Group, stream.GroupOptions{})
@@ -164,6 +165,8 @@ func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.S
 		start = stream.Since(from.At)
 	case from.End:
 		start = stream.AtEnd()
+	case from.After != 0:
+		start = stream.After(from.After)
 	}
 	sub, err := s.hub.Subscribe(ctx, found, start)
 	return subscription{sub}, gatewayError(err)
@@ -314,6 +317,9 @@ func (a streamAdmin) Drop(ctx context.Context, name string) error {
 
 // gatewayError says what the gateway may tell of an error of package stream.
 func gatewayError(err error) error {
+	if old, ok := errors.AsType[*stream.TooOldError](err); ok {
+		return &gateway.TooOldError{Oldest: old.Oldest}
+	}
 	for _, e := range []struct{ from, to error }{
 		{stream.ErrNotFound, gateway.ErrNotFound},
 		{stream.ErrInvalid, gateway.ErrInvalid},

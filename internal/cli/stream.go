@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,6 +22,7 @@ type streamCmd struct {
 	Publish streamPublishCmd `cmd:"" help:"Append messages: the arguments, or the lines of the standard input."`
 	Tail    streamTailCmd    `cmd:"" help:"Print the messages as they come."`
 	Replay  streamReplayCmd  `cmd:"" help:"Print the messages that there are."`
+	Retain  streamRetainCmd  `cmd:"" help:"Say what a stream keeps; without flags, everything. A running server drops the rest."`
 	Drop    streamDropCmd    `cmd:"" help:"Remove a stream with all its messages."`
 }
 
@@ -79,7 +81,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if err != nil {
 			return explainStream(err)
 		}
-		head, err := s.Head(p.ctx)
+		info, err := s.Info(p.ctx)
 		if err != nil {
 			return explainStream(err)
 		}
@@ -87,8 +89,9 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if err != nil {
 			return explainStream(err)
 		}
-		fmt.Fprintf(p.Out, "stream: %s\nkeyed: %s\nmade: %s\nlast position: %d\n",
-			s.Name(), yesNo(s.Keyed()), s.CreatedAt().Format(time.DateTime), head)
+		fmt.Fprintf(p.Out, "stream: %s\nkeyed: %s\nmade: %s\nlast position: %d\noldest position: %d\nsize: %.1f MiB in %d segments\nretention: %s\n",
+			s.Name(), yesNo(s.Keyed()), s.CreatedAt().Format(time.DateTime), info.Head, info.Oldest,
+			float64(info.Bytes)/(1<<20), info.Segments, retentionText(info.Retention))
 		if len(groups) == 0 {
 			return nil
 		}
@@ -99,6 +102,41 @@ func (c *streamInfoCmd) Run(p *process) error {
 		}
 		fmt.Fprintln(p.Out, t.Render())
 		return nil
+	})
+}
+
+// retentionText is a policy in words.
+func retentionText(r stream.Retention) string {
+	var parts []string
+	if r.MaxAge > 0 {
+		parts = append(parts, "at most "+r.MaxAge.String())
+	}
+	if r.MaxBytes > 0 {
+		parts = append(parts, fmt.Sprintf("at most %.1f MiB", float64(r.MaxBytes)/(1<<20)))
+	}
+	if r.Consumed {
+		parts = append(parts, "what some group has not read")
+	}
+	if len(parts) == 0 {
+		return "everything"
+	}
+	return strings.Join(parts, ", ")
+}
+
+type streamRetainCmd struct {
+	Name     string  `arg:"" help:"The stream."`
+	MaxAge   seconds `placeholder:"TIME" help:"Drop what is older, such as 168h."`
+	MaxBytes bytes   `placeholder:"SIZE" help:"Drop the oldest beyond this size, indexes included, such as 10GB."`
+	Consumed bool    `help:"Keep what some group has not read, whatever the others say; alone, drop what all groups have read."`
+	databaseFlags
+}
+
+// Run is called by kong.
+func (c *streamRetainCmd) Run(p *process) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		return explainStream(stream.Alter(p.ctx, pool, c.Name, stream.Retention{
+			MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed,
+		}))
 	})
 }
 
@@ -152,6 +190,8 @@ func explainStream(err error) error {
 		return err
 	case errors.Is(err, stream.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire stream list shows what there is", err)
+	case errors.Is(err, stream.ErrTooOld):
+		return exit(ExitFailure, "%w; --from start begins with the oldest message that is kept", err)
 	case errors.Is(err, stream.ErrInvalid), errors.Is(err, stream.ErrNotKeyed):
 		return exit(ExitUsage, "%w", err)
 	}
@@ -179,7 +219,7 @@ func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, 
 	case f.After >= 0:
 		return stream.After(f.After), nil
 	case f.From == "start":
-		return stream.After(0), nil
+		return stream.Start{}, nil
 	case f.From == "end":
 		return stream.AtEnd(), nil
 	case f.Since == "":

@@ -170,7 +170,7 @@ const replayPage = 1000
 
 // Run is called by kong.
 func (c *streamReplayCmd) Run(p *process) error {
-	start, err := c.start(time.Now(), stream.After(0))
+	start, err := c.start(time.Now(), stream.Start{})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// KeeperConfig configures a Keeper.
+type KeeperConfig struct {
+	// Every is how often the streams are looked at, give or take a quarter.
+	// Defaults to 10 s.
+	Every time.Duration
+	// Log receives a line when segments were dropped, or could not be. Defaults
+	// to none.
+	Log *slog.Logger
+}
+
+func (c KeeperConfig) withDefaults() KeeperConfig {
+	if c.Every <= 0 {
+		c.Every = 10 * time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Keeper applies the Retention of all streams of a database: it drops the
+// segments that need not be kept. Any number of processes may run one; an
+// advisory lock lets one of them work at a time.
+//
+// Nobody waits for a Keeper longer than its bound for locks, some 40 ms: while
+// a long transaction reads a stream, that stream keeps its segments, and the
+// Keeper tries again in its next round.
+type Keeper struct {
+	cfg  KeeperConfig
+	pool *pgxpool.Pool
+}
+
+// NewKeeper returns a Keeper that works through the pool. It does nothing until
+// Run.
+func NewKeeper(pool *pgxpool.Pool, cfg KeeperConfig) *Keeper {
+	return &Keeper{cfg: cfg.withDefaults(), pool: pool}
+}
+
+// Bounds of what a Keeper waits for locks.
+const (
+	// sealWait is for the lock of a stream, which is granted in turn: waiting
+	// for it delays nobody.
+	sealWait = time.Second
+	// dropWait is for a stream's table, for the first attempt of dropTries; it
+	// doubles each time. Everybody who comes to the table waits as well.
+	dropWait  = 5 * time.Millisecond
+	dropTries = 4
+	// dropBatch is the most segments that tidewire.drop_segments drops at once.
+	dropBatch = 32
+)
+
+// Run applies retention until ctx ends. What fails is logged and tried again in
+// the next round.
+func (k *Keeper) Run(ctx context.Context) {
+	timer := time.NewTimer(rand.N(k.cfg.Every))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := k.round(ctx); err != nil && ctx.Err() == nil {
+			k.cfg.Log.Warn("retention not applied", "error", err)
+		}
+		timer.Reset(k.cfg.Every*3/4 + rand.N(k.cfg.Every/2+1))
+	}
+}
+
+// policy names a stream that has a Retention.
+type policy struct {
+	id   int32
+	name string
+}
+
+// round applies the retention of each stream once.
+func (k *Keeper) round(ctx context.Context) error {
+	rows, err := k.pool.Query(ctx, listPoliciesSQL)
+	if err != nil {
+		return err
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p policy, err error) {
+		return p, row.Scan(&p.id, &p.name)
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		dropped, err := k.keep(ctx, p.id)
+		if dropped > 0 {
+			k.cfg.Log.Info("segments dropped", "stream", p.name, "segments", dropped)
+		}
+		if err != nil && ctx.Err() == nil {
+			k.cfg.Log.Warn("segments not dropped", "stream", p.name, "error", err)
+		}
+	}
+	return nil
+}
+
+// keep applies the retention of one stream and returns how many segments it
+// dropped.
+func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
+	var settled *int64
+	if err := k.step(ctx, sealWait, &settled, sealSegmentSQL, id); err != nil {
+		return 0, fmt.Errorf("seal: %w", err)
+	}
+	if settled == nil {
+		return 0, nil // another process keeps
+	}
+	var upto int64
+	if err := k.step(ctx, sealWait, &upto, expiredSQL, id, *settled); err != nil {
+		return 0, fmt.Errorf("look for segments: %w", err)
+	}
+	if upto == 0 {
+		return 0, nil
+	}
+	for {
+		n, err := k.drop(ctx, id, upto)
+		if dropped += n; err != nil || n < dropBatch {
+			return dropped, err
+		}
+	}
+}
+
+// drop drops segments up to that position, a batch of them at most. It waits a
+// little longer with each attempt: behind short reads it gets its turn, and
+// behind a long one it gives up.
+func (k *Keeper) drop(ctx context.Context, id int32, upto int64) (dropped int, err error) {
+	for failed := range dropTries {
+		err = k.step(ctx, dropWait<<failed, &dropped, dropSegmentsSQL, id, upto)
+		if pg.Code(err) != pg.CodeLockNotAvailable {
+			return dropped, err
+		}
+		if waitErr := pg.Backoff(ctx, failed); waitErr != nil {
+			return 0, waitErr
+		}
+	}
+	return 0, err
+}
+
+// step runs one query in a transaction, and waits for no lock longer than the
+// bound.
+func (k *Keeper) step(ctx context.Context, wait time.Duration, dst any, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(boundWaitSQL, fmt.Sprint(wait.Milliseconds()))
+	b.Queue(sql, args...).Query(scanOne(dst))
+	b.Queue(commitSQL)
+	return k.pool.SendBatch(ctx, &b).Close()
+}

@@ -1,0 +1,111 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrTooOld is what a TooOldError is: messages behind the position that was
+// asked for were dropped by the stream's retention.
+var ErrTooOld = errors.New("stream: position is older than what is kept")
+
+// TooOldError tells where to go on: reading behind Oldest - 1 begins with the
+// oldest message that is kept. More may be dropped by then.
+type TooOldError struct{ Oldest int64 }
+
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("%v: the oldest that may be kept is %d", ErrTooOld, e.Oldest)
+}
+
+func (e *TooOldError) Unwrap() error { return ErrTooOld }
+
+// Retention is how long a stream keeps its messages. The zero value keeps them
+// for ever.
+//
+// A stream's table is in segments, which become about 128 MiB large, or an
+// eighth of MaxBytes, or as much as comes in an eighth of MaxAge, if that is
+// less. A segment is dropped as a whole, from the oldest on and never the one
+// being written, by a Keeper, if MaxAge or MaxBytes says so, and, with Consumed,
+// if besides all groups have read it. So more may be kept than is said here, for
+// as long as a segment lasts and a Keeper does not get to it.
+type Retention struct {
+	// MaxAge: a segment goes when its last message is older. 0 is no bound.
+	MaxAge time.Duration
+	// MaxBytes: the oldest segments go while all together are larger on disk,
+	// indexes included. 0 is no bound.
+	MaxBytes int64
+	// Consumed: a segment stays as long as any group of the stream has not
+	// committed an offset at its end; all stay if there is no group. Without
+	// MaxAge and MaxBytes that is the only condition.
+	Consumed bool
+}
+
+// Alter sets what the stream of that name keeps. It needs a Keeper in any
+// process to have an effect. Not for the stream of a queue, whose consumers are
+// no group.
+//
+// Errors: ErrInvalid for a negative bound; ErrNotFound.
+func Alter(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) error {
+	if err := validName("stream", name); err != nil {
+		return err
+	}
+	if r.MaxAge < 0 || r.MaxBytes < 0 {
+		return fmt.Errorf("%w retention: %v and %d bytes, want at least 0", ErrInvalid, r.MaxAge, r.MaxBytes)
+	}
+	var age *time.Duration
+	if r.MaxAge > 0 {
+		age = new(max(r.MaxAge, time.Microsecond)) // PostgreSQL's unit
+	}
+	var bytes *int64
+	if r.MaxBytes > 0 {
+		bytes = &r.MaxBytes
+	}
+	var found bool
+	err := inReadCommitted(ctx, pool, setRetentionSQL, []any{name, age, bytes, r.Consumed}, scanOne(&found))
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("alter stream %q: %w", name, err)
+	}
+	return nil
+}
+
+// Info is how a stream stands.
+type Info struct {
+	// Head and Oldest are what the methods of Stream return.
+	Head, Oldest int64
+	// Segments of the stream's table, one or two of which are empty as a rule,
+	// and their size on disk with all indexes.
+	Segments int
+	Bytes    int64
+	// Retention is what Alter has set.
+	Retention Retention
+}
+
+// Info returns how the stream stands. It takes some 20 us a segment.
+func (s *Stream) Info(ctx context.Context) (Info, error) {
+	var info Info
+	var age *time.Duration
+	var bytes *int64
+	err := s.pool.QueryRow(ctx, infoSQL, s.id).Scan(&info.Head, &info.Oldest, &info.Segments, &info.Bytes,
+		&age, &bytes, &info.Retention.Consumed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Info{}, s.explain("inspect", err)
+	}
+	if age != nil {
+		info.Retention.MaxAge = *age
+	}
+	if bytes != nil {
+		info.Retention.MaxBytes = *bytes
+	}
+	return info, nil
+}

@@ -1,0 +1,297 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// keep starts a Keeper that is stopped when the test ends.
+func keep(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	k := stream.NewKeeper(pool, stream.KeeperConfig{Every: 10 * time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { k.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func alter(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, r stream.Retention) {
+	t.Helper()
+	if err := stream.Alter(t.Context(), pool, s.Name(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inspect(t *testing.T, s *stream.Stream) stream.Info {
+	t.Helper()
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// waitInfo waits until the stream stands as wanted.
+func waitInfo(t *testing.T, s *stream.Stream, what string, want func(stream.Info) bool) stream.Info {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		info := inspect(t, s)
+		if want(info) {
+			return info
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %+v", what, info)
+		}
+	}
+}
+
+// wantTooOld wants the error to say that oldest is the oldest kept.
+func wantTooOld(t *testing.T, what string, err error, oldest int64) {
+	t.Helper()
+	var tooOld *stream.TooOldError
+	if !errors.As(err, &tooOld) || !errors.Is(err, stream.ErrTooOld) || tooOld.Oldest != oldest {
+		t.Errorf("%s: %v, want a TooOldError with %d", what, err, oldest)
+	}
+}
+
+// kilobytes returns n messages of a kilobyte with the key k.
+func kilobytes(n int) []stream.Message {
+	msgs := make([]stream.Message, n)
+	for i := range msgs {
+		msgs[i] = stream.Message{Key: "k", Payload: bytes.Repeat([]byte{'x'}, 1000)}
+	}
+	return msgs
+}
+
+func TestAlter_Errors(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	if err := stream.Alter(t.Context(), db.Pool, "none", stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("no such stream: %v, want ErrNotFound", err)
+	}
+	for _, bad := range []stream.Retention{{MaxAge: -1}, {MaxBytes: -1}} {
+		if err := stream.Alter(t.Context(), db.Pool, s.Name(), bad); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
+		}
+	}
+	for _, r := range []stream.Retention{{MaxAge: time.Hour}, {MaxAge: 3 * time.Minute, MaxBytes: 7, Consumed: true}, {Consumed: true}, {}} {
+		alter(t, db.Pool, s, r)
+		if got := inspect(t, s).Retention; got != r {
+			t.Errorf("retention %+v, want %+v", got, r)
+		}
+	}
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
+	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Info(t.Context()); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("Info of a dropped stream: %v, want ErrNotFound", err)
+	}
+	var left int
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.segment) + (SELECT count(*) FROM tidewire.retention)`).Scan(&left)
+	if left != 0 || err != nil {
+		t.Errorf("%d rows of the dropped stream are left, %v", left, err)
+	}
+}
+
+// TestKeeper_BySize has every way of reading meet what was dropped.
+func TestKeeper_BySize(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	const maxBytes = 1 << 20
+	alter(t, db.Pool, s, stream.Retention{MaxBytes: maxBytes})
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	behind := openGroup(t, gs, s, "behind")
+	keep(t, db.Pool)
+	for range 40 {
+		mustAppend(t, a, kilobytes(100)...)
+		time.Sleep(5 * time.Millisecond)
+	}
+	info := waitInfo(t, s, "not dropped", func(i stream.Info) bool { return i.Oldest > 1 && i.Bytes <= maxBytes })
+	if info.Head < 4000 || info.Segments < 4 || info.Bytes < maxBytes/2 {
+		t.Errorf("%+v: want about %d bytes in some segments", info, maxBytes)
+	}
+	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.retention`); err != nil { // it stays like this
+		t.Fatal(err)
+	}
+	waitQuiet(t, db, s)
+	info = inspect(t, s)
+	head, err := s.Head(t.Context())
+	if oldest, err := s.Oldest(t.Context()); oldest != info.Oldest || err != nil {
+		t.Errorf("Oldest %d, %v, want %d", oldest, err, info.Oldest)
+	}
+	if head != info.Head || err != nil {
+		t.Errorf("Head %d, %v, want %d", head, err, info.Head)
+	}
+	for _, after := range []int64{0, 1, info.Oldest - 2} {
+		msgs, err := s.Read(t.Context(), after, 10)
+		wantTooOld(t, fmt.Sprintf("Read behind %d: %d messages", after, len(msgs)), err, info.Oldest)
+	}
+	msgs, err := s.Read(t.Context(), info.Oldest-1, math.MaxInt32)
+	if err != nil || len(msgs) < 100 || msgs[0].Position < info.Oldest || msgs[len(msgs)-1].Position != head {
+		t.Fatalf("Read of all: %d messages, %v", len(msgs), err)
+	}
+	first := msgs[0].Position
+	if byKey, err := s.ReadKey(t.Context(), "k", 0, math.MaxInt64, 7); err != nil || len(byKey) != 7 || byKey[0].Position != first {
+		t.Errorf("ReadKey: %d messages, %v, want 7 from %d on", len(byKey), err, first)
+	}
+	if last, err := s.LastKey(t.Context(), "k", math.MaxInt64, math.MaxInt64); err != nil || len(last) != len(msgs) || last[0].Position != first {
+		t.Errorf("LastKey: %d messages, %v, want all %d", len(last), err, len(msgs))
+	}
+	h, _ := runHub(t, db.Pool, stream.HubConfig{})
+	_, err = subscribe(t, h, s, stream.After(0)).Next(t.Context())
+	wantTooOld(t, "Next behind 0", err, info.Oldest)
+	for name, start := range map[string]stream.Start{"zero": {}, "after": stream.After(info.Oldest - 1), "since": stream.Since(time.Time{})} {
+		if page := next(t, subscribe(t, h, s, start)); page[0].Position != first {
+			t.Errorf("%s: begins with %d, want %d", name, page[0].Position, first)
+		}
+	}
+	_, err = subscribe(t, h, s, stream.After(0)).Next(t.Context()) // also when others have read on
+	wantTooOld(t, "Next behind 0, beside others", err, info.Oldest)
+	lagging, err := behind.Subscribe(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lagging.Close()
+	_, err = lagging.Next(t.Context())
+	wantTooOld(t, "the group that fell behind", err, info.Oldest)
+	wantOffset(t, openGroup(t, gs, s, "new"), info.Oldest-1)
+}
+
+// waitQuiet returns when no Keeper's transaction that began before is under way.
+func waitQuiet(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	t.Helper()
+	tx := begin(t, db.Pool, pgx.ReadCommitted)
+	defer tx.Rollback(context.Background())
+	exec(t, tx, fmt.Sprintf(`LOCK TABLE ONLY tidewire.stream_%d IN ACCESS EXCLUSIVE MODE; SELECT pg_advisory_xact_lock(1953064037, 3)`, s.ID()))
+}
+
+// TestKeeper_ByAge has all of a stream go, and a reader who had read all miss
+// nothing.
+func TestKeeper_ByAge(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 10 * time.Millisecond})
+	sub := subscribe(t, h, s, stream.After(0))
+	mustAppend(t, a, kilobytes(5)...)
+	for sub.Position() < 5 {
+		next(t, sub)
+	}
+	alter(t, db.Pool, s, stream.Retention{MaxAge: 50 * time.Millisecond})
+	keep(t, db.Pool)
+	waitInfo(t, s, "not all dropped", func(i stream.Info) bool { return i.Oldest == 6 && i.Head == 5 })
+	if msgs, err := s.Read(t.Context(), 5, 10); len(msgs) != 0 || err != nil {
+		t.Errorf("Read behind the head: %v, %v", msgs, err)
+	}
+	_, err := s.Read(t.Context(), 4, 10)
+	wantTooOld(t, "Read behind 4", err, 6)
+	for name, start := range map[string]stream.Start{"zero": {}, "end": stream.AtEnd(), "since": stream.Since(time.Now())} {
+		if sub := subscribe(t, h, s, start); sub.Position() != 5 {
+			t.Errorf("%s begins behind %d, want 5", name, sub.Position())
+		}
+	}
+	alter(t, db.Pool, s, stream.Retention{})
+	late := subscribe(t, h, s, stream.After(5))
+	// The rest of the sealed segment is a gap of thousands of positions.
+	first := mustAppend(t, a, stream.Message{Payload: []byte("new")})
+	if first < 1000 {
+		t.Errorf("the new message is at %d: nothing was sealed", first)
+	}
+	for _, sub := range []*stream.Subscription{sub, late} {
+		if page := next(t, sub); len(page) != 1 || page[0].Position != first {
+			t.Errorf("page %v, want position %d", page, first)
+		}
+	}
+	if msgs, err := s.Read(t.Context(), 5, 10); err != nil || len(msgs) != 1 || msgs[0].Position != first {
+		t.Errorf("Read over the gap: %v, %v", msgs, err)
+	}
+}
+
+// waitRounds waits for some rounds of a Keeper on the counting pool.
+func waitRounds(steps *counting) {
+	for until := steps.count.Load() + 4; steps.count.Load() < until; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestKeeper_Consumed(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, steps := countingPool(t, db.URL, "tidewire.expired")
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond, Consumed: true})
+	keep(t, pool)
+	last := mustAppend(t, a, kilobytes(10)...) + 9
+	waitRounds(steps)
+	if info := inspect(t, s); info.Oldest != 1 {
+		t.Errorf("%+v: dropped without a group", info)
+	}
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	fast, slow := openGroup(t, gs, s, "fast"), openGroup(t, gs, s, "slow")
+	for _, c := range []struct {
+		group *stream.Group
+		to    int64
+	}{{fast, last}, {slow, last - 1}} {
+		if _, err := c.group.Commit(t.Context(), c.to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitRounds(steps)
+	if info := inspect(t, s); info.Oldest != 1 {
+		t.Errorf("%+v: dropped what a group has not read", info)
+	}
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, Consumed: true})
+	if _, err := slow.Commit(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	waitRounds(steps)
+	if info := inspect(t, s); info.Oldest != 1 {
+		t.Errorf("%+v: dropped before its age", info)
+	}
+	alter(t, db.Pool, s, stream.Retention{Consumed: true})
+	waitInfo(t, s, "not dropped though all have read it", func(i stream.Info) bool { return i.Oldest == last+1 })
+}
+
+// TestKeeper_LongReaderDelaysTheDropAlone: a lock that is waited for stands in
+// the way of everybody who comes after.
+func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, steps := countingPool(t, db.URL, "tidewire.drop_segments")
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{})
+	reader := begin(t, db.Pool, pgx.ReadCommitted)
+	defer reader.Rollback(context.Background())
+	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
+	keep(t, pool)
+	for end := time.Now().Add(time.Second); time.Now().Before(end) || steps.count.Load() < 8; {
+		begun := time.Now()
+		mustAppend(t, a, stream.Message{})
+		if _, err := s.Read(t.Context(), 0, 10); err != nil {
+			t.Errorf("Read: %v", err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("an append and a read took %v", took)
+		}
+	}
+	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitInfo(t, s, "not dropped behind the reader", func(i stream.Info) bool { return i.Oldest > 1 })
+}

@@ -1,0 +1,76 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// window is the part of a stream that one query looks into: the positions
+// behind after up to to. Without an upper bound PostgreSQL would plan for, and
+// open, every segment behind after, which takes milliseconds if there are
+// hundreds, for a read that needs one or two.
+type window struct {
+	after, to int64
+	reserved  int64 // no message that the query could see has a higher position
+}
+
+// minWindow is the least positions of a window: some may be gaps.
+const minWindow = 1000
+
+// newWindow begins behind position after, and is as wide as limit messages
+// without gaps.
+func newWindow(after int64, limit int) window {
+	after = max(after, 0)
+	return window{after: after, to: behind(after, max(int64(limit), minWindow))}
+}
+
+// widen widens a window that held nothing: a large gap takes a few queries. It
+// begins where it did, because what it held nothing of may have been under way,
+// and is there when the next query sees what was committed behind it.
+func (w *window) widen() {
+	w.to = behind(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
+}
+
+// behind returns the position n behind another, or the highest there is.
+func behind(position, n int64) int64 {
+	if position > math.MaxInt64-n {
+		return math.MaxInt64
+	}
+	return position + n
+}
+
+// ended reports whether the window reached to the end of the stream.
+func (w *window) ended() bool { return w.to >= w.reserved }
+
+// collect returns the messages of a query, until one is not wanted. If messages
+// behind after were dropped, the error is a TooOldError.
+func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message, err error) {
+	defer rows.Close()
+	oldest, wanted := int64(0), true
+	for rows.Next() {
+		m, err := scanMessage(rows)
+		if err != nil {
+			return nil, err
+		}
+		if m.Position < 0 { // the row behind the messages: see stateRowFmt
+			oldest = -m.Position
+			if w.reserved, err = strconv.ParseInt(m.Key, 10, 64); err != nil {
+				return nil, fmt.Errorf("state of the stream: %w", err)
+			}
+			continue
+		}
+		if wanted = wanted && want(&m); wanted {
+			all = append(all, m)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	if oldest > w.after+1 {
+		return nil, &TooOldError{Oldest: oldest}
+	}
+	return all, nil
+}
