@@ -79,12 +79,6 @@ func (m *meter) read(took time.Duration, ages []time.Duration) {
 	}
 }
 
-func (m *meter) failed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tally[m.phase].Errors++
-}
-
 // meters are those of a part.
 type meters []*meter
 
