@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -134,6 +135,11 @@ type streamRetainCmd struct {
 // Run is called by kong.
 func (c *streamRetainCmd) Run(p *process) error {
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		if _, err := queue.Lookup(p.ctx, pool, c.Name); err == nil {
+			return exit(ExitUsage, "stream %q is a queue's: its messages are kept until they are purged", c.Name)
+		} else if !errors.Is(err, queue.ErrNotFound) {
+			return explainQueue(err)
+		}
 		return explainStream(stream.Alter(p.ctx, pool, c.Name, stream.Retention{
 			MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed,
 		}))

@@ -81,6 +81,25 @@ func TestStream_Commands(t *testing.T) {
 	s.in("", cli.ExitFailure, "stream", "replay", "orders")
 }
 
+func TestStream_Retain(t *testing.T) {
+	t.Parallel()
+	s := shell{t, pgtest.Open(t).URL}
+	s.run("stream", "create", "orders")
+	s.run("stream", "retain", "orders", "--max-age", "168h", "--max-bytes", "1GB", "--consumed")
+	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "retention: at most 168h0m0s, at most 1024.0 MiB, what some group has not read\n") {
+		t.Errorf("info: %s", out)
+	}
+	s.run("stream", "retain", "orders")
+	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "retention: everything\n") {
+		t.Errorf("info: %s", out)
+	}
+	s.run("queue", "create", "jobs")
+	if _, errOut := s.in("", cli.ExitUsage, "stream", "retain", "jobs", "--max-age", "1h"); !strings.Contains(errOut, "is a queue's") {
+		t.Errorf("retention of a queue's stream: %s", errOut)
+	}
+	s.in("", cli.ExitFailure, "stream", "retain", "none", "--max-age", "1h")
+}
+
 // TestStream_Pipes: what replay prints, publish takes.
 func TestStream_Pipes(t *testing.T) {
 	t.Parallel()
