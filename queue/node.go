@@ -39,6 +39,9 @@ type NodeConfig struct {
 	Look time.Duration
 	// LaterEvery is how long AckLater waits for company. Defaults to 100 ms.
 	LaterEvery time.Duration
+	// Linger is for how long what is to be recorded waits for company, as does
+	// who waits for it: for fewer commits at low rates. Defaults to none.
+	Linger time.Duration
 	// BufferBytes is the memory for messages read and not handed out from which
 	// no more are read. One read may exceed it. Defaults to 16 MiB.
 	BufferBytes int
@@ -170,7 +173,7 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), queue: q,
 		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
-		group:    pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt),
+		group:    pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(cfg.Linger),
 		readNow:  make(chan struct{}, 1), rearm: make(chan struct{}, 1), drained: make(chan struct{}, 1),
 		failed: make(chan error, 1),
 		aside:  make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),

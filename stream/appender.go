@@ -31,6 +31,9 @@ type AppenderConfig struct {
 	// stays below twice this and the largest Append; besides, the callbacks of
 	// two more batches may not have returned yet. Defaults to 8 MiB.
 	MaxBatchBytes int
+	// Linger is for how long a batch waits for company before it is written:
+	// for fewer and larger commits at low rates. Defaults to none.
+	Linger time.Duration
 	// IdleTimeout is for how long an Appender without traffic keeps its
 	// connection. Defaults to 30 s.
 	IdleTimeout time.Duration
@@ -61,7 +64,7 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 
 // Appender appends to one stream for many callers: while one batch is
 // committed the next gathers, so that callers share the cost of commits. No
-// timer is involved; a lone message is written at once.
+// timer is involved unless there is a Linger; a lone message is written at once.
 //
 // There may be any number of Appenders for a stream, in any number of
 // processes. One that has something to write takes a connection of the pool
@@ -115,7 +118,7 @@ func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
 	a := &Appender{
 		cfg:     cfg,
 		stream:  s,
-		group:   pg.NewGroup(&appendBatch{}, &appendBatch{}, cfg.MaxBatch, cfg.MaxBatchBytes),
+		group:   pg.NewGroup(&appendBatch{}, &appendBatch{}, cfg.MaxBatch, cfg.MaxBatchBytes).Linger(cfg.Linger),
 		answers: make(chan []call, 1),
 		spare:   make(chan []call, 2),
 		idle:    make(chan struct{}, 1),

@@ -31,7 +31,7 @@ type HubConfig struct {
 	Announce bool
 	// AnnounceEvery is the least time between two such NOTIFYs, each of which
 	// names all streams of its time: PostgreSQL lets one transaction with a
-	// NOTIFY commit at a time. Defaults to 5 ms.
+	// NOTIFY commit at a time. Defaults to 2 ms.
 	AnnounceEvery time.Duration
 	// NoListen keeps the Hub from listening to what others announce, for
 	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
@@ -59,7 +59,7 @@ func (c HubConfig) withDefaults() HubConfig {
 		c.Poll = time.Second
 	}
 	if c.AnnounceEvery <= 0 {
-		c.AnnounceEvery = 5 * time.Millisecond
+		c.AnnounceEvery = 2 * time.Millisecond
 	}
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = 30 * time.Second

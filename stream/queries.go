@@ -122,7 +122,10 @@ const (
 	// notifyChannel carries hints that streams have grown: the sender's number,
 	// then the streams', with spaces between.
 	notifyChannel = `tidewire_stream`
-	announceSQL   = `SELECT pg_notify('` + notifyChannel + `', $1)`
+
+	// announceSQL does not wait for the disk, as a commit with a NOTIFY would: a
+	// hint that is lost is found by a poll.
+	announceSQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + notifyChannel + `', $1)`
 )
 
 // Retention.

@@ -25,8 +25,8 @@ var pubsubLog = sides{
 		}
 		return freshStream(ctx, pool)
 	},
-	writer: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) (writeSide, error) {
-		return newLogWriter(ctx, pool)
+	writer: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error) {
+		return newLogWriter(ctx, pool, load)
 	},
 	reader: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
 		return newLogReader(ctx, pool, load)
@@ -41,13 +41,15 @@ type logWriter struct {
 	stop     context.CancelFunc
 }
 
-func newLogWriter(ctx context.Context, pool *pgxpool.Pool) (*logWriter, error) {
+func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*logWriter, error) {
 	s, err := stream.Lookup(ctx, pool, benchStream)
 	if err != nil {
 		return nil, err
 	}
 	w := &logWriter{hub: stream.NewHub(pool, stream.HubConfig{Announce: true})}
-	w.appender = stream.NewAppender(pool, s, stream.AppenderConfig{OnCommit: func(int64) { w.hub.Notify(s) }})
+	w.appender = stream.NewAppender(pool, s, stream.AppenderConfig{
+		Linger: load.Linger, OnCommit: func(int64) { w.hub.Notify(s) },
+	})
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.hub.Run(ctx) })
 	w.running.Go(func() { w.appender.Run(ctx) })

@@ -29,8 +29,8 @@ var lease = sides{
 		_, err := queue.Ensure(ctx, pool, benchStream, queue.Options{})
 		return err
 	},
-	writer: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) (writeSide, error) {
-		return newLogWriter(ctx, pool)
+	writer: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error) {
+		return newLogWriter(ctx, pool, load)
 	},
 	reader: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
 		return newLeaseReader(ctx, pool, load)
@@ -53,7 +53,7 @@ func newLeaseReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*l
 		return nil, err
 	}
 	r := &leaseReader{load: load, hub: stream.NewHub(pool, stream.HubConfig{})}
-	r.node = queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch})
+	r.node = queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch, Linger: load.Linger})
 	ctx = context.WithoutCancel(ctx)
 	hubCtx, stopHub := context.WithCancel(ctx)
 	nodeCtx, stop := context.WithCancel(ctx)

@@ -28,7 +28,7 @@ type QueueLoad struct {
 	Groups     int `json:"groups"`
 	Partitions int `json:"partitions"` // of counter-rows, each with a reader in each group
 
-	Linger time.Duration `json:"linger"` // lease: how long a write waits for company
+	Linger time.Duration `json:"linger"` // lease and log: how long a commit waits for company
 }
 
 // sides is what a strategy gives the parts to work with.

@@ -33,6 +33,8 @@ type queueFlags struct {
 	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second of all writers, at times fixed in advance. Default: as fast as it goes."`
 	Repeat         int     `default:"1" help:"Rounds; strategies are interleaved, and medians reported."`
 
+	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for company, such as 5ms. Default: not at all."`
+
 	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep a transaction with a snapshot open meanwhile, as a long report or a forgotten session does."`
 	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"Give the tables of the textbook strategies the usual autovacuum settings for a hot table."`
 
@@ -105,6 +107,8 @@ func (f *queueFlags) Validate() error {
 		return fmt.Errorf("--read-batch is %d: want 1 to 10000", f.ReadBatch)
 	case f.ThrottleWrites < 0:
 		return fmt.Errorf("--throttle-writes is %g: want 0 or more", f.ThrottleWrites)
+	case f.Linger < 0 || f.Linger > time.Second:
+		return fmt.Errorf("--linger is %v: want 0 to 1s", f.Linger)
 	case f.TargetCPU > 0 && f.ThrottleWrites > 0:
 		return errors.New("--target-cpu and --throttle-writes exclude each other")
 	case min(f.PricePerYear, f.PricePerHour, f.PricePerGBMonth, f.IOPS, f.PricePerIOPSMonth) < 0:
@@ -130,6 +134,7 @@ func (f *queueFlags) load(mode string) scenario.QueueLoad {
 	return scenario.QueueLoad{
 		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
 		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: f.ConsumerGroups, Partitions: f.Partitions,
+		Linger: f.Linger,
 	}
 }
 
@@ -161,6 +166,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"strategies": f.Strategy, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
 		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
+		"linger": f.Linger.String(),
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
 		"target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})

@@ -4,23 +4,40 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
+)
+
+const (
+	// patience is how long a batch waits for as many callers as the one before
+	// it had, and smallBatch how large it may be, in bytes, to be worth waiting.
+	patience   = time.Millisecond
+	smallBatch = 64 << 10
 )
 
 // Group gathers what many callers add into one open batch while the batch
 // before it is committed: the busier the callers and the slower the commit,
 // the larger the batches, so that the fixed cost of a commit (round trip,
-// fsync) is paid once for many. No timer is involved: an idle Group commits
-// the first thing added at once.
+// fsync) is paid once for many.
+//
+// A batch waits until as many have added to it as to the one before, but for
+// no longer than a millisecond. Callers that wait for their answers, and are
+// back at once, are in the next batch together; those that come at times of
+// their own share a commit a millisecond. One alone is not waited for: an idle
+// Group commits the first thing added at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
 // memory stays below twice the limit plus one Add.
 type Group[B any] struct {
 	maxRows, maxBytes int
+	linger            time.Duration
 	gathered          chan struct{} // one slot: the open batch is not empty
+	enough            chan struct{} // one slot: the open batch need not wait for more
 
 	mu          sync.Mutex
 	open        *B
 	spare       *B
+	adds        int           // to open
+	want        int           // adds from which on nobody waits
 	rows, bytes int           // in open
 	room        chan struct{} // closed when open is taken; nil while nobody waits
 }
@@ -30,9 +47,16 @@ type Group[B any] struct {
 func NewGroup[B any](a, b *B, maxRows, maxBytes int) *Group[B] {
 	return &Group[B]{
 		maxRows: maxRows, maxBytes: maxBytes,
-		gathered: make(chan struct{}, 1),
-		open:     a, spare: b,
+		gathered: make(chan struct{}, 1), enough: make(chan struct{}, 1),
+		open: a, spare: b,
 	}
+}
+
+// Linger has each batch wait for d, unless it is full before: fewer and larger
+// commits, for that much latency. Call it before Run. It returns the Group.
+func (g *Group[B]) Linger(d time.Duration) *Group[B] {
+	g.linger = d
+	return g
 }
 
 // Add calls fill with the open batch, under the Group's lock, as soon as it
@@ -57,10 +81,12 @@ func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) erro
 	fill(g.open)
 	g.rows += rows
 	g.bytes += bytes
+	g.adds++
+	enough := g.enoughNow()
 	g.mu.Unlock()
-	select {
-	case g.gathered <- struct{}{}:
-	default:
+	signal(g.gathered)
+	if enough {
+		signal(g.enough)
 	}
 	return nil
 }
@@ -79,9 +105,32 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 			}
 			return
 		}
+		g.wait(ctx)
 		g.letArrive()
 		if batch := g.take(); batch != nil {
 			commit(work, batch)
+		}
+	}
+}
+
+// wait waits for those with whom the batch is to share its commit.
+func (g *Group[B]) wait(ctx context.Context) {
+	if g.ready() {
+		return
+	}
+	limit := patience
+	if g.linger > 0 {
+		limit = g.linger
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for !g.ready() {
+		select {
+		case <-g.enough: // perhaps of the batch before
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -108,6 +157,21 @@ func (g *Group[B]) letArrive() {
 	}
 }
 
+// ready reports whether there is nothing to wait for.
+func (g *Group[B]) ready() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rows == 0 || g.enoughNow()
+}
+
+// enoughNow reports whether the open batch need not wait. The caller holds mu.
+func (g *Group[B]) enoughNow() bool {
+	if g.linger > 0 {
+		return g.full()
+	}
+	return g.adds >= g.want || g.bytes >= smallBatch || g.full()
+}
+
 // full reports whether callers have to wait. The caller holds mu.
 func (g *Group[B]) full() bool {
 	return g.rows > 0 && (g.rows >= g.maxRows || g.bytes >= g.maxBytes)
@@ -123,10 +187,19 @@ func (g *Group[B]) take() *B {
 	}
 	batch := g.open
 	g.open, g.spare = g.spare, batch
+	g.adds, g.want = 0, g.adds
 	g.rows, g.bytes = 0, 0
 	if g.room != nil {
 		close(g.room)
 		g.room = nil
 	}
 	return batch
+}
+
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
