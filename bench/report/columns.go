@@ -127,6 +127,7 @@ func queueColumns() []column {
 		metric("p99.9", "end_to_end_latency_p999_ms", fixed(1)),
 		metric("max", "end_to_end_latency_max_ms", fixed(0)),
 		metric("PG CPU", "postgres_cpu_share", percent),
+		metric("server CPU", "server_cpu_share", percent),
 		metric("client CPU", "generator_cpu_share", percent),
 		metric("WAL B/msg", "wal_bytes_per_message", fixed(0)),
 		metric("table B/msg", "table_bytes_per_message", fixed(0)),

@@ -2,12 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -19,6 +21,7 @@ const benchStream = "tidewire.bench"
 var pubsubLog = sides{
 	describe: "one stream, group commit; the groups of a process share its reads",
 	ordered:  true,
+	wire:     logWire,
 	prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
 		if _, err := migrate.Up(ctx, pool); err != nil {
 			return err
@@ -133,6 +136,9 @@ func (s *logSource) close() { s.sub.Close() }
 
 // freshStream drops what an earlier run has left.
 func freshStream(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := queue.Drop(ctx, pool, benchStream); err != nil && !errors.Is(err, queue.ErrNotFound) {
+		return err
+	}
 	if _, err := stream.Ensure(ctx, pool, benchStream, stream.Options{}); err != nil {
 		return err
 	}

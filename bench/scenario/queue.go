@@ -33,6 +33,9 @@ type QueueConfig struct {
 
 	Pool     *pgxpool.Pool
 	Database string // its URL
+	// Serve starts the node by whose WebSocket the parts go; nil: they go to
+	// PostgreSQL.
+	Serve func(ctx context.Context) (*ServerProcess, error)
 	// Part returns the command of a part, not started.
 	Part func() *exec.Cmd
 	// Progress is told what goes on.
@@ -96,6 +99,7 @@ type queueRun struct {
 	postmaster int
 	strategy   string
 
+	server           *ServerProcess // or nil
 	writers, readers *partProcess
 	series           []queueSample // at the reports
 }
@@ -128,7 +132,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	if err != nil {
 		return nil, err
 	}
-	sampler := bench.StartSampler(ctx, 0, r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
+	sampler := bench.StartSampler(ctx, r.serverPID(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
 	took, err := r.watch(ctx)
 	usage := sampler.Stop()
 	if err != nil {
@@ -164,6 +168,12 @@ func (r *queueRun) prepare(ctx context.Context) error {
 }
 
 func (r *queueRun) startParts(ctx context.Context) (err error) {
+	if r.cfg.Serve != nil {
+		if r.server, err = r.cfg.Serve(ctx); err != nil {
+			return err
+		}
+		r.cfg.Server = r.server.URL("/ws")
+	}
 	for _, part := range []struct {
 		role    string
 		process **partProcess
@@ -182,7 +192,17 @@ func (r *queueRun) stopParts() (err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}
+	if r.server != nil {
+		err = errors.Join(err, r.server.Stop())
+	}
 	return err
+}
+
+func (r *queueRun) serverPID() int {
+	if r.server == nil {
+		return 0
+	}
+	return r.server.PID()
 }
 
 // both gives an order to the readers and the writers.
@@ -325,6 +345,11 @@ func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage,
 	if r.postmaster != 0 {
 		m["postgres_cpu_seconds"] = usage[bench.Postgres].CPUSeconds
 		m["postgres_cpu_share"] = usage[bench.Postgres].CPUSeconds / seconds / float64(cores())
+	}
+	if r.server != nil {
+		m["server_cpu_seconds"] = usage[bench.Server].CPUSeconds
+		m["server_cpu_share"] = usage[bench.Server].CPUSeconds / seconds / float64(cores())
+		m["server_peak_rss_bytes"] = float64(usage[bench.Server].PeakRSSBytes)
 	}
 	for _, a := range read.Accounts {
 		m["read"] += float64(a.Read)

@@ -16,11 +16,9 @@ import (
 // and acknowledged by ranges of positions.
 var lease = sides{
 	describe: "a stream, claimed and acknowledged by ranges; every acknowledgement waits for its commit",
+	wire:     leaseWire,
 	prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
 		if _, err := migrate.Up(ctx, pool); err != nil {
-			return err
-		}
-		if err := queue.Drop(ctx, pool, benchStream); err != nil && !errors.Is(err, queue.ErrNotFound) {
 			return err
 		}
 		if err := freshStream(ctx, pool); err != nil {

@@ -28,6 +28,8 @@ type QueueLoad struct {
 	Groups     int `json:"groups"`
 	Partitions int `json:"partitions"` // of counter-rows, each with a reader in each group
 
+	// Server is the URL of the /ws by which the parts go, or "" for PostgreSQL.
+	Server string        `json:"server,omitempty"`
 	Linger time.Duration `json:"linger"` // lease and log: how long a commit waits for company
 }
 
@@ -39,6 +41,8 @@ type sides struct {
 	writer func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error)
 	// reader opens the reading side.
 	reader func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error)
+	// wire is how a reader reads by way of a serving node; nil: not at all.
+	wire func(l QueueLoad, number int) wireReading
 	// describe says what it does.
 	describe string
 	// ordered says whether a writer's messages are read in its order even if it
@@ -114,7 +118,23 @@ var strategies = map[string]map[string]sides{
 }
 
 // sidesOf is the load's strategy.
-func sidesOf(l QueueLoad) sides { return strategies[l.Mode][l.Strategy] }
+func sidesOf(l QueueLoad) sides {
+	s := strategies[l.Mode][l.Strategy]
+	if l.Server != "" {
+		return overWire(s)
+	}
+	return s
+}
+
+// CheckWire returns an error that names what no server offers.
+func CheckWire(mode string, names []string) error {
+	for _, name := range names {
+		if strategies[mode][name].wire == nil {
+			return fmt.Errorf("%q is not what a server does", name)
+		}
+	}
+	return nil
+}
 
 // CheckStrategies returns an error that names what is none of the mode's.
 func CheckStrategies(mode string, names []string) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +35,8 @@ type queueFlags struct {
 	Repeat         int     `default:"1" help:"Rounds; strategies are interleaved, and medians reported."`
 
 	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for company, such as 5ms. Default: not at all."`
+
+	Via string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers talk to PostgreSQL. server: they are clients of a serving node's WebSocket, which is started for that."`
 
 	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep a transaction with a snapshot open meanwhile, as a long report or a forgotten session does."`
 	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"Give the tables of the textbook strategies the usual autovacuum settings for a hot table."`
@@ -109,6 +112,8 @@ func (f *queueFlags) Validate() error {
 		return fmt.Errorf("--throttle-writes is %g: want 0 or more", f.ThrottleWrites)
 	case f.Linger < 0 || f.Linger > time.Second:
 		return fmt.Errorf("--linger is %v: want 0 to 1s", f.Linger)
+	case f.Linger > 0 && f.Via == "server":
+		return errors.New("--linger and --via server exclude each other: a server has no such setting")
 	case f.TargetCPU > 0 && f.ThrottleWrites > 0:
 		return errors.New("--target-cpu and --throttle-writes exclude each other")
 	case min(f.PricePerYear, f.PricePerHour, f.PricePerGBMonth, f.IOPS, f.PricePerIOPSMonth) < 0:
@@ -150,6 +155,11 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	if err := scenario.CheckStrategies(mode, f.Strategy); err != nil {
 		return exit(ExitUsage, "--strategy: %w", err)
 	}
+	if f.Via == "server" {
+		if err := scenario.CheckWire(mode, f.Strategy); err != nil {
+			return exit(ExitUsage, "--via server: %w", err)
+		}
+	}
 	program, err := self()
 	if err != nil {
 		return err
@@ -166,7 +176,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"strategies": f.Strategy, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
 		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
-		"linger": f.Linger.String(),
+		"linger": f.Linger.String(), "via": f.Via,
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
 		"target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})
@@ -177,6 +187,11 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Pool: pool, Database: db.url,
 		Part:     func() *exec.Cmd { return exec.CommandContext(p.ctx, program, "bench", "part") },
 		Progress: f.progress(p),
+	}
+	if f.Via == "server" {
+		cfg.Serve = func(ctx context.Context) (*scenario.ServerProcess, error) {
+			return scenario.StartServer(ctx, nil, nil, program, "serve", "--port", "0", "--database-url", db.url)
+		}
 	}
 	if err := scenario.Queue(p.ctx, cfg, result); err != nil {
 		return err

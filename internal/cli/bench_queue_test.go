@@ -31,6 +31,22 @@ func TestBenchPubsub_EveryStrategy(t *testing.T) {
 	}
 }
 
+// TestBenchQueue_ViaServer: the same through a serving node, of a queue and of
+// groups.
+func TestBenchQueue_ViaServer(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for mode, strategy := range map[string]string{"queue": "lease", "pubsub": "log"} {
+		r, _ := benchmark(t, cli.ExitOK, "queue", "--mode", mode, "--via", "server", "--database-url", db.URL,
+			"--writers", "2", "--readers", "3", "--consumer-groups", "2", "--in-flight", "4", "--write-batch", "2", "--read-batch", "10",
+			"--duration", "1s", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300")
+		m := r.Row(strategy).Metrics
+		if m["read"] <= 0 || m["lost"] != 0 || m["server_cpu_seconds"] <= 0 || m["end_to_end_latency_p50_ms"] <= 0 {
+			t.Errorf("%s: %v", mode, m)
+		}
+	}
+}
+
 func TestBenchQueue_BadFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -44,6 +60,9 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 		{[]string{"--duration", "0"}, "--duration"},
 		{[]string{"--throttle-writes", "-1"}, "--throttle-writes"},
 		{[]string{"--port", "5432"}, "go with --host"},
+		{[]string{"--linger", "-1ms"}, "--linger"},
+		{[]string{"--linger", "5ms", "--via", "server"}, "exclude"},
+		{[]string{"--via", "server", "--strategy", "skip-locked"}, "not what a server does"},
 		{[]string{"--host", "x", "--database-url", "postgres://x"}, "exclude"},
 	} {
 		code, _, errOut := run(t, nil, append([]string{"bench", "queue"}, c.args...)...)
