@@ -16,6 +16,9 @@ import (
 const asProgram = "TIDEWIRE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(asConsumer); addr != "" {
+		os.Exit(consume(addr))
+	}
 	if os.Getenv(asProgram) != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)

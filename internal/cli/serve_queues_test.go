@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -83,69 +82,4 @@ func TestServeQueues_OverTheWire(t *testing.T) {
 	if code := two.stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-}
-
-// TestServeQueues_NodeKilled: two servers share a queue, and one is killed under
-// load. Every message is acknowledged, and none is delivered again after its
-// acknowledgement was answered.
-func TestServeQueues_NodeKilled(t *testing.T) {
-	t.Parallel()
-	const total = 2000
-	db := pgtest.Open(t)
-	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
-	request(t, "POST", one.addr, "/v1/queues/jobs", "")
-	var mu sync.Mutex
-	delivered, acked := make(map[string]bool), make(map[string]bool) // acked is answered
-	var consuming sync.WaitGroup
-	consume := func(w *wire) {
-		say(w.Conn, `{"type":"consume","queue":"jobs","credits":20}`)
-		asked := make(map[int]string)
-		for m, err := w.next(); err == nil; m, err = w.next() {
-			switch m.Type {
-			case "delivery":
-				mu.Lock()
-				if acked[m.Payload] {
-					t.Errorf("%s was delivered behind its acknowledgement", m.Payload)
-				}
-				delivered[m.Payload] = true
-				mu.Unlock()
-				asked[len(asked)+1] = m.Payload
-				say(w.Conn, `{"type":"ack","queue":"jobs","delivery":%q,"id":%d}`, m.Delivery, len(asked))
-			case "ok":
-				mu.Lock()
-				acked[asked[m.ID]] = true
-				mu.Unlock()
-			}
-		}
-	}
-	for _, p := range []*program{one, one, two, two} {
-		w := wireDial(t, p.addr)
-		consuming.Go(func() { consume(w) })
-	}
-	producer := wireDial(t, two.addr)
-	for n := range total {
-		producer.ask(`{"type":"enqueue","queue":"jobs","payload":"%d","id":%d}`, n, n)
-		if n == total/2 {
-			one.cmd.Process.Kill()
-		}
-	}
-	// The answers to some acknowledgements died with the server.
-	var left struct{ Ready, Leased, Delayed int }
-	left.Ready = total
-	for deadline := time.Now().Add(60 * time.Second); left.Ready+left.Leased+left.Delayed > 0 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-		_, text := request(t, "GET", two.addr, "/v1/queues/jobs", "")
-		if err := json.Unmarshal([]byte(text), &left); err != nil {
-			t.Fatalf("stats: %s", text)
-		}
-	}
-	mu.Lock()
-	if len(delivered) != total || len(acked) < total-40 {
-		t.Errorf("%d of %d delivered, %d acknowledged with an answer; the queue holds %+v", len(delivered), total, len(acked), left)
-	}
-	mu.Unlock()
-	if code := two.stop(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	consuming.Wait()
 }
