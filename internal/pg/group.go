@@ -105,6 +105,9 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 			}
 			return
 		}
+		if g.empty() { // it was told of what the batch before took along
+			continue
+		}
 		g.wait(ctx)
 		g.letArrive()
 		if batch := g.take(); batch != nil {
@@ -161,7 +164,13 @@ func (g *Group[B]) letArrive() {
 func (g *Group[B]) ready() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.rows == 0 || g.enoughNow()
+	return g.enoughNow()
+}
+
+func (g *Group[B]) empty() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rows == 0
 }
 
 // enoughNow reports whether the open batch need not wait. The caller holds mu.

@@ -1,0 +1,148 @@
+package pg
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// commits is what a Group committed, and when.
+type commits struct {
+	group *Group[[]chan struct{}]
+	start time.Time
+	sizes []int
+	at    []time.Duration // when each commit began
+	stop  func()
+}
+
+// runGroup runs one whose commits take that long. Its callers wait for the answer.
+func runGroup(t *testing.T, commit, linger time.Duration, rows int) *commits {
+	c := &commits{start: time.Now()}
+	c.group = NewGroup(new([]chan struct{}), new([]chan struct{}), rows, 1<<20).Linger(linger)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		c.group.Run(ctx, context.Background(), func(_ context.Context, b *[]chan struct{}) {
+			c.at = append(c.at, time.Since(c.start))
+			time.Sleep(commit)
+			c.sizes = append(c.sizes, len(*b))
+			for _, done := range *b {
+				close(done)
+			}
+			*b = (*b)[:0]
+		})
+	})
+	c.stop = func() { stop(); running.Wait() }
+	return c
+}
+
+func (c *commits) call(t *testing.T) {
+	done := make(chan struct{})
+	if err := c.group.Add(t.Context(), 1, 1, func(b *[]chan struct{}) { *b = append(*b, done) }); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
+
+// TestGroup_CallersComeBack: those that were answered together are in the next
+// batch together, though they take a moment to come back, and not at once.
+func TestGroup_CallersComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runGroup(t, 300*time.Microsecond, 0, 1000)
+		var callers sync.WaitGroup
+		for i := range 10 {
+			callers.Go(func() {
+				for range 20 {
+					c.call(t)
+					time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+				}
+			})
+		}
+		callers.Wait()
+		c.stop()
+		for i, n := range c.sizes[3:20] {
+			if n != 10 {
+				t.Errorf("batch %d of %d, want all ten callers: %v", i+3, n, c.sizes)
+				break
+			}
+		}
+	})
+}
+
+// TestGroup_OneAlone never waits, but once behind a crowd that does not come
+// back.
+func TestGroup_OneAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runGroup(t, 300*time.Microsecond, 0, 1000)
+		for range 3 {
+			c.call(t)
+		}
+		var crowd sync.WaitGroup
+		for range 5 {
+			crowd.Go(func() { c.call(t) })
+		}
+		crowd.Wait()
+		for range 3 {
+			c.call(t)
+		}
+		c.stop()
+		sum := 0
+		for _, n := range c.sizes {
+			sum += n
+		}
+		began := c.at[len(c.at)-3:]
+		if sum != 11 || began[1]-began[0] != 300*time.Microsecond || began[2]-began[1] != 300*time.Microsecond {
+			t.Errorf("batches of %v began at %v: the last are to follow each other at once", c.sizes, c.at)
+		}
+		if waited := began[0] - c.at[len(c.at)-4] - 300*time.Microsecond; waited < 0 || waited > patience {
+			t.Errorf("the first behind the crowd waited for %v, want at most %v", waited, patience)
+		}
+	})
+}
+
+// TestGroup_TimesOfTheirOwn: callers that come every 200 µs and do not wait for
+// answers share commits, and none waits for long.
+func TestGroup_TimesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runGroup(t, 300*time.Microsecond, 0, 1000)
+		var callers sync.WaitGroup
+		for range 500 {
+			callers.Go(func() {
+				began := time.Now()
+				c.call(t)
+				if took := time.Since(began); took > patience+2*300*time.Microsecond {
+					t.Errorf("answered after %v", took)
+				}
+			})
+			time.Sleep(200 * time.Microsecond)
+		}
+		callers.Wait()
+		c.stop()
+		if n := len(c.sizes); n > 500/2+1 {
+			t.Errorf("%d commits for 500 calls", n)
+		}
+	})
+}
+
+func TestGroup_Linger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := runGroup(t, 0, 5*time.Millisecond, 4)
+		var callers sync.WaitGroup
+		for range 3 {
+			callers.Go(func() { c.call(t) })
+			time.Sleep(time.Millisecond)
+		}
+		callers.Wait()
+		for range 4 { // a full batch does not linger
+			callers.Go(func() { c.call(t) })
+		}
+		callers.Wait()
+		c.stop()
+		if want := []int{3, 4}; !slices.Equal(c.sizes, want) || c.at[0] != 5*time.Millisecond || c.at[1] != 5*time.Millisecond {
+			t.Errorf("batches of %v, begun at %v", c.sizes, c.at)
+		}
+	})
+}
