@@ -176,7 +176,7 @@ func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, 1) }
 func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, 0) }
 
 func (q *Queue) pause(ctx context.Context, on int64) error {
-	_, err := q.write(ctx, q.pool, request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
+	_, err := q.write(ctx, request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
 	if err != nil {
 		return q.explain("pause", err)
 	}
@@ -232,7 +232,7 @@ func (q *Queue) purgeLog(ctx context.Context) (removed int64, err error) {
 				removed += min(g.hi, head) - g.lo + 1
 			}
 		}
-		a, err := q.write(ctx, q.pool, request{seen: s.seen, entries: []entry{{kind: kindPurge, hi: max(head, s.top), body: encodeSpans(coalesce(free))}}})
+		a, err := q.write(ctx, request{seen: s.seen, entries: []entry{{kind: kindPurge, hi: max(head, s.top), body: encodeSpans(coalesce(free))}}})
 		if err != nil {
 			return 0, q.explain("purge", err)
 		}

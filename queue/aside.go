@@ -9,26 +9,28 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// heardAside takes in which messages aside the Node got; the reader reads them.
-// The caller holds mu.
-func (n *Node) heardAside(a *answer) {
+// heardAside takes in which messages aside the Node got, and reports whether it
+// got any; the reader reads them. The caller holds mu.
+func (n *Node) heardAside(a *answer) (got bool) {
 	for _, row := range a.side {
 		if _, known := n.aside[row.position]; known || n.token == 0 {
 			continue
 		}
 		n.aside[row.position] = struct{}{}
 		n.fetch = append(n.fetch, row)
+		got = true
 	}
 	if len(n.fetch) > 0 {
 		signal(n.readNow)
 	}
+	return got
 }
 
 // readAside reads the messages aside that the Node got.
 func (n *Node) readAside(ctx context.Context) error {
 	n.mu.Lock()
 	token, rows := n.token, n.fetch
-	n.fetch = nil
+	n.fetch, n.fetching = nil, len(rows)
 	n.mu.Unlock()
 	for len(rows) > 0 {
 		run := neighbours(rows)
@@ -37,7 +39,7 @@ func (n *Node) readAside(ctx context.Context) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			if token == n.token {
-				n.fetch = append(n.fetch, rows...)
+				n.fetch, n.fetching = append(n.fetch, rows...), 0
 			}
 			return err
 		}
@@ -69,6 +71,7 @@ func (n *Node) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Mes
 	if token != n.token {
 		return
 	}
+	n.fetching -= len(rows)
 	for _, row := range rows {
 		it := &item{Message: stream.Message{Position: row.position}, token: token, attempts: row.attempts, aside: true}
 		at, found := slices.BinarySearchFunc(msgs, row.position, func(m stream.Message, p int64) int { return cmp.Compare(m.Position, p) })

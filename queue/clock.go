@@ -138,7 +138,7 @@ func (n *Node) nextWrite(now time.Time) time.Time {
 		return now // for the first time
 	}
 	next = earliest(next, n.times.look)
-	if !n.closed && !n.state.paused && n.demand(now) > n.supply() {
+	if !n.closed && !n.state.paused && n.demand(now) > n.atHand() {
 		next = earliest(next, n.times.due)
 	}
 	return next

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -16,7 +17,7 @@ import (
 // refused, the first never will be written. Until then the batch is in doubt.
 func (n *Node) commit(ctx context.Context, b *batch) {
 	doubt := false
-	for failed := 0; ; {
+	for failed, slowed := 0, false; ; {
 		if err := n.beforeTakeover(ctx); err != nil {
 			n.cfg.Log.Warn("end of the stream not read", "queue", n.queue.Name(), "error", err)
 		}
@@ -27,6 +28,13 @@ func (n *Node) commit(ctx context.Context, b *batch) {
 		if !due {
 			break
 		}
+		if n.brake.on() && !slowed && b.empty() {
+			if slowed = n.slow(ctx); slowed {
+				continue
+			}
+			break // and come again with what is to be recorded
+		}
+		slowed = false
 		a, err := n.send(ctx, r)
 		if err == nil {
 			failed = 0
@@ -55,7 +63,7 @@ func (n *Node) commit(ctx context.Context, b *batch) {
 func (n *Node) send(ctx context.Context, r request) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	return n.queue.write(ctx, n.queue.pool, r)
+	return n.queue.write(ctx, r)
 }
 
 // freeLock ends a session of Tidewire that holds the queue's lock and waits for
@@ -108,6 +116,7 @@ func (n *Node) heard(b *batch, r request, a *answer, sent time.Time, doubt bool)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, last := spansOf(n.state.owned(r.own)), n.state.last[r.own].sequence
+	effect := !b.empty() && a.outcome != stale || changesLeases(r.own, a.news)
 	for _, e := range a.news {
 		if err := n.state.apply(e); err != nil {
 			return err
@@ -124,11 +133,21 @@ func (n *Node) heard(b *batch, r request, a *answer, sent time.Time, doubt bool)
 	if a.outcome == leaseOver || n.ended() {
 		n.lose(b)
 	}
-	n.adopt(before)
-	n.heardAside(a)
+	effect = n.adopt(before) || effect
+	effect = n.heardAside(a) || effect
+	if r.writes() {
+		n.brake.note(effect)
+	}
 	n.times.heard(a, &n.cfg)
 	n.wakeConsumers()
 	return nil
+}
+
+// changesLeases reports whether a lease ended, or that of own began or goes on.
+func changesLeases(own int64, news []entry) bool {
+	return slices.ContainsFunc(news, func(e entry) bool {
+		return e.kind == kindEnd || e.kind == kindLease && e.token == own
+	})
 }
 
 // said is what follows once the batch is written.
@@ -165,14 +184,15 @@ func (n *Node) ended() bool {
 	return n.token != 0 && !n.deadline.IsZero() && !lasts
 }
 
-// adopt takes what the Node has now and had not before.
-func (n *Node) adopt(before []span) {
+// adopt takes what the Node has now and had not before, and reports whether
+// there is any.
+func (n *Node) adopt(before []span) bool {
 	if n.token == 0 {
-		return
+		return false
 	}
 	fresh := subtract(spansOf(n.state.owned(n.token)), before)
 	if len(fresh) == 0 {
-		return
+		return false
 	}
 	for _, s := range fresh {
 		for at := s.lo; at <= s.hi; {
@@ -184,6 +204,7 @@ func (n *Node) adopt(before []span) {
 	}
 	n.times.busy = time.Now()
 	signal(n.readNow)
+	return true
 }
 
 // lose voids everything that the Node has. What the batch holds will not be
@@ -202,6 +223,7 @@ func (n *Node) lose(b *batch) {
 func (n *Node) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
+	n.fetching = 0
 	clear(n.aside)
 	n.refuseStrangers(&n.pending)
 	n.pending.clear()

@@ -142,6 +142,7 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 	// Under mu, so that the last write of a Node has all that came before. It
 	// never waits.
 	n.group.Add(context.Background(), 1, 0, func(b *batch) { b.settled = append(b.settled, &d.settle) })
+	signal(n.brake.off)
 	return answer, nil
 }
 

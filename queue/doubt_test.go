@@ -35,7 +35,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	until := n.state.leases[1]
 	r := request{own: 1, seen: n.state.seen, validUntil: &until, entries: b.entries(1)}
 	if wrote {
-		if a, err := q.write(t.Context(), q.pool, r); err != nil || a.outcome != written {
+		if a, err := q.write(t.Context(), r); err != nil || a.outcome != written {
 			t.Fatal(a, err)
 		}
 	}
@@ -45,7 +45,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	if rotated {
 		other.rotate(t.Context())
 	}
-	a, err := q.write(t.Context(), q.pool, r)
+	a, err := q.write(t.Context(), r)
 	if err != nil || a.outcome != stale {
 		t.Fatal(a, err)
 	}

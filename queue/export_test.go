@@ -1,8 +1,12 @@
 package queue
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // HandedOutAt is when a delivery whose time was not extended was handed out.
@@ -16,4 +20,22 @@ func Leases(t *testing.T, q *Queue) int {
 		t.Fatal(err)
 	}
 	return len(s.leases)
+}
+
+// CountWrites counts the calls of queue_write that are made for the Queue from
+// now on. Call it before there are Nodes.
+func CountWrites(q *Queue) *atomic.Int64 {
+	c := &countingBatcher{batcher: q.db}
+	q.db = c
+	return &c.calls
+}
+
+type countingBatcher struct {
+	batcher
+	calls atomic.Int64
+}
+
+func (c *countingBatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	c.calls.Add(1)
+	return c.batcher.SendBatch(ctx, b)
 }

@@ -68,7 +68,7 @@ type sideRow struct {
 
 // write makes the call, in one round trip. If it fails, the request may have
 // been written or not, or may be later.
-func (q *Queue) write(ctx context.Context, db batcher, r request) (*answer, error) {
+func (q *Queue) write(ctx context.Context, r request) (*answer, error) {
 	args, err := r.args(q.id)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (q *Queue) write(ctx context.Context, db batcher, r request) (*answer, erro
 	batch.Queue(beginSQL)
 	batch.Queue(writeSQL, args...)
 	batch.Queue(commitSQL)
-	results := db.SendBatch(ctx, batch)
+	results := q.db.SendBatch(ctx, batch)
 	a, err := readAnswer(results)
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
@@ -164,7 +164,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 // load reads the journal from where it begins.
 func (q *Queue) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
-	a, err := q.write(ctx, q.pool, request{})
+	a, err := q.write(ctx, request{})
 	if err != nil {
 		return nil, nil, q.explain("read", err)
 	}

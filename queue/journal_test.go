@@ -34,7 +34,7 @@ func mustWrite(t *testing.T, q *Queue, s *state, r request, want outcome) {
 	if until, ok := s.leases[r.own]; ok {
 		r.validUntil = &until
 	}
-	a, err := q.write(t.Context(), q.pool, r)
+	a, err := q.write(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}

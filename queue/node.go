@@ -144,12 +144,14 @@ type Node struct {
 	average    int                // of payloads, as last read
 	aside      map[int64]struct{} // of positions that have a row of their own
 	fetch      []sideRow          // of those, the ones to be read
+	fetching   int                // and how many are being read
 	flight     map[*Delivery]struct{}
 	consumers  []*Consumer
 	turn       int // of the consumer to be woken first
 
 	pending batch // goes with the next write; nobody waits for it
 	times   schedule
+	brake   brake
 	nudged  bool // the group was told, and has not been through since
 	waiting int  // settlements that somebody waits for
 
@@ -178,6 +180,7 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 		failed: make(chan error, 1),
 		aside:  make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
 	}
+	n.brake.off = make(chan struct{}, 1)
 	n.work, n.abandon = context.WithCancel(context.Background())
 	return n
 }
@@ -324,6 +327,7 @@ func (n *Node) finish() {
 	}
 	n.again = nil
 	n.nudge()
+	signal(n.brake.off)
 }
 
 // fail ends the Node for good.

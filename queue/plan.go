@@ -84,6 +84,11 @@ func (n *Node) planKnown(r *request) {
 // empty reports whether the request writes nothing.
 func (r *request) empty() bool { return len(r.entries) == 0 && r.claim == 0 && r.side == nil }
 
+// writes reports whether the request does more than look.
+func (r *request) writes() bool {
+	return len(r.entries) > 0 || r.claim > 0 || r.side != nil && (r.side.Want > 0 || len(r.side.Done)+len(r.side.Put) > 0)
+}
+
 // ownEntry reports whether the request leaves a row of the Node's own.
 func (r *request) ownEntry() bool {
 	if r.claim > 0 {
@@ -171,7 +176,8 @@ func (n *Node) planClaims(r *request, now time.Time) {
 		return
 	}
 	demand, supply := n.demand(now), n.supply()
-	if want := demand - supply; want > 0 && n.asideDue(now) {
+	// Positions ahead may stay empty for long: what is due does not wait for them.
+	if want := demand - n.atHand(); want > 0 && n.asideDue(now) {
 		if r.side == nil {
 			r.side = &sideRequest{}
 		}
@@ -194,18 +200,13 @@ func (n *Node) planClaims(r *request, now time.Time) {
 // more. What is claimed behind the end of the stream costs nothing to deliver,
 // but other nodes do not get it however idle they are.
 func (n *Node) room() int64 {
-	messages, ahead := max(0, n.head-n.state.top), int64(0)
+	messages := max(0, n.head-n.state.top)
 	for _, g := range n.state.live {
 		if g.owner == 0 && g.lo <= n.head {
 			messages += min(g.hi, n.head) - g.lo + 1
 		}
 	}
-	for _, g := range n.unread {
-		if g.hi > n.head {
-			ahead += g.hi - max(g.lo, n.head+1) + 1
-		}
-	}
-	return messages + max(0, int64(n.cfg.Ahead)-ahead)
+	return messages + max(0, int64(n.cfg.Ahead)-n.ahead())
 }
 
 // givenUp returns the first positions that others gave up, at most so many.
@@ -238,10 +239,25 @@ func (n *Node) demand(now time.Time) (credits int64) {
 }
 
 // supply is how many messages there are for that, or may come without a claim.
-func (n *Node) supply() int64 {
-	have := int64(len(n.ready) + len(n.again))
+func (n *Node) supply() int64 { return n.atHand() + n.ahead() }
+
+// atHand is how many messages there are for that, read or to be read.
+func (n *Node) atHand() int64 {
+	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching)
 	for _, g := range n.unread {
-		have += g.size()
+		if g.lo <= n.head {
+			have += min(g.hi, n.head) - g.lo + 1
+		}
+	}
+	return have
+}
+
+// ahead is how many positions the Node has behind the end of the stream.
+func (n *Node) ahead() (have int64) {
+	for _, g := range n.unread {
+		if g.hi > n.head {
+			have += g.hi - max(g.lo, n.head+1) + 1
+		}
 	}
 	return have
 }

@@ -69,6 +69,7 @@ func (o Options) withDefaults() Options {
 // Safe for concurrent use.
 type Queue struct {
 	pool   *pgxpool.Pool
+	db     batcher // the pool: what queue_write is sent through
 	stream *stream.Stream
 	id     int32
 	opts   Options
@@ -169,7 +170,7 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 }
 
 func newQueue(pool *pgxpool.Pool, s *stream.Stream) *Queue {
-	return &Queue{pool: pool, stream: s, nodes: make(map[*Node]struct{})}
+	return &Queue{pool: pool, db: pool, stream: s, nodes: make(map[*Node]struct{})}
 }
 
 func (q *Queue) scan(row pgx.Row) error {

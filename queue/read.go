@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -215,29 +217,42 @@ func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.K
 // shed gives up what the Consumers have no credits for any more: from the end,
 // which would be handed out last. The caller holds mu.
 func (n *Node) shed(now time.Time) {
-	surplus := n.supply() - n.demand(now)
-	if surplus <= 0 || n.token == 0 {
+	if n.token == 0 {
 		return
 	}
-	for surplus > 0 && len(n.unread) > 0 {
-		last := &n.unread[len(n.unread)-1]
-		cut := min(surplus, last.size())
-		n.pending.free = append(n.pending.free, segment{span{last.hi - cut + 1, last.hi}, 0, last.attempts})
-		surplus -= cut
-		if last.hi -= cut; last.lo > last.hi {
-			n.unread = n.unread[:len(n.unread)-1]
-		}
-	}
+	demand := n.demand(now)
+	n.shedUnread(n.ahead()-min(demand, int64(n.cfg.Ahead)), n.head+1, math.MaxInt64)
+	surplus := n.shedUnread(n.atHand()-demand, 0, n.head)
 	for _, list := range []*[]*item{&n.ready, &n.again} {
-		for surplus > 0 && len(*list) > 0 {
+		for ; surplus > 0 && len(*list) > 0; surplus-- {
 			it := (*list)[len(*list)-1]
 			*list = (*list)[:len(*list)-1]
 			n.readyBytes -= it.held()
 			n.giveBack(it)
-			surplus--
 		}
 	}
-	n.later(0)
+}
+
+// shedUnread gives up that many positions from lo to hi that were not read, and
+// returns how many more there should be.
+func (n *Node) shedUnread(surplus, lo, hi int64) int64 {
+	for i := len(n.unread) - 1; i >= 0 && surplus > 0; i-- {
+		g := n.unread[i]
+		cut := span{max(g.lo, lo), min(g.hi, hi)}
+		if cut.lo > cut.hi {
+			continue
+		}
+		cut.lo = max(cut.lo, cut.hi-surplus+1)
+		surplus -= cut.size()
+		n.pending.free = append(n.pending.free, segment{cut, 0, g.attempts})
+		var rest []segment
+		for _, part := range subtract([]span{g.span}, []span{cut}) {
+			rest = append(rest, segment{part, g.owner, g.attempts})
+		}
+		n.unread = slices.Replace(n.unread, i, i+1, rest...)
+		n.later(0)
+	}
+	return surplus
 }
 
 // giveBack gives up one message, to be handed out by any node. The caller holds

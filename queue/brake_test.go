@@ -1,0 +1,105 @@
+package queue_test
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.buf.Bytes(), []byte(text))
+}
+
+// delayed enqueues n messages that are due after a moment, and waits until they
+// are aside. It needs a Consumer with credits for them.
+func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int) {
+	t.Helper()
+	msgs := make([]queue.Message, n)
+	for i := range msgs {
+		msgs[i] = queue.Message{Message: stream.Message{Payload: []byte("delayed")}, Due: time.Now().Add(2 * time.Second)}
+	}
+	if _, err := node.Enqueue(t.Context(), msgs...); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all are aside", func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.Delayed == int64(n)
+	})
+}
+
+// TestNode_Brakes has PostgreSQL never give out what is due: a Node asks again
+// and again, more and more slowly, and what is to be recorded does not wait.
+func TestNode_Brakes(t *testing.T) {
+	t.Parallel()
+	db, _ := setup(t, queue.Options{})
+	if _, err := db.Pool.Exec(t.Context(), `
+CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW.token IS NOT NULL) EXECUTE FUNCTION never()`); err != nil {
+		t.Fatal(err)
+	}
+	_, q := elsewhere(t, db.URL, "jobs")
+	writes := queue.CountWrites(q)
+	var log lines
+	n, _ := start(t, q, queue.NodeConfig{Look: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
+	delayed(t, q, n, 5)
+	eventually(t, "the brake is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
+	before, began := writes.Load(), time.Now()
+	for time.Since(began) < 2*time.Second {
+		wantNothing(t, c, 100*time.Millisecond)
+	}
+	if more := writes.Load() - before; more > 20 {
+		t.Errorf("%d writes in two seconds", more)
+	}
+	enqueue(t, n, "x")
+	mustAck(t, receive(t, c, 1)...)
+	if times := log.count("slowing down"); times > 2 { // again behind the ack, which was not in vain
+		t.Errorf("%d lines in the log", times)
+	}
+}
+
+// TestNode_TakesWhatIsDue has many messages aside be due, and few credits. The
+// Node takes no more than it has credits for, and what it has claimed behind the
+// end of the stream, which is all that it wants, does not keep it from that.
+func TestNode_TakesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	db, _ := setup(t, queue.Options{})
+	_, q := elsewhere(t, db.URL, "jobs")
+	writes := queue.CountWrites(q)
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
+	c := n.Consume(queue.ConsumerOptions{Credits: 500})
+	delayed(t, q, n, 500)
+	c.Close()
+	c = n.Consume(queue.ConsumerOptions{Credits: 10})
+	before := writes.Load()
+	for got := 0; got < 500; {
+		if held := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side WHERE token IS NOT NULL`); held > 10 {
+			t.Fatalf("the node holds %d messages, with 10 credits", held)
+		}
+		ds := receive(t, c, 1)
+		mustAck(t, ds...)
+		got += len(ds)
+	}
+	if more := writes.Load() - before; more > 2000 {
+		t.Errorf("%d writes for 500 messages", more)
+	}
+}

@@ -1,0 +1,195 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// restless is a queue under everything that may happen to one, with a count of
+// what was done to it and of what its nodes wrote.
+type restless struct {
+	t      *testing.T
+	url    string
+	pool   *pgxpool.Pool
+	q      *queue.Queue
+	random *rand.Rand // of the one who makes things happen
+	nodes  []*queue.Node
+	writes []*atomic.Int64
+	done   atomic.Int64 // things done
+
+	ctx       context.Context // of the consumers; ends when they fall silent
+	silence   context.CancelFunc
+	running   sync.WaitGroup
+	consumers []*queue.Consumer
+}
+
+// restLook and restLease are what nodes do by themselves.
+const (
+	restLook  = 200 * time.Millisecond
+	restLease = 600 * time.Millisecond
+)
+
+// byThemselves is how often the nodes may write in that time without a reason,
+// with room for a machine that is busy.
+func (r *restless) byThemselves(d time.Duration) int64 {
+	looks, renewals := d/(restLook*3/4)+1, d/(restLease/3)+1
+	return int64(len(r.nodes)) * 2 * int64(looks+renewals)
+}
+
+func (r *restless) written() (sum int64) {
+	for _, n := range r.writes {
+		sum += n.Load()
+	}
+	return sum
+}
+
+func (r *restless) addNode() {
+	_, q := elsewhere(r.t, r.url, r.q.Name())
+	r.writes = append(r.writes, queue.CountWrites(q))
+	n, _ := start(r.t, q, queue.NodeConfig{
+		Lease: restLease, Look: restLook, IdleAfter: 300 * time.Millisecond, StallAfter: 200 * time.Millisecond,
+		Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
+	})
+	r.nodes = append(r.nodes, n)
+}
+
+// stir does one thing to the queue.
+func (r *restless) stir() {
+	n := r.nodes[r.random.IntN(len(r.nodes))]
+	var err error
+	switch chance := r.random.IntN(100); {
+	case chance < 45:
+		err = r.enqueue(n)
+	case chance < 65:
+		opts := queue.ConsumerOptions{Credits: 1 + r.random.IntN(30), Visibility: time.Duration(20+r.random.IntN(500)) * time.Millisecond}
+		r.consume(n.Consume(opts), rand.New(rand.NewPCG(r.random.Uint64(), 1)))
+	case chance < 80 && len(r.consumers) > 0:
+		i := r.random.IntN(len(r.consumers))
+		r.consumers[i].Close()
+		r.consumers = append(r.consumers[:i], r.consumers[i+1:]...)
+	case chance < 84:
+		err = r.q.Pause(r.t.Context())
+	case chance < 92:
+		err = r.q.Resume(r.t.Context())
+	case chance < 94:
+		_, err = r.q.Purge(r.t.Context(), queue.PurgeOptions{})
+	case chance < 98:
+		_, err = r.q.Redrive(r.t.Context())
+	default:
+		r.gap()
+	}
+	if err != nil {
+		r.t.Error(err)
+	}
+	r.done.Add(1)
+}
+
+// gap leaves positions that no message will have, as a batch that failed does.
+func (r *restless) gap() {
+	sql := fmt.Sprintf(`SELECT pg_advisory_xact_lock(1953064037, %[1]d), setval('tidewire.stream_%[1]d_position_seq', nextval('tidewire.stream_%[1]d_position_seq') + %[2]d)`,
+		r.q.Stream().ID(), r.random.IntN(50))
+	if _, err := r.pool.Exec(r.t.Context(), sql); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *restless) enqueue(n *queue.Node) error {
+	msgs := make([]queue.Message, 1+r.random.IntN(40))
+	delay := time.Duration(0)
+	if r.random.IntN(3) == 0 {
+		delay = time.Duration(1 + r.random.IntN(300_000_000))
+	}
+	for i := range msgs {
+		msgs[i] = queue.Message{Message: stream.Message{Payload: []byte("x")}}
+		if delay > 0 {
+			msgs[i].Due = time.Now().Add(delay)
+		}
+	}
+	_, err := n.Enqueue(r.t.Context(), msgs...)
+	return err
+}
+
+// consume does with deliveries what chance says, until silence.
+func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
+	r.consumers = append(r.consumers, c)
+	r.running.Go(func() {
+		for {
+			ds, err := c.Receive(r.ctx)
+			if err != nil {
+				return
+			}
+			for _, d := range ds {
+				r.done.Add(1)
+				switch random.IntN(8) {
+				case 0: // its time runs out
+				case 1:
+					d.AckLater()
+				case 2:
+					d.Nack(r.t.Context(), queue.NackOptions{Delay: time.Duration(1 + random.IntN(50_000_000))})
+				case 3:
+					d.Nack(r.t.Context(), queue.NackOptions{Dead: true})
+				default:
+					d.Ack(r.t.Context())
+				}
+			}
+		}
+	})
+}
+
+// TestNode_ComesToRest has nodes go through everything, and then nothing more
+// happens: they write only what they do by themselves. Before that, they write
+// only as much as what happens gives them reason to.
+func TestNode_ComesToRest(t *testing.T) {
+	t.Parallel()
+	for seed := range 3 * pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			db, q := setup(t, queue.Options{MaxAttempts: 5, RetryMin: 5 * time.Millisecond})
+			r := &restless{t: t, url: db.URL, pool: db.Pool, q: q, random: rand.New(rand.NewPCG(seed, 77))}
+			r.comesToRest(1 + int(seed%3))
+		})
+	}
+}
+
+func (r *restless) comesToRest(nodes int) {
+	t := r.t
+	r.ctx, r.silence = context.WithCancel(context.Background())
+	defer r.running.Wait()
+	defer r.silence()
+	for range nodes {
+		r.addNode()
+	}
+	began := time.Now()
+	for range 250 {
+		r.stir()
+		time.Sleep(time.Duration(r.random.IntN(8)) * time.Millisecond)
+	}
+	if err := r.q.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	written, most := r.written(), 3*r.done.Load()+r.byThemselves(took)
+	if t.Logf("%d things done, %d writes in %v", r.done.Load(), written, took); written > most {
+		t.Errorf("%d writes, want at most %d", written, most)
+	}
+	if r.random.IntN(2) == 0 { // consumers do not ask any more; else they go on with what is there
+		r.silence()
+		r.running.Wait()
+	}
+	eventually(t, fmt.Sprintf("at most %d writes a second", r.byThemselves(time.Second)), func() bool {
+		before := r.written()
+		time.Sleep(time.Second)
+		return r.written()-before <= r.byThemselves(time.Second)
+	})
+}
