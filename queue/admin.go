@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,19 +21,50 @@ type Stats struct {
 	Claimed int64 // nodes have them, handed out or about to be, also from aside
 	Delayed int64 // aside: to be retried, or not due yet; due ones that nobody took too
 	Dead    int64
-	Nodes   int // leases that last
+	Nodes   int // leases that last; a node has one for each priority, and for each of its lanes
 	Paused  bool
-	Head    int64 // position of the last message
+	Head    int64 // position of the last message; of several streams the sum
 	// OldestAge is the age of the oldest message that is neither done nor dead;
 	// 0 if there is none.
 	OldestAge time.Duration
 	// JournalRows is how many rows the journal in use has.
 	JournalRows int64
+	// Members are the same by priority, or by lane; nil of an ordinary queue.
+	Members []Stats
 }
 
 // Stats returns what the queue holds. It reads the journal under the queue's
-// lock, a few milliseconds: ask every few seconds, not for every message.
-func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+// lock, a few milliseconds: ask every few seconds, not for every message. Of a
+// queue with priorities or lanes it is the sum, of Members that were read one
+// after the other.
+func (q *Queue) Stats(ctx context.Context) (sum Stats, err error) {
+	for _, m := range q.members {
+		s, err := m.stats(ctx)
+		if err != nil {
+			return Stats{}, err
+		}
+		if !q.opts.family() {
+			return s, nil
+		}
+		sum.add(s)
+	}
+	return sum, nil
+}
+
+func (s *Stats) add(m Stats) {
+	s.Ready += m.Ready
+	s.Claimed += m.Claimed
+	s.Delayed += m.Delayed
+	s.Dead += m.Dead
+	s.Nodes += m.Nodes
+	s.Head += m.Head
+	s.JournalRows += m.JournalRows
+	s.Paused = s.Paused || m.Paused
+	s.OldestAge = max(s.OldestAge, m.OldestAge)
+	s.Members = append(s.Members, m)
+}
+
+func (q *member) stats(ctx context.Context) (Stats, error) {
 	head, err := q.stream.Head(ctx)
 	if err != nil {
 		return Stats{}, q.explain("read", err)
@@ -64,12 +97,12 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 }
 
 // oldest returns the age of the first message that is not done.
-func (q *Queue) oldest(ctx context.Context, s *state, now time.Time, aside *int64) (time.Duration, error) {
+func (q *member) oldest(ctx context.Context, s *state, now time.Time, aside *int64) (time.Duration, error) {
 	first := s.floor() + 1
 	if aside != nil {
 		first = min(first, *aside)
 	}
-	msgs, err := q.stream.Read(ctx, first-1, 1)
+	msgs, err := q.readFrom(ctx, first-1, 1)
 	if err != nil {
 		return 0, q.explain("read", err)
 	}
@@ -88,9 +121,10 @@ func (s *state) floor() int64 {
 }
 
 // Floor returns the position up to which the log is done with: messages up to
-// there are acknowledged, or aside, where they are still needed.
+// there are acknowledged, or aside, where they are still needed. Of a queue with
+// priorities or lanes it is that of its first stream.
 func (q *Queue) Floor(ctx context.Context) (int64, error) {
-	s, _, err := q.load(ctx)
+	s, _, err := q.members[0].load(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -98,17 +132,38 @@ func (q *Queue) Floor(ctx context.Context) (int64, error) {
 }
 
 // Peek returns the first messages of the log that are not done, at most n, in
-// order, and takes none of them. Nodes may be at work on some.
+// order, and takes none of them: those of the highest priority first, of lanes
+// one lane after the other. Nodes may be at work on some.
 func (q *Queue) Peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
 	}
+	for i := range q.members {
+		if q.opts.Priorities > 0 {
+			i = len(q.members) - 1 - i
+		}
+		more, err := q.members[i].peek(ctx, n-len(msgs))
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range more {
+			m.Position = q.outward(i, m.Position)
+			msgs = append(msgs, m)
+		}
+		if len(msgs) == n {
+			break
+		}
+	}
+	return msgs, nil
+}
+
+func (q *member) peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
 	s, _, err := q.load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for after := s.floor(); len(msgs) < n; {
-		page, err := q.stream.Read(ctx, after, n)
+		page, err := q.readFrom(ctx, after, n)
 		if err != nil {
 			return nil, q.explain("read", err)
 		}
@@ -122,6 +177,16 @@ func (q *Queue) Peek(ctx context.Context, n int) (msgs []stream.Message, err err
 	return msgs, nil
 }
 
+// readFrom reads behind that position, or behind what was dropped.
+func (q *member) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
+	msgs, err := q.stream.Read(ctx, after, n)
+	var old *stream.TooOldError
+	if errors.As(err, &old) {
+		msgs, err = q.stream.Read(ctx, old.Oldest-1, n)
+	}
+	return msgs, err
+}
+
 // DeadLetter is a message that is handed out no more.
 type DeadLetter struct {
 	stream.Message
@@ -131,7 +196,23 @@ type DeadLetter struct {
 
 // DeadLetters returns the dead letters behind position after, at most n, in
 // order.
-func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
+func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) (all []DeadLetter, err error) {
+	for i, m := range q.members {
+		behind := (after - int64(i)) / int64(len(q.members))
+		letters, err := m.deadLetters(ctx, behind, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range letters {
+			d.Position = q.outward(i, d.Position)
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b DeadLetter) int { return cmp.Compare(a.Position, b.Position) })
+	return all[:min(n, len(all))], nil
+}
+
+func (q *member) deadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
 	rows, err := q.pool.Query(ctx, deadSQL, q.id, after, n)
 	if err != nil {
 		return nil, q.explain("read dead letters of", err)
@@ -143,7 +224,7 @@ func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 		return nil, q.explain("read dead letters of", err)
 	}
 	for i := range letters {
-		msgs, err := q.stream.Read(ctx, letters[i].Position-1, 1)
+		msgs, err := q.readFrom(ctx, letters[i].Position-1, 1)
 		if err != nil {
 			return nil, q.explain("read dead letters of", err)
 		}
@@ -156,7 +237,29 @@ func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 
 // Redrive has the dead letters at these positions, or all if there are none
 // given, handed out again, as if never tried, and returns how many there were.
-func (q *Queue) Redrive(ctx context.Context, positions ...int64) (int64, error) {
+// In a queue that keeps the order of keys each goes before what waits of its
+// key, and behind what was handed out since it died.
+func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err error) {
+	byMember := make([][]int64, len(q.members))
+	for _, p := range positions {
+		i, inner := q.inward(p)
+		if i >= 0 {
+			byMember[i] = append(byMember[i], inner)
+		}
+	}
+	for i, m := range q.members {
+		if len(positions) > 0 && len(byMember[i]) == 0 {
+			continue
+		}
+		n, err := m.redrive(ctx, byMember[i])
+		if sum += n; err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func (q *member) redrive(ctx context.Context, positions []int64) (int64, error) {
 	sql, args := redriveAllSQL, []any{q.id}
 	if len(positions) > 0 {
 		sql, args = redriveSQL, append(args, positions)
@@ -176,9 +279,11 @@ func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, 1) }
 func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, 0) }
 
 func (q *Queue) pause(ctx context.Context, on int64) error {
-	_, err := q.write(ctx, request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
-	if err != nil {
-		return q.explain("pause", err)
+	for _, m := range q.members {
+		_, err := m.write(ctx, request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
+		if err != nil {
+			return m.explain("pause", err)
+		}
 	}
 	return nil
 }
@@ -194,7 +299,17 @@ type PurgeOptions struct {
 // Purge removes all messages that nobody has: the rest of the log, and what is
 // delayed or waits to be retried. What nodes have claimed is delivered. It
 // returns how many positions of the log and messages aside it removed.
-func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (int64, error) {
+func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (sum int64, err error) {
+	for _, m := range q.members {
+		n, err := m.purge(ctx, opts)
+		if sum += n; err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func (q *member) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 	removed, err := q.purgeLog(ctx)
 	if err != nil {
 		return 0, err
@@ -214,7 +329,7 @@ func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 }
 
 // purgeLog tries until no node has claimed anything in between.
-func (q *Queue) purgeLog(ctx context.Context) (removed int64, err error) {
+func (q *member) purgeLog(ctx context.Context) (removed int64, err error) {
 	head, err := q.stream.Head(ctx)
 	if err != nil {
 		return 0, q.explain("purge", err)

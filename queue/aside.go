@@ -11,7 +11,7 @@ import (
 
 // heardAside takes in which messages aside the Node got, and reports whether it
 // got any; the reader reads them. The caller holds mu.
-func (n *Node) heardAside(a *answer) (got bool) {
+func (n *part) heardAside(a *answer) (got bool) {
 	for _, row := range a.side {
 		if _, known := n.aside[row.position]; known || n.token == 0 {
 			continue
@@ -27,7 +27,7 @@ func (n *Node) heardAside(a *answer) (got bool) {
 }
 
 // readAside reads the messages aside that the Node got.
-func (n *Node) readAside(ctx context.Context) error {
+func (n *part) readAside(ctx context.Context) error {
 	n.mu.Lock()
 	token, rows := n.token, n.fetch
 	n.fetch, n.fetching = nil, len(rows)
@@ -59,13 +59,13 @@ func neighbours(rows []sideRow) int {
 	return run
 }
 
-func (n *Node) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
+func (n *part) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	return n.queue.stream.Read(ctx, s.lo-1, int(s.size()))
 }
 
-func (n *Node) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
+func (n *part) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {
@@ -81,9 +81,8 @@ func (n *Node) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Mes
 			continue
 		}
 		it.Message = msgs[at]
-		n.readyBytes += it.held()
-		n.again = append(n.again, it)
+		n.queueUp(it)
 	}
 	n.times.busy = time.Now()
-	n.wakeConsumers()
+	n.node.changed()
 }

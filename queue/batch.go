@@ -17,8 +17,10 @@ type settlement struct {
 	item   *item
 	put    *sidePut   // it goes aside; nil: it is done
 	answer chan error // nil: nobody waits
-	// consumer whose credit it takes until it is answered, or nil.
+	// consumer whose credit it takes until it is answered, and where it came
+	// from, or nil.
 	consumer *Consumer
+	part     *part
 }
 
 // empty reports whether there is nothing to record.
@@ -93,7 +95,7 @@ func (s *settlement) resolve(err error) {
 	if s.consumer != nil {
 		s.consumer.outstanding--
 		s.consumer.settling--
-		s.consumer.node.waiting--
+		s.part.waiting--
 		s.consumer.settledAt = time.Now()
 		s.consumer = nil
 	}

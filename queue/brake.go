@@ -47,7 +47,7 @@ func (b *brake) wait(ctx context.Context) bool {
 }
 
 // slow is wait, and says so once.
-func (n *Node) slow(ctx context.Context) bool {
+func (n *part) slow(ctx context.Context) bool {
 	if n.brake.vain == brakeAfter {
 		n.cfg.Log.Warn("writes change nothing, slowing down", "queue", n.queue.Name(), "writes", n.brake.vain)
 	}

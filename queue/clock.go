@@ -17,6 +17,7 @@ type schedule struct {
 	later time.Time // write what waits for company
 	sweep time.Time // a delivery's time may have run out
 	due   time.Time // a message aside is due
+	rest  time.Time // a message of a lane has rested
 	busy  time.Time // when the lease last served for something
 	// When to try again to begin the journal anew, and to empty the old one.
 	rotate, truncate time.Time
@@ -63,13 +64,13 @@ func earliest(times ...time.Time) (first time.Time) {
 }
 
 // later has what waits for company written within d. The caller holds mu.
-func (n *Node) later(d time.Duration) {
+func (n *part) later(d time.Duration) {
 	n.times.later = earliest(n.times.later, time.Now().Add(d))
 	signal(n.rearm)
 }
 
 // clock does what is due, until ctx ends.
-func (n *Node) clock(ctx context.Context) {
+func (n *part) clock(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -93,11 +94,14 @@ func (n *Node) clock(ctx context.Context) {
 }
 
 // tick does what is due now. The caller holds mu.
-func (n *Node) tick(now time.Time) {
+func (n *part) tick(now time.Time) {
 	if !n.times.sweep.IsZero() && !now.Before(n.times.sweep) {
 		n.sweep(now)
 	}
-	if len(n.consumers) > 0 && !now.Before(n.times.poll) {
+	if !n.times.rest.IsZero() && !now.Before(n.times.rest) {
+		n.rested(now)
+	}
+	if len(n.node.consumers) > 0 && !now.Before(n.times.poll) {
 		n.times.poll = now.Add(jitter(n.cfg.Poll))
 		signal(n.readNow)
 	}
@@ -108,9 +112,9 @@ func (n *Node) tick(now time.Time) {
 }
 
 // next returns when tick is due. The caller holds mu.
-func (n *Node) next(now time.Time) time.Time {
-	next := n.times.sweep
-	if len(n.consumers) > 0 {
+func (n *part) next(now time.Time) time.Time {
+	next := earliest(n.times.sweep, n.times.rest)
+	if len(n.node.consumers) > 0 {
 		next = earliest(next, n.times.poll)
 	}
 	if !n.nudged { // else the writer says when it is through
@@ -121,24 +125,27 @@ func (n *Node) next(now time.Time) time.Time {
 
 // nextWrite returns when there is something to be written, or to be asked of
 // the journal.
-func (n *Node) nextWrite(now time.Time) time.Time {
+func (n *part) nextWrite(now time.Time) time.Time {
 	next := n.times.later
 	if n.token != 0 {
 		next = earliest(next, n.renewAt)
-		if n.idle(now) {
+		if n.idle(now) || n.leavesNow(now) {
 			next = now
-		} else if len(n.flight)+len(n.ready)+len(n.again)+len(n.aside) == 0 {
+		} else if !n.holds() {
 			next = earliest(next, n.times.busy.Add(n.cfg.IdleAfter))
 		}
+		if n.lane != nil {
+			next = earliest(next, n.lane.leaveBy)
+		}
 	}
-	if len(n.consumers) == 0 {
+	if len(n.node.consumers) == 0 || !n.looks() {
 		return next
 	}
 	if n.times.look.IsZero() {
 		return now // for the first time
 	}
 	next = earliest(next, n.times.look)
-	if !n.closed && !n.state.paused && n.demand(now) > n.atHand() {
+	if !n.node.closed && !n.state.paused && n.demand(now) > n.atHand() && !n.heldUp(now) {
 		next = earliest(next, n.times.due)
 	}
 	return next
@@ -146,7 +153,7 @@ func (n *Node) nextWrite(now time.Time) time.Time {
 
 // sweep voids the deliveries whose time has run out; their messages are handed
 // out again. The caller holds mu.
-func (n *Node) sweep(now time.Time) {
+func (n *part) sweep(now time.Time) {
 	next := time.Time{}
 	for d := range n.flight {
 		if now.Before(d.deadline) {
@@ -160,5 +167,5 @@ func (n *Node) sweep(now time.Time) {
 	if n.times.sweep = next; !next.IsZero() && next.Before(now.Add(sweepEvery)) {
 		n.times.sweep = now.Add(sweepEvery)
 	}
-	n.wakeConsumers()
+	n.node.changed()
 }

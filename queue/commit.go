@@ -15,7 +15,7 @@ import (
 // A request of which no answer came is settled by the next: that has the same
 // batch again, and is refused as stale if the first was written; if it is not
 // refused, the first never will be written. Until then the batch is in doubt.
-func (n *Node) commit(ctx context.Context, b *batch) {
+func (n *part) commit(ctx context.Context, b *batch) {
 	doubt := false
 	for failed, slowed := 0, false; ; {
 		if err := n.beforeTakeover(ctx); err != nil {
@@ -60,7 +60,7 @@ func (n *Node) commit(ctx context.Context, b *batch) {
 	signal(n.rearm)
 }
 
-func (n *Node) send(ctx context.Context, r request) (*answer, error) {
+func (n *part) send(ctx context.Context, r request) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	return n.queue.write(ctx, r)
@@ -68,7 +68,7 @@ func (n *Node) send(ctx context.Context, r request) (*answer, error) {
 
 // freeLock ends a session of Tidewire that holds the queue's lock and waits for
 // a client that froze. Its failure is that of the next attempt.
-func (n *Node) freeLock(ctx context.Context, err error) {
+func (n *part) freeLock(ctx context.Context, err error) {
 	if pg.Code(err) != pg.CodeLockNotAvailable {
 		return
 	}
@@ -80,9 +80,9 @@ func (n *Node) freeLock(ctx context.Context, err error) {
 
 // beforeTakeover reads where the stream ends: what the dead had above was not
 // there to be handed out, and is not tried again but for the first time.
-func (n *Node) beforeTakeover(ctx context.Context) error {
+func (n *part) beforeTakeover(ctx context.Context) error {
 	n.mu.Lock()
-	due := len(n.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
+	due := len(n.node.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
 	n.mu.Unlock()
 	if !due {
 		return nil
@@ -97,12 +97,12 @@ func (n *Node) beforeTakeover(ctx context.Context) error {
 }
 
 // giveUp answers what will not be recorded, or not in time.
-func (n *Node) giveUp(ctx context.Context, b *batch, err error) {
+func (n *part) giveUp(ctx context.Context, b *batch, err error) {
 	if ctx.Err() != nil {
 		err = errors.Join(ErrUnknown, err)
 	} else {
 		err = n.queue.explain("write to", err)
-		n.fail(err)
+		n.node.fail(err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,7 +112,7 @@ func (n *Node) giveUp(ctx context.Context, b *batch, err error) {
 }
 
 // heard takes in the answer to a request.
-func (n *Node) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
+func (n *part) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, last := spansOf(n.state.owned(r.own)), n.state.last[r.own].sequence
@@ -138,8 +138,8 @@ func (n *Node) heard(b *batch, r request, a *answer, sent time.Time, doubt bool)
 	if r.writes() {
 		n.brake.note(effect)
 	}
-	n.times.heard(a, &n.cfg)
-	n.wakeConsumers()
+	n.times.heard(a, n.cfg)
+	n.node.changed()
 	return nil
 }
 
@@ -151,11 +151,14 @@ func changesLeases(own int64, news []entry) bool {
 }
 
 // said is what follows once the batch is written.
-func (n *Node) said(b *batch) {
+func (n *part) said(b *batch) {
 	now := time.Now()
 	b.resolve(func(s *settlement) (error, bool) {
 		if s.item.aside {
 			delete(n.aside, s.item.Position)
+		}
+		if s.put == nil || s.put.Dead {
+			n.keyDone(s.item)
 		}
 		if s.put != nil && !s.put.Dead {
 			n.times.dueBy(s.put, now)
@@ -166,9 +169,16 @@ func (n *Node) said(b *batch) {
 }
 
 // leased is what follows for the lease once a request is written.
-func (n *Node) leased(r request, sent time.Time) {
+func (n *part) leased(r request, sent time.Time) {
+	if r.own == 0 {
+		return
+	}
+	if _, lasts := n.state.leases[r.own]; n.lane != nil && !lasts && !r.ends() { // the lane's lease is another's
+		n.drop()
+		return
+	}
 	for _, e := range r.entries {
-		if e.kind == kindLease {
+		if e.kind == kindLease || e.kind == kindLeaseAlone {
 			// Measured from before it was sent, so that it ends here first.
 			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(n.cfg.Lease/3)
 		}
@@ -179,14 +189,14 @@ func (n *Node) leased(r request, sent time.Time) {
 }
 
 // ended reports whether somebody ended the lease.
-func (n *Node) ended() bool {
+func (n *part) ended() bool {
 	_, lasts := n.state.leases[n.token]
 	return n.token != 0 && !n.deadline.IsZero() && !lasts
 }
 
 // adopt takes what the Node has now and had not before, and reports whether
 // there is any.
-func (n *Node) adopt(before []span) bool {
+func (n *part) adopt(before []span) bool {
 	if n.token == 0 {
 		return false
 	}
@@ -209,7 +219,7 @@ func (n *Node) adopt(before []span) bool {
 
 // lose voids everything that the Node has. What the batch holds will not be
 // recorded.
-func (n *Node) lose(b *batch) {
+func (n *part) lose(b *batch) {
 	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "handed out", len(n.flight))
 	for d := range n.flight {
 		n.void(d)
@@ -220,11 +230,15 @@ func (n *Node) lose(b *batch) {
 }
 
 // drop forgets what belonged to the lease.
-func (n *Node) drop() {
+func (n *part) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
 	n.fetching = 0
 	clear(n.aside)
+	if n.lane != nil {
+		n.lane.clear()
+		n.lane.giveBack()
+	}
 	n.refuseStrangers(&n.pending)
 	n.pending.clear()
 }

@@ -22,8 +22,10 @@ type Delivery struct {
 	// Attempt is how often the message was handed out, this time included. If a
 	// node died, messages it had claimed and not handed out count as handed out.
 	Attempt int
+	// Priority is that of the message; 0 in a queue without.
+	Priority int
 
-	node     *Node
+	part     *part
 	consumer *Consumer
 	item     *item
 	settle   settlement
@@ -63,16 +65,22 @@ type NackOptions struct {
 func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }
 
 // Nack refuses the message: it is handed out again after a while, or becomes a
-// dead letter. It returns once that is recorded; errors are those of Ack.
+// dead letter. It returns once that is recorded; errors are those of Ack. Of a
+// message with a key, in a queue that keeps the order of keys, the refusal is
+// kept in memory: it stays with the Node, and the next of its key waits.
 func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
-	o := d.node.queue.opts
+	o := d.part.node.queue.opts
 	delay := opts.Delay
 	if delay <= 0 {
 		delay = backoff(o, d.Attempt)
 	}
+	dead, reason := opts.Dead || d.Attempt >= o.MaxAttempts, cleanReason(opts.Reason)
+	if d.part.keeps(d.item) && !dead {
+		return d.restAfter(delay, reason)
+	}
 	return d.settleWith(ctx, &sidePut{
-		Position: d.Position, Delay: delay.Microseconds(), Attempts: d.Attempt,
-		Dead: opts.Dead || d.Attempt >= o.MaxAttempts, Reason: cleanReason(opts.Reason), Fresh: !d.item.aside,
+		Position: d.item.Position, Delay: delay.Microseconds(), Attempts: d.Attempt,
+		Dead: dead, Reason: reason, Fresh: !d.item.aside,
 	})
 }
 
@@ -128,14 +136,14 @@ func await(ctx context.Context, answer <-chan error) error {
 
 // begin has recorded what becomes of the message; answer gets what came of it.
 func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
-	n := d.node
+	n := d.part
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := d.leave(); err != nil {
 		return nil, err
 	}
 	answer := make(chan error, 1)
-	d.settle = settlement{item: d.item, put: put, answer: answer, consumer: d.consumer}
+	d.settle = settlement{item: d.item, put: put, answer: answer, part: n, consumer: d.consumer}
 	d.consumer.settling++
 	n.waiting++
 	n.nudged = true
@@ -149,7 +157,7 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 // AckLater acknowledges the message and does not wait. It is recorded soon, and
 // nobody is told if it is not: then it is handed out again.
 func (d *Delivery) AckLater() error {
-	n := d.node
+	n := d.part
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := d.leave(); err != nil {
@@ -171,7 +179,7 @@ func (d *Delivery) Extend(by time.Duration) error {
 	if by <= 0 {
 		return fmt.Errorf("%w extension: %v, want more than 0", ErrInvalid, by)
 	}
-	n := d.node
+	n := d.part
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := d.stands(); err != nil {
@@ -199,16 +207,16 @@ func (d *Delivery) leave() error {
 		return err
 	}
 	d.state = settled
-	delete(d.node.flight, d)
-	d.node.times.busy = time.Now()
-	d.node.checkDrained()
+	delete(d.part.flight, d)
+	d.part.times.busy = time.Now()
+	d.part.node.checkDrained()
 	return nil
 }
 
 // void ends a delivery that was not settled. The caller holds mu.
-func (n *Node) void(d *Delivery) {
+func (n *part) void(d *Delivery) {
 	d.state = voided
 	delete(n.flight, d)
 	d.consumer.outstanding--
-	n.checkDrained()
+	n.node.checkDrained()
 }

@@ -24,7 +24,7 @@ func TestHeard_InDoubt(t *testing.T) {
 
 func inDoubt(t *testing.T, wrote, rotated bool) {
 	q := testQueue(t)
-	n, other := NewNode(q, NodeConfig{}), NewNode(q, NodeConfig{RotateRows: 1})
+	n, other := newPart(NewNode(q, NodeConfig{}), q.members[0]), newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
 	mustWrite(t, q, &n.state, request{}, written)
 	begin := request{own: 1, lease: 200 * time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
 	mustWrite(t, q, &n.state, begin, written)
@@ -35,7 +35,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	until := n.state.leases[1]
 	r := request{own: 1, seen: n.state.seen, validUntil: &until, entries: b.entries(1)}
 	if wrote {
-		if a, err := q.write(t.Context(), r); err != nil || a.outcome != written {
+		if a, err := n.queue.write(t.Context(), r); err != nil || a.outcome != written {
 			t.Fatal(a, err)
 		}
 	}
@@ -45,7 +45,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	if rotated {
 		other.rotate(t.Context())
 	}
-	a, err := q.write(t.Context(), r)
+	a, err := n.queue.write(t.Context(), r)
 	if err != nil || a.outcome != stale {
 		t.Fatal(a, err)
 	}

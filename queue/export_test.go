@@ -15,18 +15,24 @@ func HandedOutAt(d *Delivery) time.Time { return d.deadline.Add(-d.consumer.cfg.
 // Leases is how many leases nobody has ended.
 func Leases(t *testing.T, q *Queue) int {
 	t.Helper()
-	s, _, err := q.load(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	all := 0
+	for _, m := range q.members {
+		s, _, err := m.load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += len(s.leases)
 	}
-	return len(s.leases)
+	return all
 }
 
 // CountWrites counts the calls of queue_write that are made for the Queue from
 // now on. Call it before there are Nodes.
 func CountWrites(q *Queue) *atomic.Int64 {
-	c := &countingBatcher{batcher: q.db}
-	q.db = c
+	c := &countingBatcher{batcher: q.pool}
+	for _, m := range q.members {
+		m.db = c
+	}
 	return &c.calls
 }
 

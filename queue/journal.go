@@ -68,7 +68,7 @@ type sideRow struct {
 
 // write makes the call, in one round trip. If it fails, the request may have
 // been written or not, or may be later.
-func (q *Queue) write(ctx context.Context, r request) (*answer, error) {
+func (q *member) write(ctx context.Context, r request) (*answer, error) {
 	args, err := r.args(q.id)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 }
 
 // load reads the journal from where it begins.
-func (q *Queue) load(ctx context.Context) (*state, *answer, error) {
+func (q *member) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
 	a, err := q.write(ctx, request{})
 	if err != nil {

@@ -34,7 +34,7 @@ func mustWrite(t *testing.T, q *Queue, s *state, r request, want outcome) {
 	if until, ok := s.leases[r.own]; ok {
 		r.validUntil = &until
 	}
-	a, err := q.write(t.Context(), r)
+	a, err := q.members[0].write(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWrite_ClaimsNeverOverlap(t *testing.T) {
 func TestWrite_RefusesOtherIsolation(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
-	args, err := (&request{}).args(q.id)
+	args, err := (&request{}).args(q.members[0].id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestSpans(t *testing.T) {
 func TestRotate_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
-	n := NewNode(q, NodeConfig{RotateRows: 1})
-	s, _, err := q.load(t.Context())
+	n := newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
+	s, _, err := q.members[0].load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

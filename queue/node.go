@@ -2,15 +2,13 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -60,6 +58,10 @@ type NodeConfig struct {
 	// have grown: stream.Hub's method of that name. Without it the Node hears of
 	// what Producers of the same Queue enqueue, and else polls.
 	Watch func(s *stream.Stream) (changed <-chan struct{}, stop func())
+	// Share, if not nil, shares out the lanes of an ordered queue evenly among
+	// the nodes that have Consumers. Without it each tries to get all: who is
+	// first has them, the others take over when it is gone.
+	Share Sharer
 	// Appender is how Enqueue appends.
 	Appender stream.AppenderConfig
 	// Log receives a line when PostgreSQL is away. Defaults to none.
@@ -96,77 +98,41 @@ func (c NodeConfig) withDefaults() NodeConfig {
 		c.RotateRows = 10_000
 	}
 	c.RotateRows += rand.IntN(c.RotateRows/2 + 1)
+	if c.Share == nil {
+		c.Share = shareAll
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
 
-// Node is a process's part in a queue: it holds one lease, under which it
-// claims positions for all its Consumers, reads their messages, hands them out
-// and records what became of them. A process needs one Node for each queue.
+// Node is a process's part in a queue: it holds a lease, under which it claims
+// positions for all its Consumers, reads their messages, hands them out and
+// records what became of them. Of a queue with priorities or lanes it does so
+// for each. A process needs one Node for each queue.
 //
-// It takes connections of the pool while it reads and writes, two at most, and
-// one more for Enqueue.
+// It takes connections of the pool while it reads and writes, two at most for
+// each priority or lane, and besides those of its Producer.
 //
 // Safe for concurrent use.
 type Node struct {
 	cfg      NodeConfig
 	queue    *Queue
 	producer *Producer
-
-	// group gathers what is to be recorded; its Run is the only one that writes
-	// to the journal. Adding never waits: what there is to add is bounded by
-	// what was handed out.
-	group   *pg.Group[batch]
-	readNow chan struct{} // one slot: there may be something to read
-	rearm   chan struct{} // one slot: the clock is to look again
-	drained chan struct{} // one slot: nothing is handed out any more
+	parts    []*part // one for each member of the queue
 
 	work    context.Context // of what is to be recorded; ends with Abandon
 	abandon context.CancelFunc
-	failed  chan error // one slot: what ended the Node
+	failed  chan error    // one slot: what ended the Node
+	drained chan struct{} // one slot: nothing is handed out any more
+	members chan struct{} // one slot: the Consumers are others
 
-	mu    sync.Mutex // guards the fields below
-	state state      // the journal, as far as read
-	head  int64      // the stream reaches as far as this, or further
-
-	token    int64     // of the lease, or 0
-	deadline time.Time // until then the lease lasts for sure, by our own clock
-	renewAt  time.Time
-	dbNow    time.Time // PostgreSQL's clock, at most, at heardAt
-	heardAt  time.Time
-
-	unread     []segment          // what we have and did not read, in order
-	ready      []*item            // read, never handed out by us, in order
-	again      []*item            // to be handed out again
-	readyBytes int                // of both
-	average    int                // of payloads, as last read
-	aside      map[int64]struct{} // of positions that have a row of their own
-	fetch      []sideRow          // of those, the ones to be read
-	fetching   int                // and how many are being read
-	flight     map[*Delivery]struct{}
-	consumers  []*Consumer
-	turn       int // of the consumer to be woken first
-
-	pending batch // goes with the next write; nobody waits for it
-	times   schedule
-	brake   brake
-	nudged  bool // the group was told, and has not been through since
-	waiting int  // settlements that somebody waits for
-
-	closed    bool // hands out nothing more
-	finishing bool // gives up everything
+	mu        sync.Mutex // guards the fields below, and those of the parts
+	consumers []*Consumer
+	turn      int // of the Consumer to be woken, and the lane to be looked at, first
+	closed    bool
 	err       error
-}
-
-// item is a message between the stream and the one who acknowledges it.
-type item struct {
-	stream.Message
-	token    int64 // lease under which we have it
-	attempts int   // how often it was handed out
-	aside    bool  // has a row of its own
-	reason   string
 }
 
 // NewNode returns a Node of the queue, which reads and writes through the
@@ -175,13 +141,13 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), queue: q,
 		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
-		group:    pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(cfg.Linger),
-		readNow:  make(chan struct{}, 1), rearm: make(chan struct{}, 1), drained: make(chan struct{}, 1),
-		failed: make(chan error, 1),
-		aside:  make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
+		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
+		members: make(chan struct{}, 1),
 	}
-	n.brake.off = make(chan struct{}, 1)
 	n.work, n.abandon = context.WithCancel(context.Background())
+	for _, m := range q.members {
+		n.parts = append(n.parts, newPart(n, m))
+	}
 	return n
 }
 
@@ -216,14 +182,32 @@ func (n *Node) Run(ctx context.Context) error {
 	return err
 }
 
+// begin reads the journals for the first time.
+func (n *Node) begin(ctx context.Context) error {
+	for _, p := range n.parts {
+		if err := p.begin(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // serve runs all parts of the Node, and stops them one after the other.
 func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 	gathering, stopGathering := context.WithCancel(context.Background())
 	defer stopGathering()
 	var reading, writing sync.WaitGroup
-	reading.Go(func() { n.read(ctx) })
-	writing.Go(func() { n.clock(gathering) })
-	writing.Go(func() { n.group.Run(gathering, n.work, n.commit) })
+	for _, p := range n.parts {
+		reading.Go(func() { p.read(ctx) })
+		writing.Go(func() { p.clock(gathering) })
+		writing.Go(func() { p.group.Run(gathering, n.work, p.commit) })
+	}
+	if n.queue.opts.family() {
+		reading.Go(func() { n.look(ctx) })
+	}
+	if n.queue.ordered() {
+		reading.Go(func() { n.shareLanes(ctx) })
+	}
 	select {
 	case <-ctx.Done():
 	case err = <-n.failed:
@@ -247,36 +231,6 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 func (n *Node) Abandon() {
 	n.abandon()
 	n.producer.Abandon()
-}
-
-// begin reads the journal for the first time.
-func (n *Node) begin(ctx context.Context) error {
-	for failed := 0; ; failed++ {
-		attempt, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
-		s, a, err := n.queue.load(attempt)
-		cancel()
-		if err == nil {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.state, n.dbNow, n.heardAt = *s, a.now, time.Now()
-			return nil
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if !n.retry(err) {
-			return err
-		}
-		n.cfg.Log.Warn("journal not read, trying again", "queue", n.queue.Name(), "error", err)
-		if pg.Backoff(ctx, failed) != nil {
-			return nil
-		}
-	}
-}
-
-// retry reports whether what failed may succeed later.
-func (n *Node) retry(err error) bool {
-	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // close has Consumers return ErrClosed, or err.
@@ -307,27 +261,18 @@ func (n *Node) drain() {
 // checkDrained tells drain that there is nothing to wait for. The caller holds
 // mu.
 func (n *Node) checkDrained() {
-	if n.closed && len(n.flight) == 0 {
+	if n.closed && !slices.ContainsFunc(n.parts, func(p *part) bool { return len(p.flight) > 0 }) {
 		signal(n.drained)
 	}
 }
 
-// finish voids what is still handed out, and has the last write give up
-// everything. What is acknowledged later gets ErrLeaseLost.
+// finish has all parts give up everything.
 func (n *Node) finish() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.finishing = true
-	for d := range n.flight {
-		n.void(d)
-		n.giveBack(d.item)
+	for _, p := range n.parts {
+		p.finish()
 	}
-	for _, it := range n.again { // tried more often than the journal knows
-		n.giveBack(it)
-	}
-	n.again = nil
-	n.nudge()
-	signal(n.brake.off)
 }
 
 // fail ends the Node for good.
@@ -338,10 +283,30 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// nudge has the group go through what there is to write. The caller holds mu.
-func (n *Node) nudge() {
-	n.nudged = true
-	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // it never waits
+// rearm has all that goes by the clock look again. The caller holds mu.
+func (n *Node) rearm() {
+	for _, p := range n.parts {
+		signal(p.rearm)
+	}
+}
+
+// wakeConsumers wakes those that wait, as many as there are messages for, not
+// always the same first. The caller holds mu.
+func (n *Node) wakeConsumers() {
+	if n.closed {
+		return
+	}
+	messages := n.available(time.Now())
+	for i := range n.consumers {
+		if messages == 0 {
+			return
+		}
+		if c := n.consumers[(n.turn+i)%len(n.consumers)]; c.wants() {
+			signal(c.wake)
+			messages--
+		}
+	}
+	n.turn++
 }
 
 // signal fills a channel of one slot.

@@ -11,7 +11,7 @@ const maxAside = 100
 // plan returns what is to be written now, and whether there is anything. What
 // waits for company is written with whatever else is, unless the batch is in
 // doubt: then it stays the same. The caller holds mu.
-func (n *Node) plan(b *batch, now time.Time, doubt bool) (request, bool) {
+func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	n.refuseStrangers(b)
 	r := request{seen: n.state.seen, lease: n.cfg.Lease}
 	if n.wantsLease(now) {
@@ -21,9 +21,11 @@ func (n *Node) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	if r.own = n.token; n.token != 0 {
 		n.planLease(&r, now)
 		n.planEnd(&r, b, now)
-		n.planClaims(&r, now)
+		if n.lane == nil || r.validUntil != nil { // else it may not get the lease
+			n.planClaims(&r, now)
+		}
 	}
-	if !n.finishing {
+	if !n.finishing && n.looks() {
 		n.planTakeover(&r, now)
 	}
 	if !b.empty() || !r.empty() || n.times.laterDue(now) {
@@ -35,7 +37,7 @@ func (n *Node) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 		// be noticed.
 		r.entries = append(r.entries, entry{kind: kindNote, token: n.token})
 	}
-	look := !n.finishing && len(n.consumers) > 0 && !now.Before(n.times.look)
+	look := !n.finishing && len(n.node.consumers) > 0 && !now.Before(n.times.look)
 	if look && r.side == nil {
 		r.side = &sideRequest{}
 	}
@@ -45,7 +47,7 @@ func (n *Node) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 
 // planBatch adds what is to be recorded, before everything else: what is given
 // up is, before the lease ends.
-func (n *Node) planBatch(r *request, b *batch, doubt bool) {
+func (n *part) planBatch(r *request, b *batch, doubt bool) {
 	if !doubt {
 		b.take(&n.pending)
 		n.times.later = time.Time{}
@@ -66,7 +68,7 @@ func (n *Node) planBatch(r *request, b *batch, doubt bool) {
 
 // planKnown adds which messages aside need not be returned. Those that go back
 // may be had again at once.
-func (n *Node) planKnown(r *request) {
+func (n *part) planKnown(r *request) {
 	if r.side == nil {
 		return
 	}
@@ -103,20 +105,23 @@ func (r *request) ownEntry() bool {
 }
 
 // refuseStrangers answers what belongs to a lease that is over.
-func (n *Node) refuseStrangers(b *batch) {
+func (n *part) refuseStrangers(b *batch) {
 	b.resolve(func(s *settlement) (error, bool) { return ErrLeaseLost, s.item.token != n.token })
 }
 
 // wantsLease reports whether a Node without a lease has something to claim: an
 // idle one writes nothing. Without Consumers it has not looked for long, and
 // looks first.
-func (n *Node) wantsLease(now time.Time) bool {
-	return n.token == 0 && !n.times.look.IsZero() && !n.closed && !n.state.paused && n.demand(now) > 0 && (n.claimable() || n.asideDue(now))
+func (n *part) wantsLease(now time.Time) bool {
+	if n.token != 0 || n.times.look.IsZero() || n.node.closed || n.state.paused || n.lane != nil && len(n.state.leases) > 0 {
+		return false
+	}
+	return n.demand(now) > 0 && (n.claimable() || n.asideDue(now)) && !n.heldUp(now)
 }
 
 // claimable reports whether there are messages that nobody has, as far as
 // known.
-func (n *Node) claimable() bool {
+func (n *part) claimable() bool {
 	if n.head > n.state.top {
 		return true
 	}
@@ -129,33 +134,46 @@ func (n *Node) claimable() bool {
 }
 
 // asideDue reports whether a message aside is due.
-func (n *Node) asideDue(now time.Time) bool {
+func (n *part) asideDue(now time.Time) bool {
 	return !n.times.due.IsZero() && !now.Before(n.times.due)
 }
 
 // planLease begins the lease, or renews it.
-func (n *Node) planLease(r *request, now time.Time) {
+func (n *part) planLease(r *request, now time.Time) {
 	until, known := n.state.leases[n.token]
 	if known {
 		r.validUntil = &until
 	}
 	if !known || !now.Before(n.renewAt) {
-		r.entries = append([]entry{{kind: kindLease, token: n.token}}, r.entries...)
+		kind := kindLease
+		if !known && n.lane != nil {
+			kind = kindLeaseAlone
+		}
+		r.entries = append([]entry{{kind: kind, token: n.token}}, r.entries...)
 	}
 }
 
 // planEnd ends the lease of a Node that stops, or has had nothing to do for
-// long. Whatever it has is free then; what it handed out is in the batch.
-func (n *Node) planEnd(r *request, b *batch, now time.Time) {
-	if n.finishing || n.idle(now) && b.empty() {
+// long, or is to give the lane back. Whatever it has is free then; what it
+// handed out is in the batch.
+func (n *part) planEnd(r *request, b *batch, now time.Time) {
+	leaves := n.leavesNow(now)
+	if leaves {
+		n.giveUpAll()
+	}
+	if n.finishing || leaves || n.idle(now) && b.empty() {
 		r.entries = append(r.entries, entry{kind: kindEnd, token: n.token})
 	}
 }
 
 // idle reports whether the lease has served for nothing for long.
-func (n *Node) idle(now time.Time) bool {
-	return n.waiting == 0 && len(n.flight) == 0 && len(n.ready) == 0 && len(n.again) == 0 && len(n.aside) == 0 &&
-		!now.Before(n.times.busy.Add(n.cfg.IdleAfter))
+func (n *part) idle(now time.Time) bool {
+	return n.waiting == 0 && !n.holds() && !now.Before(n.times.busy.Add(n.cfg.IdleAfter))
+}
+
+// holds reports whether the part has messages that were read, or are aside.
+func (n *part) holds() bool {
+	return len(n.flight)+len(n.ready)+len(n.again)+len(n.aside) > 0 || n.lane != nil && len(n.lane.keys) > 0
 }
 
 // ends reports whether the request ends the Node's own lease.
@@ -171,8 +189,8 @@ func (r *request) ends() bool {
 // planClaims claims what the Consumers have credits for: what others gave up
 // first, then behind all that was claimed. It waits until half of what may be
 // had is used up, so that a claim is a row for many messages.
-func (n *Node) planClaims(r *request, now time.Time) {
-	if n.closed || n.state.paused || r.ends() {
+func (n *part) planClaims(r *request, now time.Time) {
+	if n.node.closed || n.state.paused || r.ends() || n.heldUp(now) {
 		return
 	}
 	demand, supply := n.demand(now), n.supply()
@@ -199,7 +217,7 @@ func (n *Node) planClaims(r *request, now time.Time) {
 // room is how many positions may be claimed: all that have messages, and Ahead
 // more. What is claimed behind the end of the stream costs nothing to deliver,
 // but other nodes do not get it however idle they are.
-func (n *Node) room() int64 {
+func (n *part) room() int64 {
 	messages := max(0, n.head-n.state.top)
 	for _, g := range n.state.live {
 		if g.owner == 0 && g.lo <= n.head {
@@ -210,7 +228,7 @@ func (n *Node) room() int64 {
 }
 
 // givenUp returns the first positions that others gave up, at most so many.
-func (n *Node) givenUp(most int64) (spans []span) {
+func (n *part) givenUp(most int64) (spans []span) {
 	for _, g := range n.state.live {
 		if most == 0 {
 			break
@@ -226,11 +244,11 @@ func (n *Node) givenUp(most int64) (spans []span) {
 
 // demand is how many messages the Consumers would take: their free credits,
 // unless they have not asked for long.
-func (n *Node) demand(now time.Time) (credits int64) {
-	if n.closed {
+func (n *part) demand(now time.Time) (credits int64) {
+	if n.node.closed || n.lane != nil && !n.lane.open() {
 		return 0
 	}
-	for _, c := range n.consumers {
+	for _, c := range n.node.consumers {
 		if c.active(now) {
 			credits += int64(max(0, c.cfg.Credits-c.outstanding+c.settling))
 		}
@@ -239,10 +257,10 @@ func (n *Node) demand(now time.Time) (credits int64) {
 }
 
 // supply is how many messages there are for that, or may come without a claim.
-func (n *Node) supply() int64 { return n.atHand() + n.ahead() }
+func (n *part) supply() int64 { return n.atHand() + n.ahead() }
 
 // atHand is how many messages there are for that, read or to be read.
-func (n *Node) atHand() int64 {
+func (n *part) atHand() int64 {
 	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching)
 	for _, g := range n.unread {
 		if g.lo <= n.head {
@@ -253,7 +271,7 @@ func (n *Node) atHand() int64 {
 }
 
 // ahead is how many positions the Node has behind the end of the stream.
-func (n *Node) ahead() (have int64) {
+func (n *part) ahead() (have int64) {
 	for _, g := range n.unread {
 		if g.hi > n.head {
 			have += g.hi - max(g.lo, n.head+1) + 1
@@ -263,8 +281,8 @@ func (n *Node) ahead() (have int64) {
 }
 
 // planTakeover ends the leases of nodes that did not renew them.
-func (n *Node) planTakeover(r *request, now time.Time) {
-	if len(n.consumers) == 0 {
+func (n *part) planTakeover(r *request, now time.Time) {
+	if len(n.node.consumers) == 0 {
 		return
 	}
 	for _, token := range n.expired(now) {
@@ -274,7 +292,7 @@ func (n *Node) planTakeover(r *request, now time.Time) {
 
 // expired returns the leases of others that are over. PostgreSQL's clock is
 // further than we think; it is asked again when they are ended.
-func (n *Node) expired(now time.Time) (tokens []int64) {
+func (n *part) expired(now time.Time) (tokens []int64) {
 	at := n.dbNow.Add(now.Sub(n.heardAt))
 	for token, until := range n.state.leases {
 		if token != n.token && until.Before(at) {

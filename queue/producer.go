@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidewire/tidewire/stream"
@@ -16,74 +18,138 @@ import (
 // may set it.
 const DueHeader = "tidewire_due"
 
-// Message is a message to be enqueued. Position and Time are not looked at.
+// Message is a message to be enqueued. Position and Time are not looked at. In a
+// queue that keeps the order of keys, Key is what orders it.
 type Message struct {
 	stream.Message
 	// Due is when the message may be delivered, at the earliest, by the clock of
 	// PostgreSQL; nodes compare with a clock that is not ahead of it. The zero
-	// time is at once.
+	// time is at once. In a queue that keeps the order of keys, it keeps back all
+	// that come later with its key.
 	Due time.Time
+	// Priority is from 0 to one less than the queue's Options.Priorities; the
+	// higher goes first. In a queue without it must be 0.
+	Priority int
 }
 
 // ProducerConfig configures a Producer.
 type ProducerConfig struct {
-	// Appender is how it appends. Its OnCommit is called as well.
+	// Appender is how it appends. Its OnCommit is called as well, with positions
+	// in the stream; of a queue with priorities or lanes by several goroutines.
 	Appender stream.AppenderConfig
 }
 
-// Producer enqueues for many callers: they share commits. Safe for concurrent
-// use.
+// Producer enqueues for many callers: they share commits. While it is busy it
+// has one connection of the pool, and of a queue with priorities or lanes one
+// for each that it is busy with. Safe for concurrent use.
 type Producer struct {
-	appender *stream.Appender
+	queue     *Queue
+	appenders []*stream.Appender // one a member
+	refused   error              // why nothing can be enqueued, or nil
+	turn      atomic.Uint32      // of the lane for messages without a key
 }
+
+// spareConnections is what a pool needs beside one connection for each member of
+// the queue: without, Producers could keep all to themselves.
+const spareConnections = 2
+
+// familyIdle is how long an appender of a family keeps its connection at most.
+const familyIdle = time.Second
 
 // NewProducer returns a Producer to the queue, which writes through the
 // queue's pool. It does nothing until Run.
+//
+// For a queue with priorities or lanes the pool needs more connections than
+// there are of these, by two at least: else Enqueue fails with ErrInvalid.
 func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
-	onCommit := cfg.Appender.OnCommit
-	cfg.Appender.OnCommit = func(last int64) {
-		q.committed(last)
-		if onCommit != nil {
-			onCommit(last)
+	p := &Producer{queue: q}
+	if have, want := q.pool.Config().MaxConns, int32(len(q.members)+spareConnections); q.opts.family() {
+		if have < want {
+			p.refused = fmt.Errorf("%w pool: %d connections, and queue %q needs %d; set pool_max_conns", ErrInvalid, have, q.name, want)
 		}
+		cfg.Appender.IdleTimeout = familyIdle
 	}
-	return &Producer{appender: stream.NewAppender(q.pool, q.stream, cfg.Appender)}
+	onCommit := cfg.Appender.OnCommit
+	for i, m := range q.members {
+		own := cfg.Appender
+		own.OnCommit = func(last int64) {
+			q.committed(i, last)
+			if onCommit != nil {
+				onCommit(last)
+			}
+		}
+		p.appenders = append(p.appenders, stream.NewAppender(q.pool, m.stream, own))
+	}
+	return p
 }
 
 // Run enqueues until ctx ends and what was accepted by then is answered. Call
 // it once.
-func (p *Producer) Run(ctx context.Context) { p.appender.Run(ctx) }
+func (p *Producer) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, a := range p.appenders {
+		running.Go(func() { a.Run(ctx) })
+	}
+	running.Wait()
+}
 
 // Abandon gives up what is accepted and not committed: stream.Appender says how.
-func (p *Producer) Abandon() { p.appender.Abandon() }
+func (p *Producer) Abandon() {
+	for _, a := range p.appenders {
+		a.Abandon()
+	}
+}
 
-// Enqueue stores the messages, in this order and at consecutive positions, all
-// or none, and returns the position of the first once they are committed. While
-// PostgreSQL is away it waits.
+// Enqueue stores the messages, in this order, all or none, and returns the
+// position of the first once they are committed. The others have those that
+// follow; in a queue with priorities or lanes each is more than the one before
+// by the number of these. While PostgreSQL is away it waits.
 //
-// Errors: ErrClosed, ErrNotFound, stream.ErrInvalid and PostgreSQL's own mean
-// that nothing was stored. If ctx ends first, or with stream.ErrAbandoned, the
-// messages may be stored or not.
+// Messages of one call have one priority, or keys of one lane, or the error is
+// ErrSpread. Errors: that, ErrClosed, ErrNotFound, ErrInvalid, stream.ErrInvalid
+// and PostgreSQL's own mean that nothing was stored. If ctx ends first, or with
+// stream.ErrAbandoned, the messages may be stored or not.
 func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
-	plain, err := withDues(msgs)
+	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return 0, err
 	}
-	first, err = p.appender.Append(ctx, plain...)
-	return first, enqueueError(err)
+	first, err = p.appenders[to].Append(ctx, plain...)
+	return p.answer(to, first, err)
 }
 
 // Submit is Enqueue that does not wait for the commit: it returns once the
 // messages are accepted, and waits while the gathering batch is full. If it
 // returns nil, done is called once, with the position of the first message or
-// with Enqueue's error; otherwise done is not called. All calls come from one
-// goroutine, in the order of positions: done must be brief.
+// with Enqueue's error; otherwise done is not called. All calls for one priority
+// or lane, or for a queue without, come from one goroutine, in the order of
+// positions: done must be brief.
 func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
-	plain, err := withDues(msgs)
+	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return err
 	}
-	return enqueueError(p.appender.Submit(ctx, plain, func(first int64, err error) { done(first, enqueueError(err)) }))
+	return enqueueError(p.appenders[to].Submit(ctx, plain, func(first int64, err error) { done(p.answer(to, first, err)) }))
+}
+
+// prepare returns the messages as the stream stores them, and which one.
+func (p *Producer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
+	if p.refused != nil {
+		return nil, 0, p.refused
+	}
+	if to, err = p.queue.routeAll(msgs, p.turn.Add); err != nil {
+		return nil, 0, err
+	}
+	plain, err = withDues(msgs)
+	return plain, to, err
+}
+
+// answer is what the caller is told of an append to that member.
+func (p *Producer) answer(to int, first int64, err error) (int64, error) {
+	if err != nil {
+		return 0, enqueueError(err)
+	}
+	return p.queue.outward(to, first), nil
 }
 
 // enqueueError is the stream's error as the queue has it.

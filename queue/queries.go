@@ -6,12 +6,26 @@ const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
-	queueColumns = `id, max_attempts, retry_min, retry_max`
+	queueColumns = `q.id, max_attempts, retry_min, retry_max, (SELECT name FROM tidewire.queue_family AS f WHERE f.id = q.family)`
 
-	ensureQueueSQL = `SELECT ` + queueColumns + ` FROM tidewire.ensure_queue($1, $2, $3, $4)`
-	lookupQueueSQL = `SELECT ` + queueColumns + ` FROM tidewire.queue WHERE id = $1`
-	listQueuesSQL  = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) ORDER BY s.name`
-	dropQueueSQL   = `SELECT tidewire.drop_queue($1)`
+	ensureQueueSQL = `SELECT ` + queueColumns + ` FROM tidewire.ensure_queue($1, $2, $3, $4) AS q`
+	lookupQueueSQL = `SELECT ` + queueColumns + ` FROM tidewire.queue AS q WHERE id = $1`
+	listQueuesSQL  = `
+SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family IS NULL
+UNION ALL SELECT name FROM tidewire.queue_family WHERE NOT dropping
+ORDER BY 1`
+	dropQueueSQL = `SELECT tidewire.drop_queue($1)`
+
+	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
+	lookupFamilySQL = `
+SELECT s.name, max_attempts, retry_min, retry_max, f.priorities, f.lanes
+FROM tidewire.queue_family AS f JOIN tidewire.queue AS q ON q.family = f.id JOIN tidewire.stream AS s ON s.id = q.id
+WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
+	beginDropSQL  = `UPDATE tidewire.queue_family SET dropping = true WHERE name = $1 RETURNING id`
+	droppingSQL   = `SELECT id FROM tidewire.queue_family WHERE name = $1 AND dropping`
+	lastMemberSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family = $1 ORDER BY q.member DESC LIMIT 1`
+	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1`
+	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
 
 	writeSQL = `
 SELECT sequence, kind, token, lo, hi, until, body

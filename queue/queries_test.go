@@ -25,7 +25,9 @@ func TestQueries_Prepare(t *testing.T) {
 		"lookupQueueSQL": lookupQueueSQL, "listQueuesSQL": listQueuesSQL, "dropQueueSQL": dropQueueSQL,
 		"writeSQL": writeSQL, "idleTimeoutSQL": idleTimeoutSQL, "rotateSQL": rotateSQL, "truncateSQL": truncateSQL,
 		"sideStatsSQL": sideStatsSQL, "deadSQL": deadSQL, "redriveSQL": redriveSQL,
-		"redriveAllSQL": redriveAllSQL, "purgeSideSQL": purgeSideSQL, "purgeDeadSQL": purgeDeadSQL,
+		"redriveAllSQL": redriveAllSQL, "purgeSideSQL": purgeSideSQL, "ensureFamilySQL": ensureFamilySQL, "lookupFamilySQL": lookupFamilySQL,
+		"beginDropSQL": beginDropSQL, "droppingSQL": droppingSQL, "lastMemberSQL": lastMemberSQL, "endDropSQL": endDropSQL, "lookSQL": lookSQL,
+		"purgeDeadSQL": purgeDeadSQL,
 	} {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
 			t.Errorf("%s: %v", name, err)

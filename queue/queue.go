@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,69 +36,60 @@ var (
 // codeNotFound is what the functions raise where there is no such queue.
 const codeNotFound = "TW003"
 
-// Options of a queue, chosen when it is made.
-type Options struct {
-	// MaxAttempts is how often a message is handed out before it becomes a dead
-	// letter. Defaults to 10.
-	MaxAttempts int
-	// RetryMin is the pause behind the first refusal; it doubles with each, and
-	// a random half is taken off. Defaults to 1 s.
-	RetryMin time.Duration
-	// RetryMax bounds that pause. Defaults to 5 min.
-	RetryMax time.Duration
-}
-
-func (o Options) withDefaults() Options {
-	if o.MaxAttempts <= 0 {
-		o.MaxAttempts = 10
-	}
-	if o.RetryMin <= 0 {
-		o.RetryMin = time.Second
-	}
-	if o.RetryMax <= 0 {
-		o.RetryMax = 5 * time.Minute
-	}
-	// What PostgreSQL keeps of an interval, so that options compare as equal.
-	o.RetryMin = o.RetryMin.Round(time.Microsecond)
-	o.RetryMax = max(o.RetryMax.Round(time.Microsecond), o.RetryMin)
-	return o
-}
-
-// Queue is a named queue: a stream of that name, and who has done what of it.
-// Safe for concurrent use.
+// Queue is a named queue: a stream of that name, and who has done what of it;
+// or several, for priorities or lanes. Safe for concurrent use.
 type Queue struct {
-	pool   *pgxpool.Pool
-	db     batcher // the pool: what queue_write is sent through
-	stream *stream.Stream
-	id     int32
-	opts   Options
+	pool    *pgxpool.Pool
+	name    string
+	opts    Options
+	members []*member // by priority or lane; one of an ordinary queue
 
 	mu    sync.Mutex
 	nodes map[*Node]struct{} // of this process, to be told of what it enqueues
 }
 
-// Ensure returns the queue of that name, and makes it, and its stream, if there
-// is none. A stream that exists becomes a queue with all its messages. It may
-// be called by any number of processes at once. If the queue exists with other
-// options, the error is ErrOptions.
+// Ensure returns the queue of that name, and makes it, and its streams, if there
+// is none. A stream that exists becomes an ordinary queue with all its messages.
+// It may be called by any number of processes at once. If the queue exists with
+// other options, or a queue or stream stands in the way of its name or parts,
+// the error is ErrOptions.
 //
-// The name is as that of a stream, or the error is stream.ErrInvalid. The Queue
-// reads through the pool.
+// The name is as that of a stream, or the error is stream.ErrInvalid; with
+// priorities or lanes it is four bytes shorter at most. A stream with a retention
+// policy cannot become a queue. The Queue reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	opts = opts.withDefaults()
+	err := opts.validate()
+	var q *Queue
+	if err == nil && opts.family() {
+		q, err = ensureFamily(ctx, pool, name, opts)
+	} else if err == nil {
+		q, err = ensureOne(ctx, pool, name, opts)
+	}
+	if err == nil && q.opts != opts {
+		err = fmt.Errorf("%w: %+v, not %+v", ErrOptions, q.opts, opts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ensure queue %q: %w", name, err)
+	}
+	return q, nil
+}
+
+// ensureOne makes an ordinary queue.
+func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
+	if q, err := lookupFamily(ctx, pool, name); err == nil || !errors.Is(err, ErrNotFound) {
+		return q, err
+	}
 	s, err := ensureStream(ctx, pool, name)
 	if err != nil {
 		return nil, err
 	}
-	q := newQueue(pool, s)
+	q := newQueue(pool, name, newMember(pool, s, 0))
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return q.scan(tx.QueryRow(ctx, ensureQueueSQL, s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ensure queue %q: %w", name, err)
-	}
-	if q.opts != opts {
-		return nil, fmt.Errorf("ensure queue %q: %w: %+v, not %+v", name, ErrOptions, q.opts, opts)
+		return nil, err
 	}
 	return q, nil
 }
@@ -116,20 +106,31 @@ func ensureStream(ctx context.Context, pool *pgxpool.Pool, name string) (*stream
 // Lookup returns the queue of that name, or ErrNotFound. The Queue reads
 // through the pool.
 func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error) {
+	q, err := lookupOne(ctx, pool, name)
+	if errors.Is(err, ErrNotFound) {
+		q, err = lookupFamily(ctx, pool, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up queue %q: %w", name, err)
+	}
+	return q, nil
+}
+
+func lookupOne(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error) {
 	s, err := stream.Lookup(ctx, pool, name)
 	if errors.Is(err, stream.ErrNotFound) {
-		return nil, fmt.Errorf("look up queue %q: %w", name, ErrNotFound)
+		return nil, ErrNotFound
 	}
 	if err != nil {
 		return nil, err
 	}
-	q := newQueue(pool, s)
+	q := newQueue(pool, name, newMember(pool, s, 0))
 	err = q.scan(pool.QueryRow(ctx, lookupQueueSQL, s.ID()))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up queue %q: %w", name, err)
+		return nil, err
 	}
 	return q, nil
 }
@@ -147,10 +148,25 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return names, nil
 }
 
-// Drop removes the queue of that name and its stream with all messages, or
+// Drop removes the queue of that name and its streams with all messages, or
 // returns ErrNotFound. Nodes and Producers of it fail with ErrNotFound from
-// then on. It waits for reads and writes under way, until ctx ends.
+// then on. It waits for reads and writes under way, until ctx ends; of a queue
+// with priorities or lanes some may be gone then, and the name is not found:
+// Drop or Ensure again.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	err := dropFamily(ctx, pool, name)
+	if errors.Is(err, ErrNotFound) {
+		if _, err = lookupOne(ctx, pool, name); err == nil {
+			err = dropOne(ctx, pool, name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("drop queue %q: %w", name, err)
+	}
+	return nil
+}
+
+func dropOne(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	for failed := 0; ; failed++ {
 		var dropped bool
 		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -165,34 +181,50 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		if pg.Code(err) == pg.CodeLockNotAvailable && pg.Backoff(ctx, failed) == nil {
 			continue
 		}
-		return fmt.Errorf("drop queue %q: %w", name, err)
+		return err
 	}
 }
 
-func newQueue(pool *pgxpool.Pool, s *stream.Stream) *Queue {
-	return &Queue{pool: pool, db: pool, stream: s, nodes: make(map[*Node]struct{})}
+func newQueue(pool *pgxpool.Pool, name string, members ...*member) *Queue {
+	return &Queue{pool: pool, name: name, members: members, nodes: make(map[*Node]struct{})}
 }
 
+// scan reads the options of one queue, which must not be a part of another.
 func (q *Queue) scan(row pgx.Row) error {
-	return row.Scan(&q.id, &q.opts.MaxAttempts, &q.opts.RetryMin, &q.opts.RetryMax)
+	var id int32
+	var family *string
+	if err := row.Scan(&id, &q.opts.MaxAttempts, &q.opts.RetryMin, &q.opts.RetryMax, &family); err != nil {
+		return err
+	}
+	if family != nil {
+		return fmt.Errorf("%w: it is a part of queue %q, to be used by that name", ErrInvalid, *family)
+	}
+	return nil
 }
 
-// Name returns the name of the queue and of its stream.
-func (q *Queue) Name() string { return q.stream.Name() }
+// Name returns the name of the queue.
+func (q *Queue) Name() string { return q.name }
 
-// Stream returns the stream that holds the messages.
-func (q *Queue) Stream() *stream.Stream { return q.stream }
+// Stream returns the stream that holds the messages; of a queue with priorities
+// or lanes the first of its Streams.
+func (q *Queue) Stream() *stream.Stream { return q.members[0].stream }
+
+// Streams returns all streams that hold messages, by priority or lane.
+func (q *Queue) Streams() (all []*stream.Stream) {
+	for _, m := range q.members {
+		all = append(all, m.stream)
+	}
+	return all
+}
 
 // Options returns the options the queue was made with.
 func (q *Queue) Options() Options { return q.opts }
 
-// explain says what was done to which queue, and that it is gone if it is.
-func (q *Queue) explain(what string, err error) error {
-	if pg.Code(err) == codeNotFound || pg.Code(err) == pg.CodeUndefinedTable || errors.Is(err, stream.ErrNotFound) {
-		err = ErrNotFound
-	}
-	return fmt.Errorf("%s queue %q: %w", what, q.Name(), err)
-}
+// explain says what was done to the queue, and that it is gone if it is.
+func (q *Queue) explain(what string, err error) error { return explain(what, q.name, err) }
+
+// ordered reports whether the queue keeps the order of keys.
+func (q *Queue) ordered() bool { return q.opts.Lanes > 0 }
 
 // attach has the Node told of what this process enqueues.
 func (q *Queue) attach(n *Node) {
@@ -207,11 +239,12 @@ func (q *Queue) detach(n *Node) {
 	delete(q.nodes, n)
 }
 
-// committed tells the Nodes of this process that the stream reaches to last.
-func (q *Queue) committed(last int64) {
+// committed tells the Nodes of this process that the stream of that member
+// reaches to last.
+func (q *Queue) committed(index int, last int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := range q.nodes {
-		n.sawHead(last)
+		n.parts[index].sawHead(last)
 	}
 }

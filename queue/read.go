@@ -14,7 +14,7 @@ import (
 const maxPage = 1000
 
 // read reads the messages of what the Node has, until ctx ends.
-func (n *Node) read(ctx context.Context) {
+func (n *part) read(ctx context.Context) {
 	changed, stop := n.watch()
 	defer stop()
 	for failed := 0; ; {
@@ -37,7 +37,7 @@ func (n *Node) read(ctx context.Context) {
 				return
 			}
 			if !n.retry(err) {
-				n.fail(n.queue.explain("read", err))
+				n.node.fail(n.queue.explain("read", err))
 				return
 			}
 			n.cfg.Log.Warn("not read, trying again", "queue", n.queue.Name(), "error", err)
@@ -49,7 +49,7 @@ func (n *Node) read(ctx context.Context) {
 }
 
 // watch returns the channel that says that the stream has grown.
-func (n *Node) watch() (<-chan struct{}, func()) {
+func (n *part) watch() (<-chan struct{}, func()) {
 	if n.cfg.Watch == nil {
 		return nil, func() {}
 	}
@@ -57,9 +57,9 @@ func (n *Node) watch() (<-chan struct{}, func()) {
 }
 
 // readOnce reads one page, and reports whether there may be more.
-func (n *Node) readOnce(ctx context.Context) (more bool, err error) {
+func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 	n.mu.Lock()
-	token, waits := n.token, len(n.consumers) > 0 && !n.closed
+	token, waits := n.token, len(n.node.consumers) > 0 && !n.node.closed && n.looks()
 	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
 		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.supply()
 		n.mu.Unlock()
@@ -82,7 +82,7 @@ func (n *Node) readOnce(ctx context.Context) (more bool, err error) {
 
 // pageSize is how many messages to read at once: about what the buffer has
 // room for, going by the last read. The caller holds mu.
-func (n *Node) pageSize() int {
+func (n *part) pageSize() int {
 	if n.average == 0 {
 		return maxPage / 10
 	}
@@ -90,7 +90,7 @@ func (n *Node) pageSize() int {
 }
 
 // readHead reads where the stream ends, for a Node that has nothing to read.
-func (n *Node) readHead(ctx context.Context) error {
+func (n *part) readHead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	head, err := n.queue.stream.Head(ctx)
@@ -102,7 +102,7 @@ func (n *Node) readHead(ctx context.Context) error {
 }
 
 // sawHead takes in that the stream reaches to head.
-func (n *Node) sawHead(head int64) {
+func (n *part) sawHead(head int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.head = max(n.head, head)
@@ -111,8 +111,8 @@ func (n *Node) sawHead(head int64) {
 
 // wantMore has read or claimed what there is, if it is wanted. The caller holds
 // mu.
-func (n *Node) wantMore() {
-	if n.closed {
+func (n *part) wantMore() {
+	if n.node.closed {
 		return
 	}
 	if len(n.unread) > 0 && n.unread[0].lo <= n.head && n.readyBytes < n.cfg.BufferBytes {
@@ -125,7 +125,7 @@ func (n *Node) wantMore() {
 }
 
 // wantsClaim reports whether there is something to claim.
-func (n *Node) wantsClaim(now time.Time) bool {
+func (n *part) wantsClaim(now time.Time) bool {
 	var r request
 	n.planClaims(&r, now)
 	return !r.empty()
@@ -134,7 +134,7 @@ func (n *Node) wantsClaim(now time.Time) bool {
 // heardMessages takes in what was read behind from, at most limit messages.
 // Positions below the last that have no message never will. It reports whether
 // there may be more to read.
-func (n *Node) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
+func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {
@@ -167,12 +167,12 @@ func (n *Node) heardMessages(token, from int64, msgs []stream.Message, limit int
 	}
 	n.unread = rest
 	n.times.busy = time.Now()
-	n.wakeConsumers()
+	n.node.changed()
 	return len(n.unread) > 0 && n.unread[0].lo <= n.head
 }
 
 // fill makes the messages of a segment ready and returns those behind it.
-func (n *Node) fill(g segment, msgs []stream.Message) []stream.Message {
+func (n *part) fill(g segment, msgs []stream.Message) []stream.Message {
 	at := g.lo
 	gap := func(to int64) {
 		if at <= to {
@@ -194,21 +194,22 @@ func (n *Node) fill(g segment, msgs []stream.Message) []stream.Message {
 	return msgs
 }
 
-// arrive makes a message ready, or puts it aside until it is due.
-func (n *Node) arrive(it *item) {
+// arrive makes a message ready, or puts it aside until it is due; one with a
+// place among those of its key keeps it.
+func (n *part) arrive(it *item) {
 	now := n.dbNow.Add(time.Since(n.heardAt))
-	if due := dueTime(it.Headers); due.After(now) {
+	due := dueTime(it.Headers)
+	switch {
+	case !due.After(now):
+	case n.keeps(it):
+		it.rest = time.Now().Add(due.Sub(now))
+	default:
 		put := &sidePut{Position: it.Position, Due: &due, Attempts: it.attempts, Fresh: true}
 		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 		n.later(n.cfg.LaterEvery)
 		return
 	}
-	n.readyBytes += it.held()
-	if it.attempts > 0 {
-		n.again = append(n.again, it)
-		return
-	}
-	n.ready = append(n.ready, it)
+	n.queueUp(it)
 }
 
 // held is the memory of an item, about.
@@ -216,8 +217,8 @@ func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.K
 
 // shed gives up what the Consumers have no credits for any more: from the end,
 // which would be handed out last. The caller holds mu.
-func (n *Node) shed(now time.Time) {
-	if n.token == 0 {
+func (n *part) shed(now time.Time) {
+	if n.token == 0 || n.lane != nil { // which no other node can have meanwhile
 		return
 	}
 	demand := n.demand(now)
@@ -235,7 +236,7 @@ func (n *Node) shed(now time.Time) {
 
 // shedUnread gives up that many positions from lo to hi that were not read, and
 // returns how many more there should be.
-func (n *Node) shedUnread(surplus, lo, hi int64) int64 {
+func (n *part) shedUnread(surplus, lo, hi int64) int64 {
 	for i := len(n.unread) - 1; i >= 0 && surplus > 0; i-- {
 		g := n.unread[i]
 		cut := span{max(g.lo, lo), min(g.hi, hi)}
@@ -257,7 +258,7 @@ func (n *Node) shedUnread(surplus, lo, hi int64) int64 {
 
 // giveBack gives up one message, to be handed out by any node. The caller holds
 // mu.
-func (n *Node) giveBack(it *item) {
+func (n *part) giveBack(it *item) {
 	if it.token != n.token {
 		return
 	}

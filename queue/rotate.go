@@ -13,7 +13,7 @@ const rotateAgain = 2 * time.Second
 
 // rotate begins the journal anew if it has grown. A failure is logged: the
 // journal grows on. Only the writer calls it.
-func (n *Node) rotate(ctx context.Context) {
+func (n *part) rotate(ctx context.Context) {
 	now := time.Now()
 	n.mu.Lock()
 	due := n.state.seen-n.state.base >= int64(n.cfg.RotateRows) && !now.Before(n.times.rotate)
@@ -41,7 +41,7 @@ func (n *Node) rotate(ctx context.Context) {
 
 // truncate empties the journal that is not in use. A transaction that has read
 // it makes this fail at once.
-func (n *Node) truncate(ctx context.Context) error {
+func (n *part) truncate(ctx context.Context) error {
 	return pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, truncateSQL, n.queue.id)
 		return err
@@ -51,7 +51,7 @@ func (n *Node) truncate(ctx context.Context) error {
 // rewrite writes the state as the first row of the other journal. It holds the
 // lock for two round trips: the state must not change in between, and many
 // nodes write while one tries.
-func (n *Node) rewrite(ctx context.Context) error {
+func (n *part) rewrite(ctx context.Context) error {
 	return pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, idleTimeoutSQL); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (n *Node) rewrite(ctx context.Context) error {
 }
 
 // current returns the state and PostgreSQL's time, and holds the lock until the end of tx.
-func (n *Node) current(ctx context.Context, tx pgx.Tx) (*state, time.Time, error) {
+func (n *part) current(ctx context.Context, tx pgx.Tx) (*state, time.Time, error) {
 	n.mu.Lock()
 	s := n.state.clone()
 	n.mu.Unlock()

@@ -13,16 +13,17 @@ import (
 type kind int16
 
 const (
-	kindReset kind = 1 + iota // all that was before, in body
-	kindLease                 // token's lease lasts until
-	kindEnd                   // token's lease is over; up to hi its positions may have been handed out
-	kindNext                  // token claims lo to hi, behind all that was claimed
-	kindTake                  // token claims what was given up
-	kindDone                  // positions are done
-	kindFree                  // token gives up positions, handed out lo times
-	kindPurge                 // what nobody has, up to hi, is done
-	kindPause                 // nothing is handed out if lo is 1
-	kindNote                  // token wrote something aside
+	kindReset      kind = 1 + iota // all that was before, in body
+	kindLease                      // token's lease lasts until
+	kindEnd                        // token's lease is over; up to hi its positions may have been handed out
+	kindNext                       // token claims lo to hi, behind all that was claimed
+	kindTake                       // token claims what was given up
+	kindDone                       // positions are done
+	kindFree                       // token gives up positions, handed out lo times
+	kindPurge                      // what nobody has, up to hi, is done
+	kindPause                      // nothing is handed out if lo is 1
+	kindNote                       // token wrote something aside
+	kindLeaseAlone                 // as kindLease, if no other has one; stored as that
 
 	// Not in the journal: what queue_write returns besides.
 	kindDue  kind = 101

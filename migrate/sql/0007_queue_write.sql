@@ -3,6 +3,9 @@
 -- its name is, so there are fewer and smaller ones: a row is inserted with
 -- VALUES, and returned from what is at hand; the journal is read only if others
 -- have written to it.
+--
+-- Kind 11 is 2, the beginning of a lease, for who wants to be alone: as 5 and 8
+-- it is left out if others were faster, here if one began its lease.
 CREATE OR REPLACE FUNCTION tidewire.queue_write(
 	queue_id int, seen bigint, own bigint, valid_until timestamptz, lease interval,
 	kinds smallint[], tokens bigint[], los bigint[], his bigint[], untils timestamptz[], bodies bytea[],
@@ -20,13 +23,14 @@ DECLARE
 	new_top bigint;
 	own_moved boolean := false;
 	moved boolean := false;
+	leased boolean := false;
 	writers bigint[] := '{}';
 BEGIN
 	EXECUTE format('SELECT sequence, top FROM tidewire.%I ORDER BY sequence DESC LIMIT 1', journal) INTO last, old_top;
 	IF last > seen THEN
 		EXECUTE format($sql$
-			SELECT bool_or(kind = 1 OR token = $2 AND $2 <> 0), bool_or(kind IN (1, 3, 5, 7, 8)), array_agg(DISTINCT token)
-			FROM tidewire.%I WHERE sequence > $1$sql$, journal) INTO own_moved, moved, writers USING seen, own;
+			SELECT bool_or(kind = 1 OR token = $2 AND $2 <> 0), bool_or(kind IN (1, 3, 5, 7, 8)), bool_or(kind = 2), array_agg(DISTINCT token)
+			FROM tidewire.%I WHERE sequence > $1$sql$, journal) INTO own_moved, moved, leased, writers USING seen, own;
 	END IF;
 	IF cardinality(kinds) = 0 AND claim = 0 THEN
 		NULL; -- only looks
@@ -34,10 +38,10 @@ BEGIN
 		outcome := 3;
 	ELSIF valid_until <= at THEN
 		outcome := 2;
-	ELSIF kinds && '{3,5,8}'::smallint[] AND EXISTS (
+	ELSIF kinds && '{3,5,8,11}'::smallint[] AND EXISTS (
 		SELECT FROM unnest(kinds, tokens, untils) AS e (kind, token, until)
-		WHERE (e.kind IN (5, 8) OR e.kind = 3 AND e.token <> own)
-			AND (moved OR e.kind = 3 AND (e.until > at OR e.token = ANY (writers)))
+		WHERE (e.kind IN (5, 8, 11) OR e.kind = 3 AND e.token <> own)
+			AND (moved OR e.kind = 11 AND leased OR e.kind = 3 AND (e.until > at OR e.token = ANY (writers)))
 	) THEN
 		outcome := 1;
 	END IF;
@@ -58,9 +62,9 @@ BEGIN
 		END LOOP;
 		sequence := last;
 		FOR n IN 1 .. cardinality(kinds) LOOP
-			CONTINUE WHEN outcome = 1 AND (kinds[n] IN (5, 8) OR kinds[n] = 3 AND tokens[n] <> own);
-			sequence := sequence + 1; kind := kinds[n]; token := tokens[n]; lo := los[n]; hi := his[n]; body := bodies[n];
-			until := CASE kinds[n] WHEN 2 THEN at + lease ELSE untils[n] END;
+			CONTINUE WHEN outcome = 1 AND (kinds[n] IN (5, 8, 11) OR kinds[n] = 3 AND tokens[n] <> own);
+			sequence := sequence + 1; kind := CASE kinds[n] WHEN 11 THEN 2 ELSE kinds[n] END; token := tokens[n]; lo := los[n]; hi := his[n]; body := bodies[n];
+			until := CASE kind WHEN 2 THEN at + lease ELSE untils[n] END;
 			EXECUTE insert_row USING sequence, kind, token, lo, hi, until, body, new_top;
 			RETURN NEXT;
 			IF kind = 3 AND token <> own THEN

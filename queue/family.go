@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+const (
+	// codeOptions is raised where a queue stands in the way of a family.
+	codeOptions = "TW006"
+	// codeForeignKey: a stream was dropped before it became a queue.
+	codeForeignKey = "23503"
+)
+
+// memberName is the name of a part of a family, and of its stream.
+func memberName(family string, index int) string { return fmt.Sprintf("%s/%d", family, index) }
+
+// ensureFamily makes a queue with priorities or lanes: streams first, which
+// nobody finds as a queue, and then all queues at once.
+func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
+	for failed := 0; ; failed++ {
+		q, err := lookupFamily(ctx, pool, name)
+		if !errors.Is(err, ErrNotFound) {
+			return q, err
+		}
+		if err = endDrop(ctx, pool, droppingSQL, name); err != nil && !errors.Is(err, ErrNotFound) { // what is left of one
+			return nil, err
+		}
+		err = makeFamily(ctx, pool, name, opts)
+		if err != nil && pg.Code(err) != codeForeignKey {
+			return nil, err
+		}
+		if failed > 0 { // others make and drop it
+			if err := pg.Backoff(ctx, failed); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) error {
+	_, err := stream.Lookup(ctx, pool, name)
+	if err == nil {
+		return fmt.Errorf("%w: a stream has that name", ErrOptions)
+	}
+	if !errors.Is(err, stream.ErrNotFound) {
+		return err
+	}
+	var ids []int32
+	for i := range opts.Priorities + opts.Lanes {
+		s, err := ensureStream(ctx, pool, memberName(name, i))
+		if err != nil {
+			return err
+		}
+		ids = append(ids, s.ID())
+	}
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, ensureFamilySQL, name, opts.Priorities, opts.Lanes, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax)
+		return err
+	})
+	if pg.Code(err) == codeOptions {
+		err = fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return err
+}
+
+// lookupFamily returns the queue with priorities or lanes of that name, or
+// ErrNotFound.
+func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error) {
+	q := newQueue(pool, name)
+	rows, err := pool.Query(ctx, lookupFamilySQL, name)
+	if err != nil {
+		return nil, err
+	}
+	var member string
+	var names []string
+	o := &q.opts
+	_, err = pgx.ForEachRow(rows, []any{&member, &o.MaxAttempts, &o.RetryMin, &o.RetryMax, &o.Priorities, &o.Lanes}, func() error {
+		names = append(names, member)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, member := range names {
+		s, err := stream.Lookup(ctx, pool, member)
+		if errors.Is(err, stream.ErrNotFound) {
+			return nil, ErrNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+		q.members = append(q.members, newMember(pool, s, i))
+	}
+	if len(q.members) == 0 {
+		return nil, ErrNotFound
+	}
+	return q, nil
+}
+
+func dropFamily(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	return endDrop(ctx, pool, beginDropSQL, name)
+}
+
+// endDrop drops the family that the query finds by name, one queue at a time:
+// all at once may be more locks than PostgreSQL has room for.
+func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
+	var id int32
+	err := pool.QueryRow(ctx, sql, name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNotFound
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		var member string
+		err := pool.QueryRow(ctx, lastMemberSQL, id).Scan(&member)
+		if errors.Is(err, pgx.ErrNoRows) {
+			_, err = pool.Exec(ctx, endDropSQL, id)
+			return err
+		}
+		if err == nil {
+			err = dropOne(ctx, pool, member)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) { // another one drops it too
+			return err
+		}
+	}
+}

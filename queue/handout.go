@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// handOut hands at most limit messages to the Consumer: of the highest priority
+// that has any, or of all lanes in turn. The caller holds mu.
+func (n *Node) handOut(c *Consumer, limit int) (ds []*Delivery) {
+	now := time.Now()
+	c.calledAt = now
+	for i := range n.parts {
+		p := n.parts[n.order(i)]
+		ds = append(ds, p.handOut(c, limit-len(ds), now)...)
+		if len(ds) == limit || n.queue.opts.Priorities > 0 && !p.dry(now) {
+			break
+		}
+	}
+	if n.queue.ordered() {
+		n.turn++
+	}
+	return ds
+}
+
+// order is the number of the part that comes i-th: the highest priority first,
+// and lanes in turn.
+func (n *Node) order(i int) int {
+	if n.queue.ordered() {
+		return (n.turn + i) % len(n.parts)
+	}
+	return len(n.parts) - 1 - i
+}
+
+// available is how many messages could be handed out now. The caller holds mu.
+func (n *Node) available(now time.Time) (messages int) {
+	for i := range n.parts {
+		p := n.parts[n.order(i)]
+		if p.serves(now) {
+			messages += len(p.ready) + len(p.again)
+		}
+		if n.queue.opts.Priorities > 0 && !p.dry(now) {
+			break
+		}
+	}
+	return messages
+}
+
+// changed follows whenever a part knows of something new. The caller holds mu.
+func (n *Node) changed() {
+	if n.queue.opts.Priorities > 0 { // what was held up by a higher one may not be any more
+		for _, p := range n.parts {
+			p.wantMore()
+		}
+	}
+	n.wakeConsumers()
+}
+
+// serves reports whether the part may hand out messages.
+func (n *part) serves(now time.Time) bool {
+	return !n.state.paused && now.Before(n.deadline) && (n.lane == nil || n.lane.open())
+}
+
+// dry reports whether there is nothing that could be handed out sooner or later,
+// as far as known: then those of a lower priority go.
+func (n *part) dry(now time.Time) bool {
+	return n.state.paused || n.atHand() == 0 && !n.claimable() && !n.asideDue(now)
+}
+
+// heldUp reports whether there is something of a higher priority, so that
+// nothing of this one is handed out, and nothing need be claimed.
+func (n *part) heldUp(now time.Time) bool {
+	if n.node.queue.opts.Priorities == 0 {
+		return false
+	}
+	return slices.ContainsFunc(n.node.parts[n.queue.index+1:], func(p *part) bool { return !p.dry(now) })
+}
+
+// handOut hands at most limit messages to the Consumer. The caller holds mu.
+func (n *part) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
+	if !n.serves(now) {
+		return nil
+	}
+	most := min(limit, c.cfg.Credits-c.outstanding, n.share(c))
+	for len(ds) < most {
+		it := n.nextItem()
+		if it == nil {
+			break
+		}
+		if it.attempts >= n.node.queue.opts.MaxAttempts {
+			n.bury(it)
+			continue
+		}
+		it.attempts++
+		d := &Delivery{Message: n.outward(it.Message), Attempt: it.attempts, Priority: n.priority(), part: n, consumer: c, item: it, deadline: now.Add(c.cfg.Visibility)}
+		n.flight[d] = struct{}{}
+		c.outstanding++
+		ds = append(ds, d)
+	}
+	if len(ds) > 0 {
+		n.times.busy = now
+		n.sweepBy(now.Add(c.cfg.Visibility))
+	}
+	return ds
+}
+
+// share is how many messages the Consumer may take while others wait too.
+func (n *part) share(c *Consumer) int {
+	waiting := 1
+	for _, other := range n.node.consumers {
+		if other != c && other.wants() {
+			waiting++
+		}
+	}
+	return (len(n.ready) + len(n.again) + waiting - 1) / waiting
+}
+
+// wants reports whether the Consumer waits in Receive and has credits.
+func (c *Consumer) wants() bool { return c.waiting && c.outstanding < c.cfg.Credits }
+
+// nextItem takes the next message to be handed out, or nil.
+func (n *part) nextItem() *item {
+	list := &n.again
+	if len(*list) == 0 {
+		list = &n.ready
+	}
+	if len(*list) == 0 {
+		return nil
+	}
+	it := (*list)[0]
+	(*list)[0] = nil
+	*list = (*list)[1:]
+	n.readyBytes -= it.held()
+	return it
+}
+
+// handAgain queues a message to be handed out again. The caller holds mu.
+func (n *part) handAgain(it *item) {
+	if n.finishing || it.token != n.token {
+		return
+	}
+	n.readyBytes += it.held()
+	n.again = append(n.again, it)
+}
+
+// bury makes a message a dead letter that was handed out too often without an
+// answer.
+func (n *part) bury(it *item) {
+	reason := it.reason
+	if reason == "" {
+		reason = "not acknowledged"
+	}
+	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.aside}
+	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
+	n.later(0)
+}
+
+// takeBack voids what the Consumer, which is closed, was handed out, to be handed
+// out again. The caller holds mu.
+func (n *part) takeBack(c *Consumer) {
+	var back []*Delivery
+	for d := range n.flight {
+		if d.consumer == c {
+			back = append(back, d)
+		}
+	}
+	slices.SortFunc(back, func(a, b *Delivery) int { return cmp.Compare(a.item.Position, b.item.Position) })
+	for _, d := range back {
+		n.void(d)
+		d.item.reason = "consumer closed"
+		n.handAgain(d.item)
+	}
+	n.shed(time.Now())
+}
+
+// sweepBy has the clock look for deliveries whose time has run out. The caller
+// holds mu.
+func (n *part) sweepBy(at time.Time) {
+	if n.times.sweep.IsZero() || at.Before(n.times.sweep) {
+		n.times.sweep = at
+		signal(n.rearm)
+	}
+}

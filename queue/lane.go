@@ -1,0 +1,155 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// lane is what a part of an ordered queue knows besides: whether it may claim,
+// and of which keys a message is handed out, or waits for its retry. Of such a
+// key nothing else goes. All that came behind waits here, still claimed, so that
+// it comes again in order when the node dies.
+type lane struct {
+	ours    bool
+	leaveBy time.Time     // not zero: it is to be given back, by then at the latest
+	left    chan struct{} // closed when it is
+
+	keys    map[string][]*item // of busy keys, what waits behind the first, in order
+	resting []*item            // the first of their keys, to be handed out later
+}
+
+func newLane() *lane { return &lane{keys: make(map[string][]*item)} }
+
+// open reports whether messages may be claimed and handed out.
+func (l *lane) open() bool { return l.ours && l.leaveBy.IsZero() }
+
+// enter reports whether the item is the first of its key; else it waits.
+func (l *lane) enter(it *item) bool {
+	waiting, busy := l.keys[it.Key]
+	if !busy {
+		l.keys[it.Key] = nil
+		return true
+	}
+	at, _ := slices.BinarySearchFunc(waiting, it.Position, func(w *item, p int64) int { return cmp.Compare(w.Position, p) })
+	l.keys[it.Key] = slices.Insert(waiting, at, it)
+	return false
+}
+
+// next returns what comes behind the first of a key, which is done, or nil.
+func (l *lane) next(key string) *item {
+	waiting, busy := l.keys[key]
+	if !busy || len(waiting) == 0 {
+		delete(l.keys, key)
+		return nil
+	}
+	l.keys[key] = waiting[1:]
+	return waiting[0]
+}
+
+// clear forgets all messages, and returns those that rest.
+func (l *lane) clear() []*item {
+	resting := l.resting
+	l.resting = nil
+	clear(l.keys)
+	return resting
+}
+
+// keeps reports whether the item's key orders it.
+func (n *part) keeps(it *item) bool { return n.lane != nil && it.Key != "" }
+
+// queueUp makes a message that was read ready, or lets it wait for the one
+// before it. The caller holds mu.
+func (n *part) queueUp(it *item) {
+	n.readyBytes += it.held()
+	if !n.keeps(it) || n.lane.enter(it) {
+		n.place(it)
+	}
+}
+
+// place makes a message ready, at once or when its rest is over.
+func (n *part) place(it *item) {
+	switch {
+	case time.Now().Before(it.rest):
+		n.lane.resting = append(n.lane.resting, it)
+		n.times.rest = earliest(n.times.rest, it.rest)
+		signal(n.rearm)
+	case it.attempts > 0 || it.aside:
+		n.again = append(n.again, it)
+	default:
+		n.ready = append(n.ready, it)
+	}
+}
+
+// keyDone lets the next message of the item's key go, if there is one.
+func (n *part) keyDone(it *item) {
+	if !n.keeps(it) || it.token != n.token {
+		return
+	}
+	if next := n.lane.next(it.Key); next != nil {
+		n.place(next)
+	}
+}
+
+// rested makes those ready that have rested long enough. The caller holds mu.
+func (n *part) rested(now time.Time) {
+	n.times.rest = time.Time{}
+	resting := n.lane.resting
+	n.lane.resting = nil
+	for _, it := range resting {
+		n.place(it)
+	}
+	n.node.changed()
+}
+
+// restAfter keeps a message that was refused at its place: it is handed out
+// again after the delay, and until then nothing else of its key.
+func (d *Delivery) restAfter(delay time.Duration, reason string) error {
+	n := d.part
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := d.leave(); err != nil {
+		return err
+	}
+	d.consumer.outstanding--
+	d.consumer.settledAt = time.Now()
+	d.item.rest, d.item.reason = time.Now().Add(delay), reason
+	n.readyBytes += d.item.held()
+	n.place(d.item)
+	n.node.changed()
+	return nil
+}
+
+// openLane has the part take the lane, once no other node has a lease there.
+func (n *part) openLane() (left <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lane.ours, n.lane.left = true, make(chan struct{})
+	n.times.look = time.Time{} // now
+	signal(n.rearm)
+	return n.lane.left
+}
+
+// leaveLane has the part give the lane back: when what was handed out is settled,
+// or patience is at its end.
+func (n *part) leaveLane(patience time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lane.leaveBy = time.Now().Add(patience); n.token == 0 {
+		n.lane.giveBack()
+	}
+	signal(n.rearm)
+}
+
+// leavesNow reports whether the lease is to end, for the lane goes to another.
+func (n *part) leavesNow(now time.Time) bool {
+	return n.lane != nil && !n.lane.leaveBy.IsZero() && (len(n.flight)+n.waiting == 0 || !now.Before(n.lane.leaveBy))
+}
+
+// giveBack notes that the lane is not ours any more.
+func (l *lane) giveBack() {
+	if l.ours && !l.leaveBy.IsZero() {
+		l.ours, l.leaveBy = false, time.Time{}
+		close(l.left)
+	}
+}

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Sharer shares out the numbers from 0 to numbers - 1 among all members, in any
+// process, that give the same name: evenly, and anew when one joins, leaves or
+// dies. It calls own, in a goroutine of its own, for each number that this
+// member is given, until own returns, which it does soon after asked is closed
+// or ctx ended. It returns when its ctx has ended and own has returned for all,
+// or with an error that will not go away. What two members are given at a time
+// does no harm: only one of them gets the lane's lease.
+type Sharer func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
+
+// shareAll gives all numbers to every member.
+func shareAll(ctx context.Context, _ string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
+	var owning sync.WaitGroup
+	for i := range numbers {
+		owning.Go(func() { own(ctx, i, ctx.Done()) })
+	}
+	owning.Wait()
+	return nil
+}
+
+// shareLanes takes part in sharing out the lanes, while there are Consumers that
+// ask for messages.
+func (n *Node) shareLanes(ctx context.Context) {
+	for n.awaitConsumers(ctx, true) {
+		sharing, stop := context.WithCancel(ctx)
+		var share sync.WaitGroup
+		share.Go(func() {
+			if err := n.cfg.Share(sharing, "queue "+n.queue.name, len(n.parts), n.ownLane); err != nil {
+				n.fail(n.queue.explain("share the lanes of", err))
+				stop()
+			}
+		})
+		n.awaitConsumers(sharing, false)
+		stop()
+		share.Wait()
+	}
+}
+
+// awaitConsumers waits until there are Consumers that ask, or none, and reports
+// whether ctx lasts.
+func (n *Node) awaitConsumers(ctx context.Context, want bool) bool {
+	tick := time.NewTicker(max(n.cfg.StallAfter/2, time.Millisecond))
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if n.asked() == want {
+			return true
+		}
+		select {
+		case <-n.members:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// asked reports whether any Consumer asks for messages, or has all that it may.
+func (n *Node) asked() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	for _, c := range n.consumers {
+		if c.active(now) || c.outstanding >= c.cfg.Credits {
+			return !n.closed
+		}
+	}
+	return false
+}
+
+// ownLane consumes from a lane until it is asked for, and returns when it is
+// given back.
+func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
+	p := n.parts[number]
+	left := p.openLane()
+	patience := n.cfg.Drain
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+	p.leaveLane(patience)
+	giveUp := time.NewTimer(patience + n.cfg.Lease + n.cfg.Timeout) // PostgreSQL is away: the lease is over
+	defer giveUp.Stop()
+	select {
+	case <-left:
+	case <-n.work.Done():
+	case <-giveUp.C:
+	}
+}

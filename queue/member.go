@@ -1,0 +1,38 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// member is one of the queues that a Queue consists of: a stream, and a journal
+// of who has done what of it. An ordinary Queue is its only member.
+type member struct {
+	pool   *pgxpool.Pool
+	db     batcher // the pool: what queue_write is sent through
+	stream *stream.Stream
+	id     int32 // the stream's
+	index  int   // its priority or lane
+}
+
+func newMember(pool *pgxpool.Pool, s *stream.Stream, index int) *member {
+	return &member{pool: pool, db: pool, stream: s, id: s.ID(), index: index}
+}
+
+// Name is that of the stream.
+func (m *member) Name() string { return m.stream.Name() }
+
+// explain says what was done to which queue, and that it is gone if it is.
+func (m *member) explain(what string, err error) error { return explain(what, m.Name(), err) }
+
+func explain(what, name string, err error) error {
+	if pg.Code(err) == codeNotFound || pg.Code(err) == pg.CodeUndefinedTable || errors.Is(err, stream.ErrNotFound) {
+		err = ErrNotFound
+	}
+	return fmt.Errorf("%s queue %q: %w", what, name, err)
+}

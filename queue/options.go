@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// MaxPriorities is the most priorities of a queue.
+	MaxPriorities = 10
+	// MaxLanes is the most lanes of a queue.
+	MaxLanes = 64
+)
+
+// Options of a queue, chosen when it is made.
+type Options struct {
+	// MaxAttempts is how often a message is handed out before it becomes a dead
+	// letter. Defaults to 10.
+	MaxAttempts int
+	// RetryMin is the pause behind the first refusal; it doubles with each, and
+	// a random half is taken off. Defaults to 1 s.
+	RetryMin time.Duration
+	// RetryMax bounds that pause. Defaults to 5 min.
+	RetryMax time.Duration
+	// Priorities, 2 to MaxPriorities, gives messages a priority from 0 to one
+	// less; the higher goes first. While there are enough of it, nothing lower is
+	// handed out: no promise is made that it ever is. Defaults to none.
+	Priorities int
+	// Lanes, 1 to MaxLanes, has the messages of each key handed out in their
+	// order, the next when the one before was acknowledged or became a dead letter.
+	// Each key belongs to a lane, and each lane to one node at a time: so many
+	// nodes can share the work. Messages without a key have no order. Not with
+	// Priorities. Defaults to none: there is no order of keys.
+	Lanes int
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxAttempts <= 0 {
+		o.MaxAttempts = 10
+	}
+	if o.RetryMin <= 0 {
+		o.RetryMin = time.Second
+	}
+	if o.RetryMax <= 0 {
+		o.RetryMax = 5 * time.Minute
+	}
+	// What PostgreSQL keeps of an interval, so that options compare as equal.
+	o.RetryMin = o.RetryMin.Round(time.Microsecond)
+	o.RetryMax = max(o.RetryMax.Round(time.Microsecond), o.RetryMin)
+	return o
+}
+
+func (o Options) validate() error {
+	switch {
+	case o.Priorities != 0 && (o.Priorities < 2 || o.Priorities > MaxPriorities):
+		return fmt.Errorf("%w priorities: %d, want 2 to %d, or 0 for none", ErrInvalid, o.Priorities, MaxPriorities)
+	case o.Lanes < 0 || o.Lanes > MaxLanes:
+		return fmt.Errorf("%w lanes: %d, want 1 to %d, or 0 for none", ErrInvalid, o.Lanes, MaxLanes)
+	case o.Priorities > 0 && o.Lanes > 0:
+		return fmt.Errorf("%w options: priorities and lanes exclude each other", ErrInvalid)
+	}
+	return nil
+}
+
+// family reports whether the queue consists of several.
+func (o Options) family() bool { return o.Priorities+o.Lanes > 0 }

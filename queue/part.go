@@ -1,0 +1,147 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// part is a Node's part in one member of the queue: all that has to do with one
+// journal and one stream.
+type part struct {
+	node  *Node
+	queue *member
+	cfg   *NodeConfig
+
+	// group gathers what is to be recorded; its Run is the only one that writes
+	// to the journal. Adding never waits: what there is to add is bounded by
+	// what was handed out.
+	group   *pg.Group[batch]
+	brake   brake
+	readNow chan struct{} // one slot: there may be something to read
+	rearm   chan struct{} // one slot: the clock is to look again
+
+	mu    *sync.Mutex // the Node's; guards the fields below
+	state state       // the journal, as far as read
+	head  int64       // the stream reaches as far as this, or further
+
+	token    int64     // of the lease, or 0
+	deadline time.Time // until then the lease lasts for sure, by our own clock
+	renewAt  time.Time
+	dbNow    time.Time // PostgreSQL's clock, at most, at heardAt
+	heardAt  time.Time
+
+	unread     []segment          // what we have and did not read, in order
+	ready      []*item            // read, never handed out by us, in order
+	again      []*item            // to be handed out again
+	readyBytes int                // of both
+	average    int                // of payloads, as last read
+	aside      map[int64]struct{} // of positions that have a row of their own
+	fetch      []sideRow          // of those, the ones to be read
+	fetching   int                // and how many are being read
+	flight     map[*Delivery]struct{}
+	lane       *lane // nil: there is no order of keys
+
+	pending batch // goes with the next write; nobody waits for it
+	times   schedule
+	nudged  bool // the group was told, and has not been through since
+	waiting int  // settlements that somebody waits for
+
+	finishing bool // gives up everything
+}
+
+// item is a message between the stream and the one who acknowledges it.
+type item struct {
+	stream.Message
+	token    int64 // lease under which we have it
+	attempts int   // how often it was handed out
+	aside    bool  // has a row of its own
+	reason   string
+	rest     time.Time // not to be handed out before, in a lane
+}
+
+func newPart(n *Node, m *member) *part {
+	p := &part{
+		node: n, queue: m, cfg: &n.cfg, mu: &n.mu,
+		group:   pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(n.cfg.Linger),
+		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		aside: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
+	}
+	p.brake.off = make(chan struct{}, 1)
+	if n.queue.opts.family() {
+		p.cfg = familyConfig(n.cfg, len(n.queue.members))
+	}
+	if n.queue.ordered() {
+		p.lane = newLane()
+	}
+	return p
+}
+
+// begin reads the journal for the first time.
+func (n *part) begin(ctx context.Context) error {
+	for failed := 0; ; failed++ {
+		attempt, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+		s, a, err := n.queue.load(attempt)
+		cancel()
+		if err == nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.state, n.dbNow, n.heardAt = *s, a.now, time.Now()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !n.retry(err) {
+			return err
+		}
+		n.cfg.Log.Warn("journal not read, trying again", "queue", n.queue.Name(), "error", err)
+		if pg.Backoff(ctx, failed) != nil {
+			return nil
+		}
+	}
+}
+
+// retry reports whether what failed may succeed later.
+func (n *part) retry(err error) bool {
+	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// finish voids what is still handed out, and has the last write give up
+// everything. What is acknowledged later gets ErrLeaseLost. The caller holds mu.
+func (n *part) finish() {
+	n.finishing = true
+	n.giveUpAll()
+	n.nudge()
+	signal(n.brake.off)
+}
+
+// giveUpAll voids what is handed out, and gives back what was tried more often
+// than the journal knows; the end of the lease, which is to follow, gives up the
+// rest.
+func (n *part) giveUpAll() {
+	for d := range n.flight {
+		n.void(d)
+		n.giveBack(d.item)
+	}
+	for _, it := range n.again {
+		n.giveBack(it)
+	}
+	n.again = nil
+	if n.lane != nil {
+		for _, it := range n.lane.clear() {
+			n.giveBack(it)
+		}
+	}
+}
+
+// nudge has the group go through what there is to write. The caller holds mu.
+func (n *part) nudge() {
+	n.nudged = true
+	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // it never waits
+}

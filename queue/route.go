@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrSpread: the messages of one call have different priorities, or keys of
+// different lanes, and cannot be stored all or none. Enqueue them apart, or
+// with EnqueueTx.
+var ErrSpread = errors.New("queue: messages of one call belong to several priorities or lanes")
+
+// LaneOf is the lane of messages with that key: the first four bytes of its
+// SHA-256 as a big-endian number, modulo the number of lanes. It never changes.
+// Of a queue without lanes it is 0.
+func (q *Queue) LaneOf(key string) int {
+	if !q.ordered() {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(key))
+	return int(binary.BigEndian.Uint32(sum[:4]) % uint32(q.opts.Lanes))
+}
+
+// route returns the member that a message has to go to; ok is false if any will
+// do.
+func (q *Queue) route(m *Message) (index int, ok bool, err error) {
+	if m.Priority != 0 && (m.Priority < 0 || m.Priority >= q.opts.Priorities) {
+		return 0, false, fmt.Errorf("%w priority: %d, want 0 to %d", ErrInvalid, m.Priority, max(q.opts.Priorities-1, 0))
+	}
+	switch {
+	case q.opts.Priorities > 0:
+		return m.Priority, true, nil
+	case q.ordered() && m.Key == "":
+		return 0, false, nil
+	}
+	return q.LaneOf(m.Key), true, nil
+}
+
+// routeAll returns the member that all the messages go to. Those without a key
+// go along with the others; if none has one, the next in turn gets them.
+func (q *Queue) routeAll(msgs []Message, turn func(uint32) uint32) (to int, err error) {
+	found := false
+	for i := range msgs {
+		index, ok, err := q.route(&msgs[i])
+		if err != nil {
+			return 0, err
+		}
+		if ok && found && index != to {
+			return 0, fmt.Errorf("%w: %d and %d", ErrSpread, to, index)
+		}
+		if ok {
+			to, found = index, true
+		}
+	}
+	if !found {
+		to = int(turn(1) % uint32(len(q.members)))
+	}
+	return to, nil
+}
