@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,12 +27,16 @@ type checker struct {
 	acked     map[string]time.Time // when the ack was answered
 	later     map[string]bool      // given to AckLater at least once
 	lost      int                  // acks that got ErrLeaseLost
+
+	handed map[string][]time.Time // when it was handed out
+	asked  map[string]time.Time   // when an ack that may be recorded was asked for
 }
 
 func newChecker() *checker {
 	return &checker{
 		enqueued: make(map[string]bool), delivered: make(map[string]int),
 		acked: make(map[string]time.Time), later: make(map[string]bool),
+		handed: make(map[string][]time.Time), asked: make(map[string]time.Time),
 	}
 }
 
@@ -42,6 +48,7 @@ func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
 	for _, d := range ds {
 		text := string(d.Payload)
 		c.delivered[text]++
+		c.handed[text] = append(c.handed[text], queue.HandedOutAt(d))
 		if at, acked := c.acked[text]; acked && queue.HandedOutAt(d).After(at) {
 			t.Errorf("%q was handed out %v behind the answer to its ack", text, queue.HandedOutAt(d).Sub(at))
 		}
@@ -51,10 +58,14 @@ func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
 // ack acknowledges, and notes the answer. Only one delivery of a message may be
 // acknowledged.
 func (c *checker) ack(t *testing.T, d *queue.Delivery) {
+	asked := time.Now()
 	err := d.Ack(t.Context())
 	text := string(d.Payload)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == nil || errors.Is(err, queue.ErrUnknown) {
+		c.mayBeAcked(text, asked)
+	}
 	switch {
 	case err == nil:
 		if _, before := c.acked[text]; before {
@@ -74,8 +85,39 @@ func (c *checker) ackLater(t *testing.T, d *queue.Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.later[string(d.Payload)] = true
+	c.mayBeAcked(string(d.Payload), time.Now())
 	if err := d.AckLater(); err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 		t.Errorf("AckLater of %q: %v", d.Payload, err)
+	}
+}
+
+// mayBeAcked notes the first time from which the message may be acknowledged.
+func (c *checker) mayBeAcked(text string, at time.Time) {
+	if first, ok := c.asked[text]; !ok || at.Before(first) {
+		c.asked[text] = at
+	}
+}
+
+// inOrder wants each message to have been handed out behind the acknowledgement
+// of the one before with its key. Texts are keys with numbers from 0 on.
+func (c *checker) inOrder(t *testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for text, times := range c.handed {
+		key, number, _ := strings.Cut(text, " ")
+		i, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			continue
+		}
+		before := fmt.Sprint(key, " ", i-1)
+		for _, at := range times {
+			if acked, ok := c.asked[before]; !ok || acked.After(at) {
+				t.Errorf("%q was handed out at %v, and %q acknowledged at %v, %t", text, at, before, acked, ok)
+			}
+		}
 	}
 }
 
@@ -107,12 +149,10 @@ type member struct {
 // join starts a node with consumers that do all that consumers may do.
 func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *member {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := newPool(t, url)
 	var q *queue.Queue
 	eventually(t, "the queue is found", func() bool {
+		var err error
 		q, err = queue.Lookup(t.Context(), pool, "jobs")
 		return err == nil
 	})

@@ -22,20 +22,37 @@ func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts)
+	pool := db.Pool
+	if opts.Priorities+opts.Lanes > 0 {
+		pool = newPool(t, db.URL)
+		t.Cleanup(pool.Close)
+	}
+	q, err := queue.Ensure(t.Context(), pool, "jobs", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return db, q
 }
 
-// elsewhere is the queue as another process sees it, through a pool of its own.
-func elsewhere(t *testing.T, url, name string) (*pgxpool.Pool, *queue.Queue) {
+// newPool is a pool that is large enough for a producer of several streams.
+func newPool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.MaxConns = 10
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// elsewhere is the queue as another process sees it, through a pool of its own.
+func elsewhere(t *testing.T, url, name string) (*pgxpool.Pool, *queue.Queue) {
+	t.Helper()
+	pool := newPool(t, url)
 	t.Cleanup(pool.Close)
 	q, err := queue.Lookup(t.Context(), pool, name)
 	if err != nil {

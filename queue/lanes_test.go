@@ -1,0 +1,310 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// keyed is a message with a key.
+func keyed(key, text string) queue.Message {
+	return queue.Message{Message: stream.Message{Key: key, Payload: []byte(text)}}
+}
+
+// table shares numbers out among those who sit at it, evenly and slowly.
+type table struct {
+	mu      sync.Mutex
+	seats   []*seat
+	owner   map[int]*seat
+	changed chan struct{}
+}
+
+type seat struct{ asked map[int]chan struct{} }
+
+func newTable() *table { return &table{owner: make(map[int]*seat), changed: make(chan struct{})} }
+
+// alter does something, and has everybody look.
+func (s *table) alter(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// share is a queue.Sharer.
+func (s *table) share(ctx context.Context, _ string, numbers int, own func(context.Context, int, <-chan struct{})) error {
+	me := &seat{asked: make(map[int]chan struct{})}
+	s.alter(func() { s.seats = append(s.seats, me) })
+	var owning sync.WaitGroup
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		quota := (numbers + len(s.seats) - 1) / len(s.seats)
+		for i := range numbers {
+			if s.owner[i] == nil && len(me.asked) < quota {
+				asked := make(chan struct{})
+				s.owner[i], me.asked[i] = me, asked
+				owning.Go(func() {
+					own(ctx, i, asked)
+					s.alter(func() { delete(s.owner, i); delete(me.asked, i) })
+				})
+			}
+		}
+		over := len(me.asked) - quota
+		for i, asked := range me.asked {
+			if over > 0 && asked != nil {
+				close(asked)
+				me.asked[i] = nil
+				over--
+			} else if asked == nil {
+				over--
+			}
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	owning.Wait()
+	s.alter(func() { s.seats = slices.DeleteFunc(s.seats, func(x *seat) bool { return x == me }) })
+	return nil
+}
+
+// TestLanes_KeepOrder goes through what may become of one message, and wants the
+// others of its key to wait, and no one else.
+func TestLanes_KeepOrder(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{Lanes: 2, MaxAttempts: 3})
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
+	for i := range 4 {
+		mustEnqueue(t, n, keyed("a", fmt.Sprint("a", i)))
+		mustEnqueue(t, n, keyed("b", fmt.Sprint("b", i)))
+	}
+	mustEnqueue(t, n, keyed("", "free"), keyed("", "free"))
+	c := n.Consume(queue.ConsumerOptions{Visibility: time.Hour})
+	next := func(want string) *queue.Delivery {
+		t.Helper()
+		d := receive(t, c, 1)[0]
+		if string(d.Payload) != want {
+			t.Fatalf("got %q, want %q", d.Payload, want)
+		}
+		return d
+	}
+	ds := receive(t, c, 4)
+	slices.SortFunc(ds, func(a, b *queue.Delivery) int { return slices.Compare(a.Payload, b.Payload) })
+	if got := texts(ds); !slices.Equal(got, []string{"a0", "b0", "free", "free"}) {
+		t.Fatalf("got %q", got)
+	}
+	wantNothing(t, c, 50*time.Millisecond)
+	mustAck(t, ds[1])
+	b1 := next("b1")
+	mustNack(t, ds[0], queue.NackOptions{Delay: 300 * time.Millisecond})
+	mustNack(t, ds[2], queue.NackOptions{Delay: time.Hour})
+	wantNothing(t, c, 50*time.Millisecond)
+	a0 := next("a0")
+	if a0.Attempt != 2 {
+		t.Errorf("attempt %d, want 2", a0.Attempt)
+	}
+	mustNack(t, a0, queue.NackOptions{Dead: true})
+	a1 := next("a1")
+	if err := a1.AckLater(); err != nil {
+		t.Error(err)
+	}
+	a2 := next("a2")
+	if redriven, err := q.Redrive(t.Context()); err != nil || redriven != 1 {
+		t.Fatal(redriven, err)
+	}
+	eventually(t, "what was dead has been taken", func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.Dead == 0 && s.Delayed == 1
+	})
+	wantNothing(t, c, 50*time.Millisecond)
+	mustAck(t, a2)
+	mustAck(t, next("a0"))
+	a3 := next("a3")
+	c.Close()
+	c = n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
+	again := receive(t, c, 3)
+	if err := a3.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("ack behind Close: %v", err)
+	}
+	if err := b1.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
+		t.Errorf("ack behind Close: %v", err)
+	}
+	if len(again) != 3 {
+		t.Errorf("again came %q", texts(again))
+	}
+	if lane := q.LaneOf("a"); lane != q.LaneOf("a") || lane > 1 {
+		t.Errorf("lane %d", lane)
+	}
+}
+
+// TestLanes_DelayedKeepsItsPlace: what is not due holds up its key alone.
+func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{Lanes: 1})
+	n, _ := start(t, q, queue.NodeConfig{})
+	first := keyed("a", "a0")
+	first.Due = time.Now().Add(2 * time.Second)
+	mustEnqueue(t, n, first, keyed("a", "a1"), keyed("b", "b0"))
+	c := n.Consume(queue.ConsumerOptions{Credits: 1})
+	var got []string
+	for range 3 {
+		ds := receive(t, c, 1)
+		got = append(got, texts(ds)...)
+		mustAck(t, ds...)
+	}
+	if !slices.Equal(got, []string{"b0", "a0", "a1"}) || time.Now().Before(first.Due) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLanes_OneHolder has two nodes that both think that all lanes are theirs:
+// what one has the other does not get, until it leaves.
+func TestLanes_OneHolder(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{Lanes: 3})
+	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour})
+	c := n.Consume(queue.ConsumerOptions{})
+	for i := range 30 {
+		mustEnqueue(t, n, keyed(fmt.Sprint("k", i%10), fmt.Sprint(i)))
+	}
+	ds := receive(t, c, 10)
+	_, far := elsewhere(t, db.URL, "jobs")
+	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour})
+	c2 := n2.Consume(queue.ConsumerOptions{})
+	wantNothing(t, c2, 500*time.Millisecond)
+	if leases := queue.Leases(t, q); leases != 3 {
+		t.Errorf("%d leases, want one a lane", leases)
+	}
+	mustAck(t, ds[0])
+	stop()
+	seen := make(map[string]bool)
+	for len(seen) < 29 {
+		for _, d := range receive(t, c2, 1) {
+			if string(d.Payload) == string(ds[0].Payload) {
+				t.Errorf("%q came again", d.Payload)
+			}
+			seen[string(d.Payload)] = true
+			mustAck(t, d)
+		}
+	}
+	wantDone(t, q)
+}
+
+// TestLanes_SharedOut: lanes go over to a node that joins, and back when it
+// leaves, and what is handed out is waited for.
+func TestLanes_SharedOut(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{Lanes: 4})
+	cfg := queue.NodeConfig{Lease: time.Hour, Share: newTable().share, Drain: time.Hour}
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Share: cfg.Share, Drain: time.Hour})
+	c := n.Consume(queue.ConsumerOptions{Visibility: time.Hour})
+	for i := range 40 {
+		mustEnqueue(t, n, keyed(fmt.Sprint("k", i), fmt.Sprint(i)))
+	}
+	held := receive(t, c, 40)
+	_, far := elsewhere(t, db.URL, "jobs")
+	n2, stop := start(t, far, cfg)
+	c2 := n2.Consume(queue.ConsumerOptions{})
+	for i := range 40 {
+		mustEnqueue(t, n, keyed(fmt.Sprint("k", i), fmt.Sprint("again ", i)))
+	}
+	wantNothing(t, c2, 200*time.Millisecond)
+	mustAck(t, held...)
+	mine, others := receive(t, c, 1), receive(t, c2, 1)
+	mustAck(t, mine...)
+	mustAck(t, others...)
+	c2.Close()
+	stop()
+	for got := len(mine) + len(others); got < 40; {
+		ds := receive(t, c, 1)
+		mustAck(t, ds...)
+		got += len(ds)
+	}
+	wantDone(t, q)
+}
+
+// feedKeys enqueues messages with keys, those of each in their order.
+func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
+	t.Helper()
+	_, q := elsewhere(t, url, "jobs")
+	p := queue.NewProducer(q, queue.ProducerConfig{})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running, calling sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	for caller := range callers {
+		calling.Go(func() {
+			for i := range messages {
+				key := fmt.Sprint("k", caller)
+				text := fmt.Sprint(key, " ", i)
+				if _, err := p.Enqueue(t.Context(), keyed(key, text)); err != nil {
+					t.Errorf("enqueue: %v", err)
+					return
+				}
+				c.mu.Lock()
+				c.enqueued[text] = true
+				c.mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	calling.Wait()
+}
+
+// TestLanes_KilledAndLeaving has nodes join, die and leave under load: the order
+// of no key is broken, nothing is lost, and nothing comes again that was
+// acknowledged.
+func TestLanes_KilledAndLeaving(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		for _, shared := range []bool{true, false} {
+			t.Run(fmt.Sprint(seed, " shared ", shared), func(t *testing.T) {
+				t.Parallel()
+				db, q := setup(t, queue.Options{MaxAttempts: 1000, Lanes: 4})
+				c := newChecker()
+				random := rand.New(rand.NewPCG(seed, 9))
+				cfg := faulty
+				if shared {
+					cfg.Share = newTable().share
+				}
+				members := make([]*member, 2)
+				for i := range members {
+					members[i] = join(t, db.URL, random.Uint64(), c, cfg)
+				}
+				var feeding sync.WaitGroup
+				feeding.Go(func() { feedKeys(t, db.URL, 10, 60, c) })
+				for range 6 {
+					time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
+					i := random.IntN(len(members))
+					if random.IntN(2) > 0 {
+						members[i].kill()
+					} else {
+						members[i].leave()
+					}
+					members[i] = join(t, db.URL, random.Uint64(), c, cfg)
+				}
+				feeding.Wait()
+				wantDone(t, q)
+				for _, m := range members {
+					m.leave()
+				}
+				c.finish(t)
+				c.inOrder(t)
+			})
+		}
+	}
+}
