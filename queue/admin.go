@@ -180,8 +180,7 @@ func (q *member) peek(ctx context.Context, n int) (msgs []stream.Message, err er
 // readFrom reads behind that position, or behind what was dropped.
 func (q *member) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
 	msgs, err := q.stream.Read(ctx, after, n)
-	var old *stream.TooOldError
-	if errors.As(err, &old) {
+	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 		msgs, err = q.stream.Read(ctx, old.Oldest-1, n)
 	}
 	return msgs, err

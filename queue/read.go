@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -74,6 +75,10 @@ func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	msgs, err := n.queue.stream.Read(ctx, first.lo-1, limit)
+	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
+		n.heardGone(token, old.Oldest)
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -169,6 +174,33 @@ func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int
 	n.times.busy = time.Now()
 	n.node.changed()
 	return len(n.unread) > 0 && n.unread[0].lo <= n.head
+}
+
+// heardGone takes in that what is before oldest was dropped from the stream, by
+// a retention policy from before it was a queue's: that is done.
+func (n *part) heardGone(token, oldest int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.head = max(n.head, oldest-1)
+	if token != n.token {
+		return
+	}
+	var rest []segment
+	gone := int64(0)
+	for _, g := range n.unread {
+		if lost := (span{g.lo, min(g.hi, oldest-1)}); lost.lo <= lost.hi {
+			n.pending.gaps = append(n.pending.gaps, lost)
+			gone += lost.size()
+			g.lo = lost.hi + 1
+		}
+		if g.lo <= g.hi {
+			rest = append(rest, g)
+		}
+	}
+	n.unread = rest
+	n.later(0)
+	n.cfg.Log.Warn("messages dropped from the stream, and never delivered", "queue", n.queue.Name(), "positions", gone, "oldest", oldest)
+	n.node.changed()
 }
 
 // fill makes the messages of a segment ready and returns those behind it.
