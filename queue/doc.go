@@ -16,6 +16,25 @@
 //     message; a long transaction elsewhere makes nothing slow.
 //   - A Node with nothing to do writes nothing.
 //
+// # Priorities, and the order of keys
+//
+// With [Options].Priorities a free Consumer gets what has the highest priority,
+// of all that its Node has or can claim; as long as there is some, the lower
+// ones wait. Other nodes may have claimed higher ones, as many as they have
+// credits.
+//
+// With [Options].Lanes messages with the same key are handed out in the order of
+// their positions, the next only after the one before was acknowledged, and that
+// is recorded, or became a dead letter. One that is refused, or not due yet,
+// keeps its place and holds up its key, and no other. This holds over the death
+// of nodes. What waits behind busy keys is in the memory of the Node; when that
+// is full, the lane stands still until one of its keys goes on. Lanes are shared
+// out among nodes by [NodeConfig].Share; one that is to hand over a lane claims
+// nothing more there and waits, up to Drain, for what it has handed out.
+//
+// Such a queue consists of several, NAME/0 and so on, and is used by its own name
+// alone. Positions of its messages are numbers of the queue's own.
+//
 // # How it works
 //
 // A node claims ranges of positions: one row for as many messages as its

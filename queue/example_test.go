@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
@@ -48,4 +49,76 @@ func Example() {
 			fmt.Println(err)
 		}
 	}
+}
+
+// A queue with priorities is used as any other.
+func Example_priorities() {
+	ctx := context.Background()
+	var pool *pgxpool.Pool // as above, with at least five connections
+
+	q, err := queue.Ensure(ctx, pool, "orders", queue.Options{Priorities: 3})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	n := queue.NewNode(q, queue.NodeConfig{})
+	running, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if err := n.Run(running); err != nil {
+			fmt.Println(err)
+		}
+	})
+	defer wait.Wait()
+	defer stop()
+
+	urgent := queue.Message{Message: stream.Message{Payload: []byte("first")}, Priority: 2}
+	if _, err := n.Enqueue(ctx, urgent); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// Messages with one key are handed out one after the other.
+func Example_orderOfKeys() {
+	ctx := context.Background()
+	var pool *pgxpool.Pool // as above, with at least ten connections
+
+	q, err := queue.Ensure(ctx, pool, "accounts", queue.Options{Lanes: 8})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := queue.NewProducer(q, queue.ProducerConfig{})
+	running, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() { p.Run(running) })
+	defer wait.Wait()
+	defer stop()
+
+	for _, text := range []string{"open", "pay in", "close"} {
+		m := queue.Message{Message: stream.Message{Key: "account 7", Payload: []byte(text)}}
+		if _, err := p.Enqueue(ctx, m); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+}
+
+// The message is enqueued if, and only if, the order is stored.
+func ExampleQueue_EnqueueTx() {
+	ctx := context.Background()
+	var pool *pgxpool.Pool
+	var q *queue.Queue // as above
+
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO orders (id) VALUES (7)`); err != nil {
+			return err
+		}
+		return q.EnqueueTx(ctx, tx, queue.Message{Message: stream.Message{Payload: []byte("order 7")}})
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q.Notify()
 }

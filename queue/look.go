@@ -7,12 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rarely is how many times less often the parts of a family look by themselves.
+// rarely is how many times less often the parts of a family look by themselves,
+// all together.
 const rarely = 16
 
 // familyConfig is what the parts of a family of so many go by.
 func familyConfig(c NodeConfig, members int) *NodeConfig {
-	c.Look, c.Poll = rarely*c.Look, rarely*c.Poll
+	less := time.Duration(rarely * members)
+	c.Look, c.Poll = less*c.Look, less*c.Poll
 	c.BufferBytes = max(c.BufferBytes/members, 256<<10)
 	return &c
 }

@@ -259,7 +259,9 @@ func (n *part) demand(now time.Time) (credits int64) {
 // supply is how many messages there are for that, or may come without a claim.
 func (n *part) supply() int64 { return n.atHand() + n.ahead() }
 
-// atHand is how many messages there are for that, read or to be read.
+// atHand is how many messages there are for that, read or to be read: those too
+// that are aside and being read. Without them the Node would take more and more
+// of what is due until the first are read.
 func (n *part) atHand() int64 {
 	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching)
 	for _, g := range n.unread {

@@ -27,6 +27,7 @@ type restless struct {
 	nodes  []*queue.Node
 	writes []*atomic.Int64
 	done   atomic.Int64 // things done
+	share  queue.Sharer
 
 	ctx       context.Context // of the consumers; ends when they fall silent
 	silence   context.CancelFunc
@@ -44,7 +45,7 @@ const (
 // with room for a machine that is busy.
 func (r *restless) byThemselves(d time.Duration) int64 {
 	looks, renewals := d/(restLook*3/4)+1, d/(restLease/3)+1
-	return int64(len(r.nodes)) * 2 * int64(looks+renewals)
+	return int64(len(r.nodes)*len(r.q.Streams())) * 2 * int64(looks+renewals)
 }
 
 func (r *restless) written() (sum int64) {
@@ -59,7 +60,7 @@ func (r *restless) addNode() {
 	r.writes = append(r.writes, queue.CountWrites(q))
 	n, _ := start(r.t, q, queue.NodeConfig{
 		Lease: restLease, Look: restLook, IdleAfter: 300 * time.Millisecond, StallAfter: 200 * time.Millisecond,
-		Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
+		Share: r.share, Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
 	})
 	r.nodes = append(r.nodes, n)
 }
@@ -98,7 +99,7 @@ func (r *restless) stir() {
 // gap leaves positions that no message will have, as a batch that failed does.
 func (r *restless) gap() {
 	sql := fmt.Sprintf(`SELECT pg_advisory_xact_lock(1953064037, %[1]d), setval('tidewire.stream_%[1]d_position_seq', nextval('tidewire.stream_%[1]d_position_seq') + %[2]d)`,
-		r.q.Stream().ID(), r.random.IntN(50))
+		r.q.Streams()[r.random.IntN(len(r.q.Streams()))].ID(), r.random.IntN(50))
 	if _, err := r.pool.Exec(r.t.Context(), sql); err != nil {
 		r.t.Error(err)
 	}
@@ -110,8 +111,12 @@ func (r *restless) enqueue(n *queue.Node) error {
 	if r.random.IntN(3) == 0 {
 		delay = time.Duration(1 + r.random.IntN(300_000_000))
 	}
+	priority, key := r.random.IntN(max(1, r.q.Options().Priorities)), ""
+	if r.random.IntN(3) > 0 {
+		key = fmt.Sprint(r.random.IntN(20))
+	}
 	for i := range msgs {
-		msgs[i] = queue.Message{Message: stream.Message{Payload: []byte("x")}}
+		msgs[i] = queue.Message{Message: stream.Message{Key: key, Payload: []byte("x")}, Priority: priority}
 		if delay > 0 {
 			msgs[i].Due = time.Now().Add(delay)
 		}
@@ -152,13 +157,19 @@ func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
 // only as much as what happens gives them reason to.
 func TestNode_ComesToRest(t *testing.T) {
 	t.Parallel()
-	for seed := range 3 * pgtest.Seeds() {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			db, q := setup(t, queue.Options{MaxAttempts: 5, RetryMin: 5 * time.Millisecond})
-			r := &restless{t: t, url: db.URL, pool: db.Pool, q: q, random: rand.New(rand.NewPCG(seed, 77))}
-			r.comesToRest(1 + int(seed%3))
-		})
+	for seed := range pgtest.Seeds() {
+		for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "lanes": {Lanes: 3}} {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
+				t.Parallel()
+				opts.MaxAttempts, opts.RetryMin = 5, 5*time.Millisecond
+				db, q := setup(t, opts)
+				r := &restless{t: t, url: db.URL, pool: db.Pool, q: q, random: rand.New(rand.NewPCG(seed, 77))}
+				if q.Options().Lanes > 0 && r.random.IntN(2) > 0 {
+					r.share = newTable().share
+				}
+				r.comesToRest(1 + r.random.IntN(3))
+			})
+		}
 	}
 }
 
