@@ -89,9 +89,9 @@ type Appender struct {
 	submitting atomic.Int64  // calls of Submit that may still add
 	idle       chan struct{} // one slot: the last of them has left a closed Appender
 
-	writing sync.Mutex // guards the fields below
-	writer  *Writer
-	expiry  *time.Timer // releases the writer's connection
+	lane     *lane // whose lock guards the writer
+	writer   *Writer
+	recorded chan struct{} // one slot: requests of producers were recorded
 }
 
 // appendBatch is one batch that gathers, with the calls whose rows it holds.
@@ -102,18 +102,26 @@ type appendBatch struct {
 
 // call is one Submit: how many rows, and what became of them.
 type call struct {
-	rows  int
-	done  func(first int64, err error)
-	first int64
-	err   error
+	rows     int
+	producer Producer // without ID if it carried none
+	done     func(first int64, err error)
+	first    int64
+	err      error
+	repeated bool // stored by an earlier call
 }
 
-// callOverhead is what a call takes beside its rows, in bytes.
-const callOverhead = 64
+// callOverhead is what a call takes beside its rows and the ID of its producer,
+// in bytes.
+const callOverhead = 128
 
 // NewAppender returns an Appender to the stream, which writes through pool. It
-// does nothing until Run.
+// does nothing until Run. To a stream with partitions a PartitionedAppender
+// appends.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
+	return newAppender(newLane(pool), s, cfg)
+}
+
+func newAppender(on *lane, s *Stream, cfg AppenderConfig) *Appender {
 	cfg = cfg.withDefaults()
 	a := &Appender{
 		cfg:     cfg,
@@ -122,7 +130,10 @@ func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
 		answers: make(chan []call, 1),
 		spare:   make(chan []call, 2),
 		idle:    make(chan struct{}, 1),
-		writer:  newWriter(pool, s.table, cfg.Writer),
+		lane:    on,
+		writer:  newWriter(on.on, s.table, cfg.Writer),
+
+		recorded: make(chan struct{}, 1),
 	}
 	a.work, a.abandon = context.WithCancel(context.Background())
 	return a
@@ -136,20 +147,24 @@ func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
 // stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
 // or with ErrAbandoned, the messages may be stored or not.
 func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, err error) {
+	return await(ctx, func(done func(int64, error)) error { return a.Submit(ctx, msgs, done) })
+}
+
+// await has submit call back with what is returned, unless ctx ends before.
+func await[T any](ctx context.Context, submit func(done func(T, error)) error) (got T, err error) {
 	type answer struct {
-		first int64
-		err   error
+		got T
+		err error
 	}
 	answered := make(chan answer, 1)
-	err = a.Submit(ctx, msgs, func(first int64, err error) { answered <- answer{first, err} })
-	if err != nil {
-		return 0, err
+	if err := submit(func(got T, err error) { answered <- answer{got, err} }); err != nil {
+		return got, err
 	}
 	select {
-	case got := <-answered:
-		return got.first, got.err
+	case a := <-answered:
+		return a.got, a.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return got, ctx.Err()
 	}
 }
 
@@ -163,6 +178,13 @@ func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, er
 // there delays the next batch, so done must be brief, and must not wait for
 // this Appender.
 func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
+	return a.submit(ctx, Producer{}, msgs, done)
+}
+
+func (a *Appender) submit(ctx context.Context, p Producer, msgs []Message, done func(first int64, err error)) error {
+	if err := a.stream.checkSingle("append to"); err != nil {
+		return err
+	}
 	bytes, err := validAppend(msgs)
 	if err != nil {
 		return err
@@ -174,11 +196,11 @@ func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(first i
 		return ErrClosed
 	}
 	defer a.leave()
-	return a.group.Add(ctx, len(msgs), bytes, func(b *appendBatch) {
+	return a.group.Add(ctx, len(msgs), bytes+len(p.ID), func(b *appendBatch) {
 		for i := range msgs {
 			b.rows.appendMessage(&msgs[i])
 		}
-		b.calls = append(b.calls, call{rows: len(msgs), done: done})
+		b.calls = append(b.calls, call{rows: len(msgs), producer: p, done: done})
 	})
 }
 
@@ -232,6 +254,12 @@ func (a *Appender) close() {
 // refused, and all callbacks have returned. This may take as long as
 // PostgreSQL is away: see Abandon. Call it once.
 func (a *Appender) Run(ctx context.Context) {
+	defer a.lane.expire()
+	a.run(ctx)
+}
+
+// run is Run on a lane that others may still need.
+func (a *Appender) run(ctx context.Context) {
 	defer a.abandon()
 	gathering, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -242,10 +270,10 @@ func (a *Appender) Run(ctx context.Context) {
 		stop()
 	})
 	helpers.Go(a.answer)
+	helpers.Go(func() { a.keepRequests(gathering) })
 	a.group.Run(gathering, a.work, a.commit)
 	close(a.answers)
 	helpers.Wait()
-	a.expire()
 }
 
 // Abandon gives up what is accepted and not committed, with ErrAbandoned, and

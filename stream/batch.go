@@ -32,6 +32,9 @@ type Batch struct {
 	// extra is the number of fields behind the payload: none in rows of the
 	// messages table, key and headers in those of a stream.
 	extra int
+	// requests are those of the rows that carried a producer, in the order of the
+	// rows. They are set just before the batch is written.
+	requests []request
 	// First is the position of the first row, set by Writer.Write; the others
 	// follow without gaps.
 	First int64
@@ -91,6 +94,8 @@ func (b *Batch) Reset(keep int) {
 		b.buf = nil
 	}
 	b.buf, b.rows, b.First = b.buf[:0], 0, 0
+	clear(b.requests)
+	b.requests = b.requests[:0]
 }
 
 // number writes the positions from first on into the rows.
@@ -119,12 +124,30 @@ func (b *Batch) fieldEnd(at int) int {
 
 // split returns the first rows, and the others, as batches of their own.
 func (b *Batch) split(rows int) (head, tail *Batch) {
-	at := copyHeader
-	for range rows {
-		at = b.rowEnd(at)
-	}
+	at := b.skip(0, rows)
 	return &Batch{buf: slices.Clone(b.buf[:at]), rows: rows, extra: b.extra},
 		&Batch{buf: slices.Concat(b.buf[:copyHeader], b.buf[at:]), rows: b.rows - rows, extra: b.extra}
+}
+
+// skip returns where the next rows end, the first of which begins at; at 0 they
+// begin with the first row.
+func (b *Batch) skip(at, rows int) (end int) {
+	end = max(at, copyHeader)
+	for range rows {
+		end = b.rowEnd(end)
+	}
+	return end
+}
+
+// take appends the next rows of another batch, as skip goes past them.
+func (b *Batch) take(from *Batch, at, rows int) (end int) {
+	end = from.skip(at, rows)
+	if b.rows == 0 {
+		b.buf, b.extra = append(b.buf[:0], from.buf[:copyHeader]...), from.extra
+	}
+	b.buf = append(b.buf, from.buf[max(at, copyHeader):end]...)
+	b.rows += rows
+	return end
 }
 
 // copyData returns the whole of what COPY reads. The trailer is appended

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -18,10 +17,10 @@ func (a *Appender) commit(ctx context.Context, b *appendBatch) {
 	case b.calls = <-a.spare:
 	default:
 	}
-	a.writing.Lock()
+	a.lane.mu.Lock()
 	a.write(ctx, &b.rows, calls)
-	a.keepConnection()
-	a.writing.Unlock()
+	a.lane.keepConnection(a.cfg.IdleTimeout)
+	a.lane.mu.Unlock()
 	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
 	a.answers <- calls
 }
@@ -31,7 +30,15 @@ func (a *Appender) commit(ctx context.Context, b *appendBatch) {
 // those that it will not take are refused: callers that share a batch do not
 // know each other.
 func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
+	rows.requests = requestsOf(rows.requests[:0], calls)
 	err := a.writer.Write(ctx, rows)
+	if repeated(err) {
+		a.writeRest(ctx, rows, calls)
+		return
+	}
+	if err == nil && len(rows.requests) > 0 {
+		signal(a.recorded)
+	}
 	if err != nil && len(calls) > 1 && blamesRows(err) {
 		half, n := len(calls)/2, 0
 		for _, c := range calls[:half] {
@@ -46,7 +53,11 @@ func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
 		err = a.explain(ctx, err)
 		a.cfg.Writer.Log.Error("messages refused", "stream", a.stream.name, "messages", rows.Len(), "error", err)
 	}
-	first := rows.First
+	a.settle(calls, rows.First, err)
+}
+
+// settle notes what became of calls whose rows are side by side.
+func (a *Appender) settle(calls []call, first int64, err error) {
 	for i := range calls {
 		if calls[i].err = err; err == nil {
 			calls[i].first = first
@@ -89,32 +100,13 @@ func (a *Appender) dropped(ctx context.Context) bool {
 	return err == nil && !exists
 }
 
-// keepConnection puts off expire. The caller holds writing.
-func (a *Appender) keepConnection() {
-	if a.expiry == nil {
-		a.expiry = time.AfterFunc(a.cfg.IdleTimeout, a.expire)
-		return
-	}
-	a.expiry.Reset(a.cfg.IdleTimeout)
-}
-
-// expire gives the connection back; the next batch takes another.
-func (a *Appender) expire() {
-	a.writing.Lock()
-	defer a.writing.Unlock()
-	if a.expiry != nil {
-		a.expiry.Stop()
-	}
-	a.writer.Close()
-}
-
 // answer calls back, batch after batch.
 func (a *Appender) answer() {
 	for calls := range a.answers {
 		last := int64(0)
 		for _, c := range calls {
 			c.done(c.first, c.err)
-			if c.err == nil {
+			if c.err == nil && !c.repeated {
 				last = c.first + int64(c.rows) - 1
 			}
 		}

@@ -12,6 +12,9 @@
 //   - Visible order is position order. Positions are taken under a lock that is
 //     held until the commit, so who has seen p will never find a new message
 //     below p. Gaps are possible, and mean nothing.
+//   - Retry is safe. A request that carries a [Producer] can be repeated by any
+//     process, also while it is under way: its messages are stored once, and it
+//     is answered the same. See [Appender.AppendAs].
 //   - All messages of one Append are stored, side by side, or none.
 //   - Memory is bounded: Submit waits while the gathering batch is full, and a
 //     subscription that lags reads for itself.
@@ -24,6 +27,11 @@
 // those to come. A [Group] keeps the position of a reader, its offset; [Groups]
 // writes those of the whole process together. Nothing of this is updated or
 // deleted in place, so a long transaction elsewhere makes nothing slow.
+//
+// A stream can have partitions, which are streams of their own: written side by
+// side, each with its own order. A [PartitionedAppender] sends messages to the
+// partition of their key. The [Member]s of a group share the partitions out, one
+// owner each at a time; [Share] does that for anything that has numbers.
 //
 // [Alter] gives a stream a [Retention], by age, size, or what its groups have
 // read, and a [Keeper] applies it: a stream's table is in segments, ranges of

@@ -238,3 +238,76 @@ func ExampleAlter() {
 		fmt.Println(len(page), "messages")
 	}
 }
+
+// A request that got no answer is repeated, here or in another process: it is
+// stored once.
+func ExampleAppender_AppendAs() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	orders, err := stream.Lookup(ctx, pool, "orders")
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	appender := stream.NewAppender(pool, orders, stream.AppenderConfig{})
+	running, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { appender.Run(running) })
+	defer background.Wait()
+	defer stop()
+
+	request := stream.Producer{ID: "checkout 3", Sequence: 17}
+	for {
+		patient, cancel := context.WithTimeout(ctx, 2*time.Second)
+		first, err := appender.AppendAs(patient, request, stream.Message{Payload: []byte("2 apples")})
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue // stored or not: asking again does no harm
+		}
+		fmt.Println(first, err)
+		return
+	}
+}
+
+// Each process runs a member; they share out the partitions of the stream.
+func ExampleMember() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	orders, err := stream.Ensure(ctx, pool, "orders by customer", stream.Options{Partitions: 16})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	hub := stream.NewHub(pool, stream.HubConfig{})
+	groups := stream.NewGroups(pool, stream.GroupsConfig{})
+	running, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { hub.Run(running) })
+	background.Go(func() { groups.Run(running) })
+	defer background.Wait()
+	defer stop()
+
+	member, err := groups.Join(ctx, hub, orders, "billing", stream.MemberConfig{
+		Handle: func(ctx context.Context, o *stream.Ownership, page []stream.Message) error {
+			for _, m := range page {
+				fmt.Println(o.Number, m.Position, m.Key, string(m.Payload))
+			}
+			return nil // the offset is committed
+		},
+	})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	if err := member.Run(ctx); err != nil { // until ctx ends
+		log.Print(err)
+	}
+}

@@ -45,9 +45,13 @@ type GroupInfo struct {
 
 // Open returns the stream's group of that name, and makes it if there is none.
 // The name has 1 to MaxName bytes, valid UTF-8 without NUL; else the error is
-// ErrInvalid. It is ErrNotFound if the stream was dropped.
+// ErrInvalid. It is ErrNotFound if the stream was dropped. Of a stream with
+// partitions each has a group of the name: Join is for them.
 func (gs *Groups) Open(ctx context.Context, s *Stream, name string, opts GroupOptions) (*Group, error) {
 	if err := validName("group", name); err != nil {
+		return nil, err
+	}
+	if err := s.checkSingle("open group of"); err != nil {
 		return nil, err
 	}
 	g := &Group{groups: gs, stream: s.through(gs.pool), name: name}
@@ -74,8 +78,12 @@ func (g *Group) make(ctx context.Context, start Start) error {
 }
 
 // ListGroups returns the groups of the stream, ordered by the bytes of their
-// names; none if the stream was dropped meanwhile.
+// names; none if the stream was dropped meanwhile. Of a stream with partitions
+// the offsets and lags are the sums over them.
 func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
+	if s.count > 0 {
+		return sumGroups(ctx, pool, s)
+	}
 	var all []GroupInfo
 	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g GroupInfo, err error) {
@@ -96,8 +104,12 @@ func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo
 	return all, nil
 }
 
-// DropGroup removes the stream's group of that name, or returns ErrNotFound.
+// DropGroup removes the stream's group of that name, or returns ErrNotFound. Of
+// a stream with partitions, those of all that have one.
 func DropGroup(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {
+	if s.count > 0 {
+		return dropGroups(ctx, pool, s, name)
+	}
 	tag, err := pool.Exec(ctx, dropGroupSQL, s.id, name)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrNotFound
@@ -130,7 +142,7 @@ func (g *Group) Offset(ctx context.Context) (int64, error) {
 // dropped; ErrClosed. If ctx ends first, or with ErrAbandoned, the offset may
 // be committed or not.
 func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err error) {
-	offset, err = g.groups.commit(ctx, g.id, position)
+	offset, err = g.groups.commit(ctx, ownedOffset{group: g.id}, position)
 	if err != nil {
 		return 0, g.explain("commit offset of", err)
 	}
@@ -140,7 +152,19 @@ func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err e
 // CommitLater is Commit without a promise: it returns at once, and the
 // position is written with other commits within GroupsConfig.LaterEvery, as
 // long as nothing fails. A lower position than one before it has no effect.
-func (g *Group) CommitLater(position int64) { g.groups.commitLater(g.id, position) }
+func (g *Group) CommitLater(position int64) { g.groups.commitLater(ownedOffset{group: g.id}, position) }
+
+// CommitOwned is Commit for the owner of what the group reads, by the token of
+// its Ownership. Once another one owns it, nothing is committed, and the error
+// is ErrNotOwner, as it is when the group was dropped; only if PostgreSQL's
+// answer was lost it may have been committed before.
+func (g *Group) CommitOwned(ctx context.Context, token, position int64) (offset int64, err error) {
+	offset, err = g.groups.commit(ctx, ownedOffset{g.id, token}, position)
+	if err != nil {
+		return 0, g.explain("commit offset of", err)
+	}
+	return offset, nil
+}
 
 // Seek sets the offset to any position, and returns once that is committed. It
 // replaces what was committed before, and what this process was to commit

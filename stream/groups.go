@@ -61,13 +61,20 @@ type Groups struct {
 
 // offsetBatch is what gathers for one transaction, and the seeks behind it.
 type offsetBatch struct {
-	positions map[int32]int64 // by group; the highest
+	positions map[ownedOffset]int64 // the highest
 	commits   []offsetCall
 	seeks     []offsetCall
 }
 
+// ownedOffset is the offset of a group, by the token of the ownership with which
+// it is written, or 0.
+type ownedOffset struct {
+	group int32
+	token int64
+}
+
 type offsetCall struct {
-	group    int32
+	ownedOffset
 	position int64
 	answer   chan<- offsetAnswer // one slot
 }
@@ -119,16 +126,16 @@ func (gs *Groups) Run(ctx context.Context) {
 // never is longer than any process runs.
 const never = 1 << 62 * time.Nanosecond
 
-func (gs *Groups) commit(ctx context.Context, group int32, position int64) (int64, error) {
+func (gs *Groups) commit(ctx context.Context, of ownedOffset, position int64) (int64, error) {
 	return gs.await(ctx, position, func(b *offsetBatch, answer chan<- offsetAnswer) {
-		b.raise(group, position)
-		b.commits = append(b.commits, offsetCall{group, position, answer})
+		b.raise(of, position)
+		b.commits = append(b.commits, offsetCall{of, position, answer})
 	})
 }
 
 func (gs *Groups) seek(ctx context.Context, group int32, position int64) error {
 	_, err := gs.await(ctx, position, func(b *offsetBatch, answer chan<- offsetAnswer) {
-		b.seeks = append(b.seeks, offsetCall{group, position, answer})
+		b.seeks = append(b.seeks, offsetCall{ownedOffset{group: group}, position, answer})
 	})
 	return err
 }
@@ -154,11 +161,11 @@ func (gs *Groups) await(ctx context.Context, position int64, add func(*offsetBat
 	}
 }
 
-func (gs *Groups) commitLater(group int32, position int64) {
+func (gs *Groups) commitLater(of ownedOffset, position int64) {
 	if position <= 0 { // where every group is already, at least
 		return
 	}
-	if gs.add(func(b *offsetBatch) { b.raise(group, position) }) {
+	if gs.add(func(b *offsetBatch) { b.raise(of, position) }) {
 		signal(gs.later)
 	}
 }
@@ -174,11 +181,11 @@ func (gs *Groups) add(fill func(*offsetBatch)) bool {
 	return true
 }
 
-func (b *offsetBatch) raise(group int32, position int64) {
+func (b *offsetBatch) raise(of ownedOffset, position int64) {
 	if b.positions == nil {
-		b.positions = make(map[int32]int64)
+		b.positions = make(map[ownedOffset]int64)
 	}
-	b.positions[group] = max(b.positions[group], position)
+	b.positions[of] = max(b.positions[of], position)
 }
 
 func (gs *Groups) take() offsetBatch {

@@ -136,6 +136,9 @@ func (h *Hub) Run(ctx context.Context) {
 // also that it is away. For a stream that was dropped the error is ErrNotFound,
 // here or from Next.
 func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscription, error) {
+	if err := s.checkSingle("subscribe to"); err != nil {
+		return nil, err
+	}
 	after, err := start.resolve(ctx, s.through(h.pool))
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to stream %q: %w", s.name, err)

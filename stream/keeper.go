@@ -116,14 +116,14 @@ func (k *Keeper) round(ctx context.Context) error {
 // dropped.
 func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
 	var settled *int64
-	if err := k.step(ctx, sealWait, &settled, sealSegmentSQL, id); err != nil {
+	if err := step(ctx, k.pool, sealWait, &settled, sealSegmentSQL, id); err != nil {
 		return 0, fmt.Errorf("seal: %w", err)
 	}
 	if settled == nil {
 		return 0, nil // another process keeps
 	}
 	var upto int64
-	if err := k.step(ctx, sealWait, &upto, expiredSQL, id, *settled); err != nil {
+	if err := step(ctx, k.pool, sealWait, &upto, expiredSQL, id, *settled); err != nil {
 		return 0, fmt.Errorf("look for segments: %w", err)
 	}
 	if upto == 0 {
@@ -142,7 +142,7 @@ func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
 // behind a long one it gives up.
 func (k *Keeper) drop(ctx context.Context, id int32, upto int64) (dropped int, err error) {
 	for failed := range dropTries {
-		err = k.step(ctx, dropWait<<failed, &dropped, dropSegmentsSQL, id, upto)
+		err = step(ctx, k.pool, dropWait<<failed, &dropped, dropSegmentsSQL, id, upto)
 		if pg.Code(err) != pg.CodeLockNotAvailable {
 			return dropped, err
 		}
@@ -151,17 +151,4 @@ func (k *Keeper) drop(ctx context.Context, id int32, upto int64) (dropped int, e
 		}
 	}
 	return 0, err
-}
-
-// step runs one query in a transaction, and waits for no lock longer than the
-// bound.
-func (k *Keeper) step(ctx context.Context, wait time.Duration, dst any, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	var b pgx.Batch
-	b.Queue(beginSQL)
-	b.Queue(boundWaitSQL, fmt.Sprint(wait.Milliseconds()))
-	b.Queue(sql, args...).Query(scanOne(dst))
-	b.Queue(commitSQL)
-	return k.pool.SendBatch(ctx, &b).Close()
 }

@@ -15,10 +15,12 @@ import (
 func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 	committed, err := gs.writeCommits(ctx, b.positions)
 	for _, c := range b.commits {
-		offset, found := committed[c.group]
+		offset, found := committed[c.ownedOffset]
 		switch {
 		case err != nil:
 			c.answer <- offsetAnswer{err: err}
+		case !found && c.token != 0:
+			c.answer <- offsetAnswer{err: ErrNotOwner}
 		case !found:
 			c.answer <- offsetAnswer{err: ErrNotFound}
 		default:
@@ -31,22 +33,54 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 }
 
 // writeCommits returns the offsets that the groups have then; those that were
-// dropped have none.
-func (gs *Groups) writeCommits(ctx context.Context, wanted map[int32]int64) (map[int32]int64, error) {
-	if len(wanted) == 0 {
-		return nil, nil
+// dropped, or have another owner, have none.
+func (gs *Groups) writeCommits(ctx context.Context, wanted map[ownedOffset]int64) (map[ownedOffset]int64, error) {
+	var free, owned offsetArrays
+	for of, position := range wanted {
+		if of.token == 0 {
+			free.add(of, position)
+		} else {
+			owned.add(of, position)
+		}
 	}
-	ids, positions := make([]int32, 0, len(wanted)), make([]int64, 0, len(wanted))
-	for id, position := range wanted {
-		ids, positions = append(ids, id), append(positions, position)
+	committed := make(map[ownedOffset]int64, len(wanted))
+	if len(free.ids) > 0 {
+		var of ownedOffset
+		err := gs.writeSome(ctx, committed, commitOffsetsSQL, []any{free.ids, free.positions}, &of, &of.group)
+		if err != nil {
+			return nil, err
+		}
 	}
-	committed := make(map[int32]int64, len(wanted))
-	err := gs.persist(ctx, "offsets not committed", commitOffsetsSQL, []any{ids, positions}, func(rows pgx.Rows) error {
-		var id int32
-		var offset int64
-		var written bool
-		_, err := pgx.ForEachRow(rows, []any{&id, &offset, &written}, func() error {
-			committed[id] = offset
+	if len(owned.ids) > 0 {
+		var of ownedOffset
+		err := gs.writeSome(ctx, committed, commitOwnedSQL, []any{owned.ids, owned.positions, owned.tokens}, &of, &of.group, &of.token)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return committed, nil
+}
+
+// offsetArrays is how offsets travel.
+type offsetArrays struct {
+	ids       []int32
+	positions []int64
+	tokens    []int64
+}
+
+func (a *offsetArrays) add(of ownedOffset, position int64) {
+	a.ids, a.positions, a.tokens = append(a.ids, of.group), append(a.positions, position), append(a.tokens, of.token)
+}
+
+// writeSome runs one query and adds the offsets that it returns: columns are
+// where it puts whose they are, the group's id first and the token last.
+func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64, sql string, args []any, of *ownedOffset, columns ...any) error {
+	var offset int64
+	var written bool
+	columns = append([]any{columns[0], &offset, &written}, columns[1:]...)
+	return gs.persist(ctx, "offsets not committed", sql, args, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, columns, func() error {
+			committed[*of] = offset
 			if written {
 				gs.unchecked++
 			}
@@ -54,7 +88,6 @@ func (gs *Groups) writeCommits(ctx context.Context, wanted map[int32]int64) (map
 		})
 		return err
 	})
-	return committed, err
 }
 
 // writeSeek repeats a seek whose answer was lost, as if it came later.

@@ -20,6 +20,9 @@ const codeNoStream = "TW003"
 // commit, so that visible order stays position order; AppendTx cannot tell
 // them.
 //
+// Of a stream with partitions each message goes to the one of its key, whatever
+// the others do, and all without a key to one partition.
+//
 // All isolation levels will do. The SQL function tidewire.publish(stream text,
 // key text, headers jsonb, payload bytea) does the same in any language; a
 // role other than the one that migrated needs USAGE on schema tidewire, and
@@ -42,6 +45,13 @@ func AppendTx(ctx context.Context, tx pgx.Tx, s *Stream, msgs ...Message) error 
 	if _, err := validAppend(msgs); err != nil {
 		return err
 	}
+	if s.count > 0 {
+		return appendTxPartitioned(ctx, tx, s, msgs)
+	}
+	return appendTx(ctx, tx, s, msgs)
+}
+
+func appendTx(ctx context.Context, tx pgx.Tx, s *Stream, msgs []Message) error {
 	keys, headers, payloads := make([]string, len(msgs)), make([]*string, len(msgs)), make([][]byte, len(msgs))
 	for i, m := range msgs {
 		keys[i] = m.Key

@@ -34,8 +34,16 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 
 	// The rows of a COPY hold their positions: begin_batch fails if the head is
 	// not where the writer thinks.
-	copyFmt = beginSQL + `; SELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); ` +
+	copyFmt = beginSQL + `; SELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
+
+	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the
+	// rows; behind COPY it would find them on their way already.
+	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5)`
+	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s); `
+	findRequestsSQL   = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
+	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
+	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s_position_seq'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
@@ -68,10 +76,10 @@ FROM generate_series($1::bigint, pg_relation_size('public.messages') / current_s
 )
 
 const (
-	streamColumns   = `id, name, keyed, created_at`
+	streamColumns   = `id, name, keyed, created_at, partitions, state`
 	ensureStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2)`
-	lookupStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1`
-	listStreamsSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream ORDER BY name`
+	lookupStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1 AND state = 'ready'`
+	listStreamsSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent IS NULL AND state = 'ready' ORDER BY name`
 	dropStreamSQL   = `SELECT tidewire.drop_stream($1)`
 	existsStreamSQL = `SELECT EXISTS (SELECT FROM tidewire.stream WHERE id = $1)`
 
@@ -128,10 +136,35 @@ const (
 	announceSQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + notifyChannel + `', $1)`
 )
 
+// Partitioned streams.
+const (
+	ensurePartitionedSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_partitioned($1, $2, $3)`
+	makePartitionsSQL    = `SELECT tidewire.make_partitions($1, $2)`
+	partitionsSQL        = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent = $1 ORDER BY partition`
+	beginDropSQL         = `SELECT tidewire.begin_drop($1)`
+	lastPartitionSQL     = `SELECT tidewire.last_partition($1)`
+	dropPartitionSQL     = `SELECT tidewire.drop_partition($1)`
+	retentionSQL         = `SELECT max_age, max_bytes, consumed FROM tidewire.retention WHERE stream = $1`
+)
+
+// Shares, and the offsets of readers that own what they read: to be run in READ
+// COMMITTED as well.
+const (
+	joinShareSQL   = `SELECT share_id, member_id FROM tidewire.join_share($1, $2, $3, $4, $5)`
+	beatShareSQL   = `SELECT alive, quota, numbers, tokens FROM tidewire.beat_share($1, $2, $3, $4, $5)`
+	leaveShareSQL  = `SELECT tidewire.leave_share($1, $2)`
+	listMembersSQL = `
+SELECT m.name, m.until, ARRAY(SELECT n.number FROM tidewire.share_number AS n WHERE n.share = s.id AND n.owner = m.id ORDER BY n.number)
+FROM tidewire.share AS s JOIN tidewire.share_member AS m ON m.share = s.id
+WHERE s.name = $1 AND m.until >= clock_timestamp() ORDER BY m.id`
+	commitOwnedSQL = `SELECT id, committed, written, token FROM tidewire.commit_owned($1, $2, $3)`
+)
+
 // Retention.
 const (
 	setRetentionSQL = `SELECT tidewire.set_retention($1, $2, $3, $4)`
-	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream ORDER BY s.id`
+	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream
+	WHERE s.partitions = 0 ORDER BY s.id`
 
 	// infoSQL looks at the size of each file, and at no message.
 	infoSQL = `

@@ -41,6 +41,9 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 	if err := validLimit(limit); err != nil {
 		return nil, err
 	}
+	if err := s.checkSingle("read"); err != nil {
+		return nil, err
+	}
 	for w := newWindow(after, limit); ; w.widen() {
 		rows, err := s.pool.Query(ctx, s.read.after, pgx.QueryExecModeCacheDescribe, w.after, w.to, limit)
 		if err != nil {
@@ -64,6 +67,8 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 //
 // It looks into the stream's segments from after on, until it has enough: a key
 // with few messages takes some 0.1 ms a segment.
+//
+// If the stream has partitions, it is the key's that is read.
 func (s *Stream) ReadKey(ctx context.Context, key string, after, upTo int64, limit int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -101,6 +106,9 @@ func (s *Stream) Oldest(ctx context.Context) (int64, error) {
 }
 
 func (s *Stream) state(ctx context.Context) (head, oldest int64, err error) {
+	if err := s.checkSingle("head of"); err != nil {
+		return 0, 0, err
+	}
 	err = s.pool.QueryRow(ctx, stateSQL, s.id).Scan(&head, &oldest)
 	if err != nil {
 		return 0, 0, s.explain("head", err)
@@ -131,7 +139,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 		return nil, err
 	}
 	limit = min(limit, math.MaxInt32) // PostgreSQL's
-	rows, err := s.pool.Query(ctx, readKeySQL, s.id, key, after, upTo, limit, backward)
+	rows, err := s.pool.Query(ctx, readKeySQL, s.Partition(s.PartitionOf(key)).id, key, after, upTo, limit, backward)
 	if err != nil {
 		return nil, s.explain("read", err)
 	}

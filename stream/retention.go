@@ -47,9 +47,11 @@ type Retention struct {
 
 // Alter sets what the stream of that name keeps. It needs a Keeper in any
 // process to have an effect. Not for the stream of a queue, whose consumers are
-// no group.
+// no group. Of a stream with partitions each keeps as much as Retention says,
+// but its share of MaxBytes.
 //
-// Errors: ErrInvalid for a negative bound; ErrNotFound.
+// Errors: ErrInvalid for a negative bound; ErrNotFound; ErrPartition for a
+// partition alone.
 func Alter(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) error {
 	if err := validName("stream", name); err != nil {
 		return err
@@ -70,7 +72,7 @@ func Alter(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) er
 	if err == nil && !found {
 		err = ErrNotFound
 	}
-	if err != nil {
+	if err = explainPartition(err); err != nil {
 		return fmt.Errorf("alter stream %q: %w", name, err)
 	}
 	return nil
@@ -88,8 +90,12 @@ type Info struct {
 	Retention Retention
 }
 
-// Info returns how the stream stands. It takes some 20 us a segment.
+// Info returns how the stream stands. It takes some 20 us a segment. Of a stream
+// with partitions it is their sum, and Oldest, which tells nothing then, is 0.
 func (s *Stream) Info(ctx context.Context) (Info, error) {
+	if s.count > 0 {
+		return s.sumInfo(ctx)
+	}
 	var info Info
 	var age *time.Duration
 	var bytes *int64
@@ -101,11 +107,16 @@ func (s *Stream) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, s.explain("inspect", err)
 	}
+	info.Retention.bound(age, bytes)
+	return info, nil
+}
+
+// bound sets the bounds, nil being none.
+func (r *Retention) bound(age *time.Duration, bytes *int64) {
 	if age != nil {
-		info.Retention.MaxAge = *age
+		r.MaxAge = *age
 	}
 	if bytes != nil {
-		info.Retention.MaxBytes = *bytes
+		r.MaxBytes = *bytes
 	}
-	return info, nil
 }

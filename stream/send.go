@@ -45,7 +45,7 @@ func (w *Writer) sendCopy(ctx context.Context, c *pgconn.PgConn, b *Batch) error
 	b.number(w.head + 1)
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
-	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number))
+	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number, b.recordSQL(w.table.lock)))
 	return err
 }
 
@@ -72,21 +72,24 @@ func (l *lentReader) takeBack() {
 	l.r = nil
 }
 
-// Names of the statements that a writer's connection has prepared.
+// Names of the statements that a writer's connection has prepared, beside those
+// of the tables.
 const (
 	stmtBegin  = "tidewire_begin"
-	stmtTake   = "tidewire_take_positions"
-	stmtInsert = "tidewire_insert_array"
 	stmtCommit = "tidewire_commit"
 )
 
-// sendArray sends four statements and one Sync: one round trip.
+// sendArray sends four statements, five with requests to record, and one Sync:
+// one round trip.
 func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
 	binaryFormat := []int16{1}
 	p := c.StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmtTake, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
-	p.SendQueryPrepared(stmtInsert, w.insertParams(b), binaryFormat, nil)
+	p.SendQueryPrepared(w.table.stmtTake, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
+	if len(b.requests) > 0 {
+		p.SendQueryParams(recordRequestsSQL, b.recordParams(w.table.lock), recordTypes, nil, nil)
+	}
+	p.SendQueryPrepared(w.table.stmtInsert, w.insertParams(b), binaryFormat, nil)
 	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())

@@ -24,6 +24,11 @@ var (
 	ErrNotFound = errors.New("stream: not found")
 	// ErrOptions: a stream of that name exists with other options.
 	ErrOptions = errors.New("stream: exists with other options")
+	// ErrPartitioned: what was asked for is done with one of its Partitions.
+	ErrPartitioned = errors.New("stream: has partitions")
+	// ErrPartition: what was asked for is done with the whole stream, by the name
+	// in front of the last slash.
+	ErrPartition = errors.New("stream: is a partition")
 	// ErrNotKeyed: the stream has no index on keys to read by.
 	ErrNotKeyed = errors.New("stream: not keyed")
 )
@@ -33,16 +38,28 @@ type Options struct {
 	// Keyed streams can be read by key. Other streams store keys as well, and
 	// save the index, which costs more than all the rest: 3 us a message.
 	Keyed bool
+	// Partitions, up to MaxPartitions, make the stream one of so many logs, each
+	// of which is written apart from the others, and has an order of its own.
+	// They are Streams as well, called <name>/0 to <name>/<n-1>: nothing else may
+	// have such a name, which is at most MaxName bytes. Messages with the same key
+	// go to the same partition. The number cannot be changed. 0 is an ordinary
+	// stream, whose name may have any slashes. Defaults to 0.
+	Partitions int
 }
 
 // Stream is an append-only log: a table of its own in PostgreSQL, with a lock
-// and a sequence that order its messages. Safe for concurrent use.
+// and a sequence that order its messages. One with partitions is so many of
+// them, and reads by key only: else it returns ErrPartitioned. Safe for
+// concurrent use.
 type Stream struct {
 	pool      *pgxpool.Pool
 	id        int32
 	name      string
 	keyed     bool
 	createdAt time.Time
+	phase     string    // making, ready or dropping
+	parts     []*Stream // the partitions, if it has any
+	count     int       // of them
 	table     *table
 	read      readSQL
 }
@@ -57,18 +74,31 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 	if err := validName("stream", name); err != nil {
 		return nil, err
 	}
+	if opts.Partitions != 0 {
+		return ensurePartitioned(ctx, pool, name, opts)
+	}
 	s := &Stream{pool: pool}
 	// The database may have another isolation as its default.
 	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return s.scan(tx.QueryRow(ctx, ensureStreamSQL, name, opts.Keyed))
 	})
+	if err == nil {
+		err = s.checkOptions(opts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ensure stream %q: %w", name, err)
 	}
-	if s.keyed != opts.Keyed {
-		return nil, fmt.Errorf("ensure stream %q: %w: keyed is %t, not %t", name, ErrOptions, s.keyed, opts.Keyed)
-	}
 	return s, nil
+}
+
+func (s *Stream) checkOptions(opts Options) error {
+	switch {
+	case s.keyed != opts.Keyed:
+		return fmt.Errorf("%w: keyed is %t, not %t", ErrOptions, s.keyed, opts.Keyed)
+	case s.count != opts.Partitions:
+		return fmt.Errorf("%w: %d partitions, not %d", ErrOptions, s.count, opts.Partitions)
+	}
+	return nil
 }
 
 // Lookup returns the stream of that name, or ErrNotFound. The Stream reads
@@ -82,13 +112,17 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Stream, erro
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
+	if err == nil {
+		err = s.loadPartitions(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look up stream %q: %w", name, err)
 	}
 	return s, nil
 }
 
-// List returns all streams, ordered by the bytes of their names.
+// List returns all streams, ordered by the bytes of their names. Partitions are
+// not among them, but with their streams.
 func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 	rows, err := pool.Query(ctx, listStreamsSQL)
 	if err != nil {
@@ -98,6 +132,11 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 		s := &Stream{pool: pool}
 		return s, s.scan(row)
 	})
+	for _, s := range all {
+		if err == nil {
+			err = s.loadPartitions(ctx)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)
 	}
@@ -105,32 +144,52 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 }
 
 // Drop removes the stream of that name with all its messages, or returns
-// ErrNotFound. Appends to it fail with ErrNotFound from then on. It waits for
-// reads and writes under way, until ctx ends. Of a stream with hundreds of
-// segments it drops the oldest first, some at a time: if it fails, these are
-// gone, as if by retention.
+// ErrNotFound, or ErrPartition for a partition alone. Appends to it fail with
+// ErrNotFound from then on. It waits for reads and writes under way, until ctx
+// ends. Of a stream with hundreds of segments it drops the oldest first, some at
+// a time: if it fails, these are gone, as if by retention. Of a stream with
+// partitions it drops one after the other: from the beginning on it is not
+// found, and if it fails, Drop again, or Ensure, goes on.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if err := validName("stream", name); err != nil {
 		return err
 	}
-	if err := dropOldest(ctx, pool, name); err != nil {
+	var partitioned *int32
+	err := inReadCommitted(ctx, pool, beginDropSQL, []any{name}, scanOne(&partitioned))
+	if err == nil && partitioned != nil {
+		err = dropPartitions(ctx, pool, *partitioned)
+	} else if err == nil {
+		err = dropSingle(ctx, pool, name)
+	}
+	if err != nil {
 		return fmt.Errorf("drop stream %q: %w", name, err)
 	}
+	return nil
+}
+
+// dropSingle drops a stream that has no partitions.
+func dropSingle(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	if err := dropOldest(ctx, pool, name); err != nil {
+		return err
+	}
+	dropped, err := drop(ctx, pool, dropStreamSQL, name)
+	if err == nil && !dropped {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// drop runs a query that drops something, again and again while that is in use:
+// drop_stream says why it does not wait.
+func drop(ctx context.Context, pool *pgxpool.Pool, sql string, arg any) (done bool, err error) {
 	for failed := 0; ; failed++ {
-		var dropped bool
-		err := pool.QueryRow(ctx, dropStreamSQL, name).Scan(&dropped)
-		if err == nil && !dropped {
-			err = ErrNotFound
+		err := inReadCommitted(ctx, pool, sql, []any{arg}, scanOne(&done))
+		if pg.Code(err) != pg.CodeLockNotAvailable {
+			return done, explainPartition(err)
 		}
-		if err == nil {
-			return nil
+		if waitErr := pg.Backoff(ctx, failed); waitErr != nil {
+			return false, err
 		}
-		if pg.Code(err) == pg.CodeLockNotAvailable { // in use; drop_stream says why it does not wait
-			if waitErr := pg.Backoff(ctx, failed); waitErr == nil {
-				continue
-			}
-		}
-		return fmt.Errorf("drop stream %q: %w", name, err)
 	}
 }
 
@@ -176,8 +235,11 @@ func (s *Stream) Keyed() bool { return s.keyed }
 func (s *Stream) CreatedAt() time.Time { return s.createdAt }
 
 func (s *Stream) scan(row pgx.Row) error {
-	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt); err != nil {
+	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt, &s.count, &s.phase); err != nil {
 		return err
+	}
+	if s.count > 0 {
+		return nil
 	}
 	s.table = streamTable(s.id)
 	s.read = newReadSQL(s.table)

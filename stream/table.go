@@ -14,6 +14,7 @@ type table struct {
 	types   []uint32
 
 	takePositions, insertArray, head string
+	stmtTake, stmtInsert             string // names of the prepared ones
 }
 
 // OIDs of the types that batches hold.
@@ -42,10 +43,13 @@ func (t *table) withSQL(insertFmt string) *table {
 	t.takePositions = fmt.Sprintf(takePositionsFmt, t.lock, t.name)
 	t.insertArray = fmt.Sprintf(insertFmt, t.name)
 	t.head = fmt.Sprintf(headFmt, t.name)
+	t.stmtTake = fmt.Sprintf("tidewire_take_positions_%d", t.lock)
+	t.stmtInsert = fmt.Sprintf("tidewire_insert_array_%d", t.lock)
 	return t
 }
 
 // copySQL is one simple query: lock, COPY and commit share a round trip.
-func (t *table) copySQL(head int64, size int, writer, number int64) string {
-	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns)
+// between is what comes in front of COPY.
+func (t *table) copySQL(head int64, size int, writer, number int64, between string) string {
+	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between)
 }

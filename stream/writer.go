@@ -69,10 +69,9 @@ func (c WriterConfig) withDefaults() WriterConfig {
 // Writer writes batches in position order. It keeps one connection of the
 // pool. Not safe for concurrent use: gather callers with pg.Group.
 type Writer struct {
-	cfg    WriterConfig
-	table  *table
-	pool   *pgxpool.Pool
-	conn   *pgxpool.Conn
+	cfg   WriterConfig
+	table *table
+	*session
 	id     int64 // with number, names each batch once and for all
 	number int64
 	head   int64 // last position taken, as far as we know
@@ -83,11 +82,11 @@ type Writer struct {
 // NewWriter returns a Writer to the messages table; it connects when it first
 // writes.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
-	return newWriter(pool, messagesTable(), cfg)
+	return newWriter(newSession(pool), messagesTable(), cfg)
 }
 
-func newWriter(pool *pgxpool.Pool, t *table, cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg.withDefaults(), table: t, pool: pool, id: rand.Int64()}
+func newWriter(on *session, t *table, cfg WriterConfig) *Writer {
+	return &Writer{cfg: cfg.withDefaults(), table: t, session: on, id: rand.Int64()}
 }
 
 // Write stores the batch, sets its First position, and returns when the
@@ -124,19 +123,6 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	}
 }
 
-// Close ends the writer's connection. It does not go back to the pool: it
-// carries settings and statements of ours.
-func (w *Writer) Close() {
-	if w.conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	w.conn.Conn().Close(ctx)
-	w.conn.Release()
-	w.conn = nil
-}
-
 // recover brings the connection back to idle, or drops it, after an attempt
 // that ended with err. If an earlier attempt had been committed after all, that
 // is success.
@@ -153,40 +139,6 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 		return w.conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First)
 	}
 	return err
-}
-
-// connect takes a connection and prepares it. What an earlier connection may
-// have left under way can only commit before this one gets the lock, and then
-// its mark is found.
-func (w *Writer) connect(ctx context.Context) error {
-	if w.conn != nil {
-		return nil
-	}
-	conn, err := w.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect writer: %w", err)
-	}
-	w.conn = conn
-	if err := w.prepare(ctx); err != nil {
-		w.Close()
-		return fmt.Errorf("prepare writer: %w", err)
-	}
-	return nil
-}
-
-func (w *Writer) prepare(ctx context.Context) error {
-	c := w.conn.Conn().PgConn()
-	for name, sql := range map[string]string{
-		stmtBegin: beginSQL, stmtTake: w.table.takePositions, stmtInsert: w.table.insertArray, stmtCommit: commitSQL,
-	} {
-		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
-			return err
-		}
-	}
-	if _, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, w.cfg.LockTimeout.Milliseconds())); err != nil {
-		return err
-	}
-	return w.conn.QueryRow(ctx, w.table.head).Scan(&w.head)
 }
 
 func (w *Writer) endFrozen(ctx context.Context) {

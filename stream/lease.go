@@ -1,0 +1,59 @@
+package stream
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// lease is one membership, as long as it is kept up.
+type lease struct {
+	share, member int64
+	ctx           context.Context // ends when it is lost
+	lose          context.CancelCauseFunc
+	timer         *time.Timer // loses it at the deadline
+	deadline      atomic.Pointer[time.Time]
+}
+
+func (l *lease) lasts() bool { return l.ctx.Err() == nil && time.Now().Before(*l.deadline.Load()) }
+
+// renew puts the deadline off, unless it has passed. Time is counted from before
+// PostgreSQL was asked, so that it is up here before it is up there.
+func (l *lease) renew(asked time.Time, lease time.Duration) bool {
+	if !l.lasts() || !l.timer.Stop() {
+		return false
+	}
+	deadline := asked.Add(lease * 4 / 5)
+	l.deadline.Store(&deadline)
+	l.timer.Reset(time.Until(deadline))
+	return true
+}
+
+// end loses the lease, if it is not lost already.
+func (l *lease) end() {
+	l.timer.Stop()
+	l.lose(ErrNotOwner)
+}
+
+// join makes this process a member.
+func (s *Share) join(ctx context.Context) (*lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Lease)
+	defer cancel()
+	l := &lease{}
+	asked := time.Now()
+	args := []any{s.cfg.Name, s.cfg.stream, s.cfg.Numbers, s.cfg.Member, s.cfg.Lease}
+	err := inReadCommitted(ctx, s.pool, joinShareSQL, args, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&l.share, &l.member}, func() error { return nil })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.ctx, l.lose = context.WithCancelCause(context.Background())
+	deadline := asked.Add(s.cfg.Lease * 4 / 5)
+	l.deadline.Store(&deadline)
+	l.timer = time.AfterFunc(time.Until(deadline), func() { l.lose(ErrNotOwner) })
+	return l, nil
+}

@@ -1,0 +1,297 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// severable makes pools whose connections can all be cut, for good. A nil one
+// makes ordinary pools.
+type severable struct {
+	mu      sync.Mutex
+	conns   []net.Conn
+	severed bool
+}
+
+func (v *severable) pool(t *testing.T, url string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v != nil {
+		dial := cfg.ConnConfig.DialFunc
+		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if v.severed {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
+			}
+			conn, err := dial(ctx, network, addr)
+			if err == nil {
+				v.conns = append(v.conns, conn)
+			}
+			return conn, err
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func (v *severable) sever() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.severed = true
+	for _, c := range v.conns {
+		c.Close()
+	}
+}
+
+// delivery is a page that a member was given, at a time of PostgreSQL's.
+type delivery struct {
+	Partition int
+	Token     int64
+	Member    string
+	Positions []int64
+}
+
+// deliveries keeps them in a table, through connections that are not cut.
+type deliveries struct{ pool *pgxpool.Pool }
+
+func newDeliveries(t *testing.T, db pgtest.DB) deliveries {
+	t.Helper()
+	exec(t, db.Pool, `CREATE TABLE public.delivery (partition int, token bigint, member text, positions bigint[], at timestamptz DEFAULT clock_timestamp())`)
+	return deliveries{pools(t, db.URL, 1)[0]}
+}
+
+// handle is the Handle of a member of that name. What cannot be noted was not
+// delivered.
+func (d deliveries) handle(member string) func(context.Context, *stream.Ownership, []stream.Message) error {
+	return func(ctx context.Context, o *stream.Ownership, page []stream.Message) error {
+		var positions []int64
+		for _, m := range page {
+			positions = append(positions, m.Position)
+		}
+		_, err := d.pool.Exec(ctx, `INSERT INTO public.delivery (partition, token, member, positions) VALUES ($1, $2, $3, $4)`,
+			o.Number, o.Token, member, positions)
+		return err
+	}
+}
+
+func (d deliveries) all(t *testing.T) []delivery {
+	t.Helper()
+	rows, err := d.pool.Query(t.Context(), `SELECT partition, token, member, positions FROM public.delivery ORDER BY at`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[delivery])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// check wants, in each partition: ownerships one after the other; each beginning
+// at or before the first message that was not delivered, and going on without
+// gap; and in the end all that was stored.
+func (d deliveries) check(t *testing.T, s *stream.Stream) {
+	t.Helper()
+	stored, token, done, next := make([][]int64, s.Partitions()), make([]int64, s.Partitions()), make([]int, s.Partitions()), make([]int, s.Partitions())
+	for i := range stored {
+		for _, m := range everything(t, s.Partition(i)) {
+			stored[i] = append(stored[i], m.Position)
+		}
+	}
+	for _, page := range d.all(t) {
+		p := page.Partition
+		if page.Token < token[p] {
+			t.Fatalf("partition %d: %s was given something by ownership %d, behind ownership %d", p, page.Member, page.Token, token[p])
+		}
+		if page.Token > token[p] {
+			token[p] = page.Token
+			next[p] = slices.Index(stored[p], page.Positions[0])
+			if next[p] < 0 || next[p] > done[p] {
+				t.Fatalf("partition %d: %s begins with %d, and only %d of %v were delivered", p, page.Member, page.Positions[0], done[p], stored[p])
+			}
+		}
+		for _, position := range page.Positions {
+			if position != stored[p][next[p]] {
+				t.Fatalf("partition %d: %s was given %d, want %d", p, page.Member, position, stored[p][next[p]])
+			}
+			next[p]++
+		}
+		done[p] = max(done[p], next[p])
+	}
+	for p := range stored {
+		if done[p] != len(stored[p]) || done[p] == 0 {
+			t.Errorf("partition %d: %d of %d delivered", p, done[p], len(stored[p]))
+		}
+	}
+}
+
+// spreadUntil appends to all partitions until over is closed.
+func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct{}) {
+	var calling sync.WaitGroup
+	defer calling.Wait()
+	for c := range 4 {
+		calling.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(c), 7))
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				case <-time.After(time.Duration(random.IntN(4)) * time.Millisecond):
+				}
+				if _, err := a.Append(t.Context(), stream.Message{Key: fmt.Sprint(random.IntN(100))}); err != nil {
+					if t.Context().Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// awaitOwned waits until the members, by their names, own so many partitions.
+func awaitOwned(t *testing.T, db pgtest.DB, s *stream.Stream, want string) {
+	t.Helper()
+	await(t, "partitions owned: "+want, func() bool {
+		all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+		var owned []string
+		for _, m := range all {
+			owned = append(owned, fmt.Sprint(m.Name, len(m.Partitions)))
+		}
+		slices.Sort(owned)
+		return err == nil && strings.Join(owned, " ") == want
+	})
+}
+
+// awaitProgress waits until every partition was delivered from again.
+func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
+	t.Helper()
+	count := func() (n int64) {
+		err := d.pool.QueryRow(t.Context(), `SELECT min(n) FROM (SELECT (SELECT count(*) FROM public.delivery WHERE partition = p) AS n
+			FROM generate_series(0, $1::int - 1) AS p) AS counted`, s.Partitions()).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := count()
+	await(t, "deliveries in all partitions", func() bool { return count() > before+1 })
+}
+
+// TestMember_ComeGoAndDie has members share out six partitions to which messages
+// are published all the time: three of them, then one is cut off, another one
+// joins, and one leaves.
+func TestMember_ComeGoAndDie(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 6)
+	d := newDeliveries(t, db)
+	over := make(chan struct{})
+	var publishing sync.WaitGroup
+	a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
+	publishing.Go(func() { spreadUntil(t, a, over) })
+	enter := func(name string, sever *severable) joined {
+		return join(t, db.URL, sever, s, stream.MemberConfig{Name: name, Lease: 5 * time.Second, Heartbeat: 100 * time.Millisecond, Handle: d.handle(name)})
+	}
+	first := enter("a", nil)
+	awaitOwned(t, db, s, "a6")
+	d.awaitProgress(t, s)
+	cut := &severable{}
+	enter("b", cut)
+	enter("c", nil)
+	awaitOwned(t, db, s, "a2 b2 c2")
+	d.awaitProgress(t, s)
+	cut.sever()
+	awaitOwned(t, db, s, "a3 c3")
+	d.awaitProgress(t, s)
+	enter("d", nil)
+	awaitOwned(t, db, s, "a2 c2 d2")
+	d.awaitProgress(t, s)
+	if err := first.stop(); err != nil {
+		t.Error(err)
+	}
+	awaitOwned(t, db, s, "c3 d3")
+	d.awaitProgress(t, s)
+	close(over)
+	publishing.Wait()
+	awaitAllDelivered(t, db, s)
+	d.check(t, s)
+}
+
+// awaitAllDelivered waits until the group's offsets are at the end.
+func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	t.Helper()
+	await(t, "the group to be at the end", func() bool {
+		all, err := stream.ListGroups(t.Context(), db.Pool, s)
+		return err == nil && len(all) == 1 && all[0].Lag == 0
+	})
+}
+
+// TestMember_LeasesLost takes the leases from members again and again, for
+// PostgreSQL alone, under load.
+func TestMember_LeasesLost(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensureParted(t, 5)
+			over := make(chan struct{})
+			var publishing sync.WaitGroup
+			a := runParted(t, pools(t, db.URL, 1)[0], s, stream.PartitionedConfig{})
+			publishing.Go(func() { spreadUntil(t, a, over) })
+			var handled atomic.Int64
+			var mu sync.Mutex
+			seen := make(map[stream.Place]bool)
+			for range 3 {
+				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Ownership, page []stream.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, m := range page {
+						seen[stream.Place{Partition: o.Number, Position: m.Position}] = true
+					}
+					handled.Add(1)
+					return nil
+				}})
+			}
+			random := rand.New(rand.NewPCG(seed, 8))
+			for range 8 {
+				before := handled.Load()
+				await(t, "deliveries", func() bool { return handled.Load() > before+5 })
+				endLeases(t, db, random.IntN(2), 2)
+			}
+			close(over)
+			publishing.Wait()
+			awaitAllDelivered(t, db, s)
+			mu.Lock()
+			defer mu.Unlock()
+			for p := range s.Partitions() {
+				for _, m := range everything(t, s.Partition(p)) {
+					if !seen[stream.Place{Partition: p, Position: m.Position}] {
+						t.Errorf("partition %d: %d was not delivered, and its offset is committed", p, m.Position)
+					}
+				}
+			}
+		})
+	}
+}

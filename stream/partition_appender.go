@@ -1,0 +1,137 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// PartitionedConfig configures a PartitionedAppender.
+type PartitionedConfig struct {
+	// Connections is how many connections of the pool it takes at most. Each
+	// serves some of the partitions, one batch at a time, and is kept until it has
+	// been idle: the pool needs more than these. Defaults to 2.
+	Connections int
+	// OnCommit, if not nil, is called as AppenderConfig.OnCommit is, by several
+	// goroutines at once, one a partition.
+	OnCommit func(partition int, last int64)
+	// Appender is what each partition has. Its MaxBatchBytes is shared out among
+	// them, but each has 64 KiB at least; its OnCommit is not called.
+	Appender AppenderConfig
+}
+
+// minPartitionBytes is the least MaxBatchBytes of a partition.
+const minPartitionBytes = 64 << 10
+
+func (c PartitionedConfig) withDefaults(partitions int) PartitionedConfig {
+	if c.Connections <= 0 {
+		c.Connections = 2
+	}
+	c.Connections = min(c.Connections, partitions)
+	if c.OnCommit == nil {
+		c.OnCommit = func(int, int64) {}
+	}
+	c.Appender = c.Appender.withDefaults()
+	c.Appender.MaxBatchBytes = max(c.Appender.MaxBatchBytes/partitions, minPartitionBytes)
+	return c
+}
+
+// Place is where a message is in a stream with partitions.
+type Place struct {
+	Partition int
+	Position  int64
+}
+
+// PartitionedAppender appends to the partitions of a stream: the messages of a
+// call go to the partition of their key, or else to that of their producer, or
+// else to each in turn. Those without a key go along with those that have one.
+// If the keys of a call belong to several partitions, it stores nothing, and
+// the error is ErrManyPartitions.
+//
+// A request is counted by producer and partition: whoever repeats it has to
+// give the messages the same keys, so that it gets to where it was.
+//
+// An ordinary stream will do as well, as one partition. Safe for concurrent use.
+type PartitionedAppender struct {
+	stream *Stream
+	parts  []*Appender
+	lanes  []*lane
+	next   atomic.Uint32 // partition, modulo their number
+}
+
+// NewPartitionedAppender returns an appender to all partitions of the stream,
+// which writes through the pool. It does nothing until Run.
+func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig) *PartitionedAppender {
+	n := max(s.count, 1)
+	cfg = cfg.withDefaults(n)
+	a := &PartitionedAppender{stream: s, lanes: make([]*lane, cfg.Connections), parts: make([]*Appender, n)}
+	for i := range a.lanes {
+		a.lanes[i] = newLane(pool)
+	}
+	for i := range a.parts {
+		own := cfg.Appender
+		own.OnCommit = func(last int64) { cfg.OnCommit(i, last) }
+		a.parts[i] = newAppender(a.lanes[i%len(a.lanes)], s.Partition(i), own)
+	}
+	return a
+}
+
+// Append is Appender.Append to the partition of the messages.
+func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Place, error) {
+	return await(ctx, func(done func(Place, error)) error { return a.Submit(ctx, msgs, done) })
+}
+
+// AppendAs is Appender.AppendAs to the partition of the messages.
+func (a *PartitionedAppender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Place, error) {
+	return await(ctx, func(done func(Place, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+}
+
+// Submit is Appender.Submit to the partition of the messages. Calls of one
+// partition come from one goroutine, those of different ones at the same time.
+func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done func(Place, error)) error {
+	partition, ok, err := a.stream.route(msgs)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		partition = int(a.next.Add(1) % uint32(len(a.parts)))
+	}
+	return a.parts[partition].Submit(ctx, msgs, placed(partition, done))
+}
+
+// SubmitAs is Submit as the producer's request: see Appender.AppendAs.
+func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Place, error)) error {
+	partition, ok, err := a.stream.route(msgs)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		partition = a.stream.PartitionOf(p.ID)
+	}
+	return a.parts[partition].SubmitAs(ctx, p, msgs, placed(partition, done))
+}
+
+func placed(partition int, done func(Place, error)) func(int64, error) {
+	return func(first int64, err error) { done(Place{Partition: partition, Position: first}, err) }
+}
+
+// Run is Appender.Run for all partitions.
+func (a *PartitionedAppender) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, p := range a.parts {
+		running.Go(func() { p.run(ctx) })
+	}
+	running.Wait()
+	for _, l := range a.lanes {
+		l.expire()
+	}
+}
+
+// Abandon is Appender.Abandon for all partitions.
+func (a *PartitionedAppender) Abandon() {
+	for _, p := range a.parts {
+		p.Abandon()
+	}
+}

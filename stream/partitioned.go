@@ -1,0 +1,203 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+const (
+	// makeAtOnce is how many partitions are made in one transaction, each of
+	// which takes a dozen locks; PostgreSQL has room for 6,400 by default.
+	makeAtOnce = 64
+	// partitionSuffix is the longest "/<number>".
+	partitionSuffix = 5
+
+	// What the functions raise: a name that is taken, or another number of things
+	// than there is; and a partition where the whole stream is meant.
+	codeOptions   = "TW006"
+	codePartition = "TW007"
+)
+
+// ensurePartitioned returns the stream of that name with all its partitions. It
+// goes on where another call, which failed, has left off.
+func ensurePartitioned(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
+	if opts.Partitions < 0 || opts.Partitions > MaxPartitions {
+		return nil, fmt.Errorf("%w stream partitions: %d, want 0 to %d", ErrInvalid, opts.Partitions, MaxPartitions)
+	}
+	if len(name) > MaxName-partitionSuffix {
+		return nil, fmt.Errorf("%w stream name: %d bytes, want at most %d with partitions", ErrInvalid, len(name), MaxName-partitionSuffix)
+	}
+	for failed := 0; ; failed++ {
+		s := &Stream{pool: pool}
+		err := s.makeWhole(ctx, name, opts)
+		if errors.Is(err, ErrNotFound) && pg.Backoff(ctx, failed) == nil {
+			continue // dropped meanwhile
+		}
+		if code := pg.Code(err); code == codeOptions || code == pg.CodeUniqueViolation {
+			err = fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ensure stream %q: %w", name, err)
+		}
+		return s, nil
+	}
+}
+
+// makeWhole finds or makes the stream, and the partitions that it lacks. If it
+// was being dropped, that is done, and the error is ErrNotFound.
+func (s *Stream) makeWhole(ctx context.Context, name string, opts Options) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.scan(tx.QueryRow(ctx, ensurePartitionedSQL, name, opts.Keyed, opts.Partitions))
+	})
+	if err != nil {
+		return err
+	}
+	if s.phase != "dropping" {
+		err = s.checkOptions(opts)
+	}
+	for err == nil && s.phase == "making" {
+		err = inReadCommitted(ctx, s.pool, makePartitionsSQL, []any{s.id, makeAtOnce}, scanOne(&s.phase))
+	}
+	if err == nil && s.phase == "dropping" {
+		if err = dropPartitions(ctx, s.pool, s.id); err == nil {
+			err = ErrNotFound
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.loadPartitions(ctx)
+}
+
+// loadPartitions reads the partitions, if the stream has any. If some are
+// missing, the stream is being dropped.
+func (s *Stream) loadPartitions(ctx context.Context) error {
+	if s.count == 0 {
+		return nil
+	}
+	rows, err := s.pool.Query(ctx, partitionsSQL, s.id)
+	if err != nil {
+		return err
+	}
+	s.parts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Stream, error) {
+		p := &Stream{pool: s.pool}
+		return p, p.scan(row)
+	})
+	if err == nil && len(s.parts) < s.count {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// dropPartitions ends the drop of a stream with partitions that has begun, from
+// the last partition on.
+func dropPartitions(ctx context.Context, pool *pgxpool.Pool, id int32) error {
+	for gone := false; !gone; {
+		var last *string
+		err := pool.QueryRow(ctx, lastPartitionSQL, id).Scan(&last)
+		if err == nil && last != nil {
+			err = dropOldest(ctx, pool, *last)
+		}
+		if err == nil {
+			gone, err = drop(ctx, pool, dropPartitionSQL, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainPartition makes ErrPartition of what the functions say.
+func explainPartition(err error) error {
+	if pg.Code(err) == codePartition {
+		return fmt.Errorf("%w: %w", ErrPartition, err)
+	}
+	return err
+}
+
+// appendTxPartitioned sends each message to its partition: it is one
+// transaction all the same.
+func appendTxPartitioned(ctx context.Context, tx pgx.Tx, s *Stream, msgs []Message) error {
+	keyless := rand.IntN(s.count)
+	to := make(map[int][]Message)
+	for _, m := range msgs {
+		p := keyless
+		if m.Key != "" {
+			p = s.PartitionOf(m.Key)
+		}
+		to[p] = append(to[p], m)
+	}
+	for p, msgs := range to {
+		if err := appendTx(ctx, tx, s.parts[p], msgs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stream) sumInfo(ctx context.Context) (sum Info, err error) {
+	for _, p := range s.parts {
+		info, err := p.Info(ctx)
+		if err != nil {
+			return Info{}, err
+		}
+		sum.Head += info.Head
+		sum.Segments += info.Segments
+		sum.Bytes += info.Bytes
+	}
+	var age *time.Duration
+	var bytes *int64
+	err = s.pool.QueryRow(ctx, retentionSQL, s.id).Scan(&age, &bytes, &sum.Retention.Consumed)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Info{}, s.explain("inspect", err)
+	}
+	sum.Retention.bound(age, bytes)
+	return sum, nil
+}
+
+func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
+	sums := make(map[string]GroupInfo)
+	for _, p := range s.parts {
+		groups, err := ListGroups(ctx, pool, p)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range groups {
+			sum, found := sums[g.Name]
+			if found && sum.CreatedAt.Before(g.CreatedAt) {
+				g.CreatedAt = sum.CreatedAt
+			}
+			g.Offset += sum.Offset
+			g.Lag += sum.Lag
+			sums[g.Name] = g
+		}
+	}
+	return slices.SortedFunc(maps.Values(sums), func(a, b GroupInfo) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+func dropGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {
+	dropped := false
+	for _, p := range s.parts {
+		err := DropGroup(ctx, pool, p, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		dropped = dropped || err == nil
+	}
+	if !dropped {
+		return fmt.Errorf("drop group %q of stream %q: %w", name, s.name, ErrNotFound)
+	}
+	return nil
+}

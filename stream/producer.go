@@ -1,0 +1,66 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrSequenceTooOld: the request may have been stored, and nobody knows any
+// more. It was not stored now. Errors that wrap it say what the producer is to
+// do: go on with higher sequences.
+var ErrSequenceTooOld = errors.New("stream: sequence is too old")
+
+// KeepRequests is for how long requests that carried a producer can be
+// repeated, at least: their records go when they are between this and twice
+// this old, and stay longer while nobody appends to the stream as a producer.
+const KeepRequests = 10 * time.Minute
+
+// Producer names one request to append, so that it can be repeated: for a
+// stream, or a partition of one, there is one request with this ID and Sequence
+// for good.
+type Producer struct {
+	// ID of who appends, 1 to MaxName bytes of valid UTF-8 without NUL. Whoever
+	// goes on with the sequences of an earlier process takes its ID; others choose
+	// one that nobody has. Of each, some 100 bytes are kept as long as the stream.
+	ID string
+	// Sequence is the producer's number for the request, at least 0. They should
+	// grow; gaps, and another order than that of the numbers, are allowed. But
+	// once the record of a sequence was given up, a lower one gets
+	// ErrSequenceTooOld, also if it was never used.
+	Sequence int64
+}
+
+func (p Producer) validate() error {
+	if err := validName("producer", p.ID); err != nil {
+		return err
+	}
+	if p.Sequence < 0 {
+		return fmt.Errorf("%w sequence: %d, want at least 0", ErrInvalid, p.Sequence)
+	}
+	return nil
+}
+
+// AppendAs is Append as the producer's request: it can be repeated, in any
+// process and as often as one likes, at the same time as well. The messages are
+// stored once, and each of the calls returns the position of the first. What
+// counts is the producer's ID and sequence: the answer to a repetition with
+// other messages is about those of the first.
+//
+// This holds for KeepRequests. An older repetition, or what might be one, is not
+// stored, and the error is ErrSequenceTooOld. All other errors are as with
+// Append; after any of them the request can be repeated, and one that was
+// refused is looked at anew.
+func (a *Appender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (first int64, err error) {
+	return await(ctx, func(done func(int64, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+}
+
+// SubmitAs is Submit as the producer's request: see AppendAs. A repetition is
+// called back among the others, with a position that may be lower than theirs.
+func (a *Appender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(first int64, err error)) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	return a.submit(ctx, p, msgs, done)
+}

@@ -1,0 +1,359 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+func mustAppendAs(t *testing.T, a *stream.Appender, p stream.Producer, payloads ...string) (first int64) {
+	t.Helper()
+	first, err := a.AppendAs(t.Context(), p, messages(payloads...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first
+}
+
+func messages(payloads ...string) (all []stream.Message) {
+	for _, p := range payloads {
+		all = append(all, stream.Message{Payload: []byte(p)})
+	}
+	return all
+}
+
+// wantStored wants the payloads, in this order.
+func wantStored(t *testing.T, s *stream.Stream, want string) {
+	t.Helper()
+	if got := strings.Join(payloads(t, everything(t, s), nil), ", "); got != want {
+		t.Errorf("stored: %s\n  want: %s", got, want)
+	}
+}
+
+// wantAt wants the message at the position.
+func wantAt(t *testing.T, s *stream.Stream, position int64, want string) {
+	t.Helper()
+	for _, m := range everything(t, s) {
+		if m.Position == position && string(m.Payload) == want {
+			return
+		}
+	}
+	t.Errorf("%q is not at %d", want, position)
+}
+
+func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
+	t.Parallel()
+	for name, method := range bothMethods {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
+			nodes := []*stream.Appender{run(t, db.Pool, s, cfg), run(t, pools(t, db.URL, 1)[0], s, cfg)}
+			for _, a := range nodes {
+				for range 2 {
+					if first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 7}, "a", "b"); first != 1 {
+						t.Errorf("first position %d, want 1", first)
+					}
+				}
+			}
+			wantAt(t, s, mustAppendAs(t, nodes[1], stream.Producer{ID: "p", Sequence: 3}, "lower"), "lower")
+			odd := stream.Producer{ID: `o"d'd\,{ü}`, Sequence: 7}
+			wantAt(t, s, mustAppendAs(t, nodes[0], odd, "another"), "another")
+			wantAt(t, s, mustAppendAs(t, nodes[1], odd, "changed"), "another")
+			wantStored(t, s, "a, b, lower, another")
+		})
+	}
+}
+
+// submitted is what a call was answered.
+type submitted struct {
+	first int64
+	err   error
+}
+
+// inOneBatch submits all calls before the Appender runs, and returns what they
+// are answered. A call without a producer has none in front of its colon.
+func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig, calls ...string) []submitted {
+	t.Helper()
+	a := stream.NewAppender(pool, s, cfg)
+	answers := make([]submitted, len(calls))
+	var waiting sync.WaitGroup
+	for i, call := range calls {
+		waiting.Add(1)
+		done := func(first int64, err error) { answers[i] = submitted{first, err}; waiting.Done() }
+		id, text, _ := strings.Cut(call, ":")
+		var err error
+		if id == "" {
+			err = a.Submit(t.Context(), messages(strings.Fields(text)...), done)
+		} else {
+			err = a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages(strings.Fields(text)...), done)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { a.Run(ctx) })
+	waiting.Wait()
+	stop()
+	running.Wait()
+	return answers
+}
+
+// TestAppendAs_RepeatedInABatch: the calls that share a batch with repetitions
+// are stored as if these were not there.
+func TestAppendAs_RepeatedInABatch(t *testing.T) {
+	t.Parallel()
+	for name, method := range bothMethods {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
+			for _, calls := range [][]string{
+				{"p:a1 a2", "p:a1 a2", ":x", "p:a1 a2", "q:b"},
+				{":y1 y2", "q:b", "r:c", "p:a1 a2", "r:c", ":z"},
+			} {
+				for i, answer := range inOneBatch(t, db.Pool, s, cfg, calls...) {
+					if answer.err != nil {
+						t.Errorf("%s: %v", calls[i], answer.err)
+					}
+					_, text, _ := strings.Cut(calls[i], ":")
+					wantAt(t, s, answer.first, strings.Fields(text)[0])
+				}
+			}
+			wantStored(t, s, "a1, a2, x, b, y1, y2, c, z")
+		})
+	}
+}
+
+// TestAppendAs_RefusedIsLookedAtAnew has a trigger refuse what cannot be seen
+// in the messages.
+func TestAppendAs_RefusedIsLookedAtAnew(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.stream_1000 FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
+	got := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:bad", "p:good", "q:y", "p:good")
+	if got[1].err == nil || got[2].err != nil || got[2].first != got[4].first {
+		t.Errorf("answers %v, want the second refused alone", got)
+	}
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "r", Sequence: 1}, messages("bad")...); err == nil {
+		t.Error("a bad message was taken")
+	}
+	mustAppendAs(t, a, stream.Producer{ID: "r", Sequence: 1}, "better")
+	if n := len(everything(t, s)); n != 4 {
+		t.Errorf("%d messages stored, want 4", n)
+	}
+}
+
+func TestAppendAs_Invalid(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for _, p := range []stream.Producer{{}, {ID: "p", Sequence: -1}, {ID: "\xff"}, {ID: "a\x00b"}, {ID: strings.Repeat("p", stream.MaxName+1)}} {
+		if _, err := a.AppendAs(t.Context(), p, messages("x")...); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", p, err)
+		}
+	}
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p"}); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("no messages: %v, want ErrInvalid", err)
+	}
+}
+
+// TestAppendAs_CostsNothingWithout: neither statements nor tables, for a stream
+// to which nobody appends as a producer.
+func TestAppendAs_CostsNothingWithout(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	pool, counted := countingPool(t, db.URL, "requests")
+	a, stop := start(t, pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, messages("x")...)
+	stop()
+	var relations int
+	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'`).Scan(&relations)
+	if err != nil || relations != 0 || counted.count.Load() != 0 {
+		t.Errorf("%d relations, %d statements, %v; want none", relations, counted.count.Load(), err)
+	}
+}
+
+// countedConn counts what is written to it: that is once a round trip.
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestAppendAs_OneRoundTrip: as many as Append takes.
+func TestAppendAs_OneRoundTrip(t *testing.T) {
+	t.Parallel()
+	for name, method := range bothMethods {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			cfg, err := pgxpool.ParseConfig(db.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var writes atomic.Int64
+			dial := cfg.ConnConfig.DialFunc
+			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return countedConn{conn, &writes}, err
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
+			// The least of some rounds: an Appender has other things to do at times.
+			sequence := int64(0)
+			least := func(call func()) (n int64) {
+				n = math.MaxInt64
+				for range 5 {
+					before := writes.Load()
+					for range 10 {
+						sequence++
+						call()
+					}
+					n = min(n, writes.Load()-before)
+				}
+				return n
+			}
+			plain := least(func() { mustAppend(t, a, messages("x")...) })
+			as := least(func() { mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: sequence}, "x") })
+			if as != plain {
+				t.Errorf("10 calls took %d writes to the connection, and %d without a producer", as, plain)
+			}
+		})
+	}
+}
+
+// age makes the records of the stream's producers as old as they are kept for,
+// and appends as a producer until they have moved on.
+func age(t *testing.T, db pgtest.DB, s *stream.Stream, sequence int64) {
+	t.Helper()
+	exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - $1::interval`, stream.KeepRequests)
+	a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppendAs(t, a, stream.Producer{ID: "clock", Sequence: sequence}, "tick")
+	await(t, "a rotation", func() bool {
+		var young bool
+		err := db.Pool.QueryRow(t.Context(),
+			`SELECT since > clock_timestamp() - $1::interval FROM tidewire.producer_window`, stream.KeepRequests).Scan(&young)
+		return err == nil && young
+	})
+	stop()
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !met(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestAppendAs_Expires(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	age(t, db, s, 1)
+	if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+		t.Errorf("repeated in the window: %d, want %d", again, first)
+	}
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "late")
+	age(t, db, s, 2)
+	for _, sequence := range []int64{5, 4} {
+		if at, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: sequence}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+			t.Errorf("sequence %d: %d, %v, want ErrSequenceTooOld", sequence, at, err)
+		}
+	}
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "late") // its record is there still
+	answers := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:no", ":y", "q:z")
+	if !errors.Is(answers[1].err, stream.ErrSequenceTooOld) || answers[0].err != nil || answers[2].err != nil || answers[3].err != nil {
+		t.Errorf("answers %v, want the second too old", answers)
+	}
+	for n := range int64(3) {
+		age(t, db, s, 3+n)
+		if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+			t.Errorf("%d rotations on: %v, want ErrSequenceTooOld", n, err)
+		}
+	}
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 6}, "more")
+	wantStored(t, s, "once, tick, late, tick, x, y, z, tick, tick, tick, more")
+}
+
+// TestAppendAs_RotationWaitsForReaders: a dump of the database reads all
+// tables, and nobody may wait for that; more is kept until it ends.
+func TestAppendAs_RotationWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	age(t, db, s, 1)
+	dump := repeatableRead(t, db, `SELECT count(*) FROM tidewire.producer_1000_0, tidewire.producer_1000_1`)
+	exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - $1::interval`, stream.KeepRequests)
+	other, stop := start(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppendAs(t, other, stream.Producer{ID: "clock", Sequence: 2}, "tick")
+	await(t, "the fold", func() bool {
+		var folded bool
+		err := db.Pool.QueryRow(t.Context(), `SELECT folded FROM tidewire.producer_window`).Scan(&folded)
+		return err == nil && folded
+	})
+	if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+		t.Errorf("repeated while the records cannot go: %d, want %d", again, first)
+	}
+	stop()
+	if err := dump.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	age(t, db, s, 3)
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+		t.Errorf("repeated when the records went: %v, want ErrSequenceTooOld", err)
+	}
+}
+
+func TestAppendAs_DropTakesTheRecords(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "gone")
+	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 2}, messages("x")...); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("AppendAs to a dropped stream: %v, want ErrNotFound", err)
+	}
+	var left int
+	err := db.Pool.QueryRow(t.Context(), `
+SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%') + (SELECT count(*) FROM tidewire.producer_window)`).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d tables and rows are left, %v", left, err)
+	}
+	fresh, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppendAs(t, run(t, db.Pool, fresh, stream.AppenderConfig{}), stream.Producer{ID: "p", Sequence: 1}, "new")
+	wantStored(t, fresh, "new")
+}

@@ -1,0 +1,81 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+)
+
+// part is some of the calls of a batch, with their rows.
+type part struct {
+	rows  Batch
+	calls []call
+}
+
+// requestsOf appends the requests of the calls that carry a producer.
+func requestsOf(all []request, calls []call) []request {
+	row := 0
+	for i := range calls {
+		if calls[i].producer.ID != "" {
+			all = append(all, request{calls[i].producer, row})
+		}
+		row += calls[i].rows
+	}
+	return all
+}
+
+// writeRest deals with a batch that was refused because of requests in it that
+// are recorded, or too old, or there twice. Those that are known are answered;
+// the rest is written, and what was there twice comes behind that, to be found
+// recorded, or looked at anew if the first of them was refused.
+//
+// If nothing is known and nothing was there twice, the records were rotated
+// between the two looks, and the next one finds the floor.
+func (a *Appender) writeRest(ctx context.Context, rows *Batch, calls []call) {
+	found, err := a.writer.find(ctx, rows.requests)
+	if err != nil {
+		a.settle(calls, 0, a.explain(ctx, err))
+		return
+	}
+	known, fresh, again := sortOut(rows, calls, found)
+	n := copy(calls, known)
+	m := n + copy(calls[n:], fresh.calls)
+	copy(calls[m:], again.calls)
+	if n < m {
+		a.write(ctx, &fresh.rows, calls[n:m])
+	}
+	if m < len(calls) {
+		a.write(ctx, &again.rows, calls[m:])
+	}
+}
+
+// sortOut splits the calls: those with an answer, which it notes; the others;
+// and what repeats one of these.
+func sortOut(rows *Batch, calls []call, found map[Producer]finding) (known []call, fresh, again part) {
+	seen := make(map[Producer]bool)
+	at := 0
+	for _, c := range calls {
+		f := found[c.producer]
+		to := &fresh
+		switch {
+		case c.producer.ID == "":
+		case f.tooOld:
+			c.err = fmt.Errorf("%w: %d of producer %q; go on with higher ones than all before", ErrSequenceTooOld, c.producer.Sequence, c.producer.ID)
+			to = nil
+		case f.first != 0:
+			c.first, c.repeated = f.first, true
+			to = nil
+		case seen[c.producer]:
+			to = &again
+		default:
+			seen[c.producer] = true
+		}
+		if to == nil {
+			known = append(known, c)
+			at = rows.skip(at, c.rows)
+			continue
+		}
+		to.calls = append(to.calls, c)
+		at = to.rows.take(rows, at, c.rows)
+	}
+	return known, fresh, again
+}

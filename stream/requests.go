@@ -1,0 +1,144 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// codeRepeated is what tidewire.record_requests raises; it also breaks the
+// primary key of a table of records, called producer_….
+const codeRepeated = "TW005"
+
+// request is a Producer, and the number of the first of its rows in a batch.
+type request struct {
+	Producer
+	row int
+}
+
+// recordTypes are those of the parameters of recordRequestsSQL: int, bigint,
+// text[], bigint[], bigint[].
+var recordTypes = []uint32{23, 20, 1009, 1016, 1016}
+
+// recordParams returns the parameters of recordRequestsSQL, as text.
+func (b *Batch) recordParams(stream int32) [][]byte {
+	var ids, sequences, rows strings.Builder
+	for i, r := range b.requests {
+		separate(&ids, &sequences, &rows, i)
+		ids.WriteByte('"')
+		ids.WriteString(arrayEscaper.Replace(r.ID))
+		ids.WriteByte('"')
+		sequences.WriteString(strconv.FormatInt(r.Sequence, 10))
+		rows.WriteString(strconv.Itoa(r.row))
+	}
+	for _, s := range []*strings.Builder{&ids, &sequences, &rows} {
+		s.WriteByte('}')
+	}
+	return [][]byte{
+		strconv.AppendInt(nil, int64(stream), 10), strconv.AppendInt(nil, int64(b.rows), 10),
+		[]byte(ids.String()), []byte(sequences.String()), []byte(rows.String()),
+	}
+}
+
+// separate begins element i of arrays in PostgreSQL's text format.
+func separate(ids, sequences, rows *strings.Builder, i int) {
+	c := byte(',')
+	if i == 0 {
+		c = '{'
+	}
+	ids.WriteByte(c)
+	sequences.WriteByte(c)
+	rows.WriteByte(c)
+}
+
+var (
+	// Within double quotes of an array's text.
+	arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	// Within E'…', which means the same whatever standard_conforming_strings is.
+	literalEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+)
+
+// recordSQL is the statement that records the requests, for a query that can
+// have no parameters, or empty.
+func (b *Batch) recordSQL(stream int32) string {
+	if len(b.requests) == 0 {
+		return ""
+	}
+	params := b.recordParams(stream)
+	literal := func(n int) string { return "E'" + literalEscaper.Replace(string(params[n])) + "'" }
+	return fmt.Sprintf(recordRequestsFmt, stream, b.rows, literal(2), literal(3), literal(4))
+}
+
+// repeated reports whether a batch was refused because a request in it is
+// recorded, or too old, or there twice.
+func repeated(err error) bool {
+	switch pg.Code(err) {
+	case codeRepeated:
+		return true
+	case pg.CodeUniqueViolation:
+		return strings.HasPrefix(pg.Constraint(err), "producer_")
+	}
+	return false
+}
+
+// finding is what is known of a request: nothing if it is zero.
+type finding struct {
+	first  int64 // the position of its first message
+	tooOld bool
+}
+
+// find looks up requests, while PostgreSQL is away until ctx ends.
+func (w *Writer) find(ctx context.Context, requests []request) (map[Producer]finding, error) {
+	for failed := 0; ; failed++ {
+		found, err := w.findOnce(ctx, requests)
+		switch {
+		case err == nil:
+			return found, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("look up requests: %w", ctx.Err())
+		case !pg.Retryable(err):
+			return nil, fmt.Errorf("look up requests: %w", err)
+		}
+		w.cfg.Log.Warn("requests not looked up, trying again", "attempt", failed+1, "error", err)
+		if err := pg.Backoff(ctx, failed); err != nil {
+			return nil, fmt.Errorf("look up requests: %w", err)
+		}
+	}
+}
+
+func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer]finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
+	for i, r := range requests {
+		ids[i], sequences[i] = r.ID, r.Sequence
+	}
+	found := make(map[Producer]finding)
+	rows, err := w.conn.Query(ctx, findRequestsSQL, w.table.lock, ids, sequences)
+	if err == nil {
+		var first *int64
+		var tooOld bool
+		n := 0
+		_, err = pgx.ForEachRow(rows, []any{&first, &tooOld}, func() error {
+			if first != nil {
+				found[requests[n].Producer] = finding{first: *first}
+			} else if tooOld {
+				found[requests[n].Producer] = finding{tooOld: true}
+			}
+			n++
+			return nil
+		})
+	}
+	if err != nil && w.conn.Conn().IsClosed() {
+		w.Close()
+	}
+	return found, err
+}

@@ -1,0 +1,65 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// rotateEvery is how often an Appender looks whether the records of its
+// stream's producers are to be rotated, as long as it adds to them.
+const rotateEvery = time.Minute
+
+// keepRequests rotates the records of the stream's producers, at the first that
+// this Appender adds and every now and then while it adds more, until ctx ends.
+// What fails is tried again the next time: more is kept until then.
+func (a *Appender) keepRequests(ctx context.Context) {
+	for {
+		select {
+		case <-a.recorded:
+		case <-ctx.Done():
+			return
+		}
+		err := rotateRequests(ctx, a.lane.on.pool, a.stream.id)
+		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable && ctx.Err() == nil {
+			a.cfg.Writer.Log.Warn("records of producers not rotated", "stream", a.stream.name, "error", err)
+		}
+		select {
+		case <-time.After(rotateEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rotateRequests gives up the records that need not be kept, in two
+// transactions: the first may take its time and delays nobody, the second has
+// the stream's lock.
+func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error {
+	var due bool
+	folding, cancel := context.WithTimeout(ctx, KeepRequests)
+	defer cancel()
+	err := inReadCommitted(folding, pool, foldRequestsSQL, []any{stream, KeepRequests}, scanOne(&due))
+	if err != nil || !due {
+		return err
+	}
+	return step(ctx, pool, sealWait, &due, swapRequestsSQL, stream, KeepRequests)
+}
+
+// step runs one query in a transaction, and waits for no lock longer than the
+// bound.
+func step(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, dst any, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(boundWaitSQL, fmt.Sprint(wait.Milliseconds()))
+	b.Queue(sql, args...).Query(scanOne(dst))
+	b.Queue(commitSQL)
+	return pool.SendBatch(ctx, &b).Close()
+}

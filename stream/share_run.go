@@ -1,0 +1,176 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// membership is a lease, and what is owned by it. It belongs to the loop of
+// keep.
+type membership struct {
+	*Share
+	lease    *lease
+	owned    map[int64]*Ownership // by token; until Own has returned
+	released []int64              // tokens to be given back
+	quota    int
+	leaving  bool
+}
+
+// keep keeps up a lease until ctx ends, and it has left, or until the lease is
+// lost, with ErrNotOwner. Then Own has returned for everything.
+func (s *Share) keep(ctx context.Context, l *lease) error {
+	m := &membership{Share: s, lease: l, owned: make(map[int64]*Ownership)}
+	defer l.end()
+	err := m.run(ctx)
+	if err != nil {
+		l.end()
+	}
+	for len(m.owned) > 0 {
+		m.release(<-s.returned)
+	}
+	m.leave()
+	return err
+}
+
+func (m *membership) run(ctx context.Context) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	stopped := ctx.Done()
+	for {
+		select {
+		case <-next.C:
+		case o := <-m.returned:
+			m.release(o)
+			if !o.wanted {
+				continue // and not at once again
+			}
+		case <-stopped:
+			stopped, m.leaving = nil, true
+			m.ask(len(m.owned))
+		case <-m.lease.ctx.Done():
+			return ErrNotOwner
+		}
+		if m.leaving && len(m.owned) == 0 {
+			return nil
+		}
+		err := m.beat()
+		if err != nil && !pg.Retryable(err) {
+			return err
+		}
+		if err != nil {
+			m.cfg.Log.Warn("heartbeat failed, trying again", "share", m.cfg.Name, "member", m.cfg.Member, "error", err)
+		}
+		next.Reset(m.pause(err != nil))
+	}
+}
+
+// pause is the time until the next heartbeat.
+func (m *membership) pause(failed bool) time.Duration {
+	every := m.cfg.Heartbeat
+	if failed || len(m.owned) != m.quota {
+		every /= 4
+	}
+	return every*9/10 + rand.N(every/5+1)
+}
+
+// beat renews the lease, gives back what is to be given back, and takes what
+// PostgreSQL has for this member.
+func (m *membership) beat() error {
+	asked := time.Now()
+	var alive bool
+	var quota *int32
+	var numbers []int32
+	var tokens []int64
+	args := []any{m.lease.share, m.lease.member, m.cfg.Lease, m.released, m.leaving}
+	err := inReadCommitted(m.lease.ctx, m.pool, beatShareSQL, args, func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&alive, &quota, &numbers, &tokens}, func() error { return nil })
+		return err
+	})
+	switch {
+	case m.lease.ctx.Err() != nil:
+		return ErrNotOwner
+	case err != nil:
+		return fmt.Errorf("heartbeat: %w", err)
+	case !alive || !m.lease.renew(asked, m.cfg.Lease):
+		return ErrNotOwner
+	}
+	if quota != nil {
+		m.released, m.quota = nil, int(*quota)
+	}
+	for i, token := range tokens {
+		if m.owned[token] == nil && !m.leaving && !slices.Contains(m.released, token) {
+			m.start(int(numbers[i]), token)
+		}
+	}
+	m.ask(m.kept() - m.quota)
+	return nil
+}
+
+// kept counts the numbers that are not asked for.
+func (m *membership) kept() (n int) {
+	for _, o := range m.owned {
+		if !o.wanted {
+			n++
+		}
+	}
+	return n
+}
+
+// ask asks Own for the last n numbers that it was not asked for.
+func (m *membership) ask(n int) {
+	var free []*Ownership
+	for _, o := range m.owned {
+		if !o.wanted {
+			free = append(free, o)
+		}
+	}
+	slices.SortFunc(free, func(a, b *Ownership) int { return cmp.Compare(b.Number, a.Number) })
+	for _, o := range free[:min(max(n, 0), len(free))] {
+		o.wanted = true
+		close(o.asked)
+	}
+}
+
+func (m *membership) start(number int, token int64) {
+	o := &Ownership{Number: number, Token: token, lease: m.lease, asked: make(chan struct{})}
+	m.owned[token] = o
+	go func() { // keep waits for it
+		m.cfg.Own(m.lease.ctx, o)
+		m.returned <- o
+	}()
+}
+
+// release notes that Own has returned.
+func (m *membership) release(o *Ownership) {
+	delete(m.owned, o.Token)
+	m.released = append(m.released, o.Token)
+}
+
+// leave ends the membership for all to see, a lost one as well: others need not
+// wait for its end. If it fails, the lease ends by itself.
+func (m *membership) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Lease/5)
+	defer cancel()
+	for failed := 0; ; failed++ {
+		err := inReadCommitted(ctx, m.pool, leaveShareSQL, []any{m.lease.share, m.lease.member}, func(rows pgx.Rows) error {
+			rows.Close()
+			return rows.Err()
+		})
+		if err == nil {
+			return
+		}
+		if pg.Code(err) == pg.CodeLockNotAvailable && pg.Backoff(ctx, failed) == nil {
+			continue
+		}
+		m.cfg.Log.Warn("share not left, its numbers are free when the lease ends", "share", m.cfg.Name, "member", m.cfg.Member, "error", err)
+		return
+	}
+}

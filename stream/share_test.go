@@ -1,0 +1,279 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// owners checks that each number has one owner at a time, and an ownership
+// later than the one before.
+type owners struct {
+	t      *testing.T
+	now    []atomic.Int64 // the token of the owner
+	latest []atomic.Int64
+}
+
+func newOwners(t *testing.T, n int) *owners {
+	return &owners{t: t, now: make([]atomic.Int64, n), latest: make([]atomic.Int64, n)}
+}
+
+// own is a ShareConfig.Own that holds the number until it is asked for.
+func (w *owners) own(ctx context.Context, o *stream.Ownership) {
+	if other := w.now[o.Number].Swap(o.Token); other != 0 {
+		w.t.Errorf("%d has the owners %d and %d", o.Number, other, o.Token)
+	}
+	if before := w.latest[o.Number].Swap(o.Token); before >= o.Token {
+		w.t.Errorf("%d: ownership %d behind %d", o.Number, o.Token, before)
+	}
+	select {
+	case <-o.Asked():
+	case <-ctx.Done():
+		if !errors.Is(context.Cause(ctx), stream.ErrNotOwner) || o.Lasts() {
+			w.t.Errorf("lost because of %v, lasts %t", context.Cause(ctx), o.Lasts())
+		}
+	}
+	w.now[o.Number].Store(0)
+}
+
+// joinShare runs a member until stop is called, or the test ends.
+func joinShare(t *testing.T, pool *pgxpool.Pool, cfg stream.ShareConfig) (stop func()) {
+	t.Helper()
+	s, err := stream.NewShare(pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// shares counts what the members of the share own, largest first; free numbers
+// are not counted.
+func shares(t *testing.T, db pgtest.DB, name string) string {
+	t.Helper()
+	var all []int32
+	err := db.Pool.QueryRow(t.Context(), `
+SELECT ARRAY(SELECT count(n.number)::int FROM tidewire.share AS s JOIN tidewire.share_member AS m ON m.share = s.id
+LEFT JOIN tidewire.share_number AS n ON n.owner = m.id WHERE s.name = $1 GROUP BY m.id ORDER BY 1 DESC)`, name).Scan(&all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(all)
+}
+
+func awaitShares(t *testing.T, db pgtest.DB, name, want string) {
+	t.Helper()
+	await(t, "shares of "+want, func() bool { return shares(t, db, name) == want })
+}
+
+// endLeases ends the leases of members whose number modulo n is rest, as another
+// member does when their time is up, and they know nothing of it.
+func endLeases(t *testing.T, db pgtest.DB, rest, n int) {
+	t.Helper()
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT tidewire.hold_share(id, true) FROM tidewire.share`)
+	exec(t, tx, `UPDATE tidewire.share_member SET until = '-infinity' WHERE id % $2 = $1`, rest, n)
+	exec(t, tx, `SELECT tidewire.end_leases(id, NULL) FROM tidewire.share`)
+	commitTx(t, tx)
+}
+
+func TestShare_MembersComeAndGo(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	w := newOwners(t, 7)
+	cfg := stream.ShareConfig{Name: "things", Numbers: 7, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	var stops []func()
+	for _, want := range []string{"[7]", "[4 3]", "[3 2 2]", "[2 2 2 1]"} {
+		stops = append(stops, joinShare(t, db.Pool, cfg))
+		awaitShares(t, db, "things", want)
+	}
+	for i, want := range []string{"[3 2 2]", "[4 3]", "[7]", "[]"} {
+		stops[i]()
+		awaitShares(t, db, "things", want)
+	}
+	var left int
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.share) + (SELECT count(*) FROM tidewire.share_number)`).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d rows are left, %v", left, err)
+	}
+}
+
+func TestShare_MoreMembersThanNumbers(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	w := newOwners(t, 2)
+	cfg := stream.ShareConfig{Name: "few", Numbers: 2, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	stop := joinShare(t, db.Pool, cfg)
+	joinShare(t, db.Pool, cfg)
+	joinShare(t, db.Pool, cfg)
+	awaitShares(t, db, "few", "[1 1 0]")
+	stop()
+	awaitShares(t, db, "few", "[1 1]")
+}
+
+// TestShare_AnotherNumber: members have to agree; when all are gone it can
+// change.
+func TestShare_AnotherNumber(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	w := newOwners(t, 9)
+	cfg := stream.ShareConfig{Name: "things", Numbers: 4, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	joinShare(t, db.Pool, cfg)
+	awaitShares(t, db, "things", "[4]")
+	cfg.Numbers = 9
+	other, err := stream.NewShare(db.Pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Run(t.Context()); !errors.Is(err, stream.ErrOptions) {
+		t.Errorf("Run with another number: %v, want ErrOptions", err)
+	}
+	exec(t, db.Pool, `INSERT INTO tidewire.share (name) VALUES ('old')`)
+	exec(t, db.Pool, `INSERT INTO tidewire.share_number (share, number) SELECT id, 0 FROM tidewire.share WHERE name = 'old'`)
+	exec(t, db.Pool, `INSERT INTO tidewire.share_member (share, name, until) SELECT id, 'dead', now() FROM tidewire.share WHERE name = 'old'`)
+	cfg.Name = "old"
+	cfg.Own = newOwners(t, 9).own
+	joinShare(t, db.Pool, cfg)
+	awaitShares(t, db, "old", "[9]")
+}
+
+func TestShare_Invalid(t *testing.T) {
+	t.Parallel()
+	own := func(context.Context, *stream.Ownership) {}
+	for _, cfg := range []stream.ShareConfig{{Numbers: 1, Own: own}, {Name: "n", Own: own}, {Name: "n", Numbers: 1}, {Name: "\xff", Numbers: 1, Own: own}} {
+		if _, err := stream.NewShare(nil, cfg); !errors.Is(err, stream.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", cfg, err)
+		}
+	}
+}
+
+// TestShare_LostLease has the leases run out, for PostgreSQL, of members that
+// think they have them: they stop and join anew.
+func TestShare_LostLease(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	var mu sync.Mutex
+	var tokens, lost []int64
+	own := func(ctx context.Context, o *stream.Ownership) {
+		mu.Lock()
+		tokens = append(tokens, o.Token)
+		mu.Unlock()
+		select {
+		case <-o.Asked():
+		case <-ctx.Done():
+			mu.Lock()
+			lost = append(lost, o.Token)
+			mu.Unlock()
+		}
+	}
+	joinShare(t, db.Pool, stream.ShareConfig{Name: "things", Numbers: 3, Own: own, Heartbeat: 40 * time.Millisecond})
+	count := func() (int, int) { mu.Lock(); defer mu.Unlock(); return len(tokens), len(lost) }
+	for round := range 3 {
+		await(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
+		endLeases(t, db, 0, 1)
+		await(t, "the loss", func() bool { _, lost := count(); return lost == 3*(round+1) })
+	}
+	await(t, "all numbers again", func() bool { owned, _ := count(); return owned == 12 })
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(tokens)
+	if len(slices.Compact(tokens)) != 12 {
+		t.Errorf("ownerships %v are not all different", tokens)
+	}
+}
+
+// TestShare_LongWriter: whoever writes as an owner and takes long delays what
+// changes hands, but costs nobody a lease.
+func TestShare_LongWriter(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	owned := make(chan *stream.Ownership, 2)
+	cfg := stream.ShareConfig{Name: "two", Numbers: 2, Heartbeat: 40 * time.Millisecond, Own: func(ctx context.Context, o *stream.Ownership) {
+		owned <- o
+		select {
+		case <-o.Asked():
+		case <-ctx.Done():
+			t.Errorf("%d was lost", o.Number)
+		}
+	}}
+	joinShare(t, db.Pool, cfg)
+	o := <-owned
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT tidewire.hold_ownerships(ARRAY[$1::bigint])`, o.Token)
+	until := func() (at time.Time) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT max(until) FROM tidewire.share_member`).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	for range 3 {
+		before := until()
+		await(t, "a heartbeat", func() bool { return until().After(before) })
+	}
+	if !o.Lasts() {
+		t.Error("the lease is lost")
+	}
+	commitTx(t, tx)
+	cfg.Own = newOwners(t, 2).own
+	joinShare(t, db.Pool, cfg)
+	awaitShares(t, db, "two", "[1 1]")
+}
+
+// TestShare_WritesWhileOwned: what is written under hold_ownerships comes before
+// the next owner, or not at all.
+func TestShare_WritesWhileOwned(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	owned := make(chan *stream.Ownership, 1)
+	joinShare(t, db.Pool, stream.ShareConfig{Name: "thing", Numbers: 1, Own: func(_ context.Context, o *stream.Ownership) {
+		owned <- o
+		<-o.Asked()
+	}, Lease: time.Hour, Heartbeat: 10 * time.Minute}) // says nothing any more
+	o := <-owned
+	tx := begin(t, db.Pool, "read committed")
+	var lasting []int64
+	hold := func() []int64 {
+		if err := tx.QueryRow(t.Context(), `SELECT tidewire.hold_ownerships(ARRAY[$1::bigint])`, o.Token).Scan(&lasting); err != nil {
+			t.Fatal(err)
+		}
+		return lasting
+	}
+	if len(hold()) != 1 {
+		t.Error("the owner may not write")
+	}
+	exec(t, db.Pool, `UPDATE tidewire.share_member SET until = clock_timestamp()`)
+	other := newOwners(t, 1)
+	joinShare(t, db.Pool, stream.ShareConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
+	await(t, "the next one to wait for the transaction", func() bool {
+		var waiting int
+		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`).Scan(&waiting)
+		return err == nil && waiting > 0
+	})
+	if other.now[0].Load() != 0 {
+		t.Error("there is another owner while the first one writes")
+	}
+	commitTx(t, tx)
+	await(t, "the next owner", func() bool { return other.now[0].Load() != 0 })
+	tx = begin(t, db.Pool, "read committed")
+	if len(hold()) != 0 {
+		t.Error("one that owns no more may write")
+	}
+}
