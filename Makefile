@@ -62,7 +62,7 @@ test-long: $(TOOLS)/gotestsum
 	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
-			./internal/pg ./migrate ./stream ./queue ./ingest ./internal/cli || exit 1; done
+			./internal/pg ./migrate ./stream ./queue ./eventstore ./ingest ./internal/cli || exit 1; done
 
 ## fuzz: each fuzz target for a minute
 fuzz:

@@ -1,0 +1,199 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// Append stores the events, in this order and at consecutive positions, all or
+// none of them, and returns the position of each once they are committed. While
+// PostgreSQL is away it waits.
+//
+// If some of the events have ids, repeating the call is safe: it stores nothing
+// and returns the positions of the first attempt.
+//
+// Errors: ErrInvalid, ErrDuplicateID, ErrClosed, ErrNotFound and PostgreSQL's
+// own mean that nothing was stored. If ctx ends first, or with ErrAbandoned,
+// the events may be stored or not. The events may be changed once it returns.
+func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
+	return s.append(ctx, events, nil)
+}
+
+// AppendIf is Append if no event matches the condition, as of the moment at
+// which the events get their positions; else the error is a ConflictError and
+// nothing is stored. All that racing callers, in whichever processes, are told
+// is true in the one order of the positions.
+func (s *Store) AppendIf(ctx context.Context, events []Event, condition Condition) ([]int64, error) {
+	if err := condition.validate(); err != nil {
+		return nil, err
+	}
+	return s.append(ctx, events, &condition)
+}
+
+func (s *Store) append(ctx context.Context, events []Event, condition *Condition) ([]int64, error) {
+	bytes, err := validateAppend(events)
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.submit(ctx, newCall(events, bytes, condition, &s.popular))
+	if err != nil {
+		return nil, err
+	}
+	if got.err != nil && hasIDs(events) {
+		got, err = s.recall(ctx, events, got)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if got.err != nil {
+		return nil, s.withEvents(ctx, got.err, condition)
+	}
+	return consecutive(got.first, len(events)), nil
+}
+
+// submit hands the call to the committer and waits for its answer. err means
+// that there is none.
+func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
+	if !s.enter() {
+		return answer{}, ErrClosed
+	}
+	err := s.group.Add(ctx, c.events, c.bytes, func(b *gathering) { b.calls = append(b.calls, c) })
+	s.leave()
+	if err != nil {
+		return answer{}, err
+	}
+	select {
+	case got := <-c.done:
+		c.free()
+		return got, nil
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+// errStoredID is what a call is answered that has the id of a stored event.
+var errStoredID = errors.New("eventstore: an id is stored")
+
+// recall looks whether a refused append had been stored by an earlier attempt:
+// then that one's events are what it conflicts with. Whatever refused it is
+// committed, and its own first attempt cannot commit behind that: what is not
+// found now is not stored.
+func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer, error) {
+	if !errors.Is(got.err, errStoredID) && !errors.Is(got.err, ErrConflict) {
+		return got, nil
+	}
+	for failed := 0; ; failed++ {
+		first, err := s.stored(ctx, events)
+		switch {
+		case err == nil && first > 0:
+			return answer{first: first}, nil
+		case err == nil || errors.Is(err, ErrDuplicateID):
+			if err != nil {
+				got.err = err
+			}
+			return got, nil
+		case ctx.Err() != nil || !pg.Retryable(err):
+			return answer{}, s.explain("look for ids in", err)
+		}
+		if err := pg.Backoff(ctx, failed); err != nil {
+			return answer{}, err
+		}
+	}
+}
+
+// stored returns the position at which the events are stored as an append of
+// their own, or 0 if none of their ids is. If some of their ids are those of
+// other events the error is a DuplicateError.
+func (s *Store) stored(ctx context.Context, events []Event) (first int64, err error) {
+	positions, err := s.positionsOf(ctx, events)
+	if err != nil || len(positions) == 0 {
+		return 0, err
+	}
+	duplicate := &DuplicateError{}
+	for i := range events {
+		if position, ok := positions[events[i].ID]; ok {
+			first = position - int64(i)
+			duplicate = &DuplicateError{ID: events[i].ID, Position: position}
+			break
+		}
+	}
+	if first < 1 {
+		return 0, duplicate
+	}
+	all, _, err := s.page(ctx, pageRequest{query: Query{}, after: first - 1, before: first + int64(len(events)), limit: len(events)})
+	if err != nil {
+		return 0, err
+	}
+	if !slices.EqualFunc(events, all, sameContent) {
+		return 0, duplicate
+	}
+	return first, nil
+}
+
+func sameContent(a, b Event) bool {
+	return a.ID == b.ID && a.Type == b.Type && a.JSON == b.JSON &&
+		slices.Equal(a.Tags, b.Tags) && string(a.Data) == string(b.Data)
+}
+
+func (s *Store) positionsOf(ctx context.Context, events []Event) (map[string]int64, error) {
+	var ids []string
+	for i := range events {
+		if events[i].ID != "" {
+			ids = append(ids, events[i].ID)
+		}
+	}
+	return s.lookUp(ctx, s.pool, ids)
+}
+
+func (s *Store) lookUp(ctx context.Context, db pg.DB, ids []string) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	rows, err := db.Query(ctx, s.sql.ids, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	positions := make(map[string]int64)
+	for rows.Next() {
+		var id string
+		var position int64
+		if err := rows.Scan(&id, &position); err != nil {
+			return nil, err
+		}
+		positions[id] = position
+	}
+	return positions, rows.Err()
+}
+
+func hasIDs(events []Event) bool {
+	return slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" })
+}
+
+// withEvents adds to a ConflictError the events that its condition wants.
+func (s *Store) withEvents(ctx context.Context, err error, condition *Condition) error {
+	var conflict *ConflictError
+	if condition == nil || condition.WantEvents <= 0 || !errors.As(err, &conflict) {
+		return err
+	}
+	events, readErr := s.Query(ctx, condition.FailIfEventsMatch, ReadOptions{After: condition.After, Limit: condition.WantEvents})
+	if readErr != nil {
+		return fmt.Errorf("%w (its events were not read: %w)", err, readErr)
+	}
+	conflict.Events = events
+	return err
+}
+
+func consecutive(first int64, n int) []int64 {
+	positions := make([]int64, n)
+	for i := range positions {
+		positions[i] = first + int64(i)
+	}
+	return positions
+}

@@ -1,0 +1,154 @@
+package eventstore
+
+import "sync"
+
+// Condition makes an append fail if events match that are stored behind a
+// position.
+type Condition struct {
+	// FailIfEventsMatch chooses the events that must not be there. The zero
+	// Query matches every event.
+	FailIfEventsMatch Query
+	// After is the position of the last event that the decision has taken into
+	// account: only events behind it count. It may lie past the last match, and
+	// past the end of the store. 0 has the whole history count.
+	After int64
+	// WantEvents is how many of the events that match a ConflictError is to hold.
+	// Defaults to none.
+	WantEvents int
+}
+
+func (c *Condition) validate() error {
+	if c.After < 0 {
+		return invalid("condition.after", "%d, want at least 0", c.After)
+	}
+	return c.FailIfEventsMatch.validate("condition")
+}
+
+// call is one append of one caller. The caller's goroutine encodes it, so that
+// the only committer has little to do but to join calls.
+type call struct {
+	events int
+	bytes  int
+	// Columns of the events, and of their tags: hashes, and which event has each.
+	types, hashes, signatures, json, ids, tags, data column
+	tagHashes                                        column
+	tagEvents                                        []int32
+
+	// What comparing needs, and nothing that the caller may change.
+	facts   facts
+	eventID []string // those there are
+
+	conditional bool
+	query       Query
+	after       int64
+	probes      probes
+
+	// Up to held nothing conflicts, if the epoch is still the same. Both belong
+	// to whoever has the call: first the checker, then the committer.
+	held  int64
+	epoch uint64
+	// conflict was found while the call waited for another one.
+	conflict *ConflictError
+
+	done chan answer // one slot
+}
+
+// answer is what a caller is told: the position of its first event, or why
+// there is none.
+type answer struct {
+	first int64
+	err   error
+}
+
+var calls = sync.Pool{New: func() any { return &call{done: make(chan answer, 1)} }}
+
+// newCall encodes an append. It keeps nothing of what the caller has given.
+func newCall(events []Event, bytes int, condition *Condition, known *popular) *call {
+	c := calls.Get().(*call)
+	c.reset()
+	c.events, c.bytes = len(events), bytes
+	for i := range events {
+		c.addEvent(int32(i), &events[i])
+	}
+	if c.conditional = condition != nil; c.conditional {
+		c.query = condition.FailIfEventsMatch.clone()
+		c.after = condition.After
+		c.probes.add(&c.query, known)
+	}
+	return c
+}
+
+// keepCall is the most memory, of events, that a call keeps for the next one.
+const keepCall = 64 << 10
+
+// free gives the memory of a call back, once it was answered.
+func (c *call) free() {
+	if c.bytes <= keepCall {
+		calls.Put(c)
+	}
+}
+
+func (c *call) reset() {
+	for _, col := range []*column{&c.types, &c.hashes, &c.signatures, &c.json, &c.ids, &c.tags, &c.data, &c.tagHashes} {
+		*col = (*col)[:0]
+	}
+	c.tagEvents = c.tagEvents[:0]
+	c.facts.reset()
+	clear(c.eventID)
+	c.eventID = c.eventID[:0]
+	c.probes.reset()
+	c.query = Query{}
+	c.after, c.held, c.epoch, c.conflict = 0, 0, 0, nil
+}
+
+func (c *call) addEvent(i int32, e *Event) {
+	c.types.text(e.Type)
+	c.json.bool(e.JSON)
+	if e.ID == "" {
+		c.ids.null()
+	} else {
+		c.ids.text(e.ID)
+		c.eventID = append(c.eventID, e.ID)
+	}
+	c.tags.textArray(e.Tags)
+	c.data.bytes(e.Data)
+	kind := typeHash(e.Type)
+	c.hashes.int4(kind)
+	c.facts.add(e.Type, e.Tags)
+	c.facts.key(int64(kind))
+	var sig int64
+	for t, tag := range e.Tags {
+		hash := tagHash(tag)
+		sig |= signature(hash)
+		if contains(e.Tags[:t], tag) {
+			continue // the index has it
+		}
+		c.facts.key(hash)
+		c.tagHashes.int8(hash)
+		c.tagEvents = append(c.tagEvents, i)
+	}
+	c.signatures.int8(sig)
+}
+
+func contains(tags []string, tag string) bool {
+	for _, t := range tags {
+		if t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// from is the position behind which it is not known whether anything
+// conflicts.
+func (c *call) from(epoch uint64) int64 {
+	if c.epoch == epoch {
+		return max(c.after, c.held)
+	}
+	return c.after
+}
+
+// hold notes that nothing conflicts up to position.
+func (c *call) hold(position int64, epoch uint64) {
+	c.held, c.epoch = max(position, c.from(epoch)), epoch
+}

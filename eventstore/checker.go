@@ -1,0 +1,175 @@
+package eventstore
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// work is one batch of calls on its way to the committer.
+type work struct {
+	calls []*call
+	// checked names the history in which the calls with held set were found to
+	// hold up to its end.
+	checked basis
+}
+
+// checker looks, while one batch is committed, whether what the next ones must
+// not find is in the store: that is most of the work of a condition, and needs
+// no lock. What was found stays true. What was not found is not there up to the
+// last batch that was visible; the committer has only to look behind that.
+type checker struct {
+	store  *Store
+	params params
+}
+
+// gathered takes a batch of the group and hands it to the committer.
+func (c *checker) gathered(ctx context.Context, b *gathering) {
+	w := work{calls: b.calls}
+	b.calls = nil
+	select {
+	case b.calls = <-c.store.spare:
+	default:
+	}
+	// An idle committer asks in its own round trip.
+	if c.store.committing.Load() && c.store.spareConns {
+		c.check(ctx, &w)
+	}
+	if len(w.calls) > 0 {
+		c.store.batch <- w
+	}
+}
+
+// check answers the calls that conflict, and notes up to where the others do
+// not. A check that fails is no harm: the committer checks.
+func (c *checker) check(ctx context.Context, w *work) {
+	start := c.store.tailStart.Load()
+	var asked []*call
+	for _, call := range w.calls {
+		if call.conditional && call.after < start {
+			asked = append(asked, call)
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	found, err := c.ask(ctx, asked...)
+	if err != nil {
+		return
+	}
+	w.checked = found.basis
+	for _, call := range asked {
+		call.held = found.basis.position
+	}
+	c.store.counts.checkedAhead.Add(int64(len(asked)))
+	if len(found.calls) > 0 {
+		c.refuse(w, asked, found)
+	}
+}
+
+// refuse answers the calls that conflict and takes them out of the batch.
+func (c *checker) refuse(w *work, asked []*call, found conflicts) {
+	refused := make(map[*call]struct{}, len(found.calls))
+	for i, n := range found.calls {
+		asked[n].done <- answer{err: &ConflictError{Position: found.positions[i], Type: found.types[i]}}
+		refused[asked[n]] = struct{}{}
+	}
+	c.store.counts.conflicts.Add(int64(len(refused)))
+	kept := w.calls[:0]
+	for _, call := range w.calls {
+		if _, out := refused[call]; !out {
+			kept = append(kept, call)
+		}
+	}
+	clear(w.calls[len(kept):])
+	w.calls = kept
+}
+
+// conflicts is what PostgreSQL has found: calls by their number, with the first
+// event that each conflicts with.
+type conflicts struct {
+	basis     basis
+	calls     []int32
+	positions []int64
+	types     []string
+}
+
+// ask has PostgreSQL look for what the calls must not find, without any lock.
+func (c *checker) ask(ctx context.Context, asked ...*call) (conflicts, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.Timeout)
+	defer cancel()
+	conn, err := c.store.pool.Acquire(ctx)
+	if err != nil {
+		return conflicts{}, err
+	}
+	defer conn.Release()
+	statement, err := conn.Conn().Prepare(ctx, c.store.sql.conflicts, c.store.sql.conflicts)
+	if err != nil {
+		return conflicts{}, err
+	}
+	c.params.reset(keepParams)
+	c.params.probes(asked, func(call *call) int64 { return call.after })
+	result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, c.params.values(), binaryFormat, binaryFormat)
+	return readConflicts(result)
+}
+
+func readConflicts(result *pgconn.ResultReader) (found conflicts, err error) {
+	for result.NextRow() {
+		row := result.Values()
+		if row[0] != nil {
+			found.basis = basis{bigint(row[0]), bigint(row[1]), bigint(row[2])}
+		}
+		found.calls, found.positions, found.types = int4s(row[3]), int8s(row[4]), texts(row[5])
+	}
+	_, err = result.Close()
+	return found, err
+}
+
+// probes appends the parameters of a check: the probes of all calls, of which
+// from says behind which position each is to be looked for.
+func (p *params) probes(asked []*call, from func(*call) int64) {
+	n, tagless := 0, false
+	for _, c := range asked {
+		n += c.probes.n
+		tagless = tagless || c.probes.tagless
+	}
+	p.arrayHeader(oidInt4, n)
+	for i, c := range asked {
+		for range c.probes.n {
+			(*column)(&p.buf).int4(int32(i))
+		}
+	}
+	p.end()
+	p.arrayHeader(oidInt8, n)
+	for _, c := range asked {
+		after := from(c)
+		for range c.probes.n {
+			(*column)(&p.buf).int8(after)
+		}
+	}
+	p.end()
+	p.join(oidInt8, n, asked, func(c *call) column { return c.probes.drivers })
+	p.join(oidText, n, asked, func(c *call) column { return c.probes.others })
+	p.join(oidInt8, n, asked, func(c *call) column { return c.probes.signatures })
+	p.join(oidInt4, n, asked, func(c *call) column { return c.probes.typeHashes })
+	p.join(oidText, n, asked, func(c *call) column { return c.probes.types })
+	p.join(oidText, n, asked, func(c *call) column { return c.probes.tags })
+	p.bool(tagless)
+}
+
+// join appends the array of n elements that the calls' columns are together.
+func (p *params) join(oid uint32, n int, calls []*call, of func(*call) column) {
+	p.arrayHeader(oid, n)
+	for _, c := range calls {
+		p.buf = append(p.buf, of(c)...)
+	}
+	p.end()
+}
+
+// keepParams is the most memory that encoded parameters keep for the next ones.
+const keepParams = 16 << 20
+
+var binaryFormat = []int16{1}
+
+func bigint(raw []byte) int64 { return int64(binary.BigEndian.Uint64(raw)) }

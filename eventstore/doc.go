@@ -1,0 +1,36 @@
+// Package eventstore keeps events with a type and tags in PostgreSQL, and
+// appends to them under a condition: a Dynamic Consistency Boundary, as
+// specified at dcb.events. What must be decided consistently is said by a
+// query with each append, and not by the stream that an event belongs to.
+//
+// # What is promised
+//
+//   - AppendIf stores its events, all of them, if no event matches its
+//     condition at the moment at which they get their positions, however many
+//     callers, Stores and processes append at once.
+//   - Positions are in the order of commits: who has seen position p will never
+//     find a new event below it.
+//   - An answer means committed. A rejection names an event that is committed.
+//     While PostgreSQL is away, appends wait; a connection lost during COMMIT is
+//     settled. Events with ids make even a caller's own retry safe.
+//
+// # How a condition is checked
+//
+// Every append takes the store's advisory lock, in PostgreSQL, and holds it to
+// its commit; a Store gathers its callers into one such transaction, which is
+// one round trip. Four things decide, and each only has to look behind the
+// position up to which those before it have looked:
+//
+//  1. checker.go: while one batch commits, the conditions of the next are
+//     looked up by one query, without the lock. A match is final. No match is
+//     true up to the last batch that the query saw.
+//  2. tail.go: the Store's own last events, in memory.
+//  3. writer.go: the earlier calls of the same batch. What might conflict with
+//     one of them waits for the next transaction, when that one is committed.
+//  4. tidewire.events_N_append: if the store's sequence has moved past what is
+//     known, because others have written, it looks behind that, by a statement
+//     begun after the lock was taken.
+//
+// What 1 and 2 have found is only relied on while PostgreSQL still has the
+// batch at which the history that they saw has ended.
+package eventstore

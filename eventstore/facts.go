@@ -1,0 +1,170 @@
+package eventstore
+
+// facts is what comparing needs of some events: type and tags, and a table by
+// the hashes of both. It never shrinks until reset, which keeps its memory.
+type facts struct {
+	events []fact
+	tags   []string // of all events
+	keys   []factKey
+	chains []chain // of keys, by hash
+	bytes  int     // of the strings, with what holds them
+}
+
+type chain struct {
+	head   int32 // index + 1 of its last key
+	length int32
+}
+
+type fact struct {
+	eventType   string // "" is an event that was not stored after all
+	first, last int    // in tags
+}
+
+type factKey struct {
+	hash  int64
+	event int32
+	next  int32 // index + 1
+}
+
+func (f *facts) reset() {
+	clear(f.events)
+	clear(f.tags)
+	f.events, f.tags, f.keys = f.events[:0], f.tags[:0], f.keys[:0]
+	f.chains = f.chains[:0]
+	f.bytes = 0
+}
+
+// add appends an event; its keys are for the caller to add.
+func (f *facts) add(eventType string, tags []string) {
+	first := len(f.tags)
+	f.tags = append(f.tags, tags...)
+	f.events = append(f.events, fact{eventType, first, len(f.tags)})
+	f.bytes += 64 + len(eventType)
+	for _, tag := range tags {
+		f.bytes += 48 + len(tag)
+	}
+}
+
+// key adds a hash of the last event. It is found after index.
+func (f *facts) key(hash int64) {
+	f.keys = append(f.keys, factKey{hash: hash, event: int32(len(f.events) - 1)})
+}
+
+// join appends the events of another one, and has them found.
+func (f *facts) join(other *facts) {
+	event, tag, at := len(f.events), len(f.tags), len(f.keys)
+	for _, e := range other.events {
+		f.events = append(f.events, fact{e.eventType, tag + e.first, tag + e.last})
+	}
+	f.tags = append(f.tags, other.tags...)
+	f.bytes += other.bytes
+	for _, k := range other.keys {
+		f.keys = append(f.keys, factKey{hash: k.hash, event: k.event + int32(event)})
+	}
+	if len(f.keys) > len(f.chains) {
+		f.rehash()
+		return
+	}
+	f.index(at)
+}
+
+func (f *facts) rehash() {
+	size := max(64, len(f.chains))
+	for size < 2*len(f.keys) {
+		size *= 2
+	}
+	if cap(f.chains) < size {
+		f.chains = make([]chain, size)
+	}
+	f.chains = f.chains[:size]
+	clear(f.chains)
+	f.index(0)
+}
+
+// index puts the keys from at on into their chains, so that each chain has the
+// last events first.
+func (f *facts) index(at int) {
+	for i := at; i < len(f.keys); i++ {
+		c := f.chain(f.keys[i].hash)
+		f.keys[i].next = c.head
+		c.head = int32(i + 1)
+		c.length++
+	}
+}
+
+func (f *facts) chain(hash int64) *chain {
+	return &f.chains[uint64(hash)&uint64(len(f.chains)-1)]
+}
+
+// find returns the first event from index from on that the query matches, or
+// -1.
+func (f *facts) find(q *Query, from int) int {
+	if from >= len(f.events) {
+		return -1
+	}
+	if len(q.Items) == 0 {
+		return f.scan(&Item{}, from, -1)
+	}
+	first := -1
+	for i := range q.Items {
+		first = f.findItem(&q.Items[i], from, first)
+	}
+	return first
+}
+
+// findItem returns the first event that the item matches, if it comes before
+// the one that is known, and else that. Of several tags it looks up the one
+// with the fewest events.
+func (f *facts) findItem(item *Item, from, known int) int {
+	if len(item.Tags) == 0 && len(item.Types) == 0 {
+		return f.scan(item, from, known)
+	}
+	if len(f.chains) == 0 {
+		return known
+	}
+	if len(item.Tags) == 0 {
+		for _, name := range item.Types {
+			known = f.follow(item, int64(typeHash(name)), from, known)
+		}
+		return known
+	}
+	rarest := tagHash(item.Tags[0])
+	for _, tag := range item.Tags[1:] {
+		if hash := tagHash(tag); f.chain(hash).length < f.chain(rarest).length {
+			rarest = hash
+		}
+	}
+	return f.follow(item, rarest, from, known)
+}
+
+func (f *facts) follow(item *Item, hash int64, from, known int) int {
+	for i := f.chain(hash).head; i > 0; {
+		k := &f.keys[i-1]
+		event := int(k.event)
+		if event < from {
+			break // those behind it in the chain are earlier ones
+		}
+		if k.hash == hash && (known < 0 || event < known) && f.matches(item, event) {
+			known = event
+		}
+		i = k.next
+	}
+	return known
+}
+
+func (f *facts) scan(item *Item, from, known int) int {
+	for event := from; event < len(f.events); event++ {
+		if known >= 0 && event >= known {
+			break
+		}
+		if f.matches(item, event) {
+			return event
+		}
+	}
+	return known
+}
+
+func (f *facts) matches(item *Item, event int) bool {
+	e := &f.events[event]
+	return e.eventType != "" && item.matches(e.eventType, f.tags[e.first:e.last])
+}

@@ -1,0 +1,190 @@
+package eventstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// notifyChannel carries hints that a store has grown: the store's number and
+// the sender's.
+const (
+	notifyChannel = `tidewire_events`
+	announceSQL   = `SELECT pg_notify('` + notifyChannel + `', $1)`
+)
+
+// hub tells those who follow a Store that it may have grown. That is only ever
+// a hint: the Store's own appends give it, other processes by NOTIFY, in a
+// transaction of its own behind the commit, and a poll in the end. Whoever gets
+// a hint reads.
+type hub struct {
+	store *Store
+	id    string // names this hub in what it announces
+
+	mu        sync.Mutex // guards the fields below
+	followers int
+	stop      context.CancelFunc // of what runs while there are followers
+	hints     uint64             // how often the store may have grown
+	changed   chan struct{}      // closed, and made anew, with each hint
+	head      int64              // the last that the poll has seen
+
+	announce chan struct{} // one slot: something was committed
+	pollNow  chan struct{} // one slot
+}
+
+func (h *hub) init(s *Store) {
+	h.store = s
+	h.id = strconv.FormatUint(rand.Uint64(), 16)
+	h.changed = make(chan struct{})
+	h.announce, h.pollNow = make(chan struct{}, 1), make(chan struct{}, 1)
+	if s.cfg.Announce {
+		s.running.Go(func() { h.announceAll(s.life) })
+	}
+}
+
+// follow begins to poll and to listen with the first follower; leave ends it
+// with the last.
+func (h *hub) follow() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.store.life.Err() != nil {
+		return ErrClosed
+	}
+	if h.followers++; h.followers > 1 {
+		return nil
+	}
+	ctx, stop := context.WithCancel(h.store.life)
+	h.stop = stop
+	h.store.running.Go(func() { h.poll(ctx) })
+	if !h.store.cfg.NoListen {
+		h.store.running.Go(func() {
+			// What was announced before the connection listened is found by a poll.
+			pg.Listen(ctx, h.store.pool, notifyChannel, h.store.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+		})
+	}
+	return nil
+}
+
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.followers--; h.followers == 0 {
+		h.stop()
+	}
+}
+
+// close keeps others from following: the Store waits for what runs.
+func (h *hub) close(end context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	end()
+}
+
+// committed is called behind each commit of this Store.
+func (h *hub) committed() {
+	h.hint()
+	if h.store.cfg.Announce {
+		signal(h.announce)
+	}
+}
+
+func (h *hub) hint() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hints++
+	if h.followers > 0 {
+		close(h.changed)
+		h.changed = make(chan struct{})
+	}
+}
+
+// now returns what to compare later, and what to wait for until then.
+func (h *hub) now() (hints uint64, changed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.hints, h.changed
+}
+
+// poll asks for the head of the store again and again until ctx ends.
+func (h *hub) poll(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	every := h.store.cfg.Poll
+	for failing := false; ; {
+		select {
+		case <-timer.C:
+		case <-h.pollNow:
+		case <-ctx.Done():
+			return
+		}
+		head, err := h.store.Head(ctx)
+		switch {
+		case err == nil && h.grown(head):
+			h.hint()
+		case err != nil && !failing && ctx.Err() == nil:
+			h.store.cfg.Log.Warn("event store not polled", "error", err) // once, until it works again
+		}
+		failing = err != nil
+		timer.Reset(every*3/4 + rand.N(every/2+1))
+	}
+}
+
+func (h *hub) grown(head int64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.head
+	h.head = head
+	return head != before // lower after a failover that lost something
+}
+
+// heard takes a notification. Anybody may send on the channel.
+func (h *hub) heard(payload string) {
+	store, sender, _ := strings.Cut(payload, " ")
+	if store == strconv.Itoa(int(h.store.id)) && sender != h.id {
+		h.hint()
+	}
+}
+
+// announceAll tells other processes of commits, until ctx ends. What cannot be
+// told is not repeated: the others poll.
+func (h *hub) announceAll(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-h.announce:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.announceOnce(ctx); err != nil && ctx.Err() == nil {
+			h.store.cfg.Log.Warn("commits not announced", "error", err)
+		}
+		pause.Reset(h.store.cfg.AnnounceEvery)
+	}
+}
+
+func (h *hub) announceOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.store.cfg.Timeout)
+	defer cancel()
+	_, err := h.store.pool.Exec(ctx, announceSQL, fmt.Sprint(h.store.id, " ", h.id))
+	return err
+}
+
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,151 @@
+package eventstore_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/eventstore"
+)
+
+func withIDs(prefix string, events ...eventstore.Event) []eventstore.Event {
+	for i := range events {
+		events[i].ID = fmt.Sprint(prefix, "/", i)
+	}
+	return events
+}
+
+func TestAppendIf_RepeatedWithIDs(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s, other := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
+	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1")}
+	events := withIDs("first", event("A", "a:1"), event("B", "a:1"))
+	events[1].ID = "" // one id is enough to know an append by
+	want, err := s.AppendIf(t.Context(), events, unique)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []*eventstore.Store{s, other} {
+		if got, err := again.AppendIf(t.Context(), events, unique); err != nil || !slices.Equal(got, want) {
+			t.Errorf("repeated with a condition: %v, %v, want %v", got, err, want)
+		}
+		if got, err := again.Append(t.Context(), events...); err != nil || !slices.Equal(got, want) {
+			t.Errorf("repeated: %v, %v, want %v", got, err, want)
+		}
+	}
+	changed := slices.Clone(events)
+	changed[1].Type = "C"
+	fresh := withIDs("second", event("A", "a:2"))
+	for name, bad := range map[string][]eventstore.Event{
+		"other content": changed, "fewer": events[:1], "more": append(slices.Clone(events), event("D")),
+		"elsewhere": append(slices.Clone(fresh), events[0]),
+	} {
+		if name == "fewer" {
+			bad = append(slices.Clone(bad), event("E"))
+		}
+		_, err := s.Append(t.Context(), bad...)
+		var duplicate *eventstore.DuplicateError
+		if !errors.As(err, &duplicate) || duplicate.ID != "first/0" || duplicate.Position != want[0] {
+			t.Errorf("%s: %v, want a DuplicateError", name, err)
+		}
+	}
+	if all := everything(t, s); len(all) != 2 {
+		t.Errorf("%d events stored, want 2", len(all))
+	}
+}
+
+// TestAppend_SameIDAtOnce has callers of two Stores make the same appends: each
+// is stored once, and all are told where. Others in their batches are not
+// harmed.
+func TestAppend_SameIDAtOnce(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	stores := []*eventstore.Store{open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})}
+	const rounds = 20
+	var mu sync.Mutex
+	answers := make(map[string][]int64)
+	var calling sync.WaitGroup
+	for c := range 8 {
+		calling.Go(func() {
+			for n := range rounds {
+				name := fmt.Sprint("shared ", n)
+				positions, err := stores[c%2].Append(t.Context(), withIDs(name, event("A", "n:"+name), event("B"))...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := stores[c%2].Append(t.Context(), event("Own", fmt.Sprint("c:", c))); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				if before, ok := answers[name]; ok && !slices.Equal(before, positions) {
+					t.Errorf("%s is at %v and at %v", name, before, positions)
+				}
+				answers[name] = positions
+				mu.Unlock()
+			}
+		})
+	}
+	calling.Wait()
+	if all := everything(t, stores[0]); len(all) != 2*rounds+8*rounds {
+		t.Errorf("%d events, want %d", len(all), 10*rounds)
+	}
+	wantIndexed(t, db.Pool)
+}
+
+func TestAppendIfTx(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1"), WantEvents: 1}
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		tx, err := db.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrIsolation) {
+			t.Errorf("%s: %v, want ErrIsolation", level, err)
+		}
+		tx.Rollback(t.Context())
+	}
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		if _, err := s.AppendIfTx(t.Context(), tx, withIDs("tx", event("A", "a:1")), unique); err != nil {
+			return err
+		}
+		if _, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrConflict) {
+			t.Errorf("%v, want a conflict with the transaction's own event", err)
+		}
+		if _, err := s.AppendTx(t.Context(), tx, withIDs("tx", event("A", "a:1"))...); !errors.Is(err, eventstore.ErrDuplicateID) {
+			t.Errorf("%v, want ErrDuplicateID", err)
+		}
+		_, err := s.AppendTx(t.Context(), tx, event("B"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conflict *eventstore.ConflictError
+	_, err = s.AppendIf(t.Context(), []eventstore.Event{event("A", "a:1")}, unique)
+	if !errors.As(err, &conflict) || len(everything(t, s)) != 2 || conflict.Position != everything(t, s)[0].Position {
+		t.Errorf("%v, want a conflict with the first of two events", err)
+	}
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AppendTx(t.Context(), tx, event("RolledBack")); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := everything(t, s); len(all) != 2 {
+		t.Errorf("%d events, want 2", len(all))
+	}
+	mustAppend(t, s, event("Behind"))
+}

@@ -1,0 +1,258 @@
+package eventstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/eventstore"
+)
+
+// holdLock has a session of that name hold the store's lock, and wait for its
+// client.
+func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RuntimeParams["application_name"] = name
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), `BEGIN`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 1073741824 + $1)`, s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestAppend_EndsFrozenHolder(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{LockTimeout: 50 * time.Millisecond})
+	frozen := holdLock(t, db.URL, "tidewire frozen", s)
+	mustAppend(t, s, event("A"))
+	if err := frozen.Ping(t.Context()); err == nil {
+		t.Error("the session that was frozen lives on")
+	}
+}
+
+func TestClose_Abandons(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s, err := eventstore.Ensure(t.Context(), db.Pool, "", eventstore.Config{LockTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holdLock(t, db.URL, "a stranger", s) // whom nobody may end
+	var appending sync.WaitGroup
+	for range 3 {
+		appending.Go(func() {
+			if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrAbandoned) && !errors.Is(err, eventstore.ErrClosed) {
+				t.Errorf("%v, want ErrAbandoned, or ErrClosed if it came late", err)
+			}
+		})
+	}
+	waitFor(t, func() bool {
+		var waiting int
+		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`).Scan(&waiting)
+		return err == nil && waiting > 0
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Close(ctx); !errors.Is(err, eventstore.ErrAbandoned) {
+		t.Errorf("%v, want ErrAbandoned", err)
+	}
+	appending.Wait()
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not so within a minute")
+		}
+	}
+}
+
+// TestClose_AnswersWhatWasAccepted closes under load: every append is answered
+// with positions that hold its event, or was not accepted.
+func TestClose_AnswersWhatWasAccepted(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s, reader := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
+	var mu sync.Mutex
+	answered := make(map[int64]string)
+	var appending sync.WaitGroup
+	begun := make(chan struct{}, 1000)
+	for c := range 20 {
+		appending.Go(func() {
+			for n := 0; ; n++ {
+				name := fmt.Sprint(c, " ", n)
+				positions, err := s.Append(t.Context(), event("A", name))
+				if errors.Is(err, eventstore.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				answered[positions[0]] = name
+				mu.Unlock()
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range 100 {
+		<-begun
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	appending.Wait()
+	all := everything(t, reader)
+	if len(all) != len(answered) {
+		t.Errorf("%d events stored, %d answered", len(all), len(answered))
+	}
+	for _, e := range all {
+		if answered[e.Position] != e.Tags[0] {
+			t.Errorf("%q at %d, answered was %q", e.Tags[0], e.Position, answered[e.Position])
+		}
+	}
+}
+
+// TestAppend_CallersGiveUp has half of the callers leave before their answer:
+// the others are not harmed, and what was not answered is stored as a whole or
+// not at all.
+func TestAppend_CallersGiveUp(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	var appending sync.WaitGroup
+	for c := range 10 {
+		appending.Go(func() {
+			for n := range 30 {
+				ctx, cancel := context.WithCancel(t.Context())
+				events := []eventstore.Event{event("A", fmt.Sprint(c, " ", n)), event("B", fmt.Sprint(c, " ", n))}
+				if c%2 == 0 {
+					go cancel()
+				}
+				if _, err := s.Append(ctx, events...); err != nil && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				events[0].Tags[0], events[1].Tags[0] = "changed", "changed" // they are the caller's again
+				cancel()
+			}
+		})
+	}
+	appending.Wait()
+	mustAppend(t, s, event("Last"))
+	all := everything(t, s)
+	for i := 0; i+1 < len(all); i += 2 {
+		a, b := all[i], all[i+1]
+		if a.Type != "A" || b.Type != "B" || a.Tags[0] == "changed" || a.Tags[0] != b.Tags[0] || b.Position != a.Position+1 {
+			t.Fatalf("%+v and %+v are not one append", a, b)
+		}
+	}
+}
+
+// TestQueryStream_LargeEvents reads in pages that are limited by their bytes.
+func TestQueryStream_LargeEvents(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	const events = 9
+	for n := range events {
+		mustAppend(t, s, eventstore.Event{Type: "Large", Tags: []string{"t"}, Data: bytes.Repeat([]byte{byte(n)}, 400<<10)}, event("Small", "t"))
+	}
+	for _, q := range []eventstore.Query{eventstore.Everything(), eventstore.Tagged("t"), eventstore.AnyOf(eventstore.Typed("Large"), eventstore.Tagged("t"))} {
+		for _, o := range []eventstore.ReadOptions{{}, {Backwards: true}, {Limit: 7}, {After: 3, Before: 12, Backwards: true}} {
+			want, err := s.Query(t.Context(), q, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []eventstore.Event
+			for e, err := range s.QueryStream(t.Context(), q, o) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, e)
+			}
+			if !slices.EqualFunc(got, want, func(a, b eventstore.Event) bool { return a.Position == b.Position && bytes.Equal(a.Data, b.Data) }) {
+				t.Errorf("%+v %+v: %d events streamed, %d queried", q, o, len(got), len(want))
+			}
+		}
+	}
+}
+
+// TestQuery_Allocations wants a page to take a handful of allocations, and not
+// some for each of its events.
+func TestQuery_Allocations(t *testing.T) {
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	for n := range 100 {
+		mustAppend(t, s, enrolment(n, 1))
+	}
+	allocs := testing.AllocsPerRun(20, func() {
+		if events, err := s.Query(t.Context(), eventstore.Tagged("course:1"), eventstore.ReadOptions{}); err != nil || len(events) != 100 {
+			t.Error(len(events), err)
+		}
+	})
+	if allocs > 100 {
+		t.Errorf("%.0f allocations for 100 events, want at most 100", allocs)
+	}
+}
+
+// TestDrop waits for a reader, ends what is open, and leaves nothing behind.
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	mustAppend(t, s, event("A"))
+	reader, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), fmt.Sprintf(`SELECT FROM tidewire.events_%d`, s.ID())); err != nil {
+		t.Fatal(err)
+	}
+	dropped := make(chan error, 1)
+	go func() { dropped <- eventstore.Drop(t.Context(), db.Pool, s.Name()) }()
+	mustAppend(t, s, event("B")) // nobody waits behind the drop
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-dropped; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), event("C")); !errors.Is(err, eventstore.ErrNotFound) {
+		t.Errorf("append to a dropped store: %v", err)
+	}
+	if _, err := s.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{}); !errors.Is(err, eventstore.ErrNotFound) {
+		t.Errorf("query of a dropped store: %v", err)
+	}
+	if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); !errors.Is(err, eventstore.ErrNotFound) {
+		t.Errorf("drop again: %v", err)
+	}
+	var left int
+	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'events\_%') + (SELECT count(*) FROM pg_proc WHERE proname LIKE 'events\_%')`).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d tables and functions are left, %v", left, err)
+	}
+	if again := open(t, db.Pool, eventstore.Config{}); again.ID() == s.ID() {
+		t.Error("the id was used again")
+	}
+}

@@ -1,0 +1,71 @@
+package eventstore_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/tidewire/tidewire/eventstore"
+)
+
+// TestQuery_EventsThatWereMoved rewrites the table of the events in another
+// order, as an administrator or pg_restore may: what rows of tags say about
+// their places is wrong then.
+func TestQuery_EventsThatWereMoved(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	for n := range 200 {
+		mustAppend(t, s, eventstore.Event{Type: fmt.Sprint("T", n*7919%200), Tags: []string{fmt.Sprint("mod:", n%3), "all"}})
+	}
+	read := func(options eventstore.ReadOptions) []eventstore.Event {
+		t.Helper()
+		got, err := s.Query(t.Context(), eventstore.Tagged("mod:1"), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := read(eventstore.ReadOptions{})
+	if _, err := db.Pool.Exec(t.Context(), `CLUSTER tidewire.events_1 USING events_1_type_idx`); err != nil {
+		t.Fatal(err)
+	}
+	same := func(a, b eventstore.Event) bool { return a.Position == b.Position && a.Type == b.Type }
+	if got := read(eventstore.ReadOptions{}); !slices.EqualFunc(got, want, same) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	var streamed []eventstore.Event
+	for e, err := range s.QueryStream(t.Context(), eventstore.Tagged("mod:1"), eventstore.ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		streamed = append(streamed, e)
+	}
+	if !slices.EqualFunc(streamed, want, same) {
+		t.Errorf("streamed %v, want %v", streamed, want)
+	}
+}
+
+// TestAppendIf_OtherHistory has the store's history replaced under a Store that
+// knows it in memory, as a failover may that loses something.
+func TestAppendIf_OtherHistory(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s, other := open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})
+	mustAppend(t, s, event("A", "a:1"))
+	for _, sql := range []string{
+		`DELETE FROM tidewire.events_1`, `DELETE FROM tidewire.events_1_tag`, `DELETE FROM tidewire.events_1_batch`,
+		`ALTER SEQUENCE tidewire.events_1_position_seq RESTART`, `SELECT setval('tidewire.events_1_position_seq', 1, false)`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustAppend(t, other, event("B", "b:1")) // at the same position
+	_, err := s.AppendIf(t.Context(), []eventstore.Event{event("B", "b:1")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("b:1")})
+	var conflict *eventstore.ConflictError
+	if !errors.As(err, &conflict) || conflict.Position != 1 {
+		t.Errorf("%v, want a conflict at 1", err)
+	}
+}

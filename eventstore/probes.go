@@ -1,0 +1,88 @@
+package eventstore
+
+import (
+	"math"
+	"strconv"
+)
+
+// noPosition is above all positions.
+const noPosition = math.MaxInt64
+
+// probes is a query as PostgreSQL gets it: one probe for each type of each
+// item, in columns. migrate/sql says what a probe is.
+type probes struct {
+	n                                                    int
+	drivers, others, signatures, typeHashes, types, tags column
+	tagless                                              bool    // one of them has no tags
+	hashes                                               []int64 // scratch
+}
+
+func (p *probes) reset() {
+	p.n, p.tagless = 0, false
+	p.drivers, p.others, p.signatures = p.drivers[:0], p.others[:0], p.signatures[:0]
+	p.typeHashes, p.types, p.tags = p.typeHashes[:0], p.types[:0], p.tags[:0]
+}
+
+// add appends the probes of the query, each to be looked up by the tag that is
+// known to be the rarest.
+func (p *probes) add(q *Query, known *popular) {
+	if len(q.Items) == 0 {
+		p.addItem(&Item{}, known)
+	}
+	for i := range q.Items {
+		p.addItem(&q.Items[i], known)
+	}
+}
+
+func (p *probes) addItem(item *Item, known *popular) {
+	p.hashes = p.hashes[:0]
+	var sig int64
+	for _, tag := range item.Tags {
+		hash := tagHash(tag)
+		p.hashes = append(p.hashes, hash)
+		sig |= signature(hash)
+	}
+	driver := int64(0)
+	if len(p.hashes) > 0 {
+		driver = p.hashes[known.rarest(p.hashes)]
+	}
+	if len(item.Types) == 0 {
+		p.addProbe(item, "", driver, sig)
+	}
+	for _, name := range item.Types {
+		p.addProbe(item, name, driver, sig)
+	}
+}
+
+func (p *probes) addProbe(item *Item, eventType string, driver, sig int64) {
+	p.n++
+	if eventType == "" {
+		p.types.null()
+		p.typeHashes.null()
+	} else {
+		p.types.text(eventType)
+		p.typeHashes.int4(typeHash(eventType))
+	}
+	p.signatures.int8(sig)
+	if len(p.hashes) == 0 {
+		p.tagless = true
+		p.drivers.null()
+		p.others.null()
+		p.tags.null()
+		return
+	}
+	p.drivers.int8(driver)
+	p.tags.textArray(item.Tags)
+	if len(p.hashes) == 1 {
+		p.others.null()
+		return
+	}
+	text := []byte{'{'}
+	for i, hash := range p.hashes {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, hash, 10)
+	}
+	p.others.bytes(append(text, '}'))
+}

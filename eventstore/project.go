@@ -1,0 +1,175 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// Projector says how a state comes from events.
+type Projector[S any] struct {
+	// Query chooses the events.
+	Query Query
+	// Init returns the state before the first event. Defaults to the zero value.
+	Init func() S
+	// Apply returns the state behind an event.
+	Apply func(S, Event) S
+}
+
+// Projection is a Projector with the state that it has come to.
+type Projection[S any] struct {
+	Projector[S]
+	State S
+}
+
+// Projection returns a Projection in the state before the first event.
+func (p Projector[S]) Projection() *Projection[S] {
+	projection := &Projection[S]{Projector: p}
+	projection.begin()
+	return projection
+}
+
+// Projected is a Projection, whatever its state is.
+type Projected interface {
+	query() *Query
+	begin()
+	apply(Event)
+}
+
+func (p *Projection[S]) query() *Query { return &p.Query }
+
+func (p *Projection[S]) begin() {
+	var state S
+	if p.Init != nil {
+		state = p.Init()
+	}
+	p.State = state
+}
+
+func (p *Projection[S]) apply(e Event) { p.State = p.Apply(p.State, e) }
+
+// Project brings all projections from their beginning to the present state, in
+// one pass over the events that any of them chooses. It returns the condition
+// under which what is decided by these states may be appended: that nothing
+// was stored behind the pass that would change one of them.
+//
+// It holds 1 MiB or 1,000 events in memory at a time, or one larger event. At
+// most MaxConcurrentProjections run at once: past that it returns
+// ErrTooManyProjections at once.
+func (s *Store) Project(ctx context.Context, projections ...Projected) (Condition, error) {
+	c, done, err := s.beginProjection(projections)
+	if err != nil {
+		return Condition{}, err
+	}
+	defer done()
+	for !c.done {
+		page, err := c.next(ctx, streamRows, streamBytes)
+		if err != nil {
+			return Condition{}, s.explain("project", err)
+		}
+		for _, e := range page {
+			applyTo(projections, e)
+		}
+	}
+	return Condition{FailIfEventsMatch: c.request.query, After: c.head}, nil
+}
+
+// ProjectStream is Project that yields each event once the projections have
+// taken it: their State fields are what they were behind that event. The last
+// pair is an error if there was one. The slot among MaxConcurrentProjections is
+// free again when the loop ends, however it ends.
+func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		c, done, err := s.beginProjection(projections)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer done()
+		for !c.done {
+			page, err := c.next(ctx, streamRows, streamBytes)
+			if err != nil {
+				yield(Event{}, s.explain("project", err))
+				return
+			}
+			for _, e := range page {
+				applyTo(projections, e)
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// beginProjection takes a slot, until done is called.
+func (s *Store) beginProjection(projections []Projected) (c *cursor, done func(), err error) {
+	if len(projections) == 0 {
+		return nil, nil, invalid("projections", "none, want at least one")
+	}
+	queries := make([]Query, len(projections))
+	for i, p := range projections {
+		queries[i] = *p.query()
+	}
+	all := AnyOf(queries...).clone()
+	if err := all.validate("projections"); err != nil {
+		return nil, nil, err
+	}
+	select {
+	case s.projections <- struct{}{}:
+	default:
+		s.counts.projectionsRefused.Add(1)
+		return nil, nil, fmt.Errorf("%w: %d are running", ErrTooManyProjections, cap(s.projections))
+	}
+	s.counts.projectionsBegun.Add(1)
+	for _, p := range projections {
+		p.begin()
+	}
+	return newCursor(s, all, ReadOptions{}), func() { <-s.projections }, nil
+}
+
+func applyTo(projections []Projected, e Event) {
+	for _, p := range projections {
+		if p.query().matches(e.Type, e.Tags) {
+			p.apply(e)
+		}
+	}
+}
+
+// Decide is a command: it projects, has decide look at the states and return
+// the events that follow from them, and appends these if the states still hold.
+// If not, it begins again, up to Config.MaxDecisions times in all; the error is
+// then the last ConflictError. A decide that returns no events appends
+// nothing; its error ends Decide as it is.
+//
+// decide is called again after a conflict and must have no other effect than
+// what it returns. It is also Decide's result that is retried: with ids in the
+// events, repeating all of Decide is safe only if decide comes to the same
+// events again.
+func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), projections ...Projected) ([]int64, error) {
+	for failed := 1; ; failed++ {
+		condition, err := s.Project(ctx, projections...)
+		if err != nil {
+			return nil, err
+		}
+		events, err := decide()
+		if err != nil || len(events) == 0 {
+			return nil, err
+		}
+		positions, err := s.AppendIf(ctx, events, condition)
+		if err == nil || !errors.Is(err, ErrConflict) {
+			return positions, err
+		}
+		if failed >= s.cfg.MaxDecisions {
+			return nil, fmt.Errorf("decided %d times: %w", failed, err)
+		}
+		if failed > 1 { // the first time nobody is in the way any more
+			if err := pg.Backoff(ctx, failed-2); err != nil {
+				return nil, err
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package eventstore
+
+import "fmt"
+
+const (
+	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
+	commitSQL = `COMMIT`
+
+	ensureStoreSQL = `SELECT id, name, created_at FROM tidewire.ensure_event_store($1)`
+	openStoreSQL   = `SELECT id, name, created_at FROM tidewire.event_store WHERE name = $1`
+	dropStoreSQL   = `SELECT tidewire.drop_event_store($1)`
+	listStoresSQL  = `SELECT name FROM tidewire.event_store ORDER BY name`
+
+	// The calls of a store's functions: migrate/sql has what they do. A probe's
+	// arrays come last, in the order of probeParams.
+	appendFmt = `
+SELECT head, calls, positions, types, again FROM tidewire.events_%d_append($1, $2, $3, $4, $5,
+	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
+	conflictsFmt = `
+SELECT last_position, writer, number, calls, positions, types
+FROM tidewire.events_%d_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	readFmt = `
+SELECT at, created_at, is_json, type, id, tags, data
+FROM tidewire.events_%d_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+
+	// idsFmt is for the slow path of an append that was tried before: the events
+	// that have these ids.
+	idsFmt = `SELECT id, position FROM tidewire.events_%d WHERE id = ANY ($1)`
+
+	// headFmt is the last committed position; the sequence is moved before the
+	// commit.
+	headFmt = `SELECT coalesce((SELECT position FROM tidewire.events_%d ORDER BY position DESC LIMIT 1), 0)`
+
+	// The last batch stays: it names the history that there is.
+	forgetFmt = `
+DELETE FROM tidewire.events_%[1]d_batch WHERE writer = $1 AND number < $2
+	AND position < (SELECT max(position) FROM tidewire.events_%[1]d_batch)`
+	forgetDeadFmt = `
+DELETE FROM tidewire.events_%[1]d_batch WHERE created_at < now() - interval '1 day'
+	AND position < (SELECT max(position) FROM tidewire.events_%[1]d_batch)`
+	lockTimeoutSQLFmt = `SET lock_timeout = %d`
+)
+
+// storeSQL is the SQL of one store.
+type storeSQL struct {
+	append, conflicts, read, ids, head, forget, forgetDead string
+}
+
+func newStoreSQL(id int32) storeSQL {
+	of := func(format string) string { return fmt.Sprintf(format, id) }
+	return storeSQL{
+		append: of(appendFmt), conflicts: of(conflictsFmt), read: of(readFmt), ids: of(idsFmt),
+		head: of(headFmt), forget: of(forgetFmt), forgetDead: of(forgetDeadFmt),
+	}
+}

@@ -1,0 +1,227 @@
+package eventstore
+
+import (
+	"context"
+	"iter"
+)
+
+const (
+	// streamRows and streamBytes bound what QueryStream and subscriptions read
+	// at a time; a larger event comes alone.
+	streamRows  = 1000
+	streamBytes = 1 << 20
+)
+
+// ReadOptions says which of the events that a query matches are read. The zero
+// value reads all of them, oldest first.
+type ReadOptions struct {
+	// After has only events with a higher position read. Defaults to 0, the
+	// beginning.
+	After int64
+	// Before has only events with a lower position read. Defaults to none: up to
+	// the end.
+	Before int64
+	// Limit is the most events. Defaults to no limit.
+	Limit int
+	// Backwards reads the newest first.
+	Backwards bool
+}
+
+func (o ReadOptions) withDefaults() ReadOptions {
+	if o.Before == 0 {
+		o.Before = noPosition
+	}
+	return o
+}
+
+func (o ReadOptions) validate() error {
+	switch {
+	case o.After < 0:
+		return invalid("options.after", "%d, want at least 0", o.After)
+	case o.Before < 0:
+		return invalid("options.before", "%d, want at least 0", o.Before)
+	case o.Limit < 0:
+		return invalid("options.limit", "%d, want at least 0", o.Limit)
+	}
+	return nil
+}
+
+// Query returns the events that match, as of one moment: whatever is committed
+// later has higher positions than all that could be seen, so that nothing will
+// ever appear among or below the events returned. It holds all of them in
+// memory: see QueryStream. A query for up to 1,000 events is one round trip.
+//
+// Errors: ErrInvalid, ErrNotFound, ctx's and PostgreSQL's own, also that it is
+// away.
+func (s *Store) Query(ctx context.Context, query Query, options ReadOptions) ([]Event, error) {
+	events, _, err := s.read(ctx, query, options)
+	return events, err
+}
+
+// read returns the events and the position of the last event that the store
+// had when they were read.
+func (s *Store) read(ctx context.Context, query Query, options ReadOptions) (events []Event, head int64, err error) {
+	if err := query.validate("query"); err != nil {
+		return nil, 0, err
+	}
+	if err := options.validate(); err != nil {
+		return nil, 0, err
+	}
+	c := newCursor(s, query, options)
+	for !c.done {
+		page, err := c.next(ctx, streamRows, 0)
+		if err != nil {
+			return nil, 0, s.explain("query", err)
+		}
+		if events == nil {
+			events = page
+		} else {
+			events = append(events, page...)
+		}
+	}
+	return events, c.head, nil
+}
+
+// QueryStream is Query that reads up to 1 MiB or 1,000 events at a time, and
+// holds no connection and no snapshot while the caller looks at them. It too
+// returns what there was at one moment, that of the first read. The last pair
+// is an error if there was one, with a zero Event.
+func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		err := query.validate("query")
+		if err == nil {
+			err = options.validate()
+		}
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		c := newCursor(s, query, options)
+		for !c.done {
+			page, err := c.next(ctx, streamRows, streamBytes)
+			if err != nil {
+				yield(Event{}, s.explain("query", err))
+				return
+			}
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// cursor reads page after page of what a query matched when the first was read.
+type cursor struct {
+	store   *Store
+	request pageRequest
+	left    int  // of the caller's limit; negative for none
+	begun   bool // head is known
+	head    int64
+	done    bool
+}
+
+func newCursor(s *Store, query Query, options ReadOptions) *cursor {
+	o := options.withDefaults()
+	c := &cursor{store: s, left: -1, request: pageRequest{
+		query: query, after: o.After, before: o.Before, backwards: o.Backwards,
+	}}
+	if o.Limit > 0 {
+		c.left = o.Limit
+	}
+	return c
+}
+
+// next reads a page of at most rows events, and about as many bytes, if that
+// is not 0. It may be empty although there are more.
+func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
+	r := &c.request
+	r.bytes, r.limit = bytes, rows
+	if c.left >= 0 {
+		r.limit = min(rows, c.left)
+	}
+	events, found, err := c.store.page(ctx, *r)
+	if err != nil {
+		return nil, err
+	}
+	if !c.begun {
+		c.begun, c.head = true, found.head
+		if r.before > c.head {
+			r.before = c.head + 1 // what is committed from now on has no part in it
+		}
+	}
+	if c.left >= 0 {
+		c.left -= len(events)
+	}
+	if r.backwards {
+		r.before = found.last
+	} else {
+		r.after = found.last
+	}
+	full := found.candidates == r.limit || bytes > 0 && found.bytes >= bytes
+	c.done = c.left == 0 || !full || r.after >= r.before-1
+	return events, nil
+}
+
+// pageRequest is one read.
+type pageRequest struct {
+	query         Query
+	after, before int64
+	limit, bytes  int // bytes may be 0, for no limit
+	backwards     bool
+}
+
+// pageResult is what a read says beside the events.
+type pageResult struct {
+	head       int64 // the position of the store's last event
+	candidates int   // what PostgreSQL has found, of which some may not match
+	last       int64 // the position of the last of these
+	bytes      int   // the data of these
+}
+
+// page reads once. PostgreSQL goes by hashes, nearly always rightly; here the
+// strings are compared.
+func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, pageResult{}, err
+	}
+	defer conn.Release()
+	statement, err := conn.Conn().Prepare(ctx, s.sql.read, s.sql.read)
+	if err != nil {
+		return nil, pageResult{}, err
+	}
+	p := readers.Get().(*reader)
+	defer readers.Put(p)
+	for {
+		byPosition := s.moved.Load()
+		result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, p.encode(&r, byPosition, &s.popular), binaryFormat, binaryFormat)
+		p.begin()
+		for result.NextRow() {
+			p.row(result.Values())
+		}
+		if _, err := result.Close(); err != nil {
+			return nil, pageResult{}, err
+		}
+		if p.inOrder(&r) || byPosition {
+			break
+		}
+		s.cfg.Log.Warn("events are not where the index says, reading by position from now on", "store", s.name)
+		s.moved.Store(true)
+	}
+	events, found := p.finish(&r)
+	return events, found, nil
+}
+
+// Head returns the position of the last event that is committed, or 0.
+func (s *Store) Head(ctx context.Context) (head int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if err := s.pool.QueryRow(ctx, s.sql.head).Scan(&head); err != nil {
+		return 0, s.explain("ask for the head of", err)
+	}
+	return head, nil
+}

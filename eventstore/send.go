@@ -1,0 +1,136 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Names of the statements that a writer's connection has prepared.
+const (
+	stmtBegin  = "tidewire_begin"
+	stmtAppend = "tidewire_append"
+	stmtCommit = "tidewire_commit"
+)
+
+// result is what PostgreSQL says of one batch: where the store ended before it,
+// and which calls conflict.
+type result struct {
+	head      int64
+	calls     []int32
+	positions []int64
+	types     []string
+	again     bool // an earlier attempt had been committed after all
+}
+
+// attempt writes the batch once: BEGIN, lock, check, events and COMMIT in one
+// round trip.
+func (w *writer) attempt(ctx context.Context, b *batch) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return result{}, err
+	}
+	w.encode(b)
+	p := w.conn.Conn().PgConn().StartPipeline(ctx)
+	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	p.SendQueryPrepared(stmtAppend, w.params.values(), binaryFormat, binaryFormat)
+	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
+	err := p.Sync()
+	var r result
+	if err == nil {
+		r, err = readResult(p)
+	}
+	if closeErr := p.Close(); err == nil { // reads the other results
+		err = closeErr
+	}
+	if err != nil {
+		return r, w.recover(ctx, err)
+	}
+	return r, nil
+}
+
+// encode fills in the parameters of the store's append.
+func (w *writer) encode(b *batch) {
+	p := &w.params
+	p.reset(keepParams)
+	on := w.tail.end
+	for _, v := range []int64{w.id, w.number, on.position, on.writer, on.number} {
+		p.int8(v)
+	}
+	p.events(b.calls)
+	asked := make([]*call, 0, len(b.calls)+len(b.checked))
+	asked = append(append(asked, b.calls...), b.checked...)
+	from := func(c *call) int64 { return c.from(w.tail.epoch) }
+	least := int64(noPosition)
+	for _, c := range asked {
+		if c.conditional {
+			least = min(least, from(c))
+		}
+	}
+	p.int8(least)
+	p.probes(asked, from)
+}
+
+// events appends the parameters that are the events and their tags.
+func (p *params) events(calls []*call) {
+	n, tags := 0, 0
+	for _, c := range calls {
+		n += c.events
+		tags += len(c.tagEvents)
+	}
+	p.join(oidText, n, calls, func(c *call) column { return c.types })
+	p.join(oidInt4, n, calls, func(c *call) column { return c.hashes })
+	p.join(oidInt8, n, calls, func(c *call) column { return c.signatures })
+	p.join(oidBool, n, calls, func(c *call) column { return c.json })
+	p.join(oidText, n, calls, func(c *call) column { return c.ids })
+	p.join(oidText, n, calls, func(c *call) column { return c.tags })
+	p.join(oidBytea, n, calls, func(c *call) column { return c.data })
+	p.arrayHeader(oidInt4, n)
+	for i, c := range calls {
+		for range c.events {
+			(*column)(&p.buf).int4(int32(i))
+		}
+	}
+	p.end()
+	p.join(oidInt8, tags, calls, func(c *call) column { return c.tagHashes })
+	p.arrayHeader(oidInt4, tags)
+	first := int32(1) // arrays of PostgreSQL begin with 1
+	for _, c := range calls {
+		for _, event := range c.tagEvents {
+			(*column)(&p.buf).int4(first + event)
+		}
+		first += int32(c.events)
+	}
+	p.end()
+}
+
+// readResult reads the results of BEGIN and of the append.
+func readResult(p *pgconn.Pipeline) (r result, err error) {
+	for range 2 {
+		results, err := p.GetResults()
+		if err != nil {
+			return r, err
+		}
+		reader, ok := results.(*pgconn.ResultReader)
+		if !ok {
+			return r, errors.Join(fmt.Errorf("%T instead of a result", results), err)
+		}
+		for reader.NextRow() {
+			r.scan(reader.Values())
+		}
+		if _, err := reader.Close(); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// scan decodes a row of the append; BEGIN has none.
+func (r *result) scan(row [][]byte) {
+	r.head = bigint(row[0])
+	r.calls, r.positions, r.types = int4s(row[1]), int8s(row[2]), texts(row[3])
+	r.again = row[4][0] != 0
+}

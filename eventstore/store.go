@@ -1,0 +1,331 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+const (
+	// DefaultName is the name of the store that is meant by an empty name.
+	DefaultName = "default"
+	// MaxName is the longest name of a store in bytes.
+	MaxName = 128
+)
+
+// Config configures a Store.
+type Config struct {
+	// MaxBatch is the number of events from which appends wait for the next
+	// batch. Defaults to 2,000.
+	MaxBatch int
+	// MaxBatchBytes is the same in bytes of memory. Three batches may exist, one
+	// that gathers, one that is checked and one that is committed. Defaults to 8
+	// MiB.
+	MaxBatchBytes int
+	// TailEvents is how many of the events that this Store has written last are
+	// kept in memory, type and tags only and at most 16 MiB, to decide conditions
+	// without asking PostgreSQL. Defaults to 10,000.
+	TailEvents int
+	// Timeout bounds one attempt to write a batch, and one read. Defaults to 30 s.
+	Timeout time.Duration
+	// LockTimeout bounds the wait for the store's lock; past it, a holder that is
+	// Tidewire's own and frozen is ended. Defaults to 10 s.
+	LockTimeout time.Duration
+	// IdleTimeout is for how long a Store without appends keeps its connection.
+	// Defaults to 30 s.
+	IdleTimeout time.Duration
+	// MaxConcurrentProjections is how many Project and ProjectStream may run at
+	// once; more get ErrTooManyProjections. Defaults to 64.
+	MaxConcurrentProjections int
+	// MaxDecisions is how often Decide decides before it gives up because of
+	// conflicts. Defaults to 10.
+	MaxDecisions int
+	// Poll is how often PostgreSQL is asked for what was committed elsewhere and
+	// not heard of, give or take a quarter, while anybody subscribes or watches.
+	// Defaults to 1 s.
+	Poll time.Duration
+	// Announce has appends tell other processes as well, by a NOTIFY of its own
+	// behind the commit. Without it their subscriptions learn of the events when
+	// they poll. Defaults to false.
+	Announce bool
+	// AnnounceEvery is the least time between two such NOTIFYs: PostgreSQL lets
+	// one transaction with a NOTIFY commit at a time. Defaults to 5 ms.
+	AnnounceEvery time.Duration
+	// NoListen keeps the Store from listening to what others announce, for
+	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
+	NoListen bool
+	// Log receives a line for each attempt that failed. Defaults to none.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = 2000
+	}
+	if c.MaxBatchBytes <= 0 {
+		c.MaxBatchBytes = 8 << 20
+	}
+	if c.TailEvents <= 0 {
+		c.TailEvents = 10_000
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.LockTimeout <= 0 {
+		c.LockTimeout = 10 * time.Second
+	}
+	if c.IdleTimeout <= 0 {
+		c.IdleTimeout = 30 * time.Second
+	}
+	if c.MaxConcurrentProjections <= 0 {
+		c.MaxConcurrentProjections = 64
+	}
+	if c.MaxDecisions <= 0 {
+		c.MaxDecisions = 10
+	}
+	if c.Poll <= 0 {
+		c.Poll = time.Second
+	}
+	if c.AnnounceEvery <= 0 {
+		c.AnnounceEvery = 5 * time.Millisecond
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Store is one event store of a database. There may be any number of Stores
+// for it, in any number of processes: they are correct together. A process
+// needs one, so that its callers share commits.
+//
+// A Store takes connections of the pool: one while it appends, which it keeps
+// until it has been idle, one more to check conditions ahead, and one for each
+// read under way; and one beside the pool, to listen, while anybody follows it.
+// Stores that share a pool should be fewer than its connections. It must be
+// closed. Safe for concurrent use.
+type Store struct {
+	cfg       Config
+	pool      *pgxpool.Pool
+	id        int32
+	name      string
+	createdAt time.Time
+	sql       storeSQL
+	// spareConns says that the pool is not so small that checking ahead might
+	// wait for the connection of the committer.
+	spareConns bool
+
+	group *pg.Group[gathering]
+	batch chan work // to the committer
+	spare chan []*call
+
+	life    context.Context // ends with Close: of subscriptions
+	end     context.CancelFunc
+	work    context.Context // of accepted appends: ends when Close gives up
+	abandon context.CancelFunc
+	running sync.WaitGroup
+
+	closed    atomic.Bool
+	appending atomic.Int64  // calls that may still add
+	idle      chan struct{} // one slot: the last of them has left a closed Store
+
+	committing atomic.Bool  // the committer is busy
+	tailStart  atomic.Int64 // what it decides in memory begins behind it
+
+	projections chan struct{} // a slot for each that runs
+	counts      counts
+	moved       atomic.Bool // events are not where their tags' rows say
+	popular     popular
+	hub         hub
+}
+
+// gathering is the open batch.
+type gathering struct{ calls []*call }
+
+// Ensure returns the store of that name, and makes it if there is none; an
+// empty name is DefaultName. It may be called by any number of processes at
+// once, on a database that is migrated. The name has 1 to MaxName bytes, valid
+// UTF-8 without NUL; else the error is ErrInvalid.
+func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
+	s, err := newStore(pool, name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// The database may have another isolation as its default.
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.scan(tx.QueryRow(ctx, ensureStoreSQL, s.name))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ensure event store %q: %w", s.name, err)
+	}
+	s.start()
+	return s, nil
+}
+
+// Open returns the store of that name, or ErrNotFound.
+func Open(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
+	s, err := newStore(pool, name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	err = s.scan(pool.QueryRow(ctx, openStoreSQL, s.name))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open event store %q: %w", s.name, err)
+	}
+	s.start()
+	return s, nil
+}
+
+// Drop removes the store of that name with all its events, or returns
+// ErrNotFound. It tries until nobody reads or writes for a moment, or ctx ends.
+// Stores of it that are open get ErrNotFound from then on.
+func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	if name == "" {
+		name = DefaultName
+	}
+	for failed := 0; ; failed++ {
+		var dropped bool
+		err := pool.QueryRow(ctx, dropStoreSQL, name).Scan(&dropped)
+		if err == nil && !dropped {
+			err = ErrNotFound
+		}
+		if err == nil {
+			return nil
+		}
+		if pg.Code(err) != pg.CodeLockNotAvailable || pg.Backoff(ctx, failed) != nil {
+			return fmt.Errorf("drop event store %q: %w", name, err)
+		}
+	}
+}
+
+// List returns the names of all stores, ordered by their bytes.
+func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	rows, err := pool.Query(ctx, listStoresSQL)
+	if err != nil {
+		return nil, fmt.Errorf("list event stores: %w", err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list event stores: %w", err)
+	}
+	return names, nil
+}
+
+func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
+	if name == "" {
+		name = DefaultName
+	}
+	if len(name) > MaxName {
+		return nil, invalid("name", "%d bytes, want at most %d", len(name), MaxName)
+	}
+	if !isText(name) {
+		return nil, invalid("name", notText)
+	}
+	cfg = cfg.withDefaults()
+	s := &Store{
+		cfg: cfg, pool: pool, name: name, spareConns: pool.Config().MaxConns > 2,
+		group:       pg.NewGroup(&gathering{}, &gathering{}, cfg.MaxBatch, cfg.MaxBatchBytes),
+		batch:       make(chan work),
+		spare:       make(chan []*call, 4),
+		idle:        make(chan struct{}, 1),
+		projections: make(chan struct{}, cfg.MaxConcurrentProjections),
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.work, s.abandon = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func (s *Store) scan(row pgx.Row) error {
+	if err := row.Scan(&s.id, &s.name, &s.createdAt); err != nil {
+		return err
+	}
+	s.sql = newStoreSQL(s.id)
+	return nil
+}
+
+// start begins what runs beside the callers, until Close.
+func (s *Store) start() {
+	s.hub.init(s)
+	w := newWriter(s)
+	s.running.Go(w.run)
+	s.running.Go(func() {
+		c := checker{store: s}
+		s.group.Run(s.life, s.work, c.gathered)
+		close(s.batch)
+	})
+}
+
+// Close accepts no more appends, ends all subscriptions, and returns when what
+// was accepted is committed or refused. If ctx ends first it gives up: these
+// appends end with ErrAbandoned, which is then Close's error too. It may be
+// called more than once.
+func (s *Store) Close(ctx context.Context) error {
+	s.closed.Store(true)
+	defer context.AfterFunc(ctx, s.abandon)()
+	for s.appending.Load() > 0 {
+		<-s.idle
+	}
+	s.hub.close(s.end)
+	s.running.Wait()
+	abandoned := s.work.Err() != nil
+	s.abandon()
+	if abandoned && ctx.Err() != nil {
+		return fmt.Errorf("close event store %q: %w", s.name, ErrAbandoned)
+	}
+	return nil
+}
+
+// enter lets an append add, until the Store is closed. Either it sees that, or
+// Close sees it.
+func (s *Store) enter() bool {
+	s.appending.Add(1)
+	if s.closed.Load() {
+		s.leave()
+		return false
+	}
+	return true
+}
+
+func (s *Store) leave() {
+	if s.appending.Add(-1) == 0 && s.closed.Load() {
+		select {
+		case s.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// ID is the number of the store in this database. It is never used again.
+func (s *Store) ID() int32 { return s.id }
+
+// Name returns the name of the store.
+func (s *Store) Name() string { return s.name }
+
+// CreatedAt is when the store was made.
+func (s *Store) CreatedAt() time.Time { return s.createdAt }
+
+// lock is the number of the store's lock within pg.LockClass. Streams have
+// those from 1000 on, queues negative ones.
+func (s *Store) lock() int32 { return 1<<30 + s.id }
+
+// explain says of which store an error is.
+func (s *Store) explain(doing string, err error) error {
+	if code := pg.Code(err); code == pg.CodeUndefinedTable || code == codeUndefinedFunction {
+		err = fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return fmt.Errorf("%s event store %q: %w", doing, s.name, err)
+}
+
+const codeUndefinedFunction = "42883"

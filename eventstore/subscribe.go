@@ -1,0 +1,159 @@
+package eventstore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// Subscription follows the events that a query chooses. Next is for one
+// goroutine at a time; Close and Position may be called from others. It holds
+// no events and no connection between two calls of Next.
+type Subscription struct {
+	store  *Store
+	query  Query
+	life   context.Context
+	end    context.CancelFunc
+	closed atomic.Bool
+	after  atomic.Int64
+}
+
+// Subscribe returns a Subscription that begins behind the position, 0 being the
+// beginning: first with what there is, then with what is committed. It must be
+// closed.
+func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
+	if err := query.validate("query"); err != nil {
+		return nil, err
+	}
+	if after < 0 {
+		return nil, invalid("after", "%d, want at least 0", after)
+	}
+	if err := s.hub.follow(); err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(s.life)
+	sub := &Subscription{store: s, query: query.clone(), life: life, end: end}
+	sub.after.Store(after)
+	return sub, nil
+}
+
+// Next returns the next events, in order, without gap or duplicate: at least
+// one, and at most 1,000 or 1 MiB, or one larger event. It waits until there is
+// one, and while PostgreSQL is away.
+//
+// Errors: ctx's own; ErrClosed after Close or the Store's; ErrNotFound; else
+// PostgreSQL's. After an error nothing is skipped: the next call goes on.
+func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
+	s := sub.store
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(sub.life, func() { cancel(fmt.Errorf("follow event store %q: %w", s.name, ErrClosed)) })()
+	for failed := 0; ; {
+		_, changed := s.hub.now() // before the read: what comes behind it is heard of
+		after := sub.after.Load()
+		events, found, err := s.page(ctx, pageRequest{
+			query: sub.query, after: after, before: noPosition, limit: streamRows, bytes: streamBytes,
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil && !pg.Retryable(err):
+			return nil, s.explain("follow", err)
+		case err != nil:
+			if err := pg.Backoff(ctx, failed); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			failed++
+			continue
+		}
+		failed = 0
+		sub.after.Store(max(after, found.last, found.end()))
+		if len(events) > 0 {
+			return events, nil
+		}
+		if found.candidates > 0 {
+			continue // none of these matched
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// end is up to where a page that found nothing has looked.
+func (r pageResult) end() int64 {
+	if r.candidates == 0 {
+		return r.head
+	}
+	return 0
+}
+
+// Position is that up to which Next has returned all events: the last one's,
+// or a higher one.
+func (sub *Subscription) Position() int64 { return sub.after.Load() }
+
+// Close ends the subscription, and a Next under way with ErrClosed. It may be
+// called more than once.
+func (sub *Subscription) Close() {
+	if sub.closed.CompareAndSwap(false, true) {
+		sub.end()
+		sub.store.hub.leave()
+	}
+}
+
+// Watch waits until the condition fails: an append that relies on it would be
+// refused from then on. It returns a ConflictError, which names the first event
+// that matches. It is how one who takes time to decide, such as a person in
+// front of a form, is told that the decision has become stale.
+//
+// Other errors: ErrInvalid, ErrClosed, ErrNotFound, ctx's and PostgreSQL's own.
+// While PostgreSQL is away it waits.
+func (s *Store) Watch(ctx context.Context, condition Condition) error {
+	if err := condition.validate(); err != nil {
+		return err
+	}
+	if err := s.hub.follow(); err != nil {
+		return err
+	}
+	defer s.hub.leave()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.life, func() { cancel(fmt.Errorf("watch event store %q: %w", s.name, ErrClosed)) })()
+	query := condition.FailIfEventsMatch.clone()
+	c := &call{conditional: true, query: query, after: condition.After}
+	c.probes.add(&query, &s.popular)
+	look := checker{store: s}
+	for failed := 0; ; {
+		_, changed := s.hub.now()
+		found, err := look.ask(ctx, c)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !pg.Retryable(err):
+			return s.explain("watch", err)
+		case err != nil:
+			if err := pg.Backoff(ctx, failed); err != nil {
+				return context.Cause(ctx)
+			}
+			failed++
+			continue
+		case len(found.calls) > 0:
+			return s.withEvents(ctx, &ConflictError{Position: found.positions[0], Type: found.types[0]}, &condition)
+		}
+		failed = 0
+		c.after = max(c.after, found.basis.position)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Notify says that something was committed in a transaction of the caller's
+// own: see AppendIfTx. It never waits.
+func (s *Store) Notify() { s.hub.committed() }

@@ -1,0 +1,157 @@
+package eventstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// TestSubscribe_NoGapNoDuplicate follows two Stores that append, from one of
+// them and from a third that hears by NOTIFY or by poll only.
+func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	one := open(t, db.Pool, eventstore.Config{Announce: true})
+	two := open(t, poolOf(t, db.URL), eventstore.Config{Announce: true})
+	listening := open(t, poolOf(t, db.URL), eventstore.Config{Poll: time.Hour})
+	polling := open(t, poolOf(t, db.URL), eventstore.Config{Poll: 5 * time.Millisecond, NoListen: true})
+	const calls = 60
+	mustAppend(t, one, event("Wanted"), event("Other"), event("Wanted"))
+	var writing, following sync.WaitGroup
+	got := make([][]int64, 3)
+	for i, s := range []*eventstore.Store{one, listening, polling} {
+		sub, err := s.Subscribe(eventstore.Typed("Wanted"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		following.Go(func() {
+			defer sub.Close()
+			for len(got[i]) < 2+2*calls {
+				events, err := sub.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, e := range events {
+					got[i] = append(got[i], e.Position)
+				}
+			}
+		})
+	}
+	for w, s := range []*eventstore.Store{one, two} {
+		writing.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(w), 3))
+			for range calls {
+				mustAppend(t, s, []eventstore.Event{event("Other"), event("Wanted"), event("Other")}[random.IntN(2):]...)
+			}
+		})
+	}
+	writing.Wait()
+	following.Wait()
+	all, err := one.Query(t.Context(), eventstore.Typed("Wanted"), eventstore.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if !slices.EqualFunc(got[i], all, func(p int64, e eventstore.Event) bool { return p == e.Position }) {
+			t.Errorf("subscription %d got %v, %d events are stored", i, got[i], len(all))
+		}
+	}
+}
+
+func TestSubscribe_WaitsWhilePostgreSQLIsAway(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	pool := poolOf(t, server.URL())
+	if _, err := migrate.Up(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, pool, eventstore.Config{Poll: 10 * time.Millisecond})
+	sub, err := s.Subscribe(eventstore.Everything(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	for n := range 3 {
+		want := mustAppend(t, s, event("A", fmt.Sprint("n:", n)))
+		events, err := sub.Next(t.Context())
+		if err != nil || len(events) != 1 || events[0].Position != want[0] {
+			t.Fatalf("%v, %v, want the event at %d", events, err, want[0])
+		}
+		pgtest.Crash(t, server)
+	}
+}
+
+func TestSubscription_Ends(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	sub, err := s.Subscribe(eventstore.Everything(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := sub.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+	waiting.Go(func() {
+		if err := s.Watch(t.Context(), eventstore.Condition{}); !errors.Is(err, eventstore.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	waiting.Wait()
+	sub.Close()
+	sub.Close()
+	if _, err := s.Subscribe(eventstore.Everything(), 0); !errors.Is(err, eventstore.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+	if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrClosed) {
+		t.Errorf("%v, want ErrClosed", err)
+	}
+}
+
+func TestWatch_TellsOfStaleDecisions(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{Poll: 5 * time.Millisecond})
+	other := open(t, poolOf(t, db.URL), eventstore.Config{})
+	seats := counter(eventstore.Tagged("course:1")).Projection()
+	condition, err := s.Project(t.Context(), seats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition.WantEvents = 1
+	told := make(chan error, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { told <- s.Watch(t.Context(), condition) })
+	mustAppend(t, other, event("Enrolled", "course:2"))
+	select {
+	case err := <-told:
+		t.Fatalf("told %v of another course", err)
+	default:
+	}
+	want := mustAppend(t, other, event("Enrolled", "course:1"))
+	var conflict *eventstore.ConflictError
+	if err := <-told; !errors.As(err, &conflict) || conflict.Position != want[0] || len(conflict.Events) != 1 {
+		t.Errorf("%v, want a conflict at %d", err, want[0])
+	}
+}
