@@ -34,6 +34,10 @@ func newAPI(s *Server) *api {
 		"POST /v1/streams/{stream}/messages":              (*call).publish,
 		"GET /v1/streams/{stream}/messages":               (*call).readStream,
 		"POST /v1/streams/{stream}/groups/{group}/commit": (*call).commit,
+		"GET /v1/events":                                  (*call).readEvents,
+		"POST /v1/events":                                 (*call).appendEvents,
+		"POST /v1/events/query":                           (*call).queryEvents,
+		"POST /v1/events/project":                         (*call).project,
 		"GET /v1/queues":                                  (*call).listQueues,
 		"POST /v1/queues/{queue}":                         (*call).createQueue,
 		"GET /v1/queues/{queue}":                          (*call).queueStats,
@@ -56,12 +60,12 @@ func (a *api) close() { a.desks.close() }
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slot, ok := a.server.conns.reserve() // Shutdown waits for it
 	if !ok {
-		writeError(w, codeStopping, reply{})
+		writeError(w, refusal(codeStopping))
 		return
 	}
 	defer slot.release()
 	if a.guard.Check(r) != nil {
-		writeError(w, codeForeign, reply{})
+		writeError(w, refusal(codeForeign))
 		return
 	}
 	if _, pattern := a.mux.Handler(r); pattern == "" {
@@ -69,9 +73,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer := &headersOnly{header: w.Header()}
 		a.mux.ServeHTTP(answer, r)
 		if answer.status == http.StatusMethodNotAllowed {
-			writeError(w, codeMethod, reply{})
+			writeError(w, refusal(codeMethod))
 		} else {
-			writeError(w, codeNoPath, reply{})
+			writeError(w, refusal(codeNoPath))
 		}
 		return
 	}
@@ -190,20 +194,15 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 	return n, true
 }
 
-func (c *call) refuse(why code) { writeError(c.w, why, reply{}) }
+func (c *call) refuse(why code) { writeError(c.w, refusal(why)) }
 
 // fail refuses the call for what a store says.
 func (c *call) fail(err error, otherwise code) {
-	why := codeOf(err, otherwise)
-	if why == otherwise && c.r.Context().Err() == nil {
+	with := explained(err, otherwise)
+	if with.Code == otherwise && c.r.Context().Err() == nil {
 		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
-	var more reply
-	var old *TooOldError
-	if errors.As(err, &old) {
-		more.Oldest = &old.Oldest
-	}
-	writeError(c.w, why, more)
+	writeError(c.w, with)
 }
 
 // answer answers with a value as JSON.
@@ -216,10 +215,10 @@ func (c *call) answer(v any) {
 	writeJSON(c.w, http.StatusOK, text)
 }
 
-func writeError(w http.ResponseWriter, why code, more reply) {
-	more.Code, more.Message = why, publicErrors[why]
-	text, _ := json.Marshal(map[string]reply{"error": more}) // no value of ours fails
-	status, ok := statuses[why]
+func writeError(w http.ResponseWriter, with reply) {
+	with.Type = ""
+	text, _ := json.Marshal(map[string]reply{"error": with}) // no value of ours fails
+	status, ok := statuses[with.Code]
 	if !ok {
 		status = http.StatusBadRequest
 	}

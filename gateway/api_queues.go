@@ -83,13 +83,27 @@ func (c *call) enqueue() {
 	if !ok {
 		return
 	}
-	delay, ok := within(c.body.DelayMS, 0, maxDelay)
-	if !ok {
-		c.refuse(codeDuration)
+	opts, unique, why := c.body.enqueueOptions()
+	if unique != nil && c.body.Messages != nil {
+		why = codeInvalid
+	}
+	if why != "" {
+		c.refuse(why)
 		return
 	}
-	c.store(messages, func(done func(int64, error)) error {
-		return store.Enqueue(c.ctx, c.queue(), messages, delay, done)
+	if unique != nil {
+		place, duplicate, err := store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique)
+		if err != nil {
+			c.fail(err, codeNotStored)
+			return
+		}
+		answer := stored(place, 1)
+		answer.Duplicate = duplicate
+		c.answer(answer)
+		return
+	}
+	c.store(messages, func(done func(Place, error)) error {
+		return store.Enqueue(c.ctx, c.queue(), messages, opts, done)
 	})
 }
 
@@ -171,7 +185,8 @@ func (c *call) settle(kind string) {
 	c.api.server.sessions.settled.Add(uint64(done))
 	answer := settledReply(append(lost, gone...), failed, done)
 	if answer.Code != "" {
-		writeError(c.w, answer.Code, reply{Count: done, Lost: answer.Lost, Failed: answer.Failed})
+		answer.Count = done
+		writeError(c.w, answer)
 		return
 	}
 	c.answer(reply{Count: done})

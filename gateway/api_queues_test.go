@@ -41,7 +41,7 @@ func TestAPI_Queues(t *testing.T) {
 	if len(first) != 1 || len(rest) != 2 || first[0].Payload != "1" || first[0].Attempt != 1 || rest[1].Position != 3 {
 		t.Fatalf("got %+v and %+v", first, rest)
 	}
-	c.want("GET", "/v1/queues/jobs", "", 200, `{"queue":"jobs","ready":0,"leased":3,"delayed":0,"dead":0}`)
+	c.want("GET", "/v1/queues/jobs", "", 200, `{"queue":"jobs","ready":0,"leased":3,"delayed":0,"dead":0,"head":0,"oldest_ms":0,"nodes":0,"paused":false}`)
 	ack := func(kind, more string, tokens ...string) (string, string) {
 		text, _ := json.Marshal(tokens)
 		return "/v1/queues/jobs/" + kind, `{"deliveries":` + string(text) + more + `}`

@@ -28,12 +28,16 @@ func (c *call) createStream() {
 	if !c.served(admin != nil) || !c.readJSON(true) {
 		return
 	}
-	opts := StreamOptions{Keyed: c.body.Keyed}
+	opts := StreamOptions{Keyed: c.body.Keyed, Partitions: c.body.Partitions}
 	if err := admin.Create(c.ctx, c.stream(), opts); err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.answer(map[string]any{"stream": c.stream(), "keyed": opts.Keyed})
+	answer := map[string]any{"stream": c.stream(), "keyed": opts.Keyed}
+	if opts.Partitions > 0 {
+		answer["partitions"] = opts.Partitions
+	}
+	c.answer(answer)
 }
 
 func (c *call) streamInfo() {
@@ -69,11 +73,18 @@ func (c *call) publish() {
 	if !c.served(store != nil) {
 		return
 	}
-	if messages, ok := c.messages(); ok {
-		c.store(messages, func(done func(int64, error)) error {
-			return store.Publish(c.ctx, c.stream(), messages, done)
-		})
+	messages, ok := c.messages()
+	if !ok {
+		return
 	}
+	as, ok := c.body.as()
+	if !ok {
+		c.refuse(codeInvalid)
+		return
+	}
+	c.store(messages, func(done func(Place, error)) error {
+		return store.Publish(c.ctx, c.stream(), as, messages, done)
+	})
 }
 
 // messages returns what the client wants stored: what its JSON says, or, with
@@ -105,13 +116,13 @@ func (c *call) messages() ([]Message, bool) {
 }
 
 // store has messages stored and answers after the commit.
-func (c *call) store(messages []Message, store func(done func(int64, error)) error) {
+func (c *call) store(messages []Message, store func(done func(Place, error)) error) {
 	type result struct {
-		first int64
+		first Place
 		err   error
 	}
 	results := make(chan result, 1)
-	if err := store(func(first int64, err error) { results <- result{first, err} }); err != nil {
+	if err := store(func(first Place, err error) { results <- result{first, err} }); err != nil {
 		c.fail(err, codeNotStored)
 		return
 	}
@@ -122,7 +133,7 @@ func (c *call) store(messages []Message, store func(done func(int64, error)) err
 			return
 		}
 		c.api.server.sessions.stored.Add(uint64(len(messages)))
-		c.answer(reply{Position: &r.first, Count: len(messages)})
+		c.answer(stored(r.first, len(messages)))
 	case <-c.ctx.Done():
 		c.fail(errors.Join(ErrOutcomeUnknown, c.ctx.Err()), codeUnknownOutcome)
 	}

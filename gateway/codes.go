@@ -47,6 +47,13 @@ const (
 	codeQueueGone       code = "queue_gone"
 	codeLeaseLost       code = "lease_lost"
 	codeNotSettled      code = "not_settled"
+	codeSequence        code = "sequence_too_old"
+	codeManyPartitions  code = "many_partitions"
+	codeManyLanes       code = "many_lanes"
+	codePartitioned     code = "partitioned"
+	codeConflict        code = "conflict"
+	codeDuplicateID     code = "duplicate_id"
+	codeBusy            code = "busy"
 
 	codeTooLarge      code = "too_large"
 	codeMediaType     code = "unsupported_media_type"
@@ -99,6 +106,14 @@ var publicErrors = map[code]string{
 	codeLeaseLost:       "some deliveries are not yours any more: see lost",
 	codeNotSettled:      "it is not known of some deliveries whether they were dealt with; try again: see failed",
 
+	codeSequence:       "it is not known any more whether this sequence was stored; it was not stored now: go on with a higher one",
+	codeManyPartitions: "the keys of these messages belong to several partitions: publish those of each apart",
+	codeManyLanes:      "the keys of these messages belong to several lanes: enqueue those of each apart",
+	codePartitioned:    "the stream has partitions: name one of them, such as name/0",
+	codeConflict:       "an event is in the way: see position and event_type",
+	codeDuplicateID:    "an event with that id is stored, and this append is no repetition of the one that stored it",
+	codeBusy:           "the store does as many of these at a time as it may; try again",
+
 	codeTooLarge:      "the body is larger than the server takes",
 	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
 	codeMethod:        "this path takes other methods: see the Allow header",
@@ -118,6 +133,10 @@ var statuses = map[code]int{
 	codeMethod:         http.StatusMethodNotAllowed,
 	codeExists:         http.StatusConflict,
 	codeLeaseLost:      http.StatusConflict,
+	codeSequence:       http.StatusConflict,
+	codeConflict:       http.StatusConflict,
+	codeDuplicateID:    http.StatusConflict,
+	codeBusy:           http.StatusTooManyRequests,
 	codeTooOld:         http.StatusGone,
 	codeTooLarge:       http.StatusRequestEntityTooLarge,
 	codeMediaType:      http.StatusUnsupportedMediaType,
@@ -138,10 +157,31 @@ func codeOf(err error, otherwise code) code {
 	}{
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
+		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned},
+		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code
 		}
 	}
 	return otherwise
+}
+
+// explained is what a client is told of a store's error, with what there is to
+// know besides.
+func explained(err error, otherwise code) reply {
+	with := refusal(codeOf(err, otherwise))
+	var old *TooOldError
+	if errors.As(err, &old) {
+		with.Oldest = &old.Oldest
+	}
+	var conflict *ConflictError
+	if errors.As(err, &conflict) {
+		with.Position, with.EventType = &conflict.Position, conflict.Type
+	}
+	var field *FieldError
+	if errors.As(err, &field) {
+		with.Field, with.Message = field.Field, field.Problem
+	}
+	return with
 }

@@ -81,12 +81,26 @@ type reply struct {
 	Queue        string          `json:"queue,omitempty"`
 	Code         code            `json:"code,omitempty"`
 	Message      string          `json:"message,omitempty"`
+	Partition    *int            `json:"partition,omitempty"`
 	Position     *int64          `json:"position,omitempty"`
 	Count        int             `json:"count,omitempty"`
 	Credits      *int64          `json:"credits,omitempty"`
+	Duplicate    bool            `json:"duplicate,omitempty"`
+	Positions    []int64         `json:"positions,omitempty"`
 	Oldest       *int64          `json:"oldest,omitempty"`
+	EventType    string          `json:"event_type,omitempty"`
+	Field        string          `json:"field,omitempty"`
 	Lost         []string        `json:"lost,omitempty"`
 	Failed       []string        `json:"failed,omitempty"`
+}
+
+// stored is the answer to who had messages stored.
+func stored(first Place, count int) reply {
+	with := reply{Position: &first.Position, Count: count}
+	if first.Partition >= 0 {
+		with.Partition = &first.Partition
+	}
+	return with
 }
 
 // refusal is an error as a client reads it.

@@ -53,6 +53,8 @@ type Config struct {
 	Sessions SessionConfig
 	// Streams is behind /ws and /v1/streams. Defaults to none.
 	Streams StreamsConfig
+	// Events is behind /ws and /v1/events. Defaults to none.
+	Events EventStore
 	// Queues is behind /ws and /v1/queues. Defaults to none.
 	Queues QueuesConfig
 	// Ready returns why the server cannot do its work just now, or nil.

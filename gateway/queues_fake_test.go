@@ -17,8 +17,9 @@ type fakeQueues struct {
 	changed chan struct{} // closed when anything changes
 	fail    error         // of commits
 	lease   time.Duration
-	open    int // consumptions
-	last    int // lease
+	first   time.Duration // lease of a message's first delivery, if it differs
+	open    int           // consumptions
+	last    int           // lease
 }
 
 type fakeQueue struct {
@@ -28,6 +29,7 @@ type fakeQueue struct {
 	leased map[int]*fakeJob
 	acked  []int64
 	nacks  []string
+	unique map[string]int64
 }
 
 type fakeJob struct {
@@ -47,7 +49,7 @@ type fakeLease struct {
 func newFakeQueues(t *testing.T, names ...string) *fakeQueues {
 	f := &fakeQueues{commits: newCommits(t), queues: make(map[string]*fakeQueue), changed: make(chan struct{}), lease: time.Minute}
 	for _, name := range names {
-		f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob)}
+		f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob), unique: make(map[string]int64)}
 	}
 	return f
 }
@@ -64,7 +66,7 @@ func (f *fakeQueues) change(do func()) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway.Message, delay time.Duration, done func(int64, error)) error {
+func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
 	f.later(func() {
 		var first int64
 		var err error
@@ -82,12 +84,31 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway
 			for _, m := range messages {
 				q.head++
 				m.Position = q.head
-				q.ready = append(q.ready, &fakeJob{message: m, from: time.Now().Add(delay)})
+				q.ready = append(q.ready, &fakeJob{message: m, from: time.Now().Add(opts.Delay)})
 			}
 		})
-		done(first, err)
+		done(gateway.Place{Partition: -1, Position: first}, err)
 	})
 	return nil
+}
+
+// EnqueueUnique knows the keys of one period that never ends.
+func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Message, _ gateway.EnqueueOptions, unique gateway.Unique) (place gateway.Place, duplicate bool, err error) {
+	place.Partition, err = -1, gateway.ErrNotFound
+	f.change(func() {
+		q := f.queues[queue]
+		if q == nil {
+			return
+		}
+		if place.Position, duplicate = q.unique[unique.Key]; !duplicate {
+			q.head++
+			m.Position, place.Position = q.head, q.head
+			q.ready = append(q.ready, &fakeJob{message: m})
+			q.unique[unique.Key] = q.head
+		}
+		err = nil
+	})
+	return place, duplicate, err
 }
 
 func (f *fakeQueues) Consume(_ context.Context, queue string) (gateway.Consumption, error) {
@@ -146,7 +167,11 @@ func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out 
 		}
 		f.last++
 		job.attempt++
-		job.until, job.owner = now.Add(f.lease), c
+		lease := f.lease
+		if job.attempt == 1 && f.first > 0 {
+			lease = f.first
+		}
+		job.until, job.owner = now.Add(lease), c
 		q.leased[f.last] = job
 		out = append(out, gateway.Delivery{Message: job.message, Attempt: job.attempt, Until: job.until, Lease: fakeLease{c.queue, f.last}})
 	}

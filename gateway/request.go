@@ -17,6 +17,7 @@ const (
 	maxDelay    = 24 * time.Hour // of an enqueue or nack
 	maxReason   = 1024           // bytes
 	maxAttempts = 1 << 20        // of a queue's message
+	maxParts    = 1 << 10        // priorities or lanes of a queue: the store knows better
 
 	defaultPrefetch = 100
 )
@@ -34,6 +35,8 @@ type request struct {
 
 	messageFields
 	Messages []messageFields `json:"messages"`
+	Producer string          `json:"producer"`
+	Sequence *int64          `json:"sequence"`
 
 	After    *int64     `json:"after"`
 	At       *time.Time `json:"at"`
@@ -46,11 +49,26 @@ type request struct {
 	Delivery   *string  `json:"delivery"`
 	Deliveries []string `json:"deliveries"`
 	DelayMS    int64    `json:"delay_ms"`
+	Priority   int64    `json:"priority"`
+	UniqueKey  *string  `json:"unique_key"`
+	UniqueMS   int64    `json:"unique_ms"`
 	LeaseMS    int64    `json:"lease_ms"`
 	Reason     string   `json:"reason"`
 
+	Store     string           `json:"store"`
+	Events    []eventFields    `json:"events"`
+	Condition *conditionFields `json:"condition"`
+	Query     *EventQuery      `json:"query"`
+	Queries   []EventQuery     `json:"queries"`
+	Before    int64            `json:"before"`
+	Limit     *int64           `json:"limit"`
+	Backwards bool             `json:"backwards"`
+
 	// Of HTTP, where something is made.
 	Keyed       bool  `json:"keyed"`
+	Partitions  int   `json:"partitions"`
+	Priorities  int64 `json:"priorities"`
+	Lanes       int64 `json:"lanes"`
 	MaxAttempts int64 `json:"max_attempts"`
 	RetryMinMS  int64 `json:"retry_min_ms"`
 	RetryMaxMS  int64 `json:"retry_max_ms"`
@@ -137,6 +155,18 @@ func (f messageFields) message() (m Message, ok bool) {
 		m.Payload = payload
 	}
 	return m, true
+}
+
+// as returns the producer whose request it is, or nil. The two fields go
+// together.
+func (r *request) as() (_ *Producer, ok bool) {
+	switch {
+	case r.Producer == "" && r.Sequence == nil:
+		return nil, true
+	case !validName(r.Producer) || r.Sequence == nil || *r.Sequence < 0:
+		return nil, false
+	}
+	return &Producer{r.Producer, *r.Sequence}, true
 }
 
 // start returns where a subscription is to begin; by default with what comes.
@@ -229,5 +259,36 @@ func (r *request) queueOptions() (opts QueueOptions, why code) {
 	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
 		return opts, codeInvalid
 	}
-	return QueueOptions{MaxAttempts: int(r.MaxAttempts), RetryMin: low, RetryMax: high}, ""
+	for _, n := range []int64{r.Priorities, r.Lanes} {
+		if n < 0 || n > maxParts {
+			return opts, codeInvalid
+		}
+	}
+	return QueueOptions{
+		MaxAttempts: int(r.MaxAttempts), RetryMin: low, RetryMax: high, Priorities: int(r.Priorities), Lanes: int(r.Lanes),
+	}, ""
+}
+
+// enqueueOptions returns how a request wants messages enqueued; unique is nil if
+// they need not be.
+func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why code) {
+	delay, ok := within(r.DelayMS, 0, maxDelay)
+	if !ok {
+		return opts, nil, codeDuration
+	}
+	if r.Priority < 0 || r.Priority > maxParts {
+		return opts, nil, codeInvalid
+	}
+	opts = EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
+	if r.UniqueKey == nil && r.UniqueMS == 0 {
+		return opts, nil, ""
+	}
+	period, ok := within(r.UniqueMS, time.Second, maxDelay)
+	switch {
+	case r.UniqueKey == nil || *r.UniqueKey == "":
+		return opts, nil, codeMalformed
+	case !ok:
+		return opts, nil, codeDuration
+	}
+	return opts, &Unique{*r.UniqueKey, period}, ""
 }

@@ -15,6 +15,9 @@ import (
 // maxRunning is how many requests of a connection may have a goroutine each.
 const maxRunning = 64
 
+// maxProjecting is how many of them may project at a time.
+const maxProjecting = 4
+
 // session is one connection on /ws. Its reading goroutine handles all requests
 // in their order; what it hands to a store is answered later, and what has to
 // wait for one gets a goroutine. Each subscription and consumption has its own,
@@ -32,6 +35,8 @@ type session struct {
 	running sync.WaitGroup
 	slots   chan struct{}
 
+	projecting chan struct{} // as many as may at a time
+
 	// ctx is that of subscriptions and consumptions, cancel ends it.
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -45,7 +50,7 @@ type session struct {
 // session serves a connection on /ws.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	sess := &session{
-		server: s.sessions, slots: make(chan struct{}, maxRunning),
+		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting),
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
 	}
 	cfg := websocket.Config{OnPong: func([]byte) { sess.heart.heard = time.Now() }}
@@ -127,6 +132,10 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	case "publish":
 		s.publish(r)
 	case "subscribe":
+		if r.Stream == "" && r.Query != nil {
+			s.subscribeEvents(r)
+			return
+		}
 		s.subscribe(r)
 	case "unsubscribe":
 		s.unsubscribe(r)
@@ -140,6 +149,12 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 		s.cancelConsumer(r)
 	case "ack", "nack", "extend":
 		s.settle(r)
+	case "append":
+		s.appendEvents(r)
+	case "query":
+		s.queryEvents(r)
+	case "project":
+		s.project(r)
 	case "credit":
 		s.credit(r)
 	default:
@@ -202,11 +217,12 @@ func (s *session) refuse(r request, why code) {
 
 // fail is refuse for what a store says.
 func (s *session) fail(r request, err error, otherwise code) {
-	why := codeOf(err, otherwise)
-	if why == otherwise {
+	with := explained(err, otherwise)
+	if with.Code == otherwise {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
 	}
-	s.refuse(r, why)
+	s.server.ignored.Add(1)
+	s.answer(r, with)
 }
 
 // send queues an answer; it leaves with the others of this read, or is flushed

@@ -6,14 +6,49 @@ import (
 
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r request) {
-	delay, ok := within(r.DelayMS, 0, maxDelay)
-	if !ok {
-		s.refuse(r, codeDuration)
+	opts, unique, why := r.enqueueOptions()
+	if why != "" {
+		s.refuse(r, why)
 		return
 	}
 	store := s.server.queues.Store
-	s.store(r, r.Queue, store != nil, func(messages []Message, done func(int64, error)) error {
-		return store.Enqueue(s.server.work, r.Queue, messages, delay, done)
+	if unique != nil {
+		s.enqueueUnique(r, opts, *unique)
+		return
+	}
+	s.store(r, r.Queue, store != nil, func(messages []Message, done func(Place, error)) error {
+		return store.Enqueue(s.server.work, r.Queue, messages, opts, done)
+	})
+}
+
+// enqueueUnique stores a message unless there is one.
+func (s *session) enqueueUnique(r request, opts EnqueueOptions, unique Unique) {
+	store := s.server.queues.Store
+	messages, why := r.messages()
+	switch {
+	case store == nil:
+		why = codeNotServed
+	case !validName(r.Queue):
+		why = codeName
+	case why == "" && r.Messages != nil:
+		why = codeInvalid
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	s.inBackground(func(ctx context.Context) {
+		place, duplicate, err := store.EnqueueUnique(ctx, r.Queue, messages[0], opts, unique)
+		if err != nil {
+			s.fail(r, err, codeNotStored)
+			return
+		}
+		if !duplicate {
+			s.server.stored.Add(1)
+		}
+		answer := stored(place, 0)
+		answer.Duplicate = duplicate
+		s.ok(r, answer)
 	})
 }
 

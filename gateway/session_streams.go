@@ -5,14 +5,19 @@ import "context"
 // publish stores messages in a stream.
 func (s *session) publish(r request) {
 	store := s.server.streams.Store
-	s.store(r, r.Stream, store != nil, func(messages []Message, done func(int64, error)) error {
-		return store.Publish(s.server.work, r.Stream, messages, done)
+	as, ok := r.as()
+	if !ok {
+		s.refuse(r, codeInvalid)
+		return
+	}
+	s.store(r, r.Stream, store != nil, func(messages []Message, done func(Place, error)) error {
+		return store.Publish(s.server.work, r.Stream, as, messages, done)
 	})
 }
 
 // store has messages stored and answers after the commit. While the store is
 // behind it waits, and nothing more is read.
-func (s *session) store(r request, name string, served bool, store func([]Message, func(int64, error)) error) {
+func (s *session) store(r request, name string, served bool, store func([]Message, func(Place, error)) error) {
 	messages, why := r.messages()
 	switch {
 	case !served:
@@ -31,13 +36,13 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 	n := uint64(len(messages))
 	answered := request{Type: r.Type, ID: r.ID} // the rest need not be kept
 	s.pending.add()
-	err := store(messages, func(first int64, err error) {
+	err := store(messages, func(first Place, err error) {
 		defer s.pending.done()
 		if err != nil {
 			s.fail(answered, err, codeNotStored)
 		} else {
 			s.server.stored.Add(n)
-			s.ok(answered, reply{Position: &first, Count: count})
+			s.ok(answered, stored(first, count))
 		}
 		if answered.ID != nil {
 			s.server.flusher.later(s.conn)
@@ -101,7 +106,13 @@ func (s *session) subscribe(r request) {
 		s.refuse(r, why)
 		return
 	}
-	s.feeding.Go(func() { sub.run(r, from) })
+	store := s.server.streams.Store
+	s.feeding.Go(func() {
+		sub.run(r, func(ctx context.Context) (feed, error) {
+			source, err := store.Subscribe(ctx, r.Stream, from)
+			return streamFeed{source, r.Stream, name}, err
+		})
+	})
 }
 
 // enterSubscriber adds a subscription unless there is one of that name, or too

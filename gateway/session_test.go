@@ -118,6 +118,10 @@ func TestSession_WhatIsRefused(t *testing.T) {
 		{`"type":"publish","stream":"orders","payload_base64":"!"`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","headers":[]`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","headers":"x"`, "errormalformed"},
+		{`"type":"publish","stream":"orders","payload":"a","producer":"p"`, "errorinvalid"},
+		{`"type":"publish","stream":"orders","payload":"a","sequence":1`, "errorinvalid"},
+		{`"type":"publish","stream":"orders","payload":"a","producer":"p","sequence":-1`, "errorinvalid"},
+		{`"type":"publish","stream":"orders","payload":"a","producer":5,"sequence":1`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","key":7`, "errormalformed"},
 		{`"type":"publish","stream":"orders","messages":[]`, "errormalformed"},
 		{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{}]`, "errormalformed"},
@@ -303,6 +307,20 @@ func TestSession_CloseComesBehindTheAnswers(t *testing.T) {
 }
 
 // TestSession_CloseComesBehindAPublish, also if nothing else is owed.
+// TestSession_PublishAgain: what has a producer and a sequence can be repeated.
+func TestSession_PublishAgain(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	for id := 1; id <= 2; id++ {
+		c.ask(fmt.Sprintf(`{"type":"publish","id":%d,"stream":"orders","payload":"a","producer":"p","sequence":7}`, id),
+			fmt.Sprintf(`{"type":"ok","id":%d,"position":1}`, id))
+	}
+	c.ask(`{"type":"publish","id":3,"stream":"orders","payload":"a","producer":"p","sequence":8}`, `{"type":"ok","id":3,"position":2}`)
+	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","producer":"p","sequence":8}`, 200, `{"position":2,"count":1}`)
+	client{t, addr}.refused("POST", "/v1/streams/orders/messages", `{"payload":"a","sequence":8}`, 400, "invalid")
+}
+
 func TestSession_CloseComesBehindAPublish(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)

@@ -29,6 +29,7 @@ type sessions struct {
 	cfg     SessionConfig
 	streams StreamsConfig
 	queues  QueuesConfig
+	events  EventStore
 	chats   *chatServer
 	work    context.Context
 	flusher *flusher
@@ -40,7 +41,7 @@ type sessions struct {
 
 func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {
 	s := &sessions{
-		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues,
+		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues, events: cfg.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
 	}
 	for _, m := range []struct {

@@ -24,6 +24,21 @@ var (
 	ErrTooOld = errors.New("gateway: too old")
 	// ErrLeaseLost: the delivery is not the caller's any more.
 	ErrLeaseLost = errors.New("gateway: lease lost")
+	// ErrConflict: an append's condition failed. See ConflictError.
+	ErrConflict = errors.New("gateway: condition failed")
+	// ErrDuplicateID: an event with that id is stored already.
+	ErrDuplicateID = errors.New("gateway: event id exists")
+	// ErrBusy: the store does as much of that at a time as it may.
+	ErrBusy = errors.New("gateway: too many at a time")
+	// ErrSpread: the messages of a request belong to several lanes.
+	ErrSpread = errors.New("gateway: several lanes")
+	// ErrSequenceTooOld: whether the producer's request was stored earlier is not
+	// known any more; it was not stored now.
+	ErrSequenceTooOld = errors.New("gateway: sequence too old")
+	// ErrManyPartitions: the messages' keys belong to several partitions.
+	ErrManyPartitions = errors.New("gateway: several partitions")
+	// ErrPartitioned: that is done with one partition, not with the whole stream.
+	ErrPartitioned = errors.New("gateway: has partitions")
 	// ErrOutcomeUnknown: it may have been stored or not.
 	ErrOutcomeUnknown = errors.New("gateway: outcome unknown")
 )
@@ -46,15 +61,29 @@ type Message struct {
 	Payload []byte
 }
 
+// Producer names a request, so that it can be repeated.
+type Producer struct {
+	ID       string
+	Sequence int64
+}
+
+// Place is where a message is.
+type Place struct {
+	Partition int // -1 where there are none
+	Position  int64
+}
+
 // StreamStore is the log behind publish, subscribe and commit. A ctx bounds the
 // call it is given to, and nothing beyond.
 type StreamStore interface {
 	// Publish accepts messages, which it may keep, and waits while the store is
 	// behind. If it returns nil it calls done once: after the commit with the
-	// position of the first, the others following without a gap, or with why none
-	// is stored. done is brief and may be called before Publish returns. What one
-	// caller publishes to a stream one after the other is stored in that order.
-	Publish(ctx context.Context, stream string, messages []Message, done func(first int64, err error)) error
+	// place of the first, the others following without a gap, or with why none is
+	// stored. done is brief and may be called before Publish returns. What one
+	// caller publishes to a stream one after the other is stored in that order,
+	// in each partition. With as, a repetition of the producer's request stores
+	// nothing and is told the place of the first.
+	Publish(ctx context.Context, stream string, as *Producer, messages []Message, done func(first Place, err error)) error
 	// Subscribe begins to follow a stream.
 	Subscribe(ctx context.Context, stream string, from Start) (Subscription, error)
 	// Commit moves a group's offset up to a position and returns where it is,
@@ -104,14 +133,17 @@ type StreamAdmin interface {
 
 // StreamOptions are given when a stream is made.
 type StreamOptions struct {
-	Keyed bool `json:"keyed"`
+	Keyed      bool `json:"keyed"`
+	Partitions int  `json:"partitions,omitempty"`
 }
 
 // StreamInfo describes a stream in a list of them.
 type StreamInfo struct {
-	Name    string    `json:"stream"`
-	Keyed   bool      `json:"keyed"`
-	Created time.Time `json:"created"`
+	Name  string `json:"stream"`
+	Keyed bool   `json:"keyed"`
+	// Partitions are streams of their own: name/0 and so on.
+	Partitions int       `json:"partitions,omitempty"`
+	Created    time.Time `json:"created"`
 }
 
 // StreamDetails is what is told of one stream.
@@ -128,11 +160,26 @@ type GroupInfo struct {
 	Lag    int64  `json:"lag"` // positions up to the head
 }
 
+// EnqueueOptions are those of all messages of a request.
+type EnqueueOptions struct {
+	Delay    time.Duration
+	Priority int // of a queue that has some
+}
+
+// Unique has a message stored once in a period.
+type Unique struct {
+	Key    string
+	Period time.Duration
+}
+
 // QueueStore is behind enqueue and consume. A ctx bounds the call, and nothing
 // beyond.
 type QueueStore interface {
-	// Enqueue is StreamStore's Publish, to be delivered after a delay.
-	Enqueue(ctx context.Context, queue string, messages []Message, delay time.Duration, done func(first int64, err error)) error
+	// Enqueue is StreamStore's Publish, for no producer.
+	Enqueue(ctx context.Context, queue string, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
+	// EnqueueUnique stores a message unless one with that key was stored in this
+	// period: then it returns that one's place. It waits for the commit.
+	EnqueueUnique(ctx context.Context, queue string, m Message, opts EnqueueOptions, unique Unique) (place Place, duplicate bool, err error)
 	// Consume begins to take part in a queue.
 	Consume(ctx context.Context, queue string) (Consumption, error)
 }
@@ -188,6 +235,8 @@ type QueueAdmin interface {
 type QueueOptions struct {
 	MaxAttempts        int           // then it is a dead letter
 	RetryMin, RetryMax time.Duration // pause behind the first refusal, and the longest
+	Priorities         int           // 0: none
+	Lanes              int           // that keep the order of keys; 0: there is none
 }
 
 // QueueStats is what is told of a queue.
@@ -197,6 +246,10 @@ type QueueStats struct {
 	Leased  int64  `json:"leased"`  // delivered and not settled
 	Delayed int64  `json:"delayed"` // to be delivered later
 	Dead    int64  `json:"dead"`    // given up after too many attempts
+	Head    int64  `json:"head"`    // messages ever enqueued, about: what rates come from
+	Oldest  int64  `json:"oldest_ms"`
+	Nodes   int    `json:"nodes"`
+	Paused  bool   `json:"paused"`
 }
 
 // StreamsConfig is what the streams are served from. What is nil is not served.

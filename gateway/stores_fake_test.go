@@ -101,6 +101,7 @@ type fakeStream struct {
 	messages []gateway.Message
 	oldest   int64 // what is below is not kept
 	groups   map[string]int64
+	requests map[gateway.Producer]int64
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
@@ -124,7 +125,7 @@ func (f *fakeStreams) change(do func()) {
 	f.grown = make(chan struct{})
 }
 
-func (f *fakeStreams) Publish(_ context.Context, stream string, messages []gateway.Message, done func(int64, error)) error {
+func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
 	f.state.Lock()
 	known := f.streams[stream] != nil
 	f.state.Unlock()
@@ -140,12 +141,22 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, messages []gatew
 				return
 			}
 			first = int64(len(s.messages)) + 1
+			if as != nil {
+				if earlier := s.requests[*as]; earlier != 0 {
+					first = earlier
+					return
+				}
+				if s.requests == nil {
+					s.requests = make(map[gateway.Producer]int64)
+				}
+				s.requests[*as] = first
+			}
 			for _, m := range messages {
 				m.Position, m.Time = int64(len(s.messages))+1, time.Unix(1000+int64(len(s.messages)), 0)
 				s.messages = append(s.messages, m)
 			}
 		})
-		done(first, err)
+		done(gateway.Place{Partition: -1, Position: first}, err)
 	})
 	return nil
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/tidewire/tidewire/websocket"
@@ -11,13 +10,36 @@ import (
 // pushFrames is how many bytes of messages are encoded at a time.
 const pushFrames = 256 << 10
 
+// feed is what a subscriber follows: a stream, or events.
+type feed interface {
+	// Position behind which it begins.
+	Position() int64
+	// next waits for a page and returns its size, at least 1, and how to encode
+	// what it holds, until the next call.
+	next(ctx context.Context) (size int, text appendNth, err error)
+	Close()
+}
+
+// appendNth appends the nth message of a page as a client gets it.
+type appendNth func(dst []byte, n int) []byte
+
+// streamFeed is a stream.
+type streamFeed struct {
+	Subscription
+	stream, name string
+}
+
+func (f streamFeed) next(ctx context.Context) (int, appendNth, error) {
+	page, err := f.Next(ctx)
+	return len(page), func(dst []byte, n int) []byte { return appendMessage(dst, f.stream, f.name, page[n]) }, err
+}
+
 // subscriber is a subscription of a connection. Its goroutine takes a page of
 // the store, sends it at the pace at which the peer takes it, and only then the
 // next: a slow peer costs one page.
 type subscriber struct {
 	session *session
 	name    string
-	stream  string
 	credits *credits
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -25,22 +47,22 @@ type subscriber struct {
 }
 
 func newSubscriber(s *session, name string, r request) *subscriber {
-	sub := &subscriber{session: s, name: name, stream: r.Stream, credits: newCredits(r.Credits)}
+	sub := &subscriber{session: s, name: name, credits: newCredits(r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
 	return sub
 }
 
 // run is the subscription's goroutine.
-func (sub *subscriber) run(r request, from Start) {
+func (sub *subscriber) run(r request, open func(ctx context.Context) (feed, error)) {
 	defer sub.cancel()
 	s := sub.session
-	source, err := s.server.streams.Store.Subscribe(sub.ctx, sub.stream, from)
+	source, err := open(sub.ctx)
 	if err != nil {
 		sub.leave()
 		if sub.ctx.Err() != nil {
 			s.answer(r, refusal(codeEnded))
 		} else {
-			s.refuseStart(r, err)
+			s.fail(r, err, codeUnavailable)
 		}
 	} else {
 		position := source.Position()
@@ -55,19 +77,6 @@ func (sub *subscriber) run(r request, from Start) {
 	s.server.flusher.later(s.conn)
 }
 
-// refuseStart tells why nothing begins.
-func (s *session) refuseStart(r request, err error) {
-	var old *TooOldError
-	if errors.As(err, &old) {
-		with := refusal(codeTooOld)
-		with.Oldest = &old.Oldest
-		s.server.ignored.Add(1)
-		s.answer(r, with)
-		return
-	}
-	s.fail(r, err, codeUnavailable)
-}
-
 func (sub *subscriber) leave() {
 	sub.session.mu.Lock()
 	defer sub.session.mu.Unlock()
@@ -79,51 +88,46 @@ func (sub *subscriber) tell(err error) {
 	if sub.ctx.Err() != nil {
 		return
 	}
-	why := codeOf(err, codeUnavailable)
-	switch why {
+	with := explained(err, codeUnavailable)
+	switch with.Code {
 	case codeNotFound:
-		why = codeStreamGone
+		with = refusal(codeStreamGone)
 	case codeUnavailable:
-		sub.session.server.log.warn("subscription ended", "stream", sub.stream, "error", err)
+		sub.session.server.log.warn("subscription ended", "subscription", sub.name, "error", err)
 	}
-	with := refusal(why)
 	with.Subscription = sub.name
-	var old *TooOldError
-	if errors.As(err, &old) {
-		with.Oldest = &old.Oldest
-	}
 	sub.session.pushEnd(with)
 }
 
 // follow sends page after page until something ends it.
-func (sub *subscriber) follow(source Subscription) error {
+func (sub *subscriber) follow(source feed) error {
 	for {
-		page, err := source.Next(sub.ctx)
+		size, text, err := source.next(sub.ctx)
 		if err != nil {
 			return err
 		}
-		for len(page) > 0 {
-			n, err := sub.credits.take(sub.ctx, len(page))
+		for from := 0; from < size; {
+			n, err := sub.credits.take(sub.ctx, size-from)
 			if err != nil {
 				return err
 			}
-			if err := sub.send(page[:n]); err != nil {
+			if err := sub.send(from, from+n, text); err != nil {
 				return err
 			}
-			page = page[n:]
+			from += n
 		}
 	}
 }
 
 // send sends messages on the bulk lane, some at a time.
-func (sub *subscriber) send(page []Message) error {
+func (sub *subscriber) send(from, to int, text appendNth) error {
 	server := sub.session.server
-	text, frames := server.buffer(), server.buffer()
-	defer func() { server.reuse(text); server.reuse(frames) }()
-	for i, m := range page {
-		text = appendMessage(text[:0], sub.stream, sub.name, m)
-		frames = websocket.AppendFrame(frames, websocket.OpText, text)
-		if len(frames) < pushFrames && i < len(page)-1 {
+	one, frames := server.buffer(), server.buffer()
+	defer func() { server.reuse(one); server.reuse(frames) }()
+	for i := from; i < to; i++ {
+		one = text(one[:0], i)
+		frames = websocket.AppendFrame(frames, websocket.OpText, one)
+		if len(frames) < pushFrames && i < to-1 {
 			continue
 		}
 		if err := sub.session.push(sub.ctx, frames); err != nil {
@@ -131,7 +135,7 @@ func (sub *subscriber) send(page []Message) error {
 		}
 		frames = frames[:0]
 	}
-	server.delivered.Add(uint64(len(page)))
+	server.delivered.Add(uint64(to - from))
 	return nil
 }
 

@@ -33,6 +33,15 @@ type Stats struct {
 	Members []Stats
 }
 
+// RatesSince are how many messages a second came, and how many were done or
+// purged, since earlier Stats of the same queue, elapsed before.
+func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done float64) {
+	left := func(s Stats) int64 { return s.Ready + s.Claimed + s.Delayed + s.Dead }
+	arrived := s.Head - earlier.Head
+	gone := arrived - (left(s) - left(earlier))
+	return float64(arrived) / elapsed.Seconds(), float64(gone) / elapsed.Seconds()
+}
+
 // Stats returns what the queue holds. It reads the journal under the queue's
 // lock, a few milliseconds: ask every few seconds, not for every message. Of a
 // queue with priorities or lanes it is the sum, of Members that were read one

@@ -135,7 +135,7 @@ func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDat
 // a queue of many parts as well.
 func TestNode_IdleWritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 10}, "lanes": {Lanes: 16}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "lanes": {Lanes: 16}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			idleWritesNothing(t, opts)
@@ -151,7 +151,6 @@ func idleWritesNothing(t *testing.T, opts queue.Options) {
 	}
 	traced := &counter{}
 	cfg.ConnConfig.Tracer = traced
-	cfg.MaxConns = 20
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -233,5 +232,14 @@ func TestAckAll(t *testing.T) {
 	enqueue(t, n, "more")
 	if err := errors.Join(queue.AckAll(t.Context(), receive(t, c, 1))...); err != nil {
 		t.Errorf("AckAll: %v", err)
+	}
+}
+
+func TestStats_RatesSince(t *testing.T) {
+	t.Parallel()
+	first := queue.Stats{Head: 100, Ready: 10, Claimed: 5, Delayed: 3, Dead: 2}
+	came, done := queue.Stats{Head: 160, Ready: 20, Claimed: 5, Delayed: 3, Dead: 2}.RatesSince(first, 2*time.Second)
+	if came != 30 || done != 25 {
+		t.Errorf("%v came and %v were done a second", came, done)
 	}
 }

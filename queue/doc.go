@@ -14,7 +14,8 @@
 //     positions for the first time. There is no order between nodes.
 //   - While nothing is refused or delayed, no row is updated or deleted for a
 //     message; a long transaction elsewhere makes nothing slow.
-//   - A Node with nothing to do writes nothing.
+//   - A Node with nothing to do writes nothing, but for one row every three
+//     seconds if it shares out lanes with others.
 //
 // # Priorities, and the order of keys
 //

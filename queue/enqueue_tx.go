@@ -13,7 +13,7 @@ import (
 // stored if and when that commits. It may be idle for as long as it likes, and
 // delays nobody; the messages get their positions at the commit. All else, also
 // what committing may fail with, is as stream.AppendTx has it. Messages may have
-// different priorities, and keys of different lanes.
+// different priorities, and keys of different lanes. None may be Unique.
 //
 // Nodes hear of them when they poll. Those of this process do at once if the
 // caller calls Notify behind its commit; those that follow a stream.Hub if
@@ -22,6 +22,9 @@ import (
 // Errors: ErrInvalid and stream.ErrInvalid, with which the transaction may go on
 // if nothing else was enqueued by this call; ErrNotFound and PostgreSQL's own.
 func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error {
+	if err := noneUnique(msgs); err != nil {
+		return err
+	}
 	byMember := make([][]Message, len(q.members))
 	anyLane := rand.IntN(len(q.members))
 	for i := range msgs {

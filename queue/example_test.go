@@ -54,7 +54,7 @@ func Example() {
 // A queue with priorities is used as any other.
 func Example_priorities() {
 	ctx := context.Background()
-	var pool *pgxpool.Pool // as above, with at least five connections
+	var pool *pgxpool.Pool // as above
 
 	q, err := queue.Ensure(ctx, pool, "orders", queue.Options{Priorities: 3})
 	if err != nil {
@@ -81,7 +81,7 @@ func Example_priorities() {
 // Messages with one key are handed out one after the other.
 func Example_orderOfKeys() {
 	ctx := context.Background()
-	var pool *pgxpool.Pool // as above, with at least ten connections
+	var pool *pgxpool.Pool // as above
 
 	q, err := queue.Ensure(ctx, pool, "accounts", queue.Options{Lanes: 8})
 	if err != nil {

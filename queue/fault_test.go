@@ -115,7 +115,7 @@ func (c *checker) inOrder(t *testing.T) {
 		before := fmt.Sprint(key, " ", i-1)
 		for _, at := range times {
 			if acked, ok := c.asked[before]; !ok || acked.After(at) {
-				t.Errorf("%q was handed out at %v, and %q acknowledged at %v, %t", text, at, before, acked, ok)
+				t.Errorf("%q was handed out at %s, and %q, handed out at %s, acknowledged at %s, %t", text, clock(at), before, clock(c.handed[before]...), clock(acked), ok)
 			}
 		}
 	}
@@ -351,4 +351,12 @@ func TestNode_PostgreSQLKilled(t *testing.T) {
 			c.finish(t)
 		})
 	}
+}
+
+// clock is times as text, to the microsecond.
+func clock(times ...time.Time) (all []string) {
+	for _, t := range times {
+		all = append(all, t.Format("05.000000"))
+	}
+	return all
 }

@@ -22,27 +22,17 @@ func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	pool := db.Pool
-	if opts.Priorities+opts.Lanes > 0 {
-		pool = newPool(t, db.URL)
-		t.Cleanup(pool.Close)
-	}
-	q, err := queue.Ensure(t.Context(), pool, "jobs", opts)
+	q, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return db, q
 }
 
-// newPool is a pool that is large enough for a producer of several streams.
+// newPool is the pool of a process of its own.
 func newPool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = 10
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

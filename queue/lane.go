@@ -124,7 +124,7 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 func (n *part) openLane() (left <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lane.ours, n.lane.left = true, make(chan struct{})
+	n.lane.ours, n.lane.leaveBy, n.lane.left = true, time.Time{}, make(chan struct{})
 	n.times.look = time.Time{} // now
 	signal(n.rearm)
 	return n.lane.left

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/stream"
 )
 
 // Sharer shares out the numbers from 0 to numbers - 1 among all members, in any
@@ -15,24 +17,30 @@ import (
 // does no harm: only one of them gets the lane's lease.
 type Sharer func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
 
-// shareAll gives all numbers to every member.
-func shareAll(ctx context.Context, _ string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
-	var owning sync.WaitGroup
-	for i := range numbers {
-		owning.Go(func() { own(ctx, i, ctx.Done()) })
+// shareByStream is the Sharer that package stream has.
+func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
+	s, err := stream.NewShare(n.queue.pool, stream.ShareConfig{
+		Name: name, Numbers: numbers, Lease: n.cfg.Lease, Log: n.cfg.Log,
+		Own: func(ctx context.Context, o *stream.Ownership) { own(ctx, o.Number, o.Asked()) },
+	})
+	if err != nil {
+		return err
 	}
-	owning.Wait()
-	return nil
+	return s.Run(ctx)
 }
 
 // shareLanes takes part in sharing out the lanes, while there are Consumers that
 // ask for messages.
 func (n *Node) shareLanes(ctx context.Context) {
+	run := n.cfg.Share
+	if run == nil {
+		run = n.shareByStream
+	}
 	for n.awaitConsumers(ctx, true) {
 		sharing, stop := context.WithCancel(ctx)
 		var share sync.WaitGroup
 		share.Go(func() {
-			if err := n.cfg.Share(sharing, "queue "+n.queue.name, len(n.parts), n.ownLane); err != nil {
+			if err := run(sharing, "queue "+n.queue.name, len(n.parts), n.ownLane); err != nil {
 				n.fail(n.queue.explain("share the lanes of", err))
 				stop()
 			}
@@ -79,17 +87,15 @@ func (n *Node) asked() bool {
 func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
 	p := n.parts[number]
 	left := p.openLane()
-	patience := n.cfg.Drain
 	select {
 	case <-asked:
 	case <-ctx.Done():
 	}
-	p.leaveLane(patience)
-	giveUp := time.NewTimer(patience + n.cfg.Lease + n.cfg.Timeout) // PostgreSQL is away: the lease is over
-	defer giveUp.Stop()
+	// Once it has begun to leave, a part forgets what it has: it must not have the
+	// lane again before its lease is over, however long PostgreSQL is away.
+	p.leaveLane(n.cfg.Drain)
 	select {
 	case <-left:
 	case <-n.work.Done():
-	case <-giveUp.C:
 	}
 }

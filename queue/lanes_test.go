@@ -81,6 +81,16 @@ func (s *table) share(ctx context.Context, _ string, numbers int, own func(conte
 	return nil
 }
 
+// all gives all numbers to everybody.
+func all(ctx context.Context, _ string, numbers int, own func(context.Context, int, <-chan struct{})) error {
+	var owning sync.WaitGroup
+	for i := range numbers {
+		owning.Go(func() { own(ctx, i, ctx.Done()) })
+	}
+	owning.Wait()
+	return nil
+}
+
 // TestLanes_KeepOrder goes through what may become of one message, and wants the
 // others of its key to wait, and no one else.
 func TestLanes_KeepOrder(t *testing.T) {
@@ -156,7 +166,7 @@ func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
 	_, q := setup(t, queue.Options{Lanes: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
 	first := keyed("a", "a0")
-	first.Due = time.Now().Add(2 * time.Second)
+	first.Due = time.Now().Add(time.Second)
 	mustEnqueue(t, n, first, keyed("a", "a1"), keyed("b", "b0"))
 	c := n.Consume(queue.ConsumerOptions{Credits: 1})
 	var got []string
@@ -175,14 +185,14 @@ func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
 func TestLanes_OneHolder(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Lanes: 3})
-	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour})
+	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour, Share: all})
 	c := n.Consume(queue.ConsumerOptions{})
 	for i := range 30 {
 		mustEnqueue(t, n, keyed(fmt.Sprint("k", i%10), fmt.Sprint(i)))
 	}
 	ds := receive(t, c, 10)
 	_, far := elsewhere(t, db.URL, "jobs")
-	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour})
+	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour, Share: all})
 	c2 := n2.Consume(queue.ConsumerOptions{})
 	wantNothing(t, c2, 500*time.Millisecond)
 	if leases := queue.Leases(t, q); leases != 3 {
@@ -236,6 +246,34 @@ func TestLanes_SharedOut(t *testing.T) {
 	wantDone(t, q)
 }
 
+// TestLanes_CreditsInAll counts credits once for all lanes, and ends with the
+// queue.
+func TestLanes_CreditsInAll(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{Lanes: 4})
+	n := queue.NewNode(q, quick(queue.NodeConfig{Lease: time.Minute}))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := n.Run(t.Context()); !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("Run of a dropped queue: %v, want ErrNotFound", err)
+		}
+	})
+	c := n.Consume(queue.ConsumerOptions{Credits: 3})
+	for i := range 40 {
+		mustEnqueue(t, n, keyed(fmt.Sprint("k", i), fmt.Sprint(i)))
+	}
+	ds := receive(t, c, 3)
+	wantNothing(t, c, 200*time.Millisecond)
+	mustAck(t, ds[:2]...)
+	if more := receive(t, c, 2); len(more) != 2 {
+		t.Errorf("%d more with two credits", len(more))
+	}
+	if err := queue.Drop(t.Context(), db.Pool, "jobs"); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+}
+
 // feedKeys enqueues messages with keys, those of each in their order.
 func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 	t.Helper()
@@ -271,23 +309,21 @@ func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 func TestLanes_KilledAndLeaving(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		for _, shared := range []bool{true, false} {
-			t.Run(fmt.Sprint(seed, " shared ", shared), func(t *testing.T) {
+		for name, share := range map[string]queue.Sharer{"all": all, "by stream": nil} {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				t.Parallel()
 				db, q := setup(t, queue.Options{MaxAttempts: 1000, Lanes: 4})
 				c := newChecker()
 				random := rand.New(rand.NewPCG(seed, 9))
 				cfg := faulty
-				if shared {
-					cfg.Share = newTable().share
-				}
+				cfg.Share = share
 				members := make([]*member, 2)
 				for i := range members {
 					members[i] = join(t, db.URL, random.Uint64(), c, cfg)
 				}
 				var feeding sync.WaitGroup
-				feeding.Go(func() { feedKeys(t, db.URL, 10, 60, c) })
-				for range 6 {
+				feeding.Go(func() { feedKeys(t, db.URL, 10, 40, c) })
+				for range 4 {
 					time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
 					i := random.IntN(len(members))
 					if random.IntN(2) > 0 {

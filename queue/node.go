@@ -58,9 +58,9 @@ type NodeConfig struct {
 	// have grown: stream.Hub's method of that name. Without it the Node hears of
 	// what Producers of the same Queue enqueue, and else polls.
 	Watch func(s *stream.Stream) (changed <-chan struct{}, stop func())
-	// Share, if not nil, shares out the lanes of an ordered queue evenly among
-	// the nodes that have Consumers. Without it each tries to get all: who is
-	// first has them, the others take over when it is gone.
+	// Share is how the lanes of an ordered queue are shared out among the nodes
+	// with Consumers that ask. Defaults to a stream.Share with the same Lease,
+	// evenly.
 	Share Sharer
 	// Appender is how Enqueue appends.
 	Appender stream.AppenderConfig
@@ -98,9 +98,6 @@ func (c NodeConfig) withDefaults() NodeConfig {
 		c.RotateRows = 10_000
 	}
 	c.RotateRows += rand.IntN(c.RotateRows/2 + 1)
-	if c.Share == nil {
-		c.Share = shareAll
-	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -14,6 +14,9 @@ const maxAside = 100
 func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	n.refuseStrangers(b)
 	r := request{seen: n.state.seen, lease: n.cfg.Lease}
+	if n.cameSecond() {
+		n.drop()
+	}
 	if n.wantsLease(now) {
 		n.token = rand.Int64()>>1 + 1
 		n.times.busy = now
@@ -119,6 +122,18 @@ func (n *part) wantsLease(now time.Time) bool {
 	return n.demand(now) > 0 && (n.claimable() || n.asideDue(now)) && !n.heldUp(now)
 }
 
+// cameSecond reports whether another has the lane's lease, which was to be ours
+// but is not yet: the request for it was refused because the journal had begun
+// anew, say, and what was read then has the other's. Asked for once more it would
+// be given, for PostgreSQL looks only behind what has been read.
+func (n *part) cameSecond() bool {
+	if n.lane == nil || n.token == 0 {
+		return false
+	}
+	_, known := n.state.leases[n.token]
+	return !known && len(n.state.leases) > 0
+}
+
 // claimable reports whether there are messages that nobody has, as far as
 // known.
 func (n *part) claimable() bool {
@@ -193,16 +208,14 @@ func (n *part) planClaims(r *request, now time.Time) {
 	if n.node.closed || n.state.paused || r.ends() || n.heldUp(now) {
 		return
 	}
-	demand, supply := n.demand(now), n.supply()
-	// Positions ahead may stay empty for long: what is due does not wait for them.
+	demand := n.demand(now)
 	if want := demand - n.atHand(); want > 0 && n.asideDue(now) {
 		if r.side == nil {
 			r.side = &sideRequest{}
 		}
 		r.side.Want = int(min(want, maxAside))
 	}
-	target := min(demand, supply+n.room())
-	if want := target - supply; want > 0 && supply*2 <= target {
+	if want := n.wanted(demand); want > 0 {
 		spans := n.givenUp(want)
 		if len(spans) > 0 {
 			r.entries = append(r.entries, entry{kind: kindTake, token: n.token, body: encodeSpans(spans)})
@@ -210,21 +223,41 @@ func (n *part) planClaims(r *request, now time.Time) {
 		for _, s := range spans {
 			want -= s.size()
 		}
-		r.claim = want
+		// Others may be in the way of what was given up, and never of what is behind
+		// the top: in a lane that must not come first.
+		if n.lane == nil || len(spans) == 0 {
+			r.claim = want
+		}
 	}
 }
 
-// room is how many positions may be claimed: all that have messages, and Ahead
-// more. What is claimed behind the end of the stream costs nothing to deliver,
-// but other nodes do not get it however idle they are.
-func (n *part) room() int64 {
+// wanted is how many positions to claim: as many as there are messages for, and
+// Ahead more, behind the end of the stream. These cost nothing to deliver, but
+// other nodes do not get them however idle they are. They may stay empty for
+// long, so what there is does not wait for them to be used up.
+func (n *part) wanted(demand int64) int64 {
+	hand, ahead := n.atHand(), n.ahead()
+	messages := max(0, min(demand-hand, n.unclaimed()))
+	more := max(0, min(demand-hand-ahead-messages, int64(n.cfg.Ahead)-ahead))
+	have := hand
+	if messages == 0 {
+		have += ahead
+	}
+	if have > messages+more {
+		return 0
+	}
+	return messages + more
+}
+
+// unclaimed is how many messages nobody has, as far as known.
+func (n *part) unclaimed() int64 {
 	messages := max(0, n.head-n.state.top)
 	for _, g := range n.state.live {
 		if g.owner == 0 && g.lo <= n.head {
 			messages += min(g.hi, n.head) - g.lo + 1
 		}
 	}
-	return messages + max(0, int64(n.cfg.Ahead)-n.ahead())
+	return messages
 }
 
 // givenUp returns the first positions that others gave up, at most so many.
@@ -255,9 +288,6 @@ func (n *part) demand(now time.Time) (credits int64) {
 	}
 	return credits
 }
-
-// supply is how many messages there are for that, or may come without a claim.
-func (n *part) supply() int64 { return n.atHand() + n.ahead() }
 
 // atHand is how many messages there are for that, read or to be read: those too
 // that are aside and being read. Without them the Node would take more and more

@@ -1,22 +1,14 @@
 package queue
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidewire/tidewire/stream"
 )
-
-// DueHeader is the header that holds when a delayed message is due, as text in
-// the form of RFC 3339. Whoever appends to the queue's stream by other means
-// may set it.
-const DueHeader = "tidewire_due"
 
 // Message is a message to be enqueued. Position and Time are not looked at. In a
 // queue that keeps the order of keys, Key is what orders it.
@@ -30,6 +22,8 @@ type Message struct {
 	// Priority is from 0 to one less than the queue's Options.Priorities; the
 	// higher goes first. In a queue without it must be 0.
 	Priority int
+	// Unique, if it has a key, has the message stored only once in its period.
+	Unique Unique
 }
 
 // ProducerConfig configures a Producer.
@@ -37,68 +31,44 @@ type ProducerConfig struct {
 	// Appender is how it appends. Its OnCommit is called as well, with positions
 	// in the stream; of a queue with priorities or lanes by several goroutines.
 	Appender stream.AppenderConfig
+	// Notify, if not nil, is called behind each commit with the stream that has
+	// grown, so that nodes of other processes hear of it: stream.Hub's method of
+	// that name.
+	Notify func(s *stream.Stream)
 }
 
-// Producer enqueues for many callers: they share commits. While it is busy it
-// has one connection of the pool, and of a queue with priorities or lanes one
-// for each that it is busy with. Safe for concurrent use.
+// Producer enqueues for many callers: they share commits. It takes a connection
+// of the pool while it is busy, and two for a queue with priorities or lanes. Safe
+// for concurrent use.
 type Producer struct {
-	queue     *Queue
-	appenders []*stream.Appender // one a member
-	refused   error              // why nothing can be enqueued, or nil
-	turn      atomic.Uint32      // of the lane for messages without a key
+	queue    *Queue
+	appender *stream.PartitionedAppender // its partitions are the members
+	turn     atomic.Uint32               // of the lane for messages without a key
 }
-
-// spareConnections is what a pool needs beside one connection for each member of
-// the queue: without, Producers could keep all to themselves.
-const spareConnections = 2
-
-// familyIdle is how long an appender of a family keeps its connection at most.
-const familyIdle = time.Second
 
 // NewProducer returns a Producer to the queue, which writes through the
 // queue's pool. It does nothing until Run.
-//
-// For a queue with priorities or lanes the pool needs more connections than
-// there are of these, by two at least: else Enqueue fails with ErrInvalid.
 func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
-	p := &Producer{queue: q}
-	if have, want := q.pool.Config().MaxConns, int32(len(q.members)+spareConnections); q.opts.family() {
-		if have < want {
-			p.refused = fmt.Errorf("%w pool: %d connections, and queue %q needs %d; set pool_max_conns", ErrInvalid, have, q.name, want)
+	own := stream.PartitionedConfig{Appender: cfg.Appender, Connections: 2}
+	streams := q.Streams()
+	own.OnCommit = func(i int, last int64) {
+		q.committed(i, last)
+		if cfg.Notify != nil {
+			cfg.Notify(streams[i])
 		}
-		cfg.Appender.IdleTimeout = familyIdle
-	}
-	onCommit := cfg.Appender.OnCommit
-	for i, m := range q.members {
-		own := cfg.Appender
-		own.OnCommit = func(last int64) {
-			q.committed(i, last)
-			if onCommit != nil {
-				onCommit(last)
-			}
+		if cfg.Appender.OnCommit != nil {
+			cfg.Appender.OnCommit(last)
 		}
-		p.appenders = append(p.appenders, stream.NewAppender(q.pool, m.stream, own))
 	}
-	return p
+	return &Producer{queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(streams...), own)}
 }
 
 // Run enqueues until ctx ends and what was accepted by then is answered. Call
 // it once.
-func (p *Producer) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, a := range p.appenders {
-		running.Go(func() { a.Run(ctx) })
-	}
-	running.Wait()
-}
+func (p *Producer) Run(ctx context.Context) { p.appender.Run(ctx) }
 
 // Abandon gives up what is accepted and not committed: stream.Appender says how.
-func (p *Producer) Abandon() {
-	for _, a := range p.appenders {
-		a.Abandon()
-	}
-}
+func (p *Producer) Abandon() { p.appender.Abandon() }
 
 // Enqueue stores the messages, in this order, all or none, and returns the
 // position of the first once they are committed. The others have those that
@@ -106,15 +76,19 @@ func (p *Producer) Abandon() {
 // by the number of these. While PostgreSQL is away it waits.
 //
 // Messages of one call have one priority, or keys of one lane, or the error is
-// ErrSpread. Errors: that, ErrClosed, ErrNotFound, ErrInvalid, stream.ErrInvalid
+// ErrSpread. A message that is Unique comes alone; for one that is stored already
+// the error is a DuplicateError. Errors: these, ErrClosed, ErrNotFound, ErrInvalid, stream.ErrInvalid
 // and PostgreSQL's own mean that nothing was stored. If ctx ends first, or with
 // stream.ErrAbandoned, the messages may be stored or not.
 func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
+	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
+		return p.enqueueUnique(ctx, &msgs[0])
+	}
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return 0, err
 	}
-	first, err = p.appenders[to].Append(ctx, plain...)
+	first, err = p.appender.Partition(to).Append(ctx, plain...)
 	return p.answer(to, first, err)
 }
 
@@ -123,19 +97,19 @@ func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, e
 // returns nil, done is called once, with the position of the first message or
 // with Enqueue's error; otherwise done is not called. All calls for one priority
 // or lane, or for a queue without, come from one goroutine, in the order of
-// positions: done must be brief.
+// positions: done must be brief. Messages that are Unique need Enqueue.
 func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return err
 	}
-	return enqueueError(p.appenders[to].Submit(ctx, plain, func(first int64, err error) { done(p.answer(to, first, err)) }))
+	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(first int64, err error) { done(p.answer(to, first, err)) }))
 }
 
 // prepare returns the messages as the stream stores them, and which one.
 func (p *Producer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
-	if p.refused != nil {
-		return nil, 0, p.refused
+	if err := noneUnique(msgs); err != nil {
+		return nil, 0, err
 	}
 	if to, err = p.queue.routeAll(msgs, p.turn.Add); err != nil {
 		return nil, 0, err
@@ -161,55 +135,4 @@ func enqueueError(err error) error {
 		return fmt.Errorf("enqueue: %w", ErrNotFound)
 	}
 	return err
-}
-
-// withDues returns the messages as the stream stores them.
-func withDues(msgs []Message) ([]stream.Message, error) {
-	plain := make([]stream.Message, len(msgs))
-	for i, m := range msgs {
-		var err error
-		if plain[i], err = m.withDue(); err != nil {
-			return nil, err
-		}
-	}
-	return plain, nil
-}
-
-// withDue writes Due into the headers.
-func (m Message) withDue() (stream.Message, error) {
-	if m.Due.IsZero() {
-		return m.Message, nil
-	}
-	headers := make(map[string]json.RawMessage)
-	if len(m.Headers) > 0 {
-		if err := json.Unmarshal(m.Headers, &headers); err != nil {
-			return stream.Message{}, fmt.Errorf("%w headers: %w", stream.ErrInvalid, err)
-		}
-	}
-	due, err := json.Marshal(m.Due.UTC().Format(time.RFC3339Nano))
-	if err != nil {
-		return stream.Message{}, err
-	}
-	if headers == nil { // they were null
-		return stream.Message{}, fmt.Errorf("%w headers: not a JSON object", stream.ErrInvalid)
-	}
-	headers[DueHeader] = due
-	if m.Headers, err = json.Marshal(headers); err != nil {
-		return stream.Message{}, err
-	}
-	return m.Message, nil
-}
-
-// dueTime returns when the message is due, or the zero time.
-func dueTime(headers json.RawMessage) time.Time {
-	if !bytes.Contains(headers, []byte(DueHeader)) {
-		return time.Time{}
-	}
-	var in struct {
-		Due time.Time `json:"tidewire_due"`
-	}
-	if json.Unmarshal(headers, &in) != nil {
-		return time.Time{} // somebody else's idea of it: deliver it
-	}
-	return in.Due
 }

@@ -55,8 +55,8 @@ type Queue struct {
 // the error is ErrOptions.
 //
 // The name is as that of a stream, or the error is stream.ErrInvalid; with
-// priorities or lanes it is four bytes shorter at most. A stream with a retention
-// policy cannot become a queue. The Queue reads through the pool.
+// priorities or lanes it is three bytes shorter at most. A stream with partitions,
+// or with a retention policy, cannot become a queue. The Queue reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	opts = opts.withDefaults()
 	err := opts.validate()
@@ -88,6 +88,9 @@ func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Option
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return q.scan(tx.QueryRow(ctx, ensureQueueSQL, s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax))
 	})
+	if pg.Code(err) == codeOptions {
+		err = fmt.Errorf("%w: %w", ErrOptions, err)
+	}
 	if err != nil {
 		return nil, err
 	}

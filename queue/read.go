@@ -62,7 +62,7 @@ func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 	n.mu.Lock()
 	token, waits := n.token, len(n.node.consumers) > 0 && !n.node.closed && n.looks()
 	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
-		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.supply()
+		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.atHand()
 		n.mu.Unlock()
 		if !idle {
 			return false, nil

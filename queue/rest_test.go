@@ -164,7 +164,7 @@ func TestNode_ComesToRest(t *testing.T) {
 				opts.MaxAttempts, opts.RetryMin = 5, 5*time.Millisecond
 				db, q := setup(t, opts)
 				r := &restless{t: t, url: db.URL, pool: db.Pool, q: q, random: rand.New(rand.NewPCG(seed, 77))}
-				if q.Options().Lanes > 0 && r.random.IntN(2) > 0 {
+				if r.random.IntN(2) > 0 {
 					r.share = newTable().share
 				}
 				r.comesToRest(1 + r.random.IntN(3))

@@ -31,8 +31,9 @@ type AppenderConfig struct {
 	// stays below twice this and the largest Append; besides, the callbacks of
 	// two more batches may not have returned yet. Defaults to 8 MiB.
 	MaxBatchBytes int
-	// Linger is for how long a batch waits for company before it is written:
-	// for fewer and larger commits at low rates. Defaults to none.
+	// Linger is for how long a batch waits for company before it is written, also
+	// that of an Appender that was idle: for fewer and larger commits at low rates.
+	// Defaults to none.
 	Linger time.Duration
 	// IdleTimeout is for how long an Appender without traffic keeps its
 	// connection. Defaults to 30 s.
@@ -63,8 +64,10 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 }
 
 // Appender appends to one stream for many callers: while one batch is
-// committed the next gathers, so that callers share the cost of commits. No
-// timer is involved unless there is a Linger; a lone message is written at once.
+// committed the next gathers, so that callers share the cost of commits. Right
+// behind a commit it may wait, for a millisecond at most, for as many callers as
+// the batch before had. One that has been idle for a millisecond writes at once,
+// unless there is a Linger.
 //
 // There may be any number of Appenders for a stream, in any number of
 // processes. One that has something to write takes a connection of the pool
@@ -92,6 +95,7 @@ type Appender struct {
 	lane     *lane // whose lock guards the writer
 	writer   *Writer
 	recorded chan struct{} // one slot: requests of producers were recorded
+	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated
 }
 
 // appendBatch is one batch that gathers, with the calls whose rows it holds.
@@ -118,10 +122,10 @@ const callOverhead = 128
 // does nothing until Run. To a stream with partitions a PartitionedAppender
 // appends.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
-	return newAppender(newLane(pool), s, cfg)
+	return newAppender(newLane(pool), make(chan struct{}, 1), s, cfg)
 }
 
-func newAppender(on *lane, s *Stream, cfg AppenderConfig) *Appender {
+func newAppender(on *lane, rotating chan struct{}, s *Stream, cfg AppenderConfig) *Appender {
 	cfg = cfg.withDefaults()
 	a := &Appender{
 		cfg:     cfg,
@@ -134,6 +138,7 @@ func newAppender(on *lane, s *Stream, cfg AppenderConfig) *Appender {
 		writer:  newWriter(on.on, s.table, cfg.Writer),
 
 		recorded: make(chan struct{}, 1),
+		rotating: rotating,
 	}
 	a.work, a.abandon = context.WithCancel(context.Background())
 	return a

@@ -34,15 +34,17 @@ func (c KeeperConfig) withDefaults() KeeperConfig {
 }
 
 // Keeper applies the Retention of all streams of a database: it drops the
-// segments that need not be kept. Any number of processes may run one; an
-// advisory lock lets one of them work at a time.
+// segments that need not be kept. Once an hour it also deletes what writers that
+// died have left behind. Any number of processes may run one; advisory locks let
+// one of them work at a time.
 //
 // Nobody waits for a Keeper longer than its bound for locks, some 40 ms: while
 // a long transaction reads a stream, that stream keeps its segments, and the
 // Keeper tries again in its next round.
 type Keeper struct {
-	cfg  KeeperConfig
-	pool *pgxpool.Pool
+	cfg   KeeperConfig
+	pool  *pgxpool.Pool
+	swept time.Time // when marks were looked for; of Run alone
 }
 
 // NewKeeper returns a Keeper that works through the pool. It does nothing until
@@ -77,6 +79,12 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		if err := k.round(ctx); err != nil && ctx.Err() == nil {
 			k.cfg.Log.Warn("retention not applied", "error", err)
+		}
+		if time.Since(k.swept) >= sweepEvery {
+			k.swept = time.Now()
+			if err := sweepMarks(ctx, k.pool); err != nil && ctx.Err() == nil {
+				k.cfg.Log.Warn("old batch marks not deleted", "error", err)
+			}
 		}
 		timer.Reset(k.cfg.Every*3/4 + rand.N(k.cfg.Every/2+1))
 	}

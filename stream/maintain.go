@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,7 +28,8 @@ func Recreate(ctx context.Context, db pg.DB) error {
 	})
 }
 
-// Maintainer keeps the BRIN index of the messages table summarised.
+// Maintainer keeps the BRIN index of the messages table summarised, and once an
+// hour deletes what writers that died have left behind, as a Keeper does.
 type Maintainer struct {
 	db      pg.DB
 	log     *slog.Logger
@@ -53,23 +56,34 @@ func (m *Maintainer) Wrote(rows int) {
 // Run summarises when enough rows were written, until ctx ends. A failure is
 // logged: readers are slower until the next time.
 func (m *Maintainer) Run(ctx context.Context) {
+	sweep := time.NewTimer(rand.N(time.Minute)) // processes begin at the same time
+	defer sweep.Stop()
 	for {
+		what, err := "", error(nil)
 		select {
 		case <-m.due:
+			what, err = "index not summarised", m.summarise(ctx)
+		case <-sweep.C:
+			what, err = "old batch marks not deleted", sweepMarks(ctx, m.db)
+			sweep.Reset(sweepEvery)
 		case <-ctx.Done():
 			return
 		}
-		m.written.Store(0)
-		var ranges int
-		var next *int64 // NULL: no range is complete yet
-		if err := m.db.QueryRow(ctx, summariseSQL, m.block).Scan(&ranges, &next); err != nil {
-			if ctx.Err() == nil {
-				m.log.Warn("index not summarised", "error", err)
-			}
-			continue
-		}
-		if next != nil {
-			m.block = *next
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn(what, "error", err)
 		}
 	}
+}
+
+func (m *Maintainer) summarise(ctx context.Context) error {
+	m.written.Store(0)
+	var ranges int
+	var next *int64 // NULL: no range is complete yet
+	if err := m.db.QueryRow(ctx, summariseSQL, m.block).Scan(&ranges, &next); err != nil {
+		return err
+	}
+	if next != nil {
+		m.block = *next
+	}
+	return nil
 }

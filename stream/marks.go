@@ -3,39 +3,74 @@ package stream
 import (
 	"context"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// keepMarks is for how long the mark of a committed batch is kept. It must
-// outlive every attempt that may still be waiting for the lock: those end by
-// lock_timeout or with their connection, within a minute.
-const keepMarks = 5 * time.Minute
+const (
+	// keepMarks is for how long the mark of a committed batch is kept. It must
+	// outlive every attempt that may still be waiting for the lock: those end by
+	// lock_timeout or with their connection, within a minute.
+	keepMarks = 5 * time.Minute
+	// forgetAtOnce is the most marks that a Writer deletes behind one batch, whose
+	// callers wait for that.
+	forgetAtOnce = 500
+	// sweepEvery is how often a process looks for marks of writers that are gone,
+	// and sweepBlocks how much of the table at once, some 9,000 marks: so much is
+	// in one transaction.
+	sweepEvery  = time.Hour
+	sweepBlocks = 64
+)
 
 // marks remembers which batch number a writer had reached when, to know which
 // marks are old enough to be deleted.
 type marks struct {
-	since  time.Time // when number was noted
-	number int64
+	since     time.Time // when number was noted
+	number    int64
+	old, gone int64 // those of batches below old can go, and those below gone are
 }
 
-// forget deletes the marks that nothing can ask for any more, every few
-// minutes, in the writer's own connection. Its failure is not the batch's.
-func (w *Writer) forget(ctx context.Context) error {
-	if time.Since(w.marks.since) < keepMarks {
-		return nil
+// forget deletes some of the writer's own marks that nothing can ask for any
+// more, in its connection. Its failure is not the batch's: what is left is swept
+// up with those of the dead.
+func (w *Writer) forget(ctx context.Context) {
+	m := &w.marks
+	if time.Since(m.since) >= keepMarks {
+		m.old = m.number
+		m.since, m.number = time.Now(), w.number
 	}
-	first, before := w.marks.since.IsZero(), w.marks.number
-	w.marks = marks{since: time.Now(), number: w.number}
-	var err error
-	if first {
-		_, err = w.conn.Exec(ctx, forgetDeadSQL)
-	} else {
-		_, err = w.conn.Exec(ctx, forgetSQL, w.id, before)
+	if m.gone >= m.old {
+		return
 	}
-	if err != nil {
+	from := m.gone
+	m.gone = min(from+forgetAtOnce, m.old)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	if _, err := w.conn.Exec(ctx, forgetSQL, w.id, from, m.gone); err != nil {
 		w.cfg.Log.Warn("old batch marks not deleted", "error", err)
 		if w.conn.Conn().IsClosed() {
 			w.Close()
 		}
 	}
+}
+
+// sweepMarks deletes the marks of writers that did not live to do so. It looks
+// at each block of the table once, for there is no index to find them by, and
+// ends when another process is at it.
+func sweepMarks(ctx context.Context, db pg.DB) error {
+	for block, end := int64(0), int64(1); block < end; block += sweepBlocks {
+		alone, err := false, error(nil)
+		if alone, end, err = sweepSlice(ctx, db, block); err != nil || !alone {
+			return err
+		}
+	}
 	return nil
+}
+
+// sweepSlice also returns how many blocks the table has.
+func sweepSlice(ctx context.Context, db pg.DB, block int64) (alone bool, blocks int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err = db.QueryRow(ctx, sweepMarksSQL, block, block+sweepBlocks).Scan(&alone, &blocks)
+	return alone, blocks, err
 }

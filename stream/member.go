@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,8 +24,8 @@ type MemberConfig struct {
 	// Lease and Heartbeat are those of a Share.
 	Lease, Heartbeat time.Duration
 	// Handle is given the messages of the partition that o.Number is, in order, one
-	// page at a time: different partitions at the same time. When it returns nil, the page is
-	// dealt with, and its offset is committed soon. When it returns an error, it
+	// page at a time: different partitions at the same time. When it returns nil, the
+	// page is dealt with, and its offset is committed soon. When it returns an error, it
 	// gets the same page again after a pause, of 10 ms first and 1 s at most: what
 	// can never be dealt with is to be put elsewhere, and nil returned.
 	//
@@ -33,8 +34,8 @@ type MemberConfig struct {
 	// Handle is not interrupted when the partition is to be given back, or Run's
 	// ctx ends: it has to return soon by itself.
 	Handle func(ctx context.Context, o *Ownership, page []Message) error
-	// Log receives a line when Handle has failed, and those of a Share. Defaults
-	// to none.
+	// Log receives a line when Handle has failed, or a partition is parked, and
+	// those of a Share. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -88,9 +89,13 @@ func shareName(s *Stream, group string) string { return fmt.Sprintf("group %d %s
 // are being handled, commits their offsets and leaves, so that other members go
 // on from there at once. It needs Groups.Run and Hub.Run. Call it once.
 //
+// A partition in which the stream's retention has dropped what comes next is
+// parked: its owner keeps it, logs that, and looks every Heartbeat whether
+// Group.Seek, on the group of that partition, has said where the group goes on.
+// The other partitions do not wait for it.
+//
 // While PostgreSQL is away it waits. Errors: those of Share.Run, and of
-// Subscription.Next, a TooOldError among them: Seek says where the group goes on
-// in that partition.
+// Subscription.Next. Before it returns one it commits what was handled.
 func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -120,11 +125,10 @@ func (m *Member) own(ctx context.Context, o *Ownership) {
 		case <-reading.Done():
 		}
 	})
-	err := m.consume(ctx, reading, o)
-	ended := reading.Err() != nil
+	err := m.consumeOrPark(ctx, reading, o)
 	stop()
 	watching.Wait()
-	if err == nil || ended {
+	if err == nil {
 		return
 	}
 	m.mu.Lock()
@@ -135,32 +139,60 @@ func (m *Member) own(ctx context.Context, o *Ownership) {
 	m.cancel()
 }
 
+// consumeOrPark is consume that keeps a partition whose next messages are gone,
+// and reads nothing there, until the group's offset was moved: given back, it
+// would stop the next owner, and then the one after that.
+func (m *Member) consumeOrPark(ctx, reading context.Context, o *Ownership) error {
+	var known TooOldError
+	for {
+		err := m.consume(ctx, reading, o)
+		var tooOld *TooOldError
+		if !errors.As(err, &tooOld) {
+			return err
+		}
+		if *tooOld != known {
+			known = *tooOld
+			m.cfg.Log.Error("partition parked, until Seek says where the group goes on", "group", m.group,
+				"stream", m.stream.name, "partition", o.Number, "error", err)
+		}
+		select {
+		case <-time.After(m.share.cfg.Heartbeat):
+		case <-reading.Done():
+			return nil
+		}
+	}
+}
+
 // consume gives the pages of a partition to Handle until reading ends, behind
-// the offset that the owner before has committed.
+// the offset that the owner before has committed. However it ends, what was
+// handled is committed: the next owner begins there.
 func (m *Member) consume(ctx, reading context.Context, o *Ownership) error {
 	g, sub, err := m.open(reading, o.Number)
-	if err != nil {
+	if reading.Err() != nil {
+		err = nil
+	}
+	if err != nil || sub == nil {
 		return err
 	}
 	defer sub.Close()
 	last := int64(0)
 	for {
-		page, err := sub.Next(reading)
-		if reading.Err() == nil && err != nil {
-			return err
-		}
-		if err != nil || !m.handle(ctx, reading, o, page) {
+		var page []Message
+		if page, err = sub.Next(reading); err != nil || !m.handle(ctx, reading, o, page) {
 			break
 		}
 		last = page[len(page)-1].Position
 		m.groups.commitLater(ownedOffset{g.id, o.Token}, last)
 	}
-	if last > 0 && o.Lasts() { // the next owner begins there
+	if reading.Err() != nil {
+		err = nil
+	}
+	if last > 0 && o.Lasts() {
 		if _, err := g.CommitOwned(ctx, o.Token, last); err != nil {
 			m.cfg.Log.Warn("offset not committed", "group", m.group, "stream", g.stream.name, "error", err)
 		}
 	}
-	return nil
+	return err
 }
 
 // open subscribes behind the committed offset; it waits while PostgreSQL is away.

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -294,4 +295,71 @@ func TestMember_LeasesLost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMember_CommitsBeforeItFails: what was handled nobody gets again, also when
+// the member ends with an error.
+func TestMember_CommitsBeforeItFails(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 1)
+	mustAppend(t, run(t, db.Pool, s.Partition(0), stream.AppenderConfig{}), messages("a", "b", "c")...)
+	h, stopHub := runHub(t, db.Pool, stream.HubConfig{})
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{LaterEvery: time.Hour})
+	handled := make(chan int, 10)
+	m, err := gs.Join(t.Context(), h, s, "g", stream.MemberConfig{Handle: func(_ context.Context, _ *stream.Ownership, page []stream.Message) error {
+		handled <- len(page)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() { over <- m.Run(t.Context()) }()
+	if n := <-handled; n != 3 {
+		t.Errorf("%d messages, want 3", n)
+	}
+	stopHub()
+	if err := <-over; !errors.Is(err, stream.ErrClosed) {
+		t.Errorf("Run: %v, want ErrClosed", err)
+	}
+	wantOffset(t, openGroup(t, gs, s.Partition(0), "g"), 3)
+}
+
+// TestMember_ParksWhatIsTooOld: the other partitions go on, and this one does
+// once the group was told where.
+func TestMember_ParksWhatIsTooOld(t *testing.T) {
+	t.Parallel()
+	db, s := ensureParted(t, 2)
+	a := runParted(t, db.Pool, s, stream.PartitionedConfig{})
+	mustAppend(t, a.Partition(0), messages("lost", "lost", "kept")...)
+	got := make(chan string, 10)
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	g := openGroup(t, gs, s.Partition(0), "g")
+	exec(t, db.Pool, fmt.Sprintf(`SELECT setval('tidewire.stream_%d_oldest_seq', 3)`, s.Partition(0).ID()))
+	j := join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, _ *stream.Ownership, page []stream.Message) error {
+		for _, m := range page {
+			got <- string(m.Payload)
+		}
+		return nil
+	}})
+	for _, want := range []string{"b1", "b2"} {
+		mustAppend(t, a.Partition(1), messages(want)...)
+		if text := <-got; text != want {
+			t.Errorf("delivered %q, want %q", text, want)
+		}
+	}
+	all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+	if err != nil || len(all) != 1 || len(all[0].Partitions) != 2 {
+		t.Errorf("members %v, %v, want one that has both partitions", all, err)
+	}
+	if err := g.Seek(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-got; text != "kept" {
+		t.Errorf("delivered %q, want what was kept", text)
+	}
+	if err := j.stop(); err != nil {
+		t.Error(err)
+	}
+	wantOffset(t, g, 3)
 }

@@ -27,6 +27,10 @@ func (s *Stream) Partition(i int) *Stream {
 	return s.parts[i]
 }
 
+// Together returns streams as if they were the partitions of one, for a
+// PartitionedAppender, whose Appenders share connections.
+func Together(parts ...*Stream) *Stream { return &Stream{count: len(parts), parts: parts} }
+
 // PartitionOf is the partition of messages with that key: the first four bytes
 // of its SHA-256 as a big-endian number, modulo the number of partitions. The
 // same goes for the ID of a producer whose messages have no key. It never

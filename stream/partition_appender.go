@@ -12,7 +12,9 @@ import (
 type PartitionedConfig struct {
 	// Connections is how many connections of the pool it takes at most. Each
 	// serves some of the partitions, one batch at a time, and is kept until it has
-	// been idle: the pool needs more than these. Defaults to 2.
+	// been idle: the pool needs more than these. A batch that cannot be written, as
+	// when somebody holds the lock of its partition for long, is tried until it can,
+	// and those of the other partitions of its connection wait. Defaults to 2.
 	Connections int
 	// OnCommit, if not nil, is called as AppenderConfig.OnCommit is, by several
 	// goroutines at once, one a partition.
@@ -70,13 +72,18 @@ func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig
 	for i := range a.lanes {
 		a.lanes[i] = newLane(pool)
 	}
+	rotating := make(chan struct{}, 1)
 	for i := range a.parts {
 		own := cfg.Appender
 		own.OnCommit = func(last int64) { cfg.OnCommit(i, last) }
-		a.parts[i] = newAppender(a.lanes[i%len(a.lanes)], s.Partition(i), own)
+		a.parts[i] = newAppender(a.lanes[i%len(a.lanes)], rotating, s.Partition(i), own)
 	}
 	return a
 }
+
+// Partition returns the Appender to one partition, from 0 on, which a knows how
+// to run.
+func (a *PartitionedAppender) Partition(i int) *Appender { return a.parts[i] }
 
 // Append is Appender.Append to the partition of the messages.
 func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Place, error) {

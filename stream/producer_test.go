@@ -76,6 +76,28 @@ func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
 	}
 }
 
+// TestAppendAs_NoBackslashQuote: a server may refuse \' in strings.
+func TestAppendAs_NoBackslashQuote(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.RuntimeParams["backslash_quote"] = "off"
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
+	for range 2 {
+		if first := mustAppendAs(t, a, stream.Producer{ID: `o'b\rien`, Sequence: 1}, "x"); first != 1 {
+			t.Errorf("first position %d, want 1", first)
+		}
+	}
+}
+
 // submitted is what a call was answered.
 type submitted struct {
 	first int64

@@ -8,7 +8,7 @@ import (
 // LockMessages is the number of the messages table's lock within pg.LockClass.
 // The lock of a stream has the stream's id, which is 1000 or more; 2 is the
 // lock that keeps the rotation of offsets apart from their use, 3 the one of the
-// process that applies retention.
+// process that applies retention, 4 of the one that sweeps up old batch marks.
 const LockMessages = 1
 
 const (
@@ -70,9 +70,20 @@ SELECT tidewire.create_messages()`
 SELECT count(brin_summarize_range('public.messages_position_idx', block)), max(block) + 128
 FROM generate_series($1::bigint, pg_relation_size('public.messages') / current_setting('block_size')::bigint - 128, 128) AS block`
 
-	forgetSQL         = `DELETE FROM tidewire.batch WHERE writer = $1 AND number < $2`
-	forgetDeadSQL     = `DELETE FROM tidewire.batch WHERE created_at < now() - interval '1 day'`
 	lockTimeoutSQLFmt = `SET lock_timeout = %d`
+
+	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3`
+
+	// Blocks $1 to $2 - 1 of the table, unless another process sweeps.
+	sweepMarksSQL = `
+WITH alone AS MATERIALIZED (
+	SELECT pg_try_advisory_xact_lock(1953064037, 4) AS got
+), gone AS (
+	DELETE FROM tidewire.batch WHERE (SELECT got FROM alone)
+		AND ctid >= ('(' || $1::bigint || ',0)')::tid AND ctid < ('(' || $2::bigint || ',0)')::tid
+		AND created_at < now() - interval '1 day'
+)
+SELECT got, pg_relation_size('tidewire.batch') / current_setting('block_size')::bigint FROM alone`
 )
 
 const (

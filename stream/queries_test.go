@@ -34,7 +34,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "firstPositionSQL": firstPositionSQL,
 		"reserveSQL": reserveSQL, "insertOneSQL": insertOneSQL, "insertRowsSQL": insertRowsSQL(3),
 		"storedSQL": storedSQL, "identifySQL": identifySQL, "endOwnSQL": endOwnSQL, "summariseSQL": summariseSQL,
-		"forgetSQL": forgetSQL, "forgetDeadSQL": forgetDeadSQL,
+		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
 		"readFmt": s.read.after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,

@@ -59,8 +59,9 @@ func separate(ids, sequences, rows *strings.Builder, i int) {
 var (
 	// Within double quotes of an array's text.
 	arrayEscaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-	// Within E'…', which means the same whatever standard_conforming_strings is.
-	literalEscaper = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	// Within E'…', which means the same whatever standard_conforming_strings is;
+	// and '' whatever backslash_quote is.
+	literalEscaper = strings.NewReplacer(`\`, `\\`, `'`, `''`)
 )
 
 // recordSQL is the statement that records the requests, for a query that can

@@ -106,6 +106,26 @@ func TestAlter_Errors(t *testing.T) {
 	}
 }
 
+// TestKeeper_SweepsUpMarks: those that a writer left behind when it died, and no
+// Writer has to.
+func TestKeeper_SweepsUpMarks(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	exec(t, db.Pool, `INSERT INTO tidewire.batch VALUES (1, 1, 1, now() - interval '2 days'), (1, 2, 2, now())`)
+	marks := func() (n int) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch WHERE writer = 1`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
+	if n := marks(); n != 2 {
+		t.Errorf("behind a batch of another writer there are %d marks, want 2", n)
+	}
+	keep(t, db.Pool)
+	await(t, "the sweep", func() bool { return marks() == 1 })
+}
+
 // TestKeeper_BySize has every way of reading meet what was dropped.
 func TestKeeper_BySize(t *testing.T) {
 	t.Parallel()

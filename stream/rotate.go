@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +13,8 @@ import (
 )
 
 // rotateEvery is how often an Appender looks whether the records of its
-// stream's producers are to be rotated, as long as it adds to them.
+// stream's producers are to be rotated, as long as it adds to them, give or take
+// a quarter.
 const rotateEvery = time.Minute
 
 // keepRequests rotates the records of the stream's producers, at the first that
@@ -25,15 +27,27 @@ func (a *Appender) keepRequests(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		err := rotateRequests(ctx, a.lane.on.pool, a.stream.id)
+		err := a.rotateInTurn(ctx)
 		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable && ctx.Err() == nil {
 			a.cfg.Writer.Log.Warn("records of producers not rotated", "stream", a.stream.name, "error", err)
 		}
 		select {
-		case <-time.After(rotateEvery):
+		case <-time.After(rotateEvery*3/4 + rand.N(rotateEvery/2)):
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// rotateInTurn keeps the Appenders that share connections from rotating all at
+// once: their streams have the same age, and each fold reads a whole table.
+func (a *Appender) rotateInTurn(ctx context.Context) error {
+	select {
+	case a.rotating <- struct{}{}:
+		defer func() { <-a.rotating }()
+		return rotateRequests(ctx, a.lane.on.pool, a.stream.id)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

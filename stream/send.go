@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // codeStaleHead is what tidewire.begin_batch raises when another writer has
@@ -29,11 +31,28 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool) error {
 	if !stale && w.prefersCopy(b) {
 		send = w.sendCopy
 	}
+	b.First = 0
 	if err := send(ctx, c, b); err != nil {
+		if b.First > 0 && behindBegin(err) {
+			w.head = b.First + int64(b.Len()) - 1 // a sequence is not rolled back
+		}
 		return w.recover(ctx, b, err)
 	}
 	w.head = b.First + int64(b.Len()) - 1
 	return nil
+}
+
+// behindBegin reports whether PostgreSQL refused a batch whose positions it had
+// taken already. If that is wrong, the next COPY is refused once, and goes as
+// Array.
+func behindBegin(err error) bool {
+	switch pg.Code(err) {
+	case "", codeStaleHead, pg.CodeLockNotAvailable:
+		return false
+	case pg.CodeUniqueViolation:
+		return pg.Constraint(err) != "batch_pkey"
+	}
+	return true
 }
 
 func (w *Writer) prefersCopy(b *Batch) bool {

@@ -73,6 +73,10 @@ func (c ShareConfig) withDefaults() ShareConfig {
 // the others finish with what it is to get, and give it back; what a member
 // owned that died is free when its lease has run out.
 //
+// The last member that leaves takes the share's rows along. If it was killed
+// they stay until somebody joins that name again, or, with the members of a
+// group, until the stream is dropped.
+//
 // It takes a connection of the pool for each heartbeat, and writes one row: a
 // pool that has none for longer than the lease costs the lease.
 type Share struct {
@@ -100,7 +104,10 @@ type Ownership struct {
 func (o *Ownership) Asked() <-chan struct{} { return o.asked }
 
 // Lasts reports whether the number is still owned. A process that was stopped
-// for a while finds out by it sooner than by its ctx.
+// for a while finds out by it sooner than by its ctx. It goes by the clock that
+// stands still while the whole machine is suspended, or a virtual machine is
+// paused: behind that it may be true until the next heartbeat, and only what is
+// written under the Token is refused.
 func (o *Ownership) Lasts() bool { return o.lease.lasts() }
 
 // NewShare returns a member that does nothing until Run. Errors: ErrInvalid.

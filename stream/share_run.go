@@ -81,8 +81,13 @@ func (m *membership) pause(failed bool) time.Duration {
 	return every*9/10 + rand.N(every/5+1)
 }
 
+// leastBeat is the least time that a heartbeat has: tidewire.beat_share may wait
+// for half a second, and has renewed the lease all the same.
+const leastBeat = time.Second
+
 // beat renews the lease, gives back what is to be given back, and takes what
-// PostgreSQL has for this member.
+// PostgreSQL has for this member. It gives up in time for others, on another
+// connection: this one may be dead, and nobody says so.
 func (m *membership) beat() error {
 	asked := time.Now()
 	var alive bool
@@ -90,7 +95,9 @@ func (m *membership) beat() error {
 	var numbers []int32
 	var tokens []int64
 	args := []any{m.lease.share, m.lease.member, m.cfg.Lease, m.released, m.leaving}
-	err := inReadCommitted(m.lease.ctx, m.pool, beatShareSQL, args, func(rows pgx.Rows) error {
+	ctx, cancel := context.WithTimeout(m.lease.ctx, max(m.cfg.Lease/5, leastBeat))
+	defer cancel()
+	err := inReadCommitted(ctx, m.pool, beatShareSQL, args, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&alive, &quota, &numbers, &tokens}, func() error { return nil })
 		return err
 	})

@@ -103,7 +103,8 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		err := w.attempt(ctx, b, stale)
 		switch {
 		case err == nil:
-			return w.forget(ctx)
+			w.forget(ctx)
+			return nil
 		case pg.Code(err) == codeStaleHead:
 			stale = true
 			continue

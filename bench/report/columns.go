@@ -34,6 +34,8 @@ func columns(scenario string, base *bench.Row) []column {
 		return chatColumns()
 	case scenario == "queue" || scenario == "pubsub":
 		return queueColumns()
+	case scenario == "events":
+		return eventsColumns()
 	case scenario == "lanes":
 		return lanesColumns()
 	default:
@@ -142,6 +144,29 @@ func queueColumns() []column {
 		metric("drain s", "drain_seconds", fixed(1)),
 		metric("lost", "lost", count),
 		metric("twice", "duplicated", count),
+	}
+}
+
+func eventsColumns() []column {
+	return []column{
+		nameColumn("row"),
+		metric("calls/s", "calls_per_second", count),
+		metric("events/s", "events_per_second", count),
+		metric("p50 ms", "latency_p50_ms", fixed(2)),
+		metric("p95 ms", "latency_p95_ms", fixed(2)),
+		metric("p99 ms", "latency_p99_ms", fixed(2)),
+		metric("bytes/call", "bytes_per_call", count),
+		metric("allocs/call", "allocs_per_call", count),
+		metric("WAL B/event", "wal_bytes_per_event", count),
+		metric("success", "success_rate", fixed(3)),
+		metric("limit exceeded", "limit_exceeded_rate", fixed(3)),
+		metric("PG CPU", "postgres_cpu_share", percent),
+		metric("server CPU", "server_cpu_share", percent),
+		metric("own CPU", "generator_cpu_share", percent),
+		metric("other calls/s", "compare_calls_per_second", count),
+		metric("other p50 ms", "compare_latency_p50_ms", fixed(2)),
+		metric("other p99 ms", "compare_latency_p99_ms", fixed(2)),
+		metric("other / this", "gain", fixed(2)),
 	}
 }
 

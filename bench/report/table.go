@@ -14,15 +14,41 @@ import (
 	"github.com/tidewire/tidewire/bench"
 )
 
-// Table writes the result as text: the table, the checks that failed, and
-// whether it is valid.
+// Table writes the result as text: the table, or one for each operation, the
+// checks that failed, and whether it is valid.
 func Table(w io.Writer, r *bench.Result) error {
+	var b strings.Builder
+	for _, rows := range tables(r) {
+		b.WriteString(render(r, rows) + "\n")
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), soaks(r)+verdict(r))
+	return err
+}
+
+// tables shares out the rows: those of events by operation, which is what comes
+// first in their names.
+func tables(r *bench.Result) (all [][]bench.Row) {
+	if r.Scenario != "events" {
+		return [][]bench.Row{r.Rows}
+	}
+	last := ""
+	for _, row := range r.Rows {
+		op, _, _ := strings.Cut(row.Name, "/")
+		if op != last {
+			all, last = append(all, nil), op
+		}
+		all[len(all)-1] = append(all[len(all)-1], row)
+	}
+	return all
+}
+
+func render(r *bench.Result, rows []bench.Row) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
 	var used []column
 	for _, c := range columns(r.Scenario, r.Row("naive")) {
-		for _, row := range r.Rows {
+		for _, row := range rows {
 			if cell := c.cell(row); cell != "-" && cell != "" {
 				used = append(used, c)
 				break
@@ -39,15 +65,14 @@ func Table(w io.Writer, r *bench.Result) error {
 	}
 	t.AppendHeader(head)
 	t.SetColumnConfigs(configs)
-	for _, row := range r.Rows {
+	for _, row := range rows {
 		var cells table.Row
 		for _, c := range used {
 			cells = append(cells, c.cell(row))
 		}
 		t.AppendRow(cells)
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s\n%s", machine(r.Environment), t.Render(), soaks(r)+verdict(r))
-	return err
+	return t.Render()
 }
 
 func machine(e bench.Environment) string {

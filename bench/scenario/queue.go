@@ -132,7 +132,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	if err != nil {
 		return nil, err
 	}
-	sampler := bench.StartSampler(ctx, r.serverPID(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
+	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
 	took, err := r.watch(ctx)
 	usage := sampler.Stop()
 	if err != nil {
@@ -196,13 +196,6 @@ func (r *queueRun) stopParts() (err error) {
 		err = errors.Join(err, r.server.Stop())
 	}
 	return err
-}
-
-func (r *queueRun) serverPID() int {
-	if r.server == nil {
-		return 0
-	}
-	return r.server.PID()
 }
 
 // both gives an order to the readers and the writers.

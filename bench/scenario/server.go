@@ -81,6 +81,14 @@ func (s *ServerProcess) Statistic(name string) (value float64, ok bool) {
 	return value, ok
 }
 
+// pid is the PID, or 0 of none.
+func (s *ServerProcess) pid() int {
+	if s == nil {
+		return 0
+	}
+	return s.PID()
+}
+
 // PID of the process.
 func (s *ServerProcess) PID() int { return s.cmd.Process.Pid }
 

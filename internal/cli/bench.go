@@ -17,6 +17,7 @@ type benchCmd struct {
 	Lanes  benchLanesCmd  `cmd:"" help:"Requests on a connection that is flooded."`
 	Queue  benchQueueCmd  `cmd:"" help:"Competing consumers on PostgreSQL, or with --mode pubsub groups."`
 	Pubsub benchPubsubCmd `cmd:"" help:"Publish and subscribe on PostgreSQL: every group reads everything."`
+	Events benchEventsCmd `cmd:"" help:"The event store: append, conditional append, queries and projections."`
 	Echo   benchEchoCmd   `cmd:"" help:"Round trips of small messages."`
 	Idle   benchIdleCmd   `cmd:"" help:"Memory of connections that do nothing."`
 	Part   benchPartCmd   `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`

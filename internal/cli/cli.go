@@ -55,6 +55,7 @@ type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
 	Queue   queueCmd   `cmd:"" help:"Queues: messages shared out among consumers."`
+	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags, appended under conditions."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`

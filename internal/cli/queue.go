@@ -47,6 +47,8 @@ type queueCreateCmd struct {
 	MaxAttempts int     `placeholder:"N" help:"How often a message is delivered before it is a dead letter. Default: 10."`
 	RetryMin    seconds `placeholder:"TIME" help:"The pause behind the first refusal; it doubles with each. Default: 1s."`
 	RetryMax    seconds `placeholder:"TIME" help:"The longest pause. Default: 5m."`
+	Priorities  int     `placeholder:"N" help:"Messages have a priority from 0 to one less, and higher ones are delivered first. Default: none."`
+	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in their order; so many keys at a time, at least, share the work among nodes. Default: no order."`
 	databaseFlags
 }
 
@@ -58,6 +60,7 @@ func (c *queueCreateCmd) Run(p *process) error {
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
 		_, err := queue.Ensure(p.ctx, pool, c.Name, queue.Options{
 			MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax),
+			Priorities: c.Priorities, Lanes: c.Lanes,
 		})
 		return explainQueue(err)
 	})
@@ -97,7 +100,10 @@ func stats(p *process, pool *pgxpool.Pool, name string) (queue.Stats, error) {
 	return q.Stats(p.ctx)
 }
 
-type queueStatsCmd struct{ queueArg }
+type queueStatsCmd struct {
+	queueArg
+	Over time.Duration `default:"1s" help:"For how long to watch how many messages come and are done; 0 does not."`
+}
 
 // Run is called by kong.
 func (c *queueStatsCmd) Run(p *process) error {
@@ -108,8 +114,27 @@ func (c *queueStatsCmd) Run(p *process) error {
 		}
 		fmt.Fprintf(p.Out, "queue: %s\nready: %d\nclaimed: %d\ndelayed: %d\ndead: %d\noldest: %v\nnodes: %d\npaused: %s\nlast position: %d\n",
 			q.Name(), s.Ready, s.Claimed, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes, yesNo(s.Paused), s.Head)
-		return nil
+		return c.rates(p, q, s)
 	})
+}
+
+// rates prints what happens from those Stats on.
+func (c *queueStatsCmd) rates(p *process, q *queue.Queue, first queue.Stats) error {
+	if c.Over <= 0 {
+		return nil
+	}
+	began := time.Now()
+	select {
+	case <-time.After(c.Over):
+	case <-p.ctx.Done():
+		return nil
+	}
+	s, err := q.Stats(p.ctx)
+	if err == nil {
+		came, done := s.RatesSince(first, time.Since(began))
+		fmt.Fprintf(p.Out, "come: %.0f/s\ndone: %.0f/s\n", came, done)
+	}
+	return err
 }
 
 type queuePeekCmd struct {

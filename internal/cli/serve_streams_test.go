@@ -22,6 +22,10 @@ type wireMessage struct {
 	Position                      int64
 	Attempt                       int
 	Count                         int
+	Next                          int64
+	Partition                     int
+	Duplicate                     bool
+	Events                        []struct{ Position int64 }
 }
 
 // wire is a connection to /ws.

@@ -20,6 +20,7 @@ type stores struct {
 	rooms   *stream.Appender // nil if no room is stored
 	streams *streamStore     // nil if not served
 	queues  *queueStore      // nil if not served
+	events  *eventStores     // nil if not served
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -42,6 +43,8 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		s.streams = newStreamStore(pool, p.log)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool}}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
+		s.events = newEventStores(pool, p.log)
+		cfg.Events = s.events
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
@@ -91,6 +94,11 @@ func (s *stores) stop(patience time.Duration) error {
 		}
 	})
 	defer giveUp.Stop()
+	if s.events != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s.events.close(ctx)
+	}
 	s.running.Wait()
 	if s.ingest == nil {
 		return nil

@@ -78,12 +78,10 @@ func (s *queueStore) opened(ctx context.Context, name string) (*openQueue, error
 	if err != nil {
 		return nil, err
 	}
-	appender := stream.AppenderConfig{
-		OnCommit: func(int64) { s.hub.Notify(q.Stream()) }, Writer: stream.WriterConfig{Log: s.log},
-	}
+	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}}
 	o := &openQueue{
 		Queue:    q,
-		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender}),
+		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender, Notify: s.hub.Notify}),
 		node:     queue.NewNode(q, queue.NodeConfig{Watch: s.hub.Watch, Log: s.log}),
 	}
 	ctx, o.stop = context.WithCancel(s.work)
@@ -109,25 +107,48 @@ func (s *queueStore) forget(o *openQueue) {
 }
 
 // Enqueue implements gateway.QueueStore.
-func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gateway.Message, delay time.Duration, done func(int64, error)) error {
+func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
 	o, err := s.opened(ctx, name)
 	if err != nil {
 		return queueError(err)
 	}
-	var due time.Time
-	if delay > 0 {
-		due = time.Now().Add(delay)
-	}
 	out := make([]queue.Message, len(messages))
-	for i, m := range messages {
-		out[i] = queue.Message{Message: stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}, Due: due}
+	for i := range messages {
+		out[i] = queueMessage(&messages[i], opts)
 	}
 	return queueError(o.producer.Submit(ctx, out, func(first int64, err error) {
 		if errors.Is(err, queue.ErrNotFound) {
 			s.forget(o)
 		}
-		done(first, queueError(err))
+		done(gateway.Place{Partition: -1, Position: first}, queueError(err))
 	}))
+}
+
+func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message {
+	out := queue.Message{Message: stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}, Priority: opts.Priority}
+	if opts.Delay > 0 {
+		out.Due = time.Now().Add(opts.Delay)
+	}
+	return out
+}
+
+// EnqueueUnique implements gateway.QueueStore.
+func (s *queueStore) EnqueueUnique(ctx context.Context, name string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique) (gateway.Place, bool, error) {
+	o, err := s.opened(ctx, name)
+	if err != nil {
+		return gateway.Place{}, false, queueError(err)
+	}
+	out := queueMessage(&m, opts)
+	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
+	position, err := o.producer.Enqueue(ctx, out)
+	duplicate := errors.Is(err, queue.ErrDuplicate)
+	if duplicate {
+		err = nil
+	}
+	if errors.Is(err, queue.ErrNotFound) {
+		s.forget(o)
+	}
+	return gateway.Place{Partition: -1, Position: position}, duplicate, queueError(err)
 }
 
 // visibility is how long a delivery is its receiver's, unless it extends that.
@@ -208,7 +229,7 @@ type queueAdmin struct{ pool *pgxpool.Pool }
 // Create implements gateway.QueueAdmin.
 func (a queueAdmin) Create(ctx context.Context, name string, opts gateway.QueueOptions) error {
 	_, err := queue.Ensure(ctx, a.pool, name, queue.Options{
-		MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax,
+		MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
 	})
 	return queueError(err)
 }
@@ -226,7 +247,10 @@ func (a queueAdmin) Stats(ctx context.Context, name string) (gateway.QueueStats,
 		return gateway.QueueStats{}, queueError(err)
 	}
 	s, err := q.Stats(ctx)
-	return gateway.QueueStats{Name: name, Ready: s.Ready, Leased: s.Claimed, Delayed: s.Delayed, Dead: s.Dead}, queueError(err)
+	return gateway.QueueStats{
+		Name: name, Ready: s.Ready, Leased: s.Claimed, Delayed: s.Delayed, Dead: s.Dead,
+		Head: s.Head, Oldest: s.OldestAge.Milliseconds(), Nodes: s.Nodes, Paused: s.Paused,
+	}, queueError(err)
 }
 
 // Drop implements gateway.QueueAdmin.
@@ -242,6 +266,7 @@ func queueError(err error) error {
 		{queue.ErrOptions, gateway.ErrExists},
 		{queue.ErrLeaseLost, gateway.ErrLeaseLost},
 		{queue.ErrSettled, gateway.ErrLeaseLost},
+		{queue.ErrSpread, gateway.ErrSpread},
 		{queue.ErrUnknown, gateway.ErrOutcomeUnknown},
 	} {
 		if errors.Is(err, e.from) {

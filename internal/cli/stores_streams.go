@@ -53,7 +53,7 @@ const (
 // openStream is a stream that is published to.
 type openStream struct {
 	*stream.Stream
-	appender *stream.Appender
+	appender *stream.PartitionedAppender
 	stop     context.CancelFunc
 }
 
@@ -109,8 +109,9 @@ func (s *streamStore) appenderOf(ctx context.Context, name string) (*openStream,
 		return nil, err
 	}
 	o := &openStream{Stream: found}
-	o.appender = stream.NewAppender(s.pool, found, stream.AppenderConfig{
-		OnCommit: func(int64) { s.hub.Notify(found) }, Writer: stream.WriterConfig{Log: s.log},
+	o.appender = stream.NewPartitionedAppender(s.pool, found, stream.PartitionedConfig{
+		OnCommit: func(partition int, _ int64) { s.hub.Notify(found.Partition(partition)) },
+		Appender: stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}},
 	})
 	ctx, o.stop = context.WithCancel(s.work)
 	s.running.Go(func() { o.appender.Run(ctx) })
@@ -129,7 +130,7 @@ func (s *streamStore) forget(o *openStream) {
 }
 
 // Publish implements gateway.StreamStore.
-func (s *streamStore) Publish(ctx context.Context, name string, messages []gateway.Message, done func(int64, error)) error {
+func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
 	o, err := s.appenderOf(ctx, name)
 	if err != nil {
 		return gatewayError(err)
@@ -138,12 +139,20 @@ func (s *streamStore) Publish(ctx context.Context, name string, messages []gatew
 	for i, m := range messages {
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 	}
-	return gatewayError(o.appender.Submit(ctx, out, func(first int64, err error) {
+	answer := func(first stream.Place, err error) {
 		if errors.Is(err, stream.ErrNotFound) {
 			s.forget(o)
 		}
-		done(first, gatewayError(err))
-	}))
+		place := gateway.Place{Partition: -1, Position: first.Position}
+		if o.Partitions() > 0 {
+			place.Partition = first.Partition
+		}
+		done(place, gatewayError(err))
+	}
+	if as != nil {
+		return gatewayError(o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, answer))
+	}
+	return gatewayError(o.appender.Submit(ctx, out, answer))
 }
 
 // Subscribe implements gateway.StreamStore.
@@ -274,7 +283,7 @@ type streamAdmin struct{ pool *pgxpool.Pool }
 
 // Create implements gateway.StreamAdmin.
 func (a streamAdmin) Create(ctx context.Context, name string, opts gateway.StreamOptions) error {
-	_, err := stream.Ensure(ctx, a.pool, name, stream.Options{Keyed: opts.Keyed})
+	_, err := stream.Ensure(ctx, a.pool, name, stream.Options{Keyed: opts.Keyed, Partitions: opts.Partitions})
 	return gatewayError(err)
 }
 
@@ -289,7 +298,7 @@ func (a streamAdmin) List(ctx context.Context) ([]gateway.StreamInfo, error) {
 }
 
 func streamInfo(s *stream.Stream) gateway.StreamInfo {
-	return gateway.StreamInfo{Name: s.Name(), Keyed: s.Keyed(), Created: s.CreatedAt()}
+	return gateway.StreamInfo{Name: s.Name(), Keyed: s.Keyed(), Partitions: s.Partitions(), Created: s.CreatedAt()}
 }
 
 // Info implements gateway.StreamAdmin.
@@ -299,9 +308,11 @@ func (a streamAdmin) Info(ctx context.Context, name string) (d gateway.StreamDet
 		return d, gatewayError(err)
 	}
 	d.StreamInfo = streamInfo(s)
-	if d.Head, err = s.Head(ctx); err != nil {
+	info, err := s.Info(ctx)
+	if err != nil {
 		return d, gatewayError(err)
 	}
+	d.Head = info.Head
 	groups, err := stream.ListGroups(ctx, a.pool, s)
 	d.Groups = make([]gateway.GroupInfo, len(groups))
 	for i, g := range groups {
@@ -326,6 +337,10 @@ func gatewayError(err error) error {
 		{stream.ErrOptions, gateway.ErrExists},
 		{stream.ErrNotKeyed, gateway.ErrNotKeyed},
 		{stream.ErrAbandoned, gateway.ErrOutcomeUnknown},
+		{stream.ErrSequenceTooOld, gateway.ErrSequenceTooOld},
+		{stream.ErrManyPartitions, gateway.ErrManyPartitions},
+		{stream.ErrPartitioned, gateway.ErrPartitioned},
+		{stream.ErrPartition, gateway.ErrPartitioned},
 	} {
 		if errors.Is(err, e.from) {
 			return fmt.Errorf("%w: %w", e.to, err)

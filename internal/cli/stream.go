@@ -30,15 +30,17 @@ type streamCmd struct {
 type streamCreateCmd struct {
 	Name  string `arg:"" help:"Its name."`
 	Keyed bool   `help:"Index the messages by key, so that they can be read by it."`
+
+	Partitions int `placeholder:"N" help:"Share the messages out by key to so many partitions, 1 to 1024, which are streams: NAME/0 and so on. Default: none."`
 	databaseFlags
 }
 
 // Run is called by kong.
 func (c *streamCreateCmd) Run(p *process) error {
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
-		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed})
+		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed, Partitions: c.Partitions})
 		if errors.Is(err, stream.ErrOptions) {
-			return exit(ExitUsage, "%w: drop it first, or leave --keyed as it is", err)
+			return exit(ExitUsage, "%w: drop it first, or leave --keyed and --partitions as they are", err)
 		}
 		return explainStream(err)
 	})
@@ -56,14 +58,14 @@ func (c *streamListCmd) Run(p *process) error {
 		t := plainTable("stream", "keyed", "last position", "made")
 		rightAligned(t, 3)
 		for _, s := range all {
-			head, err := s.Head(p.ctx)
+			info, err := s.Info(p.ctx)
 			if errors.Is(err, stream.ErrNotFound) { // dropped meanwhile
 				continue
 			}
 			if err != nil {
 				return explainStream(err)
 			}
-			t.AppendRow(table.Row{s.Name(), yesNo(s.Keyed()), head, s.CreatedAt().Format(time.DateTime)})
+			t.AppendRow(table.Row{s.Name(), yesNo(s.Keyed()), info.Head, s.CreatedAt().Format(time.DateTime)})
 		}
 		fmt.Fprintln(p.Out, t.Render())
 		return nil
@@ -90,8 +92,13 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if err != nil {
 			return explainStream(err)
 		}
-		fmt.Fprintf(p.Out, "stream: %s\nkeyed: %s\nmade: %s\nlast position: %d\noldest position: %d\nsize: %.1f MiB in %d segments\nretention: %s\n",
-			s.Name(), yesNo(s.Keyed()), s.CreatedAt().Format(time.DateTime), info.Head, info.Oldest,
+		fmt.Fprintf(p.Out, "stream: %s\nkeyed: %s\nmade: %s\n", s.Name(), yesNo(s.Keyed()), s.CreatedAt().Format(time.DateTime))
+		if n := s.Partitions(); n > 0 {
+			fmt.Fprintf(p.Out, "partitions: %d, %s/0 to %[2]s/%d\nlast positions together: %d\n", n, s.Name(), n-1, info.Head)
+		} else {
+			fmt.Fprintf(p.Out, "last position: %d\noldest position: %d\n", info.Head, info.Oldest)
+		}
+		fmt.Fprintf(p.Out, "size: %.1f MiB in %d segments\nretention: %s\n",
 			float64(info.Bytes)/(1<<20), info.Segments, retentionText(info.Retention))
 		if len(groups) == 0 {
 			return nil

@@ -46,10 +46,10 @@ type published struct {
 	err   error
 }
 
-func (r *published) done(first int64, err error) {
+func (r *published) done(first stream.Place, err error) {
 	if err == nil {
 		r.count.Add(1)
-		r.last.Store(first)
+		r.last.Store(first.Position)
 		return
 	}
 	r.fail(err)
@@ -72,8 +72,9 @@ func (r *published) failed() error {
 // publish sends line after line and says at the end how many are committed.
 func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Stream) error {
 	hub := stream.NewHub(pool, stream.HubConfig{Announce: true, Log: p.log})
-	appender := stream.NewAppender(pool, s, stream.AppenderConfig{
-		OnCommit: func(int64) { hub.Notify(s) }, Writer: stream.WriterConfig{Log: p.log},
+	appender := stream.NewPartitionedAppender(pool, s, stream.PartitionedConfig{
+		OnCommit: func(partition int, _ int64) { hub.Notify(s.Partition(partition)) },
+		Appender: stream.AppenderConfig{Writer: stream.WriterConfig{Log: p.log}},
 	})
 	var result published
 	var announcing, appending sync.WaitGroup

@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	// patience is how long a batch waits for as many callers as the one before
-	// it had, and smallBatch how large it may be, in bytes, to be worth waiting.
+	// patience is how long a batch waits for the callers of the one before, at
+	// most, and smallBatch how large it may be, in bytes, to be worth waiting.
 	patience   = time.Millisecond
 	smallBatch = 64 << 10
+	// maxSkip is how many batches at most do not wait behind waits in vain.
+	maxSkip = 16
 )
 
 // Group gathers what many callers add into one open batch while the batch
@@ -19,17 +21,22 @@ const (
 // the larger the batches, so that the fixed cost of a commit (round trip,
 // fsync) is paid once for many.
 //
-// A batch waits until as many have added to it as to the one before, but for
-// no longer than a millisecond. Callers that wait for their answers, and are
-// back at once, are in the next batch together; those that come at times of
-// their own share a commit a millisecond. One alone is not waited for: an idle
-// Group commits the first thing added at once.
+// Right behind a commit, a batch waits until as many have added to it as to the
+// one before, but for no longer than that one's commit took, nor than a
+// millisecond. Callers that wait for their answers, and are back at once, are in
+// the next batch together; of those that come at times of their own, often, more
+// share a commit. Where that was in vain, the next batches do not wait: one, and
+// twice as many each time, up to 16. What comes to a Group that has been idle for
+// a millisecond is committed at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
 // memory stays below twice the limit plus one Add.
 type Group[B any] struct {
 	maxRows, maxBytes int
 	linger            time.Duration
+	last              time.Time     // when the last commit ended; this and the next three are Run's alone
+	took              time.Duration // that commit
+	skip, vain        int           // batches that are not to wait; how many behind the last wait in vain
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
 
@@ -37,7 +44,7 @@ type Group[B any] struct {
 	open        *B
 	spare       *B
 	adds        int           // to open
-	want        int           // adds from which on nobody waits
+	want        int           // adds from which on nobody waits: those to the batch before
 	rows, bytes int           // in open
 	room        chan struct{} // closed when open is taken; nil while nobody waits
 }
@@ -111,31 +118,49 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 		g.wait(ctx)
 		g.letArrive()
 		if batch := g.take(); batch != nil {
+			began := time.Now()
 			commit(work, batch)
+			g.last = time.Now()
+			g.took = g.last.Sub(began)
 		}
 	}
 }
 
 // wait waits for those with whom the batch is to share its commit.
 func (g *Group[B]) wait(ctx context.Context) {
-	if g.ready() {
+	if g.linger > 0 {
+		g.waitFor(ctx, g.linger)
 		return
 	}
-	limit := patience
-	if g.linger > 0 {
-		limit = g.linger
+	if g.ready() || time.Since(g.last) > patience {
+		return
 	}
+	if g.skip > 0 {
+		g.skip--
+		return
+	}
+	if g.waitFor(ctx, min(patience, g.took)) {
+		g.vain = 0
+		return
+	}
+	g.vain = min(max(1, 2*g.vain), maxSkip)
+	g.skip = g.vain
+}
+
+// waitFor reports whether the batch is ready within that time.
+func (g *Group[B]) waitFor(ctx context.Context, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for !g.ready() {
 		select {
 		case <-g.enough: // perhaps of the batch before
 		case <-timer.C:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // letArrive lets the callers that are ready to run add first, as long as rows

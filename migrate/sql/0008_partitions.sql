@@ -238,15 +238,39 @@ END
 $$;
 
 -- end_leases takes their numbers from the members whose time is up, or from the
--- one that is named. The caller has the lock.
+-- one that is named. A row that somebody has is being renewed, and its member
+-- alive. The caller has the share's lock.
 CREATE FUNCTION tidewire.end_leases(share_id int, member_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	DELETE FROM tidewire.share_member WHERE share = share_id AND (until < clock_timestamp() OR id = member_id);
+	DELETE FROM tidewire.share_member WHERE share = share_id AND (id = member_id OR id = ANY (ARRAY(
+		SELECT id FROM tidewire.share_member WHERE share = share_id AND until < clock_timestamp() FOR UPDATE SKIP LOCKED)));
 	IF FOUND THEN
 		UPDATE tidewire.share_number AS n SET owner = NULL, token = NULL
 			WHERE n.share = share_id AND n.owner IS NOT NULL
 				AND NOT EXISTS (SELECT FROM tidewire.share_member AS m WHERE m.id = n.owner);
 	END IF;
+END
+$$;
+
+-- share_quota counts how many numbers are a member's due, how many it owns, and
+-- how many are free. It is due none if it is leaving.
+--
+-- Quotas differ by one at most; the larger ones are for those that have the
+-- most already, so that as little as possible changes hands.
+CREATE FUNCTION tidewire.share_quota(share_id int, member_id bigint, OUT quota int, OUT owned int, OUT free int)
+LANGUAGE plpgsql AS $$
+DECLARE
+	total int;
+BEGIN
+	SELECT count(*), count(*) FILTER (WHERE owner = member_id), count(*) FILTER (WHERE owner IS NULL) INTO total, owned, free
+		FROM tidewire.share_number WHERE share = share_id;
+	SELECT total / r.members + (r.rank <= total % r.members)::int INTO quota FROM (
+		SELECT m.id, count(*) OVER () AS members, row_number() OVER (ORDER BY count(n.number) DESC, m.id) AS rank
+		FROM tidewire.share_member AS m
+		LEFT JOIN tidewire.share_number AS n ON n.share = m.share AND n.owner = m.id
+		WHERE m.share = share_id AND NOT m.leaving GROUP BY m.id
+	) AS r WHERE r.id = member_id;
+	quota := coalesce(quota, 0);
 END
 $$;
 
@@ -290,21 +314,21 @@ $$;
 -- lives, gives back the ownerships released, and gets what is free, up to its
 -- quota. It returns whether it is a member still, its quota, and what it owns.
 --
--- Quotas differ by one at most; the larger ones are for those that have the
--- most already, so that as little as possible changes hands. Who has more than
--- its quota is to give something back, and nobody takes it away before. A
--- member that is leaving gets nothing any more, and does not count.
+-- Who has more than its quota is to give something back, and nobody takes it
+-- away before. A member that is leaving gets nothing any more, and does not
+-- count.
 --
--- The lease is renewed in any case. For the lock it waits half a second at most:
--- somebody writes as an owner, and takes long. Then nothing changes hands, the
--- quota is NULL, and what was released is so the next time.
+-- The lease is renewed in any case. Then it looks without the lock whether
+-- anything is to change hands, for that takes long where rows of members are
+-- dead and cannot be removed, and mostly nothing is. For the lock it waits half a
+-- second at most: somebody writes as an owner, and takes long. Then nothing
+-- changes hands, the quota is NULL, and what was released is so the next time.
 CREATE FUNCTION tidewire.beat_share(
 	share_id int, member_id bigint, lease interval, released bigint[], is_leaving boolean,
 	OUT alive boolean, OUT quota int, OUT numbers int[], OUT tokens bigint[]
 ) LANGUAGE plpgsql SET lock_timeout = '500ms' AS $$
 DECLARE
-	total int;
-	owned int;
+	standing record;
 BEGIN
 	UPDATE tidewire.share_member SET until = clock_timestamp() + lease, leaving = is_leaving WHERE id = member_id;
 	alive := FOUND;
@@ -313,6 +337,12 @@ BEGIN
 	END IF;
 	SELECT coalesce(array_agg(number ORDER BY number), '{}'), coalesce(array_agg(token ORDER BY number), '{}') INTO numbers, tokens
 		FROM tidewire.share_number WHERE share = share_id AND owner = member_id;
+	SELECT * INTO standing FROM tidewire.share_quota(share_id, member_id);
+	IF coalesce(cardinality(released), 0) = 0 AND (standing.quota <= standing.owned OR standing.free = 0)
+		AND NOT EXISTS (SELECT FROM tidewire.share_member WHERE share = share_id AND until < clock_timestamp()) THEN
+		quota := standing.quota;
+		RETURN;
+	END IF;
 	BEGIN
 		PERFORM tidewire.hold_share(share_id, true);
 	EXCEPTION WHEN lock_not_available THEN
@@ -321,19 +351,12 @@ BEGIN
 	PERFORM tidewire.end_leases(share_id, NULL);
 	UPDATE tidewire.share_number SET owner = NULL, token = NULL
 		WHERE share = share_id AND owner = member_id AND token = ANY (released);
-	SELECT count(*) INTO total FROM tidewire.share_number WHERE share = share_id;
-	SELECT total / r.members + (r.rank <= total % r.members)::int, r.owned INTO quota, owned FROM (
-		SELECT m.id, count(n.number) AS owned, count(*) OVER () AS members,
-			row_number() OVER (ORDER BY count(n.number) DESC, m.id) AS rank
-		FROM tidewire.share_member AS m
-		LEFT JOIN tidewire.share_number AS n ON n.share = m.share AND n.owner = m.id
-		WHERE m.share = share_id AND NOT m.leaving GROUP BY m.id
-	) AS r WHERE r.id = member_id;
-	quota := coalesce(quota, 0);
-	IF quota > owned THEN
+	SELECT * INTO standing FROM tidewire.share_quota(share_id, member_id);
+	quota := standing.quota;
+	IF quota > standing.owned THEN
 		UPDATE tidewire.share_number SET owner = member_id, token = nextval('tidewire.share_token_seq')
 			WHERE share = share_id AND number IN (
-				SELECT number FROM tidewire.share_number WHERE share = share_id AND owner IS NULL ORDER BY number LIMIT quota - owned);
+				SELECT number FROM tidewire.share_number WHERE share = share_id AND owner IS NULL ORDER BY number LIMIT quota - standing.owned);
 	END IF;
 	SELECT coalesce(array_agg(number ORDER BY number), '{}'), coalesce(array_agg(token ORDER BY number), '{}') INTO numbers, tokens
 		FROM tidewire.share_number WHERE share = share_id AND owner = member_id;

@@ -15,7 +15,7 @@ ALTER TABLE tidewire.queue
 CREATE INDEX queue_family_idx ON tidewire.queue (family) WHERE family IS NOT NULL;
 
 -- ensure_queue as before, but not of a stream with a retention policy, which
--- would drop messages that are still needed. The queue's lock is what
+-- would drop messages that are still needed, or with partitions. The queue's lock is what
 -- refuse_queue_retention takes as well: of the two one comes first.
 CREATE OR REPLACE FUNCTION tidewire.ensure_queue(queue_id int, attempts int, retry_from interval, retry_to interval)
 RETURNS tidewire.queue LANGUAGE plpgsql AS $$
@@ -26,6 +26,11 @@ BEGIN
 	SELECT * INTO made FROM tidewire.queue WHERE id = queue_id;
 	IF FOUND THEN
 		RETURN made;
+	END IF;
+	PERFORM FROM tidewire.stream WHERE id = queue_id AND (partitions > 0 OR parent IS NOT NULL);
+	IF FOUND THEN
+		RAISE EXCEPTION 'stream % has partitions, or is one: a queue with lanes is what shares out keys',
+			(SELECT quote_ident(name) FROM tidewire.stream WHERE id = queue_id) USING ERRCODE = 'TW006';
 	END IF;
 	PERFORM FROM tidewire.retention WHERE stream = queue_id;
 	IF FOUND THEN

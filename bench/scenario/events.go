@@ -1,0 +1,371 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// EventsConfig is what Events measures.
+type EventsConfig struct {
+	Datasets    []string
+	Ops         []string
+	Concurrency []int
+	Batch       []int // events of an append
+	// PastEvents is how many events a condition that holds has to look past, and
+	// ConflictEvents how many one that fails finds.
+	PastEvents     int
+	ConflictEvents []int
+
+	WarmUp   time.Duration // of each row
+	Duration time.Duration // of each row
+	Repeat   int
+
+	Database EventsDatabase
+	// Compare is a second PostgreSQL on which each row is measured as well, or nil.
+	Compare *EventsDatabase
+	// Serve starts a node on a database, for the rows that go by one.
+	Serve    func(ctx context.Context, url string) (*ServerProcess, error)
+	Progress func(format string, args ...any)
+}
+
+// EventsDatabase is a PostgreSQL to measure.
+type EventsDatabase struct {
+	Pool *pgxpool.Pool
+	URL  string
+}
+
+// CheckEvents returns an error that names what is unknown.
+func CheckEvents(sets, ops []string) error {
+	for _, name := range sets {
+		if _, ok := datasets[name]; !ok {
+			return fmt.Errorf("dataset %q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(datasets)), ", "))
+		}
+	}
+	for _, name := range ops {
+		if !slices.Contains(EventsOps, name) {
+			return fmt.Errorf("operation %q is none of %s", name, strings.Join(EventsOps, ", "))
+		}
+	}
+	return nil
+}
+
+// limitCallers are the numbers of callers of projectionlimits, and
+// limitProjections is its limit.
+var limitCallers = []int{5, 8, 10}
+
+const limitProjections = 5
+
+// smallDataset is the size up to which every row begins with a fresh store; of a
+// larger one, every operation that writes.
+const smallDataset = 100_000
+
+// cell is one row.
+type cell struct {
+	op, dataset                  string
+	concurrency, batch, conflict int
+}
+
+func (c cell) name() string {
+	name := fmt.Sprintf("%s/%s/c%d", c.op, c.dataset, c.concurrency)
+	if c.batch > 0 {
+		name += fmt.Sprintf("/x%d", c.batch)
+	}
+	if c.conflict > 0 {
+		name += fmt.Sprintf("/k%d", c.conflict)
+	}
+	return name
+}
+
+// cells are the rows of an operation on a dataset.
+func (cfg EventsConfig) cells(op, set string) (all []cell) {
+	if op == projectionLimits {
+		for _, n := range limitCallers {
+			all = append(all, cell{op: op, dataset: set, concurrency: n})
+		}
+		return all
+	}
+	batches, conflicts := []int{0}, []int{0}
+	if eventsOps[op].batches {
+		batches = cfg.Batch
+	}
+	if eventsOps[op].conflict {
+		conflicts = cfg.ConflictEvents
+	}
+	for _, n := range cfg.Concurrency {
+		for _, b := range batches {
+			for _, k := range conflicts {
+				all = append(all, cell{op, set, n, b, k})
+			}
+		}
+	}
+	return all
+}
+
+// Events measures the operations of an event store. The result is complete but
+// for the machine's description.
+func Events(ctx context.Context, cfg EventsConfig, result *bench.Result) error {
+	about, err := bench.CapturePostgreSQL(ctx, cfg.Database.Pool)
+	if err != nil {
+		return fmt.Errorf("describe PostgreSQL: %w", err)
+	}
+	result.Environment.PostgreSQL = about
+	databases := []EventsDatabase{cfg.Database}
+	if cfg.Compare != nil {
+		databases = append(databases, *cfg.Compare)
+	}
+	var sides []*eventsSide
+	for _, db := range databases {
+		side, err := newEventsSide(ctx, cfg, db, result)
+		if err != nil {
+			return err
+		}
+		defer side.close()
+		sides = append(sides, side)
+	}
+	for range cfg.Repeat {
+		for _, op := range cfg.Ops {
+			for _, set := range cfg.Datasets {
+				for i, c := range cfg.cells(op, set) {
+					if err := measureCell(ctx, sides, c, i == 0, result); err != nil {
+						return fmt.Errorf("%s: %w", c.name(), err)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measureCell measures a row, on one side after the other.
+func measureCell(ctx context.Context, sides []*eventsSide, c cell, first bool, result *bench.Result) error {
+	var m map[string]float64
+	for i, side := range sides {
+		got, err := side.measure(ctx, c, first)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			m = got
+			continue
+		}
+		m["compare_calls_per_second"] = got["calls_per_second"]
+		m["compare_latency_p50_ms"] = got["latency_p50_ms"]
+		m["compare_latency_p99_ms"] = got["latency_p99_ms"]
+		m["gain"] = got["calls_per_second"] / m["calls_per_second"]
+	}
+	describe := eventsOps[c.op].describe
+	if c.op == projectionLimits {
+		describe = fmt.Sprintf("Project, all callers at once, %d allowed", limitProjections)
+	}
+	result.AddTrial(c.name(), describe, m)
+	return nil
+}
+
+// eventsSide is one PostgreSQL.
+type eventsSide struct {
+	cfg        EventsConfig
+	pool       *pgxpool.Pool
+	url        string
+	result     *bench.Result
+	postmaster int
+
+	store   *eventstore.Store
+	set     string // that the store was loaded with
+	limited bool   // the store lets few project at once
+	loaded  int    // events then
+	clean   bool   // nothing was appended since
+}
+
+func newEventsSide(ctx context.Context, cfg EventsConfig, db EventsDatabase, result *bench.Result) (*eventsSide, error) {
+	if _, err := migrate.Up(ctx, db.Pool); err != nil {
+		return nil, err
+	}
+	postmaster, err := backendParent(ctx, db.Pool)
+	return &eventsSide{cfg: cfg, pool: db.Pool, url: db.URL, result: result, postmaster: postmaster}, err
+}
+
+// close leaves nothing behind.
+func (s *eventsSide) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if s.store != nil {
+		s.store.Close(ctx)
+	}
+	if err := dropEvents(ctx, s.pool); err != nil {
+		s.cfg.Progress("the store %q was not dropped: %v", eventsStore, err)
+	}
+}
+
+// load sees to it that the store holds the dataset, and nothing but.
+func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
+	d := datasets[c.dataset]
+	limited := c.op == projectionLimits
+	same := s.store != nil && s.set == c.dataset && s.limited == limited
+	if same && (s.clean || !first && d.size() > smallDataset) {
+		return nil
+	}
+	if s.store != nil {
+		if err := s.store.Close(ctx); err != nil {
+			return err
+		}
+		s.store = nil
+	}
+	var err error
+	config := eventstore.Config{MaxConcurrentProjections: 10_000}
+	if limited {
+		config.MaxConcurrentProjections = limitProjections
+	}
+	s.store, s.loaded, err = freshEvents(ctx, s.pool, config, d, s.cfg.PastEvents, s.cfg.ConflictEvents, s.cfg.Progress)
+	s.set, s.limited, s.clean = c.dataset, limited, true
+	return err
+}
+
+// callers returns those of a row. If they go by a serving node, its process is
+// returned as well; hangUp ends both.
+func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCaller, node *ServerProcess, hangUp func() error, err error) {
+	hangUp = func() error {
+		for _, c := range callers {
+			if c.wire != nil {
+				c.wire.Close()
+			}
+		}
+		if node != nil {
+			return node.Stop()
+		}
+		return nil
+	}
+	if eventsOps[c.op].wire {
+		if node, err = s.cfg.Serve(ctx, s.url); err != nil {
+			return nil, nil, hangUp, err
+		}
+	}
+	for i := range c.concurrency {
+		one := &eventsCaller{
+			store: s.store, number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
+		}
+		if node != nil {
+			if one.wire, err = bench.DialWire(ctx, node.URL("/ws")); err != nil {
+				return nil, nil, hangUp, err
+			}
+		}
+		callers = append(callers, one)
+	}
+	return callers, node, hangUp, nil
+}
+
+// measure measures one row.
+func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[string]float64, err error) {
+	if err := s.load(ctx, c, first); err != nil {
+		return nil, err
+	}
+	s.cfg.Progress("%s", c.name())
+	callers, node, hangUp, err := s.callers(ctx, c)
+	defer func() { err = errors.Join(err, hangUp()) }()
+	if err != nil {
+		return nil, err
+	}
+	if eventsOps[c.op].writes {
+		s.clean = false
+	}
+	tallies := []*tallyEvents{{latency: bench.NewHistogram()}, {latency: bench.NewHistogram()}}
+	var phase atomic.Int32
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	s.start(work, &running, c, callers, func(took time.Duration, err error) { tallies[phase.Load()].add(took, err) })
+	if err := sleep(ctx, s.cfg.WarmUp); err != nil {
+		return nil, err
+	}
+	before, err := s.reading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sampler := bench.StartSampler(ctx, node.pid(), s.postmaster)
+	phase.Store(1)
+	err = sleep(ctx, s.cfg.Duration)
+	phase.Store(0)
+	usage := sampler.Stop()
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.reading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop()
+	running.Wait()
+	m := after.metrics(before, tallies[1], max(c.batch, 1), eventsOps[c.op].writes, c.op == projectionLimits)
+	m["generator_cpu_share"] = usage[bench.Generator].CPUSeconds / m["seconds"] / float64(cores())
+	if node != nil {
+		m["server_cpu_share"] = usage[bench.Server].CPUSeconds / m["seconds"] / float64(cores())
+	}
+	if s.postmaster != 0 {
+		m["postgres_cpu_share"] = usage[bench.Postgres].CPUSeconds / m["seconds"] / float64(cores())
+	}
+	return m, s.check(ctx, c, callers, tallies)
+}
+
+// start has the callers call until ctx ends.
+func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell, callers []*eventsCaller, done func(time.Duration, error)) {
+	if c.op == projectionLimits {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				projectTogether(context.WithoutCancel(ctx), callers, func(_ int, err error) { done(time.Since(began), err) })
+			}
+		})
+		return
+	}
+	call := eventsOps[c.op].call
+	for _, caller := range callers {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				err := call(context.WithoutCancel(ctx), caller)
+				done(time.Since(began), err)
+			}
+		})
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// check verifies that what was answered is there, and nothing else.
+func (s *eventsSide) check(ctx context.Context, c cell, callers []*eventsCaller, tallies []*tallyEvents) error {
+	errs := append(slices.Clone(tallies[0].errs), tallies[1].errs...)
+	s.result.Check(c.name()+": every answer is right", len(errs) == 0, "%v", errs)
+	if !eventsOps[c.op].writes {
+		return nil
+	}
+	for _, caller := range callers {
+		s.loaded += caller.appended
+	}
+	var stored int
+	err := s.pool.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM tidewire.events_%d`, s.store.ID())).Scan(&stored)
+	if err != nil {
+		return fmt.Errorf("count events: %w", err)
+	}
+	s.result.Check(c.name()+": events stored equal events answered", stored == s.loaded, "%d stored, %d answered", stored, s.loaded)
+	return nil
+}

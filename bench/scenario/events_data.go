@@ -1,0 +1,166 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/eventstore"
+)
+
+// eventsStore is the event store of the benchmark, made anew for each load.
+const eventsStore = "tidewire.bench"
+
+// Types of events of the course-enrolment domain.
+const (
+	courseOffered       = "CourseOffered"
+	studentRegistered   = "StudentRegistered"
+	enrollmentCompleted = "EnrollmentCompleted"
+)
+
+// dataset is how much there is before an operation is measured.
+type dataset struct {
+	courses, students, enrolments int
+}
+
+func (d dataset) size() int { return d.courses + d.students + d.enrolments }
+
+// datasets that there are. Large has a million events, huge ten.
+var datasets = map[string]dataset{
+	"tiny":   {5, 10, 20},
+	"small":  {500, 5_000, 25_000},
+	"medium": {1_000, 10_000, 50_000},
+	"large":  {10_000, 100_000, 890_000},
+	"huge":   {100_000, 1_000_000, 8_900_000},
+}
+
+const (
+	// readCourses is among how many courses reads choose, with readEvents events
+	// each.
+	readCourses = 4
+	readEvents  = 100
+	// pastCourses is the same for conditions that have to look past events.
+	pastCourses = 8
+	// loadBatch is how many events one append of a load has.
+	loadBatch = 2_000
+)
+
+// enrolment is an event of a student and a course.
+func enrolment(course, student string) eventstore.Event {
+	return eventstore.Event{
+		Type: enrollmentCompleted, Tags: []string{"course:" + course, "student:" + student}, JSON: true,
+		Data: fmt.Appendf(nil, `{"courseId":%q,"studentId":%q,"enrolledAt":"2026-09-01T08:30:00Z","semester":"2026-autumn","status":"confirmed","credits":6}`,
+			course, student),
+	}
+}
+
+func offer(course string, random *rand.Rand) eventstore.Event {
+	return eventstore.Event{
+		Type: courseOffered, Tags: []string{"course:" + course}, JSON: true,
+		Data: fmt.Appendf(nil, `{"courseId":%q,"title":"Introduction to subject %d","capacity":%d,"instructor":"Prof. %d","semester":"2026-autumn"}`,
+			course, random.IntN(1000), 20+random.IntN(80), random.IntN(200)),
+	}
+}
+
+func register(student string, random *rand.Rand) eventstore.Event {
+	return eventstore.Event{
+		Type: studentRegistered, Tags: []string{"student:" + student}, JSON: true,
+		Data: fmt.Appendf(nil, `{"studentId":%q,"name":"Student %d","email":"%s@example.edu","year":%d}`,
+			student, random.IntN(1_000_000), student, 1+random.IntN(5)),
+	}
+}
+
+// events yields the dataset in an order that a university might have, and then
+// the few that the operations look for.
+func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Event) bool) {
+	return func(yield func(eventstore.Event) bool) {
+		random := rand.New(rand.NewPCG(1, 2))
+		for i := range d.courses {
+			if !yield(offer(fmt.Sprintf("c%d", i), random)) {
+				return
+			}
+		}
+		for i := range d.students {
+			if !yield(register(fmt.Sprintf("s%d", i), random)) {
+				return
+			}
+		}
+		for range d.enrolments {
+			e := enrolment(fmt.Sprintf("c%d", random.IntN(d.courses)), fmt.Sprintf("s%d", random.IntN(d.students)))
+			if !yield(e) {
+				return
+			}
+		}
+		special := func(course string, n int) bool {
+			for i := range n {
+				if !yield(enrolment(course, fmt.Sprintf("%s-s%d", course, i))) {
+					return false
+				}
+			}
+			return true
+		}
+		for i := range readCourses {
+			if !special(fmt.Sprintf("read-%d", i), readEvents) {
+				return
+			}
+		}
+		for i := range pastCourses {
+			if !special(fmt.Sprintf("past-%d", i), past) {
+				return
+			}
+		}
+		for _, n := range conflicts {
+			if !special(fmt.Sprintf("conflict-%d", n), n) {
+				return
+			}
+		}
+	}
+}
+
+// freshEvents makes the store anew with the dataset in it, and returns how many
+// events that is.
+func freshEvents(ctx context.Context, pool *pgxpool.Pool, cfg eventstore.Config, d dataset, past int, conflicts []int, progress func(string, ...any)) (s *eventstore.Store, size int, err error) {
+	if err := dropEvents(ctx, pool); err != nil {
+		return nil, 0, err
+	}
+	if s, err = eventstore.Ensure(ctx, pool, eventsStore, cfg); err != nil {
+		return nil, 0, err
+	}
+	said := time.Now()
+	var batch []eventstore.Event
+	flush := func() error {
+		_, err := s.Append(ctx, batch...)
+		size += len(batch)
+		batch = batch[:0]
+		if time.Since(said) > 2*time.Second {
+			said = time.Now()
+			progress("  loading: %d of %d events", size, d.size())
+		}
+		return err
+	}
+	for e := range d.events(past, conflicts) {
+		if batch = append(batch, e); len(batch) == loadBatch {
+			if err := flush(); err != nil {
+				return nil, 0, fmt.Errorf("load: %w", err)
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return nil, 0, fmt.Errorf("load: %w", err)
+	}
+	// As autovacuum would have done in time.
+	_, err = pool.Exec(ctx, fmt.Sprintf(`VACUUM ANALYZE tidewire.events_%d, tidewire.events_%[1]d_tag`, s.ID()))
+	return s, size, err
+}
+
+func dropEvents(ctx context.Context, pool *pgxpool.Pool) error {
+	names, err := eventstore.List(ctx, pool)
+	if err != nil || !slices.Contains(names, eventsStore) {
+		return err
+	}
+	return eventstore.Drop(ctx, pool, eventsStore)
+}

@@ -1,0 +1,72 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/eventstore"
+)
+
+// tallyEvents is what callers did in the measured part.
+type tallyEvents struct {
+	mu      sync.Mutex
+	latency *bench.Histogram
+	calls   int
+	refused int // with ErrTooManyProjections
+	errs    []error
+}
+
+func (t *tallyEvents) add(took time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls++
+	switch {
+	case err == nil:
+		t.latency.Record(took)
+	case errors.Is(err, eventstore.ErrTooManyProjections):
+		t.refused++
+	case len(t.errs) < 3:
+		t.errs = append(t.errs, err)
+	}
+}
+
+// eventsReading is where the counters stand.
+type eventsReading struct {
+	at              time.Time
+	mallocs, malloc uint64 // of this process
+	wal             float64
+}
+
+func (s *eventsSide) reading(ctx context.Context) (r eventsReading, err error) {
+	if err := s.pool.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8`).Scan(&r.wal); err != nil {
+		return r, fmt.Errorf("read WAL position: %w", err)
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	r.at, r.mallocs, r.malloc = time.Now(), mem.Mallocs, mem.TotalAlloc
+	return r, nil
+}
+
+func (r eventsReading) metrics(before eventsReading, t *tallyEvents, batch int, writes, limited bool) map[string]float64 {
+	seconds := r.at.Sub(before.at).Seconds()
+	calls := float64(max(t.calls, 1))
+	m := map[string]float64{
+		"seconds": seconds, "calls_per_second": float64(t.calls) / seconds,
+		"bytes_per_call": float64(r.malloc-before.malloc) / calls, "allocs_per_call": float64(r.mallocs-before.mallocs) / calls,
+		"errors": float64(len(t.errs)),
+	}
+	if limited {
+		m["success_rate"], m["limit_exceeded_rate"] = float64(t.calls-t.refused)/calls, float64(t.refused)/calls
+	}
+	if writes {
+		m["events_per_second"] = float64(t.calls*batch) / seconds
+		m["wal_bytes_per_event"] = (r.wal - before.wal) / calls / float64(batch)
+	}
+	t.latency.Metrics(m, "")
+	return m
+}

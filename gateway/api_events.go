@@ -1,0 +1,110 @@
+package gateway
+
+import "math"
+
+// events returns the store of events, if there is one, and its name.
+func (c *call) events() (store EventStore, name string, ok bool) {
+	store = c.api.server.cfg.Events
+	if name = c.body.Store; name == "" {
+		name = c.r.URL.Query().Get("store")
+	}
+	if !c.served(store != nil) {
+		return nil, "", false
+	}
+	if name != "" && !validName(name) {
+		c.refuse(codeName)
+		return nil, "", false
+	}
+	return store, name, true
+}
+
+func (c *call) appendEvents() {
+	if !c.readJSON(false) {
+		return
+	}
+	store, name, ok := c.events()
+	if !ok {
+		return
+	}
+	events, condition, err := c.body.events()
+	if err != nil {
+		c.fail(err, codeInvalid)
+		return
+	}
+	positions, err := store.Append(c.ctx, name, events, condition)
+	if err != nil {
+		c.fail(err, codeNotStored)
+		return
+	}
+	c.api.server.sessions.stored.Add(uint64(len(events)))
+	c.answer(reply{Positions: positions})
+}
+
+// readEvents answers a query that fits in a URL: one item.
+func (c *call) readEvents() {
+	query := c.r.URL.Query()
+	after, okAfter := c.number("after", 0, math.MaxInt64, 0)
+	if !okAfter {
+		return
+	}
+	before, okBefore := c.number("before", 0, math.MaxInt64, 0)
+	if !okBefore {
+		return
+	}
+	limit, okLimit := c.number("limit", 1, maxQueried, defaultQueried)
+	if !okLimit {
+		return
+	}
+	q := EventQuery{}
+	if query.Has("type") || query.Has("tag") {
+		q.Items = []EventItem{{Types: query["type"], Tags: query["tag"]}}
+	}
+	c.query(q, EventRange{After: after, Before: before, Limit: int(limit), Backwards: query.Get("backwards") == "true"})
+}
+
+// queryEvents answers any query.
+func (c *call) queryEvents() {
+	if !c.readJSON(false) {
+		return
+	}
+	span, err := c.body.eventRange()
+	if err != nil {
+		c.fail(err, codeInvalid)
+		return
+	}
+	c.query(c.body.query(), span)
+}
+
+func (c *call) query(q EventQuery, span EventRange) {
+	store, name, ok := c.events()
+	if !ok {
+		return
+	}
+	events, err := store.Query(c.ctx, name, q, span)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	writeJSON(c.w, 200, appendEvents([]byte("{"), events, span))
+}
+
+func (c *call) project() {
+	if !c.readJSON(false) {
+		return
+	}
+	store, name, ok := c.events()
+	if !ok {
+		return
+	}
+	queries, err := c.body.queries()
+	if err != nil {
+		c.fail(err, codeInvalid)
+		return
+	}
+	counts, guard, err := store.Count(c.ctx, name, queries)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(projection{Counts: counts, Guard: guard}.told())
+}

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	// maxQueried is the most events that one request returns, and defaultQueried
+	// how many it does if it does not say.
+	maxQueried     = 1000
+	defaultQueried = 100
+	// maxQueries is how many counts one project may ask for.
+	maxQueries = 100
+)
+
+// eventFields are an event to be stored.
+type eventFields struct {
+	Type       string          `json:"type"`
+	Tags       []string        `json:"tags"`
+	Data       json.RawMessage `json:"data"`
+	DataBase64 *string         `json:"data_base64"`
+	ID         string          `json:"id"`
+}
+
+// event needs data in one of the two forms, or none.
+func (f *eventFields) event() (e Event, ok bool) {
+	e = Event{Type: f.Type, Tags: f.Tags, ID: f.ID}
+	if f.DataBase64 == nil {
+		e.Data, e.JSON = f.Data, len(f.Data) > 0
+		return e, true
+	}
+	data, err := base64.StdEncoding.DecodeString(*f.DataBase64)
+	e.Data = data
+	return e, err == nil && len(f.Data) == 0
+}
+
+// conditionFields are a condition. Its query is not to be forgotten: without one
+// every event would be in the way.
+type conditionFields struct {
+	Query *EventQuery `json:"query"`
+	After int64       `json:"after"`
+}
+
+// events returns what a request wants appended, and under which condition.
+func (r *request) events() ([]Event, *EventCondition, error) {
+	if len(r.Events) > maxBatch {
+		return nil, nil, &FieldError{"events", fmt.Sprintf("%d events, want at most %d", len(r.Events), maxBatch)}
+	}
+	events := make([]Event, len(r.Events))
+	for i := range r.Events {
+		var ok bool
+		if events[i], ok = r.Events[i].event(); !ok {
+			return nil, nil, &FieldError{fmt.Sprintf("events[%d].data_base64", i), "want base64, and no data beside it"}
+		}
+	}
+	switch c := r.Condition; {
+	case c == nil:
+		return events, nil, nil
+	case c.Query == nil:
+		return nil, nil, &FieldError{"condition.query", "missing"}
+	case c.After < 0:
+		return nil, nil, &FieldError{"condition.after", "positions are not negative"}
+	default:
+		return events, &EventCondition{Query: *c.Query, After: c.After}, nil
+	}
+}
+
+// eventRange returns which events a request wants to have.
+func (r *request) eventRange() (EventRange, error) {
+	span := EventRange{Before: r.Before, Backwards: r.Backwards, Limit: defaultQueried}
+	if r.After != nil {
+		span.After = *r.After
+	}
+	if r.Limit != nil {
+		if *r.Limit < 1 || *r.Limit > maxQueried {
+			return span, &FieldError{"limit", fmt.Sprintf("%d, want 1 to %d", *r.Limit, maxQueried)}
+		}
+		span.Limit = int(*r.Limit)
+	}
+	if span.After < 0 {
+		return span, &FieldError{"after", "positions are not negative"}
+	}
+	if span.Before < 0 {
+		return span, &FieldError{"before", "positions are not negative"}
+	}
+	return span, nil
+}
+
+// query is everything if the request does not say.
+func (r *request) query() EventQuery {
+	if r.Query == nil {
+		return EventQuery{}
+	}
+	return *r.Query
+}
+
+// queries returns what a request wants counted.
+func (r *request) queries() ([]EventQuery, error) {
+	if len(r.Queries) == 0 || len(r.Queries) > maxQueries {
+		return nil, &FieldError{"queries", fmt.Sprintf("%d queries, want 1 to %d", len(r.Queries), maxQueries)}
+	}
+	return r.Queries, nil
+}
+
+// appendEvent appends the fields of a stored event, without braces.
+func appendEvent(dst []byte, e *Event) []byte {
+	dst = strconv.AppendInt(append(dst, `"position":`...), e.Position, 10)
+	dst = append(dst, `,"time":"`...)
+	dst = e.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
+	dst = appendText(append(dst, `","event_type":`...), e.Type)
+	dst = append(dst, `,"tags":[`...)
+	for i, tag := range e.Tags {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendText(dst, tag)
+	}
+	dst = append(dst, ']')
+	if e.ID != "" {
+		dst = appendText(append(dst, `,"event_id":`...), e.ID)
+	}
+	switch {
+	case e.JSON:
+		dst = append(append(dst, `,"data":`...), e.Data...)
+	case len(e.Data) > 0:
+		dst = append(dst, `,"data_base64":"`...)
+		dst = append(base64.StdEncoding.AppendEncode(dst, e.Data), '"')
+	}
+	return dst
+}
+
+// appendEvents appends a list of them, and the position to go on with.
+func appendEvents(dst []byte, events []Event, r EventRange) []byte {
+	next := r.After
+	if r.Backwards {
+		next = r.Before
+	}
+	dst = append(dst, `"events":[`...)
+	for i := range events {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendEvent(append(dst, '{'), &events[i]), '}')
+		next = events[i].Position
+	}
+	return appendNext(append(dst, ']'), next)
+}

@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// eventsServed refuses a request for events where there are none.
+func (s *session) eventsServed(r request) bool {
+	switch {
+	case s.server.events == nil:
+		s.refuse(r, codeNotServed)
+	case r.Store != "" && !validName(r.Store):
+		s.refuse(r, codeName)
+	default:
+		return true
+	}
+	return false
+}
+
+// appendEvents stores events, if their condition holds. Answers are given after
+// the commit, in any order.
+func (s *session) appendEvents(r request) {
+	if !s.eventsServed(r) {
+		return
+	}
+	events, condition, err := r.events()
+	if err != nil {
+		s.fail(r, err, codeInvalid)
+		return
+	}
+	s.inBackground(func(ctx context.Context) {
+		positions, err := s.server.events.Append(ctx, r.Store, events, condition)
+		if err != nil {
+			s.fail(r, err, codeNotStored)
+			return
+		}
+		s.server.stored.Add(uint64(len(events)))
+		s.ok(r, reply{Positions: positions})
+	})
+}
+
+// queryEvents answers on the bulk lane: it may be much.
+func (s *session) queryEvents(r request) {
+	if !s.eventsServed(r) || r.ID == nil {
+		return
+	}
+	span, err := r.eventRange()
+	if err != nil {
+		s.fail(r, err, codeInvalid)
+		return
+	}
+	s.inBackground(func(ctx context.Context) {
+		events, err := s.server.events.Query(ctx, r.Store, r.query(), span)
+		if err != nil {
+			s.fail(r, err, codeUnavailable)
+			return
+		}
+		text := append(append([]byte(`{"type":"ok","id":`), r.ID...), ',')
+		s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, appendEvents(text, events, span)))
+	})
+}
+
+// projection is the answer to project.
+type projection struct {
+	Type   string          `json:"type,omitempty"`
+	ID     json.RawMessage `json:"id,omitempty"`
+	Counts []int64         `json:"counts"`
+	Guard  EventCondition  `json:"condition"`
+}
+
+// told is the projection without a null.
+func (p projection) told() projection {
+	if p.Guard.Query.Items == nil {
+		p.Guard.Query.Items = []EventItem{}
+	}
+	return p
+}
+
+// project counts events.
+func (s *session) project(r request) {
+	if !s.eventsServed(r) || r.ID == nil {
+		return
+	}
+	queries, err := r.queries()
+	if err != nil {
+		s.fail(r, err, codeInvalid)
+		return
+	}
+	s.inBackground(func(ctx context.Context) {
+		select {
+		case s.projecting <- struct{}{}: // one connection does not take all that the store can do
+			defer func() { <-s.projecting }()
+		case <-ctx.Done():
+		}
+		counts, guard, err := s.server.events.Count(ctx, r.Store, queries)
+		if err != nil {
+			s.fail(r, err, codeUnavailable)
+			return
+		}
+		text, _ := json.Marshal(projection{"ok", r.ID, counts, guard}.told()) // no value of ours fails
+		s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, text))
+	})
+}
+
+// eventFeed is what a subscription of events follows.
+type eventFeed struct {
+	EventSubscription
+	name string
+}
+
+func (f eventFeed) next(ctx context.Context) (int, appendNth, error) {
+	page, err := f.Next(ctx)
+	return len(page), func(dst []byte, n int) []byte {
+		dst = appendText(append(dst, `{"type":"event","subscription":`...), f.name)
+		return append(appendEvent(append(dst, ','), &page[n]), '}')
+	}, err
+}
+
+// subscribeEvents begins a subscription of events, which has a name.
+func (s *session) subscribeEvents(r request) {
+	if !s.eventsServed(r) {
+		return
+	}
+	why := code("")
+	switch {
+	case !validName(r.Subscription):
+		why = codeName
+	case r.After != nil && *r.After < 0, r.At != nil, r.From != "" && (r.After != nil || r.From != "start" && r.From != "end"), r.Group != "":
+		why = codeStart
+	case r.Credits != nil && (*r.Credits < 0 || *r.Credits > maxCredits):
+		why = codeCredits
+	}
+	if why != "" {
+		s.refuse(r, why)
+		return
+	}
+	sub := newSubscriber(s, r.Subscription, r)
+	if why := s.enterSubscriber(sub); why != "" {
+		s.refuse(r, why)
+		return
+	}
+	after := int64(0)
+	if r.After != nil {
+		after = *r.After
+	}
+	if r.From == "end" {
+		after = -1
+	}
+	s.feeding.Go(func() {
+		sub.run(r, func(ctx context.Context) (feed, error) {
+			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.query(), after)
+			return eventFeed{source, r.Subscription}, err
+		})
+	})
+}

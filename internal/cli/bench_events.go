@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/scenario"
+)
+
+// benchEventsCmd measures the event store.
+type benchEventsCmd struct {
+	Datasets       []string `default:"tiny,small,medium" help:"What is loaded before: tiny (35 events), small (30,500), medium (61,000), large (a million), huge (ten million)."`
+	Concurrency    []int    `default:"1,100" help:"Callers at a time."`
+	Batch          []int    `default:"1,10" help:"Events of an append."`
+	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations."`
+	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"Events that a condition which holds has to look past."`
+	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"Events that a condition which fails finds; several give a row each."`
+	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"Before each row."`
+	Duration       seconds  `default:"2s" help:"Of each row."`
+	Repeat         int      `default:"1" help:"Rounds; medians are reported."`
+
+	CompareDatabase string `name:"compare-database" aliases:"compare_database" placeholder:"URL" help:"A second PostgreSQL, on which each row is measured behind the first."`
+	databaseFlags
+	resultFlags
+}
+
+// Validate is called by kong.
+func (c *benchEventsCmd) Validate() error {
+	for _, list := range []struct {
+		flag   string
+		values []int
+		most   int
+	}{
+		{"concurrency", c.Concurrency, 10_000}, {"batch", c.Batch, 1000}, {"conflict-events", c.ConflictEvents, 10_000},
+		{"repeat", []int{c.Repeat}, 100}, {"past-events", []int{c.PastEvents + 1}, 100_001},
+	} {
+		for _, n := range list.values {
+			if n < 1 || n > list.most {
+				return fmt.Errorf("--%s: %d is out of range: at most %d", list.flag, n, list.most)
+			}
+		}
+	}
+	if c.Duration <= 0 {
+		return errors.New("--duration: want more than 0")
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *benchEventsCmd) Run(p *process) (err error) {
+	if err := scenario.CheckEvents(c.Datasets, c.Ops); err != nil {
+		return exit(ExitUsage, "%w", err)
+	}
+	program, err := self()
+	if err != nil {
+		return err
+	}
+	db, pool, closeDB, err := c.benchDatabase(p, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDB()) }()
+	cfg := scenario.EventsConfig{
+		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch,
+		PastEvents: c.PastEvents, ConflictEvents: c.ConflictEvents,
+		WarmUp: time.Duration(c.WarmUp), Duration: time.Duration(c.Duration), Repeat: c.Repeat,
+		Database: scenario.EventsDatabase{Pool: pool, URL: db.url},
+		Serve: func(ctx context.Context, url string) (*scenario.ServerProcess, error) {
+			return scenario.StartServer(ctx, nil, nil, program, "serve", "--port", "0", "--database-url", url)
+		},
+		Progress: c.progress(p),
+	}
+	if c.CompareDatabase != "" {
+		other, err := pgxpool.New(p.ctx, c.CompareDatabase)
+		if err != nil {
+			return exit(ExitUsage, "--compare-database: %w", err)
+		}
+		defer other.Close()
+		cfg.Compare = &scenario.EventsDatabase{Pool: other, URL: c.CompareDatabase}
+	}
+	result := bench.NewResult("events", map[string]any{
+		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops,
+		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
+		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "",
+	})
+	if err := scenario.Events(p.ctx, cfg, result); err != nil {
+		return err
+	}
+	return c.finish(p, result)
+}

@@ -1,0 +1,68 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+func TestBenchEvents_EveryOperation(t *testing.T) {
+	t.Parallel()
+	db, other := pgtest.Open(t), pgtest.Open(t)
+	r, out := benchmark(t, cli.ExitOK, "events", "--database-url", db.URL, "--compare-database", other.URL,
+		"--datasets", "tiny", "--concurrency", "2", "--batch", "1,3", "--conflict-events", "1,10",
+		"--warm-up", "50ms", "--duration", "150ms")
+	for _, name := range []string{
+		"append/tiny/c2/x1", "append/tiny/c2/x3", "appendif/tiny/c2/x1", "appendif-conflict/tiny/c2/x1/k10", "appendif-websocket/tiny/c2/x3",
+		"query/tiny/c2", "querystream/tiny/c2", "project/tiny/c2", "projectstream/tiny/c2",
+	} {
+		row := r.Row(name)
+		if row == nil {
+			t.Errorf("no row %s in %v", name, names(r))
+			continue
+		}
+		for _, metric := range []string{"calls_per_second", "latency_p99_ms", "bytes_per_call", "allocs_per_call", "compare_calls_per_second", "gain"} {
+			if row.Metrics[metric] <= 0 {
+				t.Errorf("%s: %s is %v", name, metric, row.Metrics[metric])
+			}
+		}
+	}
+	for name, want := range map[string]float64{"projectionlimits/tiny/c5": 1, "projectionlimits/tiny/c8": 0.625, "projectionlimits/tiny/c10": 0.5} {
+		m := r.Row(name).Metrics
+		if m["success_rate"] < want-0.02 || m["success_rate"] > want+0.02 || m["success_rate"]+m["limit_exceeded_rate"] != 1 {
+			t.Errorf("%s: success %v and refused %v, want %v", name, m["success_rate"], m["limit_exceeded_rate"], want)
+		}
+	}
+	if strings.Count(out, "calls/s") < 8 || !strings.Contains(out, "other / this") {
+		t.Errorf("want a table for each operation: %s", out)
+	}
+}
+
+func names(r *bench.Result) (all []string) {
+	for _, row := range r.Rows {
+		all = append(all, row.Name)
+	}
+	return all
+}
+
+func TestBenchEvents_BadFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"--datasets", "vast"}, "none of"},
+		{[]string{"--ops", "delete"}, "none of"},
+		{[]string{"--concurrency", "0"}, "--concurrency"},
+		{[]string{"--batch", "5000"}, "--batch"},
+		{[]string{"--duration", "0"}, "--duration"},
+	} {
+		code, _, errOut := run(t, nil, append([]string{"bench", "events"}, c.args...)...)
+		if code != cli.ExitUsage || !strings.Contains(errOut, c.say) {
+			t.Errorf("%v: exit code %d, %s", c.args, code, errOut)
+		}
+	}
+}

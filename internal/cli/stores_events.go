@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/gateway"
+)
+
+// eventStores gives the gateway the event stores of one database. The default
+// one is made when it is first asked for.
+type eventStores struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	open   map[string]*openEvents
+	closed bool
+}
+
+// openEvents is a store that is open, or about to be.
+type openEvents struct {
+	ready chan struct{} // closed when the rest is set
+	store *eventstore.Store
+	err   error
+}
+
+func newEventStores(pool *pgxpool.Pool, log *slog.Logger) *eventStores {
+	return &eventStores{pool: pool, log: log, open: make(map[string]*openEvents)}
+}
+
+// store returns the store of that name, which stays open until it is found to be
+// gone. One caller opens it, and the others wait for that.
+func (s *eventStores) store(ctx context.Context, name string) (*eventstore.Store, error) {
+	if name == "" {
+		name = eventstore.DefaultName
+	}
+	s.mu.Lock()
+	if s.closed {
+		defer s.mu.Unlock()
+		return nil, eventstore.ErrClosed
+	}
+	o := s.open[name]
+	if o == nil {
+		o = &openEvents{ready: make(chan struct{})}
+		s.open[name] = o
+		go s.get(name, o)
+	}
+	s.mu.Unlock()
+	select {
+	case <-o.ready:
+		return o.store, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// openTimeout bounds the opening of a store.
+const openTimeout = 10 * time.Second
+
+// get opens a store; what fails is tried again by who asks next.
+func (s *eventStores) get(name string, o *openEvents) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	open := eventstore.Open
+	if name == eventstore.DefaultName {
+		open = eventstore.Ensure
+	}
+	o.store, o.err = open(ctx, s.pool, name, eventstore.Config{Announce: true, Log: s.log})
+	if o.err != nil {
+		s.mu.Lock()
+		delete(s.open, name)
+		s.mu.Unlock()
+	}
+	close(o.ready)
+}
+
+// forget closes a store that is gone: there may be another of its name.
+func (s *eventStores) forget(gone *eventstore.Store) {
+	s.mu.Lock()
+	if o := s.open[gone.Name()]; o != nil && o.store == gone {
+		delete(s.open, gone.Name())
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // nothing of it can be stored any more
+	gone.Close(ctx)
+}
+
+// close waits until what was accepted is stored; if ctx ends first it gives up.
+func (s *eventStores) close(ctx context.Context) {
+	s.mu.Lock()
+	s.closed = true
+	all := slices.Collect(maps.Values(s.open))
+	s.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, o := range all {
+		closing.Go(func() {
+			if <-o.ready; o.err != nil {
+				return
+			}
+			if err := o.store.Close(ctx); err != nil {
+				s.log.Warn("events given up", "store", o.store.Name(), "error", err)
+			}
+		})
+	}
+	closing.Wait()
+}
+
+// with calls use with a store, and says its errors as the gateway does.
+func (s *eventStores) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
+	store, err := s.store(ctx, name)
+	if err == nil {
+		if err = use(store); errors.Is(err, eventstore.ErrNotFound) {
+			s.forget(store)
+		}
+	}
+	return eventError(err)
+}
+
+// eventError is what the gateway knows of an event store's error.
+func eventError(err error) error {
+	var conflict *eventstore.ConflictError
+	var invalid *eventstore.InvalidError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &conflict):
+		return fmt.Errorf("%w: %w", &gateway.ConflictError{Position: conflict.Position, Type: conflict.Type}, err)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("%w: %w", &gateway.FieldError{Field: wireField(invalid.Field), Problem: invalid.Problem}, err)
+	}
+	for from, to := range map[error]error{
+		eventstore.ErrInvalid: gateway.ErrInvalid, eventstore.ErrNotFound: gateway.ErrNotFound,
+		eventstore.ErrDuplicateID: gateway.ErrDuplicateID, eventstore.ErrTooManyProjections: gateway.ErrBusy,
+		eventstore.ErrAbandoned: gateway.ErrOutcomeUnknown,
+	} {
+		if errors.Is(err, from) {
+			return fmt.Errorf("%w: %w", to, err)
+		}
+	}
+	return err
+}
+
+// wireField is a field as it is called on the wire.
+func wireField(field string) string {
+	if rest, ok := strings.CutPrefix(field, "condition.items"); ok {
+		return "condition.query.items" + rest
+	}
+	if rest, ok := strings.CutPrefix(field, "projections"); ok {
+		return "queries" + rest
+	}
+	return field
+}
+
+// Append implements gateway.EventStore.
+func (s *eventStores) Append(ctx context.Context, name string, events []gateway.Event, condition *gateway.EventCondition) (positions []int64, err error) {
+	in := make([]eventstore.Event, len(events))
+	for i, e := range events {
+		in[i] = eventstore.Event{Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
+	}
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		if condition == nil {
+			positions, err = store.Append(ctx, in...)
+		} else {
+			positions, err = store.AppendIf(ctx, in, eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After})
+		}
+		return err
+	})
+	if err != nil && ctx.Err() != nil { // it was accepted, perhaps
+		err = errors.Join(gateway.ErrOutcomeUnknown, err)
+	}
+	return positions, err
+}
+
+// Query implements gateway.EventStore. It holds about readBytes.
+func (s *eventStores) Query(ctx context.Context, name string, q gateway.EventQuery, r gateway.EventRange) (events []gateway.Event, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		held := 0
+		for e, err := range store.QueryStream(ctx, storeQuery(q), eventstore.ReadOptions{
+			After: r.After, Before: r.Before, Limit: r.Limit, Backwards: r.Backwards,
+		}) {
+			if err != nil {
+				return err
+			}
+			events = append(events, gatewayEvent(&e))
+			if held += len(e.Data); held > readBytes {
+				break
+			}
+		}
+		return nil
+	})
+	return events, err
+}
+
+// Count implements gateway.EventStore.
+func (s *eventStores) Count(ctx context.Context, name string, queries []gateway.EventQuery) (counts []int64, guard gateway.EventCondition, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		counters := make([]*eventstore.Projection[int64], len(queries))
+		projections := make([]eventstore.Projected, len(queries))
+		for i, q := range queries {
+			counters[i] = eventstore.Projector[int64]{
+				Query: storeQuery(q), Apply: func(n int64, _ eventstore.Event) int64 { return n + 1 },
+			}.Projection()
+			projections[i] = counters[i]
+		}
+		condition, err := store.Project(ctx, projections...)
+		for _, c := range counters {
+			counts = append(counts, c.State)
+		}
+		guard = gateway.EventCondition{Query: gatewayQuery(condition.FailIfEventsMatch), After: condition.After}
+		return err
+	})
+	return counts, guard, err
+}
+
+// SubscribeEvents implements gateway.EventStore.
+func (s *eventStores) SubscribeEvents(ctx context.Context, name string, q gateway.EventQuery, after int64) (sub gateway.EventSubscription, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		if after < 0 {
+			if after, err = store.Head(ctx); err != nil {
+				return err
+			}
+		}
+		found, err := store.Subscribe(storeQuery(q), after)
+		sub = eventSubscription{found}
+		return err
+	})
+	return sub, err
+}
+
+type eventSubscription struct{ *eventstore.Subscription }
+
+// Next implements gateway.EventSubscription.
+func (s eventSubscription) Next(ctx context.Context) ([]gateway.Event, error) {
+	page, err := s.Subscription.Next(ctx)
+	return gatewayEvents(page), eventError(err)
+}
+
+func storeQuery(q gateway.EventQuery) (out eventstore.Query) {
+	for _, item := range q.Items {
+		out.Items = append(out.Items, eventstore.Item{Types: item.Types, Tags: item.Tags})
+	}
+	return out
+}
+
+func gatewayQuery(q eventstore.Query) (out gateway.EventQuery) {
+	for _, item := range q.Items {
+		out.Items = append(out.Items, gateway.EventItem{Types: item.Types, Tags: item.Tags})
+	}
+	return out
+}
+
+func gatewayEvents(events []eventstore.Event) []gateway.Event {
+	out := make([]gateway.Event, len(events))
+	for i := range events {
+		out[i] = gatewayEvent(&events[i])
+	}
+	return out
+}
+
+func gatewayEvent(e *eventstore.Event) gateway.Event {
+	return gateway.Event{Position: e.Position, Time: e.Time, Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
+}

@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// DueHeader is the header that holds when a delayed message is due, as text in
+// the form of RFC 3339. Whoever appends to the queue's stream by other means
+// may set it.
+const DueHeader = "tidewire_due"
+
+// withDues returns the messages as the stream stores them.
+func withDues(msgs []Message) ([]stream.Message, error) {
+	plain := make([]stream.Message, len(msgs))
+	for i, m := range msgs {
+		var err error
+		if plain[i], err = m.withDue(); err != nil {
+			return nil, err
+		}
+	}
+	return plain, nil
+}
+
+// withDue writes Due into the headers.
+func (m Message) withDue() (stream.Message, error) {
+	if m.Due.IsZero() {
+		return m.Message, nil
+	}
+	return withHeader(m.Message, DueHeader, m.Due.UTC().Format(time.RFC3339Nano))
+}
+
+// withHeader adds a header.
+func withHeader(m stream.Message, name, value string) (stream.Message, error) {
+	headers := make(map[string]json.RawMessage)
+	if len(m.Headers) > 0 {
+		if err := json.Unmarshal(m.Headers, &headers); err != nil {
+			return stream.Message{}, fmt.Errorf("%w headers: %w", stream.ErrInvalid, err)
+		}
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return stream.Message{}, err
+	}
+	if headers == nil { // they were null
+		return stream.Message{}, fmt.Errorf("%w headers: not a JSON object", stream.ErrInvalid)
+	}
+	headers[name] = text
+	if m.Headers, err = json.Marshal(headers); err != nil {
+		return stream.Message{}, err
+	}
+	return m, nil
+}
+
+// dueTime returns when the message is due, or the zero time.
+func dueTime(headers json.RawMessage) time.Time {
+	if !bytes.Contains(headers, []byte(DueHeader)) {
+		return time.Time{}
+	}
+	var in struct {
+		Due time.Time `json:"tidewire_due"`
+	}
+	if json.Unmarshal(headers, &in) != nil {
+		return time.Time{} // somebody else's idea of it: deliver it
+	}
+	return in.Due
+}
+
+// headerOf returns the text of a header, or none.
+func headerOf(headers json.RawMessage, name string) (text string) {
+	all := make(map[string]json.RawMessage)
+	if json.Unmarshal(headers, &all) != nil || json.Unmarshal(all[name], &text) != nil {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// TestPlan_LaneInOrder has a lane's new holder find what another gave up, and
+// more behind it: it claims the former alone. Another node, of which the
+// holder has not heard, would keep it from that, and not from what is behind.
+func TestPlan_LaneInOrder(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	q, err := Ensure(t.Context(), db.Pool, "jobs", Options{Lanes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NewNode(q, NodeConfig{})
+	p, s := n.parts[0], &state{}
+	mustWrite(t, q, s, request{}, written)
+	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLeaseAlone, token: 1}}}, written)
+	mustWrite(t, q, s, request{own: 1, claim: 5}, written)
+	mustWrite(t, q, s, request{own: 1, entries: []entry{{kind: kindEnd, token: 1}}}, written)
+	n.Consume(ConsumerOptions{Credits: 10})
+	p.openLane()
+	p.state, p.head, p.token, p.times.busy = *s, 8, 3, time.Now()
+	p.state.leases[3] = time.Now().Add(time.Hour)
+	p.deadline, p.renewAt = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	r, due := p.plan(&batch{}, time.Now(), false)
+	if !due || r.claim != 0 || len(r.entries) != 1 || r.entries[0].kind != kindTake {
+		t.Errorf("%+v, want only what was given up", r)
+	}
+}
+
+// TestWrite_LeaseAlone: of two that want to be alone the second gets nothing.
+func TestWrite_LeaseAlone(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	a, b := &state{}, &state{}
+	mustWrite(t, q, a, request{}, written)
+	mustWrite(t, q, b, request{}, written)
+	alone := func(token int64) request {
+		return request{own: token, lease: time.Hour, entries: []entry{{kind: kindLeaseAlone, token: token}}}
+	}
+	mustWrite(t, q, a, alone(1), written)
+	mustWrite(t, q, b, alone(2), conflicting)
+	if len(b.leases) != 1 || b.leases[1].IsZero() {
+		t.Errorf("leases %v, want that of the first", b.leases)
+	}
+}
+
+// TestPlan_LaneOfAnother: who asked for a lane's lease, was told to look first,
+// and found another's, does not ask again.
+func TestPlan_LaneOfAnother(t *testing.T) {
+	t.Parallel()
+	q, err := Ensure(t.Context(), testQueue(t).pool, "ordered", Options{Lanes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := NewNode(q, NodeConfig{})
+	p, s := n.parts[0], &state{}
+	mustWrite(t, q, s, request{}, written)
+	n.Consume(ConsumerOptions{Credits: 10})
+	p.openLane()
+	p.state, p.head, p.times.look = *s.clone(), 8, time.Now().Add(time.Hour)
+	r, due := p.plan(&batch{}, time.Now(), false)
+	if !due || p.token == 0 || r.entries[0].kind != kindLeaseAlone {
+		t.Fatalf("%+v, want a request for the lease", r)
+	}
+	p.state.leases[1] = time.Now().Add(time.Hour) // behind a journal that began anew
+	r, _ = p.plan(&batch{}, time.Now(), false)
+	if p.token != 0 || len(r.entries) > 0 {
+		t.Errorf("%+v, want nothing of a lane that another has", r)
+	}
+}

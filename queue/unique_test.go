@@ -1,0 +1,100 @@
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// only is a message that is unique.
+func only(key, text string, period time.Duration) queue.Message {
+	return queue.Message{Message: stream.Message{Payload: []byte(text)}, Unique: queue.Unique{Key: key, Period: period}}
+}
+
+// TestUnique_OncePerPeriod has many callers of two processes enqueue the same
+// job at the same time, of queues of all kinds: one is told that it did.
+func TestUnique_OncePerPeriod(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "lanes": {Lanes: 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, q := setup(t, opts)
+			_, far := elsewhere(t, db.URL, "jobs")
+			n, _ := start(t, q, queue.NodeConfig{})
+			n2, _ := start(t, far, queue.NodeConfig{})
+			untilEarly(t, 10*time.Minute)
+			for job := range 3 {
+				var mu sync.Mutex
+				var calling sync.WaitGroup
+				stored, at := 0, make(map[int64]bool)
+				for caller := range 8 {
+					node := n
+					if caller%2 > 0 {
+						node = n2
+					}
+					calling.Go(func() {
+						p, err := node.Enqueue(t.Context(), only(fmt.Sprint(job, strings.Repeat("k", 900)), fmt.Sprint(job), 10*time.Minute))
+						mu.Lock()
+						defer mu.Unlock()
+						at[p] = true
+						var duplicate *queue.DuplicateError
+						switch {
+						case err == nil:
+							stored++
+						case !errors.As(err, &duplicate) || duplicate.Position != p || !errors.Is(err, queue.ErrDuplicate):
+							t.Error(err)
+						}
+					})
+				}
+				calling.Wait()
+				if stored != 1 || len(at) != 1 {
+					t.Errorf("%d were told that they stored it, at %v", stored, at)
+				}
+			}
+			c := n.Consume(queue.ConsumerOptions{})
+			mustAck(t, receive(t, c, 3)...)
+			wantDone(t, q)
+			if _, err := n.Enqueue(t.Context(), only("0"+strings.Repeat("k", 900), "0", 10*time.Minute)); !errors.Is(err, queue.ErrDuplicate) {
+				t.Errorf("again when it is done: %v, want ErrDuplicate", err)
+			}
+			mustEnqueue(t, n, only("other", "", 10*time.Minute))
+		})
+	}
+}
+
+// untilEarly waits until a period does not end soon.
+func untilEarly(t *testing.T, period time.Duration) {
+	t.Helper()
+	for time.Until(time.Now().Truncate(period).Add(period)) < 10*time.Second {
+		time.Sleep(time.Second)
+	}
+}
+
+// TestUnique_NextPeriod stores again when the period is over.
+func TestUnique_NextPeriod(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{})
+	first := mustEnqueue(t, n, only("a", "x", time.Second))
+	eventually(t, "it is stored again", func() bool {
+		again, err := n.Enqueue(t.Context(), only("a", "x", time.Second))
+		if err != nil && (!errors.Is(err, queue.ErrDuplicate) || again != first) {
+			t.Fatalf("at %d: %v; the first is at %d", again, err, first)
+		}
+		return err == nil
+	})
+	for _, msgs := range [][]queue.Message{
+		{only("a", "", time.Millisecond)}, {only("a", "", time.Hour)}, {only("", "", time.Second)},
+		{only(strings.Repeat("k", 1025), "", time.Second)}, {only("a", "", time.Second), {}},
+	} {
+		if _, err := n.Enqueue(t.Context(), msgs...); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%d bytes of key, %v: %v, want ErrInvalid", len(msgs[0].Unique.Key), msgs[0].Unique.Period, err)
+		}
+	}
+}

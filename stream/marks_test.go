@@ -1,0 +1,124 @@
+package stream
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+func migrated(t *testing.T) pgtest.DB {
+	t.Helper()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func mustExec(t *testing.T, db pgtest.DB, sql string, args ...any) {
+	t.Helper()
+	if _, err := db.Pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func wantMarks(t *testing.T, db pgtest.DB, what string, want int) {
+	t.Helper()
+	var marks int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch`).Scan(&marks); err != nil || marks != want {
+		t.Errorf("%s there are %d marks, %v, want %d", what, marks, err, want)
+	}
+}
+
+func oneRow() *Batch {
+	var b Batch
+	b.Append([]byte("x"))
+	return &b
+}
+
+// TestSweepMarks_InSlices: each slice looks at its blocks alone, and nothing is
+// done while another process is at it.
+func TestSweepMarks_InSlices(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	mustExec(t, db, `INSERT INTO tidewire.batch SELECT n % 7, n, n, now() - CASE WHEN n % 10 = 0 THEN interval '1 hour' ELSE '2 days' END
+		FROM generate_series(1, 30000) AS n`)
+	if text := plan(t, db, "EXPLAIN", sweepMarksSQL, 0, sweepBlocks); !strings.Contains(text, "Tid Range Scan") || strings.Contains(text, "Seq Scan") {
+		t.Errorf("want a scan of a range of blocks\n%s", text)
+	}
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 4)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweepMarks(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	wantMarks(t, db, "beside another one that sweeps", 30000)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if alone, blocks, err := sweepSlice(t.Context(), db.Pool, 0); err != nil || !alone || blocks < 2*sweepBlocks {
+		t.Fatalf("a slice: %t, %d blocks, %v", alone, blocks, err)
+	}
+	var left int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch`).Scan(&left); err != nil || left < 10000 || left > 25000 {
+		t.Errorf("behind one slice there are %d marks, %v, want some of the old ones", left, err)
+	}
+	if err := sweepMarks(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	wantMarks(t, db, "behind the sweep", 3000)
+}
+
+// TestWriter_ForgetsItsOwnMarks: no others, and not too many behind one batch.
+func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	w := NewWriter(db.Pool, WriterConfig{})
+	defer w.Close()
+	const reached = forgetAtOnce*2 + 100
+	mustExec(t, db, `INSERT INTO tidewire.batch SELECT 5, n, n, now() - interval '2 days' FROM generate_series(1, 10) AS n`)
+	mustExec(t, db, `INSERT INTO tidewire.batch SELECT $1, n, n FROM generate_series(0, $2 - 1) AS n`, w.id, reached)
+	w.number, w.marks = reached-1, marks{since: time.Now().Add(-keepMarks), number: reached}
+	for n, left := range []int{forgetAtOnce + 100, 100, 0, 0} {
+		if err := w.Write(t.Context(), oneRow()); err != nil {
+			t.Fatal(err)
+		}
+		wantMarks(t, db, "behind a batch", 10+left+n+1)
+	}
+}
+
+// TestWriter_KnowsTheHeadBehindARefusal: what was refused has moved the
+// sequence, and the next COPY goes at once.
+func TestWriter_KnowsTheHeadBehindARefusal(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]Method{"array": Array, "copy": Copy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := migrated(t)
+			mustExec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+			mustExec(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON public.messages FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
+			w := NewWriter(db.Pool, WriterConfig{Method: method})
+			defer w.Close()
+			for n := range 3 {
+				if err := w.Write(t.Context(), oneRow()); err != nil {
+					t.Fatal(err)
+				}
+				var bad Batch
+				bad.Append([]byte("bad"))
+				if err := w.Write(t.Context(), &bad); err == nil {
+					t.Fatal("a bad message was taken")
+				}
+				if want := int64(2 * (n + 1)); w.head != want {
+					t.Errorf("the writer takes %d for the head, want %d", w.head, want)
+				}
+			}
+		})
+	}
+}

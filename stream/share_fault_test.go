@@ -1,0 +1,117 @@
+package stream_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/stream"
+)
+
+// deadConn is a connection whose other end is gone, once dead is set, and nobody
+// says so.
+type deadConn struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (c deadConn) Write(p []byte) (int, error) {
+	if c.dead.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestShare_DeadConnection: a heartbeat that gets no answer is tried again on
+// another connection, long before the lease is over.
+func TestShare_DeadConnection(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dead, later atomic.Bool // the connections made so far are; others are made now
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil || later.Load() {
+			return conn, err
+		}
+		return deadConn{conn, &dead}, nil
+	}
+	cfg.MaxConns = 4 // one that ends without an answer has its place for a while
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	own := func(ctx context.Context, o *stream.Ownership) {
+		select {
+		case <-o.Asked():
+		case <-ctx.Done():
+			t.Error("the lease was lost with the connection")
+		}
+	}
+	joinShare(t, pool, stream.ShareConfig{Name: "things", Numbers: 3, Own: own, Lease: 10 * time.Second, Heartbeat: 40 * time.Millisecond})
+	awaitShares(t, db, "things", "[3]")
+	later.Store(true)
+	dead.Store(true)
+	lasts := func() (at time.Time) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT until FROM tidewire.share_member`).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	until := lasts()
+	await(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
+}
+
+// TestShare_RenewedIsNotDead: whoever has the row of a member whose time is up
+// is renewing its lease, and holds up nobody.
+func TestShare_RenewedIsNotDead(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	exec(t, db.Pool, `SELECT tidewire.join_share('things', NULL, 4, 'slow', interval '0')`)
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT FROM tidewire.share_member FOR UPDATE`)
+	joinShare(t, db.Pool, stream.ShareConfig{Name: "things", Numbers: 4, Own: newOwners(t, 4).own, Heartbeat: 40 * time.Millisecond})
+	awaitShares(t, db, "things", "[2 0]")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitShares(t, db, "things", "[4]")
+}
+
+// TestShare_NothingDueTakesNoLock: as with most heartbeats.
+func TestShare_NothingDueTakesNoLock(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	var share, member int64
+	err := db.Pool.QueryRow(t.Context(), `SELECT share_id, member_id FROM tidewire.join_share('things', NULL, 4, 'm', interval '1 hour')`).Scan(&share, &member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := func() (quota *int, numbers []int32) {
+		t.Helper()
+		err := db.Pool.QueryRow(t.Context(), `SELECT quota, numbers FROM tidewire.beat_share($1, $2, interval '1 hour', NULL, false)`, share, member).Scan(&quota, &numbers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return quota, numbers
+	}
+	beat()
+	tx := begin(t, db.Pool, "read committed")
+	exec(t, tx, `SELECT tidewire.hold_share($1, true)`, share)
+	if quota, numbers := beat(); quota == nil || *quota != 4 || len(numbers) != 4 {
+		t.Errorf("quota %v, numbers %v, want 4 of them", quota, numbers)
+	}
+	exec(t, db.Pool, `INSERT INTO tidewire.share_member (share, name, until) VALUES ($1, 'dead', '-infinity')`, share)
+	if quota, _ := beat(); quota != nil {
+		t.Errorf("quota %d beside one whose time is up, want to wait for the lock", *quota)
+	}
+}
