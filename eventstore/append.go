@@ -17,15 +17,20 @@ import (
 // and returns the positions of the first attempt.
 //
 // Errors: ErrInvalid, ErrDuplicateID, ErrClosed, ErrNotFound and PostgreSQL's
-// own mean that nothing was stored. If ctx ends first, or with ErrAbandoned,
-// the events may be stored or not. The events may be changed once it returns.
+// own mean that nothing was stored. If ctx ends first, or with
+// ErrOutcomeUnknown, the events may be stored or not: Close has given up, or
+// PostgreSQL refuses the Store (a password that was changed, a right that was
+// taken away) after a connection was lost. ErrTooExpensive says that storing
+// them takes longer than PostgreSQL was given, and that nothing was stored. The
+// events may be changed once it returns.
 func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
 	return s.append(ctx, events, nil)
 }
 
 // AppendIf is Append if no event matches the condition, as of the moment at
 // which the events get their positions; else the error is a ConflictError and
-// nothing is stored. All that racing callers, in whichever processes, are told
+// nothing is stored. ErrTooExpensive, also of AppendIfTx, means that it takes
+// PostgreSQL longer than Config.CheckTimeout to find out. All that racing callers, in whichever processes, are told
 // is true in the one order of the positions.
 func (s *Store) AppendIf(ctx context.Context, events []Event, condition Condition) ([]int64, error) {
 	if err := condition.validate(); err != nil {
@@ -55,15 +60,46 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	return consecutive(got.first, len(events)), nil
 }
 
+// maxUndecided is how often a call is looked up apart. It goes on each time from
+// where the last has ended.
+const maxUndecided = 20
+
 // submit hands the call to the committer and waits for its answer. err means
-// that there is none.
+// that there is none. A call with an expensive condition comes back undecided:
+// it is looked up here, and handed over again.
 func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
+	for undecided := 0; ; undecided++ {
+		got, err := s.hand(ctx, c)
+		if err != nil {
+			return got, err
+		}
+		if errors.Is(got.err, errUndecided) {
+			if undecided >= maxUndecided {
+				return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
+			}
+			if err := s.decide(ctx, c); err == nil {
+				continue
+			} else if !errors.Is(err, ErrConflict) {
+				return answer{}, err
+			} else {
+				s.counts.conflicts.Add(1)
+				got.err = err
+			}
+		}
+		c.free()
+		return got, nil
+	}
+}
+
+// hand gives the call to the committer once.
+func (s *Store) hand(ctx context.Context, c *call) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, err
 	}
 	if !s.enter() {
 		return answer{}, ErrClosed
 	}
+	c.ctx, c.held, c.epoch, c.outcome = ctx, 0, 0, nil
 	err := s.group.Add(ctx, c.events, c.bytes, func(b *gathering) { b.calls = append(b.calls, c) })
 	s.leave()
 	if err != nil {
@@ -71,7 +107,6 @@ func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
 	}
 	select {
 	case got := <-c.done:
-		c.free()
 		return got, nil
 	case <-ctx.Done():
 		return answer{}, ctx.Err()
@@ -182,7 +217,12 @@ func (s *Store) withEvents(ctx context.Context, err error, condition *Condition)
 	if condition == nil || condition.WantEvents <= 0 || !errors.As(err, &conflict) {
 		return err
 	}
-	events, readErr := s.Query(ctx, condition.FailIfEventsMatch, ReadOptions{After: condition.After, Limit: condition.WantEvents})
+	return s.withEventsOf(ctx, err, conflict, condition, s.page)
+}
+
+func (s *Store) withEventsOf(ctx context.Context, err error, conflict *ConflictError, condition *Condition, page pageFunc) error {
+	options := ReadOptions{After: condition.After, Limit: condition.WantEvents}
+	events, _, readErr := s.read(ctx, page, condition.FailIfEventsMatch, options)
 	if readErr != nil {
 		return fmt.Errorf("%w (its events were not read: %w)", err, readErr)
 	}

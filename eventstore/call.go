@@ -1,6 +1,9 @@
 package eventstore
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Condition makes an append fail if events match that are stored behind a
 // position.
@@ -39,7 +42,7 @@ type call struct {
 	eventID []string // those there are
 
 	conditional bool
-	query       Query
+	query       hashed
 	after       int64
 	probes      probes
 
@@ -47,8 +50,14 @@ type call struct {
 	// to whoever has the call: first the checker, then the committer.
 	held  int64
 	epoch uint64
-	// conflict was found while the call waited for another one.
-	conflict *ConflictError
+	// apart is a history up to whose end nothing conflicts, as a check of this
+	// call alone has found.
+	apart basis
+	// outcome was found while the call waited for another one: a ConflictError,
+	// or errUndecided.
+	outcome error
+	// ctx is the caller's: what nobody waits for is not written.
+	ctx context.Context
 
 	done chan answer // one slot
 }
@@ -71,14 +80,15 @@ func newCall(events []Event, bytes int, condition *Condition, known *popular) *c
 		c.addEvent(int32(i), &events[i])
 	}
 	if c.conditional = condition != nil; c.conditional {
-		c.query = condition.FailIfEventsMatch.clone()
+		c.query = newHashed(condition.FailIfEventsMatch.clone())
 		c.after = condition.After
-		c.probes.add(&c.query, known)
+		c.probes.add(&c.query.Query, known)
+		c.bytes += c.probes.bytes()
 	}
 	return c
 }
 
-// keepCall is the most memory, of events, that a call keeps for the next one.
+// keepCall is the most memory, of events and probes, that a call keeps for the next one.
 const keepCall = 64 << 10
 
 // free gives the memory of a call back, once it was answered.
@@ -97,8 +107,9 @@ func (c *call) reset() {
 	clear(c.eventID)
 	c.eventID = c.eventID[:0]
 	c.probes.reset()
-	c.query = Query{}
-	c.after, c.held, c.epoch, c.conflict = 0, 0, 0, nil
+	c.query = hashed{}
+	c.after, c.held, c.epoch, c.outcome = 0, 0, 0, nil
+	c.apart, c.ctx = basis{}, nil
 }
 
 func (c *call) addEvent(i int32, e *Event) {
@@ -142,11 +153,15 @@ func contains(tags []string, tag string) bool {
 // from is the position behind which it is not known whether anything
 // conflicts.
 func (c *call) from(epoch uint64) int64 {
+	from := max(c.after, c.apart.position)
 	if c.epoch == epoch {
-		return max(c.after, c.held)
+		from = max(from, c.held)
 	}
-	return c.after
+	return from
 }
+
+// left reports whether the caller does not wait any more.
+func (c *call) left() bool { return c.ctx != nil && c.ctx.Err() != nil }
 
 // hold notes that nothing conflicts up to position.
 func (c *call) hold(position int64, epoch uint64) {

@@ -3,6 +3,8 @@ package eventstore
 import (
 	"context"
 	"encoding/binary"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -22,11 +24,13 @@ type work struct {
 type checker struct {
 	store  *Store
 	params params
+	// acquire bounds the wait for a connection.
+	acquire time.Duration
 }
 
 // gathered takes a batch of the group and hands it to the committer.
 func (c *checker) gathered(ctx context.Context, b *gathering) {
-	w := work{calls: b.calls}
+	w := work{calls: slices.DeleteFunc(b.calls, (*call).left)}
 	b.calls = nil
 	select {
 	case b.calls = <-c.store.spare:
@@ -41,20 +45,22 @@ func (c *checker) gathered(ctx context.Context, b *gathering) {
 	}
 }
 
-// check answers the calls that conflict, and notes up to where the others do
-// not. A check that fails is no harm: the committer checks.
+// check answers the calls that conflict and those that are too expensive to be
+// decided here, and notes up to where the others do not conflict. A check that
+// fails, or has no connection because others read, is no harm: the committer
+// checks.
 func (c *checker) check(ctx context.Context, w *work) {
 	start := c.store.tailStart.Load()
 	var asked []*call
 	for _, call := range w.calls {
-		if call.conditional && call.after < start {
+		if call.conditional && max(call.after, call.apart.position) < start {
 			asked = append(asked, call)
 		}
 	}
 	if len(asked) == 0 {
 		return
 	}
-	found, err := c.ask(ctx, asked...)
+	found, err := c.ask(ctx, ahead.of(asked), asked...)
 	if err != nil {
 		return
 	}
@@ -68,14 +74,13 @@ func (c *checker) check(ctx context.Context, w *work) {
 	}
 }
 
-// refuse answers the calls that conflict and takes them out of the batch.
+// refuse answers the calls that were found and takes them out of the batch.
 func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 	refused := make(map[*call]struct{}, len(found.calls))
 	for i, n := range found.calls {
-		asked[n].done <- answer{err: &ConflictError{Position: found.positions[i], Type: found.types[i]}}
+		asked[n].done <- answer{err: c.store.refusal(found.positions[i], found.types[i])}
 		refused[asked[n]] = struct{}{}
 	}
-	c.store.counts.conflicts.Add(int64(len(refused)))
 	kept := w.calls[:0]
 	for _, call := range w.calls {
 		if _, out := refused[call]; !out {
@@ -86,8 +91,19 @@ func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 	w.calls = kept
 }
 
+// refusal is what to tell a call that PostgreSQL names: that it conflicts with
+// an event, or that it was not decided.
+func (s *Store) refusal(position int64, eventType string) error {
+	if position == 0 {
+		s.counts.undecided.Add(1)
+		return errUndecided
+	}
+	s.counts.conflicts.Add(1)
+	return &ConflictError{Position: position, Type: eventType}
+}
+
 // conflicts is what PostgreSQL has found: calls by their number, with the first
-// event that each conflicts with.
+// event that each conflicts with, 0 if it has given up.
 type conflicts struct {
 	basis     basis
 	calls     []int32
@@ -96,10 +112,12 @@ type conflicts struct {
 }
 
 // ask has PostgreSQL look for what the calls must not find, without any lock.
-func (c *checker) ask(ctx context.Context, asked ...*call) (conflicts, error) {
+func (c *checker) ask(ctx context.Context, budget int32, asked ...*call) (conflicts, error) {
+	acquiring, acquired := context.WithTimeout(ctx, c.acquire)
+	defer acquired()
 	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.Timeout)
 	defer cancel()
-	conn, err := c.store.pool.Acquire(ctx)
+	conn, err := c.store.pool.Acquire(acquiring)
 	if err != nil {
 		return conflicts{}, err
 	}
@@ -109,7 +127,8 @@ func (c *checker) ask(ctx context.Context, asked ...*call) (conflicts, error) {
 		return conflicts{}, err
 	}
 	c.params.reset(keepParams)
-	c.params.probes(asked, func(call *call) int64 { return call.after })
+	c.params.probes(asked, func(call *call) int64 { return max(call.after, call.apart.position) })
+	c.params.int4(budget)
 	result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, c.params.values(), binaryFormat, binaryFormat)
 	return readConflicts(result)
 }

@@ -33,6 +33,22 @@ type rawEvent struct {
 
 var readers = sync.Pool{New: func() any { return &reader{} }}
 
+// keepReader is the most memory that a reader keeps, of each of its buffers,
+// for the next page: there are as many as pages were ever read at once.
+const keepReader = 2 * streamBytes
+
+func (p *reader) free() {
+	if cap(p.buf) > keepReader {
+		p.buf = nil
+	}
+	if cap(p.probes.tags)+cap(p.probes.others) > keepReader {
+		p.probes = probes{}
+	}
+	p.params.reset(keepReader)
+	p.found = nil
+	readers.Put(p)
+}
+
 // encode returns the parameters of a store's read.
 func (p *reader) encode(r *pageRequest, byPosition bool, known *popular) [][]byte {
 	everything := len(r.query.Items) == 0
@@ -63,9 +79,6 @@ func (p *reader) encode(r *pageRequest, byPosition bool, known *popular) [][]byt
 }
 
 func (p *reader) begin() {
-	if cap(p.buf) > 2*streamBytes {
-		p.buf = nil
-	}
 	p.rows, p.buf, p.tags, p.head, p.found = p.rows[:0], p.buf[:0], 0, 0, nil
 }
 
@@ -115,14 +128,12 @@ func (p *reader) inOrder(r *pageRequest) bool {
 	if len(p.rows) > len(p.found) {
 		return false
 	}
-	bytes := 0
 	for i := range p.rows {
 		if p.rows[i].position != p.found[i] {
 			return false
 		}
-		bytes += p.rows[i].data - p.rows[i].tags
 	}
-	return len(p.rows) == len(p.found) || r.bytes > 0 && bytes >= r.bytes
+	return len(p.rows) == len(p.found) || r.bytes > 0 && len(p.rows) > 0
 }
 
 // epoch is the zero of PostgreSQL's timestamps, in microseconds of Unix time.
@@ -130,7 +141,7 @@ const epoch = 946_684_800_000_000
 
 // finish makes events of the rows that match.
 func (p *reader) finish(r *pageRequest) ([]Event, pageResult) {
-	found := pageResult{head: p.head, candidates: len(p.rows)}
+	found := pageResult{head: p.head, candidates: len(p.rows), cut: len(p.rows) < len(p.found)}
 	if len(p.rows) == 0 {
 		return nil, found
 	}
@@ -154,7 +165,6 @@ func (p *reader) finish(r *pageRequest) ([]Event, pageResult) {
 			Data:     buf[raw.tags:raw.data:raw.data],
 			JSON:     raw.json,
 		}
-		found.bytes += len(e.Data)
 		if r.query.matches(e.Type, e.Tags) {
 			events = append(events, e)
 		}

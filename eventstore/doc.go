@@ -31,6 +31,12 @@
 //     known, because others have written, it looks behind that, by a statement
 //     begun after the lock was taken.
 //
+// 1 and 4 give up on a condition for which they would have to look at many rows
+// of the index, such as two tags that very many events have, but none has both.
+// apart.go: such a call goes back to its caller, whose goroutine looks it up
+// without the lock, within Config.CheckTimeout, and hands it over again. So the
+// time under the lock is bounded whatever the conditions are.
+//
 // What 1 and 2 have found is only relied on while PostgreSQL still has the
 // batch at which the history that they saw has ended.
 package eventstore

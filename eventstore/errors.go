@@ -20,9 +20,15 @@ var (
 	ErrNotFound = errors.New("eventstore: not found")
 	// ErrClosed: the Store is closed; nothing was stored.
 	ErrClosed = errors.New("eventstore: closed")
-	// ErrAbandoned: Close gave up waiting. Whether the events are stored is
-	// unknown.
-	ErrAbandoned = errors.New("eventstore: abandoned without an answer of PostgreSQL")
+	// ErrOutcomeUnknown: whether the events are stored is not known.
+	ErrOutcomeUnknown = errors.New("eventstore: outcome unknown")
+	// ErrAbandoned: Close gave up waiting. It is an ErrOutcomeUnknown.
+	ErrAbandoned = fmt.Errorf("%w: abandoned without an answer of PostgreSQL", ErrOutcomeUnknown)
+	// ErrTooExpensive: it takes PostgreSQL longer than Config.CheckTimeout to look
+	// for what a condition excludes, or several times longer than Config.Timeout to
+	// write an append; nothing was stored. A condition with a higher After is
+	// cheaper, and so is one by tags that few events have.
+	ErrTooExpensive = errors.New("eventstore: too expensive")
 	// ErrIsolation: a transaction is not READ COMMITTED. Under any other level a
 	// condition would be checked against what was committed before the
 	// transaction began to read, and not when it got the store's lock.

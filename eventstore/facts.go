@@ -98,7 +98,7 @@ func (f *facts) chain(hash int64) *chain {
 
 // find returns the first event from index from on that the query matches, or
 // -1.
-func (f *facts) find(q *Query, from int) int {
+func (f *facts) find(q *hashed, from int) int {
 	if from >= len(f.events) {
 		return -1
 	}
@@ -107,7 +107,7 @@ func (f *facts) find(q *Query, from int) int {
 	}
 	first := -1
 	for i := range q.Items {
-		first = f.findItem(&q.Items[i], from, first)
+		first = f.findItem(&q.Items[i], q.hashes[i], from, first)
 	}
 	return first
 }
@@ -115,7 +115,7 @@ func (f *facts) find(q *Query, from int) int {
 // findItem returns the first event that the item matches, if it comes before
 // the one that is known, and else that. Of several tags it looks up the one
 // with the fewest events.
-func (f *facts) findItem(item *Item, from, known int) int {
+func (f *facts) findItem(item *Item, hashes []int64, from, known int) int {
 	if len(item.Tags) == 0 && len(item.Types) == 0 {
 		return f.scan(item, from, known)
 	}
@@ -123,14 +123,14 @@ func (f *facts) findItem(item *Item, from, known int) int {
 		return known
 	}
 	if len(item.Tags) == 0 {
-		for _, name := range item.Types {
-			known = f.follow(item, int64(typeHash(name)), from, known)
+		for _, hash := range hashes {
+			known = f.follow(item, hash, from, known)
 		}
 		return known
 	}
-	rarest := tagHash(item.Tags[0])
-	for _, tag := range item.Tags[1:] {
-		if hash := tagHash(tag); f.chain(hash).length < f.chain(rarest).length {
+	rarest := hashes[0]
+	for _, hash := range hashes[1:] {
+		if f.chain(hash).length < f.chain(rarest).length {
 			rarest = hash
 		}
 	}

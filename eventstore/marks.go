@@ -2,46 +2,84 @@ package eventstore
 
 import (
 	"context"
+	"math"
+	"sync/atomic"
 	"time"
 )
 
-// keepMarks is for how long the row of a committed batch is kept. It must
-// outlive every attempt that may still be waiting for the lock: those end by
-// lock_timeout or with their connection, within a minute.
-const keepMarks = 5 * time.Minute
-
-// lookForDead is how often rows are looked for that their writers will not
-// delete any more: those of processes that are gone, and of transactions of
-// callers.
-const lookForDead = time.Hour
+const (
+	// keepMarks is for how long the row of a committed batch is kept. It must
+	// outlive every attempt that may still be waiting for the lock: those end by
+	// lock_timeout or with their connection, within a minute.
+	keepMarks      = 5 * time.Minute
+	maxLockTimeout = time.Minute
+	// forgetRows is how many rows are looked at, and deleted, by one statement.
+	forgetRows = 1000
+)
 
 // marks remembers which batch number a writer had reached when, to know which
 // rows are old enough to be deleted.
 type marks struct {
 	since  time.Time // when number was noted
 	number int64
-	dead   time.Time // when rows of others were looked for
 }
 
-// forget deletes the rows of batches that nothing can ask for any more, every
-// few minutes, in the writer's own connection. Its failure is no batch's.
-func (w *writer) forget(ctx context.Context) {
+// sweeper deletes the rows of batches that nothing can ask for any more, every
+// few minutes, beside the committer and one slice after the other.
+type sweeper struct {
+	busy atomic.Bool
+	last atomic.Int64 // when it began, in seconds
+}
+
+// forget has the rows of old batches deleted, if it is time.
+func (w *writer) forget() {
 	if time.Since(w.marks.since) < keepMarks {
 		return
 	}
 	before := w.marks.number
 	w.marks.since, w.marks.number = time.Now(), w.number
-	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
-	defer cancel()
-	_, err := w.conn.Exec(ctx, w.store.sql.forget, w.id, before)
-	if err == nil && time.Since(w.marks.dead) > lookForDead {
-		w.marks.dead = time.Now()
-		_, err = w.conn.Exec(ctx, w.store.sql.forgetDead)
+	w.store.sweep(w.id, before)
+}
+
+// sweepNowAndThen is for a Store whose own committer may have nothing to do.
+func (s *Store) sweepNowAndThen() {
+	if time.Now().Unix()-s.sweeper.last.Load() >= int64(keepMarks/time.Second) {
+		s.sweep(0, 0)
 	}
-	if err != nil {
-		w.store.cfg.Log.Warn("old batch marks not deleted", "error", err)
-		if w.conn.Conn().IsClosed() {
-			w.close()
+}
+
+// sweep deletes in a goroutine of its own, unless one does already. Failures
+// are no batch's: the next one begins anew.
+func (s *Store) sweep(writer, before int64) {
+	if !s.enter() {
+		return
+	}
+	defer s.leave() // Close waits for what runs only behind all who have entered
+	if !s.sweeper.busy.CompareAndSwap(false, true) {
+		return
+	}
+	s.sweeper.last.Store(time.Now().Unix())
+	s.running.Go(func() {
+		defer s.sweeper.busy.Store(false)
+		if err := s.forgetAll(s.life, writer, before); err != nil && s.life.Err() == nil {
+			s.cfg.Log.Warn("old batch marks not deleted", "store", s.name, "error", err)
 		}
+	})
+}
+
+func (s *Store) forgetAll(ctx context.Context, writer, before int64) error {
+	for after := int64(math.MinInt64); ; {
+		next, err := s.forgetSlice(ctx, after, writer, before)
+		if err != nil || next == nil {
+			return err
+		}
+		after = *next
 	}
+}
+
+func (s *Store) forgetSlice(ctx context.Context, after, writer, before int64) (next *int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	err = s.pool.QueryRow(ctx, s.sql.forget, after, forgetRows, writer, before).Scan(&next)
+	return next, err
 }

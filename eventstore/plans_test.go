@@ -39,7 +39,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "announceSQL": announceSQL,
 		"ensureStoreSQL": ensureStoreSQL, "openStoreSQL": openStoreSQL, "listStoresSQL": listStoresSQL,
 		"append": s.sql.append, "conflicts": s.sql.conflicts, "read": s.sql.read, "ids": s.sql.ids, "head": s.sql.head,
-		"forget": s.sql.forget, "forgetDead": s.sql.forgetDead,
+		"forget": s.sql.forget, "basis": s.sql.basis, "settle": s.sql.settle, "statementTimeoutSQL": statementTimeoutSQL,
 	} {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -152,8 +152,9 @@ func wantFewBlocks(t *testing.T, conn *pgx.Conn, s *Store, events int) {
 			sql  string
 			args []any
 		}{
-			"check": {`SELECT * FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9)`, append(p.calls(q.after), append(p.columns(), p.textColumn(p.tags), p.tagless)...)},
-			"read":  {`SELECT * FROM tidewire.events_1_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, append(read, p.columns()...)},
+			"check":                {`SELECT * FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, append(p.calls(q.after), append(p.columns(), p.textColumn(p.tags), p.tagless, nil)...)},
+			"check under the lock": {`SELECT * FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, append(p.calls(q.after), append(p.columns(), p.textColumn(p.tags), p.tagless, underLock.budget(p.lookups()))...)},
+			"read":                 {`SELECT * FROM tidewire.events_1_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, append(read, p.columns()...)},
 		} {
 			blocks, scans, text := cost(t, conn, call.sql, call.args)
 			if blocks > q.blocks || scans > 0 {

@@ -14,14 +14,40 @@ type probes struct {
 	n                                                    int
 	drivers, others, signatures, typeHashes, types, tags column
 	tagless                                              bool    // one of them has no tags
+	tagged                                               int     // how many tags all have together
 	hashes                                               []int64 // scratch
 }
 
 func (p *probes) reset() {
-	p.n, p.tagless = 0, false
+	p.n, p.tagless, p.tagged = 0, false, 0
 	p.drivers, p.others, p.signatures = p.drivers[:0], p.others[:0], p.signatures[:0]
 	p.typeHashes, p.types, p.tags = p.typeHashes[:0], p.types[:0], p.tags[:0]
 }
+
+// bytes is what the probes take as parameters.
+func (p *probes) bytes() int {
+	const callAndAfter = 8 + 12
+	return p.n*callAndAfter + len(p.drivers) + len(p.others) + len(p.signatures) + len(p.typeHashes) + len(p.types) + len(p.tags)
+}
+
+// bounds says how many rows of the index a check looks at in all, about, before
+// it gives up, and how many for a probe at least and at most.
+type bounds struct{ rows, least, most int }
+
+var (
+	// underLock is some milliseconds: everybody waits for it.
+	underLock = bounds{20_000, 20, 1000}
+	// ahead is what delays the calls of one batch only.
+	ahead = bounds{400_000, 100, 5000}
+)
+
+// budget is behind how many rows the check of a probe is to give up.
+func (b bounds) budget(lookups int) int32 {
+	return int32(min(max(b.rows/max(lookups, 1), b.least), b.most))
+}
+
+// lookups is in how many places of the index a check of the probes has to look.
+func (p *probes) lookups() int { return p.n + p.tagged }
 
 // add appends the probes of the query, each to be looked up by the tag that is
 // known to be the rarest.
@@ -56,6 +82,7 @@ func (p *probes) addItem(item *Item, known *popular) {
 
 func (p *probes) addProbe(item *Item, eventType string, driver, sig int64) {
 	p.n++
+	p.tagged += len(p.hashes)
 	if eventType == "" {
 		p.types.null()
 		p.typeHashes.null()

@@ -60,7 +60,11 @@ func (p *Projection[S]) apply(e Event) { p.State = p.Apply(p.State, e) }
 // most MaxConcurrentProjections run at once: past that it returns
 // ErrTooManyProjections at once.
 func (s *Store) Project(ctx context.Context, projections ...Projected) (Condition, error) {
-	c, done, err := s.beginProjection(projections)
+	return s.project(ctx, s.slotNow, projections)
+}
+
+func (s *Store) project(ctx context.Context, slot func(context.Context) error, projections []Projected) (Condition, error) {
+	c, done, err := s.beginProjection(ctx, slot, projections)
 	if err != nil {
 		return Condition{}, err
 	}
@@ -83,7 +87,7 @@ func (s *Store) Project(ctx context.Context, projections ...Projected) (Conditio
 // free again when the loop ends, however it ends.
 func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		c, done, err := s.beginProjection(projections)
+		c, done, err := s.beginProjection(ctx, s.slotNow, projections)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -106,7 +110,7 @@ func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) ite
 }
 
 // beginProjection takes a slot, until done is called.
-func (s *Store) beginProjection(projections []Projected) (c *cursor, done func(), err error) {
+func (s *Store) beginProjection(ctx context.Context, slot func(context.Context) error, projections []Projected) (c *cursor, done func(), err error) {
 	if len(projections) == 0 {
 		return nil, nil, invalid("projections", "none, want at least one")
 	}
@@ -118,18 +122,29 @@ func (s *Store) beginProjection(projections []Projected) (c *cursor, done func()
 	if err := all.validate("projections"); err != nil {
 		return nil, nil, err
 	}
-	select {
-	case s.projections <- struct{}{}:
-	default:
-		s.counts.projectionsRefused.Add(1)
-		return nil, nil, fmt.Errorf("%w: %d are running", ErrTooManyProjections, cap(s.projections))
+	if err := slot(ctx); err != nil {
+		return nil, nil, err
 	}
 	s.counts.projectionsBegun.Add(1)
 	for _, p := range projections {
 		p.begin()
 	}
-	return newCursor(s, all, ReadOptions{}), func() { <-s.projections }, nil
+	return newCursor(s.page, all, ReadOptions{}), func() { <-s.projections }, nil
 }
+
+// slotNow takes a slot if there is one.
+func (s *Store) slotNow(context.Context) error {
+	select {
+	case s.projections <- struct{}{}:
+		return nil
+	default:
+		s.counts.projectionsRefused.Add(1)
+		return fmt.Errorf("%w: %d are running", ErrTooManyProjections, cap(s.projections))
+	}
+}
+
+// awaitSlot waits for one.
+func (s *Store) awaitSlot(ctx context.Context) error { return acquire(ctx, s.projections) }
 
 func applyTo(projections []Projected, e Event) {
 	for _, p := range projections {
@@ -142,7 +157,8 @@ func applyTo(projections []Projected, e Event) {
 // Decide is a command: it projects, has decide look at the states and return
 // the events that follow from them, and appends these if the states still hold.
 // If not, it begins again, up to Config.MaxDecisions times in all; the error is
-// then the last ConflictError. A decide that returns no events appends
+// then the last ConflictError. It waits for one of MaxConcurrentProjections. A
+// decide that returns no events appends
 // nothing; its error ends Decide as it is.
 //
 // decide is called again after a conflict and must have no other effect than
@@ -151,7 +167,7 @@ func applyTo(projections []Projected, e Event) {
 // events again.
 func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), projections ...Projected) ([]int64, error) {
 	for failed := 1; ; failed++ {
-		condition, err := s.Project(ctx, projections...)
+		condition, err := s.project(ctx, s.awaitSlot, projections)
 		if err != nil {
 			return nil, err
 		}

@@ -15,10 +15,11 @@ const (
 	// arrays come last, in the order of probeParams.
 	appendFmt = `
 SELECT head, calls, positions, types, again FROM tidewire.events_%d_append($1, $2, $3, $4, $5,
-	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
+	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`
+	settleFmt    = `SELECT head, calls, positions, types, again FROM tidewire.events_%d_settle($1, $2)`
 	conflictsFmt = `
 SELECT last_position, writer, number, calls, positions, types
-FROM tidewire.events_%d_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+FROM tidewire.events_%d_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 	readFmt = `
 SELECT at, created_at, is_json, type, id, tags, data
 FROM tidewire.events_%d_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
@@ -31,25 +32,24 @@ FROM tidewire.events_%d_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	// commit.
 	headFmt = `SELECT coalesce((SELECT position FROM tidewire.events_%d ORDER BY position DESC LIMIT 1), 0)`
 
-	// The last batch stays: it names the history that there is.
-	forgetFmt = `
-DELETE FROM tidewire.events_%[1]d_batch WHERE writer = $1 AND number < $2
-	AND position < (SELECT max(position) FROM tidewire.events_%[1]d_batch)`
-	forgetDeadFmt = `
-DELETE FROM tidewire.events_%[1]d_batch WHERE created_at < now() - interval '1 day'
-	AND position < (SELECT max(position) FROM tidewire.events_%[1]d_batch)`
-	lockTimeoutSQLFmt = `SET lock_timeout = %d`
+	forgetFmt = `SELECT tidewire.events_%d_forget($1, $2, $3, $4)`
+
+	// basisFmt asks whether the history goes on from a batch.
+	basisFmt = `SELECT EXISTS (SELECT FROM tidewire.events_%d_batch WHERE position = $1 AND writer = $2 AND number = $3)`
+
+	statementTimeoutSQL = `SELECT set_config('statement_timeout', $1, true)`
+	lockTimeoutSQLFmt   = `SET lock_timeout = %d`
 )
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, conflicts, read, ids, head, forget, forgetDead string
+	append, settle, conflicts, read, ids, head, forget, basis string
 }
 
 func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
-		append: of(appendFmt), conflicts: of(conflictsFmt), read: of(readFmt), ids: of(idsFmt),
-		head: of(headFmt), forget: of(forgetFmt), forgetDead: of(forgetDeadFmt),
+		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), read: of(readFmt), ids: of(idsFmt),
+		head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt),
 	}
 }

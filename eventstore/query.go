@@ -11,6 +11,9 @@ const (
 	// maxProbes is the most that all items may ask for together: a type of an
 	// item counts once, and so does an item without types.
 	maxProbes = 10_000
+	// MaxQuery is the most that a query may take, in bytes, when it is sent to
+	// PostgreSQL: the tags of an item are sent with each of its types.
+	MaxQuery = 1 << 20
 )
 
 // Query chooses events: those that match any of its items. The zero value,
@@ -90,7 +93,7 @@ func (q *Query) validate(field string) error {
 	if len(q.Items) > MaxItems {
 		return invalid(field+".items", "%d, want at most %d", len(q.Items), MaxItems)
 	}
-	probes := 0
+	probes, bytes := 0, 0
 	for i := range q.Items {
 		item := &q.Items[i]
 		probes += max(1, len(item.Types))
@@ -110,6 +113,56 @@ func (q *Query) validate(field string) error {
 				return invalidAt(field+".items", i, "tags", problem)
 			}
 		}
+		if bytes += item.bytes(); bytes > MaxQuery {
+			return invalidAt(field+".items", i, "tags", "the query is larger than 1 MiB, counting tags for each type of their item")
+		}
 	}
 	return nil
+}
+
+// bytes is about what the probes of the item take.
+func (item *Item) bytes() int {
+	probe := 60
+	for _, tag := range item.Tags {
+		probe += 24 + len(tag)
+	}
+	n := probe * max(1, len(item.Types))
+	for _, name := range item.Types {
+		n += len(name)
+	}
+	return n
+}
+
+// hashes are those by which an item is looked up in memory: of its tags, or
+// else of its types.
+func (item *Item) hashes() []int64 {
+	if len(item.Tags) == 0 {
+		all := make([]int64, len(item.Types))
+		for i, name := range item.Types {
+			all[i] = int64(typeHash(name))
+		}
+		return all
+	}
+	all := make([]int64, len(item.Tags))
+	for i, tag := range item.Tags {
+		all[i] = tagHash(tag)
+	}
+	return all
+}
+
+// hashed is a query with the hashes of its items, which are made once.
+type hashed struct {
+	Query
+	hashes  [][]int64
+	lookups int // in all
+}
+
+func newHashed(q Query) hashed {
+	h := hashed{Query: q, hashes: make([][]int64, len(q.Items))}
+	for i := range q.Items {
+		h.hashes[i] = q.Items[i].hashes()
+		h.lookups += max(1, len(h.hashes[i]))
+	}
+	h.lookups = max(1, h.lookups)
+	return h
 }

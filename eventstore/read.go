@@ -3,6 +3,8 @@ package eventstore
 import (
 	"context"
 	"iter"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -23,6 +25,10 @@ type ReadOptions struct {
 	Before int64
 	// Limit is the most events. Defaults to no limit.
 	Limit int
+	// MaxBytes ends the read with the event that fills it, counting types, ids,
+	// tags and data: at least one event comes, and no more than MaxBytes and one
+	// event. Defaults to no limit.
+	MaxBytes int
 	// Backwards reads the newest first.
 	Backwards bool
 }
@@ -42,6 +48,8 @@ func (o ReadOptions) validate() error {
 		return invalid("options.before", "%d, want at least 0", o.Before)
 	case o.Limit < 0:
 		return invalid("options.limit", "%d, want at least 0", o.Limit)
+	case o.MaxBytes < 0:
+		return invalid("options.maxBytes", "%d, want at least 0", o.MaxBytes)
 	}
 	return nil
 }
@@ -49,25 +57,26 @@ func (o ReadOptions) validate() error {
 // Query returns the events that match, as of one moment: whatever is committed
 // later has higher positions than all that could be seen, so that nothing will
 // ever appear among or below the events returned. It holds all of them in
-// memory: see QueryStream. A query for up to 1,000 events is one round trip.
+// memory, however many and large they are: see ReadOptions.MaxBytes, and
+// QueryStream. A query for up to 1,000 events is one round trip.
 //
 // Errors: ErrInvalid, ErrNotFound, ctx's and PostgreSQL's own, also that it is
 // away.
 func (s *Store) Query(ctx context.Context, query Query, options ReadOptions) ([]Event, error) {
-	events, _, err := s.read(ctx, query, options)
+	events, _, err := s.read(ctx, s.page, query, options)
 	return events, err
 }
 
 // read returns the events and the position of the last event that the store
 // had when they were read.
-func (s *Store) read(ctx context.Context, query Query, options ReadOptions) (events []Event, head int64, err error) {
+func (s *Store) read(ctx context.Context, page pageFunc, query Query, options ReadOptions) (events []Event, head int64, err error) {
 	if err := query.validate("query"); err != nil {
 		return nil, 0, err
 	}
 	if err := options.validate(); err != nil {
 		return nil, 0, err
 	}
-	c := newCursor(s, query, options)
+	c := newCursor(page, query, options)
 	for !c.done {
 		page, err := c.next(ctx, streamRows, 0)
 		if err != nil {
@@ -96,7 +105,7 @@ func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOption
 			yield(Event{}, err)
 			return
 		}
-		c := newCursor(s, query, options)
+		c := newCursor(s.page, query, options)
 		for !c.done {
 			page, err := c.next(ctx, streamRows, streamBytes)
 			if err != nil {
@@ -114,21 +123,28 @@ func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOption
 
 // cursor reads page after page of what a query matched when the first was read.
 type cursor struct {
-	store   *Store
+	page    pageFunc
 	request pageRequest
 	left    int  // of the caller's limit; negative for none
+	bytes   int  // the same of MaxBytes
 	begun   bool // head is known
 	head    int64
 	done    bool
 }
 
-func newCursor(s *Store, query Query, options ReadOptions) *cursor {
+// pageFunc reads a page.
+type pageFunc func(context.Context, pageRequest) ([]Event, pageResult, error)
+
+func newCursor(page pageFunc, query Query, options ReadOptions) *cursor {
 	o := options.withDefaults()
-	c := &cursor{store: s, left: -1, request: pageRequest{
+	c := &cursor{page: page, left: -1, bytes: -1, request: pageRequest{
 		query: query, after: o.After, before: o.Before, backwards: o.Backwards,
 	}}
 	if o.Limit > 0 {
 		c.left = o.Limit
+	}
+	if o.MaxBytes > 0 {
+		c.bytes = o.MaxBytes
 	}
 	return c
 }
@@ -141,7 +157,10 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	if c.left >= 0 {
 		r.limit = min(rows, c.left)
 	}
-	events, found, err := c.store.page(ctx, *r)
+	if c.bytes >= 0 && (bytes == 0 || c.bytes < bytes) {
+		r.bytes = max(1, c.bytes)
+	}
+	events, found, err := c.page(ctx, *r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,14 +173,38 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	if c.left >= 0 {
 		c.left -= len(events)
 	}
+	events = c.within(events)
 	if r.backwards {
 		r.before = found.last
 	} else {
 		r.after = found.last
 	}
-	full := found.candidates == r.limit || bytes > 0 && found.bytes >= bytes
-	c.done = c.left == 0 || !full || r.after >= r.before-1
+	full := found.candidates == r.limit || found.cut
+	c.done = c.left == 0 || c.bytes == 0 || !full || r.after >= r.before-1
 	return events, nil
+}
+
+// within returns the events up to the one that fills MaxBytes.
+func (c *cursor) within(events []Event) []Event {
+	if c.bytes < 0 {
+		return events
+	}
+	for i := range events {
+		if c.bytes -= events[i].weight(); c.bytes <= 0 {
+			c.bytes = 0
+			return events[:i+1]
+		}
+	}
+	return events
+}
+
+// weight is what an event counts in a read.
+func (e *Event) weight() int {
+	n := len(e.Type) + len(e.ID) + len(e.Data)
+	for _, tag := range e.Tags {
+		n += len(tag)
+	}
+	return n
 }
 
 // pageRequest is one read.
@@ -177,7 +220,7 @@ type pageResult struct {
 	head       int64 // the position of the store's last event
 	candidates int   // what PostgreSQL has found, of which some may not match
 	last       int64 // the position of the last of these
-	bytes      int   // the data of these
+	cut        bool  // the page was full of bytes
 }
 
 // page reads once. PostgreSQL goes by hashes, nearly always rightly; here the
@@ -190,15 +233,20 @@ func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, e
 		return nil, pageResult{}, err
 	}
 	defer conn.Release()
-	statement, err := conn.Conn().Prepare(ctx, s.sql.read, s.sql.read)
+	return s.pageOn(ctx, conn.Conn(), r)
+}
+
+// pageOn is page on that connection.
+func (s *Store) pageOn(ctx context.Context, conn *pgx.Conn, r pageRequest) ([]Event, pageResult, error) {
+	statement, err := conn.Prepare(ctx, s.sql.read, s.sql.read)
 	if err != nil {
 		return nil, pageResult{}, err
 	}
 	p := readers.Get().(*reader)
-	defer readers.Put(p)
+	defer p.free()
 	for {
 		byPosition := s.moved.Load()
-		result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, p.encode(&r, byPosition, &s.popular), binaryFormat, binaryFormat)
+		result := conn.PgConn().ExecPrepared(ctx, statement.Name, p.encode(&r, byPosition, &s.popular), binaryFormat, binaryFormat)
 		p.begin()
 		for result.NextRow() {
 			p.row(result.Values())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -12,6 +14,7 @@ import (
 const (
 	stmtBegin  = "tidewire_begin"
 	stmtAppend = "tidewire_append"
+	stmtSettle = "tidewire_settle"
 	stmtCommit = "tidewire_commit"
 )
 
@@ -26,20 +29,38 @@ type result struct {
 }
 
 // attempt writes the batch once: BEGIN, lock, check, events and COMMIT in one
-// round trip.
-func (w *writer) attempt(ctx context.Context, b *batch) (result, error) {
+// round trip. sent says that PostgreSQL may have got it.
+func (w *writer) attempt(ctx context.Context, b *batch) (r result, sent bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
+	defer cancel()
+	if err := w.connect(ctx); err != nil {
+		return result{}, false, err
+	}
+	w.encode(b)
+	r, err = w.send(ctx, stmtAppend)
+	return r, true, err
+}
+
+// settle has the last batch never be written any more, if it was not.
+func (w *writer) settle(ctx context.Context) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return result{}, err
 	}
-	w.encode(b)
+	w.params.reset(keepParams)
+	w.params.int8(w.id)
+	w.params.int8(w.number)
+	return w.send(ctx, stmtSettle)
+}
+
+// send runs the statement, with the parameters there are, in a transaction.
+func (w *writer) send(ctx context.Context, statement string) (r result, err error) {
 	p := w.conn.Conn().PgConn().StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	p.SendQueryPrepared(stmtAppend, w.params.values(), binaryFormat, binaryFormat)
+	p.SendQueryPrepared(statement, w.params.values(), binaryFormat, binaryFormat)
 	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
-	err := p.Sync()
-	var r result
+	err = p.Sync()
 	if err == nil {
 		r, err = readResult(p)
 	}
@@ -49,6 +70,7 @@ func (w *writer) attempt(ctx context.Context, b *batch) (result, error) {
 	if err != nil {
 		return r, w.recover(ctx, err)
 	}
+	w.used = time.Now()
 	return r, nil
 }
 
@@ -56,13 +78,12 @@ func (w *writer) attempt(ctx context.Context, b *batch) (result, error) {
 func (w *writer) encode(b *batch) {
 	p := &w.params
 	p.reset(keepParams)
-	on := w.tail.end
-	for _, v := range []int64{w.id, w.number, on.position, on.writer, on.number} {
-		p.int8(v)
-	}
-	p.events(b.calls)
+	p.int8(w.id)
+	p.int8(w.number)
 	asked := make([]*call, 0, len(b.calls)+len(b.checked))
 	asked = append(append(asked, b.calls...), b.checked...)
+	p.bases(basesOf(w.tail.end, asked))
+	p.events(b.calls)
 	from := func(c *call) int64 { return c.from(w.tail.epoch) }
 	least := int64(noPosition)
 	for _, c := range asked {
@@ -72,6 +93,42 @@ func (w *writer) encode(b *batch) {
 	}
 	p.int8(least)
 	p.probes(asked, from)
+	p.int4(underLock.of(asked))
+}
+
+// basesOf are the histories that the calls rely on.
+func basesOf(end basis, asked []*call) []basis {
+	all := []basis{end}
+	for _, c := range asked {
+		if c.apart.position > 0 && !slices.Contains(all, c.apart) {
+			all = append(all, c.apart)
+		}
+	}
+	if end.position == 0 {
+		all = all[1:]
+	}
+	return all
+}
+
+func (p *params) bases(all []basis) {
+	for _, of := range []func(basis) int64{
+		func(b basis) int64 { return b.position }, func(b basis) int64 { return b.writer }, func(b basis) int64 { return b.number },
+	} {
+		p.arrayHeader(oidInt8, len(all))
+		for _, b := range all {
+			(*column)(&p.buf).int8(of(b))
+		}
+		p.end()
+	}
+}
+
+// of is the budget of each probe of the calls.
+func (b bounds) of(asked []*call) int32 {
+	lookups := 0
+	for _, c := range asked {
+		lookups += c.probes.lookups()
+	}
+	return b.budget(lookups)
 }
 
 // events appends the parameters that are the events and their tags.

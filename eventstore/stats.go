@@ -11,6 +11,9 @@ type Stats struct {
 	// CheckedAhead is how many conditions PostgreSQL was asked about while
 	// another batch was committed.
 	CheckedAhead int64
+	// CheckedApart is how often a condition was too expensive to be checked with
+	// others, and was checked on its own.
+	CheckedApart int64
 	// DecidedInMemory is how many of the conflicts were found without
 	// PostgreSQL.
 	DecidedInMemory int64
@@ -22,6 +25,7 @@ type Stats struct {
 type counts struct {
 	batches, events, conflicts           atomic.Int64
 	checkedAhead, decidedInMemory        atomic.Int64
+	undecided                            atomic.Int64
 	projectionsBegun, projectionsRefused atomic.Int64
 }
 
@@ -30,7 +34,7 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
 		Batches: c.batches.Load(), Events: c.events.Load(), Conflicts: c.conflicts.Load(),
-		CheckedAhead: c.checkedAhead.Load(), DecidedInMemory: c.decidedInMemory.Load(),
+		CheckedAhead: c.checkedAhead.Load(), CheckedApart: c.undecided.Load(), DecidedInMemory: c.decidedInMemory.Load(),
 		ProjectionsRunning: int64(len(s.projections)),
 		ProjectionsBegun:   c.projectionsBegun.Load(), ProjectionsRefused: c.projectionsRefused.Load(),
 	}

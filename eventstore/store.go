@@ -37,14 +37,18 @@ type Config struct {
 	TailEvents int
 	// Timeout bounds one attempt to write a batch, and one read. Defaults to 30 s.
 	Timeout time.Duration
+	// CheckTimeout bounds the search, without the store's lock, for what an
+	// expensive condition excludes; past it the append gets ErrTooExpensive.
+	// Defaults to 2 s.
+	CheckTimeout time.Duration
 	// LockTimeout bounds the wait for the store's lock; past it, a holder that is
-	// Tidewire's own and frozen is ended. Defaults to 10 s.
+	// Tidewire's own and frozen is ended. Defaults to 10 s, and is at most a minute.
 	LockTimeout time.Duration
 	// IdleTimeout is for how long a Store without appends keeps its connection.
 	// Defaults to 30 s.
 	IdleTimeout time.Duration
 	// MaxConcurrentProjections is how many Project and ProjectStream may run at
-	// once; more get ErrTooManyProjections. Defaults to 64.
+	// once; more get ErrTooManyProjections, or wait, in Decide. Defaults to 64.
 	MaxConcurrentProjections int
 	// MaxDecisions is how often Decide decides before it gives up because of
 	// conflicts. Defaults to 10.
@@ -80,9 +84,13 @@ func (c Config) withDefaults() Config {
 	if c.Timeout <= 0 {
 		c.Timeout = 30 * time.Second
 	}
+	if c.CheckTimeout <= 0 {
+		c.CheckTimeout = 2 * time.Second
+	}
 	if c.LockTimeout <= 0 {
 		c.LockTimeout = 10 * time.Second
 	}
+	c.LockTimeout = min(c.LockTimeout, maxLockTimeout)
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = 30 * time.Second
 	}
@@ -109,8 +117,9 @@ func (c Config) withDefaults() Config {
 // needs one, so that its callers share commits.
 //
 // A Store takes connections of the pool: one while it appends, which it keeps
-// until it has been idle, one more to check conditions ahead, and one for each
-// read under way; and one beside the pool, to listen, while anybody follows it.
+// until it has been idle, one more to check conditions ahead, up to a quarter of
+// the pool for expensive conditions, up to half of it for subscriptions, and one
+// for each other read under way; and one beside the pool, to listen, while anybody follows it.
 // Stores that share a pool should be fewer than its connections. It must be
 // closed. Safe for concurrent use.
 type Store struct {
@@ -136,12 +145,16 @@ type Store struct {
 
 	closed    atomic.Bool
 	appending atomic.Int64  // calls that may still add
-	idle      chan struct{} // one slot: the last of them has left a closed Store
+	idle      chan struct{} // closed when the last of them has left a closed Store
+	idleOnce  sync.Once
 
 	committing atomic.Bool  // the committer is busy
 	tailStart  atomic.Int64 // what it decides in memory begins behind it
 
 	projections chan struct{} // a slot for each that runs
+	apart       chan struct{} // the same for checks of one call
+	follows     chan struct{} // and for reads of those who follow the store
+	sweeper     sweeper
 	counts      counts
 	moved       atomic.Bool // events are not where their tags' rows say
 	popular     popular
@@ -239,7 +252,9 @@ func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 		group:       pg.NewGroup(&gathering{}, &gathering{}, cfg.MaxBatch, cfg.MaxBatchBytes),
 		batch:       make(chan work),
 		spare:       make(chan []*call, 4),
-		idle:        make(chan struct{}, 1),
+		idle:        make(chan struct{}),
+		apart:       make(chan struct{}, max(1, pool.Config().MaxConns/4)),
+		follows:     make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		projections: make(chan struct{}, cfg.MaxConcurrentProjections),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -261,7 +276,7 @@ func (s *Store) start() {
 	w := newWriter(s)
 	s.running.Go(w.run)
 	s.running.Go(func() {
-		c := checker{store: s}
+		c := checker{store: s, acquire: justNow}
 		s.group.Run(s.life, s.work, c.gathered)
 		close(s.batch)
 	})
@@ -274,9 +289,10 @@ func (s *Store) start() {
 func (s *Store) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	defer context.AfterFunc(ctx, s.abandon)()
-	for s.appending.Load() > 0 {
-		<-s.idle
+	if s.appending.Load() == 0 {
+		s.idleOnce.Do(func() { close(s.idle) })
 	}
+	<-s.idle // with ctx's end the committer gives up, and there is room for all
 	s.hub.close(s.end)
 	s.running.Wait()
 	abandoned := s.work.Err() != nil
@@ -300,10 +316,7 @@ func (s *Store) enter() bool {
 
 func (s *Store) leave() {
 	if s.appending.Add(-1) == 0 && s.closed.Load() {
-		select {
-		case s.idle <- struct{}{}:
-		default:
-		}
+		s.idleOnce.Do(func() { close(s.idle) })
 	}
 }
 

@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -18,6 +19,8 @@ type Subscription struct {
 	end    context.CancelFunc
 	closed atomic.Bool
 	after  atomic.Int64
+	pace   pace
+	window window
 }
 
 // Subscribe returns a Subscription that begins behind the position, 0 being the
@@ -51,10 +54,14 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 	defer cancel(nil)
 	defer context.AfterFunc(sub.life, func() { cancel(fmt.Errorf("follow event store %q: %w", s.name, ErrClosed)) })()
 	for failed := 0; ; {
+		if err := sub.pace.wait(ctx); err != nil {
+			return nil, context.Cause(ctx)
+		}
 		_, changed := s.hub.now() // before the read: what comes behind it is heard of
 		after := sub.after.Load()
-		events, found, err := s.page(ctx, pageRequest{
-			query: sub.query, after: after, before: noPosition, limit: streamRows, bytes: streamBytes,
+		before := sub.window.before(after)
+		events, found, err := s.follow(ctx, pageRequest{
+			query: sub.query, after: after, before: before, limit: streamRows, bytes: streamBytes,
 		})
 		switch {
 		case ctx.Err() != nil:
@@ -62,6 +69,10 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 		case err != nil && !pg.Retryable(err):
 			return nil, s.explain("follow", err)
 		case err != nil:
+			if overdue(err) {
+				s.cfg.Log.Warn("reading for a subscription took too long, trying less", "store", s.name, "after", after, "error", err)
+				sub.window.shrink()
+			}
 			if err := pg.Backoff(ctx, failed); err != nil {
 				return nil, context.Cause(ctx)
 			}
@@ -69,11 +80,21 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 			continue
 		}
 		failed = 0
-		sub.after.Store(max(after, found.last, found.end()))
+		full := found.candidates == streamRows || found.cut
+		end := min(found.head, before-1)
+		if full {
+			end = found.last
+		}
+		sub.after.Store(max(after, end))
+		sub.window.grow()
+		caughtUp := !full && end == found.head
+		if caughtUp {
+			sub.pace.read()
+		}
 		if len(events) > 0 {
 			return events, nil
 		}
-		if found.candidates > 0 {
+		if !caughtUp {
 			continue // none of these matched
 		}
 		select {
@@ -82,14 +103,6 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// end is up to where a page that found nothing has looked.
-func (r pageResult) end() int64 {
-	if r.candidates == 0 {
-		return r.head
-	}
-	return 0
 }
 
 // Position is that up to which Next has returned all events: the last one's,
@@ -110,7 +123,8 @@ func (sub *Subscription) Close() {
 // that matches. It is how one who takes time to decide, such as a person in
 // front of a form, is told that the decision has become stale.
 //
-// Other errors: ErrInvalid, ErrClosed, ErrNotFound, ctx's and PostgreSQL's own.
+// Other errors: ErrInvalid, ErrClosed, ErrNotFound, ErrTooExpensive, ctx's and
+// PostgreSQL's own.
 // While PostgreSQL is away it waits.
 func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	if err := condition.validate(); err != nil {
@@ -124,16 +138,20 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(fmt.Errorf("watch event store %q: %w", s.name, ErrClosed)) })()
 	query := condition.FailIfEventsMatch.clone()
-	c := &call{conditional: true, query: query, after: condition.After}
+	c := &call{conditional: true, after: condition.After}
 	c.probes.add(&query, &s.popular)
-	look := checker{store: s}
+	look := checker{store: s, acquire: s.cfg.Timeout}
+	var pace pace
 	for failed := 0; ; {
+		if err := pace.wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
 		_, changed := s.hub.now()
-		found, err := look.ask(ctx, c)
+		found, err := s.watch(ctx, &look, c)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && !pg.Retryable(err):
+		case errors.Is(err, ErrTooExpensive) || err != nil && !pg.Retryable(err):
 			return s.explain("watch", err)
 		case err != nil:
 			if err := pg.Backoff(ctx, failed); err != nil {
@@ -146,6 +164,7 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 		}
 		failed = 0
 		c.after = max(c.after, found.basis.position)
+		pace.read()
 		select {
 		case <-changed:
 		case <-ctx.Done():

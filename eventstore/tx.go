@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -21,11 +22,12 @@ func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) ([]int
 // AppendIfTx is AppendIf within the caller's own transaction: the events are
 // stored if and when that commits. It takes the store's lock, for the rest of
 // the transaction, also when the condition fails: all other appends wait for
-// the commit, so it should be the last thing that the transaction does.
+// the commit, so it should be the last thing that the transaction does. A
+// condition that is expensive is looked up first, in the same transaction.
 //
 // The transaction must be READ COMMITTED; any other isolation gets
-// ErrIsolation. After ErrIsolation, ErrConflict, ErrDuplicateID and ErrInvalid
-// the transaction may go on. Events with ids that are stored are always a
+// ErrIsolation. After ErrIsolation, ErrConflict, ErrDuplicateID,
+// ErrTooExpensive and ErrInvalid the transaction may go on. Events with ids that are stored are always a
 // DuplicateError here: the transaction that stored them did the rest of its
 // work as well.
 //
@@ -45,12 +47,17 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	}
 	c := newCall(events, bytes, condition, &s.popular)
 	defer c.free()
-	var r result
-	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-		var err error
-		r, err = s.sendTx(ctx, savepoint, c)
-		return err
-	})
+	r, err := s.sendTx(ctx, tx, c)
+	if err == nil && undecided(r) {
+		// The lock was given back with the savepoint.
+		var found conflicts
+		if found, err = s.lookAlone(ctx, tx, c); err == nil {
+			r = result{calls: found.calls, positions: found.positions, types: found.types}
+			if c.decided(found) == nil {
+				r, err = s.sendTx(ctx, tx, c)
+			}
+		}
+	}
 	switch {
 	case pg.Code(err) == codeIsolation:
 		return nil, fmt.Errorf("append to event store %q: %w", s.name, ErrIsolation)
@@ -68,15 +75,61 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 			}
 		}
 	}
-	if len(r.calls) > 0 {
-		return nil, s.withEvents(ctx, &ConflictError{Position: r.positions[0], Type: r.types[0]}, condition)
+	if undecided(r) {
+		return nil, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
 	}
+	if len(r.calls) > 0 {
+		return nil, s.withEventsTx(ctx, tx, &ConflictError{Position: r.positions[0], Type: r.types[0]}, condition)
+	}
+	s.sweepNowAndThen()
 	return consecutive(r.head+1, len(events)), nil
 }
 
-// sendTx runs the store's append on the connection of the transaction, as a
-// batch of its own.
+// withEventsTx reads the events that the condition wants on the transaction's
+// own connection: another one would not see what the transaction has appended,
+// and might have to wait for it while it holds the lock. A failure leaves the
+// transaction as it was.
+func (s *Store) withEventsTx(ctx context.Context, tx pgx.Tx, conflict *ConflictError, condition *Condition) error {
+	if condition.WantEvents <= 0 {
+		return conflict
+	}
+	page := func(ctx context.Context, r pageRequest) (events []Event, found pageResult, err error) {
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		defer cancel()
+		err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+			var err error
+			events, found, err = s.pageOn(ctx, savepoint.Conn(), r)
+			return err
+		})
+		return events, found, err
+	}
+	return s.withEventsOf(ctx, conflict, conflict, condition, page)
+}
+
+// undecided reports whether the check of the only call has given up.
+func undecided(r result) bool { return len(r.calls) > 0 && r.positions[0] == 0 }
+
+// errBack has a savepoint rolled back.
+var errBack = errors.New("eventstore: roll back")
+
+// sendTx appends in a savepoint, which is only kept if the call was decided.
 func (s *Store) sendTx(ctx context.Context, tx pgx.Tx, c *call) (r result, err error) {
+	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+		var err error
+		if r, err = s.sendOn(ctx, savepoint, c); err == nil && undecided(r) {
+			err = errBack
+		}
+		return err
+	})
+	if errors.Is(err, errBack) {
+		err = nil
+	}
+	return r, err
+}
+
+// sendOn runs the store's append on the connection of the transaction, as a
+// batch of its own.
+func (s *Store) sendOn(ctx context.Context, tx pgx.Tx, c *call) (r result, err error) {
 	conn := tx.Conn()
 	statement, err := conn.Prepare(ctx, s.sql.append, s.sql.append)
 	if err != nil {

@@ -25,6 +25,7 @@ type writer struct {
 	tail   tail
 	params params
 	marks  marks
+	used   time.Time           // when PostgreSQL has answered on conn last
 	ids    map[string]struct{} // of the batch that is put together
 }
 
@@ -59,6 +60,7 @@ func (w *writer) run() {
 			idle.Reset(w.store.cfg.IdleTimeout)
 		case <-idle.C:
 			w.close()
+			w.store.tailStart.Store(0)
 		}
 	}
 }
@@ -68,7 +70,7 @@ func (w *writer) run() {
 func (w *writer) commit(ctx context.Context, next work) {
 	pending := w.receive(nil, next)
 	for len(pending) > 0 {
-		b, waiting := w.assemble(pending)
+		b, waiting := w.assemble(ctx, pending)
 		if len(b.calls) > 0 {
 			w.write(ctx, b)
 		} else {
@@ -112,19 +114,23 @@ func (w *writer) receive(pending []*call, next work) []*call {
 // together. Whatever might conflict with an earlier call of it has to wait: so
 // does the answer to it, until that call's events are committed or not. The
 // first call never waits.
-func (w *writer) assemble(pending []*call) (b batch, waiting []*call) {
+func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waiting []*call) {
 	b.segment = w.tail.segment()
 	clear(w.ids)
 	bytes := 0
 	for _, c := range pending {
-		if c.conflict != nil {
-			w.refuse(c, c.conflict)
+		if c.left() {
+			continue
+		}
+		if c.outcome != nil {
+			c.done <- answer{err: c.outcome}
 			continue
 		}
 		if c.conditional {
-			if conflict := w.tail.check(c); conflict != nil {
+			if conflict := w.tail.check(c); conflict != nil && w.current(ctx) {
 				w.store.counts.decidedInMemory.Add(1)
-				w.refuse(c, conflict)
+				w.store.counts.conflicts.Add(1)
+				c.done <- answer{err: conflict}
 				continue
 			}
 		}
@@ -151,144 +157,31 @@ func (w *writer) sharesID(c *call) bool {
 	return slices.ContainsFunc(c.eventID, func(id string) bool { _, ok := w.ids[id]; return ok })
 }
 
-func (w *writer) refuse(c *call, err error) {
-	w.store.counts.conflicts.Add(1)
-	c.done <- answer{err: err}
+// trusted is for how long a connection is taken to lead to the same PostgreSQL
+// without asking.
+const trusted = time.Second
+
+// current reports whether the tail is still the end of a history that there is.
+// A connection that was not used for a while may be one to a server that is not
+// the primary any more, or to none: a refusal from memory would not notice.
+func (w *writer) current(ctx context.Context) bool {
+	if w.conn != nil && time.Since(w.used) < trusted {
+		return true
+	}
+	if w.conn != nil && w.goesOn(ctx) {
+		w.used = time.Now()
+		return true
+	}
+	w.close()
+	return false
 }
 
-// write stores the batch and answers its calls. It tries again while
-// PostgreSQL is away; what it sends is stored once however often that takes.
-func (w *writer) write(ctx context.Context, b batch) {
-	w.number++
-	for failed := 0; ; {
-		r, err := w.attempt(ctx, &b)
-		switch {
-		case err == nil:
-			w.answer(b, r)
-			w.forget(ctx)
-			return
-		case pg.Code(err) == codeOtherHistory:
-			w.store.cfg.Log.Warn("PostgreSQL has another history than before", "store", w.store.name)
-			w.tail.drop()
-			continue
-		case ctx.Err() != nil:
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, ctx.Err()))
-			return
-		case pg.Code(err) == pg.CodeUniqueViolation || !pg.Retryable(err):
-			w.blame(ctx, b, err)
-			return
-		}
-		w.store.cfg.Log.Warn("events not written, trying again", "store", w.store.name, "attempt", failed+1, "error", err)
-		if pg.Code(err) == pg.CodeLockNotAvailable {
-			w.endFrozen(ctx)
-		}
-		if err := pg.Backoff(ctx, failed); err != nil {
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
-			return
-		}
-		failed++
-	}
-}
-
-// blame handles an error that some of the calls are to blame for: those whose
-// ids are stored, or else, by halves, those that PostgreSQL will not take.
-// Calls that share a batch do not know each other. The parts are batches of
-// their own, under numbers of their own: an attempt with all of them that is
-// still under way somewhere meets the same error.
-func (w *writer) blame(ctx context.Context, b batch, err error) {
-	if w.store.isIDViolation(err) {
-		b, err = w.withoutStored(ctx, b, err)
-		if err == nil {
-			w.rewrite(ctx, b.calls)
-			return
-		}
-	}
-	if len(b.calls) > 1 && blamesRows(err) {
-		half := len(b.calls) / 2
-		w.rewrite(ctx, b.calls[:half])
-		w.rewrite(ctx, b.calls[half:])
-		return
-	}
-	err = w.store.explain("append to", err)
-	w.store.cfg.Log.Error("events refused", "store", w.store.name, "calls", len(b.calls), "error", err)
-	w.fail(b, err)
-}
-
-// rewrite writes some calls of a batch again.
-func (w *writer) rewrite(ctx context.Context, calls []*call) {
-	for pending := calls; len(pending) > 0; {
-		var b batch
-		b, pending = w.assemble(pending)
-		if len(b.calls) > 0 {
-			w.write(ctx, b)
-		}
-	}
-}
-
-// withoutStored answers the calls whose ids are stored, and returns the batch
-// without them. If there are none it returns err.
-func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, error) {
-	var ids []string
-	for _, c := range b.calls {
-		ids = append(ids, c.eventID...)
-	}
-	stored, lookErr := w.storedIDs(ctx, ids)
-	if lookErr != nil {
-		return b, lookErr
-	}
-	kept := make([]*call, 0, len(b.calls))
-	for _, c := range b.calls {
-		if slices.ContainsFunc(c.eventID, func(id string) bool { return stored[id] > 0 }) {
-			c.done <- answer{err: errStoredID}
-		} else {
-			kept = append(kept, c)
-		}
-	}
-	if len(kept) < len(b.calls) {
-		err = nil
-	}
-	b.calls = kept
-	return b, err
-}
-
-// storedIDs waits for PostgreSQL: no call has an answer yet.
-func (w *writer) storedIDs(ctx context.Context, ids []string) (map[string]int64, error) {
-	for failed := 0; ; failed++ {
-		err := w.connect(ctx)
-		if err == nil {
-			var stored map[string]int64
-			if stored, err = w.store.lookUp(ctx, w.conn, ids); err == nil {
-				return stored, nil
-			}
-			w.close()
-		}
-		if !pg.Retryable(err) {
-			return nil, err
-		}
-		if err := pg.Backoff(ctx, failed); err != nil {
-			return nil, err
-		}
-	}
-}
-
-func (s *Store) isIDViolation(err error) bool {
-	return pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == fmt.Sprintf("events_%d_id_key", s.id)
-}
-
-// blamesRows reports whether err may be due to some events of a batch: data
-// exceptions, constraints, limits, and what triggers raise.
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
-func blamesRows(err error) bool {
-	code := pg.Code(err)
-	return len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
-}
-
-// fail answers the calls of a batch that was not written.
-func (w *writer) fail(b batch, err error) {
-	for _, c := range b.calls {
-		c.done <- answer{err: err}
-	}
-	w.tail.recycle(b.segment)
+func (w *writer) goesOn(ctx context.Context) (there bool) {
+	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.CheckTimeout)
+	defer cancel()
+	on := w.tail.end
+	err := w.conn.QueryRow(ctx, w.store.sql.basis, on.position, on.writer, on.number).Scan(&there)
+	return err == nil && there
 }
 
 // answer tells the calls what became of them, and has the tail go on with the
@@ -306,7 +199,7 @@ func (w *writer) answer(b batch, r result) {
 			for e := range c.events {
 				b.segment.facts.events[first+e].eventType = "" // a gap
 			}
-			w.refuse(c, &ConflictError{Position: r.positions[i], Type: r.types[i]})
+			c.done <- answer{err: w.store.refusal(r.positions[i], r.types[i])}
 			continue
 		}
 		stored += c.events
@@ -317,7 +210,7 @@ func (w *writer) answer(b batch, r result) {
 	}
 	for i, c := range b.checked {
 		if found, ok := refused[int32(len(b.calls)+i)]; ok {
-			c.conflict = &ConflictError{Position: r.positions[found], Type: r.types[found]}
+			c.outcome = w.store.refusal(r.positions[found], r.types[found])
 		} else {
 			c.hold(r.head, w.tail.epoch)
 		}
@@ -333,7 +226,8 @@ func (w *writer) answer(b batch, r result) {
 }
 
 // close ends the writer's connection. It does not go back to the pool: it
-// carries settings and statements of ours.
+// carries settings and statements of ours. What is in memory goes with it: a
+// later connection may lead to another history.
 func (w *writer) close() {
 	if w.conn == nil {
 		return
@@ -343,11 +237,12 @@ func (w *writer) close() {
 	w.conn.Conn().Close(ctx)
 	w.conn.Release()
 	w.conn = nil
+	w.tail.drop()
 }
 
 // connect takes a connection and prepares it. What an earlier connection may
 // have left under way can only commit before this one gets the lock, and then
-// its mark is found. The tail is dropped: PostgreSQL may be another one.
+// its mark is found.
 func (w *writer) connect(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
@@ -357,7 +252,6 @@ func (w *writer) connect(ctx context.Context) error {
 		return fmt.Errorf("connect writer: %w", err)
 	}
 	w.conn = conn
-	w.tail.drop()
 	if err := w.prepare(ctx); err != nil {
 		w.close()
 		return fmt.Errorf("prepare writer: %w", err)
@@ -367,7 +261,7 @@ func (w *writer) connect(ctx context.Context) error {
 
 func (w *writer) prepare(ctx context.Context) error {
 	c := w.conn.Conn().PgConn()
-	for name, sql := range map[string]string{stmtBegin: beginSQL, stmtAppend: w.store.sql.append, stmtCommit: commitSQL} {
+	for name, sql := range map[string]string{stmtBegin: beginSQL, stmtAppend: w.store.sql.append, stmtSettle: w.store.sql.settle, stmtCommit: commitSQL} {
 		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
 			return err
 		}

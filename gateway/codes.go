@@ -53,6 +53,7 @@ const (
 	codePartitioned     code = "partitioned"
 	codeConflict        code = "conflict"
 	codeDuplicateID     code = "duplicate_id"
+	codeTooExpensive    code = "too_expensive"
 	codeBusy            code = "busy"
 
 	codeTooLarge      code = "too_large"
@@ -112,6 +113,7 @@ var publicErrors = map[code]string{
 	codePartitioned:    "the stream has partitions: name one of them, such as name/0",
 	codeConflict:       "an event is in the way: see position and event_type",
 	codeDuplicateID:    "an event with that id is stored, and this append is no repetition of the one that stored it",
+	codeTooExpensive:   "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper",
 	codeBusy:           "the store does as many of these at a time as it may; try again",
 
 	codeTooLarge:      "the body is larger than the server takes",
@@ -136,6 +138,7 @@ var statuses = map[code]int{
 	codeSequence:       http.StatusConflict,
 	codeConflict:       http.StatusConflict,
 	codeDuplicateID:    http.StatusConflict,
+	codeTooExpensive:   http.StatusUnprocessableEntity,
 	codeBusy:           http.StatusTooManyRequests,
 	codeTooOld:         http.StatusGone,
 	codeTooLarge:       http.StatusRequestEntityTooLarge,
@@ -158,7 +161,7 @@ func codeOf(err error, otherwise code) code {
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
 		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned},
-		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy},
+		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code

@@ -28,6 +28,8 @@ var (
 	ErrConflict = errors.New("gateway: condition failed")
 	// ErrDuplicateID: an event with that id is stored already.
 	ErrDuplicateID = errors.New("gateway: event id exists")
+	// ErrTooExpensive: finding out whether it may be done takes the store too long.
+	ErrTooExpensive = errors.New("gateway: too expensive")
 	// ErrBusy: the store does as much of that at a time as it may.
 	ErrBusy = errors.New("gateway: too many at a time")
 	// ErrSpread: the messages of a request belong to several lanes.

@@ -143,7 +143,7 @@ func eventError(err error) error {
 	for from, to := range map[error]error{
 		eventstore.ErrInvalid: gateway.ErrInvalid, eventstore.ErrNotFound: gateway.ErrNotFound,
 		eventstore.ErrDuplicateID: gateway.ErrDuplicateID, eventstore.ErrTooManyProjections: gateway.ErrBusy,
-		eventstore.ErrAbandoned: gateway.ErrOutcomeUnknown,
+		eventstore.ErrOutcomeUnknown: gateway.ErrOutcomeUnknown, eventstore.ErrTooExpensive: gateway.ErrTooExpensive,
 	} {
 		if errors.Is(err, from) {
 			return fmt.Errorf("%w: %w", to, err)

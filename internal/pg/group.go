@@ -11,7 +11,10 @@ const (
 	// patience is how long a batch waits for the callers of the one before, at
 	// most, and smallBatch how large it may be, in bytes, to be worth waiting.
 	patience   = time.Millisecond
-	smallBatch = 64 << 10
+	smallBatch = 16 << 10
+	// worthWaiting is how many times as many have to have come by the end of a
+	// wait that took longer than a commit.
+	worthWaiting = 3
 	// maxSkip is how many batches at most do not wait behind waits in vain.
 	maxSkip = 16
 )
@@ -22,12 +25,12 @@ const (
 // fsync) is paid once for many.
 //
 // Right behind a commit, a batch waits until as many have added to it as to the
-// one before, but for no longer than that one's commit took, nor than a
-// millisecond. Callers that wait for their answers, and are back at once, are in
-// the next batch together; of those that come at times of their own, often, more
-// share a commit. Where that was in vain, the next batches do not wait: one, and
-// twice as many each time, up to 16. What comes to a Group that has been idle for
-// a millisecond is committed at once.
+// one before, but for no longer than a millisecond. Callers that wait for their
+// answers, and are back soon, are in the next batch together; of those that come
+// at times of their own, often, more share a commit. Where a wait took longer than
+// a commit, and did not bring three times as many, it was in vain: the next
+// batches do not wait, one, and twice as many each time, up to 16. What comes to a
+// Group that has been idle for a millisecond is committed at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
 // memory stays below twice the limit plus one Add.
@@ -139,7 +142,9 @@ func (g *Group[B]) wait(ctx context.Context) {
 		g.skip--
 		return
 	}
-	if g.waitFor(ctx, min(patience, g.took)) {
+	began, before := time.Now(), g.count()
+	ready := g.waitFor(ctx, patience)
+	if ready && time.Since(began) <= g.took || g.count() >= worthWaiting*before {
 		g.vain = 0
 		return
 	}
@@ -190,6 +195,13 @@ func (g *Group[B]) ready() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.enoughNow()
+}
+
+// count is how many have added.
+func (g *Group[B]) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.adds
 }
 
 func (g *Group[B]) empty() bool {

@@ -1,0 +1,214 @@
+package eventstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// write stores the batch and answers its calls. It tries again while
+// PostgreSQL is away; what it sends is stored once however often that takes.
+func (w *writer) write(ctx context.Context, b batch) {
+	w.number++
+	unknown, late := false, 0 // an attempt may have been committed; how many took too long
+	for failed := 0; ; {
+		r, sent, err := w.attempt(ctx, &b)
+		unknown = unknown || sent && !definite(err)
+		switch {
+		case err == nil:
+			w.answer(b, r)
+			w.forget()
+			return
+		case pg.Code(err) == codeOtherHistory:
+			w.store.cfg.Log.Warn("PostgreSQL has another history than before", "store", w.store.name)
+			w.distrust(b)
+			continue
+		case ctx.Err() != nil:
+			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, ctx.Err()))
+			return
+		case pg.Code(err) == pg.CodeUniqueViolation || !pg.Retryable(err):
+			w.blame(ctx, b, err, unknown)
+			return
+		case sent && overdue(err):
+			if late++; w.divide(ctx, b, late) {
+				return
+			}
+		}
+		w.store.cfg.Log.Warn("events not written, trying again", "store", w.store.name, "attempt", failed+1, "error", err)
+		if pg.Code(err) == pg.CodeLockNotAvailable {
+			w.endFrozen(ctx)
+		}
+		if err := pg.Backoff(ctx, failed); err != nil {
+			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
+			return
+		}
+		failed++
+	}
+}
+
+// distrust forgets what was learnt from a history that is not PostgreSQL's.
+func (w *writer) distrust(b batch) {
+	w.tail.drop()
+	for _, c := range append(slices.Clip(b.calls), b.checked...) {
+		c.apart = basis{}
+	}
+}
+
+// definite reports whether an attempt that ended with err was certainly not
+// committed: PostgreSQL said why not, and lived on.
+func definite(err error) bool {
+	code := pg.Code(err)
+	return code != "" && !strings.HasPrefix(code, "57P") && !strings.HasPrefix(code, "08") && code != "40003"
+}
+
+// overdue reports whether PostgreSQL took too long over something.
+func overdue(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pg.Code(err) == codeQueryCanceled
+}
+
+// maxLate is how often one append may take too long to be written.
+const maxLate = 3
+
+// divide has the calls of a batch that took too long written by halves, or one
+// that did so again and again given up, and reports whether it did. Before that
+// it makes sure that no attempt is committed any more: if PostgreSQL does not
+// answer, it was not the batch.
+func (w *writer) divide(ctx context.Context, b batch, late int) bool {
+	if len(b.calls) == 1 && late < maxLate {
+		return false
+	}
+	r, err := w.settle(ctx)
+	switch {
+	case err != nil:
+		return false
+	case r.again:
+		w.answer(b, r)
+	case len(b.calls) == 1:
+		w.fail(b, w.store.explain("append to", fmt.Errorf("%w: not written in %d attempts of %v", ErrTooExpensive, late, w.store.cfg.Timeout)))
+	default:
+		w.store.cfg.Log.Warn("events not written in time, trying fewer", "store", w.store.name, "calls", len(b.calls))
+		w.halve(ctx, b)
+	}
+	return true
+}
+
+func (w *writer) halve(ctx context.Context, b batch) {
+	half := len(b.calls) / 2
+	w.rewrite(ctx, b.calls[:half])
+	w.rewrite(ctx, b.calls[half:])
+}
+
+// blame handles an error that some of the calls are to blame for: those whose
+// ids are stored, or else, by halves, those that PostgreSQL will not take.
+// Calls that share a batch do not know each other. The parts are batches of
+// their own, under numbers of their own: an attempt with all of them that is
+// still under way somewhere meets the same error. unknown says that there may be
+// one of which err says nothing.
+func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
+	if w.store.isIDViolation(err) {
+		b, err = w.withoutStored(ctx, b, err)
+		if err == nil {
+			w.rewrite(ctx, b.calls)
+			return
+		}
+	}
+	if len(b.calls) > 1 && (blamesRows(err) || tooLarge(err)) {
+		w.halve(ctx, b)
+		return
+	}
+	if unknown && !blamesRows(err) && !tooLarge(err) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	err = w.store.explain("append to", err)
+	w.store.cfg.Log.Error("events refused", "store", w.store.name, "calls", len(b.calls), "error", err)
+	w.fail(b, err)
+}
+
+// rewrite writes some calls of a batch again.
+func (w *writer) rewrite(ctx context.Context, calls []*call) {
+	for pending := calls; len(pending) > 0; {
+		var b batch
+		b, pending = w.assemble(ctx, pending)
+		if len(b.calls) > 0 {
+			w.write(ctx, b)
+		}
+	}
+}
+
+// withoutStored answers the calls whose ids are stored, and returns the batch
+// without them. If there are none it returns err.
+func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, error) {
+	var ids []string
+	for _, c := range b.calls {
+		ids = append(ids, c.eventID...)
+	}
+	stored, lookErr := w.storedIDs(ctx, ids)
+	if lookErr != nil {
+		return b, lookErr
+	}
+	kept := make([]*call, 0, len(b.calls))
+	for _, c := range b.calls {
+		if slices.ContainsFunc(c.eventID, func(id string) bool { return stored[id] > 0 }) {
+			c.done <- answer{err: errStoredID}
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	if len(kept) < len(b.calls) {
+		err = nil
+	}
+	b.calls = kept
+	return b, err
+}
+
+// storedIDs waits for PostgreSQL: no call has an answer yet.
+func (w *writer) storedIDs(ctx context.Context, ids []string) (map[string]int64, error) {
+	for failed := 0; ; failed++ {
+		err := w.connect(ctx)
+		if err == nil {
+			var stored map[string]int64
+			if stored, err = w.store.lookUp(ctx, w.conn, ids); err == nil {
+				return stored, nil
+			}
+			w.close()
+		}
+		if !pg.Retryable(err) {
+			return nil, err
+		}
+		if err := pg.Backoff(ctx, failed); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) isIDViolation(err error) bool {
+	return pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == fmt.Sprintf("events_%d_id_key", s.id)
+}
+
+// blamesRows reports whether err may be due to some events of a batch: data
+// exceptions, constraints, limits, and what triggers raise.
+// https://www.postgresql.org/docs/current/errcodes-appendix.html
+func blamesRows(err error) bool {
+	code := pg.Code(err)
+	return len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
+}
+
+// tooLarge reports whether err is that of a message that PostgreSQL's protocol
+// has no room for: nothing was sent. pgx has no sentinel for it.
+func tooLarge(err error) bool {
+	return pg.Code(err) == "" && strings.Contains(err.Error(), "message body too large")
+}
+
+// fail answers the calls of a batch that was not written.
+func (w *writer) fail(b batch, err error) {
+	for _, c := range b.calls {
+		c.done <- answer{err: err}
+	}
+	w.tail.recycle(b.segment)
+}
