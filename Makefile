@@ -12,7 +12,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench k6 test-long fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -51,6 +51,10 @@ conformance: build
 ## bench: the README's table: a million messages by every strategy (minutes)
 bench: build
 	./bin/tidewire bench ingest --messages 1000000 --naive-messages 100000 --repeat 3 $(ARGS)
+
+## bench-go: the event store's operations as Go benchmarks, for benchstat (BENCH=AppendIf)
+bench-go:
+	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),6) ./eventstore
 
 ## k6: load on a chat server that runs, made by k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:
