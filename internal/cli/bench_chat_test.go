@@ -11,17 +11,17 @@ import (
 )
 
 // TestBenchChat_All tries every scenario, shortened: what is sent is verified
-// as in a real run.
+// as in a real run. It does not run beside others of this package: a generator
+// that gets no processor for long is a member that lags, and is left out.
 func TestBenchChat_All(t *testing.T) {
-	t.Parallel()
 	file := filepath.Join(t.TempDir(), "chat.json")
-	code, out, errOut := run(t, nil, "bench", "chat", "all", "--time-scale", "0.1", "--client-scale", "0.2", "--out", file)
+	code, out, errOut := run(t, nil, "bench", "chat", "all", "--time-scale", "0.1", "--client-scale", "0.1", "--out", file)
 	if code != cli.ExitOK {
 		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
 	}
 	for name, rows := range map[string][]string{
 		"steady": {"tidewire"}, "burst": {"tidewire"}, "churn": {"tidewire"},
-		"saturation": {"tidewire 40 clients", "tidewire 100 clients", "tidewire 200 clients"},
+		"saturation": {"tidewire 20 clients", "tidewire 50 clients", "tidewire 100 clients"},
 	} {
 		r, err := bench.Read(strings.TrimSuffix(file, ".json") + "-" + name + ".json")
 		if err != nil {
@@ -33,7 +33,7 @@ func TestBenchChat_All(t *testing.T) {
 				t.Fatalf("%s: no row %q", name, want)
 			}
 			m := row.Metrics
-			if m["lost"] != 0 || m["errors"] != 0 || m["connections"] < 20 || m["peak_connections"] < 1 || m["binary_bytes"] < 1e6 || m["server_cpu_seconds"] <= 0 {
+			if m["lost"] != 0 || m["errors"] != 0 || m["connections"] < 10 || m["peak_connections"] < 1 || m["binary_bytes"] < 1e6 || m["server_cpu_seconds"] <= 0 {
 				t.Errorf("%s %s: %v", name, want, m)
 			}
 			if name != "churn" && (m["expected"] == 0 || m["deliveries_per_second"] <= 0 || m["latency_p99_ms"] <= 0) {
