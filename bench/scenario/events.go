@@ -238,11 +238,13 @@ func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 // returned as well; hangUp ends both.
 func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCaller, node *ServerProcess, hangUp func() error, err error) {
 	hangUp = func() error {
+		var clients []*bench.Wire
 		for _, c := range callers {
 			if c.wire != nil {
-				c.wire.Close()
+				clients = append(clients, c.wire)
 			}
 		}
+		closeAll(clients)
 		if node != nil {
 			return node.Stop()
 		}

@@ -1,4 +1,4 @@
--- queue_write as in 0004, which says what it does, at a third of the cost: most
+-- queue_write as in 0004, which says what it does, at half the cost: most
 -- of that was planning. Statements on a journal are planned each time, because
 -- its name is, so there are fewer and smaller ones: a row is inserted with
 -- VALUES, and returned from what is at hand; the journal is read only if others
