@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -16,8 +17,9 @@ type member struct {
 	pool   *pgxpool.Pool
 	db     batcher // the pool: what queue_write is sent through
 	stream *stream.Stream
-	id     int32 // the stream's
-	index  int   // its priority or lane
+	id     int32        // the stream's
+	index  int          // its priority or lane
+	active atomic.Int32 // the journal in use, as last heard of
 }
 
 func newMember(pool *pgxpool.Pool, s *stream.Stream, index int) *member {

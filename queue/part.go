@@ -53,6 +53,7 @@ type part struct {
 	waiting int  // settlements that somebody waits for
 
 	finishing bool // gives up everything
+	alone     bool // nobody else wrote to the journal of late; commit's alone
 }
 
 // item is a message between the stream and the one who acknowledges it.

@@ -21,6 +21,8 @@ const (
 	// announceStreams is how many one notification names: 8,000 bytes is what
 	// PostgreSQL allows, and an id has up to 10 digits.
 	announceStreams = 700
+	// crowd is how many commits are announced without waiting for more.
+	crowd = 3
 )
 
 // pollAll asks for the heads of all streams followed, again and again, until
@@ -147,14 +149,7 @@ func (h *Hub) heard(payload string) {
 // announceAll tells other processes of what Notify was told, until ctx ends.
 // What cannot be told is not repeated: the others poll.
 func (h *Hub) announceAll(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
-		}
 		select {
 		case <-h.announce:
 		case <-ctx.Done():
@@ -163,7 +158,31 @@ func (h *Hub) announceAll(ctx context.Context) {
 		if err := h.announceOnce(ctx); err != nil && ctx.Err() == nil {
 			h.cfg.Log.Warn("commits not announced", "error", err)
 		}
-		pause.Reset(h.cfg.AnnounceEvery)
+		h.pause(ctx)
+	}
+}
+
+// pause waits for AnnounceEvery, and once more while few wait: each
+// announcement costs the readers a query, and is worth it for many.
+func (h *Hub) pause(ctx context.Context) {
+	timer := time.NewTimer(h.cfg.AnnounceEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	h.mu.Lock()
+	many := h.waiting >= crowd
+	h.mu.Unlock()
+	if many {
+		return
+	}
+	timer.Reset(h.cfg.AnnounceEvery)
+	select {
+	case <-timer.C:
+	case <-h.crowded: // perhaps of before
+	case <-ctx.Done():
 	}
 }
 
@@ -191,5 +210,10 @@ func (h *Hub) takeUnannounced() []int32 {
 		ids = append(ids, id)
 	}
 	clear(h.unannounced)
+	h.waiting = 0
+	select {
+	case <-h.crowded:
+	default:
+	}
 	return ids
 }

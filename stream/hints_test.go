@@ -137,6 +137,26 @@ func TestHub_AnnouncesSeldom(t *testing.T) {
 	}
 }
 
+// TestHub_AnnouncesFewTogether: while fewer than three commits wait, they wait
+// twice as long.
+func TestHub_AnnouncesFewTogether(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	pool, announced := countingPool(t, db.URL, "pg_notify")
+	const every = 20 * time.Millisecond
+	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true, Announce: true, AnnounceEvery: every})
+	s := ensureOn(t, db.Pool, "a")
+	begun := time.Now()
+	for range 20 {
+		h.Notify(s)
+		time.Sleep(every - every/10)
+	}
+	most := int64(time.Since(begun)/(2*every)) + 1
+	if n := announced.count.Load(); n == 0 || n > most {
+		t.Errorf("%d announcements, want 1 to %d", n, most)
+	}
+}
+
 func TestWatch_Signals(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -31,7 +31,8 @@ type HubConfig struct {
 	Announce bool
 	// AnnounceEvery is the least time between two such NOTIFYs, each of which
 	// names all streams of its time: PostgreSQL lets one transaction with a
-	// NOTIFY commit at a time. Defaults to 2 ms.
+	// NOTIFY commit at a time, and each has the readers read. Where fewer than
+	// three commits wait for it, it is twice that. Defaults to 2 ms.
 	AnnounceEvery time.Duration
 	// NoListen keeps the Hub from listening to what others announce, for
 	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
@@ -93,11 +94,13 @@ type Hub struct {
 
 	pollNow  chan struct{} // one slot
 	announce chan struct{} // one slot: unannounced is not empty
+	crowded  chan struct{} // one slot: many wait to be announced
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
 	busy, idle  chan struct{} // one is closed: whether there are feeds
 	unannounced map[int32]struct{}
+	waiting     int // calls of Notify that are not announced
 }
 
 // NewHub returns a Hub that reads through the pool. Until Run, subscriptions
@@ -105,7 +108,7 @@ type Hub struct {
 func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
 	h := &Hub{
 		cfg: cfg.withDefaults(), pool: pool, id: rand.Uint64(),
-		pollNow: make(chan struct{}, 1), announce: make(chan struct{}, 1),
+		pollNow: make(chan struct{}, 1), announce: make(chan struct{}, 1), crowded: make(chan struct{}, 1),
 		feeds: make(map[int32]*feed), unannounced: make(map[int32]struct{}),
 		busy: make(chan struct{}), idle: make(chan struct{}),
 	}
@@ -160,6 +163,9 @@ func (h *Hub) Notify(s *Stream) {
 	f := h.feeds[s.id]
 	if h.cfg.Announce {
 		h.unannounced[s.id] = struct{}{}
+		if h.waiting++; h.waiting == crowd {
+			signal(h.crowded)
+		}
 	}
 	h.mu.Unlock()
 	if f != nil {

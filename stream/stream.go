@@ -61,7 +61,7 @@ type Stream struct {
 	parts     []*Stream // the partitions, if it has any
 	count     int       // of them
 	table     *table
-	read      readSQL
+	read      *readSQL
 }
 
 // Ensure returns the stream of that name, and makes it if there is none. It

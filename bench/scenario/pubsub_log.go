@@ -49,7 +49,7 @@ func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*log
 	if err != nil {
 		return nil, err
 	}
-	w := &logWriter{hub: stream.NewHub(pool, stream.HubConfig{Announce: true})}
+	w := &logWriter{hub: stream.NewHub(pool, stream.HubConfig{Announce: true, AnnounceEvery: load.Linger})}
 	w.appender = stream.NewAppender(pool, s, stream.AppenderConfig{
 		Linger: load.Linger, OnCommit: func(int64) { w.hub.Notify(s) },
 	})

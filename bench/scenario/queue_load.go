@@ -30,7 +30,7 @@ type QueueLoad struct {
 
 	// Server is the URL of the /ws by which the parts go, or "" for PostgreSQL.
 	Server string        `json:"server,omitempty"`
-	Linger time.Duration `json:"linger"` // lease and log: how long a commit waits for company
+	Linger time.Duration `json:"linger"` // lease and log: how long a commit waits for company, and its announcement too
 }
 
 // sides is what a strategy gives the parts to work with.

@@ -34,7 +34,7 @@ type queueFlags struct {
 	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second of all writers, at times fixed in advance. Default: as fast as it goes."`
 	Repeat         int     `default:"1" help:"Rounds; strategies are interleaved, and medians reported."`
 
-	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for company, such as 5ms. Default: not at all."`
+	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit, and then its announcement, waits for company, such as 5ms. Default: as long as it is worth it, 2ms at most."`
 
 	Via string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers talk to PostgreSQL. server: they are clients of a serving node's WebSocket, which is started for that."`
 

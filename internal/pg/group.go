@@ -7,29 +7,13 @@ import (
 	"time"
 )
 
-const (
-	// patience is how long a batch waits for the callers of the one before, at
-	// most, and smallBatch how large it may be, in bytes, to be worth waiting.
-	patience   = time.Millisecond
-	smallBatch = 16 << 10
-	// worthWaiting is how many times as many have to have come by the end of a
-	// wait that took longer than a commit.
-	worthWaiting = 3
-	// maxSkip is how many batches at most do not wait behind waits in vain.
-	maxSkip = 16
-)
-
 // Group gathers what many callers add into one open batch while the batch
 // before it is committed: the busier the callers and the slower the commit,
 // the larger the batches, so that the fixed cost of a commit (round trip,
 // fsync) is paid once for many.
 //
-// Right behind a commit, a batch waits until as many have added to it as to the
-// one before, but for no longer than a millisecond. Callers that wait for their
-// answers, and are back soon, are in the next batch together; of those that come
-// at times of their own, often, more share a commit. Where a wait took longer than
-// a commit, and did not bring three times as many, it was in vain: the next
-// batches do not wait, one, and twice as many each time, up to 16. What comes to a
+// Right behind a commit, a batch waits for company, for no longer than a
+// millisecond, where that has been worth it: company says when. What comes to a
 // Group that has been idle for a millisecond is committed at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
@@ -37,9 +21,7 @@ const (
 type Group[B any] struct {
 	maxRows, maxBytes int
 	linger            time.Duration
-	last              time.Time     // when the last commit ended; this and the next three are Run's alone
-	took              time.Duration // that commit
-	skip, vain        int           // batches that are not to wait; how many behind the last wait in vain
+	company           company       // Run's alone
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
 
@@ -48,6 +30,8 @@ type Group[B any] struct {
 	spare       *B
 	adds        int           // to open
 	want        int           // adds from which on nobody waits: those to the batch before
+	half        time.Time     // of a wait that is waited out however many have added; else zero
+	late        int           // adds since then
 	rows, bytes int           // in open
 	room        chan struct{} // closed when open is taken; nil while nobody waits
 }
@@ -92,6 +76,9 @@ func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) erro
 	g.rows += rows
 	g.bytes += bytes
 	g.adds++
+	if !g.half.IsZero() && time.Now().After(g.half) {
+		g.late++
+	}
 	enough := g.enoughNow()
 	g.mu.Unlock()
 	signal(g.gathered)
@@ -123,8 +110,7 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 		if batch := g.take(); batch != nil {
 			began := time.Now()
 			commit(work, batch)
-			g.last = time.Now()
-			g.took = g.last.Sub(began)
+			g.company.committed(began, time.Now())
 		}
 	}
 }
@@ -135,21 +121,37 @@ func (g *Group[B]) wait(ctx context.Context) {
 		g.waitFor(ctx, g.linger)
 		return
 	}
-	if g.ready() || time.Since(g.last) > patience {
-		return
+	switch g.company.next(time.Now()) {
+	case forCallers:
+		g.waitForCallers(ctx)
+	case forStrangers:
+		g.waitForStrangers(ctx)
 	}
-	if g.skip > 0 {
-		g.skip--
+}
+
+// waitForCallers waits for as many as the batch before had.
+func (g *Group[B]) waitForCallers(ctx context.Context) {
+	if g.ready() || !g.company.tries() {
 		return
 	}
 	began, before := time.Now(), g.count()
 	ready := g.waitFor(ctx, patience)
-	if ready && time.Since(began) <= g.took || g.count() >= worthWaiting*before {
-		g.vain = 0
-		return
+	g.company.waited(ready, time.Since(began), before, g.count())
+}
+
+// waitForStrangers waits the whole time, unless the batch is large before.
+func (g *Group[B]) waitForStrangers(ctx context.Context) {
+	g.mu.Lock()
+	g.half, g.late = time.Now().Add(gathering/2), 0
+	g.mu.Unlock()
+	full := g.waitFor(ctx, gathering)
+	g.mu.Lock()
+	late := g.late
+	g.half = time.Time{}
+	g.mu.Unlock()
+	if !full {
+		g.company.cameLate(late)
 	}
-	g.vain = min(max(1, 2*g.vain), maxSkip)
-	g.skip = g.vain
 }
 
 // waitFor reports whether the batch is ready within that time.
@@ -215,7 +217,7 @@ func (g *Group[B]) enoughNow() bool {
 	if g.linger > 0 {
 		return g.full()
 	}
-	return g.adds >= g.want || g.bytes >= smallBatch || g.full()
+	return g.adds >= g.want && g.half.IsZero() || g.bytes >= smallBatch || g.full()
 }
 
 // full reports whether callers have to wait. The caller holds mu.

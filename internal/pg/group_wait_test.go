@@ -121,7 +121,7 @@ func TestGroup_TimesOfTheirOwn(t *testing.T) {
 			callers.Go(func() {
 				began := time.Now()
 				c.call(t)
-				if took := time.Since(began); took > patience+2*300*time.Microsecond {
+				if took := time.Since(began); took > gathering+2*300*time.Microsecond {
 					t.Errorf("answered after %v", took)
 				}
 			})
@@ -129,7 +129,7 @@ func TestGroup_TimesOfTheirOwn(t *testing.T) {
 		}
 		callers.Wait()
 		c.stop()
-		if n := len(c.sizes); n > 300 { // 333 without waiting
+		if n := len(c.sizes); n > 100 { // 333 without waiting, 43 if all waited
 			t.Errorf("%d commits for 500 calls", n)
 		}
 	})
@@ -182,4 +182,26 @@ func TestGroup_AStrangerNowAndThen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGroup_StrangersLeave: who is alone behind them is soon as fast as ever.
+func TestGroup_StrangersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const commit = 300 * time.Microsecond
+		c := runGroup(t, commit, 0, 1000)
+		var strangers sync.WaitGroup
+		for range 500 {
+			strangers.Go(func() { c.call(t) })
+			time.Sleep(200 * time.Microsecond)
+		}
+		strangers.Wait()
+		calls := 0
+		for end := time.Now().Add(time.Second); time.Now().Before(end); calls++ {
+			c.call(t)
+		}
+		c.stop()
+		if alone := int(time.Second / commit); calls < alone*9/10 {
+			t.Errorf("%d calls a second, %d if there never was anybody else", calls, alone)
+		}
+	})
 }
