@@ -62,9 +62,14 @@ func (s Samples) cpuAt(t time.Time) float64 {
 	return s[len(s)-1].CPUSeconds
 }
 
-// samplePeriod is how often processes are looked at. One that begins and ends
-// in between is missed: PostgreSQL's short-lived ones use little.
-const samplePeriod = 100 * time.Millisecond
+// samplePeriod is how often processes are looked at, and familyEvery how many of
+// these periods lie between two looks at PostgreSQL's, which are found among all
+// of the machine's: that takes milliseconds. One that begins and ends in between is
+// missed: short-lived ones use little.
+const (
+	samplePeriod = 100 * time.Millisecond
+	familyEvery  = 10
+)
 
 // Sampler measures CPU time and memory of every process of a run.
 type Sampler struct {
@@ -93,16 +98,16 @@ func StartSampler(ctx context.Context, server, postgres int, generators ...int) 
 		stop:  stop,
 		first: make(map[int32]float64), last: make(map[int32]float64), role: make(map[int32]Role),
 	}
-	s.sample(true)
+	s.sample(true, true)
 	s.done.Go(func() {
 		tick := time.NewTicker(samplePeriod)
 		defer tick.Stop()
-		for {
+		for n := 1; ; n++ {
 			select {
 			case <-tick.C:
-				s.sample(false)
+				s.sample(false, n%familyEvery == 0)
 			case <-ctx.Done():
-				s.sample(false)
+				s.sample(false, true)
 				return
 			}
 		}
@@ -129,17 +134,20 @@ func (s *Sampler) Stop() map[Role]Usage {
 // Series returns all samples of a role. Call it after Stop.
 func (s *Sampler) Series(r Role) Samples { return s.series[r] }
 
-// sample looks at each process. What was running at the start counts from
-// there; what began later counts from 0.
-func (s *Sampler) sample(start bool) {
+// sample looks at each process, PostgreSQL's only if asked to. What was running at
+// the start counts from there; what began later counts from 0.
+func (s *Sampler) sample(start, family bool) {
 	for role, pids := range s.roots {
-		family := processes(pids, role == Postgres)
-		if len(family) == 0 {
+		if role == Postgres && !family {
+			continue
+		}
+		running := processes(pids, role == Postgres)
+		if len(running) == 0 {
 			continue
 		}
 		var peak uint64
 		now := Sample{At: time.Now()}
-		for _, p := range family {
+		for _, p := range running {
 			if t, err := p.Times(); err == nil {
 				s.role[p.Pid], s.last[p.Pid] = role, t.User+t.System
 				if start {
