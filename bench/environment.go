@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/shirou/gopsutil/v4/cpu"
@@ -23,6 +24,9 @@ type Environment struct {
 	Kernel      string `json:"kernel"`
 	Go          string `json:"go"`
 	Commit      string `json:"commit,omitempty"`
+	// CPUSteal is the share of CPU time that the hypervisor gave to other
+	// machines while the run lasted, 0 to 1.
+	CPUSteal float64 `json:"cpu_steal"`
 
 	PostgreSQL *PostgreSQL `json:"postgresql,omitempty"`
 }
@@ -32,6 +36,10 @@ type PostgreSQL struct {
 	Version string `json:"version"`
 	// Disk is the file system of the data directory, if it is on this machine.
 	Disk string `json:"disk,omitempty"`
+	// SyncP50Ms and SyncP99Ms are how long that disk takes to make 8 KiB durable,
+	// before the run: SyncLatency. 0 where it could not be measured.
+	SyncP50Ms float64 `json:"sync_p50_ms,omitempty"`
+	SyncP99Ms float64 `json:"sync_p99_ms,omitempty"`
 	// Durability is what an acknowledged commit rests on.
 	Durability map[string]string `json:"durability"`
 	// Settings are those that differ from PostgreSQL's defaults.
@@ -111,9 +119,14 @@ func CapturePostgreSQL(ctx context.Context, db Querier) (*PostgreSQL, error) {
 	var dir string // readable by privileged users only
 	if err := db.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err == nil {
 		p.Disk = fileSystem(ctx, dir)
+		if h, err := SyncLatency(dir); err == nil { // of a user who may not write there, it is not known
+			p.SyncP50Ms, p.SyncP99Ms = milliseconds(h.Quantile(0.5)), milliseconds(h.Quantile(0.99))
+		}
 	}
 	return &p, nil
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func settings(ctx context.Context, db Querier, sql string) (map[string]string, error) {
 	rows, err := db.Query(ctx, sql)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -24,6 +25,15 @@ type Result struct {
 	Params      map[string]any `json:"params"`
 	Environment Environment    `json:"environment"`
 	Rows        []Row          `json:"rows"`
+	// Command runs it again.
+	Command string `json:"command,omitempty"`
+	// Thresholds are what the user asked for. They do not decide whether the
+	// run is valid.
+	Thresholds []Check `json:"thresholds,omitempty"`
+	// Recording is the raw data, which lies in files of its own.
+	Recording Recording `json:"-"`
+
+	cpuTotal, cpuStolen float64 // of the machine, when the run began
 }
 
 // Check is one way in which a run verifies itself.
@@ -42,11 +52,28 @@ type Row struct {
 	Trials []map[string]float64 `json:"trials,omitempty"`
 	// Verdicts judge a soak. They do not decide whether the run is valid.
 	Verdicts []Check `json:"verdicts,omitempty"`
+	// Limiter is what kept the row from being faster: see Limiter.
+	Limiter string `json:"limiter,omitempty"`
+	// Note says why there are no metrics, where there are none.
+	Note string `json:"note,omitempty"`
 }
 
 // NewResult starts a result.
 func NewResult(scenario string, params map[string]any) *Result {
-	return &Result{Schema: Schema, Scenario: scenario, Started: time.Now().UTC(), Params: params}
+	r := &Result{Schema: Schema, Scenario: scenario, Started: time.Now().UTC(), Params: params}
+	r.cpuTotal, r.cpuStolen = cpuTimes(context.Background())
+	return r
+}
+
+// Describe says on what machine the run was, at its end. The database stays as it
+// was described.
+func (r *Result) Describe(ctx context.Context) {
+	pg := r.Environment.PostgreSQL
+	r.Environment = CaptureEnvironment(ctx)
+	r.Environment.PostgreSQL = pg
+	if total, stolen := cpuTimes(ctx); total > r.cpuTotal {
+		r.Environment.CPUSteal = (stolen - r.cpuStolen) / (total - r.cpuTotal)
+	}
 }
 
 // Check records a check.
@@ -118,7 +145,8 @@ func (r *Result) DefaultPath() string {
 	return filepath.Join("results", r.Scenario+"-"+stamp+".json")
 }
 
-// Write stores the result as a file, whole or not at all.
+// Write stores the result as a file, whole or not at all, and the raw data
+// beside it.
 func (r *Result) Write(path string) error {
 	data, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
@@ -126,6 +154,9 @@ func (r *Result) Write(path string) error {
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make directory of results: %w", err)
+	}
+	if err := r.Recording.write(path, r.Started); err != nil {
+		return err
 	}
 	unfinished := path + ".tmp"
 	if err := os.WriteFile(unfinished, append(data, '\n'), 0o644); err != nil {
@@ -137,7 +168,7 @@ func (r *Result) Write(path string) error {
 	return nil
 }
 
-// Read loads a result file.
+// Read loads a result file, and the raw data beside it.
 func Read(path string) (*Result, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -150,5 +181,10 @@ func Read(path string) (*Result, error) {
 	if r.Schema != Schema {
 		return nil, fmt.Errorf("read result %s: schema is %d, this program reads %d", path, r.Schema, Schema)
 	}
+	recording, err := ReadRecording(path, &r)
+	if err != nil {
+		return nil, err
+	}
+	r.Recording.ticks, r.Recording.latencies = recording.ticks, recording.latencies
 	return &r, nil
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -82,6 +83,9 @@ type Sampler struct {
 	role        map[int32]Role
 	peak        [roles]uint64
 	series      [roles]Samples
+
+	mu     sync.Mutex // guards the field below
+	latest map[Role]Sample
 }
 
 // StartSampler begins to measure this process and the generators as the
@@ -97,6 +101,7 @@ func StartSampler(ctx context.Context, server, postgres int, generators ...int) 
 		roots: map[Role][]int32{Server: {int32(server)}, Postgres: {int32(postgres)}, Generator: load},
 		stop:  stop,
 		first: make(map[int32]float64), last: make(map[int32]float64), role: make(map[int32]Role),
+		latest: make(map[Role]Sample),
 	}
 	s.sample(true, true)
 	s.done.Go(func() {
@@ -131,6 +136,17 @@ func (s *Sampler) Stop() map[Role]Usage {
 	return out
 }
 
+// Latest is how each role that runs was seen last, while it is measured. A nil
+// Sampler has seen nobody.
+func (s *Sampler) Latest() map[Role]Sample {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.latest)
+}
+
 // Series returns all samples of a role. Call it after Stop.
 func (s *Sampler) Series(r Role) Samples { return s.series[r] }
 
@@ -160,6 +176,9 @@ func (s *Sampler) sample(start, family bool) {
 				peak += max(m.RSS, m.HWM) // the peak, where the system keeps it
 			}
 		}
+		s.mu.Lock()
+		s.latest[role] = now
+		s.mu.Unlock()
 		if role != Postgres {
 			s.peak[role] = max(s.peak[role], peak)
 			s.series[role] = append(s.series[role], now)

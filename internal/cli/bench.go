@@ -40,9 +40,7 @@ func (f resultFlags) progress(p *process) func(string, ...any) {
 // finish describes the machine, writes the file and the table, and turns an
 // invalid result into its exit code.
 func (f resultFlags) finish(p *process, result *bench.Result) error {
-	pg := result.Environment.PostgreSQL
-	result.Environment = bench.CaptureEnvironment(p.ctx)
-	result.Environment.PostgreSQL = pg
+	result.Describe(p.ctx)
 	result.Finish()
 	path := f.Out
 	if path == "" {

@@ -1,0 +1,5 @@
+package bench
+
+import "os"
+
+func syncData(f *os.File) error { return f.Sync() }

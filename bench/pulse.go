@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pulsePeriod is from one Tick of a row to the next.
+const pulsePeriod = time.Second
+
+// Counters are how far a trial is: numbers since it began, and the latencies
+// since they were last asked for.
+type Counters struct {
+	Phase string
+	// Messages done: answered, or read and acknowledged. Calls, for those who
+	// count calls.
+	Messages   int64
+	Deliveries int64 // to clients
+	Errors     int64
+	Missing    int64   // written and not read, or offered and not sent
+	Offered    float64 // messages a second asked for; 0: as fast as it goes
+	// Latency has those since the last Counters, and Late how much later than
+	// intended each was sent. Both may be nil.
+	Latency, Late *Histogram
+}
+
+// Pulse turns Counters into a Tick each second, until it is stopped.
+type Pulse struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// StartPulse begins with the trial of a row. count is called by one goroutine;
+// sampler may be nil.
+func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampler *Sampler, count func() Counters) *Pulse {
+	ctx, stop := context.WithCancel(ctx)
+	p := &Pulse{stop: stop}
+	start := time.Now()
+	last, lastAt, lastUsed := count(), start, sampler.Latest()
+	p.done.Go(func() {
+		tick := time.NewTicker(pulsePeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			now, at, used := count(), time.Now(), sampler.Latest()
+			m := now.since(last, at.Sub(lastAt).Seconds())
+			cpuOf(m, lastUsed, used)
+			r.Tick(Tick{
+				Row: row, Trial: trial, Phase: now.Phase, At: at.Sub(start).Seconds(),
+				Seconds: at.Sub(lastAt).Seconds(), Metrics: m,
+			})
+			last, lastAt, lastUsed = now, at, used
+		}
+	})
+	return p
+}
+
+// Stop ends the ticks. It may be called more than once.
+func (p *Pulse) Stop() {
+	p.stop()
+	p.done.Wait()
+}
+
+// since returns what happened between two Counters.
+func (c Counters) since(last Counters, seconds float64) map[string]float64 {
+	m := map[string]float64{
+		"messages_per_second": float64(c.Messages-last.Messages) / seconds,
+		"errors":              float64(c.Errors - last.Errors),
+		"missing":             float64(c.Missing),
+	}
+	if c.Deliveries > 0 {
+		m["deliveries_per_second"] = float64(c.Deliveries-last.Deliveries) / seconds
+	}
+	if c.Offered > 0 {
+		m["offered_messages_per_second"] = c.Offered
+	}
+	if c.Latency != nil {
+		c.Latency.Metrics(m, "")
+	}
+	if c.Late != nil && c.Late.Count() > 0 {
+		m["generator_late_p99_ms"] = milliseconds(c.Late.Quantile(0.99))
+	}
+	return m
+}
+
+// cpuOf adds the cores that each role used between two looks, and the memory at
+// the second.
+func cpuOf(m map[string]float64, last, now map[Role]Sample) {
+	for role, name := range map[Role]string{Server: "server", Postgres: "postgres", Generator: "generator"} {
+		a, b := last[role], now[role]
+		seconds := b.At.Sub(a.At).Seconds()
+		if b.At.IsZero() || seconds <= 0 {
+			continue
+		}
+		m[name+"_cpu_cores"] = (b.CPUSeconds - a.CPUSeconds) / seconds
+		if role != Postgres {
+			m[name+"_rss_bytes"] = float64(b.RSSBytes)
+		}
+	}
+}
