@@ -24,6 +24,9 @@ func (h *Histogram) Record(d time.Duration) {
 // Merge adds all that other recorded.
 func (h *Histogram) Merge(other *Histogram) { h.h.Merge(other.h) }
 
+// Reset forgets all that was recorded.
+func (h *Histogram) Reset() { h.h.Reset() }
+
 // Count is the number of durations recorded.
 func (h *Histogram) Count() int64 { return h.h.TotalCount() }
 

@@ -24,10 +24,11 @@ type tally struct {
 	Errors   int              `json:"errors"`
 	Latency  *bench.Histogram `json:"latency"` // of a write or a read
 	EndToEnd *bench.Histogram `json:"end_to_end,omitempty"`
+	Late     *bench.Histogram `json:"late,omitempty"` // how much later than due it was sent
 }
 
 func newTally() *tally {
-	return &tally{Latency: bench.NewHistogram(), EndToEnd: bench.NewHistogram()}
+	return &tally{Latency: bench.NewHistogram(), EndToEnd: bench.NewHistogram(), Late: bench.NewHistogram()}
 }
 
 func (t *tally) merge(other *tally) {
@@ -35,6 +36,7 @@ func (t *tally) merge(other *tally) {
 	t.Errors += other.Errors
 	t.Latency.Merge(other.Latency)
 	t.EndToEnd.Merge(other.EndToEnd)
+	t.Late.Merge(other.Late)
 }
 
 // meter counts what one writer or reader does. Its lock is all but its own: only
@@ -43,10 +45,13 @@ type meter struct {
 	mu    sync.Mutex
 	phase phase
 	tally [phases]*tally
+	// recent has the latencies since they were last asked for: end to end of a
+	// reader.
+	recent *bench.Histogram
 }
 
 func newMeter() *meter {
-	m := &meter{}
+	m := &meter{recent: bench.NewHistogram()}
 	for i := range m.tally {
 		m.tally[i] = newTally()
 	}
@@ -64,6 +69,14 @@ func (m *meter) wrote(took time.Duration, err error) {
 	}
 	t.Count++
 	t.Latency.Record(took)
+	m.recent.Record(took)
+}
+
+// sent records how much later than due a message was handed over.
+func (m *meter) sent(late time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tally[m.phase].Late.Record(late)
 }
 
 // read records an acknowledged batch: how long it took from the request for work
@@ -76,6 +89,7 @@ func (m *meter) read(took time.Duration, ages []time.Duration) {
 	for _, age := range ages {
 		t.Latency.Record(took)
 		t.EndToEnd.Record(age)
+		m.recent.Record(age)
 	}
 }
 
@@ -109,6 +123,18 @@ func (all meters) counts() (count, errors int) {
 		m.mu.Unlock()
 	}
 	return count, errors
+}
+
+// takeRecent merges the latencies since it was last called.
+func (all meters) takeRecent() *bench.Histogram {
+	sum := bench.NewHistogram()
+	for _, m := range all {
+		m.mu.Lock()
+		sum.Merge(m.recent)
+		m.recent.Reset()
+		m.mu.Unlock()
+	}
+	return sum
 }
 
 // sum merges the tallies of each phase.

@@ -45,6 +45,8 @@ type event struct {
 type tick struct {
 	Count  int `json:"count"`
 	Errors int `json:"errors"`
+	// Recent has the latencies of about a second, once a second.
+	Recent *bench.Histogram `json:"recent,omitempty"`
 }
 
 // partReport is what a part did.
@@ -55,8 +57,12 @@ type partReport struct {
 	Accounts []bench.Account `json:"accounts,omitempty"` // of each group
 }
 
-// tickPeriod is how often a part says how far it is.
-const tickPeriod = 200 * time.Millisecond
+// tickPeriod is how often a part says how far it is, and recentEvery how many
+// ticks lie between two with latencies.
+const (
+	tickPeriod  = 200 * time.Millisecond
+	recentEvery = 5
+)
 
 // runner is what a part does.
 type runner interface {
@@ -179,11 +185,15 @@ func (p *part) obey(ctx context.Context, r runner) error {
 func (p *part) tick(ctx context.Context, r runner) {
 	t := time.NewTicker(tickPeriod)
 	defer t.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-t.C:
-			count, errs := r.meters().counts()
-			if p.say(event{Tick: &tick{count, errs}}) != nil {
+			now := tick{}
+			now.Count, now.Errors = r.meters().counts()
+			if n%recentEvery == 0 {
+				now.Recent = r.meters().takeRecent()
+			}
+			if p.say(event{Tick: &now}) != nil {
 				return
 			}
 		case <-ctx.Done():

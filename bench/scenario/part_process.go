@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/bench"
 )
 
 // partProcess is a part, seen by its parent.
@@ -20,13 +22,14 @@ type partProcess struct {
 	tail   *tail
 	events chan event // closed when it has ended
 
-	mu   sync.Mutex
-	last tick
+	mu     sync.Mutex
+	last   tick
+	recent *bench.Histogram // latencies since takeRecent
 }
 
 // startPart runs a part and waits until it is ready.
 func startPart(ctx context.Context, cmd *exec.Cmd, cfg PartConfig) (*partProcess, error) {
-	p := &partProcess{role: cfg.Role, cmd: cmd, tail: &tail{}, events: make(chan event, 1)}
+	p := &partProcess{role: cfg.Role, cmd: cmd, tail: &tail{}, events: make(chan event, 1), recent: bench.NewHistogram()}
 	cmd.Stderr = p.tail
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -61,6 +64,9 @@ func (p *partProcess) listen(out io.Reader) {
 		if e.Tick != nil {
 			p.mu.Lock()
 			p.last = *e.Tick
+			if e.Tick.Recent != nil {
+				p.recent.Merge(e.Tick.Recent)
+			}
 			p.mu.Unlock()
 			continue
 		}
@@ -73,6 +79,15 @@ func (p *partProcess) tick() tick {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
+}
+
+// takeRecent is the latencies of about the last second.
+func (p *partProcess) takeRecent() *bench.Histogram {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.recent
+	p.recent = bench.NewHistogram()
+	return taken
 }
 
 func (p *partProcess) order(o order) error {

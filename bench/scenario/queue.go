@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +59,7 @@ func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
 	for round := range cfg.Repeat {
 		for _, strategy := range cfg.Strategies {
 			cfg.Progress("round %d: %s", round+1, strategy)
-			if err := cfg.one(ctx, strategy, postmaster, result); err != nil {
+			if err := cfg.one(ctx, strategy, round, postmaster, result); err != nil {
 				return fmt.Errorf("%s: %w", strategy, err)
 			}
 		}
@@ -68,9 +69,9 @@ func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
 
 // one measures one strategy, at the rate that was asked for or at the highest
 // that keeps PostgreSQL's CPU at the target.
-func (cfg QueueConfig) one(ctx context.Context, strategy string, postmaster int, result *bench.Result) error {
+func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmaster int, result *bench.Result) error {
 	run := func(rate float64) (map[string]float64, error) {
-		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy}
+		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy, trial: trial}
 		r.cfg.Strategy, r.cfg.Rate = strategy, rate
 		return r.measure(ctx)
 	}
@@ -89,6 +90,11 @@ func (cfg QueueConfig) one(ctx context.Context, strategy string, postmaster int,
 	}
 	cfg.Prices.metrics(m)
 	result.AddTrial(strategy, sidesOf(QueueLoad{Mode: cfg.Mode, Strategy: strategy}).describe, m)
+	row := result.Row(strategy)
+	row.Limiter = limiterOf(row.Metrics, "end_to_end_", cfg.Rate)
+	if cfg.TargetCPU == 0 {
+		checkSent(result, strategy, m)
+	}
 	return nil
 }
 
@@ -98,10 +104,12 @@ type queueRun struct {
 	result     *bench.Result
 	postmaster int
 	strategy   string
+	trial      int
 
 	server           *ServerProcess // or nil
 	writers, readers *partProcess
 	series           []queueSample // at the reports
+	phase            atomic.Pointer[string]
 }
 
 // queueSample is how far the run was at one moment.
@@ -133,6 +141,8 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 		return nil, err
 	}
 	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
+	pulse := r.result.Recording.StartPulse(ctx, r.strategy, r.trial, sampler, r.counters)
+	defer pulse.Stop()
 	took, err := r.watch(ctx)
 	usage := sampler.Stop()
 	if err != nil {
@@ -150,7 +160,29 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	after.metrics(before, took, written.Phases[measured].Count, m)
 	m["drain_seconds"] = drained.Seconds()
 	r.check(written, read)
+	r.record(written, read)
 	return m, nil
+}
+
+// enter says which phase the run is in.
+func (r *queueRun) enter(phase string) { r.phase.Store(&phase) }
+
+// counters are how far the run is.
+func (r *queueRun) counters() bench.Counters {
+	w, rd := r.writers.tick(), r.readers.tick()
+	return bench.Counters{
+		Phase: *r.phase.Load(), Messages: int64(rd.Count), Errors: int64(w.Errors + rd.Errors),
+		Missing: int64(r.depth(queueSample{time.Now(), w.Count, rd.Count})), Offered: r.cfg.Rate * float64(r.cfg.groups()),
+		Latency: r.readers.takeRecent(),
+	}
+}
+
+// record keeps all latencies of what was measured.
+func (r *queueRun) record(written, read *partReport) {
+	w, rd := written.Phases[measured], read.Phases[measured]
+	for prefix, h := range map[string]*bench.Histogram{"write_": w.Latency, "read_": rd.Latency, "end_to_end_": rd.EndToEnd} {
+		r.result.Recording.Latencies(r.strategy, r.trial, prefix, h)
+	}
 }
 
 // prepare makes fresh tables, and has their pages written before it is measured.
@@ -205,6 +237,7 @@ func (r *queueRun) both(do string) error {
 
 // warmUp begins, the readers first.
 func (r *queueRun) warmUp(ctx context.Context) error {
+	r.enter(bench.PhaseWarmUp)
 	if err := r.both("begin"); err != nil {
 		return err
 	}
@@ -213,6 +246,7 @@ func (r *queueRun) warmUp(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	r.enter(bench.PhaseMeasured)
 	return r.both("measure")
 }
 
@@ -237,6 +271,7 @@ func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 			}
 		case <-end.C:
 			took := time.Since(start)
+			r.enter(bench.PhaseDrain)
 			return took, r.both("end")
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -352,6 +387,9 @@ func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage,
 	}
 	for _, n := range written.Sent {
 		m["sent"] += float64(n)
+	}
+	if p99 := w.Late.Quantile(0.99); w.Late.Count() > 0 {
+		m["generator_late_p99_ms"] = p99.Seconds() * 1000
 	}
 	w.Latency.Metrics(m, "write_")
 	rd.Latency.Metrics(m, "read_")

@@ -60,9 +60,12 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 	}()
 	pace := newPace(start, w.load, number)
 	for n := 0; ; n++ {
-		due, ok := pace.wait(ctx, n)
+		due, waited, ok := pace.wait(ctx, n)
 		if !ok {
 			break
+		}
+		if waited {
+			w.all[number].sent(time.Since(due))
 		}
 		var memory []byte
 		select {
@@ -105,6 +108,7 @@ func (w *writers) payloads(memory []byte, number int, at time.Time) ([]byte, [][
 type pace struct {
 	first time.Time
 	every time.Duration // 0: at once
+	sleep func(ctx context.Context, until time.Time) bool
 }
 
 func newPace(start time.Time, load QueueLoad, number int) pace {
@@ -112,23 +116,21 @@ func newPace(start time.Time, load QueueLoad, number int) pace {
 		return pace{}
 	}
 	between := time.Duration(float64(load.Batch) / load.Rate * float64(time.Second))
-	return pace{first: start.Add(time.Duration(number) * between), every: time.Duration(load.Writers) * between}
+	return pace{
+		first: start.Add(time.Duration(number) * between), every: time.Duration(load.Writers) * between,
+		sleep: bench.SleepUntil,
+	}
 }
 
-// wait returns when call n is due, with that time; false if ctx ended before.
-func (p pace) wait(ctx context.Context, n int) (due time.Time, ok bool) {
+// wait returns when call n is due, with that time, and whether it had to wait for
+// it: who comes late was held up by answers. It returns false if ctx ended before.
+func (p pace) wait(ctx context.Context, n int) (due time.Time, waited, ok bool) {
 	if p.every == 0 {
-		return time.Now(), ctx.Err() == nil
+		return time.Now(), false, ctx.Err() == nil
 	}
 	due = p.first.Add(time.Duration(n) * p.every)
-	if left := time.Until(due); left > 0 {
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
-			return due, false
-		}
-	}
-	return due, ctx.Err() == nil
+	waited = time.Until(due) > 0
+	return due, waited, p.sleep(ctx, due)
 }
 
 // missed is how many calls from n on are due.

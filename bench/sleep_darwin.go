@@ -1,0 +1,5 @@
+package bench
+
+import "time"
+
+func sleepPrecisely(d time.Duration) { time.Sleep(d) }
