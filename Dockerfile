@@ -1,0 +1,41 @@
+# untested: no container engine here
+#
+#   docker build -t tidewire . && docker run --rm -p 8080:8080 -v tidewire:/data tidewire
+#   docker run --rm -p 8080:8080 -e DATABASE_URL=postgres://… tidewire
+#   docker run --rm -p 8080:8080 tidewire serve --host 0.0.0.0 --only chat
+
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+# By name: the checkout also has caches, results and its history.
+COPY bench bench
+COPY cmd cmd
+COPY eventstore eventstore
+COPY gateway gateway
+COPY ingest ingest
+COPY internal internal
+COPY migrate migrate
+COPY queue queue
+COPY room room
+COPY stream stream
+COPY websocket websocket
+RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /tidewire ./cmd/tidewire
+
+FROM debian:trixie-slim
+# PostgreSQL's programs, for the private one that is used where no database is
+# given. The package would make a cluster of its own, which nobody needs.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates postgresql-common \
+ && sed -i 's/#create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
+ && apt-get install -y --no-install-recommends postgresql \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --home-dir /data --create-home tidewire
+COPY --from=build /tidewire /usr/local/bin/tidewire
+USER tidewire
+VOLUME /data
+EXPOSE 8080
+# A stop stores and answers what was received.
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["tidewire"]
+CMD ["serve", "--host", "0.0.0.0", "--data-dir", "/data/postgres"]

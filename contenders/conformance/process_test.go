@@ -1,0 +1,246 @@
+package conformance
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+var processCases = []processCase{
+	{"rate limit drops", testRateDrops},
+	{"rate limit refills", testRateRefills},
+	{"heartbeat", testHeartbeat},
+	{"who is gone is no member", testGone},
+	{"statistics at SIGTERM", testStatistics},
+	{"stop with a client that never reads", testDeaf},
+	{"duration", testDuration},
+	{"positional arguments", testPositional},
+}
+
+// testRateDrops: what is over the limit is dropped, of that connection alone,
+// which lives on.
+func testRateDrops(t *testing.T, c contender) {
+	s := c.start(t, "--rate-limit", "0.001", "--rate-burst", "5")
+	a, b, listener := member(t, s, "r"), member(t, s, "r"), member(t, s, "r")
+	for i := range 8 {
+		a.queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"r","text":"a%d"}`, i))
+	}
+	a.flush()
+	for i := range 5 {
+		listener.hearsText(fmt.Sprint("a", i))
+		b.hearsText(fmt.Sprint("a", i))
+	}
+	for range 20 {
+		a.sync() // no chat: not limited
+	}
+	b.say("r", "b")
+	listener.hearsText("b") // and none of a's last
+	a.hearsText("b")
+	s.stop(t, syscall.SIGTERM)
+	s.wantStatistics(t, map[string]float64{"Total messages": 6, "Messages dropped": 3, "Message drop rate": 100 * 3 / 9.0, "Deliveries": 12})
+}
+
+// testRateRefills: tokens come one by one as time passes. The time is measured
+// around all that the server did, so that it cannot have had less.
+func testRateRefills(t *testing.T, c contender) {
+	const rate, burst = 2.0, 4 // one that gives all back each second would be over it
+	s := c.start(t, "--rate-limit", fmt.Sprint(rate), "--rate-burst", fmt.Sprint(burst))
+	began := time.Now()
+	a, b := member(t, s, "r"), member(t, s, "r")
+	arrived := 0
+	for deadline := began.Add(patience); arrived < burst+4; {
+		a.say("r", "x")
+		a.sync()
+		for more := true; more; {
+			select {
+			case _, open := <-b.inbox:
+				if !open {
+					t.Fatalf("the connection ended: %v", b.err)
+				}
+				arrived++
+			case <-time.After(20 * time.Millisecond):
+				more = false
+			}
+		}
+		passed := time.Since(began)
+		if most := burst + rate*passed.Seconds(); float64(arrived) > most {
+			t.Fatalf("%d messages within %v, want %.1f at most", arrived, passed, most)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages within %v, want more", arrived, passed)
+		}
+	}
+}
+
+// testHeartbeat has one client that answers, and one that does not. A machine that
+// is too busy to answer in time gets a second try, with longer times.
+func testHeartbeat(t *testing.T, c contender) {
+	var err error
+	for _, timeout := range []time.Duration{1500 * time.Millisecond, 6 * time.Second} {
+		if err = heartbeat(t, c, timeout/8, timeout); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+func heartbeat(t *testing.T, c contender, interval, timeout time.Duration) error {
+	t.Helper()
+	s := c.start(t, "--ping-interval", fmt.Sprint(interval.Seconds()), "--pong-timeout", fmt.Sprint(timeout.Seconds()))
+	silent, talker := dial(t, s), dial(t, s)
+	pings, deadline := 0, time.After(2*timeout)
+	for answering := true; answering; {
+		select {
+		case payload, open := <-talker.inbox:
+			if !open {
+				return fmt.Errorf("a client that answered the pings was cut off after %v: %w", talker.ended.Sub(talker.began), talker.err)
+			}
+			m := parse(t, payload)
+			var ts int64
+			if _, err := fmt.Sscan(string(m.TS), &ts); m.Type != "ping" || err != nil || time.Since(time.UnixMilli(ts)).Abs() > time.Minute {
+				return fmt.Errorf("got %q, want a ping with now in milliseconds", payload)
+			}
+			if err := talker.conn.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"pong","ts":%d}`, ts)); err == nil {
+				talker.conn.Flush() // what is wrong with it, the reader will be told
+			}
+			pings++
+		case <-deadline:
+			answering = false
+		}
+	}
+	if most := int(time.Since(talker.began)/interval) + 1; pings < 3 || pings > most {
+		return fmt.Errorf("%d pings in %v, want one each %v", pings, time.Since(talker.began), interval)
+	}
+	silent.end()
+	if after := silent.ended.Sub(silent.began); after < timeout {
+		return fmt.Errorf("a silent client was cut off after %v, want %v", after, timeout)
+	}
+	return nil
+}
+
+// testGone: who broke off or closed is counted and told no more. The server may
+// take its time to notice, so it is given more if once is not enough.
+func testGone(t *testing.T, c contender) {
+	const n = 5
+	leave := map[string]func(*client){
+		"abort": func(c *client) { c.conn.Abort() },
+		"close": func(c *client) { c.conn.StartClose(websocket.StatusNormal, ""); c.end() },
+	}
+	var last string
+	for _, pause := range []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second} {
+		s := c.start(t)
+		a, b := member(t, s, "r"), member(t, s, "r")
+		for _, how := range []string{"abort", "close"} {
+			for range n {
+				leave[how](member(t, s, "r"))
+			}
+			time.Sleep(pause)
+		}
+		a.say("r", "who is there?")
+		b.hearsText("who is there?")
+		s.stop(t, syscall.SIGTERM)
+		stats := s.statistics(t)
+		if stats["Total connections"] != 2+2*n {
+			t.Fatalf("%g connections in all, want %d", stats["Total connections"], 2+2*n)
+		}
+		if stats["Peak connections"] <= 2+n && stats["Deliveries"] == 1 {
+			return
+		}
+		last = fmt.Sprintf("%g connections at a time, want %d; %g deliveries, want 1", stats["Peak connections"], 2+n, stats["Deliveries"])
+	}
+	t.Error(last)
+}
+
+func testStatistics(t *testing.T, c contender) {
+	s := c.start(t, "--rate-limit", "0.001", "--rate-burst", "4")
+	a, b, d := member(t, s, "r"), member(t, s, "r"), member(t, s, "r")
+	gone := member(t, s, "r")
+	gone.conn.StartClose(websocket.StatusNormal, "")
+	gone.end()
+	for _, payload := range malformed("r") {
+		a.send("%s", payload)
+	}
+	for range 6 {
+		b.say("s", "to a room that it is not in")
+	}
+	b.send(`{"type":"pong"}`)
+	a.sync()
+	b.sync()
+	for i := range 6 {
+		a.say("r", fmt.Sprint(i))
+	}
+	for i := range 4 {
+		b.hearsText(fmt.Sprint(i))
+		d.hearsText(fmt.Sprint(i))
+	}
+	a.sync()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*client{a, b, d} {
+		c.closedWith(websocket.StatusGoingAway)
+	}
+	s.ended(t)
+	stats := s.statistics(t)
+	for name, want := range map[string]float64{
+		"Total messages": 4, "Total connections": 4, "Peak connections": 4,
+		"Messages dropped": 2,
+	} {
+		if stats[name] != want {
+			t.Errorf("%s: %g, want %g", name, stats[name], want)
+		}
+	}
+	if got := stats["Deliveries"]; got < 8 || got > 12 { // the one that closed may not have been gone yet
+		t.Errorf("Deliveries: %g, want 8", got)
+	}
+	if got := stats["Message drop rate"]; got < 33 || got > 34 {
+		t.Errorf("Message drop rate: %g%%, want 33.33%%", got)
+	}
+	if stats["Throughput"] <= 0 {
+		t.Error("Throughput: 0")
+	}
+}
+
+// testDeaf: a client that takes no part does not hold up the stop, nor the
+// others.
+func testDeaf(t *testing.T, c contender) {
+	s := c.start(t)
+	dialRaw(t, s)
+	a := member(t, s, "r")
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	a.closedWith(websocket.StatusGoingAway)
+	s.ended(t)
+	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 2, "Peak connections": 2, "Message drop rate": 0})
+}
+
+func testDuration(t *testing.T, c contender) {
+	began := time.Now()
+	s := c.start(t, "--duration", "1")
+	lasts(t, s, began, time.Second)
+}
+
+func testPositional(t *testing.T, c contender) {
+	if !c.positional() {
+		t.Skip("takes flags only")
+	}
+	began := time.Now()
+	s := c.startWith(t, func(port string) []string { return []string{port, "1"} })
+	lasts(t, s, began, time.Second)
+}
+
+// lasts expects the server to stop by itself after a time.
+func lasts(t *testing.T, s *server, began time.Time, duration time.Duration) {
+	t.Helper()
+	a := dial(t, s)
+	a.closedWith(websocket.StatusGoingAway)
+	if passed := time.Since(began); passed < duration {
+		t.Errorf("stopped after %v, want %v", passed, duration)
+	}
+	s.ended(t)
+	s.wantStatistics(t, map[string]float64{"Total messages": 0, "Total connections": 1, "Deliveries": 0})
+}

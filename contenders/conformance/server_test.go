@@ -1,0 +1,183 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// unlimited are flags for cases that are about something else.
+var unlimited = []string{"--rate-limit", "100000", "--rate-burst", "100000"}
+
+// server is one that runs.
+type server struct {
+	url  string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	out  output
+}
+
+// output collects what a process says, on both streams.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// start starts a process with flags and waits until it serves.
+func (c contender) start(t *testing.T, flags ...string) *server {
+	t.Helper()
+	return c.startWith(t, func(port string) []string { return append([]string{"--port", port}, flags...) })
+}
+
+// startWith starts a process on a port that seems to be free. If that turns out
+// to be somebody else's meanwhile, it tries another.
+func (c contender) startWith(t *testing.T, args func(port string) []string) *server {
+	t.Helper()
+	var s *server
+	for range 5 {
+		port := freePort(t)
+		s = &server{url: "ws://127.0.0.1:" + port + "/ws", done: make(chan struct{})}
+		s.cmd = exec.Command(c.command[0], append(c.command[1:len(c.command):len(c.command)], args(port)...)...)
+		s.cmd.Env = append(os.Environ(), c.env...)
+		s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
+		if err := s.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { s.cmd.Wait(); close(s.done) }()
+		t.Cleanup(func() {
+			s.cmd.Process.Kill()
+			<-s.done
+			if t.Failed() {
+				t.Logf("%v said:\n%s", s.cmd.Args, s.out.String())
+			}
+		})
+		if s.ready(t) {
+			return s
+		}
+	}
+	t.Fatalf("%v ended with code %d:\n%s", s.cmd.Args, s.cmd.ProcessState.ExitCode(), s.out.String())
+	return nil
+}
+
+// ready waits until the server answers, and returns false if it ends instead.
+// Something must have been said, too: until then another server may answer.
+func (s *server) ready(t *testing.T) bool {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		select {
+		case <-s.done:
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+		status, err := s.healthz()
+		if err == nil && status == http.StatusOK && s.out.String() != "" {
+			return true
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v does not serve /healthz, or says nothing when it listens: status %d, %v\n%s", s.cmd.Args, status, err, s.out.String())
+		}
+	}
+}
+
+func (s *server) healthz() (status int, err error) {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get("http" + strings.TrimSuffix(strings.TrimPrefix(s.url, "ws"), "/ws") + "/healthz")
+	if err != nil {
+		return 0, err
+	}
+	r.Body.Close()
+	return r.StatusCode, nil
+}
+
+// freePort finds one below those that the system gives to outgoing connections.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := strconv.Itoa(20_000 + rand.IntN(12_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// stop sends a signal and waits for the end.
+func (s *server) stop(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	s.ended(t)
+}
+
+// ended waits for the process to end in good order.
+func (s *server) ended(t *testing.T) {
+	t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(2 * patience):
+		t.Fatal("the server does not end")
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// statistics returns the figures of the block that a server prints at its end.
+func (s *server) statistics(t *testing.T) map[string]float64 {
+	t.Helper()
+	_, block, found := strings.Cut(s.out.String(), "--- Statistics ---\n")
+	if !found {
+		t.Fatalf("no line '--- Statistics ---' in\n%s", s.out.String())
+	}
+	figures := make(map[string]float64)
+	for name, form := range map[string]string{
+		"Total messages": `(\d+)`, "Total connections": `(\d+)`, "Peak connections": `(\d+)`, "Messages dropped": `(\d+)`,
+		"Message drop rate": `([\d.]+)%`, "Throughput": `([\d.]+) messages/sec`, "Deliveries": `(\d+)`,
+		"Processing time": `(\d).*`, "Average latency": `(\d).*`,
+	} {
+		match := regexp.MustCompile(`(?m)^` + name + `: ` + form + `\r?$`).FindStringSubmatch(block)
+		if match == nil {
+			t.Errorf("no line '%s: %s' in\n%s", name, form, block)
+			continue
+		}
+		figures[name], _ = strconv.ParseFloat(match[1], 64)
+	}
+	return figures
+}
+
+// wantStatistics compares some figures.
+func (s *server) wantStatistics(t *testing.T, want map[string]float64) {
+	t.Helper()
+	got := s.statistics(t)
+	for name, value := range want {
+		if fmt.Sprintf("%.1f", got[name]) != fmt.Sprintf("%.1f", value) {
+			t.Errorf("%s: %g, want %g", name, got[name], value)
+		}
+	}
+}

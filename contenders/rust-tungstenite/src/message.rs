@@ -1,0 +1,94 @@
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The room that is meant where a message names none.
+const DEFAULT_ROOM: &str = "public";
+
+/// What a client sends, as far as the server acts on it: a chat is passed on
+/// as the bytes that came, with whatever else they say.
+#[derive(Deserialize)]
+pub struct Incoming<'a> {
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    pub room: Option<String>,
+    text: Option<String>,
+    #[serde(borrow)]
+    ts: Option<&'a RawValue>,
+}
+
+impl<'a> Incoming<'a> {
+    /// Returns None for anything but a JSON object with a type, and for a chat
+    /// that says nothing.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        if !text.trim_start().starts_with('{') {
+            return None; // serde would take an array for the fields in their order
+        }
+        let message: Self = serde_json::from_str(text).ok()?;
+        (message.kind != "chat" || message.text.is_some()).then_some(message)
+    }
+
+    pub fn room(&self) -> &str {
+        self.room.as_deref().unwrap_or(DEFAULT_ROOM)
+    }
+
+    /// Whether this is for the room that everybody may speak in, joined or not.
+    pub fn is_public(&self) -> bool {
+        self.room() == DEFAULT_ROOM
+    }
+
+    /// The answer to a ping: its `ts`, as it was written.
+    pub fn pong(&self) -> String {
+        format!(r#"{{"type":"pong","ts":{}}}"#, self.ts.map_or("null", RawValue::get))
+    }
+}
+
+/// The heartbeat, with the time in milliseconds since 1970.
+pub fn ping(now_ms: u128) -> String {
+    format!(r#"{{"type":"ping","ts":{now_ms}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_type_and_room() {
+        let chat = Incoming::parse(r#" {"x":[1],"type":"ch\u0061t","room":"r\"","text":"hi"}"#).unwrap();
+        assert_eq!((&*chat.kind, chat.room()), ("chat", "r\""));
+        let join = Incoming::parse(r#"{"type":"join","room":null}"#).unwrap();
+        assert_eq!((&*join.kind, join.room()), ("join", "public"));
+        assert!(join.is_public());
+    }
+
+    #[test]
+    fn a_pong_has_the_ts_as_it_was_written() {
+        for ts in ["1700000000000", "12345678901234567890123", r#"{"a": 1}"#, r#""x""#, "null"] {
+            let text = format!(r#"{{"type":"ping","ts":{ts}}}"#);
+            let pong = Incoming::parse(&text).unwrap().pong();
+            assert_eq!(pong, format!(r#"{{"type":"pong","ts":{ts}}}"#));
+        }
+        assert_eq!(Incoming::parse(r#"{"type":"ping"}"#).unwrap().pong(), r#"{"type":"pong","ts":null}"#);
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for text in [
+            "",
+            "{",
+            "7",
+            "null",
+            "[]",
+            r#"["chat","public",1]"#,
+            "{}",
+            r#"{"type":7}"#,
+            r#"{"type":"chat","room":"r"}"#,
+            r#"{"type":"chat","text":7}"#,
+            r#"{"type":"join","room":7}"#,
+            r#"{"type":"chat"} x"#,
+        ] {
+            assert!(Incoming::parse(text).is_none(), "{text:?} was accepted");
+        }
+    }
+}
