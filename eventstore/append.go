@@ -14,7 +14,7 @@ import (
 // PostgreSQL is away it waits.
 //
 // If some of the events have ids, repeating the call is safe: it stores nothing
-// and returns the positions of the first attempt.
+// and returns the positions of the first attempt. AppendAs makes it safe without.
 //
 // Errors: ErrInvalid, ErrDuplicateID, ErrClosed, ErrNotFound and PostgreSQL's
 // own mean that nothing was stored. If ctx ends first, or with
@@ -24,7 +24,7 @@ import (
 // them takes longer than PostgreSQL was given, and that nothing was stored. The
 // events may be changed once it returns.
 func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
-	return s.append(ctx, events, nil)
+	return s.append(ctx, events, nil, Producer{})
 }
 
 // AppendIf is Append if no event matches the condition, as of the moment at
@@ -36,17 +36,25 @@ func (s *Store) AppendIf(ctx context.Context, events []Event, condition Conditio
 	if err := condition.validate(); err != nil {
 		return nil, err
 	}
-	return s.append(ctx, events, &condition)
+	return s.append(ctx, events, &condition, Producer{})
 }
 
-func (s *Store) append(ctx context.Context, events []Event, condition *Condition) ([]int64, error) {
+func (s *Store) append(ctx context.Context, events []Event, condition *Condition, p Producer) ([]int64, error) {
 	bytes, err := validateAppend(events)
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.submit(ctx, newCall(events, bytes, condition, &s.popular))
+	c := newCall(events, bytes, condition, &s.popular)
+	c.producer = p
+	got, err := s.submit(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if p.ID != "" && (errors.Is(got.err, ErrConflict) || errors.Is(got.err, errStoredID)) {
+		got, err = s.recallRequest(ctx, p, got)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if got.err != nil && hasIDs(events) {
 		got, err = s.recall(ctx, events, got)
@@ -162,7 +170,7 @@ func (s *Store) stored(ctx context.Context, events []Event) (first int64, err er
 	if first < 1 {
 		return 0, duplicate
 	}
-	all, _, err := s.page(ctx, pageRequest{query: Query{}, after: first - 1, before: first + int64(len(events)), limit: len(events)})
+	all, _, err := s.page(ctx, pageRequest{query: Query{}, after: first - 1, before: first + int64(len(events)), limit: len(events), bytes: 2 * MaxAppend})
 	if err != nil {
 		return 0, err
 	}

@@ -280,21 +280,22 @@ func TestSubscription_RareMatches(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
-	mustAppend(t, s, event("A", "x"))
+	mustAppend(t, s, event("A", "x", "y"))
 	mustExec(t, db.Pool, `SELECT setval('tidewire.events_1_position_seq', 3000000)`)
-	want := mustAppend(t, s, event("A", "x"))[0]
-	const params = `after bigint, before bigint, max_rows int, max_bytes bigint, backwards boolean, everything boolean, by_position boolean,
+	want := mustAppend(t, s, event("A", "x", "y"))[0]
+	const params = `after bigint, before bigint, max_rows int, max_bytes bigint, by_position boolean, backwards boolean, everything boolean, span bigint, patience int,
 		drivers bigint[], others text[], signatures bigint[], type_hashes int[], types text[]`
-	mustExec(t, db.Pool, `ALTER FUNCTION tidewire.events_1_read RENAME TO events_1_read_all`)
-	mustExec(t, db.Pool, `CREATE FUNCTION tidewire.events_1_read(`+params+`)
-RETURNS TABLE (at bigint, created_at timestamptz, is_json boolean, type text, id text, tags text[], data bytea) LANGUAGE plpgsql STABLE AS $$
+	mustExec(t, db.Pool, `ALTER FUNCTION tidewire.events_1_page RENAME TO events_1_page_all`)
+	mustExec(t, db.Pool, `CREATE FUNCTION tidewire.events_1_page(`+params+`,
+	OUT head bigint, OUT positions bigint[], OUT page bytea, OUT searched bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
 	IF before - after > 300000 THEN
 		RAISE EXCEPTION 'as if it took too long' USING ERRCODE = '57014';
 	END IF;
-	RETURN QUERY SELECT * FROM tidewire.events_1_read_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+	SELECT * INTO head, positions, page, searched
+		FROM tidewire.events_1_page_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 END $$`)
-	sub, err := s.Subscribe(eventstore.Tagged("x"), 0)
+	sub, err := s.Subscribe(eventstore.Tagged("x", "y"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

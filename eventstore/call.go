@@ -33,14 +33,15 @@ type call struct {
 	events int
 	bytes  int
 	// Columns of the events, and of their tags: hashes, and which event has each.
-	types, hashes, signatures, json, ids, tags, data column
-	tagHashes                                        column
-	tagEvents                                        []int32
+	types, hashes, signatures, json, ids, tags, data, packed column
+	tagHashes                                                column
+	tagEvents                                                []int32
 
 	// What comparing needs, and nothing that the caller may change.
 	facts   facts
 	eventID []string // those there are
 
+	producer    Producer // zero if there is none
 	conditional bool
 	query       hashed
 	after       int64
@@ -99,7 +100,7 @@ func (c *call) free() {
 }
 
 func (c *call) reset() {
-	for _, col := range []*column{&c.types, &c.hashes, &c.signatures, &c.json, &c.ids, &c.tags, &c.data, &c.tagHashes} {
+	for _, col := range []*column{&c.types, &c.hashes, &c.signatures, &c.json, &c.ids, &c.tags, &c.data, &c.packed, &c.tagHashes} {
 		*col = (*col)[:0]
 	}
 	c.tagEvents = c.tagEvents[:0]
@@ -109,7 +110,7 @@ func (c *call) reset() {
 	c.probes.reset()
 	c.query = hashed{}
 	c.after, c.held, c.epoch, c.outcome = 0, 0, 0, nil
-	c.apart, c.ctx = basis{}, nil
+	c.apart, c.ctx, c.producer = basis{}, nil, Producer{}
 }
 
 func (c *call) addEvent(i int32, e *Event) {
@@ -123,6 +124,7 @@ func (c *call) addEvent(i int32, e *Event) {
 	}
 	c.tags.textArray(e.Tags)
 	c.data.bytes(e.Data)
+	c.packed.packed(e)
 	kind := typeHash(e.Type)
 	c.hashes.int4(kind)
 	c.facts.add(e.Type, e.Tags)

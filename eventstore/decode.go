@@ -9,56 +9,70 @@ import (
 	"unsafe"
 )
 
-// reader decodes one page. What the events hold is copied from the connection
-// into one piece of memory that all events of the page share, so that a page
-// takes a handful of allocations however many events it has.
+// reader reads one page. All its events come as one value, which is copied from
+// the connection once, and which they share: a page takes a handful of
+// allocations however many events it has.
 type reader struct {
 	params params
 	probes probes
 	rows   []rawEvent
-	buf    []byte
-	tags   int
-	head   int64
 	found  []int64 // the positions that the rows should have
+	page   []byte
+	tags   int
+	result pageResult
+	passed bool // the statement does not answer this: another one has to
 }
 
-// rawEvent is a row, with where it begins and its values end in the reader's
-// buffer; tags are there as they travel.
+// rawEvent is where an event is in the page.
 type rawEvent struct {
-	position, micros                 int64
-	json                             bool
-	start, eventType, id, tags, data int
-	tagCount                         int
+	position         int64
+	start, data, end int
 }
 
 var readers = sync.Pool{New: func() any { return &reader{} }}
 
-// keepReader is the most memory that a reader keeps, of each of its buffers,
-// for the next page: there are as many as pages were ever read at once.
+// keepReader is the most memory that a reader keeps of its parameters for the
+// next page: there are as many as pages were ever read at once.
 const keepReader = 2 * streamBytes
 
 func (p *reader) free() {
-	if cap(p.buf) > keepReader {
-		p.buf = nil
-	}
+	p.page = nil
 	if cap(p.probes.tags)+cap(p.probes.others) > keepReader {
 		p.probes = probes{}
 	}
 	p.params.reset(keepReader)
-	p.found = nil
 	readers.Put(p)
 }
 
-// encode returns the parameters of a store's read.
-func (p *reader) encode(r *pageRequest, byPosition bool, known *popular) [][]byte {
-	everything := len(r.query.Items) == 0
-	for i := range r.query.Items {
-		item := &r.query.Items[i]
-		everything = everything || len(item.Types) == 0 && len(item.Tags) == 0
+// encodeTagged returns the parameters of a store's tagged.
+func (p *reader) encodeTagged(r *pageRequest, byPosition bool) [][]byte {
+	item := &r.query.Items[0]
+	to := &p.params
+	to.reset(keepParams)
+	to.int8(r.after)
+	to.int8(r.before)
+	to.int4(int32(r.limit))
+	to.int8(int64(r.bytes))
+	to.bool(byPosition)
+	to.bool(r.head)
+	to.int8(tagHash(item.Tags[0]))
+	if len(item.Types) == 0 {
+		to.null()
+	} else {
+		to.int4(typeHash(item.Types[0]))
 	}
+	return to.values()
+}
+
+// encodePage returns the parameters of a store's page.
+func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known *popular) [][]byte {
+	everything := r.query.everything()
 	p.probes.reset()
 	if !everything {
 		p.probes.add(&r.query, known)
+	}
+	if p.probes.n < manyProbes && p.probes.tagged == p.probes.n {
+		in.span = 0 // whatever is looked up matches
 	}
 	to := &p.params
 	to.reset(keepParams)
@@ -66,9 +80,11 @@ func (p *reader) encode(r *pageRequest, byPosition bool, known *popular) [][]byt
 	to.int8(r.before)
 	to.int4(int32(r.limit))
 	to.int8(int64(r.bytes))
+	to.bool(byPosition)
 	to.bool(r.backwards)
 	to.bool(everything)
-	to.bool(byPosition)
+	to.int8(in.span)
+	to.int4(in.patience)
 	n := p.probes.n
 	to.array(oidInt8, n, p.probes.drivers)
 	to.array(oidText, n, p.probes.others)
@@ -78,54 +94,84 @@ func (p *reader) encode(r *pageRequest, byPosition bool, known *popular) [][]byt
 	return to.values()
 }
 
-func (p *reader) begin() {
-	p.rows, p.buf, p.tags, p.head, p.found = p.rows[:0], p.buf[:0], 0, 0, nil
-}
-
-// row keeps one row. Its values are only valid until the next.
+// row takes what PostgreSQL has found. The values are only valid now.
 func (p *reader) row(values [][]byte) {
-	position := int64(binary.BigEndian.Uint64(values[0]))
-	if position <= 0 {
-		p.head = -position
-		p.found = int8s(values[6])
-		return
+	p.rows, p.found, p.tags, p.result = p.rows[:0], p.found[:0], 0, pageResult{}
+	p.passed = values[1] == nil
+	if values[0] != nil {
+		p.result.head = bigint(values[0])
 	}
-	e := rawEvent{
-		position: position,
-		micros:   int64(binary.BigEndian.Uint64(values[1])),
-		json:     values[2][0] != 0,
+	for at := arrayHeader; at < len(values[1]); at += 12 {
+		p.found = append(p.found, bigint(values[1][at+4:]))
 	}
-	if len(values[5]) >= arrayHeader {
-		e.tagCount = int(binary.BigEndian.Uint32(values[5][12:]))
-		p.tags += e.tagCount
+	p.page = append([]byte(nil), values[2]...)
+	if len(values) > 3 && values[3] != nil {
+		p.result.searched = bigint(values[3])
 	}
-	e.start = len(p.buf)
-	e.eventType = p.keep(values[3])
-	e.id = p.keep(values[4])
-	e.tags = p.keep(values[5])
-	e.data = p.keep(values[6])
-	p.rows = append(p.rows, e)
+	p.split()
 }
 
-func (p *reader) keep(value []byte) (end int) {
-	p.buf = append(p.buf, value...)
-	return len(p.buf)
+// An event in a page: migrate/sql has its form.
+const (
+	packedJSON  = 1
+	packedArray = 2
+	packedHead  = 8 + 8 + 1 + 4
+)
+
+// split finds where each event is.
+func (p *reader) split() {
+	for at := 0; at < len(p.page); {
+		e := rawEvent{position: int64(binary.BigEndian.Uint64(p.page[at:])), start: at}
+		size := int(binary.BigEndian.Uint32(p.page[at+17:]))
+		var tags int
+		if p.page[at+16]&packedArray != 0 {
+			at, tags = skipArray(p.page, at+packedHead)
+		} else {
+			at, tags = skipPacked(p.page, at+packedHead)
+		}
+		p.tags += tags
+		e.data, e.end = at, at+size
+		at = e.end
+		p.rows = append(p.rows, e)
+	}
+}
+
+func skipPacked(page []byte, at int) (end, tags int) {
+	tags = int(page[at+2])
+	at += 3 + int(page[at]) + int(page[at+1])
+	for range tags {
+		at += 2 + int(binary.BigEndian.Uint16(page[at:]))
+	}
+	return at, tags
+}
+
+func skipArray(page []byte, at int) (end, tags int) {
+	n := int(binary.BigEndian.Uint32(page[at+12:]))
+	at += arrayHeader
+	for range n {
+		at += 4 + int(binary.BigEndian.Uint32(page[at:]))
+	}
+	return at, n - 2
 }
 
 // inOrder puts the rows into the order of their positions, and reports whether
-// they are the first of those that were found: all of them, unless the page has
-// a limit of bytes.
+// they are the first of those that were found: all of them, unless the page is
+// full of bytes.
 func (p *reader) inOrder(r *pageRequest) bool {
-	order := func(a, b rawEvent) int {
+	order := func(a, b int64) int {
 		if r.backwards {
 			a, b = b, a
 		}
-		return cmp.Compare(a.position, b.position)
+		return cmp.Compare(a, b)
 	}
-	if !slices.IsSortedFunc(p.rows, order) {
-		slices.SortFunc(p.rows, order)
+	if !slices.IsSortedFunc(p.found, order) {
+		slices.SortFunc(p.found, order)
 	}
-	if len(p.rows) > len(p.found) {
+	byPosition := func(a, b rawEvent) int { return order(a.position, b.position) }
+	if !slices.IsSortedFunc(p.rows, byPosition) {
+		slices.SortFunc(p.rows, byPosition)
+	}
+	if len(p.rows) > len(p.found) || len(p.rows) == 0 && len(p.found) > 0 {
 		return false
 	}
 	for i := range p.rows {
@@ -133,7 +179,7 @@ func (p *reader) inOrder(r *pageRequest) bool {
 			return false
 		}
 	}
-	return len(p.rows) == len(p.found) || r.bytes > 0 && len(p.rows) > 0
+	return true
 }
 
 // epoch is the zero of PostgreSQL's timestamps, in microseconds of Unix time.
@@ -141,30 +187,32 @@ const epoch = 946_684_800_000_000
 
 // finish makes events of the rows that match.
 func (p *reader) finish(r *pageRequest) ([]Event, pageResult) {
-	found := pageResult{head: p.head, candidates: len(p.rows), cut: len(p.rows) < len(p.found)}
+	found := p.result
+	found.candidates, found.cut = len(p.rows), len(p.rows) < len(p.found)
 	if len(p.rows) == 0 {
 		return nil, found
 	}
 	found.last = p.rows[len(p.rows)-1].position
-	buf := append([]byte(nil), p.buf...)
 	// Data and strings are apart in these bytes: who changes the one, although
 	// told not to, does not change the other.
-	text := unsafe.String(unsafe.SliceData(buf), len(buf))
+	text := unsafe.String(unsafe.SliceData(p.page), len(p.page))
 	events := make([]Event, 0, len(p.rows))
 	tags := make([]string, 0, p.tags)
 	for i := range p.rows {
 		raw := &p.rows[i]
-		first := len(tags)
-		tags = appendTags(tags, text[raw.id:raw.tags], raw.tagCount)
 		e := Event{
 			Position: raw.position,
-			Time:     time.UnixMicro(raw.micros + epoch),
-			Type:     text[raw.start:raw.eventType],
-			ID:       text[raw.eventType:raw.id],
-			Tags:     tags[first:len(tags):len(tags)],
-			Data:     buf[raw.tags:raw.data:raw.data],
-			JSON:     raw.json,
+			Time:     time.UnixMicro(int64(binary.BigEndian.Uint64(p.page[raw.start+8:])) + epoch),
+			JSON:     p.page[raw.start+16]&packedJSON != 0,
+			Data:     p.page[raw.data:raw.end:raw.end],
 		}
+		first := len(tags)
+		if head := raw.start + packedHead; p.page[raw.start+16]&packedArray != 0 {
+			tags = e.unpackArray(text[head:raw.data], tags)
+		} else {
+			tags = e.unpack(text[head:raw.data], tags)
+		}
+		e.Tags = tags[first:len(tags):len(tags)]
 		if r.query.matches(e.Type, e.Tags) {
 			events = append(events, e)
 		}
@@ -172,13 +220,30 @@ func (p *reader) finish(r *pageRequest) ([]Event, pageResult) {
 	return events, found
 }
 
-// appendTags appends the elements of an array as it travels.
-func appendTags(tags []string, array string, n int) []string {
-	at := arrayHeader
-	for range n {
-		size := int(uint32(array[at])<<24 | uint32(array[at+1])<<16 | uint32(array[at+2])<<8 | uint32(array[at+3]))
-		tags = append(tags, array[at+4:at+4+size])
-		at += 4 + size
+// unpack sets type and id, and appends the tags.
+func (e *Event) unpack(packed string, tags []string) []string {
+	name, id := 3+int(packed[0]), 3+int(packed[0])+int(packed[1])
+	e.Type, e.ID = packed[3:name], packed[name:id]
+	for rest := packed[id:]; rest != ""; {
+		end := 2 + int(rest[0])<<8 + int(rest[1])
+		tags = append(tags, rest[2:end])
+		rest = rest[end:]
+	}
+	return tags
+}
+
+// unpackArray does the same with an array as it travels.
+func (e *Event) unpackArray(array string, tags []string) []string {
+	rest := array[arrayHeader:]
+	next := func() string {
+		end := 4 + int(uint32(rest[0])<<24|uint32(rest[1])<<16|uint32(rest[2])<<8|uint32(rest[3]))
+		element := rest[4:end]
+		rest = rest[end:]
+		return element
+	}
+	e.Type, e.ID = next(), next()
+	for rest != "" {
+		tags = append(tags, next())
 	}
 	return tags
 }

@@ -12,7 +12,11 @@
 //     find a new event below it.
 //   - An answer means committed. A rejection names an event that is committed.
 //     While PostgreSQL is away, appends wait; a connection lost during COMMIT is
-//     settled. Events with ids make even a caller's own retry safe.
+//     settled. Events with ids, or AppendAs, make even a caller's own retry safe.
+//   - A read is as of one moment, however many statements it takes: those below
+//     the position at which the store ended when the first was read.
+//   - A projection that begins with a snapshot comes to the state that it would
+//     come to without.
 //
 // # How a condition is checked
 //

@@ -72,6 +72,23 @@ func (c *column) textArray(elements []string) {
 	binary.BigEndian.PutUint32((*c)[at:], uint32(len(*c)-at-4))
 }
 
+// packed appends an event as readers get it, but for its position, time and
+// data: migrate/sql has the form.
+func (c *column) packed(e *Event) {
+	at := len(*c)
+	*c = append(*c, 0, 0, 0, 0, 0) // the length is filled in below
+	if e.JSON {
+		(*c)[at+4] = packedJSON
+	}
+	*c = binary.BigEndian.AppendUint32(*c, uint32(len(e.Data)))
+	*c = append(*c, byte(len(e.Type)), byte(len(e.ID)), byte(len(e.Tags)))
+	*c = append(append(*c, e.Type...), e.ID...)
+	for _, tag := range e.Tags {
+		*c = append(binary.BigEndian.AppendUint16(*c, uint16(len(tag))), tag...)
+	}
+	binary.BigEndian.PutUint32((*c)[at:], uint32(len(*c)-at-4))
+}
+
 // params is the parameters of a statement in binary. They share one buffer,
 // which may move while it grows.
 type params struct {
@@ -86,6 +103,9 @@ func (p *params) reset(keep int) {
 	}
 	p.buf, p.ends = p.buf[:0], p.ends[:0]
 }
+
+// null appends a NULL.
+func (p *params) null() { p.ends = append(p.ends, -1) }
 
 func (p *params) end() { p.ends = append(p.ends, len(p.buf)) }
 
@@ -129,6 +149,10 @@ func (p *params) values() [][]byte {
 	p.out = p.out[:0]
 	from := 0
 	for _, end := range p.ends {
+		if end < 0 {
+			p.out = append(p.out, nil)
+			continue
+		}
 		p.out = append(p.out, p.buf[from:end])
 		from = end
 	}

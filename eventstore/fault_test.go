@@ -162,11 +162,19 @@ func poolOf(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
+// checkerSeeds is a few, and hundreds if asked for more than one.
+func checkerSeeds() uint64 {
+	if n := pgtest.Seeds(); n > 1 {
+		return 30 * n
+	}
+	return 3
+}
+
 // TestAppendIf_ReplayedOneByOne races two Stores, of which one loses its
 // connections.
 func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 	t.Parallel()
-	for seed := range 2 * pgtest.Seeds() {
+	for seed := range checkerSeeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			db := setup(t)

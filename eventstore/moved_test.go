@@ -47,6 +47,26 @@ func TestQuery_EventsThatWereMoved(t *testing.T) {
 	}
 }
 
+// TestQuery_MissingEvents loses an event that the index still names: less than
+// there was is no answer.
+func TestQuery_MissingEvents(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	mustAppend(t, s, event("A", "x"), event("B", "x"), event("A", "y"))
+	mustExec(t, db.Pool, `DELETE FROM tidewire.events_1 WHERE position = 1`)
+	for range 2 {
+		for _, options := range []eventstore.ReadOptions{{}, {Backwards: true}, {Limit: 1}, {After: 0, Before: 2}} {
+			if got, err := s.Query(t.Context(), eventstore.Tagged("x"), options); err == nil {
+				t.Errorf("%+v: %v, want an error", options, got)
+			}
+		}
+	}
+	if got, err := s.Query(t.Context(), eventstore.Tagged("y"), eventstore.ReadOptions{}); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v, want the one that is there", got, err)
+	}
+}
+
 // TestAppendIf_OtherHistory has the store's history replaced under a Store that
 // knows it in memory, as a failover may that loses something.
 func TestAppendIf_OtherHistory(t *testing.T) {

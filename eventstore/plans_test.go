@@ -38,8 +38,8 @@ func TestQueries_Prepare(t *testing.T) {
 	for name, sql := range map[string]string{
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "announceSQL": announceSQL,
 		"ensureStoreSQL": ensureStoreSQL, "openStoreSQL": openStoreSQL, "listStoresSQL": listStoresSQL,
-		"append": s.sql.append, "conflicts": s.sql.conflicts, "read": s.sql.read, "ids": s.sql.ids, "head": s.sql.head,
-		"forget": s.sql.forget, "basis": s.sql.basis, "settle": s.sql.settle, "statementTimeoutSQL": statementTimeoutSQL,
+		"append": s.sql.append, "conflicts": s.sql.conflicts, "page": s.sql.page, "tagged": s.sql.tagged, "ids": s.sql.ids, "head": s.sql.head,
+		"forget": s.sql.forget, "basis": s.sql.basis, "settle": s.sql.settle, "snapshotsSQL": snapshotsSQL, "findRequestsSQL": findRequestsSQL, "foldRequestsSQL": foldRequestsSQL, "swapRequestsSQL": swapRequestsSQL, "saveSnapshotSQL": saveSnapshotSQL, "statementTimeoutSQL": statementTimeoutSQL,
 	} {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -140,22 +140,32 @@ func wantFewBlocks(t *testing.T, conn *pgx.Conn, s *Store, events int) {
 		{"type that has none of the tag", []Item{{Types: []string{"T0"}, Tags: []string{"hot:2"}}}, 0, 40},
 		{"unknown type", []Item{{Types: []string{"none"}}}, 0, 40},
 		{"type", []Item{{Types: []string{"T1"}}}, 0, 120},
-		{"hundred items", hundred(), 0, 2500},
+		{"hundred items", hundred(), 0, 2600},
 	} {
 		q.after = max(q.after, 0)
 		var p probes
 		for i := range q.items {
 			p.addItem(&q.items[i], &s.popular)
 		}
-		read := []any{q.after, int64(noPosition), 10, int64(0), false, false, false}
-		for name, call := range map[string]struct {
+		read := []any{q.after, int64(noPosition), 10, int64(queryBytes), false, false, false, usualSearch.span, usualSearch.patience}
+		type statement struct {
 			sql  string
 			args []any
-		}{
+		}
+		statements := map[string]statement{
 			"check":                {`SELECT * FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, append(p.calls(q.after), append(p.columns(), p.textColumn(p.tags), p.tagless, nil)...)},
 			"check under the lock": {`SELECT * FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, append(p.calls(q.after), append(p.columns(), p.textColumn(p.tags), p.tagless, underLock.budget(p.lookups()))...)},
-			"read":                 {`SELECT * FROM tidewire.events_1_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, append(read, p.columns()...)},
-		} {
+			"read":                 {s.sql.page, append(read, p.columns()...)},
+		}
+		if r := (pageRequest{query: Query{Items: q.items}, after: q.after, before: noPosition}); r.tagged() {
+			item, hash := q.items[0], (*int32)(nil)
+			if len(item.Types) > 0 {
+				h := typeHash(item.Types[0])
+				hash = &h
+			}
+			statements["tagged"] = statement{s.sql.tagged, []any{q.after, int64(noPosition), 10, int64(queryBytes), false, true, tagHash(item.Tags[0]), hash}}
+		}
+		for name, call := range statements {
 			blocks, scans, text := cost(t, conn, call.sql, call.args)
 			if blocks > q.blocks || scans > 0 {
 				t.Errorf("%s %q of %d events: %d blocks, want at most %d; %d sequential scans\n%s", name, q.name, events, blocks, q.blocks, scans, text)

@@ -15,14 +15,15 @@ const (
 	// arrays come last, in the order of probeParams.
 	appendFmt = `
 SELECT head, calls, positions, types, again FROM tidewire.events_%d_append($1, $2, $3, $4, $5,
-	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`
+	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`
 	settleFmt    = `SELECT head, calls, positions, types, again FROM tidewire.events_%d_settle($1, $2)`
 	conflictsFmt = `
 SELECT last_position, writer, number, calls, positions, types
 FROM tidewire.events_%d_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-	readFmt = `
-SELECT at, created_at, is_json, type, id, tags, data
-FROM tidewire.events_%d_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	pageFmt = `
+SELECT head, positions, page, searched
+FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
+	taggedFmt = `SELECT head, positions, page FROM tidewire.events_%d_tagged($1, $2, $3, $4, $5, $6, $7, $8)`
 
 	// idsFmt is for the slow path of an append that was tried before: the events
 	// that have these ids.
@@ -37,19 +38,32 @@ FROM tidewire.events_%d_read($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	// basisFmt asks whether the history goes on from a batch.
 	basisFmt = `SELECT EXISTS (SELECT FROM tidewire.events_%d_batch WHERE position = $1 AND writer = $2 AND number = $3)`
 
+	snapshotsSQL = `SELECT name, position, fingerprint, checksum, state FROM tidewire.event_snapshot WHERE store = $1 AND name = ANY ($2)`
+	// saveSnapshotSQL never goes back, but for a snapshot of something else, or one
+	// that could not be used, which $7 names.
+	saveSnapshotSQL = `
+INSERT INTO tidewire.event_snapshot AS s (store, name, position, fingerprint, checksum, state) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (store, name) DO UPDATE SET
+	position = excluded.position, fingerprint = excluded.fingerprint, checksum = excluded.checksum, state = excluded.state, saved_at = now()
+	WHERE s.position < excluded.position OR s.fingerprint <> excluded.fingerprint OR s.checksum = $7`
+
+	findRequestsSQL = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
+	foldRequestsSQL = `SELECT tidewire.fold_requests($1, $2)`
+	swapRequestsSQL = `SELECT tidewire.swap_requests($1, $2)`
+
 	statementTimeoutSQL = `SELECT set_config('statement_timeout', $1, true)`
 	lockTimeoutSQLFmt   = `SET lock_timeout = %d`
 )
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, settle, conflicts, read, ids, head, forget, basis string
+	append, settle, conflicts, page, tagged, ids, head, forget, basis string
 }
 
 func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
-		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), read: of(readFmt), ids: of(idsFmt),
-		head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt),
+		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
+		ids: of(idsFmt), head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt),
 	}
 }

@@ -66,6 +66,11 @@ func (q *Query) matches(eventType string, tags []string) bool {
 	return false
 }
 
+// everything reports whether the query matches every event.
+func (q *Query) everything() bool {
+	return len(q.Items) == 0 || slices.ContainsFunc(q.Items, func(item Item) bool { return len(item.Types)+len(item.Tags) == 0 })
+}
+
 func (item *Item) matches(eventType string, tags []string) bool {
 	if len(item.Types) > 0 && !slices.Contains(item.Types, eventType) {
 		return false
@@ -85,6 +90,33 @@ func (q Query) clone() Query {
 		items[i] = Item{Types: slices.Clone(items[i].Types), Tags: slices.Clone(items[i].Tags)}
 	}
 	return Query{Items: items}
+}
+
+// merged returns a query that matches the same and shares no slices with q:
+// items with the same tags are one.
+func (q Query) merged() Query {
+	var all Query
+next:
+	for _, item := range q.Items {
+		for i := range all.Items {
+			into := &all.Items[i]
+			if !slices.Equal(into.Tags, item.Tags) || len(into.Types)+len(item.Types) > MaxItemTypes {
+				continue
+			}
+			if len(into.Types) == 0 || len(item.Types) == 0 {
+				into.Types = nil
+				continue next
+			}
+			for _, name := range item.Types {
+				if !slices.Contains(into.Types, name) {
+					into.Types = append(into.Types, name)
+				}
+			}
+			continue next
+		}
+		all.Items = append(all.Items, Item{Types: slices.Clone(item.Types), Tags: slices.Clone(item.Tags)})
+	}
+	return all
 }
 
 // validate names the field of the query, which is called field, that PostgreSQL

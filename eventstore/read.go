@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,10 @@ const (
 	// at a time; a larger event comes alone.
 	streamRows  = 1000
 	streamBytes = 1 << 20
+	// queryBytes bounds what Query reads at a time.
+	queryBytes = 16 << 20
+	// manyProbes is from where on any query is taken to be one.
+	manyProbes = 100
 )
 
 // ReadOptions says which of the events that a query matches are read. The zero
@@ -54,11 +59,24 @@ func (o ReadOptions) validate() error {
 	return nil
 }
 
+// searching bounds one statement of a query that may have to look at many events
+// and find few: among how many positions it looks first, and the milliseconds
+// behind which it says how far it has come.
+type searching struct {
+	span     int64
+	patience int32
+}
+
+var usualSearch = searching{span: 100_000, patience: 250}
+
 // Query returns the events that match, as of one moment: whatever is committed
 // later has higher positions than all that could be seen, so that nothing will
 // ever appear among or below the events returned. It holds all of them in
 // memory, however many and large they are: see ReadOptions.MaxBytes, and
-// QueryStream. A query for up to 1,000 events is one round trip.
+// QueryStream. A query for up to 1,000 events and 16 MiB is one round trip; what
+// takes PostgreSQL long is read in pieces, up to the position at which the store
+// ended when the first was read, so that Config.Timeout bounds each of these and
+// not the Query.
 //
 // Errors: ErrInvalid, ErrNotFound, ctx's and PostgreSQL's own, also that it is
 // away.
@@ -78,7 +96,7 @@ func (s *Store) read(ctx context.Context, page pageFunc, query Query, options Re
 	}
 	c := newCursor(page, query, options)
 	for !c.done {
-		page, err := c.next(ctx, streamRows, 0)
+		page, err := c.next(ctx, streamRows, queryBytes)
 		if err != nil {
 			return nil, 0, s.explain("query", err)
 		}
@@ -149,16 +167,16 @@ func newCursor(page pageFunc, query Query, options ReadOptions) *cursor {
 	return c
 }
 
-// next reads a page of at most rows events, and about as many bytes, if that
-// is not 0. It may be empty although there are more.
+// next reads a page of at most rows events, and about as many bytes. It may be
+// empty although there are more.
 func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	r := &c.request
 	r.bytes, r.limit = bytes, rows
 	if c.left >= 0 {
 		r.limit = min(rows, c.left)
 	}
-	if c.bytes >= 0 && (bytes == 0 || c.bytes < bytes) {
-		r.bytes = max(1, c.bytes)
+	if c.bytes >= 0 {
+		r.bytes = min(bytes, max(1, c.bytes))
 	}
 	events, found, err := c.page(ctx, *r)
 	if err != nil {
@@ -166,7 +184,7 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	}
 	if !c.begun {
 		c.begun, c.head = true, found.head
-		if r.before > c.head {
+		if found.head > 0 && r.before > c.head {
 			r.before = c.head + 1 // what is committed from now on has no part in it
 		}
 	}
@@ -174,14 +192,26 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 		c.left -= len(events)
 	}
 	events = c.within(events)
+	at, more := found.end(r)
 	if r.backwards {
-		r.before = found.last
+		r.before = at
 	} else {
-		r.after = found.last
+		r.after = at
 	}
-	full := found.candidates == r.limit || found.cut
-	c.done = c.left == 0 || c.bytes == 0 || !full || r.after >= r.before-1
+	c.done = c.left == 0 || c.bytes == 0 || !more || r.after >= r.before-1
 	return events, nil
+}
+
+// end is the position at which the page ends, and whether there may be more
+// behind it.
+func (found *pageResult) end(r *pageRequest) (at int64, more bool) {
+	switch {
+	case found.cut || found.candidates == r.limit:
+		return found.last, true
+	case found.searched > 0:
+		return found.searched, true
+	}
+	return found.last, false
 }
 
 // within returns the events up to the one that fills MaxBytes.
@@ -211,16 +241,29 @@ func (e *Event) weight() int {
 type pageRequest struct {
 	query         Query
 	after, before int64
-	limit, bytes  int // bytes may be 0, for no limit
+	limit, bytes  int
 	backwards     bool
+	head          bool // is wanted in any case
+}
+
+// tagged reports whether the request is for all there is of one tag, or of one
+// type with it: that has a statement of its own. What it reads of all types, it
+// reads from the beginning to the end.
+func (r *pageRequest) tagged() bool {
+	if len(r.query.Items) != 1 || r.backwards {
+		return false
+	}
+	item := &r.query.Items[0]
+	return len(item.Tags) == 1 && (len(item.Types) == 1 || len(item.Types) == 0 && r.after == 0 && r.before == noPosition)
 }
 
 // pageResult is what a read says beside the events.
 type pageResult struct {
-	head       int64 // the position of the store's last event
+	head       int64 // the position of the store's last event; may be 0 if this page is all there is
 	candidates int   // what PostgreSQL has found, of which some may not match
 	last       int64 // the position of the last of these
 	cut        bool  // the page was full of bytes
+	searched   int64 // PostgreSQL has stopped there, for it took long; or 0
 }
 
 // page reads once. PostgreSQL goes by hashes, nearly always rightly; here the
@@ -238,30 +281,48 @@ func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, e
 
 // pageOn is page on that connection.
 func (s *Store) pageOn(ctx context.Context, conn *pgx.Conn, r pageRequest) ([]Event, pageResult, error) {
-	statement, err := conn.Prepare(ctx, s.sql.read, s.sql.read)
-	if err != nil {
-		return nil, pageResult{}, err
-	}
 	p := readers.Get().(*reader)
 	defer p.free()
-	for {
+	for tagged := r.tagged(); ; {
 		byPosition := s.moved.Load()
-		result := conn.PgConn().ExecPrepared(ctx, statement.Name, p.encode(&r, byPosition, &s.popular), binaryFormat, binaryFormat)
-		p.begin()
-		for result.NextRow() {
-			p.row(result.Values())
+		var err error
+		if tagged {
+			err = p.read(ctx, conn, s.sql.tagged, p.encodeTagged(&r, byPosition))
+		} else {
+			err = p.read(ctx, conn, s.sql.page, p.encodePage(&r, byPosition, s.searching, &s.popular))
 		}
-		if _, err := result.Close(); err != nil {
+		switch {
+		case err != nil:
 			return nil, pageResult{}, err
+		case p.passed:
+			tagged = false
+		case p.inOrder(&r):
+			events, found := p.finish(&r)
+			return events, found, nil
+		case byPosition:
+			return nil, pageResult{}, errMissing
+		default:
+			s.cfg.Log.Warn("events are not where the index says, reading by position from now on", "store", s.name)
+			s.moved.Store(true)
 		}
-		if p.inOrder(&r) || byPosition {
-			break
-		}
-		s.cfg.Log.Warn("events are not where the index says, reading by position from now on", "store", s.name)
-		s.moved.Store(true)
 	}
-	events, found := p.finish(&r)
-	return events, found, nil
+}
+
+// errMissing is a damaged store: reading less than there was would be wrong.
+var errMissing = errors.New("the index of tags names events that are not there; restore all tables of the store from one backup")
+
+// read runs a statement that returns one row.
+func (p *reader) read(ctx context.Context, conn *pgx.Conn, sql string, values [][]byte) error {
+	statement, err := conn.Prepare(ctx, sql, sql)
+	if err != nil {
+		return err
+	}
+	result := conn.PgConn().ExecPrepared(ctx, statement.Name, values, binaryFormat, binaryFormat)
+	for result.NextRow() {
+		p.row(result.Values())
+	}
+	_, err = result.Close()
+	return err
 }
 
 // Head returns the position of the last event that is committed, or 0.

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,6 +26,7 @@ type op struct {
 	Index       int // of the event that holds it
 	Conditional bool
 	Condition   eventstore.Condition
+	Producer    eventstore.Producer // whose request it is, or none
 }
 
 // outcome is what the caller of an op was told.
@@ -73,6 +77,9 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 	}
 	events := make([]eventstore.Event, o.Events)
 	withIDs := random.IntN(2) == 0
+	if random.IntN(3) == 0 {
+		o.Producer = producerOf(name)
+	}
 	for i := range events {
 		o.Index = i
 		data, _ := json.Marshal(o)
@@ -86,8 +93,17 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 	return o, events
 }
 
+// producerOf is that of an op called "caller n": its nth request.
+func producerOf(name string) (p eventstore.Producer) {
+	at := strings.LastIndexByte(name, ' ')
+	p.ID = name[:at]
+	p.Sequence, _ = strconv.ParseInt(name[at+1:], 10, 64)
+	return p
+}
+
 // race has callers append through the store until done, and hands each outcome
-// to note. Some appends with ids are made twice: that is one append.
+// to note. Some appends with ids or a producer are made twice, or first by a
+// caller who hardly waits: that is one append.
 func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, callers, calls int, note func(outcome)) {
 	var racing sync.WaitGroup
 	for c := range callers {
@@ -96,8 +112,14 @@ func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, ca
 			seen := int64(0)
 			for n := 0; n < calls && ctx.Err() == nil; n++ {
 				o, events := randomOp(random, fmt.Sprint(name, " ", c, " ", n), seen)
+				repeatable := events[0].ID != "" || o.Producer.ID != ""
+				if repeatable && random.IntN(4) == 0 {
+					hasty, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
+					attempt(hasty, s, o, events)
+					end()
+				}
 				got := attempt(ctx, s, o, events)
-				if events[0].ID != "" && random.IntN(3) == 0 {
+				if repeatable && random.IntN(3) == 0 {
 					if again := attempt(ctx, s, o, events); again.Err == "" && got.Err == "" && !sameOutcome(got, again) {
 						again.Err = fmt.Sprintf("answered %+v and then %+v", got, again)
 						got = again
@@ -123,9 +145,14 @@ func sameOutcome(a, b outcome) bool {
 func attempt(ctx context.Context, s *eventstore.Store, o op, events []eventstore.Event) outcome {
 	got := outcome{Op: o}
 	var err error
-	if o.Conditional {
+	switch {
+	case o.Conditional && o.Producer.ID != "":
+		got.Positions, err = s.AppendIfAs(ctx, o.Producer, events, o.Condition)
+	case o.Conditional:
 		got.Positions, err = s.AppendIf(ctx, events, o.Condition)
-	} else {
+	case o.Producer.ID != "":
+		got.Positions, err = s.AppendAs(ctx, o.Producer, events...)
+	default:
 		got.Positions, err = s.Append(ctx, events...)
 	}
 	var conflict *eventstore.ConflictError

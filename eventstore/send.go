@@ -94,6 +94,7 @@ func (w *writer) encode(b *batch) {
 	p.int8(least)
 	p.probes(asked, from)
 	p.int4(underLock.of(asked))
+	p.requests(b.calls)
 }
 
 // basesOf are the histories that the calls rely on.
@@ -145,6 +146,7 @@ func (p *params) events(calls []*call) {
 	p.join(oidText, n, calls, func(c *call) column { return c.ids })
 	p.join(oidText, n, calls, func(c *call) column { return c.tags })
 	p.join(oidBytea, n, calls, func(c *call) column { return c.data })
+	p.join(oidBytea, n, calls, func(c *call) column { return c.packed })
 	p.arrayHeader(oidInt4, n)
 	for i, c := range calls {
 		for range c.events {
@@ -162,6 +164,26 @@ func (p *params) events(calls []*call) {
 		first += int32(c.events)
 	}
 	p.end()
+}
+
+// requests appends the parameters that are the requests of producers.
+func (p *params) requests(calls []*call) {
+	var producers, sequences, of, firsts column
+	n, first := 0, int32(1)
+	for i, c := range calls {
+		if c.producer.ID != "" {
+			n++
+			producers.text(c.producer.ID)
+			sequences.int8(c.producer.Sequence)
+			of.int4(int32(i))
+			firsts.int4(first)
+		}
+		first += int32(c.events)
+	}
+	p.array(oidText, n, producers)
+	p.array(oidInt8, n, sequences)
+	p.array(oidInt4, n, of)
+	p.array(oidInt4, n, firsts)
 }
 
 // readResult reads the results of BEGIN and of the append.

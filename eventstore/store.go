@@ -158,6 +158,7 @@ type Store struct {
 	counts      counts
 	moved       atomic.Bool // events are not where their tags' rows say
 	popular     popular
+	searching   searching
 	hub         hub
 }
 
@@ -250,6 +251,7 @@ func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, pool: pool, name: name, spareConns: pool.Config().MaxConns > 2,
 		group:       pg.NewGroup(&gathering{}, &gathering{}, cfg.MaxBatch, cfg.MaxBatchBytes),
+		searching:   usualSearch,
 		batch:       make(chan work),
 		spare:       make(chan []*call, 4),
 		idle:        make(chan struct{}),

@@ -60,9 +60,8 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 		_, changed := s.hub.now() // before the read: what comes behind it is heard of
 		after := sub.after.Load()
 		before := sub.window.before(after)
-		events, found, err := s.follow(ctx, pageRequest{
-			query: sub.query, after: after, before: before, limit: streamRows, bytes: streamBytes,
-		})
+		request := pageRequest{query: sub.query, after: after, before: before, limit: streamRows, bytes: streamBytes, head: true}
+		events, found, err := s.follow(ctx, request)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -80,10 +79,9 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 			continue
 		}
 		failed = 0
-		full := found.candidates == streamRows || found.cut
-		end := min(found.head, before-1)
-		if full {
-			end = found.last
+		end, full := found.end(&request)
+		if !full {
+			end = min(found.head, before-1)
 		}
 		sub.after.Store(max(after, end))
 		sub.window.grow()

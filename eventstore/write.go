@@ -105,14 +105,18 @@ func (w *writer) halve(ctx context.Context, b batch) {
 }
 
 // blame handles an error that some of the calls are to blame for: those whose
-// ids are stored, or else, by halves, those that PostgreSQL will not take.
+// ids are stored, or whose requests, or else, by halves, those that PostgreSQL will not take.
 // Calls that share a batch do not know each other. The parts are batches of
 // their own, under numbers of their own: an attempt with all of them that is
 // still under way somewhere meets the same error. unknown says that there may be
 // one of which err says nothing.
 func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
-	if w.store.isIDViolation(err) {
-		b, err = w.withoutStored(ctx, b, err)
+	without := w.withoutStored
+	if w.store.isRecorded(err) {
+		without = w.withoutRecorded
+	}
+	if w.store.isRecorded(err) || w.store.isIDViolation(err) {
+		b, err = without(ctx, b, err)
 		if err == nil {
 			w.rewrite(ctx, b.calls)
 			return
@@ -148,7 +152,11 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 	for _, c := range b.calls {
 		ids = append(ids, c.eventID...)
 	}
-	stored, lookErr := w.storedIDs(ctx, ids)
+	var stored map[string]int64
+	lookErr := w.look(ctx, func() (err error) {
+		stored, err = w.store.lookUp(ctx, w.conn, ids)
+		return err
+	})
 	if lookErr != nil {
 		return b, lookErr
 	}
@@ -167,22 +175,21 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 	return b, err
 }
 
-// storedIDs waits for PostgreSQL: no call has an answer yet.
-func (w *writer) storedIDs(ctx context.Context, ids []string) (map[string]int64, error) {
+// look asks until PostgreSQL answers: no call has an answer yet.
+func (w *writer) look(ctx context.Context, ask func() error) error {
 	for failed := 0; ; failed++ {
 		err := w.connect(ctx)
 		if err == nil {
-			var stored map[string]int64
-			if stored, err = w.store.lookUp(ctx, w.conn, ids); err == nil {
-				return stored, nil
+			if err = ask(); err == nil {
+				return nil
 			}
 			w.close()
 		}
 		if !pg.Retryable(err) {
-			return nil, err
+			return err
 		}
 		if err := pg.Backoff(ctx, failed); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

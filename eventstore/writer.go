@@ -27,6 +27,7 @@ type writer struct {
 	marks  marks
 	used   time.Time           // when PostgreSQL has answered on conn last
 	ids    map[string]struct{} // of the batch that is put together
+	asked  map[Producer]struct{}
 }
 
 // batch is what one transaction writes and checks.
@@ -38,7 +39,7 @@ type batch struct {
 
 func newWriter(s *Store) *writer {
 	return &writer{
-		store: s, id: rand.Int64(), ids: make(map[string]struct{}),
+		store: s, id: rand.Int64(), ids: make(map[string]struct{}), asked: make(map[Producer]struct{}),
 		tail: tail{maxEvents: s.cfg.TailEvents, epoch: 1},
 	}
 }
@@ -117,6 +118,7 @@ func (w *writer) receive(pending []*call, next work) []*call {
 func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waiting []*call) {
 	b.segment = w.tail.segment()
 	clear(w.ids)
+	clear(w.asked)
 	bytes := 0
 	for _, c := range pending {
 		if c.left() {
@@ -138,7 +140,7 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 		case c.conditional && b.segment.facts.find(&c.query, 0) >= 0:
 			b.checked = append(b.checked, c)
 			waiting = append(waiting, c)
-		case bytes > 0 && bytes+c.bytes > MaxAppend, w.sharesID(c):
+		case bytes > 0 && bytes+c.bytes > MaxAppend, w.sharesID(c), w.sharesRequest(c):
 			waiting = append(waiting, c)
 		default:
 			bytes += c.bytes
@@ -146,6 +148,9 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 			b.segment.facts.join(&c.facts)
 			for _, id := range c.eventID {
 				w.ids[id] = struct{}{}
+			}
+			if c.producer.ID != "" {
+				w.asked[c.producer] = struct{}{}
 			}
 		}
 	}
@@ -155,6 +160,12 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 // sharesID reports whether an event of the batch has one of the call's ids.
 func (w *writer) sharesID(c *call) bool {
 	return slices.ContainsFunc(c.eventID, func(id string) bool { _, ok := w.ids[id]; return ok })
+}
+
+// sharesRequest reports whether the batch has the call's request.
+func (w *writer) sharesRequest(c *call) bool {
+	_, ok := w.asked[c.producer]
+	return ok
 }
 
 // trusted is for how long a connection is taken to lead to the same PostgreSQL
