@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,11 +51,15 @@ type Row struct {
 	Metrics     map[string]float64 `json:"metrics"`
 	// Trials are the metrics of each repeat, of which Metrics are the medians.
 	Trials []map[string]float64 `json:"trials,omitempty"`
+	// Labels say what a report groups the row by: "target", and of a server that
+	// is compared its "language" and "profile".
+	Labels map[string]string `json:"labels,omitempty"`
 	// Verdicts judge a soak. They do not decide whether the run is valid.
 	Verdicts []Check `json:"verdicts,omitempty"`
 	// Limiter is what kept the row from being faster: see Limiter.
 	Limiter string `json:"limiter,omitempty"`
-	// Note says why there are no metrics, where there are none.
+	// Note says why there are no metrics, where there are none, and what went
+	// wrong where there are.
 	Note string `json:"note,omitempty"`
 }
 
@@ -100,13 +105,30 @@ func (r *Result) Row(name string) *Row {
 // AddTrial adds the metrics of one repeat to the row of that name, which is
 // made if missing, and brings its medians up to date.
 func (r *Result) AddTrial(name, description string, metrics map[string]float64) {
-	row := r.Row(name)
-	if row == nil {
-		r.Rows = append(r.Rows, Row{Name: name, Description: description})
-		row = &r.Rows[len(r.Rows)-1]
-	}
+	row := r.row(name, description)
 	row.Trials = append(row.Trials, metrics)
 	row.Metrics = medians(row.Trials)
+}
+
+// AddNote adds to the note of the row of that name, which is made if missing.
+// What it says already is not said twice.
+func (r *Result) AddNote(name, description, note string) {
+	row := r.row(name, description)
+	switch {
+	case row.Note == "":
+		row.Note = note
+	case !strings.Contains(row.Note, note):
+		row.Note += "; " + note
+	}
+}
+
+// row returns the row of that name, which is made if missing.
+func (r *Result) row(name, description string) *Row {
+	if row := r.Row(name); row != nil {
+		return row
+	}
+	r.Rows = append(r.Rows, Row{Name: name, Description: description})
+	return &r.Rows[len(r.Rows)-1]
 }
 
 // medians takes each metric by itself, over the trials that have it.
@@ -148,8 +170,11 @@ func (r *Result) DefaultPath() string {
 // Write stores the result as a file, whole or not at all, and the raw data
 // beside it.
 func (r *Result) Write(path string) error {
-	data, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
+	var data bytes.Buffer
+	lines := json.NewEncoder(&data)
+	lines.SetEscapeHTML(false) // it is no page
+	lines.SetIndent("", " ")
+	if err := lines.Encode(r); err != nil {
 		return fmt.Errorf("encode result: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -159,7 +184,7 @@ func (r *Result) Write(path string) error {
 		return err
 	}
 	unfinished := path + ".tmp"
-	if err := os.WriteFile(unfinished, append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(unfinished, data.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write result: %w", err)
 	}
 	if err := os.Rename(unfinished, path); err != nil {

@@ -30,6 +30,8 @@ func columns(scenario string, base *bench.Row) []column {
 	switch {
 	case scenario == "ingest":
 		return ingestColumns(base)
+	case scenario == "chat-profiles":
+		return profileColumns()
 	case strings.HasPrefix(scenario, "chat-"):
 		return chatColumns()
 	case scenario == "queue" || scenario == "pubsub":
@@ -49,6 +51,30 @@ func nameColumn(head string) column {
 
 func descriptionColumn() column {
 	return column{"description", false, func(r bench.Row) string { return r.Description }}
+}
+
+// notZero leaves out what did not happen: a column of that alone is none.
+func notZero(c column) column {
+	cell := c.cell
+	c.cell = func(r bench.Row) string {
+		if text := cell(r); text != "0" {
+			return text
+		}
+		return "-"
+	}
+	return c
+}
+
+// maxNote is how much of a note a table has, in characters; the file has all.
+const maxNote = 100
+
+func noteColumn() column {
+	return column{"note", false, func(r bench.Row) string {
+		if text := []rune(r.Note); len(text) > maxNote {
+			return string(text[:maxNote]) + "…"
+		}
+		return r.Note
+	}}
 }
 
 func ingestColumns(base *bench.Row) []column {
@@ -93,9 +119,13 @@ func chatColumns() []column {
 	return []column{
 		nameColumn("target"),
 		metric("msg/s", "messages_per_second", count),
-		metric("messages", "sent", count),
+		metric("offered", "offered", count),
+		metric("accepted", "accepted", count),
+		notZero(metric("not taken", "unsent", count)),
 		metric("deliveries/s", "deliveries_per_second", count),
-		metric("lost", "drop_rate", share),
+		metric("delivered", "received", count),
+		notZero(metric("lost", "lost", count)),
+		metric("lost share", "drop_rate", share),
 		metric("errors", "errors", count),
 		metric("connections", "connections", count),
 		metric("peak", "peak_connections", count),
@@ -108,7 +138,8 @@ func chatColumns() []column {
 		metric("CPU s/M", "server_cpu_seconds_per_million_deliveries", fixed(3)),
 		metric("gen CPU s", "generator_cpu_seconds", fixed(1)),
 		metric("peak MiB", "server_peak_rss_bytes", mib),
-		metric("binary MiB", "binary_bytes", mib),
+		metric("binary MiB", "binary_bytes", tenths),
+		noteColumn(),
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/tidewire/tidewire/bench"
 )
 
-// Table writes the result as text: the table, or one for each operation, the
-// checks that failed, and whether it is valid.
+// Table writes the result as text: the table, or one for each operation, what it
+// comes to, the checks that failed, and whether it is valid.
 func Table(w io.Writer, r *bench.Result) error {
 	var b strings.Builder
 	for _, rows := range tables(r) {
 		b.WriteString(render(r, rows) + "\n")
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), soaks(r)+verdict(r))
+	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), soaks(r)+summary(r)+verdict(r))
 	return err
 }
 
@@ -81,6 +81,12 @@ func machine(e bench.Environment) string {
 	if p := e.PostgreSQL; p != nil {
 		line += fmt.Sprintf("\nPostgreSQL %s on %s, fsync %s, synchronous_commit %s", p.Version, p.Disk,
 			p.Durability["fsync"], p.Durability["synchronous_commit"])
+		if p.SyncP50Ms > 0 {
+			line += fmt.Sprintf(", its disk durable in %.3f ms (p99 %.3f)", p.SyncP50Ms, p.SyncP99Ms)
+		}
+	}
+	if e.CPUSteal > 0.001 {
+		line += fmt.Sprintf("\n%.1f %% of CPU time went to other machines on the host", 100*e.CPUSteal)
 	}
 	return line
 }
@@ -124,6 +130,7 @@ func fixed(digits int) func(float64) string {
 
 func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 func mib(v float64) string     { return fmt.Sprintf("%.0f", v/(1<<20)) }
+func tenths(v float64) string  { return fmt.Sprintf("%.1f", v/(1<<20)) }
 func kib(v float64) string     { return fmt.Sprintf("%.1f", v/(1<<10)) }
 
 // count groups the digits of a whole number by thousands.

@@ -22,7 +22,7 @@ type QueueConfig struct {
 
 	WarmUp   time.Duration
 	Duration time.Duration // of what is measured
-	Report   time.Duration // from one line of progress to the next
+	Report   time.Duration // from one look at how far it is to the next
 
 	HoldXmin   bool // keep a transaction with a snapshot open meanwhile
 	TuneVacuum bool // the usual autovacuum settings for a hot table
@@ -31,6 +31,8 @@ type QueueConfig struct {
 	// rate to be found; 0: measure at Rate.
 	TargetCPU float64
 	Prices    Prices
+	// Ceiling looks for the highest rate that is kept; nil: measure at Rate.
+	Ceiling *Ceiling
 
 	Pool     *pgxpool.Pool
 	Database string // its URL
@@ -41,6 +43,8 @@ type QueueConfig struct {
 	Part func() *exec.Cmd
 	// Progress is told what goes on.
 	Progress func(format string, args ...any)
+	// Control steers the run; nil: nobody does.
+	Control *bench.Control
 }
 
 // Queue measures each strategy on fresh tables, with the writers in one process
@@ -56,24 +60,42 @@ func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
 	if err != nil {
 		return err
 	}
+	return cfg.Control.Run(ctx, result, cfg.steps(), func(ctx context.Context, s bench.Step) error {
+		cfg.Progress("round %d: %s", s.Trial+1, s.Row)
+		if err := cfg.one(ctx, s.Row, s.Trial, postmaster, result); err != nil {
+			return fmt.Errorf("%s: %w", s.Row, err)
+		}
+		return nil
+	})
+}
+
+// steps are the strategies, round by round. How long the search for a rate takes,
+// nobody knows.
+func (cfg QueueConfig) steps() (steps []bench.Step) {
 	for round := range cfg.Repeat {
 		for _, strategy := range cfg.Strategies {
-			cfg.Progress("round %d: %s", round+1, strategy)
-			if err := cfg.one(ctx, strategy, round, postmaster, result); err != nil {
-				return fmt.Errorf("%s: %w", strategy, err)
+			s := bench.Step{Row: strategy, Trial: round}
+			if cfg.TargetCPU == 0 && cfg.Ceiling == nil {
+				s.WarmUp, s.Duration = cfg.WarmUp, cfg.Duration
 			}
+			steps = append(steps, s)
 		}
 	}
-	return nil
+	return steps
 }
 
 // one measures one strategy, at the rate that was asked for or at the highest
 // that keeps PostgreSQL's CPU at the target.
 func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmaster int, result *bench.Result) error {
-	run := func(rate float64) (map[string]float64, error) {
-		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy, trial: trial}
+	run := func(row string, rate float64) (map[string]float64, error) {
+		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy, row: row, trial: trial}
 		r.cfg.Strategy, r.cfg.Rate = strategy, rate
 		return r.measure(ctx)
+	}
+	describe := sidesOf(QueueLoad{Mode: cfg.Mode, Strategy: strategy}).describe
+	if cfg.Ceiling != nil {
+		return FindCeiling(ctx, *cfg.Ceiling, strategy, describe, "end_to_end_",
+			func(_ context.Context, row string, rate float64) (map[string]float64, error) { return run(row, rate) }, result)
 	}
 	var m map[string]float64
 	var err error
@@ -81,15 +103,15 @@ func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmast
 		if postmaster == 0 {
 			return errors.New("--target-cpu: PostgreSQL is on another machine, where its CPU cannot be measured")
 		}
-		m, err = highestRate(cfg.TargetCPU, run, cfg.Progress)
+		m, err = highestRate(cfg.TargetCPU, func(rate float64) (map[string]float64, error) { return run(strategy, rate) }, cfg.Progress)
 	} else {
-		m, err = run(cfg.Rate)
+		m, err = run(strategy, cfg.Rate)
 	}
 	if err != nil {
 		return err
 	}
 	cfg.Prices.metrics(m)
-	result.AddTrial(strategy, sidesOf(QueueLoad{Mode: cfg.Mode, Strategy: strategy}).describe, m)
+	result.AddTrial(strategy, describe, m)
 	row := result.Row(strategy)
 	row.Limiter = limiterOf(row.Metrics, "end_to_end_", cfg.Rate)
 	if cfg.TargetCPU == 0 {
@@ -104,6 +126,7 @@ type queueRun struct {
 	result     *bench.Result
 	postmaster int
 	strategy   string
+	row        string // of the result
 	trial      int
 
 	server           *ServerProcess // or nil
@@ -141,7 +164,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 		return nil, err
 	}
 	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
-	pulse := r.result.Recording.StartPulse(ctx, r.strategy, r.trial, sampler, r.counters)
+	pulse := r.result.Recording.StartPulse(ctx, r.row, r.trial, sampler, r.counters)
 	defer pulse.Stop()
 	took, err := r.watch(ctx)
 	usage := sampler.Stop()
@@ -165,7 +188,10 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 }
 
 // enter says which phase the run is in.
-func (r *queueRun) enter(phase string) { r.phase.Store(&phase) }
+func (r *queueRun) enter(phase string) {
+	r.phase.Store(&phase)
+	r.cfg.Control.Phase(phase)
+}
 
 // counters are how far the run is.
 func (r *queueRun) counters() bench.Counters {
@@ -181,12 +207,13 @@ func (r *queueRun) counters() bench.Counters {
 func (r *queueRun) record(written, read *partReport) {
 	w, rd := written.Phases[measured], read.Phases[measured]
 	for prefix, h := range map[string]*bench.Histogram{"write_": w.Latency, "read_": rd.Latency, "end_to_end_": rd.EndToEnd} {
-		r.result.Recording.Latencies(r.strategy, r.trial, prefix, h)
+		r.result.Recording.Latencies(r.row, r.trial, prefix, h)
 	}
 }
 
 // prepare makes fresh tables, and has their pages written before it is measured.
 func (r *queueRun) prepare(ctx context.Context) error {
+	r.cfg.Control.Phase(bench.PhasePrepare)
 	if err := sidesOf(r.cfg.QueueLoad).prepare(ctx, r.cfg.Pool, r.cfg.QueueLoad); err != nil {
 		return fmt.Errorf("make the tables: %w", err)
 	}
@@ -250,22 +277,18 @@ func (r *queueRun) warmUp(ctx context.Context) error {
 	return r.both("measure")
 }
 
-// watch reports until the time is up.
+// watch looks how far the run is until the time is up.
 func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	end := time.NewTimer(r.cfg.Duration)
 	defer end.Stop()
 	report := time.NewTicker(r.cfg.Report)
 	defer report.Stop()
-	last := r.sample()
-	r.series = append(r.series[:0], last)
+	r.series = append(r.series[:0], r.sample())
 	for {
 		select {
 		case <-report.C:
-			now := r.sample()
-			r.line(start, last, now)
-			last = now
-			r.series = append(r.series, now)
+			r.series = append(r.series, r.sample())
 			if err := errors.Join(r.writers.failed(), r.readers.failed()); err != nil {
 				return 0, err
 			}
@@ -286,13 +309,6 @@ func (r *queueRun) sample() queueSample {
 // depth is how many readings are outstanding. The two counts are not of quite the
 // same moment.
 func (r *queueRun) depth(s queueSample) int { return max(0, s.written*r.cfg.groups()-s.acked) }
-
-func (r *queueRun) line(start time.Time, last, now queueSample) {
-	seconds := now.at.Sub(last.at).Seconds()
-	r.cfg.Progress("%6.1f s  W/s %7.0f  R/s %7.0f  depth %7d  errors %d", now.at.Sub(start).Seconds(),
-		float64(now.written-last.written)/seconds, float64(now.acked-last.acked)/seconds, r.depth(now),
-		r.writers.tick().Errors+r.readers.tick().Errors)
-}
 
 // drainPatience is for how long readers may get nowhere before what is left
 // counts as lost.
@@ -342,11 +358,11 @@ func (r *queueRun) check(written, read *partReport) {
 	for i := range written.Phases {
 		errs += written.Phases[i].Errors + read.Phases[i].Errors
 	}
-	r.result.Check(r.strategy+": no errors", errs == 0, "%d", errs)
+	r.result.Check(r.row+": no errors", errs == 0, "%d", errs)
 	for i, a := range read.Accounts {
-		name := r.strategy
+		name := r.row
 		if len(read.Accounts) > 1 {
-			name = fmt.Sprintf("%s: group %d", r.strategy, i+1)
+			name = fmt.Sprintf("%s: group %d", r.row, i+1)
 		}
 		r.result.Check(name+": every message read once", a.OK() && a.Read > 0, "%s", a)
 		if r.cfg.Mode == "pubsub" && (sidesOf(r.cfg.QueueLoad).ordered || r.cfg.InFlight == 1) {

@@ -22,7 +22,7 @@ type benchIngestCmd struct {
 	NaiveMessages int      `placeholder:"N" help:"The same for naive and buffered, which take long. Default: as many."`
 	Payload       int      `default:"100" help:"Bytes of a message."`
 	Modes         []string `default:"naive,buffered,bulk,copy,auto" help:"Modes to measure."`
-	Repeat        int      `default:"1" help:"Rounds; modes are interleaved, and medians reported."`
+	Repeat        int      `default:"6" help:"Rounds; modes are interleaved, and medians reported."`
 	Ack           bool     `help:"Measure each mode with acknowledgements (?ack=1) too."`
 	ClosedLoop    bool     `help:"Each connection waits for its acknowledgement before the next message."`
 	Rate          float64  `placeholder:"N" help:"Messages a second, at times fixed in advance. Default: as fast as it goes."`

@@ -41,6 +41,7 @@ type queueFlags struct {
 	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep a transaction with a snapshot open meanwhile, as a long report or a forgotten session does."`
 	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"Give the tables of the textbook strategies the usual autovacuum settings for a hot table."`
 
+	ceilingFlags
 	TargetCPU percent `name:"target-cpu" aliases:"target_cpu" placeholder:"SHARE" help:"Find the highest rate at which PostgreSQL has at most this share of the machine, such as 60%."`
 	priceFlags
 
@@ -114,8 +115,8 @@ func (f *queueFlags) Validate() error {
 		return fmt.Errorf("--linger is %v: want 0 to 1s", f.Linger)
 	case f.Linger > 0 && f.Via == "server":
 		return errors.New("--linger and --via server exclude each other: a server has no such setting")
-	case f.TargetCPU > 0 && f.ThrottleWrites > 0:
-		return errors.New("--target-cpu and --throttle-writes exclude each other")
+	case f.TargetCPU > 0 && f.ThrottleWrites > 0 || f.FindCeiling && (f.TargetCPU > 0 || f.ThrottleWrites > 0):
+		return errors.New("--target-cpu, --throttle-writes and --find-ceiling exclude each other")
 	case min(f.PricePerYear, f.PricePerHour, f.PricePerGBMonth, f.IOPS, f.PricePerIOPSMonth) < 0:
 		return errors.New("prices: want 0 or more")
 	case f.Host == "" && (f.Port != 0 || f.DB != "" || f.User != "" || f.Password != ""):
@@ -178,13 +179,13 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
 		"linger": f.Linger.String(), "via": f.Via,
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
-		"target_cpu": float64(f.TargetCPU), "prices": f.prices(),
+		"find_ceiling": f.FindCeiling, "target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})
 	cfg := scenario.QueueConfig{
 		QueueLoad: f.load(mode), Strategies: f.Strategy, Repeat: f.Repeat,
 		WarmUp: time.Duration(f.WarmUp), Duration: time.Duration(f.Duration), Report: time.Duration(f.Report),
 		HoldXmin: f.HoldXmin, TuneVacuum: f.TuneTableVacuum,
-		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Pool: pool, Database: db.url,
+		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Ceiling: f.ceiling(f.progress(p)), Pool: pool, Database: db.url,
 		Part:     func() *exec.Cmd { return exec.CommandContext(p.ctx, program, "bench", "part") },
 		Progress: f.progress(p),
 	}

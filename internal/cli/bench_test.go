@@ -28,7 +28,7 @@ func TestBenchIngest_EveryModeVerified(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	const messages = 3000
-	r, out := benchmark(t, cli.ExitOK, "ingest", "--database-url", db.URL, "--clients", "3",
+	r, out := benchmark(t, cli.ExitOK, "ingest", "--database-url", db.URL, "--clients", "3", "--repeat", "1",
 		"--messages", "3000", "--naive-messages", "300", "--ack")
 	if !r.Valid || r.Environment.Cores == 0 || r.Environment.PostgreSQL.Version == "" {
 		t.Errorf("result %+v", r)
@@ -61,7 +61,7 @@ func TestBenchIngest_LoopsThatWait(t *testing.T) {
 		if _, err := db.Pool.Exec(t.Context(), `DROP TABLE IF EXISTS messages CASCADE; DROP SCHEMA IF EXISTS tidewire CASCADE`); err != nil {
 			t.Fatal(err)
 		}
-		r, _ := benchmark(t, cli.ExitOK, append([]string{"ingest", "--database-url", db.URL, "--clients", "20",
+		r, _ := benchmark(t, cli.ExitOK, append([]string{"ingest", "--database-url", db.URL, "--clients", "20", "--repeat", "1",
 			"--messages", "2000", "--modes", "auto"}, flags...)...)
 		if m := r.Row("auto").Metrics; m["latency_p99_ms"] <= 0 || m["latency_p50_ms"] > m["latency_p99_ms"] {
 			t.Errorf("%v: %v", flags, m)
@@ -74,11 +74,11 @@ func TestBenchIngest_RunningServer(t *testing.T) {
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL, "--mode", "bulk")
 	url := "ws://" + p.addr + "/ws/ingest"
-	r, _ := benchmark(t, cli.ExitOK, "ingest", "--url", url, "--database-url", db.URL, "--messages", "2000")
+	r, _ := benchmark(t, cli.ExitOK, "ingest", "--url", url, "--database-url", db.URL, "--messages", "2000", "--repeat", "1")
 	if row := r.Row("server"); row.Metrics["rows_verified"] != 2000 {
 		t.Errorf("metrics %v", row.Metrics)
 	}
-	r, out := benchmark(t, cli.ExitInvalid, "ingest", "--url", url, "--messages", "2000")
+	r, out := benchmark(t, cli.ExitInvalid, "ingest", "--url", url, "--messages", "2000", "--repeat", "1")
 	if r.Valid || !strings.Contains(out, "rows not verified") {
 		t.Errorf("a run that verified nothing: valid %v\n%s", r.Valid, out)
 	}

@@ -35,15 +35,22 @@ const (
 	ExitDatabase   = 5 // the database is unreachable, too old, or not Tidewire's
 	ExitDataDir    = 6 // the data directory is unusable or in use
 	ExitPostgreSQL = 7 // no PostgreSQL programs on this machine, and none could be fetched
+	ExitThreshold  = 8 // a benchmark ran, its result is valid, and missed a --threshold
 )
 
-// exitError gives an error its exit code.
+// exitError gives an error its exit code; without an error all is said.
 type exitError struct {
 	code int
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
 func (e *exitError) Unwrap() error { return e.err }
 
 func exit(code int, format string, args ...any) error {
@@ -64,8 +71,9 @@ type commands struct {
 // process is the Env of the running command, with what all commands need.
 type process struct {
 	Env
-	ctx context.Context
-	log *slog.Logger
+	ctx   context.Context
+	log   *slog.Logger
+	rerun rerun // what is running
 }
 
 // helpShown ends parsing after kong has printed the help.
@@ -94,14 +102,16 @@ func Run(ctx context.Context, env Env) (code int) {
 		fmt.Fprintln(env.Err, "tidewire:", err)
 		return ExitFailure
 	}
-	kctx, err := parser.Parse(longFlags(env.Args))
+	kctx, err := parser.Parse(quickened(longFlags(env.Args)))
 	if err != nil {
 		fmt.Fprintf(env.Err, "tidewire: %v (see tidewire --help)\n", err)
 		return ExitUsage
 	}
-	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil))}
+	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx)}
 	if err := kctx.Run(p); err != nil {
-		fmt.Fprintf(env.Err, "tidewire: %v\n", err)
+		if text := err.Error(); text != "" {
+			fmt.Fprintf(env.Err, "tidewire: %s\n", text)
+		}
 		var coded *exitError
 		if errors.As(err, &coded) {
 			return coded.code

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/report"
+)
+
+// benchCompareCmd compares two results.
+type benchCompareCmd struct {
+	Before         string `arg:"" help:"Result file."`
+	After          string `arg:"" help:"Another, of the same scenario with the same parameters on the same machine."`
+	AllowDifferent bool   `help:"Compare also what was not measured alike."`
+	All            bool   `help:"Every metric, not only those that people compare first."`
+}
+
+// Run is called by kong.
+func (c *benchCompareCmd) Run(p *process) error {
+	before, err := bench.Read(c.Before)
+	if err != nil {
+		return exit(ExitUsage, "%w", err)
+	}
+	after, err := bench.Read(c.After)
+	if err != nil {
+		return exit(ExitUsage, "%w", err)
+	}
+	if all := report.Differences(before, after); len(all) > 0 && !c.AllowDifferent {
+		return exit(ExitUsage, "the two were not measured alike; --allow-different compares them all the same:\n  %s", strings.Join(all, "\n  "))
+	}
+	return report.ComparisonTable(p.Out, before, after, c.All)
+}
