@@ -2,4 +2,8 @@ package bench
 
 import "time"
 
-func sleepPrecisely(d time.Duration) { time.Sleep(d) }
+type alarm struct{}
+
+func newAlarm() alarm               { return alarm{} }
+func (alarm) sleep(d time.Duration) { time.Sleep(d) }
+func (alarm) close()                {}

@@ -22,8 +22,7 @@ func TestPace(t *testing.T) {
 		load := QueueLoad{Writers: 4, Batch: 2, Rate: 800} // a call every 2.5 ms
 		for n := range 100 {
 			writer, call := n%4, n/4
-			p := newPace(start, load, writer)
-			p.sleep = sleepByClock
+			p := newPace(start, load, writer, sleepByClock)
 			due, _, ok := p.wait(t.Context(), call)
 			if want := start.Add(time.Duration(n) * 2500 * time.Microsecond); !ok || !due.Equal(want) || !time.Now().Equal(want) {
 				t.Fatalf("call %d of writer %d is due after %v, want %v", call, writer, due.Sub(start), want.Sub(start))
@@ -42,8 +41,7 @@ func TestPace_LateCallsKeepTheirTimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		p := newPace(start, QueueLoad{Writers: 1, Batch: 1, Rate: 100}, 0)
-		p.sleep = sleepByClock
+		p := newPace(start, QueueLoad{Writers: 1, Batch: 1, Rate: 100}, 0, sleepByClock)
 		time.Sleep(95 * time.Millisecond)
 		due, _, ok := p.wait(t.Context(), 3)
 		if !ok || due.Sub(start) != 30*time.Millisecond || time.Since(start) != 95*time.Millisecond {

@@ -58,7 +58,9 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 			<-slots
 		}
 	}()
-	pace := newPace(start, w.load, number)
+	sleeper := bench.NewSleeper()
+	defer sleeper.Close()
+	pace := newPace(start, w.load, number, sleeper.Until)
 	for n := 0; ; n++ {
 		due, waited, ok := pace.wait(ctx, n)
 		if !ok {
@@ -111,14 +113,14 @@ type pace struct {
 	sleep func(ctx context.Context, until time.Time) bool
 }
 
-func newPace(start time.Time, load QueueLoad, number int) pace {
+func newPace(start time.Time, load QueueLoad, number int, sleep func(context.Context, time.Time) bool) pace {
 	if load.Rate == 0 {
 		return pace{}
 	}
 	between := time.Duration(float64(load.Batch) / load.Rate * float64(time.Second))
 	return pace{
 		first: start.Add(time.Duration(number) * between), every: time.Duration(load.Writers) * between,
-		sleep: bench.SleepUntil,
+		sleep: sleep,
 	}
 }
 

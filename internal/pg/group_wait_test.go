@@ -39,9 +39,12 @@ func runGroup(t *testing.T, commit, linger time.Duration, rows int) *commits {
 	return c
 }
 
-func (c *commits) call(t *testing.T) {
+func (c *commits) call(t *testing.T) { c.callWith(t, 1) }
+
+// callWith adds so many bytes.
+func (c *commits) callWith(t *testing.T, bytes int) {
 	done := make(chan struct{})
-	if err := c.group.Add(t.Context(), 1, 1, func(b *[]chan struct{}) { *b = append(*b, done) }); err != nil {
+	if err := c.group.Add(t.Context(), 1, bytes, func(b *[]chan struct{}) { *b = append(*b, done) }); err != nil {
 		t.Error(err)
 	}
 	<-done
@@ -203,5 +206,27 @@ func TestGroup_StrangersLeave(t *testing.T) {
 		if alone := int(time.Second / commit); calls < alone*9/10 {
 			t.Errorf("%d calls a second, %d if there never was anybody else", calls, alone)
 		}
+	})
+}
+
+// TestGroup_ManyStrangers: where 16 KiB come within a commit, nobody waits for more.
+func TestGroup_ManyStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const commit = 300 * time.Microsecond
+		c := runGroup(t, commit, 0, 1000)
+		var strangers sync.WaitGroup
+		const calls, last = 5000, 100 // behind the last nobody comes
+		for i := range calls {
+			strangers.Go(func() {
+				began := time.Now()
+				c.callWith(t, 1<<10)
+				if took := time.Since(began); took > 3*commit && i < calls-last {
+					t.Errorf("answered after %v", took)
+				}
+			})
+			time.Sleep(20 * time.Microsecond)
+		}
+		strangers.Wait()
+		c.stop()
 	})
 }
