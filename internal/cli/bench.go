@@ -3,13 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/tidewire/tidewire/bench"
 	"github.com/tidewire/tidewire/bench/report"
 	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/live"
 )
 
 // benchCmd groups the scenarios.
@@ -49,6 +52,14 @@ func (f ceilingFlags) ceiling(progress func(string, ...any)) *scenario.Ceiling {
 		return nil
 	}
 	return &scenario.Ceiling{Start: f.CeilingStart, Progress: progress}
+}
+
+// watch shows the run on a terminal, and as a line every so often elsewhere; 0 is
+// five seconds. What the command logs goes through it until it is stopped.
+func (f resultFlags) watch(p *process, every time.Duration) *live.View {
+	view := live.Start(p.ctx, live.Config{In: p.In, Out: p.Err, Getenv: p.Getenv, Quiet: f.Quiet, Every: every})
+	p.Err, p.log = view, slog.New(slog.NewTextHandler(view, nil))
+	return view
 }
 
 // progress writes a line each time something has gone on, unless --quiet.
@@ -91,10 +102,11 @@ func (f resultFlags) finish(p *process, result *bench.Result) error {
 	return nil
 }
 
-// isInvalid reports whether a benchmark ran, and found its result not valid.
+// isInvalid reports whether a benchmark ran, and found its result not valid or
+// beyond a threshold.
 func isInvalid(err error) bool {
 	var coded *exitError
-	return errors.As(err, &coded) && coded.code == ExitInvalid
+	return errors.As(err, &coded) && (coded.code == ExitInvalid || coded.code == ExitThreshold)
 }
 
 // self is the program to start servers with: this one. A server under test

@@ -168,6 +168,8 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	if f.Host != "" {
 		f.DatabaseURL = f.databaseURL()
 	}
+	view := f.watch(p, time.Duration(f.Report))
+	defer view.Stop()
 	db, pool, closeDB, err := f.benchDatabase(p, false)
 	if err != nil {
 		return err
@@ -181,13 +183,14 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		"repeat": f.Repeat, "hold_xmin": f.HoldXmin, "tune_table_vacuum": f.TuneTableVacuum,
 		"find_ceiling": f.FindCeiling, "target_cpu": float64(f.TargetCPU), "prices": f.prices(),
 	})
+	result.Recording.Observe(view.Observe)
 	cfg := scenario.QueueConfig{
 		QueueLoad: f.load(mode), Strategies: f.Strategy, Repeat: f.Repeat,
 		WarmUp: time.Duration(f.WarmUp), Duration: time.Duration(f.Duration), Report: time.Duration(f.Report),
 		HoldXmin: f.HoldXmin, TuneVacuum: f.TuneTableVacuum,
-		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Ceiling: f.ceiling(f.progress(p)), Pool: pool, Database: db.url,
+		TargetCPU: float64(f.TargetCPU), Prices: f.prices(), Ceiling: f.ceiling(view.Progress), Pool: pool, Database: db.url,
 		Part:     func() *exec.Cmd { return exec.CommandContext(p.ctx, program, "bench", "part") },
-		Progress: f.progress(p),
+		Progress: view.Progress, Control: view.Control(),
 	}
 	if f.Via == "server" {
 		cfg.Serve = func(ctx context.Context) (*scenario.ServerProcess, error) {
@@ -197,6 +200,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	if err := scenario.Queue(p.ctx, cfg, result); err != nil {
 		return err
 	}
+	view.Stop()
 	return f.finish(p, result)
 }
 

@@ -1,0 +1,135 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/tidewire/tidewire/bench"
+)
+
+const (
+	// framesPerSecond is enough for keys to feel answered, and little work.
+	framesPerSecond = 10
+	// waiting is how much the terminal may be behind before something is left out.
+	waiting = 256
+	// linesKept is how many of the last lines are written out when the page closes.
+	linesKept = 500
+)
+
+// line is one of a log.
+type line string
+
+// screen is the page on a terminal.
+type screen struct {
+	out     io.Writer
+	program *tea.Program
+	in      chan any
+	ended   chan struct{} // closed when the terminal is as it was before
+
+	forwarding sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	lines   []string // not written out yet
+	dropped int      // lines before those
+}
+
+// startScreen opens the page; keys nil: nobody can press any.
+func startScreen(ctx context.Context, cfg Config, keys, out *os.File) *screen {
+	var input io.Reader // a nil *os.File would not be nil
+	if keys != nil {
+		input = keys
+	}
+	m := newModel(cfg.Control, bench.CaptureEnvironment(ctx), keys != nil)
+	s := &screen{out: out, in: make(chan any, waiting), ended: make(chan struct{})}
+	s.program = tea.NewProgram(m, tea.WithInput(input), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
+	stopWatching := context.AfterFunc(ctx, s.program.Quit)
+	s.forwarding.Go(s.forward)
+	go func() {
+		_, err := s.program.Run()
+		stopWatching()
+		s.close()
+		if err != nil {
+			fmt.Fprintf(out, "the live view ended: %v\n", err)
+		}
+		close(s.ended)
+		if m.interrupted {
+			cfg.Interrupt()
+		}
+	}()
+	return s
+}
+
+// forward hands over what came, so that whoever sends waits for nothing, and the
+// seconds that go by.
+func (s *screen) forward() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case msg := <-s.in:
+			s.program.Send(msg)
+		case now := <-tick.C:
+			s.program.Send(second(now))
+		case <-s.ended:
+			return
+		}
+	}
+}
+
+// send reports whether the page is open. What it has no room for is lost.
+func (s *screen) send(msg any) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	select {
+	case s.in <- msg:
+	default:
+	}
+	return true
+}
+
+// line reports whether the page is open, and keeps the line for later.
+func (s *screen) line(text string) bool {
+	if !s.send(line(text)) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed { // in between
+		return false
+	}
+	s.lines = append(s.lines, text)
+	if extra := len(s.lines) - linesKept; extra > 0 {
+		s.lines = append(s.lines[:0], s.lines[extra:]...)
+		s.dropped += extra
+	}
+	return true
+}
+
+// close writes the lines out: the page that showed them is gone.
+func (s *screen) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.dropped > 0 {
+		fmt.Fprintf(s.out, "(%d lines before)\n", s.dropped)
+	}
+	for _, l := range s.lines {
+		fmt.Fprintln(s.out, l)
+	}
+}
+
+func (s *screen) stop() {
+	s.program.Quit()
+	<-s.ended
+	s.forwarding.Wait()
+}
