@@ -181,7 +181,8 @@ func dropOne(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		if err == nil {
 			return nil
 		}
-		if pg.Code(err) == pg.CodeLockNotAvailable && pg.Backoff(ctx, failed) == nil {
+		// Somebody else may be dropping it: then it is there no more, or made anew.
+		if (pg.Code(err) == pg.CodeLockNotAvailable || pg.Code(err) == pg.CodeUndefinedTable) && pg.Backoff(ctx, failed) == nil {
 			continue
 		}
 		return err

@@ -109,7 +109,7 @@ UNION ALL SELECT -coalesce(pg_sequence_last_value('%[1]s_oldest_seq'), 1),
 	// those in between.
 	readFmt = `
 (SELECT ` + messageColumns + ` FROM %[1]s
-WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)` + stateRowFmt
+WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 
 	// A page holds the messages with which it reaches $4 bytes of payload: each
 	// message is there of which those before it do not. octet_length need not
@@ -120,7 +120,23 @@ WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)` + stateRowFm
 	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM (SELECT * FROM %[1]s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3) AS candidate
 ) AS counted
-WHERE total - octet_length(payload) < $4 ORDER BY position)` + stateRowFmt
+WHERE total - octet_length(payload) < $4 ORDER BY position)`
+
+	// The same of one segment, whose plan is kept. A value that a query looks up for
+	// itself is unknown to the planner, which so finds no reason to plan for each
+	// anew.
+	readSegmentFmt = `
+(SELECT ` + messageColumns + ` FROM %[1]s
+WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint))`
+	readSegmentPageFmt = `
+(SELECT ` + messageColumns + ` FROM (
+	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	FROM (SELECT * FROM %[1]s
+		WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint)) AS candidate
+) AS counted
+WHERE total - octet_length(payload) < (SELECT $4::bigint) ORDER BY position)`
+
+	findSegmentSQL = `SELECT first, last FROM tidewire.segment WHERE stream = $1 AND first <= $2 AND last >= $2`
 
 	// For a search by time, which has no index: the first message behind $1 up to
 	// $2; the first with the time $3 or later, and the last of all.

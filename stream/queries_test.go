@@ -37,9 +37,9 @@ func TestQueries_Prepare(t *testing.T) {
 		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
-		"readFmt": s.read.after.sql, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
-		"readPageFmt": s.read.page.sql, "probeTimeFmt": s.read.probeTime, "scanTimeFmt": s.read.scanTime,
-		"headsSQL": headsSQL, "announceSQL": announceSQL,
+		"readFmt": s.read.after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
+		"readPageFmt": s.read.page, "probeTimeFmt": s.read.probeTime, "scanTimeFmt": s.read.scanTime,
+		"headsSQL": headsSQL, "findSegmentSQL": findSegmentSQL, "announceSQL": announceSQL,
 		"ensureGroupSQL": ensureGroupSQL, "lookupGroupSQL": lookupGroupSQL, "dropGroupSQL": dropGroupSQL,
 		"listGroupsSQL": listGroupsSQL, "readOffsetSQL": readOffsetSQL, "commitOffsetsSQL": commitOffsetsSQL,
 		"seekOffsetSQL": seekOffsetSQL, "rotateOffsetsSQL": rotateOffsetsSQL, "truncateOffsetsSQL": truncateOffsetsSQL,
@@ -97,9 +97,9 @@ func TestQueries_Plans(t *testing.T) {
 			wantFewBlocks(t, db, readKeySQL, s.id, key, 100, int64(math.MaxInt64), 100, false)
 			wantFewBlocks(t, db, readKeySQL, s.id, key, 0, int64(math.MaxInt64), 100, true)
 		}
-		wantSegments(t, db, s.read.after.sql, 1, 10, 1010, 1000)
-		wantSegments(t, db, s.read.after.sql, 2, 16000, 17000, 1000)
-		wantSegments(t, db, s.read.page.sql, 1, 10, 1010, 1000, 1<<20)
+		wantSegments(t, db, s.read.after, 1, 10, 1010, 1000)
+		wantSegments(t, db, s.read.after, 2, 16000, 17000, 1000)
+		wantSegments(t, db, s.read.page, 1, 10, 1010, 1000, 1<<20)
 		wantSegments(t, db, s.read.probeTime, 1, 10, 1000)
 		wantSegments(t, db, s.read.scanTime, 1, 10, 1010, time.Now())
 	}

@@ -5,36 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
-
-// readSQL holds the queries on one stream's table.
-type readSQL struct {
-	after, page         statement
-	probeTime, scanTime string
-	head                atomic.Int64 // of the stream, as last heard of
-}
-
-func newReadSQL(t *table) *readSQL {
-	return &readSQL{
-		after:     statement{sql: fmt.Sprintf(readFmt, t.name)},
-		page:      statement{sql: fmt.Sprintf(readPageFmt, t.name)},
-		probeTime: fmt.Sprintf(probeTimeFmt, t.name),
-		scanTime:  fmt.Sprintf(scanTimeFmt, t.name),
-	}
-}
-
-// sawHead takes in where the stream ends, or 0.
-func (r *readSQL) sawHead(head int64) {
-	if head > 0 {
-		r.head.Store(head)
-	}
-}
 
 // Read returns at most limit messages behind position after, in order, as far
 // as they are committed: fewer in front of a gap, none at the end of the stream. Whoever goes on with
@@ -51,13 +27,15 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 		return nil, err
 	}
 	for w := newWindow(after, limit); ; w.widen() {
-		sql, mode := s.read.after.of(s.read.head.Load())
-		rows, err := s.pool.Query(ctx, sql, mode, w.after, w.to, limit)
-		if err != nil {
-			return nil, s.explain("read", err)
+		how := s.reading(ctx, &w, false)
+		rows, err := s.pool.Query(ctx, how.sql, how.mode, w.after, w.to, limit)
+		var all []Message
+		if err == nil {
+			all, err = w.collect(rows, func(*Message) bool { return true })
 		}
-		all, err := w.collect(rows, func(*Message) bool { return true })
-		s.read.sawHead(w.reserved)
+		if s.read.heard(how, &w, err) {
+			continue
+		}
 		if err != nil {
 			return nil, s.explain("read", err)
 		}
@@ -163,20 +141,22 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 // TooOldError as with Read.
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
 	for w := newWindow(after, messages); ; w.widen() {
-		sql, mode := s.read.page.of(s.read.head.Load())
-		rows, err := s.pool.Query(ctx, sql, mode, w.after, w.to, messages, bytes)
-		if err != nil {
-			return tailPage{}, false, s.explain("read", err)
+		how := s.reading(ctx, &w, true)
+		rows, err := s.pool.Query(ctx, how.sql, how.mode, w.after, w.to, messages, bytes)
+		if err == nil {
+			p.bytes, more = 0, false
+			p.messages, err = w.collect(rows, func(m *Message) bool {
+				if p.bytes > 0 && p.bytes+m.held() > bytes {
+					more = true
+					return false
+				}
+				p.bytes += m.held()
+				return true
+			})
 		}
-		p.messages, err = w.collect(rows, func(m *Message) bool {
-			if p.bytes > 0 && p.bytes+m.held() > bytes {
-				more = true
-				return false
-			}
-			p.bytes += m.held()
-			return true
-		})
-		s.read.sawHead(w.reserved)
+		if s.read.heard(how, &w, err) {
+			continue
+		}
 		if err != nil {
 			return tailPage{}, false, s.explain("read", err)
 		}

@@ -15,6 +15,7 @@ import (
 type window struct {
 	after, to int64
 	reserved  int64 // no message that the query could see has a higher position
+	widened   bool
 }
 
 // minWindow is the least positions of a window: some may be gaps.
@@ -31,6 +32,7 @@ func newWindow(after int64, limit int) window {
 // begins where it did, because what it held nothing of may have been under way,
 // and is there when the next query sees what was committed behind it.
 func (w *window) widen() {
+	w.widened = true
 	w.to = behind(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
 }
 

@@ -1,0 +1,166 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// segmented returns a stream of 40,000 messages with gaps, in several segments,
+// and its handle again, which has read nothing.
+func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
+	t.Helper()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Ensure(t.Context(), db.Pool, "long", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`SELECT tidewire.make_room(%[1]d, 16000, 40001)`,
+		`INSERT INTO tidewire.stream_%[1]d (position, payload) SELECT n, n::text::bytea FROM generate_series(1, 40000) n WHERE n %% 7 > 0 AND n NOT BETWEEN 16000 AND 19000`,
+		`SELECT setval('tidewire.stream_%[1]d_position_seq', 40000)`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), fmt.Sprintf(sql, s.id)); err != nil {
+			t.Fatal(sql, err)
+		}
+	}
+	return db, s, func() *Stream {
+		fresh, err := Lookup(t.Context(), db.Pool, "long")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fresh
+	}
+}
+
+// TestRead_OftenIsReadAlike: who reads often, and so goes to the segments, reads
+// what another does: forwards through the whole stream, and here and there.
+func TestRead_OftenIsReadAlike(t *testing.T) {
+	t.Parallel()
+	_, s, fresh := segmented(t)
+	messages, after, direct := 0, int64(0), 0
+	for {
+		all, err := s.Read(t.Context(), after, 90)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			break
+		}
+		for _, m := range all {
+			if string(m.Payload) != fmt.Sprint(m.Position) || m.Position <= after {
+				t.Fatalf("position %d behind %d holds %q", m.Position, after, m.Payload)
+			}
+			after = m.Position
+		}
+		messages += len(all)
+		if g := s.read.segment.Load(); g.covers(&window{after: after}) {
+			direct++
+		}
+	}
+	if want := 40000 - 40000/7 - 3001 + (19000/7 - 15999/7); messages != want || direct < 100 {
+		t.Errorf("%d messages, want %d; %d reads were of a segment", messages, want, direct)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		from, limit := random.Int64N(41000), 1+random.IntN(300)
+		got, errGot := s.Read(t.Context(), from, limit)
+		want, errWant := fresh().Read(t.Context(), from, limit)
+		if errGot != nil || errWant != nil {
+			t.Fatal(errGot, errWant)
+		}
+		if len(got) > limit || len(got) == 0 != (len(want) == 0) || !prefix(got, want) {
+			t.Fatalf("behind %d, %d at most: %d messages, want %d", from, limit, len(got), len(want))
+		}
+		gotPage, _, errGot := s.page(t.Context(), from, limit, 500)
+		wantPage, _, errWant := fresh().page(t.Context(), from, limit, 500)
+		if errGot != nil || errWant != nil || !prefix(gotPage.messages, wantPage.messages) {
+			t.Fatalf("page behind %d: %d messages, want %d; %v, %v", from, len(gotPage.messages), len(wantPage.messages), errGot, errWant)
+		}
+	}
+}
+
+// prefix reports whether one begins as the other does: a read may end in front of
+// the next segment.
+func prefix(a, b []Message) bool {
+	n := min(len(a), len(b))
+	return (n > 0 || len(a) == len(b)) && reflect.DeepEqual(a[:n], b[:n])
+}
+
+// TestRead_SegmentDropped: who read from a segment that is dropped is told so.
+func TestRead_SegmentDropped(t *testing.T) {
+	t.Parallel()
+	db, s, _ := segmented(t)
+	for range 2 * oftenRead {
+		if _, err := s.Read(t.Context(), 100, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !s.read.segment.Load().covers(&window{after: 100}) {
+		t.Fatal("its segment is not read directly")
+	}
+	for _, sql := range []string{
+		`ALTER TABLE tidewire.stream_%[1]d DETACH PARTITION tidewire.stream_%[1]d_16384`, `DROP TABLE tidewire.stream_%[1]d_16384`,
+		`SELECT setval('tidewire.stream_%[1]d_oldest_seq', 16385)`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), fmt.Sprintf(sql, s.id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.Read(t.Context(), 100, 10)
+	if old, ok := errors.AsType[*TooOldError](err); !ok || old.Oldest != 16385 {
+		t.Errorf("error %v, want a TooOldError with 16385", err)
+	}
+	if all, err := s.Read(t.Context(), 16384, 10); err != nil || len(all) == 0 {
+		t.Errorf("behind it: %d messages, %v", len(all), err)
+	}
+}
+
+// TestRead_SegmentPlan wants the kept plan of a segment to go by its index, also if
+// it was made when the segment held nothing.
+func TestRead_SegmentPlan(t *testing.T) {
+	t.Parallel()
+	db, s, _ := segmented(t)
+	conn, err := db.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	var last int64
+	if err := conn.QueryRow(t.Context(), `SELECT max(last) FROM tidewire.segment WHERE stream = $1`, s.id).Scan(&last); err != nil {
+		t.Fatal(err)
+	}
+	g := s.findSegment(t.Context(), last)
+	if _, err := conn.Exec(t.Context(), `SET plan_cache_mode = force_generic_plan`); err != nil {
+		t.Fatal(err)
+	}
+	for name, sql := range map[string]string{"after (bigint, bigint, bigint)": g.after, "page (bigint, bigint, bigint, bigint)": g.page} {
+		if _, err := conn.Exec(t.Context(), "PREPARE "+name+" AS "+sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, call := range []string{"after(30000, 31000, 10)", "page(30000, 31000, 10, 1000)"} {
+		rows, err := conn.Query(t.Context(), "EXPLAIN EXECUTE "+call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(lines, "\n"); strings.Contains(text, "Seq Scan") || !strings.Contains(text, "_pkey") {
+			t.Errorf("%s:\n%s", call, text)
+		}
+	}
+}
