@@ -28,6 +28,7 @@ type benchCmd struct {
 	All     benchAllCmd     `cmd:"" help:"Every scenario, and one report of all."`
 	List    benchListCmd    `cmd:"" help:"What there is to measure."`
 	Compare benchCompareCmd `cmd:"" help:"Two results: what changed, and whether that may be chance."`
+	Report  benchReportCmd  `cmd:"" help:"Result files as one page, Markdown or CSV."`
 	Run     benchRunCmd     `cmd:"" help:"A benchmark again, from the .rerun.toml beside its result."`
 	Part    benchPartCmd    `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
 }

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+// assets are the page's template, style and script, and uPlot, which draws.
+//
+//go:embed assets
+var assets embed.FS
+
+// pageData is what the template gets.
+type pageData struct {
+	*view
+	Island              island
+	Style, PlotStyle    template.CSS
+	Script, PlotLibrary template.JS
+}
+
+// island is what the page's script gets, as JSON inside the page.
+type island struct {
+	Charts   []*chart    `json:"charts"`
+	Inputs   []string    `json:"inputs"`
+	Formulas [][2]string `json:"formulas"`
+	Rows     []candidate `json:"rows"`
+}
+
+// HTML writes the results as one page that needs nothing beside it: no network, no
+// other file. It shows the same numbers as Markdown and CSV.
+func HTML(w io.Writer, files []File) error {
+	v, err := newView(files)
+	if err != nil {
+		return err
+	}
+	page, err := template.New("page.gohtml").ParseFS(assets, "assets/page.gohtml")
+	if err != nil {
+		return fmt.Errorf("parse the page: %w", err)
+	}
+	data := pageData{view: v, Island: newIsland(v)}
+	// What is ours goes in as it is; all that comes from results is escaped.
+	data.Style = template.CSS(asset("report.css"))        //nolint:gosec // embedded
+	data.PlotStyle = template.CSS(asset("uPlot.min.css")) //nolint:gosec // embedded
+	data.Script = template.JS(asset("report.js"))         //nolint:gosec // embedded
+	// Its licence asks to go with every copy.
+	data.PlotLibrary = template.JS("/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")) //nolint:gosec // embedded
+	if err := page.Execute(w, data); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// asset is an embedded file; one that is missing is a mistake of the build, which
+// the tests find.
+func asset(name string) string {
+	data, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+func newIsland(v *view) island {
+	d := island{Charts: []*chart{}, Inputs: []string{}, Formulas: [][2]string{}, Rows: []candidate{}}
+	for _, g := range v.Groups {
+		for _, c := range g.Ceilings {
+			if c.Chart != nil {
+				d.Charts = append(d.Charts, c.Chart)
+			}
+		}
+		d.Charts = append(d.Charts, g.Curves...)
+		for _, r := range g.Results {
+			for _, t := range r.Timelines {
+				d.Charts = append(d.Charts, t.Charts...)
+			}
+		}
+	}
+	if v.Load == nil {
+		return d
+	}
+	for _, in := range v.Load.Inputs {
+		d.Inputs = append(d.Inputs, in.Name)
+	}
+	for _, f := range v.Load.Formulas {
+		d.Formulas = append(d.Formulas, [2]string{f.Name, f.Expression})
+	}
+	for _, r := range v.Load.Rows {
+		d.Rows = append(d.Rows, r.candidate)
+	}
+	return d
+}
