@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 )
 
 // Env is what a command may know of the process it runs in.
@@ -66,6 +67,8 @@ type commands struct {
 	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	Completion kongcompletion.Completion `cmd:"" help:"What a shell needs to complete commands and flags."`
 }
 
 // process is the Env of the running command, with what all commands need.
@@ -101,6 +104,9 @@ func Run(ctx context.Context, env Env) (code int) {
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)
 		return ExitFailure
+	}
+	if env.Getenv("COMP_LINE") != "" { // a shell asks how a line may go on
+		kongcompletion.Register(parser, kongcompletion.WithExitFunc(func(int) { panic(helpShown{}) }))
 	}
 	kctx, err := parser.Parse(quickened(longFlags(env.Args)))
 	if err != nil {
