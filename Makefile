@@ -40,9 +40,9 @@ unit: $(TOOLS)/gotestsum
 	code=$$?; echo '--- slowest tests'; \
 	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
 
-## contenders: vet and build the servers we compare with
-contenders:
-	cd contenders/go-gorilla-echo && $(GO) vet ./... && $(GO) build -o bin/ .
+## contenders: vet, build and test the servers we compare with, and hold them to one contract (cargo, python3)
+contenders: $(TOOLS)/staticcheck
+	GO='$(GO)' ./scripts/contenders.sh
 
 ## conformance: the WebSocket cases of Autobahn's suite (needs python3)
 conformance: build
@@ -76,7 +76,7 @@ fuzz:
 
 ## clean: remove what was built; data and results stay
 clean:
-	rm -rf bin .cache contenders/*/bin
+	rm -rf bin .cache contenders/*/bin contenders/*/target contenders/*/zig-out contenders/*/.zig-cache
 
 ## help: this list
 help:

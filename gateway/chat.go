@@ -88,10 +88,13 @@ func newChatServer(cfg ChatConfig, work context.Context, metrics prometheus.Regi
 
 // chat serves a connection on /ws/chat.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
-	s.accept(w, r, websocket.Config{}, func(c *connection) {
+	var p *participant
+	heard := func([]byte) { p.heart.heard = time.Now() }
+	s.accept(w, r, websocket.Config{OnPing: heard, OnPong: heard}, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
-		newParticipant(s.chats, c, s.cfg.DrainTimeout).run()
+		p = newParticipant(s.chats, c, s.cfg.DrainTimeout)
+		p.run()
 	})
 }
 

@@ -156,8 +156,8 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	}
 }
 
-// say passes a chat on, as the bytes that its sender sent. Who has joined
-// nothing and names no room speaks in the public one.
+// say passes a chat on, as the bytes that its sender sent. Who names no room
+// speaks in the public one, and joins it by that, whatever else it has joined.
 func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
 	member := p.rooms[name]

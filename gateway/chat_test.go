@@ -325,8 +325,30 @@ func TestChat_HeartbeatAndSilence(t *testing.T) {
 		}
 	}
 	var closed *websocket.CloseError
-	if !errors.As(err, &closed) || pings < 10 {
-		t.Errorf("%d pings, then %v, want many and a Close frame", pings, err)
+	if !errors.As(err, &closed) || closed.Code != websocket.StatusPolicyViolation || pings < 10 {
+		t.Errorf("%d pings, then %v, want many and Close 1008", pings, err)
+	}
+}
+
+// TestChat_ControlFramesAreSignsOfLife has one client send WebSocket pings
+// alone, and one pongs, for longer than the timeout.
+func TestChat_ControlFramesAreSignsOfLife(t *testing.T) {
+	t.Parallel()
+	const timeout = 1500 * time.Millisecond
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{PongTimeout: timeout}})
+	for _, op := range []websocket.Opcode{websocket.OpPing, websocket.OpPong} {
+		t.Run(fmt.Sprint(op), func(t *testing.T) {
+			t.Parallel()
+			c := talk(t, addr, "public")
+			for start := time.Now(); time.Since(start) < 2*timeout; time.Sleep(timeout / 30) {
+				if err := c.Queue(op, []byte("alive")); err != nil {
+					t.Fatal(err)
+				}
+				c.Flush()
+			}
+			send(t, c, `{"type":"ping","ts":1}`)
+			expect(t, c, `{"ts":1,"type":"pong"}`)
+		})
 	}
 }
 

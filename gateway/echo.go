@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/tidewire/tidewire/websocket"
@@ -30,7 +31,8 @@ func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
 }
 
 // closeCode is what to answer when Read has ended with err: the peer's own
-// code to its Close frame, "going away" to a deadline that Shutdown set.
+// code to its Close frame, "going away" to a deadline that Shutdown set, and
+// "policy violation" to any other: the peer was silent for too long.
 func closeCode(c *connection, err error) websocket.StatusCode {
 	var closed *websocket.CloseError
 	switch {
@@ -38,6 +40,8 @@ func closeCode(c *connection, err error) websocket.StatusCode {
 		return closed.Code
 	case c.stopping():
 		return websocket.StatusGoingAway
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return websocket.StatusPolicyViolation
 	default:
 		return websocket.StatusNormal
 	}

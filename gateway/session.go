@@ -53,7 +53,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting),
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
 	}
-	cfg := websocket.Config{OnPong: func([]byte) { sess.heart.heard = time.Now() }}
+	heard := func([]byte) { sess.heart.heard = time.Now() }
+	cfg := websocket.Config{OnPing: heard, OnPong: heard}
 	s.accept(w, r, cfg, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)

@@ -53,6 +53,11 @@ type Config struct {
 	// every message as it is. Defaults to false.
 	SkipUTF8Check bool
 
+	// OnPing is called by Read, in its goroutine, with the payload of each Ping,
+	// which is valid only during the call. It is answered without. Defaults to
+	// none.
+	OnPing func(payload []byte)
+
 	// OnPong is called by Read, in its goroutine, with the payload of each
 	// Pong, which is valid only during the call. Defaults to none.
 	OnPong func(payload []byte)

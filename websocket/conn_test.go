@@ -255,8 +255,9 @@ func TestRead_end(t *testing.T) {
 
 func TestRead_pingPong(t *testing.T) {
 	t.Parallel()
-	var pongs []string
-	server, client := pair(t, Config{OnPong: func(p []byte) { pongs = append(pongs, string(p)) }}, Config{})
+	var pings, pongs []string
+	server, client := pair(t, Config{OnPong: func(p []byte) { pongs = append(pongs, string(p)) }},
+		Config{OnPing: func(p []byte) { pings = append(pings, string(p)) }})
 	for i := range 5 { // some with a payload of their own, some without
 		if err := server.Queue(OpPing, bytes.Repeat([]byte{'p'}, i)); err != nil {
 			t.Fatal(err)
@@ -270,8 +271,9 @@ func TestRead_pingPong(t *testing.T) {
 	if _, err := server.Read(); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"", "p", "pp", "ppp", "pppp"}; fmt.Sprint(pongs) != fmt.Sprint(want) {
-		t.Errorf("pongs %q", pongs)
+	want := []string{"", "p", "pp", "ppp", "pppp"}
+	if fmt.Sprint(pings) != fmt.Sprint(want) || fmt.Sprint(pongs) != fmt.Sprint(want) {
+		t.Errorf("pings %q, pongs %q, want %q", pings, pongs, want)
 	}
 }
 

@@ -18,7 +18,7 @@ const plainBuffer = 4 << 10
 // that the answers to one Read leave in one write. Payloads are valid until the
 // next Read, even if the Conn is closed meanwhile.
 //
-// Pings are answered and pongs given to OnPong on the way. The error, which
+// Pings are given to OnPing and answered, pongs given to OnPong, on the way. The error, which
 // comes after all whole messages and stays, is
 //   - a *CloseError when the peer's Close frame has arrived. It is not answered
 //     yet: commit and queue what is owed to the peer, then call Close.
@@ -139,6 +139,9 @@ func (c *Conn) tryRead(fd uintptr) bool {
 func (c *Conn) control(op Opcode, payload []byte) {
 	switch {
 	case op == OpPing:
+		if c.cfg.OnPing != nil {
+			c.cfg.OnPing(payload)
+		}
 		c.queuePong(payload)
 	case !c.creditPong(payload) && c.cfg.OnPong != nil:
 		c.cfg.OnPong(payload)

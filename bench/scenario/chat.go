@@ -2,10 +2,8 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,186 +30,113 @@ type ChatLoad struct {
 	Hold    time.Duration
 }
 
-// Chat runs one of the chat scenarios against each target, each time freshly
-// started, and verifies what is delivered.
+// Chat runs one of the chat scenarios against each target, freshly started for
+// each row, and verifies what is delivered. A server that cannot be run, or
+// fails, gets a row with a note, and the others go on; if it is Tidewire, the
+// result is not valid. It is an error if nothing could be measured at all.
 func Chat(ctx context.Context, cfg ChatConfig, result *bench.Result) error {
+	var failures []error
 	for round := range cfg.Repeat {
 		for _, target := range cfg.Targets {
-			if err := chatTarget(ctx, cfg, target, round, result); err != nil {
-				return fmt.Errorf("%s: %w", target.Name, err)
+			err := cfg.target(ctx, target, round, result)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				failures = append(failures, fmt.Errorf("%s: %w", target.Name, err))
 			}
 		}
 	}
-	return nil
+	for _, row := range result.Rows {
+		if len(row.Metrics) > 0 {
+			return nil
+		}
+	}
+	return errors.Join(failures...)
 }
 
-func (cfg ChatConfig) plan() []chatStep {
+// target runs all rows of a target.
+func (cfg ChatConfig) target(ctx context.Context, target Target, round int, result *bench.Result) (failed error) {
+	if target.Missing != "" {
+		result.AddNote(target.Name, target.Description, target.Missing)
+		result.Row(target.Name).Labels = target.Labels
+		if target.Own {
+			result.Check(target.Name+": ran", false, "%s", target.Missing)
+		}
+		return errors.New(target.Missing)
+	}
+	for _, loads := range cfg.plan() {
+		name := strings.TrimSpace(target.Name + " " + loads[0].name)
+		cfg.Progress("round %d: %s %s", round+1, cfg.Scenario, name)
+		err := cfg.row(ctx, target, name, loads, result)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if target.Own {
+			result.Check(name+": ran to its end", err == nil, "%v", err)
+		}
+		if err != nil {
+			cfg.Progress("%s: %v", name, err)
+			result.AddNote(name, target.Description, "failed: "+strings.Join(strings.Fields(err.Error()), " "))
+			failed = errors.Join(failed, err)
+		}
+		result.Row(name).Labels = target.Labels
+	}
+	return failed
+}
+
+// plan returns the loads of each row.
+func (cfg ChatConfig) plan() (rows [][]chatStep) {
 	if c := cfg.Custom; c != nil {
-		return []chatStep{{"", bench.ChatConfig{
+		return [][]chatStep{{{"", bench.ChatConfig{
 			Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: c.Hold, Checked: max(20, c.Clients/10),
-		}}}
+		}}}}
 	}
-	steps := scaled(chatPlan(cfg.Scenario, cfg.Soak), cfg.Scale, cfg.Share)
-	for i := range steps {
-		steps[i].load.Payload = chatPayload
+	for i, step := range scaled(chatPlan(cfg.Scenario, cfg.Soak), cfg.Scale, cfg.Share) {
+		step.load.Payload = chatPayload
+		if i == 0 || step.name != rows[len(rows)-1][0].name {
+			rows = append(rows, nil)
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], step)
 	}
-	return steps
+	return rows
 }
 
-// chatRun is what one row was made of.
-type chatRun struct {
-	name    string
-	load    bench.ChatConfig
-	seen    bench.ChatResult
-	server  bench.Samples
-	peakRSS uint64
-	genCPU  float64 // seconds of the generator, in the window
-}
-
-func chatTarget(ctx context.Context, cfg ChatConfig, target Target, round int, result *bench.Result) error {
-	var runs []*chatRun
+// row makes the loads of one row on one server.
+func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, result *bench.Result) error {
+	var run *chatRun
 	server, err := target.use(ctx, func(url string, pid int) error {
-		for i, step := range cfg.plan() {
-			name := strings.TrimSpace(target.Name + " " + step.name)
-			cfg.Progress("round %d: %s %s, part %d of %d", round+1, cfg.Scenario, name, i+1, len(cfg.plan()))
-			run := &chatRun{name: name, load: step.load}
-			if err := run.do(ctx, url, pid, cfg.Progress); err != nil {
+		for i, step := range loads {
+			if len(loads) > 1 {
+				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
+			}
+			part := &chatRun{name: name, load: step.load}
+			if err := part.do(ctx, url, pid, cfg.Progress); err != nil {
 				return err
 			}
-			if last := len(runs) - 1; last >= 0 && runs[last].name == name {
-				runs[last].append(run)
+			if run == nil {
+				run = part
 			} else {
-				runs = append(runs, run)
+				run.append(part)
 			}
 		}
 		return nil
 	})
-	if err != nil && (target.Own || len(runs) == 0 || ctx.Err() != nil) {
+	if run == nil {
 		return err
 	}
-	sent := 0
-	for _, run := range runs {
-		m := run.metrics()
-		if size := target.binaryBytes(); size > 0 {
-			m["binary_bytes"] = size
-		}
-		var verdicts []bench.Check
-		if cfg.Soak > 0 {
-			verdicts = run.verdicts(m, err)
-		}
-		result.AddTrial(run.name, target.Description, m)
-		row := result.Row(run.name)
-		row.Verdicts = append(row.Verdicts, verdicts...)
-		run.check(target, result)
-		sent += run.seen.End.Sent
+	m := run.metrics()
+	if target.BinaryBytes > 0 {
+		m["binary_bytes"] = float64(target.BinaryBytes)
 	}
-	if server == nil {
-		return nil
+	var verdicts []bench.Check
+	if cfg.Soak > 0 {
+		verdicts = run.verdicts(m, err)
 	}
-	if said, ok := server.Statistic("Total messages"); ok && target.Own {
-		result.Check(target.Name+": the server counted what was sent", said == float64(sent), "sent %d, counted %.0f", sent, said)
-	}
-	return nil
-}
-
-// do makes the load.
-func (r *chatRun) do(ctx context.Context, url string, pid int, progress func(string, ...any)) (err error) {
-	load := r.load
-	load.URL = url
-	load.Progress = func(m bench.ChatMark) {
-		progress("%s: %v, %d members, %d connections, %d sent, %d delivered, %d errors", r.name,
-			m.At.Round(time.Second), m.Open, m.Connections, m.Sent, m.Deliveries, m.Errors)
-	}
-	sampler := bench.StartSampler(ctx, pid, 0)
-	r.seen, err = bench.RunChat(ctx, load)
-	usage := sampler.Stop()
-	r.server, r.peakRSS = sampler.Series(bench.Server), usage[bench.Server].PeakRSSBytes
-	from, to := r.window()
-	start := r.seen.Started
-	r.genCPU = sampler.Series(bench.Generator).CPUSeconds(start.Add(from.At), start.Add(to.At))
+	run.counted(server, target, m, result)
+	run.check(target, result)
+	result.AddTrial(name, target.Description, m)
+	row := result.Row(name)
+	row.Verdicts = append(row.Verdicts, verdicts...)
 	return err
-}
-
-// append joins a later part of the same row.
-func (r *chatRun) append(next *chatRun) {
-	last := len(r.server)
-	r.server = append(r.server, next.server...)
-	if last > 0 { // CPU time goes on where it was
-		for i := range r.server[last:] {
-			r.server[last+i].CPUSeconds += r.server[last-1].CPUSeconds
-		}
-	}
-	r.peakRSS = max(r.peakRSS, next.peakRSS)
-	r.genCPU += next.genCPU
-	r.seen.Append(next.seen)
-}
-
-// window is the time that figures are about: that in which all were members,
-// or the whole run where memberships end.
-func (r *chatRun) window() (from, to bench.ChatMark) {
-	if r.load.Session > 0 {
-		return bench.ChatMark{}, r.seen.End
-	}
-	return r.seen.HoldStart, r.seen.HoldEnd
-}
-
-func (r *chatRun) metrics() map[string]float64 {
-	from, to := r.window()
-	seen := r.seen
-	seconds := (to.At - from.At).Seconds()
-	deliveries := to.Deliveries - from.Deliveries
-	m := map[string]float64{
-		"seconds": seconds, "messages_per_second": float64(to.Sent-from.Sent) / seconds,
-		"sent": float64(seen.End.Sent), "deliveries": float64(seen.End.Deliveries), "deliveries_per_second": float64(deliveries) / seconds,
-		"connections": float64(seen.End.Connections), "peak_connections": float64(seen.Peak),
-		"connections_per_second": float64(to.Connections-from.Connections) / seconds,
-		"expected":               float64(seen.Expected), "received": float64(seen.Received), "lost": float64(seen.Lost()),
-		"duplicated": float64(seen.Checked.Duplicated), "reordered": float64(seen.Checked.Reordered),
-		"errors": float64(seen.End.Errors), "generator_cpu_seconds": r.genCPU,
-		"generator_late_p99_ms": seen.Late.Quantile(0.99).Seconds() * 1000,
-	}
-	if seen.Expected > 0 {
-		m["drop_rate"] = float64(seen.Lost()) / float64(seen.Expected)
-	}
-	seen.Latency.Metrics(m, "")
-	seen.Connect.Metrics(m, "connect_")
-	if r.peakRSS > 0 {
-		cpu := r.server.CPUSeconds(seen.Started.Add(from.At), seen.Started.Add(to.At))
-		m["server_cpu_seconds"], m["server_cpu_cores"] = cpu, cpu/seconds
-		m["server_peak_rss_bytes"] = float64(r.peakRSS)
-		if deliveries > 0 {
-			m["server_cpu_seconds_per_million_deliveries"] = cpu / float64(deliveries) * 1e6
-		}
-	}
-	return m
-}
-
-// check records whether everything is accounted for. Another server's losses
-// are results; Tidewire's make the run invalid.
-func (r *chatRun) check(target Target, result *bench.Result) {
-	seen := r.seen
-	result.Check(r.name+": every chat was sent when it was due", seen.Unsent == 0,
-		"%d of %d not sent: the server did not read; late p99 %v", seen.Unsent, seen.End.Sent, seen.Late.Quantile(0.99))
-	if !target.Own {
-		return
-	}
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(seen.FirstError)) {
-		kinds = append(kinds, fmt.Sprintf("%d x %s: %s", seen.Errors[kind], kind, seen.FirstError[kind]))
-	}
-	result.Check(r.name+": no errors", seen.End.Errors == 0, "%d of %d connections; %s", seen.End.Errors, seen.End.Connections, strings.Join(kinds, "; "))
-	result.Check(r.name+": every chat reached every other member", seen.Lost() == 0 && seen.Missed == 0,
-		"expected %d, received %d, checked one by one %d, of which %d lost; %d left out by the server",
-		seen.Expected, seen.Received, seen.Checked.Expected, seen.Checked.Lost(), seen.Missed)
-	result.Check(r.name+": once, and in its sender's order", seen.Checked.Duplicated == 0 && seen.Checked.Reordered == 0,
-		"%d duplicated, %d reordered", seen.Checked.Duplicated, seen.Checked.Reordered)
-}
-
-// binaryBytes is the size of the target's program, 0 if that is not known.
-func (t Target) binaryBytes() float64 {
-	info, err := os.Stat(t.Program)
-	if err != nil {
-		return 0
-	}
-	return float64(info.Size())
 }

@@ -11,11 +11,17 @@ import (
 type Target struct {
 	Name        string
 	Description string
-	// Start runs it; URL is of one that runs already. One of the two is set.
+	// Start runs it; URL is of one that runs already.
 	Start func(ctx context.Context) (*ServerProcess, error)
 	URL   string
-	// Program is the file that Start runs, if it is to be weighed.
-	Program string
+	// Missing is why the server cannot be run, such as "not built: needs cargo".
+	// Neither Start nor URL is needed then.
+	Missing string
+	// BinaryBytes is the size of the program without symbols and debug
+	// information, 0 if that is not known.
+	BinaryBytes int64
+	// Labels are those of the target's rows.
+	Labels map[string]string
 	// Own is a Tidewire: what it loses makes a run invalid.
 	Own bool
 }

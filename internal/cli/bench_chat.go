@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,13 +10,15 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/bench/report"
 	"github.com/tidewire/tidewire/bench/scenario"
 )
 
 // benchChatCmd runs the chat scenarios.
 type benchChatCmd struct {
-	Scenario    string   `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four."`
-	Target      []string `default:"tidewire" help:"Servers: tidewire, or NAME=ws://… of one that runs."`
+	Scenario    []string `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"One or more. steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four. Steady, burst and saturation together end in a comparison of the profiles."`
+	Target      []string `placeholder:"NAME,…" help:"Servers: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum, zig-std, built from a checkout where missing; or NAME=ws://… of one that runs. Default: tidewire, or those of --profile."`
+	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"a: servers on a framework. b: minimal ones. all: both. Those are run, unless --target names others, and compared. Tidewire is in each."`
 	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: that many seconds, with a verdict on memory, decay and errors."`
 	TimeScale   float64  `default:"1" help:"Shortens every duration of a scenario, for a try: 0.1 takes a tenth."`
 	ClientScale float64  `default:"1" help:"Of the number of clients of a scenario, for a try."`
@@ -45,7 +48,7 @@ func (c *benchChatCmd) Validate() error {
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinChat, bench.MaxChat)
 	case c.Hold <= 0:
 		return errors.New("--hold: want more than 0")
-	case c.Scenario == "load" && c.Mode != "quick":
+	case slices.Contains(c.Scenario, "load") && c.Mode != "quick":
 		return errors.New("--mode: load lasts as long as --hold says")
 	}
 	return nil
@@ -53,31 +56,69 @@ func (c *benchChatCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchChatCmd) Run(p *process) error {
-	scenarios := []string{c.Scenario}
-	if c.Scenario == "all" {
-		scenarios = scenario.Chats
+	if len(c.Target) == 0 {
+		c.Target = c.defaultTargets()
 	}
-	dir, err := newTargetDir()
+	targets, err := targets(p, "chat", c.Target, c.resultFlags)
 	if err != nil {
 		return err
 	}
-	defer dir.remove()
-	targets, err := dir.targets(p, "chat", c.Target)
-	if err != nil {
-		return err
-	}
+	scenarios := c.scenarios()
 	var invalid error
+	done := make(map[string]*bench.Result)
 	for _, name := range scenarios {
-		if err := c.runOne(p, name, targets, len(scenarios) > 1); isInvalid(err) {
-			invalid = err // the others are of interest all the same
-		} else if err != nil {
+		result, err := c.runOne(p, name, targets, len(scenarios) > 1)
+		if err != nil && !isInvalid(err) {
 			return err
 		}
+		invalid = cmp.Or(invalid, err) // the others are of interest all the same
+		done[name] = result
+	}
+	if done["steady"] != nil && done["burst"] != nil && done["saturation"] != nil {
+		invalid = cmp.Or(invalid, c.compare(p, done["steady"], done["burst"], done["saturation"]))
 	}
 	return invalid
 }
 
-func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target, several bool) error {
+// defaultTargets are those of the profile.
+func (c *benchChatCmd) defaultTargets() []string {
+	if c.Profile == "" {
+		return []string{"tidewire"}
+	}
+	return targetNames("chat", profiles[c.Profile])
+}
+
+// profiles are the values of --profile.
+var profiles = map[string]string{"a": framework, "b": minimal}
+
+// scenarios are those asked for, each once.
+func (c *benchChatCmd) scenarios() (names []string) {
+	for _, name := range c.Scenario {
+		some := []string{name}
+		if name == "all" {
+			some = scenario.Chats
+		}
+		for _, name := range some {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// compare tells what the profiles differ in, and writes that as a result of its
+// own: it is made of the other results' rows alone.
+func (c *benchChatCmd) compare(p *process, steady, burst, saturation *bench.Result) error {
+	result := report.CompareProfiles(profiles[c.Profile], steady, burst, saturation)
+	if result == nil { // Tidewire alone, or servers of no known profile
+		return nil
+	}
+	c.announce(p, "profiles")
+	return resultFlags{Out: c.fileOf("profiles"), Quiet: c.Quiet}.finish(p, result) // bounds are the scenarios'
+}
+
+func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target, several bool) (*bench.Result, error) {
 	params := map[string]any{"target": c.Target, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
 	cfg := scenario.ChatConfig{
 		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: c.progress(p),
@@ -88,17 +129,33 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	}
 	result := bench.NewResult("chat-"+name, params)
 	if err := scenario.Chat(p.ctx, cfg, result); err != nil {
-		return err
+		return nil, err
 	}
 	flags := c.resultFlags
-	if several && flags.Out != "" {
-		ext := filepath.Ext(flags.Out)
-		flags.Out = strings.TrimSuffix(flags.Out, ext) + "-" + name + ext
+	if several {
+		flags.Out = c.fileOf(name)
 	}
-	if name != "load" && (c.TimeScale != 1 || c.ClientScale != 1) {
+	if name != "load" {
+		c.announce(p, name)
+	}
+	return result, flags.finish(p, result)
+}
+
+// fileOf is the file of one of several results: what --out gives, with the name
+// in it, or nothing.
+func (c *benchChatCmd) fileOf(name string) string {
+	if c.Out == "" {
+		return ""
+	}
+	ext := filepath.Ext(c.Out)
+	return strings.TrimSuffix(c.Out, ext) + "-" + name + ext
+}
+
+// announce says of a table that it is of a try.
+func (c *benchChatCmd) announce(p *process, name string) {
+	if c.TimeScale != 1 || c.ClientScale != 1 {
 		fmt.Fprintf(p.Out, "chat-%s with every duration times %g, and the clients times %g: a try, not a measurement\n", name, c.TimeScale, c.ClientScale)
 	}
-	return flags.finish(p, result)
 }
 
 func (c *benchChatCmd) soak() time.Duration {

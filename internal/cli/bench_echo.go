@@ -11,7 +11,7 @@ import (
 
 // targetFlags name the echo servers to measure.
 type targetFlags struct {
-	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from contenders/ in a checkout), or NAME=ws://… of one that runs."`
+	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from a checkout), or NAME=ws://… of one that runs."`
 }
 
 // benchEchoCmd measures round trips.
@@ -21,7 +21,7 @@ type benchEchoCmd struct {
 	InFlight int `default:"16" help:"Messages in flight on each connection."`
 	Messages int `default:"2000000" help:"Messages of all connections together."`
 	Payload  int `default:"32" help:"Bytes of a message."`
-	Repeat   int `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
+	Repeat   int `default:"6" help:"Rounds; targets are interleaved, and medians reported."`
 	resultFlags
 }
 
@@ -44,12 +44,7 @@ func (c *benchEchoCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchEchoCmd) Run(p *process) error {
-	dir, err := newTargetDir()
-	if err != nil {
-		return err
-	}
-	defer dir.remove()
-	targets, err := dir.targets(p, "echo", c.Target)
+	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags)
 	if err != nil {
 		return err
 	}
@@ -90,12 +85,7 @@ func (c *benchIdleCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchIdleCmd) Run(p *process) error {
-	dir, err := newTargetDir()
-	if err != nil {
-		return err
-	}
-	defer dir.remove()
-	targets, err := dir.targets(p, "echo", c.Target)
+	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags)
 	if err != nil {
 		return err
 	}

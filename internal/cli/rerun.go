@@ -39,7 +39,7 @@ func rerunOf(ctx *kong.Context) rerun {
 	r.Command = node.Name
 	for _, arg := range node.Positional {
 		if arg.Set || arg.HasDefault {
-			r.Args = append(r.Args, fmt.Sprint(arg.Target.Interface()))
+			r.Args = append(r.Args, argsOf(arg.Target)...)
 		}
 	}
 	for _, f := range node.Flags {
@@ -48,6 +48,17 @@ func rerunOf(ctx *kong.Context) rerun {
 		}
 	}
 	return r
+}
+
+// argsOf is an argument as the command line had it: one word, or several.
+func argsOf(v reflect.Value) (words []string) {
+	if v.Kind() != reflect.Slice {
+		return []string{fmt.Sprint(v.Interface())}
+	}
+	for i := range v.Len() {
+		words = append(words, fmt.Sprint(v.Index(i).Interface()))
+	}
+	return words
 }
 
 // tomlOf is a flag's value as a file has it; nil if it is not set.

@@ -2,7 +2,8 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,73 +12,112 @@ import (
 	"github.com/tidewire/tidewire/bench/scenario"
 )
 
-// targetDir is where servers to be measured are built.
-type targetDir string
-
-func newTargetDir() (targetDir, error) {
-	dir, err := os.MkdirTemp("", "tidewire-target-")
-	return targetDir(dir), err
-}
-
-func (d targetDir) remove() { os.RemoveAll(string(d)) }
-
-// targets resolves the values of --target to servers of an endpoint.
-func (d targetDir) targets(p *process, endpoint string, names []string) ([]scenario.Target, error) {
-	var targets []scenario.Target
+// targets resolves the values of --target to servers of an endpoint, and builds
+// what is missing. One that cannot be built is a target with a reason.
+func targets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
+	progress := p.Err
+	if flags.Quiet {
+		progress = io.Discard
+	}
+	var all []scenario.Target
 	for _, name := range names {
-		t, err := d.target(p, endpoint, name)
+		if err := known(endpoint, name); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		t, err := target(p, endpoint, name, progress)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, t)
+		all = append(all, t)
 	}
-	return targets, nil
+	return all, nil
 }
 
-func (d targetDir) target(p *process, endpoint, name string) (scenario.Target, error) {
-	if label, url, ok := strings.Cut(name, "="); ok {
-		if !strings.HasPrefix(url, "ws://") {
-			return scenario.Target{}, exit(ExitUsage, "--target %s: want NAME=ws://HOST:PORT/PATH", name)
+// builtTargets is targets for a benchmark that is nothing without one of them.
+func builtTargets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
+	all, err := targets(p, endpoint, names, flags)
+	for _, t := range all {
+		if t.Missing != "" {
+			err = errors.Join(err, exit(ExitFailure, "target %s: %s", t.Name, t.Missing))
 		}
-		return scenario.Target{Name: label, Description: url, URL: url}, nil
 	}
-	t := scenario.Target{Name: name}
-	var args []string
+	return all, err
+}
+
+// known refuses a value of --target before anything is built.
+func known(endpoint, name string) error {
+	if _, url, ok := strings.Cut(name, "="); ok {
+		if !strings.HasPrefix(url, "ws://") {
+			return exit(ExitUsage, "--target %s: want NAME=ws://HOST:PORT/PATH", name)
+		}
+		return nil
+	}
+	if name == "tidewire" {
+		return nil
+	}
+	c, ok := findContender(endpoint, name)
+	if !ok {
+		return exit(ExitUsage, "--target %s: want %s or NAME=ws://HOST:PORT/PATH", name, strings.Join(targetNames(endpoint, ""), ", "))
+	}
+	_, err := c.source()
+	return err
+}
+
+// targetNames are Tidewire's and those of the contenders with a profile.
+func targetNames(endpoint, profile string) []string {
+	names := []string{"tidewire"}
+	for _, c := range contendersOf(endpoint, profile) {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func target(p *process, endpoint, name string, progress io.Writer) (scenario.Target, error) {
+	if label, url, ok := strings.Cut(name, "="); ok {
+		return scenario.Target{Name: label, Description: url, URL: url, Labels: labels(endpoint, label)}, nil
+	}
+	t := scenario.Target{Name: name, Labels: labels(endpoint, name)}
+	args := []string{"--port", "0"}
+	var program string
 	var err error
-	switch {
-	case name == "tidewire":
+	if c, ok := findContender(endpoint, name); ok {
+		t.Description = c.made
+		var dir string
+		if dir, err = c.source(); err == nil {
+			program, t.Missing, err = c.build(p, dir, progress)
+		}
+	} else {
 		t.Own = true
 		t.Description = "serve --only " + endpoint
-		args = []string{"serve", "--only", endpoint, "--port", "0"}
-		t.Program, err = self()
-	case name == "gorilla" && endpoint == "echo":
-		t.Description = "net/http + gorilla/websocket"
-		args = []string{"--port", "0"}
-		t.Program, err = d.buildGorilla(p)
-	default:
-		known := "tidewire"
-		if endpoint == "echo" {
-			known += ", gorilla"
-		}
-		err = exit(ExitUsage, "--target %s: want %s or NAME=ws://HOST:PORT/PATH", name, known)
+		args = append([]string{"serve", "--only", endpoint}, args...)
+		program, err = self()
 	}
+	if err != nil || t.Missing != "" {
+		return t, err
+	}
+	t.BinaryBytes = strippedSize(p.ctx, program)
 	t.Start = func(ctx context.Context) (*scenario.ServerProcess, error) {
-		return scenario.StartServer(ctx, nil, nil, t.Program, args...)
+		return scenario.StartServer(ctx, nil, nil, program, args...)
 	}
-	return t, err
+	return t, nil
 }
 
-// buildGorilla compiles the contender, which has a module of its own.
-func (d targetDir) buildGorilla(p *process) (string, error) {
-	const source = "contenders/go-gorilla-echo"
-	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
-		return "", exit(ExitUsage, "target gorilla is built from %s: run this in a checkout of Tidewire", source)
+// strippedSize is the size of a program without symbols and debug information.
+// Where there is no strip that can do it, it is the size as it is; 0 if there is
+// none.
+func strippedSize(ctx context.Context, program string) int64 {
+	if dir, err := os.MkdirTemp("", "tidewire-strip-"); err == nil {
+		defer os.RemoveAll(dir)
+		stripped := filepath.Join(dir, "program")
+		if exec.CommandContext(ctx, "strip", "-o", stripped, program).Run() == nil {
+			program = stripped
+		}
 	}
-	program := filepath.Join(string(d), "gorilla")
-	build := exec.CommandContext(p.ctx, "go", "build", "-o", program, ".")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", source, err, out)
+	info, err := os.Stat(program)
+	if err != nil {
+		return 0
 	}
-	return program, nil
+	return info.Size()
 }

@@ -1,0 +1,158 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/cli"
+)
+
+// try is a run of the chat scenarios that is as short as can be.
+var try = []string{"--time-scale", "0.03", "--client-scale", "0.1"}
+
+// checkout makes a source tree with contenders of these names the working
+// directory, and an empty folder all that programs are looked for in. It returns
+// both.
+func checkout(t *testing.T, names ...string) (root, programs string) {
+	t.Helper()
+	root, programs = t.TempDir(), t.TempDir()
+	for _, name := range names {
+		dir := filepath.Join(root, "contenders", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "source"), "what it is made of", 0o644)
+	}
+	t.Chdir(root)
+	t.Setenv("PATH", programs)
+	return root, programs
+}
+
+func write(t *testing.T, file, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestContender_MissingToolchainIsNamed(t *testing.T) {
+	checkout(t, "go-gorilla", "rust-tungstenite", "zig-std")
+	r, out := benchmark(t, cli.ExitOK, append([]string{"chat", "steady", "--profile", "b"}, try...)...)
+	for name, note := range map[string]string{
+		"tidewire": "", "go-gorilla": "not built: needs go", "rust-tungstenite": "not built: needs cargo", "zig-std": "not built: needs python3",
+	} {
+		row := r.Row(name)
+		if row == nil || row.Note != note || (len(row.Metrics) > 0) != (note == "") || !strings.Contains(out, note) {
+			t.Errorf("%s: %+v, want note %q, in the table too:\n%s", name, row, note, out)
+		}
+	}
+	if len(r.Rows) != 4 || r.Row("zig-std").Labels["profile"] != "both" {
+		t.Errorf("rows %+v", r.Rows)
+	}
+	file := filepath.Join(t.TempDir(), "r.json")
+	code, _, errOut := run(t, nil, "bench", "chat", "steady", "--target", "go-gorilla,zig-std", "--out", file)
+	if code != cli.ExitFailure || !strings.Contains(errOut, "needs go") || !strings.Contains(errOut, "needs python3") {
+		t.Errorf("nothing to measure: exit code %d\n%s", code, errOut)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("nothing was measured, and there is a result")
+	}
+}
+
+func TestContender_BuildThatFails(t *testing.T) {
+	_, programs := checkout(t, "rust-axum")
+	write(t, filepath.Join(programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)
+	file := filepath.Join(t.TempDir(), "r.json")
+	args := append([]string{"bench", "chat", "steady", "--target", "tidewire,rust-axum", "--quiet", "--out", file}, try...)
+	code, out, errOut := run(t, nil, args...)
+	if code != cli.ExitOK || !strings.Contains(errOut, "error: what is this?\ncould not compile") || !strings.Contains(out, "not built: cargo build failed: could not compile") {
+		t.Errorf("exit code %d\n%s%s", code, out, errOut)
+	}
+}
+
+// TestContender_BuiltAndCompared has a cargo whose servers are Tidewires, in the
+// end with limits by which half of what is sent is lost.
+func TestContender_BuiltAndCompared(t *testing.T) {
+	root, programs := checkout(t, "rust-axum", "rust-tungstenite")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builds := filepath.Join(root, "builds")
+	write(t, filepath.Join(programs, "cargo"), fmt.Sprintf(`#!/bin/sh
+PATH=/bin:/usr/bin
+name=$(basename "$PWD")
+echo "$name $*" >>'%s'
+mkdir -p target/release
+printf '#!/bin/sh\nexec "%s" serve --only chat $LIMITS "$@"\n' >target/release/$name
+chmod +x target/release/$name
+`, builds, self), 0o755)
+	file := filepath.Join(t.TempDir(), "r.json")
+	code, out, errOut := run(t, nil, "bench", "chat", "steady", "burst", "saturation", "--target", "rust-tungstenite,rust-axum",
+		"--time-scale", "0.01", "--client-scale", "0.1", "--out", file)
+	if code != cli.ExitOK {
+		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
+	}
+	if text, err := os.ReadFile(builds); err != nil || string(text) != "rust-tungstenite build --release --locked --target-dir target\nrust-axum build --release --locked --target-dir target\n" {
+		t.Errorf("built: %s, %v", text, err)
+	}
+	read := func(name string) *bench.Result {
+		t.Helper()
+		r, err := bench.Read(strings.TrimSuffix(file, ".json") + "-" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	profiles := read("profiles")
+	cost := profiles.Row("Rust: cost of the framework")
+	if cost == nil || !profiles.Valid || profiles.Row("Rust minimal: rust-tungstenite").Metrics["saturation_deliveries_per_second"] == 0 || !strings.Contains(out, "cost of the framework") {
+		t.Errorf("%+v", profiles.Rows)
+	}
+
+	again := func(want int, scenario string) *bench.Row {
+		t.Helper()
+		r, _ := benchmark(t, cli.ExitOK, append([]string{"chat", scenario, "--target", "rust-axum"}, try...)...)
+		text, err := os.ReadFile(builds)
+		if got := strings.Count(string(text), "rust-axum"); err != nil || got != want {
+			t.Errorf("built %d times, want %d", got, want)
+		}
+		return r.Row("rust-axum")
+	}
+	again(1, "churn")
+	rerun, err := os.ReadFile(strings.TrimSuffix(file, ".json") + "-steady.rerun.toml")
+	if err != nil || !strings.Contains(string(rerun), "args = ['steady', 'burst', 'saturation']") {
+		t.Errorf("%v, %s, want to run all three again", err, rerun)
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(root, "contenders", "rust-axum", "source"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LIMITS", "--rate-limit 0.001 --rate-burst 1")
+	m := again(2, "steady").Metrics // which is valid: another server's losses are results
+	if m["rate_limited"] == 0 || m["accepted"]+m["rate_limited"] != m["sent"] || m["offered"] != m["sent"] ||
+		m["lost"] == 0 || m["lost"] > m["expected"] || m["server_peak_rss_bytes"] == 0 || m["binary_bytes"] == 0 {
+		t.Errorf("%v", m)
+	}
+}
+
+func TestContender_OutsideOfACheckout(t *testing.T) {
+	t.Chdir(t.TempDir())
+	code, _, errOut := run(t, nil, "bench", "chat", "steady", "--target", "tidewire,zig-std", "--out", filepath.Join(t.TempDir(), "r.json"))
+	if code != cli.ExitUsage || !strings.Contains(errOut, "checkout of Tidewire") || !strings.Contains(errOut, "zig-std=ws://") {
+		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+}
+
+func TestContender_ForEcho(t *testing.T) {
+	checkout(t, "go-gorilla-echo")
+	code, _, errOut := run(t, nil, "bench", "echo", "--target", "gorilla", "--out", filepath.Join(t.TempDir(), "r.json"))
+	if code != cli.ExitFailure || !strings.Contains(errOut, "target gorilla: not built: needs go") {
+		t.Errorf("exit code %d\n%s", code, errOut)
+	}
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Vets, builds and tests the servers of contenders/, then holds all of them to the
+# one contract. Builds are debug builds: `tidewire bench` makes those it measures.
+# A toolchain that is missing is told and left out; under CI it is a failure.
+set -eu
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+root=$(pwd)
+# Both Rust servers share most of their libraries.
+export CARGO_TARGET_DIR="$root/.cache/cargo"
+
+have() {
+	command -v "$1" >/dev/null && return
+	echo "contenders: $2 not tested: needs $1"
+	[ -z "${CI:-}" ] || exit 1
+	return 1
+}
+
+# Downloads first, beside the work on what is there.
+fetching=
+if have python3 zig-std; then
+	./scripts/zig.sh version >/dev/null &
+	fetching=$!
+fi
+
+all=
+for name in go-gorilla-echo go-gorilla go-fiber; do
+	echo "--- $name"
+	cd "contenders/$name"
+	$go vet ./...
+	$go build -o bin/ .
+	if [ $name != go-gorilla-echo ]; then
+		$go mod tidy -diff
+		"$root/.cache/tools/staticcheck" ./...
+		$go test -race ./...
+		all=$all,$name=$root/contenders/$name/bin/$name
+	fi
+	cd "$root"
+done
+
+if [ -n "$fetching" ]; then
+	echo '--- zig-std'
+	wait "$fetching"
+	cd contenders/zig-std
+	"$root/scripts/zig.sh" fmt --check build.zig src
+	"$root/scripts/zig.sh" build test
+	"$root/scripts/zig.sh" build --prefix bin --prefix-exe-dir .
+	cd "$root"
+	all=$all,zig-std=$root/contenders/zig-std/bin/zig-std
+fi
+
+if have cargo 'rust-tungstenite and rust-axum'; then
+	for name in rust-tungstenite rust-axum; do
+		echo "--- $name"
+		cd "contenders/$name"
+		# With the tests, so that libraries are compiled with one set of features.
+		cargo build --quiet --locked --all-targets
+		cargo test --quiet --locked
+		for check in 'fmt --check' 'clippy --quiet --locked --all-targets -- -D warnings'; do
+			if cargo "${check%% *}" --version >/dev/null 2>&1; then
+				cargo $check
+			else
+				echo "contenders: cargo ${check%% *} is not installed: left out"
+			fi
+		done
+		cd "$root"
+		all=$all,$name=$CARGO_TARGET_DIR/debug/$name
+	done
+fi
+
+echo "--- one contract"
+# Tidewire itself goes through it among the other tests.
+TIDEWIRE_CONTENDERS=${all#,} $go test -count=1 -timeout 5m -run TestConformance ./contenders/conformance
