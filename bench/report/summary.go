@@ -47,7 +47,7 @@ func rowSummary(row bench.Row) string {
 		}
 	}
 	if len(parts) == 0 {
-		return ""
+		return row.Note
 	}
 	prefix := latencyOf(row)
 	var latencies []string
@@ -62,8 +62,13 @@ func rowSummary(row bench.Row) string {
 	if row.Limiter != "" {
 		parts = append(parts, "limited by "+row.Limiter)
 	}
-	if cost, ok := cpuPerMillion(row.Metrics); ok {
+	if cost, ok := row.Metrics["server_cpu_seconds_per_million_deliveries"]; ok {
+		parts = append(parts, figure(cost)+" CPU s per million deliveries")
+	} else if cost, ok := cpuPerMillion(row.Metrics); ok {
 		parts = append(parts, figure(cost)+" CPU s per million messages")
+	}
+	if row.Note != "" {
+		parts = append(parts, row.Note)
 	}
 	return strings.Join(parts, "; ")
 }

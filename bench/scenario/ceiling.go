@@ -44,8 +44,8 @@ const (
 // between until it has the knee, the highest rate that is kept, and runs once more
 // at 70 % of it. Each step is a row of the result, called name and its rate; the
 // knee's has the metric knee, and the last, "name at 70 %", has knee_per_second
-// beside its own figures. A rate is kept if 99 % of it is done, nothing piles up,
-// and the 99th percentile of latencies, of those with prefix, stays below five times
+// beside its own figures. A rate is kept if 99 % of it is done, nothing is lost or
+// piles up, and the 99th percentile of latencies, of those with prefix, stays below five times
 // that of the first step.
 func FindCeiling(ctx context.Context, c Ceiling, name, describe, prefix string, load Load, result *bench.Result) error {
 	if c.Start <= 0 {
@@ -125,7 +125,7 @@ func (s *ceilingSearch) try(ctx context.Context, rate float64, row string) (map[
 	if s.p99 == 0 {
 		s.p99 = p99
 	}
-	kept := m["messages_per_second"] >= keptShare*rate && m["unsent"] <= (1-keptShare)*(m["sent"]+m["unsent"]) &&
+	kept := m["messages_per_second"] >= keptShare*rate && m["lost"] == 0 && m["unsent"] <= (1-keptShare)*(m["sent"]+m["unsent"]) &&
 		m["depth_at_end"] <= rate && p99 <= max(kneeFactor*s.p99, kneeFloor)
 	m["kept"] = 0
 	if kept {

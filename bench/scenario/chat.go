@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type ChatConfig struct {
 	Scale    float64       // of every duration; 1 is the scenario as it is
 	Share    float64       // of the clients; 1 is the scenario as it is
 	Custom   *ChatLoad     // replaces the scenario's loads
+	Ceiling  *Ceiling      // looks for the most chats a second, by clients like Custom's; nil: not
 	Repeat   int           // rounds; targets are interleaved over them
 	Progress func(format string, args ...any)
 }
@@ -65,6 +67,9 @@ func (cfg ChatConfig) target(ctx context.Context, target Target, round int, resu
 		}
 		return errors.New(target.Missing)
 	}
+	if cfg.Ceiling != nil {
+		return cfg.ceiling(ctx, target, result)
+	}
 	for _, loads := range cfg.plan() {
 		name := strings.TrimSpace(target.Name + " " + loads[0].name)
 		cfg.Progress("round %d: %s %s", round+1, cfg.Scenario, name)
@@ -102,26 +107,32 @@ func (cfg ChatConfig) plan() (rows [][]chatStep) {
 	return rows
 }
 
-// row makes the loads of one row on one server.
-func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, result *bench.Result) error {
-	var run *chatRun
-	server, err := target.use(ctx, func(url string, pid int) error {
-		for i, step := range loads {
-			if len(loads) > 1 {
-				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
-			}
-			part := &chatRun{name: name, load: step.load}
-			if err := part.do(ctx, url, pid, cfg.Progress); err != nil {
-				return err
-			}
-			if run == nil {
-				run = part
-			} else {
-				run.append(part)
-			}
+// ceiling finds how many chats a second a target keeps up with, by ever more
+// clients that say as much as Custom's each: a room's members are what makes it hard,
+// and one says no more than servers allow. Losses at rates that it does
+// not keep up with are what is looked for, and no reason to distrust the result.
+func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.Result) error {
+	return FindCeiling(ctx, *cfg.Ceiling, target.Name, target.Description, "", func(ctx context.Context, row string, rate float64) (map[string]float64, error) {
+		load := *cfg.Custom
+		load.Clients = max(2, int(math.Round(rate/load.Rate)))
+		cfg := cfg
+		cfg.Custom = &load
+		run, server, err := cfg.measure(ctx, target, row, cfg.plan()[0])
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
+		m := run.metrics()
+		other := target
+		other.Own = false
+		run.counted(server, other, m, result)
+		run.check(other, result)
+		return m, nil
+	}, result)
+}
+
+// row makes the loads of one row on one server, and keeps what came of it.
+func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, result *bench.Result) error {
+	run, server, err := cfg.measure(ctx, target, name, loads)
 	if run == nil {
 		return err
 	}
@@ -139,4 +150,27 @@ func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads
 	row := result.Row(name)
 	row.Verdicts = append(row.Verdicts, verdicts...)
 	return err
+}
+
+// measure makes the loads of one row on one server. The run is nil if not even the
+// first came to its end.
+func (cfg ChatConfig) measure(ctx context.Context, target Target, name string, loads []chatStep) (run *chatRun, server *ServerProcess, err error) {
+	server, err = target.use(ctx, func(url string, pid int) error {
+		for i, step := range loads {
+			if len(loads) > 1 {
+				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
+			}
+			part := &chatRun{name: name, load: step.load}
+			if err := part.do(ctx, url, pid, cfg.Progress); err != nil {
+				return err
+			}
+			if run == nil {
+				run = part
+			} else {
+				run.append(part)
+			}
+		}
+		return nil
+	})
+	return run, server, err
 }

@@ -24,10 +24,11 @@ type benchChatCmd struct {
 	ClientScale float64  `default:"1" help:"Of the number of clients of a scenario, for a try."`
 	Repeat      int      `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
 
-	Clients int     `default:"1000" help:"load: connections, all in one room."`
+	Clients int     `default:"1000" help:"load: connections, all in one room. With --find-ceiling as many as the rate takes, in chats a second of all."`
 	Rate    float64 `default:"5" help:"load: chats a second of each."`
 	Payload int     `default:"128" help:"load: bytes of a chat."`
 	Hold    seconds `default:"20s" help:"load: for how long."`
+	ceilingFlags
 	resultFlags
 }
 
@@ -48,6 +49,8 @@ func (c *benchChatCmd) Validate() error {
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinChat, bench.MaxChat)
 	case c.Hold <= 0:
 		return errors.New("--hold: want more than 0")
+	case c.FindCeiling && !slices.Equal(c.Scenario, []string{"load"}):
+		return errors.New("--find-ceiling goes with load: the other scenarios have rates of their own")
 	case slices.Contains(c.Scenario, "load") && c.Mode != "quick":
 		return errors.New("--mode: load lasts as long as --hold says")
 	}
@@ -125,6 +128,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	}
 	if name == "load" {
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
+		cfg.Ceiling = c.ceiling(c.progress(p))
 		params = map[string]any{"target": c.Target, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload, "hold": c.Hold.String()}
 	}
 	result := bench.NewResult("chat-"+name, params)
