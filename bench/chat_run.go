@@ -54,6 +54,8 @@ type chatRun struct {
 	in      []byte
 	mark    ChatMark // as it is now
 	result  ChatResult
+	latency recorder
+	late    recorder
 }
 
 // chatClient is one of the clients, through all its connections.
@@ -86,15 +88,19 @@ func RunChat(ctx context.Context, cfg ChatConfig) (ChatResult, error) {
 	c := &chatRun{
 		cfg: cfg, poll: poll, start: time.Now(), clients: make([]chatClient, cfg.Clients), byFD: make(map[int]*chatSession),
 		dialed: make(chan dialed, cfg.Clients), slots: make(chan struct{}, chatDialers), in: make([]byte, chatRead),
+		latency: newRecorder(), late: newRecorder(),
 	}
 	c.result = ChatResult{
-		Started: c.start, Errors: make(map[string]int), FirstError: make(map[string]string),
-		Latency: NewHistogram(), Connect: NewHistogram(), Late: NewHistogram(),
+		Started: c.start, Errors: make(map[string]int), FirstError: make(map[string]string), Connect: NewHistogram(),
+		Latency: c.latency.all, Late: c.late.all,
 	}
-	return c.run(ctx)
+	cfg.Gauge.begin()
+	err = c.run(ctx)
+	cfg.Gauge.end(c.counters())
+	return c.result, err
 }
 
-func (c *chatRun) run(ctx context.Context) (ChatResult, error) {
+func (c *chatRun) run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,20 +112,39 @@ func (c *chatRun) run(ctx context.Context) (ChatResult, error) {
 	c.after(time.Second, markDue, 0, nil)
 	for !c.finished() {
 		if err := ctx.Err(); err != nil {
-			return c.result, err
+			return err
 		}
 		c.dialsDone()
 		c.due(ctx)
 		c.proceed()
+		if c.cfg.Gauge.wanted() {
+			c.cfg.Gauge.tell(c.counters())
+		}
 		if c.mark.Connections == 0 && c.result.Errors["connect"] >= len(c.clients) {
-			return c.result, fmt.Errorf("no client could connect: %s", c.result.FirstError["connect"])
+			return fmt.Errorf("no client could connect: %s", c.result.FirstError["connect"])
 		}
 		if err := c.wait(ctx); err != nil {
-			return c.result, err
+			return err
 		}
 	}
 	c.finish()
-	return c.result, nil
+	return nil
+}
+
+// counters are how far the run is. Its messages are the chats that were said.
+func (c *chatRun) counters() Counters {
+	now := Counters{
+		Phase: PhaseWarmUp, Messages: int64(c.mark.Sent), Deliveries: int64(c.mark.Deliveries), Errors: int64(c.mark.Errors),
+		Missing: int64(c.result.Unsent), Offered: c.cfg.Rate * float64(c.mark.Open),
+		Latency: c.latency.take(), Late: c.late.take(),
+	}
+	switch {
+	case c.phase >= draining:
+		now.Phase = PhaseDrain
+	case c.phase == holding || c.cfg.moving():
+		now.Phase = PhaseMeasured
+	}
+	return now
 }
 
 func (c *chatRun) now() time.Duration { return time.Since(c.start) }

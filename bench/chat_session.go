@@ -121,7 +121,7 @@ func (c *chatRun) say(s *chatSession, due time.Duration) {
 	n := c.history.add(s.client, due, now)
 	s.rest = appendChat(s.rest, s.client, n, c.cfg.Payload, mark, c.start.Add(now))
 	c.mark.Sent++
-	c.result.Late.Record(now - due)
+	c.late.record(now - due)
 	c.flush(s)
 }
 
@@ -302,6 +302,6 @@ func (c *chatRun) check(s *chatSession, text []byte, now time.Duration) {
 	}
 	s.check.arrived(client, n)
 	if text[1] == inHold {
-		c.result.Latency.Record(now - c.history.due[n])
+		c.latency.record(now - c.history.due[n])
 	}
 }

@@ -30,6 +30,8 @@ type LanesConfig struct {
 	Chunks bool
 	// Patience is how long the last answers may take. Defaults to 10 s.
 	Patience time.Duration
+	// Gauge shows how far the load is. Defaults to none.
+	Gauge *Gauge
 }
 
 // LanesResult is what Lanes saw.
@@ -41,8 +43,16 @@ type LanesResult struct {
 	// Broken is how many dummies were not what the server should push, or echoes
 	// not what was sent, or chunks not in order.
 	Broken int
+	// Reordered is how many echoes came behind that of a later request.
+	Reordered int
+	// Unsent is how many requests the kernel had not taken when the last one was
+	// due.
+	Unsent int
 	// Latency runs from the time at which a request was due to its answer.
 	Latency *Histogram
+	// Late is how much later than due requests were handed to the kernel, but for
+	// those that the server held up by reading nothing.
+	Late *Histogram
 }
 
 // lanesRead is the size of a read in bytes: that of most libraries. A client
@@ -62,7 +72,7 @@ func Lanes(ctx context.Context, cfg LanesConfig) (LanesResult, error) {
 	}
 	defer poll.close()
 	r := &lanesRun{cfg: cfg, poll: poll, byFD: make(map[int]*lanesConn), in: make([]byte, lanesRead), waiting: make(map[string]int)}
-	r.result.Latency = NewHistogram()
+	r.latency, r.late, r.newest = newRecorder(), newRecorder(), -1
 	defer r.close()
 	if r.requests, err = r.dial(ctx, cfg.URL, cfg.Chunks); err != nil {
 		return LanesResult{}, err
@@ -74,7 +84,10 @@ func Lanes(ctx context.Context, cfg LanesConfig) (LanesResult, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cfg.Gauge.begin()
 	err = r.run(ctx)
+	cfg.Gauge.end(r.counters())
+	r.result.Latency, r.result.Late = r.latency.all, r.late.all
 	return r.result, err
 }
 
@@ -87,7 +100,12 @@ type lanesRun struct {
 	in       []byte
 	start    time.Time
 	waiting  map[string]int // number of each request without an answer
+	newest   int            // the latest request that is answered
+	queued   int            // requests that the kernel may not have taken
+	over     bool           // the last request was due
 	result   LanesResult
+	latency  recorder
+	late     recorder
 }
 
 // lanesConn is one connection, with what is arriving on it.
@@ -156,6 +174,12 @@ func (r *lanesRun) run(ctx context.Context) error {
 		if ctx.Err() != nil || now > end {
 			return ctx.Err()
 		}
+		if !r.over && now > r.due(r.cfg.Requests-1)+scheduleGrace {
+			r.over, r.result.Unsent = true, r.queued
+		}
+		if r.cfg.Gauge.wanted() {
+			r.cfg.Gauge.tell(r.counters())
+		}
 		pause := 100 * time.Millisecond
 		if r.result.Sent < r.cfg.Requests {
 			pause = max(0, r.due(r.result.Sent)-time.Since(r.start))
@@ -180,17 +204,35 @@ func (r *lanesRun) run(ctx context.Context) error {
 	return nil
 }
 
+// counters are how far the load is. What the server pushed counts as deliveries.
+func (r *lanesRun) counters() Counters {
+	return Counters{
+		Phase: PhaseMeasured, Messages: int64(r.result.Answered), Deliveries: int64(r.result.Dummies),
+		Errors: int64(r.result.Broken), Missing: int64(r.result.Sent - r.result.Answered),
+		Offered: 1 / r.cfg.Every.Seconds(), Latency: r.latency.take(), Late: r.late.take(),
+	}
+}
+
 func (r *lanesRun) due(n int) time.Duration { return time.Duration(n) * r.cfg.Every }
 
 // send sends what is due by now. Each request is a UUID.
 func (r *lanesRun) send(now time.Duration) error {
+	heldUp := len(r.requests.out) > 0
 	for r.result.Sent < r.cfg.Requests && r.due(r.result.Sent) <= now {
 		id := newUUID()
+		if !heldUp {
+			r.late.record(now - r.due(r.result.Sent))
+		}
 		r.waiting[id] = r.result.Sent
 		r.result.Sent++
+		r.queued++
 		r.requests.out = appendText(r.requests.out, "%s", id)
 	}
-	return r.flush(r.requests)
+	err := r.flush(r.requests)
+	if len(r.requests.out) == 0 {
+		r.queued = 0
+	}
+	return err
 }
 
 const uuidSize = 36 // characters

@@ -120,7 +120,11 @@ func (r *lanesRun) messageDone(m *lanesMessage) {
 			delete(r.waiting, string(m.data))
 			r.result.Answered++
 			r.result.Elapsed = time.Since(r.start)
-			r.result.Latency.Record(r.result.Elapsed - r.due(n))
+			r.latency.record(r.result.Elapsed - r.due(n))
+			if n < r.newest {
+				r.result.Reordered++
+			}
+			r.newest = max(r.newest, n)
 			return
 		}
 	}

@@ -34,10 +34,15 @@ type Pulse struct {
 // StartPulse begins with the trial of a row. count is called by one goroutine;
 // sampler may be nil.
 func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampler *Sampler, count func() Counters) *Pulse {
+	return r.ResumePulse(ctx, time.Now(), row, trial, sampler, count)
+}
+
+// ResumePulse is StartPulse in a later part of a trial that began before. What count
+// says begins anew.
+func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string, trial int, sampler *Sampler, count func() Counters) *Pulse {
 	ctx, stop := context.WithCancel(ctx)
 	p := &Pulse{stop: stop}
-	start := time.Now()
-	last, lastAt, lastUsed := count(), start, sampler.Latest()
+	last, lastAt, lastUsed := count(), time.Now(), sampler.Latest()
 	p.done.Go(func() {
 		tick := time.NewTicker(pulsePeriod)
 		defer tick.Stop()
@@ -51,7 +56,7 @@ func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampl
 			m := now.since(last, at.Sub(lastAt).Seconds())
 			cpuOf(m, lastUsed, used)
 			r.Tick(Tick{
-				Row: row, Trial: trial, Phase: now.Phase, At: at.Sub(start).Seconds(),
+				Row: row, Trial: trial, Phase: now.Phase, At: at.Sub(began).Seconds(),
 				Seconds: at.Sub(lastAt).Seconds(), Metrics: m,
 			})
 			last, lastAt, lastUsed = now, at, used
@@ -60,8 +65,11 @@ func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampl
 	return p
 }
 
-// Stop ends the ticks. It may be called more than once.
+// Stop ends the ticks. It may be called more than once, also of nil.
 func (p *Pulse) Stop() {
+	if p == nil {
+		return
+	}
 	p.stop()
 	p.done.Wait()
 }

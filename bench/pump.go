@@ -46,15 +46,18 @@ type PumpConfig struct {
 	// Patience is how long nothing may happen at all. Defaults to 2 minutes.
 	Patience time.Duration
 	// Progress is told, every two seconds, what has been sent and answered. It
-	// is called by the goroutine that makes the load.
+	// is called by the goroutine that makes the load: it must be brief.
 	Progress func(sent, answered int)
+	// Gauge shows how far the load is. Defaults to none.
+	Gauge *Gauge
 }
 
 // PumpResult is what a Pump saw.
 type PumpResult struct {
 	Sent     int
 	Answered int
-	// Unsent is what the schedule of an open loop still owed at the end.
+	// Unsent is what an open loop still owed when its schedule was over: it is
+	// sent all the same, too late.
 	Unsent int
 	// Closed is how many connections completed the closing handshake.
 	Closed int
@@ -64,6 +67,10 @@ type PumpResult struct {
 	// Latency from the send (closed loop) or from the due time (open loop) to
 	// the answer.
 	Latency *Histogram
+	// Late is how much later than due messages were handed to the kernel, in an
+	// open loop. Those that the server held up, by taking or answering nothing,
+	// are not among them.
+	Late *Histogram
 }
 
 // Pump drives all its connections from one goroutine: no hand-over between
@@ -77,12 +84,20 @@ type Pump struct {
 	filler  []byte // of every payload
 	open    int
 	result  PumpResult
+	latency recorder
+	late    recorder
 	start   time.Time
+	next    time.Duration // when a message is due that nothing holds up
+	over    bool          // the schedule of an open loop is
 }
 
 const (
 	pumpWrite = 64 << 10 // bytes of frames made for one write
 	pumpRead  = 64 << 10
+
+	// scheduleGrace is how much later than due the last message of an open loop
+	// may be handed over.
+	scheduleGrace = 100 * time.Millisecond
 )
 
 // pumpConn is one connection: of Pump's goroutine alone.
@@ -94,6 +109,7 @@ type pumpConn struct {
 	partial  []byte // the part of a frame that has arrived
 	sent     int
 	answered int
+	free     time.Duration   // since then the server has held up nothing
 	sentAt   []time.Duration // ring of send times, by message modulo Window
 	closing  bool            // our Close frame is made
 	writing  bool            // the poller reports writability
@@ -118,7 +134,7 @@ func NewPump(ctx context.Context, cfg PumpConfig) (*Pump, error) {
 	p := &Pump{
 		cfg: cfg, poll: poll, byFD: make(map[int]*pumpConn),
 		out: make([]byte, 0, pumpWrite+cfg.Payload+websocket.MaxHeader), in: make([]byte, pumpRead),
-		filler: AppendPayload(nil, 0, 0, cfg.Payload), result: PumpResult{Latency: NewHistogram()},
+		filler: AppendPayload(nil, 0, 0, cfg.Payload), latency: newRecorder(), late: newRecorder(),
 	}
 	op := websocket.OpText
 	for i := range cfg.Clients {
@@ -159,20 +175,17 @@ func (p *Pump) Run(ctx context.Context) (PumpResult, error) {
 	defer runtime.UnlockOSThread()
 	defer p.Close()
 	p.start = time.Now()
+	p.cfg.Gauge.begin()
 	err := p.run(ctx)
-	for _, c := range p.conns {
-		p.result.Sent += c.sent
-		p.result.Answered += c.answered
-		p.result.Unsent += p.cfg.Messages - c.sent
-	}
+	p.result.Sent, p.result.Answered = p.counts()
+	p.cfg.Gauge.end(p.counters())
+	p.result.Latency, p.result.Late = p.latency.all, p.late.all
 	return p.result, err
 }
 
 func (p *Pump) run(ctx context.Context) error {
-	for _, c := range p.conns {
-		if err := p.send(c); err != nil {
-			return err
-		}
+	if err := p.sendAll(); err != nil {
+		return err
 	}
 	lastEvent, lastReport := p.start, p.start
 	for p.open > 0 {
@@ -195,11 +208,12 @@ func (p *Pump) run(ctx context.Context) error {
 			return err
 		}
 		if p.cfg.Rate > 0 {
-			for _, c := range p.conns {
-				if err := p.send(c); err != nil {
-					return err
-				}
+			if err := p.sendAll(); err != nil {
+				return err
 			}
+		}
+		if p.cfg.Gauge.wanted() {
+			p.cfg.Gauge.tell(p.counters())
 		}
 		now := time.Now()
 		switch {
@@ -218,21 +232,74 @@ func (p *Pump) run(ctx context.Context) error {
 	return nil
 }
 
-func (p *Pump) report() {
-	sent, answered := 0, 0
+func (p *Pump) report() { p.cfg.Progress(p.counts()) }
+
+func (p *Pump) counts() (sent, answered int) {
 	for _, c := range p.conns {
 		sent += c.sent
 		answered += c.answered
 	}
-	p.cfg.Progress(sent, answered)
+	return sent, answered
 }
 
-// pause is how long to wait for the sockets: until the next message is due.
-func (p *Pump) pause() time.Duration {
-	if p.cfg.Rate > 0 {
-		return time.Millisecond
+// counters are how far the load is. Messages without answers count as done when
+// they are sent.
+func (p *Pump) counters() Counters {
+	sent, answered := p.counts()
+	c := Counters{
+		Phase: PhaseMeasured, Messages: int64(answered), Missing: int64(sent - answered), Offered: p.cfg.Rate,
+		Latency: p.latency.take(), Late: p.late.take(),
 	}
-	return 100 * time.Millisecond
+	if p.cfg.Answer == NoAnswer {
+		c.Messages, c.Missing = int64(sent), 0
+	}
+	return c
+}
+
+// sendAll has every connection send what it may, and looks when the next message
+// of an open loop is due.
+func (p *Pump) sendAll() error {
+	for _, c := range p.conns {
+		if err := p.send(c); err != nil {
+			return err
+		}
+	}
+	if p.cfg.Rate == 0 {
+		return nil
+	}
+	now := time.Since(p.start)
+	p.next = now + idlePause
+	for _, c := range p.conns {
+		if !p.heldUp(c) && c.sent < p.cfg.Messages {
+			p.next = min(p.next, p.due(c, c.sent))
+		}
+	}
+	if last := p.due(p.conns[len(p.conns)-1], p.cfg.Messages-1); !p.over && now > last+scheduleGrace {
+		p.over = true
+		sent, _ := p.counts()
+		p.result.Unsent = p.cfg.Messages*len(p.conns) - sent
+	}
+	return nil
+}
+
+// heldUp reports whether c has to wait for the server before it sends more.
+func (p *Pump) heldUp(c *pumpConn) bool {
+	return len(c.rest) > 0 || p.cfg.Window > 0 && c.sent-c.answered >= p.cfg.Window
+}
+
+// idlePause is the longest wait for the sockets.
+const idlePause = 100 * time.Millisecond
+
+// pause is how long to wait for the sockets: until the next message is due. It is
+// never less than a tenth of a millisecond, and more at a high rate, when what has
+// come due meanwhile is better sent in one write.
+func (p *Pump) pause() time.Duration {
+	if p.cfg.Rate == 0 {
+		return idlePause
+	}
+	const shortest, longest = 100 * time.Microsecond, time.Millisecond
+	together := min(max(time.Duration(p.cfg.Rate)*5, shortest), longest) // in nanoseconds
+	return min(max(p.next-time.Since(p.start), together), idlePause)
 }
 
 // due is when message seq of a connection is to be sent, from the start.

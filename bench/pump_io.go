@@ -32,7 +32,9 @@ func (p *Pump) send(c *pumpConn) error {
 		if err != nil {
 			return err
 		}
-		c.rest = c.rest[:copy(c.rest, c.rest[n:])]
+		if c.rest = c.rest[:copy(c.rest, c.rest[n:])]; len(c.rest) == 0 {
+			c.free = time.Since(p.start)
+		}
 	}
 	return p.want(c, len(c.rest) > 0 || !c.closing && p.cfg.Rate == 0 && p.sendable(c) > 0 || p.finished(c) && !c.closing)
 }
@@ -57,13 +59,18 @@ func (p *Pump) fill(c *pumpConn, out []byte) []byte {
 		p.result.FirstFrame = time.Now()
 	}
 	var now time.Duration
-	if p.cfg.Window > 0 && n > 0 {
+	if n > 0 && (p.cfg.Window > 0 || p.cfg.Rate > 0) {
 		now = time.Since(p.start)
 	}
 	for ; n > 0 && len(out) < pumpWrite; n-- {
 		out = c.frames.append(out, c.sent)
 		if p.cfg.Window > 0 {
 			c.sentAt[c.sent%p.cfg.Window] = now
+		}
+		if p.cfg.Rate > 0 {
+			if due := p.due(c, c.sent); due >= c.free {
+				p.late.record(now - due)
+			}
 		}
 		c.sent++
 	}
@@ -163,12 +170,15 @@ func (p *Pump) answer(c *pumpConn, payload []byte, now time.Duration) error {
 	if answered <= c.answered || answered > c.sent {
 		return fmt.Errorf("client %d: answer counts %d after %d, with %d sent", c.index+1, answered, c.answered, c.sent)
 	}
+	if p.heldUp(c) {
+		c.free = now
+	}
 	for seq := c.answered; seq < answered; seq++ {
 		switch {
 		case p.cfg.Rate > 0:
-			p.result.Latency.Record(now - p.due(c, seq))
+			p.latency.record(now - p.due(c, seq))
 		case p.cfg.Window > 0:
-			p.result.Latency.Record(now - c.sentAt[seq%p.cfg.Window])
+			p.latency.record(now - c.sentAt[seq%p.cfg.Window])
 		}
 	}
 	c.answered = answered

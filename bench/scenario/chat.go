@@ -14,13 +14,14 @@ import (
 // ChatConfig is the workload of Chat.
 type ChatConfig struct {
 	Targets  []Target
-	Scenario string        // one of Chats
-	Soak     time.Duration // 0: the scenario's own length
-	Scale    float64       // of every duration; 1 is the scenario as it is
-	Share    float64       // of the clients; 1 is the scenario as it is
-	Custom   *ChatLoad     // replaces the scenario's loads
-	Ceiling  *Ceiling      // looks for the most chats a second, by clients like Custom's; nil: not
-	Repeat   int           // rounds; targets are interleaved over them
+	Scenario string         // one of Chats
+	Soak     time.Duration  // 0: the scenario's own length
+	Scale    float64        // of every duration; 1 is the scenario as it is
+	Share    float64        // of the clients; 1 is the scenario as it is
+	Custom   *ChatLoad      // replaces the scenario's loads
+	Ceiling  *Ceiling       // looks for the most chats a second, by clients like Custom's; nil: not
+	Repeat   int            // rounds; targets are interleaved over them
+	Control  *bench.Control // steers the run; nil: nobody does
 	Progress func(format string, args ...any)
 }
 
@@ -38,16 +39,19 @@ type ChatLoad struct {
 // result is not valid. It is an error if nothing could be measured at all.
 func Chat(ctx context.Context, cfg ChatConfig, result *bench.Result) error {
 	var failures []error
-	for round := range cfg.Repeat {
-		for _, target := range cfg.Targets {
-			err := cfg.target(ctx, target, round, result)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", target.Name, err))
-			}
+	steps, targets := targetSteps(cfg.Targets, cfg.Repeat, 0)
+	err := cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
+		err := cfg.target(ctx, targets[s.Row], s.Trial, result)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", s.Row, err))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for _, row := range result.Rows {
 		if len(row.Metrics) > 0 {
@@ -73,7 +77,7 @@ func (cfg ChatConfig) target(ctx context.Context, target Target, round int, resu
 	for _, loads := range cfg.plan() {
 		name := strings.TrimSpace(target.Name + " " + loads[0].name)
 		cfg.Progress("round %d: %s %s", round+1, cfg.Scenario, name)
-		err := cfg.row(ctx, target, name, loads, result)
+		err := cfg.row(ctx, target, name, loads, round, result)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -117,7 +121,7 @@ func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.
 		load.Clients = max(2, int(math.Round(rate/load.Rate)))
 		cfg := cfg
 		cfg.Custom = &load
-		run, server, err := cfg.measure(ctx, target, row, cfg.plan()[0])
+		run, server, err := cfg.measure(ctx, target, row, cfg.plan()[0], 0, &result.Recording)
 		if err != nil {
 			return nil, err
 		}
@@ -131,8 +135,8 @@ func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.
 }
 
 // row makes the loads of one row on one server, and keeps what came of it.
-func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, result *bench.Result) error {
-	run, server, err := cfg.measure(ctx, target, name, loads)
+func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, round int, result *bench.Result) error {
+	run, server, err := cfg.measure(ctx, target, name, loads, round, &result.Recording)
 	if run == nil {
 		return err
 	}
@@ -146,22 +150,28 @@ func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads
 	}
 	run.counted(server, target, m, result)
 	run.check(target, result)
-	result.AddTrial(name, target.Description, m)
+	addTrial(result, name, target.Description, m, run.offered())
 	row := result.Row(name)
 	row.Verdicts = append(row.Verdicts, verdicts...)
 	return err
 }
 
-// measure makes the loads of one row on one server. The run is nil if not even the
-// first came to its end.
-func (cfg ChatConfig) measure(ctx context.Context, target Target, name string, loads []chatStep) (run *chatRun, server *ServerProcess, err error) {
+// measure makes the loads of one row on one server, and records how it goes. The run
+// is nil if not even the first came to its end.
+func (cfg ChatConfig) measure(
+	ctx context.Context, target Target, name string, loads []chatStep, trial int, recording *bench.Recording,
+) (run *chatRun, server *ServerProcess, err error) {
+	began := time.Now()
+	pulse := func(sampler *bench.Sampler, count func() bench.Counters) *bench.Pulse {
+		return recording.ResumePulse(ctx, began, name, trial, sampler, count)
+	}
 	server, err = target.use(ctx, func(url string, pid int) error {
 		for i, step := range loads {
 			if len(loads) > 1 {
 				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
 			}
 			part := &chatRun{name: name, load: step.load}
-			if err := part.do(ctx, url, pid, cfg.Progress); err != nil {
+			if err := part.do(ctx, url, pid, pulse, cfg.Progress); err != nil {
 				return err
 			}
 			if run == nil {
@@ -172,5 +182,9 @@ func (cfg ChatConfig) measure(ctx context.Context, target Target, name string, l
 		}
 		return nil
 	})
+	if run != nil {
+		recording.Latencies(name, trial, "", run.seen.Latency)
+		recording.Latencies(name, trial, "connect_", run.seen.Connect)
+	}
 	return run, server, err
 }

@@ -20,22 +20,36 @@ type chatRun struct {
 	genCPU  float64 // seconds of the generator, in the window
 }
 
+// startPulse has how far a load is recorded each second.
+type startPulse func(sampler *bench.Sampler, count func() bench.Counters) *bench.Pulse
+
 // do makes the load.
-func (r *chatRun) do(ctx context.Context, url string, pid int, progress func(string, ...any)) (err error) {
+func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startPulse, progress func(string, ...any)) (err error) {
 	load := r.load
-	load.URL = url
+	load.URL, load.Gauge = url, &bench.Gauge{}
 	load.Progress = func(m bench.ChatMark) {
 		progress("%s: %v, %d members, %d connections, %d sent, %d delivered, %d errors", r.name,
 			m.At.Round(time.Second), m.Open, m.Connections, m.Sent, m.Deliveries, m.Errors)
 	}
 	sampler := bench.StartSampler(ctx, pid, 0)
+	ticking := pulse(sampler, load.Gauge.Counters)
 	r.seen, err = bench.RunChat(ctx, load)
+	ticking.Stop()
 	usage := sampler.Stop()
 	r.server, r.peakRSS = sampler.Series(bench.Server), usage[bench.Server].PeakRSSBytes
 	from, to := r.window()
 	start := r.seen.Started
 	r.genCPU = sampler.Series(bench.Generator).CPUSeconds(start.Add(from.At), start.Add(to.At))
 	return err
+}
+
+// offered is how many chats a second all members together are to say, as long as
+// all are members; 0 where they come and go.
+func (r *chatRun) offered() float64 {
+	if r.load.Session > 0 {
+		return 0
+	}
+	return r.load.Rate * float64(r.load.Clients)
 }
 
 // append joins a later part of the same row.

@@ -15,27 +15,41 @@ type EchoConfig struct {
 	Payload  int // bytes
 	Window   int // messages in flight on each connection
 	Repeat   int // rounds; targets are interleaved over them
+	// Control steers the run; nil: nobody does.
+	Control  *bench.Control
 	Progress func(format string, args ...any)
 }
 
 // Echo measures round trips: each client keeps Window messages in flight, and
 // checks that each comes back as it was, in order.
 func Echo(ctx context.Context, cfg EchoConfig, result *bench.Result) error {
-	for round := range cfg.Repeat {
-		for _, target := range cfg.Targets {
-			cfg.Progress("round %d: %s", round+1, target.Name)
-			_, err := target.use(ctx, func(url string, pid int) error {
-				return echo(ctx, cfg, target, url, pid, result)
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", target.Name, err)
-			}
+	steps, targets := targetSteps(cfg.Targets, cfg.Repeat, int64(cfg.Messages))
+	return cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
+		target := targets[s.Row]
+		cfg.Progress("round %d: %s", s.Trial+1, target.Name)
+		_, err := target.use(ctx, func(url string, pid int) error {
+			return echo(ctx, cfg, target, s.Trial, url, pid, result)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", target.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func echo(ctx context.Context, cfg EchoConfig, target Target, url string, pid int, result *bench.Result) error {
+// targetSteps are all targets, round by round, each with so many messages.
+func targetSteps(all []Target, rounds int, messages int64) (steps []bench.Step, byName map[string]Target) {
+	byName = make(map[string]Target)
+	for round := range rounds {
+		for _, target := range all {
+			byName[target.Name] = target
+			steps = append(steps, bench.Step{Row: target.Name, Trial: round, Messages: messages})
+		}
+	}
+	return steps, byName
+}
+
+func echo(ctx context.Context, cfg EchoConfig, target Target, trial int, url string, pid int, result *bench.Result) error {
 	each := max(1, cfg.Messages/cfg.Clients)
 	load := bench.PumpConfig{
 		URL: url, Clients: cfg.Clients, Messages: max(1, each/10), Payload: cfg.Payload,
@@ -48,8 +62,11 @@ func echo(ctx context.Context, cfg EchoConfig, target Target, url string, pid in
 	load.Progress = func(sent, answered int) {
 		cfg.Progress("%s: %d of %d messages came back", target.Name, answered, each*cfg.Clients)
 	}
+	load.Gauge = &bench.Gauge{}
 	sampler := bench.StartSampler(ctx, pid, 0)
+	pulse := result.Recording.StartPulse(ctx, target.Name, trial, sampler, load.Gauge.Counters)
 	seen, err := run(ctx, load)
+	pulse.Stop()
 	usage := sampler.Stop()
 	if err != nil {
 		return err
@@ -65,7 +82,8 @@ func echo(ctx context.Context, cfg EchoConfig, target Target, url string, pid in
 	result.Check(target.Name+": every message came back, in order and unchanged",
 		seen.Answered == seen.Sent && seen.Closed == cfg.Clients,
 		"%d of %d messages, %d of %d closed in order", seen.Answered, seen.Sent, seen.Closed, cfg.Clients)
-	result.AddTrial(target.Name, target.Description, m)
+	result.Recording.Latencies(target.Name, trial, "", seen.Latency)
+	addTrial(result, target.Name, target.Description, m, 0)
 	return nil
 }
 

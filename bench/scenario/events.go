@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,21 @@ type EventsConfig struct {
 	// Serve starts a node on a database, for the rows that go by one.
 	Serve    func(ctx context.Context, url string) (*ServerProcess, error)
 	Progress func(format string, args ...any)
+	// Control steers the run; nil: nobody does.
+	Control *bench.Control
+	// Ceiling looks for the most calls a second that are kept up with, of one
+	// database; nil: callers call as fast as they are answered.
+	Ceiling *Ceiling
+
+	through func(*eventstore.Store) eventLog // what calls go through instead of the store itself, or nil
+}
+
+// events is what the callers call.
+func (cfg EventsConfig) events(store *eventstore.Store) eventLog {
+	if cfg.through == nil {
+		return store
+	}
+	return cfg.through(store)
 }
 
 // EventsDatabase is a PostgreSQL to measure.
@@ -134,26 +150,69 @@ func Events(ctx context.Context, cfg EventsConfig, result *bench.Result) error {
 			return err
 		}
 		defer side.close()
+		side.compared = len(sides) > 0
 		sides = append(sides, side)
 	}
-	for range cfg.Repeat {
+	steps, cells := cfg.steps()
+	var done cell // the last that was measured
+	return cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
+		c := cells[s.Row]
+		first := done.op != c.op || done.dataset != c.dataset
+		done = cell{}
+		measure := measureCell
+		if cfg.Ceiling != nil {
+			measure = ceilingOfCell
+		}
+		if err := measure(ctx, sides, c, s.Trial, first, result); err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
+		}
+		done = c
+		return nil
+	})
+}
+
+// steps are the rows, round by round, and what each measures.
+func (cfg EventsConfig) steps() (steps []bench.Step, cells map[string]cell) {
+	cells = make(map[string]cell)
+	for trial := range cfg.Repeat {
 		for _, op := range cfg.Ops {
 			for _, set := range cfg.Datasets {
-				for i, c := range cfg.cells(op, set) {
-					if err := measureCell(ctx, sides, c, i == 0, result); err != nil {
-						return fmt.Errorf("%s: %w", c.name(), err)
+				for _, c := range cfg.cells(op, set) {
+					cells[c.name()] = c
+					s := bench.Step{Row: c.name(), Trial: trial}
+					if cfg.Ceiling == nil {
+						s.WarmUp, s.Duration = cfg.WarmUp, cfg.Duration
 					}
+					steps = append(steps, s)
 				}
 			}
 		}
 	}
-	return nil
+	return steps, cells
+}
+
+// ceilingOfCell finds the most calls a second that a row keeps up with.
+func ceilingOfCell(ctx context.Context, sides []*eventsSide, c cell, trial int, first bool, result *bench.Result) error {
+	side := sides[0]
+	side.trial = trial
+	return FindCeiling(ctx, *side.cfg.Ceiling, c.name(), eventsOps[c.op].describe, "", func(ctx context.Context, row string, rate float64) (map[string]float64, error) {
+		side.row, side.rate = row, rate
+		defer func() { side.row, side.rate = "", 0 }()
+		m, err := side.measure(ctx, c, first)
+		if err != nil {
+			return nil, err
+		}
+		first = false
+		m["messages_per_second"], m["sent"] = m["calls_per_second"], m["calls_per_second"]*m["seconds"]
+		return m, nil
+	}, result)
 }
 
 // measureCell measures a row, on one side after the other.
-func measureCell(ctx context.Context, sides []*eventsSide, c cell, first bool, result *bench.Result) error {
+func measureCell(ctx context.Context, sides []*eventsSide, c cell, trial int, first bool, result *bench.Result) error {
 	var m map[string]float64
 	for i, side := range sides {
+		side.trial = trial
 		got, err := side.measure(ctx, c, first)
 		if err != nil {
 			return err
@@ -171,7 +230,7 @@ func measureCell(ctx context.Context, sides []*eventsSide, c cell, first bool, r
 	if c.op == projectionLimits {
 		describe = fmt.Sprintf("Project, all callers at once, %d allowed", limitProjections)
 	}
-	result.AddTrial(c.name(), describe, m)
+	addTrial(result, c.name(), describe, m, 0)
 	return nil
 }
 
@@ -182,6 +241,11 @@ type eventsSide struct {
 	url        string
 	result     *bench.Result
 	postmaster int
+	compared   bool // it is the second one: what it records is named so
+	trial      int
+	row        string       // in place of the cell's name, or ""
+	rate       float64      // calls a second at times fixed in advance; 0: as fast as it goes
+	unsent     atomic.Int64 // calls that were due and not made
 
 	store   *eventstore.Store
 	set     string // that the store was loaded with
@@ -257,7 +321,7 @@ func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCall
 	}
 	for i := range c.concurrency {
 		one := &eventsCaller{
-			store: s.store, number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
+			store: s.cfg.events(s.store), number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
 		}
 		if node != nil {
 			if one.wire, err = bench.DialWire(ctx, node.URL("/ws")); err != nil {
@@ -274,7 +338,7 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	if err := s.load(ctx, c, first); err != nil {
 		return nil, err
 	}
-	s.cfg.Progress("%s", c.name())
+	s.cfg.Progress("%s", s.rowOf(c))
 	callers, node, hangUp, err := s.callers(ctx, c)
 	defer func() { err = errors.Join(err, hangUp()) }()
 	if err != nil {
@@ -283,7 +347,8 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	if eventsOps[c.op].writes {
 		s.clean = false
 	}
-	tallies := []*tallyEvents{{latency: bench.NewHistogram()}, {latency: bench.NewHistogram()}}
+	tallies := []*tallyEvents{newTallyEvents(), newTallyEvents()}
+	s.unsent.Store(0)
 	var phase atomic.Int32
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -298,8 +363,12 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	}
 	sampler := bench.StartSampler(ctx, node.pid(), s.postmaster)
 	phase.Store(1)
+	began := time.Now()
+	pulse := s.pulse(ctx, c, sampler, tallies[1])
 	err = sleep(ctx, s.cfg.Duration)
 	phase.Store(0)
+	ended := time.Now()
+	pulse.Stop()
 	usage := sampler.Stop()
 	if err != nil {
 		return nil, err
@@ -310,14 +379,13 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	}
 	stop()
 	running.Wait()
+	before.at, after.at = began, ended // the readings themselves take time
 	m := after.metrics(before, tallies[1], max(c.batch, 1), eventsOps[c.op].writes, c.op == projectionLimits)
-	m["generator_cpu_share"] = usage[bench.Generator].CPUSeconds / m["seconds"] / float64(cores())
-	if node != nil {
-		m["server_cpu_share"] = usage[bench.Server].CPUSeconds / m["seconds"] / float64(cores())
+	s.usage(m, usage, node != nil)
+	if s.rate > 0 {
+		m["unsent"] = float64(s.unsent.Load())
 	}
-	if s.postmaster != 0 {
-		m["postgres_cpu_share"] = usage[bench.Postgres].CPUSeconds / m["seconds"] / float64(cores())
-	}
+	s.result.Recording.Latencies(s.rowOf(c), s.trial, s.prefix(), tallies[1].latency)
 	return m, s.check(ctx, c, callers, tallies)
 }
 
@@ -333,16 +401,30 @@ func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell,
 		return
 	}
 	call := eventsOps[c.op].call
-	for _, caller := range callers {
+	start := time.Now()
+	for i, caller := range callers {
 		running.Go(func() {
-			for ctx.Err() == nil {
-				began := time.Now()
+			sleeper := bench.NewSleeper()
+			defer sleeper.Close()
+			pace := newPace(start, QueueLoad{Writers: len(callers), Batch: 1, Rate: s.rate}, i, sleeper.Until)
+			n := 0
+			for ; ; n++ {
+				due, _, ok := pace.wait(ctx, n)
+				if !ok {
+					break
+				}
 				err := call(context.WithoutCancel(ctx), caller)
-				done(time.Since(began), err)
+				done(time.Since(due), err)
+			}
+			if s.rate > 0 {
+				s.unsent.Add(int64(pace.missed(n)))
 			}
 		})
 	}
 }
+
+// rowOf names what is being measured.
+func (s *eventsSide) rowOf(c cell) string { return cmp.Or(s.row, c.name()) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
@@ -356,7 +438,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 // check verifies that what was answered is there, and nothing else.
 func (s *eventsSide) check(ctx context.Context, c cell, callers []*eventsCaller, tallies []*tallyEvents) error {
 	errs := append(slices.Clone(tallies[0].errs), tallies[1].errs...)
-	s.result.Check(c.name()+": every answer is right", len(errs) == 0, "%v", errs)
+	s.result.Check(s.rowOf(c)+": every answer is right", len(errs) == 0, "%v", errs)
 	if !eventsOps[c.op].writes {
 		return nil
 	}
@@ -368,6 +450,6 @@ func (s *eventsSide) check(ctx context.Context, c cell, callers []*eventsCaller,
 	if err != nil {
 		return fmt.Errorf("count events: %w", err)
 	}
-	s.result.Check(c.name()+": events stored equal events answered", stored == s.loaded, "%d stored, %d answered", stored, s.loaded)
+	s.result.Check(s.rowOf(c)+": events stored equal events answered", stored == s.loaded, "%d stored, %d answered", stored, s.loaded)
 	return nil
 }

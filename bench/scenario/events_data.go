@@ -74,6 +74,22 @@ func register(student string, random *rand.Rand) eventstore.Event {
 	}
 }
 
+// specialStudent is the one who enrols as number n in a course that operations
+// look for.
+func specialStudent(course string, n int) string { return fmt.Sprintf("%s-s%d", course, n) }
+
+// readCourse is a course that reads choose: its tag, and that of the student who
+// enrolled last.
+type readCourse struct{ tag, last string }
+
+var readable = func() (all [readCourses]readCourse) {
+	for i := range all {
+		course := fmt.Sprintf("read-%d", i)
+		all[i] = readCourse{"course:" + course, "student:" + specialStudent(course, readEvents-1)}
+	}
+	return all
+}()
+
 // events yields the dataset in an order that a university might have, and then
 // the few that the operations look for.
 func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Event) bool) {
@@ -97,7 +113,7 @@ func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Ev
 		}
 		special := func(course string, n int) bool {
 			for i := range n {
-				if !yield(enrolment(course, fmt.Sprintf("%s-s%d", course, i))) {
+				if !yield(enrolment(course, specialStudent(course, i))) {
 					return false
 				}
 			}

@@ -17,8 +17,23 @@ type tallyEvents struct {
 	mu      sync.Mutex
 	latency *bench.Histogram
 	calls   int
-	refused int // with ErrTooManyProjections
-	errs    []error
+	refused int              // with ErrTooManyProjections
+	wrong   int              // answers that are neither
+	errs    []error          // the first of those
+	recent  *bench.Histogram // latencies since counters was last called
+}
+
+func newTallyEvents() *tallyEvents {
+	return &tallyEvents{latency: bench.NewHistogram(), recent: bench.NewHistogram()}
+}
+
+// counters are how far the row is. Its messages are calls.
+func (t *tallyEvents) counters() bench.Counters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := bench.Counters{Phase: bench.PhaseMeasured, Messages: int64(t.calls), Errors: int64(t.wrong), Latency: t.recent}
+	t.recent = bench.NewHistogram()
+	return c
 }
 
 func (t *tallyEvents) add(took time.Duration, err error) {
@@ -28,10 +43,13 @@ func (t *tallyEvents) add(took time.Duration, err error) {
 	switch {
 	case err == nil:
 		t.latency.Record(took)
+		t.recent.Record(took)
 	case errors.Is(err, eventstore.ErrTooManyProjections):
 		t.refused++
-	case len(t.errs) < 3:
-		t.errs = append(t.errs, err)
+	default:
+		if t.wrong++; len(t.errs) < 3 {
+			t.errs = append(t.errs, err)
+		}
 	}
 }
 
@@ -58,7 +76,7 @@ func (r eventsReading) metrics(before eventsReading, t *tallyEvents, batch int, 
 	m := map[string]float64{
 		"seconds": seconds, "calls_per_second": float64(t.calls) / seconds,
 		"bytes_per_call": float64(r.malloc-before.malloc) / calls, "allocs_per_call": float64(r.mallocs-before.mallocs) / calls,
-		"errors": float64(len(t.errs)),
+		"errors": float64(t.wrong),
 	}
 	if limited {
 		m["success_rate"], m["limit_exceeded_rate"] = float64(t.calls-t.refused)/calls, float64(t.refused)/calls
@@ -69,4 +87,34 @@ func (r eventsReading) metrics(before eventsReading, t *tallyEvents, batch int, 
 	}
 	t.latency.Metrics(m, "")
 	return m
+}
+
+// prefix is that of the names of what the side measures.
+func (s *eventsSide) prefix() string {
+	if s.compared {
+		return "compare_"
+	}
+	return ""
+}
+
+// pulse records each second of the first side; nil of the second, whose row it
+// is not.
+func (s *eventsSide) pulse(ctx context.Context, c cell, sampler *bench.Sampler, t *tallyEvents) *bench.Pulse {
+	if s.compared {
+		return nil
+	}
+	return s.result.Recording.StartPulse(ctx, s.rowOf(c), s.trial, sampler, t.counters)
+}
+
+// usage adds the CPU time of each role, and its share of the machine.
+func (s *eventsSide) usage(m map[string]float64, usage map[bench.Role]bench.Usage, node bool) {
+	for role, part := range map[bench.Role]struct {
+		name string
+		runs bool
+	}{bench.Generator: {"generator", true}, bench.Server: {"server", node}, bench.Postgres: {"postgres", s.postmaster != 0}} {
+		if part.runs {
+			m[part.name+"_cpu_seconds"] = usage[role].CPUSeconds
+			m[part.name+"_cpu_share"] = usage[role].CPUSeconds / m["seconds"] / float64(cores())
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"sync"
 
@@ -41,16 +42,27 @@ var EventsOps = []string{
 	"append", "appendif", "appendif-conflict", "appendif-websocket", "query", "querystream", "project", "projectstream", projectionLimits,
 }
 
+// eventLog is what callers call: an eventstore.Store.
+type eventLog interface {
+	Append(ctx context.Context, events ...eventstore.Event) ([]int64, error)
+	AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) ([]int64, error)
+	Query(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) ([]eventstore.Event, error)
+	QueryStream(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) iter.Seq2[eventstore.Event, error]
+	Project(ctx context.Context, projections ...eventstore.Projected) (eventstore.Condition, error)
+	ProjectStream(ctx context.Context, projections ...eventstore.Projected) iter.Seq2[eventstore.Event, error]
+}
+
 // eventsCaller is one of the callers of a cell. Of one goroutine.
 type eventsCaller struct {
-	store    *eventstore.Store
+	store    eventLog
 	wire     *bench.Wire // or nil
 	number   int
 	batch    int
 	conflict int // how many events are in the way
 	n        int // calls made
 	random   *rand.Rand
-	appended int // events of calls that succeeded
+	appended int   // events of calls that succeeded
+	last     int64 // position of the latest of them
 	events   []eventstore.Event
 }
 
@@ -67,10 +79,26 @@ func (c *eventsCaller) fresh(course string) (events []eventstore.Event, student 
 
 func callAppend(ctx context.Context, c *eventsCaller) error {
 	events, _ := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
-	if _, err := c.store.Append(ctx, events...); err != nil {
+	positions, err := c.store.Append(ctx, events...)
+	if err != nil {
 		return err
 	}
-	c.appended += len(events)
+	return c.stored(positions)
+}
+
+// stored counts the events of an append that was answered. Their positions are
+// behind all that the caller has been told before.
+func (c *eventsCaller) stored(positions []int64) error {
+	c.appended += len(c.events)
+	if len(positions) != len(c.events) {
+		return fmt.Errorf("%d positions for %d events", len(positions), len(c.events))
+	}
+	for _, p := range positions {
+		if p <= c.last {
+			return fmt.Errorf("an event at position %d, after one at %d", p, c.last)
+		}
+		c.last = p
+	}
 	return nil
 }
 
@@ -79,14 +107,13 @@ func callAppend(ctx context.Context, c *eventsCaller) error {
 func callAppendIf(ctx context.Context, c *eventsCaller) error {
 	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
 	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
-	_, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
+	positions, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
 		{Types: []string{enrollmentCompleted}, Tags: []string{"course:" + course, "student:" + student}},
 	}}})
 	if err != nil {
 		return err
 	}
-	c.appended += len(events)
-	return nil
+	return c.stored(positions)
 }
 
 // callWire is callAppendIf as a message of JSON.
@@ -119,65 +146,6 @@ func callConflict(ctx context.Context, c *eventsCaller) error {
 	return nil
 }
 
-func (c *eventsCaller) readQuery() eventstore.Query {
-	return eventstore.Tagged(fmt.Sprintf("course:read-%d", c.random.IntN(readCourses)))
-}
-
-// wrongCount is what a read is told that did not return what is there.
-func wrongCount(n int) error {
-	if n != readEvents {
-		return fmt.Errorf("%d events, want %d", n, readEvents)
-	}
-	return nil
-}
-
-func callQuery(ctx context.Context, c *eventsCaller) error {
-	events, err := c.store.Query(ctx, c.readQuery(), eventstore.ReadOptions{})
-	if err != nil {
-		return err
-	}
-	return wrongCount(len(events))
-}
-
-func callQueryStream(ctx context.Context, c *eventsCaller) error {
-	n := 0
-	for _, err := range c.store.QueryStream(ctx, c.readQuery(), eventstore.ReadOptions{}) {
-		if err != nil {
-			return err
-		}
-		n++
-	}
-	return wrongCount(n)
-}
-
-// twoProjections count what a course has, and who came last.
-func twoProjections(q eventstore.Query) (count *eventstore.Projection[int], last *eventstore.Projection[string]) {
-	count = eventstore.Projector[int]{Query: q, Apply: func(n int, _ eventstore.Event) int { return n + 1 }}.Projection()
-	last = eventstore.Projector[string]{
-		Query: eventstore.Query{Items: []eventstore.Item{{Types: []string{enrollmentCompleted}, Tags: q.Items[0].Tags}}},
-		Apply: func(_ string, e eventstore.Event) string { return e.Tags[1] },
-	}.Projection()
-	return count, last
-}
-
-func callProject(ctx context.Context, c *eventsCaller) error {
-	count, last := twoProjections(c.readQuery())
-	if _, err := c.store.Project(ctx, count, last); err != nil {
-		return err
-	}
-	return wrongCount(count.State)
-}
-
-func callProjectStream(ctx context.Context, c *eventsCaller) error {
-	count, last := twoProjections(c.readQuery())
-	for _, err := range c.store.ProjectStream(ctx, count, last) {
-		if err != nil {
-			return err
-		}
-	}
-	return wrongCount(count.State)
-}
-
 // projectTogether has all callers project at the same time, once: those that are
 // let in go on when all others were let in or refused.
 func projectTogether(ctx context.Context, callers []*eventsCaller, done func(caller int, err error)) {
@@ -186,7 +154,8 @@ func projectTogether(ctx context.Context, callers []*eventsCaller, done func(cal
 	for i, c := range callers {
 		running.Go(func() {
 			arrive := sync.OnceFunc(arriving.Done)
-			p := eventstore.Projector[int]{Query: c.readQuery(), Apply: func(n int, _ eventstore.Event) int {
+			_, query := c.readQuery()
+			p := eventstore.Projector[int]{Query: query, Apply: func(n int, _ eventstore.Event) int {
 				if n == 0 {
 					arrive()
 					arriving.Wait()

@@ -25,6 +25,9 @@ type IngestConfig struct {
 	Ack        bool    // measure each mode with ?ack=1 as well
 	ClosedLoop bool    // each client waits for its acknowledgement before the next message
 	Rate       float64 // messages/s at times fixed in advance; 0: as fast as it goes
+	// Ceiling looks for the most messages a second that each mode keeps up with, in
+	// place of Messages and Rate; nil: not.
+	Ceiling *Ceiling
 
 	// Start runs a server of the mode on a fresh table.
 	Start func(ctx context.Context, mode string) (*ServerProcess, error)
@@ -35,12 +38,19 @@ type IngestConfig struct {
 	Pool *pgxpool.Pool
 	// Describe says what a mode does.
 	Describe func(mode string) string
+	// Control steers the run; nil: nobody does.
+	Control *bench.Control
 	// Progress is told what goes on.
 	Progress func(format string, args ...any)
 }
 
-// rawCopyRow names the row of the reference.
-const rawCopyRow = "raw COPY"
+// rawCopyRow names the row of the reference. One backend does it all: if it uses
+// oneBackend of a core, there is no more CPU for it.
+const (
+	rawCopyRow = "raw COPY"
+	runningRow = "server" // that somebody else started
+	oneBackend = 0.85
+)
 
 // Ingest measures each mode and one raw COPY of the same messages into the
 // same table. The result is complete but for the machine's description.
@@ -57,32 +67,52 @@ func Ingest(ctx context.Context, cfg IngestConfig, result *bench.Result) error {
 		}
 	}
 	in := &ingestRun{cfg: cfg, result: result, postmaster: postmaster}
-	if cfg.URL != "" {
-		for round := range cfg.Repeat {
-			in.round = round + 1
-			if err := in.running(ctx); err != nil {
-				return err
-			}
+	steps, do := in.steps()
+	err := cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
+		in.round = s.Trial + 1
+		if err := do[s.Row](ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.Row, err)
 		}
 		return nil
-	}
-	for round := range cfg.Repeat {
-		in.round = round + 1
-		if !cfg.ClosedLoop && cfg.Rate == 0 {
-			if err := in.rawCopy(ctx); err != nil {
-				return err
-			}
-		}
-		for _, mode := range cfg.Modes {
-			for _, ack := range in.acks() {
-				if err := in.mode(ctx, mode, ack); err != nil {
-					return fmt.Errorf("%s: %w", mode, err)
-				}
-			}
-		}
-	}
+	})
 	in.shares()
-	return nil
+	return err
+}
+
+// steps are the rows, round by round, and how each is measured.
+func (in *ingestRun) steps() (steps []bench.Step, do map[string]func(context.Context) error) {
+	do = make(map[string]func(context.Context) error)
+	add := func(round int, row string, each int, measure func(context.Context) error) {
+		do[row] = measure
+		steps = append(steps, bench.Step{Row: row, Trial: round, Messages: int64(each * in.cfg.Clients)})
+	}
+	for round := range in.cfg.Repeat {
+		if in.cfg.URL != "" {
+			add(round, runningRow, in.perClient(""), in.running)
+			continue
+		}
+		if !in.cfg.ClosedLoop && in.cfg.Rate == 0 && in.cfg.Ceiling == nil {
+			add(round, rawCopyRow, in.perClient(""), in.rawCopy)
+		}
+		for _, mode := range in.cfg.Modes {
+			if in.cfg.Ceiling != nil {
+				add(round, mode, 0, func(ctx context.Context) error { return in.ceiling(ctx, mode) })
+				continue
+			}
+			for _, ack := range in.acks() {
+				add(round, in.rowOf(mode, ack), in.perClient(mode), func(ctx context.Context) error { return in.mode(ctx, mode, ack) })
+			}
+		}
+	}
+	return steps, do
+}
+
+// rowOf names the row of a mode.
+func (in *ingestRun) rowOf(mode string, ack bool) string {
+	if ack && in.cfg.Ack {
+		return mode + " ack"
+	}
+	return mode
 }
 
 func backendParent(ctx context.Context, pool *pgxpool.Pool) (int, error) {
@@ -141,7 +171,7 @@ func (in *ingestRun) rawCopy(ctx context.Context) error {
 	}
 	metrics := map[string]float64{
 		"seconds": took.Seconds(), "messages_per_second": float64(total) / took.Seconds(), "sent": float64(total),
-		"postgres_cpu_seconds": usage[bench.Postgres].CPUSeconds,
+		"generator_cpu_seconds": usage[bench.Generator].CPUSeconds, "postgres_cpu_seconds": usage[bench.Postgres].CPUSeconds,
 	}
 	if err := in.stored(ctx, rawCopyRow, time.Time{}, each, metrics); err != nil {
 		return err
@@ -149,7 +179,10 @@ func (in *ingestRun) rawCopy(ctx context.Context) error {
 	if err := walMetric(ctx, in.cfg.Pool, wal, total, metrics); err != nil {
 		return err
 	}
-	in.result.AddTrial(rawCopyRow, "one statement, encoded beforehand: PostgreSQL alone", metrics)
+	addTrial(in.result, rawCopyRow, "one statement, encoded beforehand: PostgreSQL alone", metrics, 0)
+	if usage[bench.Postgres].CPUSeconds >= oneBackend*took.Seconds() {
+		in.result.Row(rawCopyRow).Limiter = bench.LimitPostgreSQL
+	}
 	return nil
 }
 
@@ -159,29 +192,44 @@ func (in *ingestRun) mode(ctx context.Context, mode string, ack bool) error {
 	if err != nil {
 		return err
 	}
-	name := mode
-	if ack && in.cfg.Ack {
-		name += " ack"
-	}
+	name := in.rowOf(mode, ack)
 	metrics, err := in.measure(ctx, name, server.URL("/ws/ingest"), ack, in.perClient(mode), server.PID(), true)
 	stopErr := server.Stop()
 	if err != nil {
 		return errors.Join(err, stopErr)
 	}
 	in.result.Check(name+": server stopped cleanly", stopErr == nil, "%v", stopErr)
-	in.result.AddTrial(name, in.cfg.Describe(mode), metrics)
+	addTrial(in.result, name, in.cfg.Describe(mode), metrics, in.cfg.Rate)
 	return nil
+}
+
+// ceilingTime is how long each rate is offered.
+const ceilingTime = 5 * time.Second
+
+// ceiling finds the rate that a mode keeps up with, with acknowledgements.
+func (in *ingestRun) ceiling(ctx context.Context, mode string) error {
+	return FindCeiling(ctx, *in.cfg.Ceiling, mode, in.cfg.Describe(mode), "", func(ctx context.Context, row string, rate float64) (_ map[string]float64, err error) {
+		server, err := in.cfg.Start(ctx, mode)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		at := *in
+		at.cfg.Rate = rate
+		each := max(1, int(rate*ceilingTime.Seconds())/in.cfg.Clients)
+		return at.measure(ctx, row, server.URL("/ws/ingest"), true, each, server.PID(), true)
+	}, in.result)
 }
 
 // running measures a server that somebody else started.
 func (in *ingestRun) running(ctx context.Context) error {
-	const name = "server"
+	const name = runningRow
 	ack := in.cfg.Ack || in.cfg.ClosedLoop || in.cfg.Rate > 0
 	metrics, err := in.measure(ctx, name, in.cfg.URL, ack, in.perClient(""), 0, false)
 	if err != nil {
 		return err
 	}
-	in.result.AddTrial(name, in.cfg.URL, metrics)
+	addTrial(in.result, name, in.cfg.URL, metrics, in.cfg.Rate)
 	return nil
 }
 
@@ -216,9 +264,10 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 			return nil, err
 		}
 	}
-	before := committed(url)
+	far := &ingestProgress{url: url, ack: ack, before: committed(url)}
+	cfg.Gauge = &far.gauge
 	cfg.Progress = func(sent, _ int) {
-		in.cfg.Progress("round %d: %s: %d messages, %d sent, %d committed", in.round, name, total, sent, committed(url)-before)
+		in.cfg.Progress("round %d: %s: %d messages, %d sent, %d committed", in.round, name, total, sent, far.committed.Load())
 	}
 	in.cfg.Progress("round %d: %s: %d messages", in.round, name, total)
 	pump, err := bench.NewPump(ctx, cfg)
@@ -226,11 +275,14 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 		return nil, err
 	}
 	sampler := bench.StartSampler(ctx, serverPID, in.postmaster)
+	pulse := in.result.Recording.StartPulse(ctx, name, in.round-1, sampler, far.counters)
 	seen, err := pump.Run(ctx)
+	pulse.Stop()
 	if err != nil {
 		sampler.Stop()
 		return nil, err
 	}
+	in.result.Recording.Latencies(name, in.round-1, "", seen.Latency)
 	last := seen.LastClose
 	if in.cfg.Pool != nil {
 		if last, err = in.allStored(ctx, since, total, last); err != nil {
@@ -239,6 +291,7 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 	}
 	usage := sampler.Stop()
 	metrics := in.metrics(seen, usage, last, serverPID)
+	checkSent(in.result, name, metrics)
 	in.result.Check(name+": connections closed in order", seen.Closed == in.cfg.Clients, "%d of %d", seen.Closed, in.cfg.Clients)
 	if ack {
 		in.result.Check(name+": acknowledged equal sent", seen.Answered == seen.Sent, "%d of %d", seen.Answered, seen.Sent)
@@ -277,8 +330,9 @@ func (in *ingestRun) metrics(seen bench.PumpResult, usage map[bench.Role]bench.U
 	}
 	serverMetrics(m, usage, serverPID)
 	if in.cfg.Rate > 0 {
-		m["unsent"] = float64(seen.Unsent)
+		m["offered"], m["unsent"] = float64(seen.Sent), float64(seen.Unsent)
 	}
+	lateMetric(m, seen.Late)
 	seen.Latency.Metrics(m, "")
 	return m
 }
@@ -341,7 +395,7 @@ func (in *ingestRun) stored(ctx context.Context, name string, since time.Time, e
 		return err
 	}
 	in.result.Check(name+": rows equal sent", stored.OK(), "%s", stored)
-	if name == "copy" || name == "auto" {
+	if mode, _, _ := strings.Cut(name, " "); mode == "copy" || mode == "auto" {
 		in.result.Check(name+": positions in sending order", stored.Reordered == 0, "%s", stored)
 	}
 	metrics["rows_verified"] = float64(stored.Rows - stored.Foreign - stored.Duplicated)
@@ -352,10 +406,13 @@ func (in *ingestRun) stored(ctx context.Context, name string, since time.Time, e
 // shares compares the modes with the raw COPY.
 func (in *ingestRun) shares() {
 	raw := in.result.Row(rawCopyRow)
-	if raw == nil {
+	if raw == nil || raw.Metrics == nil {
 		return
 	}
 	for _, row := range in.result.Rows {
+		if row.Metrics == nil { // it was skipped
+			continue
+		}
 		row.Metrics["share_of_raw_copy"] = row.Metrics["messages_per_second"] / raw.Metrics["messages_per_second"]
 	}
 }

@@ -59,30 +59,45 @@ type LanesConfig struct {
 	Variants []string
 	Cells    []LanesCell
 	Repeat   int // rounds; variants are interleaved over them
+	// Control steers the run; nil: nobody does.
+	Control  *bench.Control
 	Progress func(format string, args ...any)
 }
 
 // Lanes measures what a flood on a connection does to the requests on it.
 func Lanes(ctx context.Context, cfg LanesConfig, result *bench.Result) error {
+	type kind struct {
+		cell    LanesCell
+		variant string
+	}
+	var steps []bench.Step
+	kinds := make(map[string]kind)
 	for round := range cfg.Repeat {
 		for _, cell := range cfg.Cells {
 			for _, variant := range cfg.Variants {
 				name := variant + ": " + cell.String()
-				cfg.Progress("round %d: %s", round+1, name)
-				if err := lanes(ctx, cfg, cell, variant, name, result); err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
+				kinds[name] = kind{cell, variant}
+				steps = append(steps, bench.Step{Row: name, Trial: round, Duration: time.Duration(cell.Requests) * cell.RequestEvery})
 			}
 		}
 	}
+	err := cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
+		cfg.Progress("round %d: %s", s.Trial+1, s.Row)
+		k := kinds[s.Row]
+		if err := lanes(ctx, cfg, k.cell, k.variant, s.Row, s.Trial, result); err != nil {
+			return fmt.Errorf("%s: %w", s.Row, err)
+		}
+		return nil
+	})
 	worst(result)
-	return nil
+	return err
 }
 
 // lanes runs one cell against a fresh server.
-func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name string, result *bench.Result) (err error) {
+func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name string, trial int, result *bench.Result) (err error) {
 	load := bench.LanesConfig{
 		URL: cfg.URL, Every: cell.RequestEvery, Requests: cell.Requests, DummySize: cell.DummySize, Chunks: variant == "lanes+credit",
+		Gauge: &bench.Gauge{},
 	}
 	pid := 0
 	if cfg.Start != nil {
@@ -110,21 +125,29 @@ func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name s
 		}
 	}
 	sampler := bench.StartSampler(ctx, pid, 0)
+	pulse := result.Recording.StartPulse(ctx, name, trial, sampler, load.Gauge.Counters)
 	seen, err := bench.Lanes(ctx, load)
+	pulse.Stop()
 	usage := sampler.Stop()
 	if err != nil {
 		return err
 	}
 	seconds := seen.Elapsed.Seconds()
 	m := map[string]float64{
-		"seconds": seconds, "sent": float64(seen.Sent), "received": float64(seen.Answered), "lost": float64(seen.Sent - seen.Answered),
+		"seconds": seconds, "messages_per_second": float64(seen.Answered) / seconds, "offered": float64(cell.Requests),
+		"sent": float64(seen.Sent), "unsent": float64(seen.Unsent), "received": float64(seen.Answered),
+		"lost": float64(seen.Sent - seen.Answered), "reordered": float64(seen.Reordered),
 		"dummies": float64(seen.Dummies), "dummy_bytes": float64(seen.DummyBytes), "bytes_per_second": float64(seen.DummyBytes) / seconds,
 	}
 	serverMetrics(m, usage, pid)
 	seen.Latency.Metrics(m, "")
+	lateMetric(m, seen.Late)
+	result.Recording.Latencies(name, trial, "", seen.Latency)
 	result.Check(name+": every request was answered", seen.Answered == cell.Requests, "%d of %d", seen.Answered, cell.Requests)
 	result.Check(name+": every dummy is whole, every echo what was sent", seen.Broken == 0, "%d of %d are not", seen.Broken, seen.Dummies+seen.Answered)
-	result.AddTrial(name, "", m)
+	result.Check(name+": answers in the order of the requests", seen.Reordered == 0, "%d of %d came behind a later one's", seen.Reordered, seen.Answered)
+	checkSent(result, name, m)
+	addTrial(result, name, "", m, 1/cell.RequestEvery.Seconds())
 	return nil
 }
 

@@ -6,8 +6,32 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/tidewire/tidewire/bench"
 )
+
+// ingestProgress is how far an ingest load is.
+type ingestProgress struct {
+	gauge     bench.Gauge
+	url       string
+	ack       bool // the server acknowledges, so that it need not be asked
+	before    int  // what it had committed before
+	committed atomic.Int64
+}
+
+// counters count what is committed, as far as the server says so.
+func (p *ingestProgress) counters() bench.Counters {
+	c := p.gauge.Counters()
+	if !p.ack && p.before >= 0 {
+		if n := committed(p.url); n >= p.before {
+			c.Messages, c.Missing = int64(n-p.before), max(0, c.Messages-int64(n-p.before))
+		}
+	}
+	p.committed.Store(c.Messages)
+	return c
+}
 
 // committed asks a server's /metrics how many messages it has committed since
 // it started, for a line of progress; -1 if it does not say.

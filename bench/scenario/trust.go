@@ -17,12 +17,31 @@ func limiterOf(m map[string]float64, prefix string, offered float64) string {
 	return bench.Limiter(m, cores(), offered)
 }
 
+// addTrial adds a repeat to a row and says what limits the row; offered is the rate
+// that was asked for, or 0.
+func addTrial(result *bench.Result, name, description string, m map[string]float64, offered float64) {
+	result.AddTrial(name, description, m)
+	row := result.Row(name)
+	row.Limiter = limiterOf(row.Metrics, "", offered)
+}
+
+// lateMetric adds how late the generator was, if it had times to keep.
+func lateMetric(m map[string]float64, late *bench.Histogram) {
+	if late.Count() > 0 {
+		m["generator_late_p99_ms"] = late.Quantile(0.99).Seconds() * 1000
+	}
+}
+
 // checkSent makes a result invalid of which more than 1 % of what was offered was
-// not sent in time.
+// not sent in time. What was offered is what was sent and what was not, unless the
+// metrics say otherwise.
 func checkSent(result *bench.Result, row string, m map[string]float64) {
-	sent, unsent := m["sent"], m["unsent"]
+	unsent, offered := m["unsent"], m["offered"]
 	if unsent == 0 {
 		return
 	}
-	result.Check(row+": the load was sent", unsent <= mostUnsent*(sent+unsent), "%.0f of %.0f messages were due and not sent", unsent, sent+unsent)
+	if offered == 0 {
+		offered = m["sent"] + unsent
+	}
+	result.Check(row+": the load was sent", unsent <= mostUnsent*offered, "%.0f of %.0f messages were due and not sent in time", unsent, offered)
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
-
 // TestVerify_NoticesEveryKindOfDamage fills the table rightly, damages it in
 // one way, and wants that way named.
 func TestVerify_NoticesEveryKindOfDamage(t *testing.T) {

@@ -122,19 +122,24 @@ func (c *benchChatCmd) compare(p *process, steady, burst, saturation *bench.Resu
 }
 
 func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target, several bool) (*bench.Result, error) {
+	shown := *p // the next scenario has a view of its own
+	view := c.watch(&shown, 0)
+	defer view.Stop()
 	params := map[string]any{"target": c.Target, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
 	cfg := scenario.ChatConfig{
-		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: c.progress(p),
+		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: view.Progress, Control: view.Control(),
 	}
 	if name == "load" {
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
-		cfg.Ceiling = c.ceiling(c.progress(p))
+		cfg.Ceiling = c.ceiling(view.Progress)
 		params = map[string]any{"target": c.Target, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload, "hold": c.Hold.String()}
 	}
 	result := bench.NewResult("chat-"+name, params)
+	result.Recording.Observe(view.Observe)
 	if err := scenario.Chat(p.ctx, cfg, result); err != nil {
 		return nil, err
 	}
+	view.Stop()
 	flags := c.resultFlags
 	if several {
 		flags.Out = c.fileOf(name)

@@ -52,13 +52,17 @@ func (c *benchEchoCmd) Run(p *process) error {
 		"target": c.Target, "clients": c.Clients, "in_flight": c.InFlight,
 		"messages": c.Messages, "payload": c.Payload, "repeat": c.Repeat,
 	})
+	view := c.watch(p, 0)
+	defer view.Stop()
+	result.Recording.Observe(view.Observe)
 	err = scenario.Echo(p.ctx, scenario.EchoConfig{
 		Targets: targets, Clients: c.Clients, Messages: c.Messages, Payload: c.Payload,
-		Window: c.InFlight, Repeat: c.Repeat, Progress: c.progress(p),
+		Window: c.InFlight, Repeat: c.Repeat, Progress: view.Progress, Control: view.Control(),
 	}, result)
 	if err != nil {
 		return err
 	}
+	view.Stop()
 	return c.finish(p, result)
 }
 

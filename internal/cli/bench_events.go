@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +25,7 @@ type benchEventsCmd struct {
 	Duration       seconds  `default:"2s" help:"Of each row."`
 	Repeat         int      `default:"1" help:"Rounds; medians are reported."`
 
+	ceilingFlags
 	CompareDatabase string `name:"compare-database" aliases:"compare_database" placeholder:"URL" help:"A second PostgreSQL, on which each row is measured behind the first."`
 	databaseFlags
 	resultFlags
@@ -45,6 +47,9 @@ func (c *benchEventsCmd) Validate() error {
 			}
 		}
 	}
+	if c.FindCeiling && c.CompareDatabase != "" {
+		return errors.New("--find-ceiling and --compare-database exclude each other")
+	}
 	if c.Duration <= 0 {
 		return errors.New("--duration: want more than 0")
 	}
@@ -56,10 +61,15 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	if err := scenario.CheckEvents(c.Datasets, c.Ops); err != nil {
 		return exit(ExitUsage, "%w", err)
 	}
+	if c.FindCeiling { // has no rate: its callers all call at once
+		c.Ops = slices.DeleteFunc(c.Ops, func(op string) bool { return op == "projectionlimits" })
+	}
 	program, err := self()
 	if err != nil {
 		return err
 	}
+	view := c.watch(p, 0)
+	defer view.Stop()
 	db, pool, closeDB, err := c.benchDatabase(p, false)
 	if err != nil {
 		return err
@@ -73,7 +83,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		Serve: func(ctx context.Context, url string) (*scenario.ServerProcess, error) {
 			return scenario.StartServer(ctx, nil, nil, program, "serve", "--port", "0", "--database-url", url)
 		},
-		Progress: c.progress(p),
+		Progress: view.Progress, Control: view.Control(), Ceiling: c.ceiling(view.Progress),
 	}
 	if c.CompareDatabase != "" {
 		other, err := pgxpool.New(p.ctx, c.CompareDatabase)
@@ -88,8 +98,10 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
 		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "",
 	})
+	result.Recording.Observe(view.Observe)
 	if err := scenario.Events(p.ctx, cfg, result); err != nil {
 		return err
 	}
+	view.Stop()
 	return c.finish(p, result)
 }

@@ -28,6 +28,8 @@ type benchIngestCmd struct {
 	Rate          float64  `placeholder:"N" help:"Messages a second, at times fixed in advance. Default: as fast as it goes."`
 	URL           string   `name:"url" placeholder:"WS" help:"A running server's /ws/ingest, instead of starting one for each mode."`
 
+	ceilingFlags
+
 	Workers int `default:"4" help:"Connections that buffered and bulk write on."`
 	Batch   int `placeholder:"N" help:"Rows of one write at most. Default: the server's."`
 	databaseFlags
@@ -53,8 +55,8 @@ func (c *benchIngestCmd) Validate() error {
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinPayload, 1<<20)
 	case c.Repeat < 1:
 		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
-	case c.ClosedLoop && c.Rate > 0:
-		return errors.New("--closed-loop and --rate exclude each other")
+	case c.ClosedLoop && c.Rate > 0 || c.FindCeiling && (c.ClosedLoop || c.Rate > 0 || c.Ack || c.URL != ""):
+		return errors.New("--closed-loop, --rate and --find-ceiling, which has acknowledgements and servers of its own, exclude each other")
 	}
 	return nil
 }
@@ -65,16 +67,19 @@ func (c *benchIngestCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
+	view := c.watch(p, 0)
+	defer view.Stop()
 	cfg := scenario.IngestConfig{
 		Clients: c.Clients, Messages: c.Messages, NaiveMessages: c.NaiveMessages, Payload: c.Payload,
 		Modes: c.Modes, Repeat: c.Repeat, Ack: c.Ack, ClosedLoop: c.ClosedLoop, Rate: c.Rate,
-		URL: c.URL, Describe: c.describe, Progress: c.progress(p),
+		URL: c.URL, Describe: c.describe, Progress: view.Progress, Control: view.Control(), Ceiling: c.ceiling(view.Progress),
 	}
 	result := bench.NewResult("ingest", map[string]any{
 		"clients": c.Clients, "messages": c.Messages, "naive_messages": c.NaiveMessages, "payload": c.Payload,
 		"modes": c.Modes, "repeat": c.Repeat, "ack": c.Ack, "closed_loop": c.ClosedLoop, "rate": c.Rate,
 		"url": c.URL, "workers": c.Workers, "batch": c.Batch,
 	})
+	result.Recording.Observe(view.Observe)
 	if _, given := c.given(p); c.URL == "" || given {
 		db, pool, closeDB, err := c.benchDatabase(p, c.URL == "")
 		if err != nil {
@@ -89,6 +94,7 @@ func (c *benchIngestCmd) Run(p *process) (err error) {
 	if err := scenario.Ingest(p.ctx, cfg, result); err != nil {
 		return err
 	}
+	view.Stop()
 	return c.finish(p, result)
 }
 

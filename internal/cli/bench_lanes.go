@@ -57,8 +57,10 @@ func (c *benchLanesCmd) Run(p *process) error {
 	if c.TotalRequest != 0 {
 		file.Requests = c.TotalRequest
 	}
+	view := c.watch(p, 0)
+	defer view.Stop()
 	cfg := scenario.LanesConfig{
-		Variants: c.Variants, Repeat: max(c.Repeat, 1), Progress: c.progress(p),
+		Variants: c.Variants, Repeat: max(c.Repeat, 1), Progress: view.Progress, Control: view.Control(),
 		Cells: []scenario.LanesCell{{RequestEvery: file.RequestEvery, Requests: file.Requests, DummySize: file.DummySize, DummyEvery: file.DummyEvery}},
 	}
 	if c.Matrix {
@@ -77,9 +79,11 @@ func (c *benchLanesCmd) Run(p *process) error {
 		"dummy_message_size": file.DummySize, "dummy_message_duration": file.DummyEvery.String(),
 		"request_duration": file.RequestEvery.String(), "total_request": file.Requests,
 	})
+	result.Recording.Observe(view.Observe)
 	if err := scenario.Lanes(p.ctx, cfg, result); err != nil {
 		return err
 	}
+	view.Stop()
 	return c.finish(p, result)
 }
 

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestGauge_TellsEverythingOnce: whenever it is asked, what it says adds up.
+func TestGauge_TellsEverythingOnce(t *testing.T) {
+	t.Parallel()
+	const messages = 20_000
+	var g Gauge
+	if c := g.Counters(); c != (Counters{}) {
+		t.Errorf("before the load: %+v", c)
+	}
+	g.begin()
+	latency := newRecorder()
+	now := func(n int) Counters { return Counters{Messages: int64(n), Latency: latency.take()} }
+	var load sync.WaitGroup
+	ended := make(chan struct{})
+	load.Go(func() {
+		defer close(ended)
+		for n := range messages {
+			latency.record(time.Duration(n) * time.Microsecond)
+			if g.wanted() {
+				g.tell(now(n + 1))
+			}
+		}
+		g.end(now(messages))
+	})
+	told, last := int64(0), int64(0)
+	look := func() {
+		c := g.Counters()
+		if c.Messages < last {
+			t.Errorf("%d messages after %d", c.Messages, last)
+		}
+		last = c.Messages
+		if c.Latency != nil {
+			told += c.Latency.Count()
+		}
+		if told != last {
+			t.Errorf("%d latencies told of %d messages", told, last)
+		}
+	}
+	for running := true; running; {
+		select {
+		case <-ended:
+			running = false
+		default:
+			look()
+		}
+	}
+	load.Wait()
+	look()
+	if last != messages || latency.all.Count() != messages {
+		t.Errorf("%d messages, %d latencies in all, want %d", last, latency.all.Count(), messages)
+	}
+}
+
+// TestGauge_WaitsForNobodyLong: a load that is stuck does not hold up who asks,
+// and no Gauge asks nothing.
+func TestGauge_WaitsForNobodyLong(t *testing.T) {
+	t.Parallel()
+	var g Gauge
+	g.begin()
+	if c := g.Counters(); c != (Counters{}) {
+		t.Errorf("%+v", c)
+	}
+	if !g.wanted() {
+		t.Error("the load is not asked any more")
+	}
+	g.end(Counters{Messages: 3})
+	var none *Gauge
+	none.begin()
+	if none.wanted() {
+		t.Error("nobody asks")
+	}
+	none.end(Counters{})
+}
+
+// TestPulse_CountsFromTheTrialsBegin: what is measured in its second part lies behind
+// the first, and the latencies of a second are of that alone.
+func TestPulse_CountsFromTheTrialsBegin(t *testing.T) {
+	t.Parallel()
+	var r Recording
+	seen := make(chan Tick, 10)
+	r.Observe(func(tick Tick) { seen <- tick })
+	total := int64(0)
+	count := func() Counters {
+		total += 7
+		h := NewHistogram()
+		h.Record(time.Millisecond)
+		return Counters{Phase: PhaseMeasured, Messages: total, Missing: 2, Latency: h, Late: h}
+	}
+	p := r.ResumePulse(t.Context(), time.Now().Add(-time.Hour), "row", 3, nil, count)
+	tick := <-seen
+	p.Stop()
+	p.Stop()
+	var none *Pulse
+	none.Stop()
+	m := tick.Metrics
+	if tick.At < 3600 || tick.Row != "row" || tick.Trial != 3 || tick.Phase != PhaseMeasured || tick.Seconds > tick.At/2 {
+		t.Errorf("%+v", tick)
+	}
+	if got := m["messages_per_second"] * tick.Seconds; got < 6.99 || got > 7.01 {
+		t.Errorf("%g messages in the interval, want 7", got)
+	}
+	if m["missing"] != 2 || m["latency_p99_ms"] < 0.99 || m["generator_late_p99_ms"] < 0.99 {
+		t.Errorf("%v", m)
+	}
+}
