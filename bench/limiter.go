@@ -24,8 +24,8 @@ const (
 
 // Limiter names what limited a row of these metrics on a machine of so many cores;
 // offered is the rate it was asked for, or 0 for as fast as it goes. It goes by
-// what is scarce, in this order: a generator that was late is no measure of anything
-// else; a rate that was kept limits itself; CPU, where nearly all of it was in use,
+// what is scarce, in this order: a generator that was late, or had a core's worth to
+// do, is no measure of anything else; a rate that was kept limits itself; CPU, where nearly all of it was in use,
 // lacks him who used most; else everybody waited, for answers and for the disk.
 func Limiter(m map[string]float64, cores int, offered float64) string {
 	seconds := m["seconds"]
@@ -33,18 +33,22 @@ func Limiter(m map[string]float64, cores int, offered float64) string {
 	if late > 0 && p99 > 0 && late > lagShare*p99 {
 		return LimitGenerator
 	}
-	if offered > 0 && m["messages_per_second"] >= fullRate*offered {
-		return LimitRate
-	}
+	kept := offered > 0 && m["messages_per_second"] >= fullRate*offered
 	if seconds <= 0 {
+		if kept {
+			return LimitRate
+		}
 		return ""
 	}
 	used := map[string]float64{
 		LimitGenerator: m["generator_cpu_seconds"] / seconds, LimitServer: m["server_cpu_seconds"] / seconds,
 		LimitPostgreSQL: m["postgres_cpu_seconds"] / seconds,
 	}
-	if used[LimitGenerator] >= fullCore && used[LimitGenerator] >= max(used[LimitServer], used[LimitPostgreSQL]) {
+	if used[LimitGenerator] >= fullCore {
 		return LimitGenerator
+	}
+	if kept {
+		return LimitRate
 	}
 	most, all := LimitGenerator, 0.0
 	for name, c := range used {

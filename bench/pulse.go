@@ -20,6 +20,8 @@ type Counters struct {
 	Errors     int64
 	Missing    int64   // written and not read, or offered and not sent
 	Offered    float64 // messages a second asked for; 0: as fast as it goes
+	// Checkpoints that PostgreSQL has begun; 0 if it does not say.
+	Checkpoints int64
 	// Latency has those since the last Counters, and Late how much later than
 	// intended each was sent. Both may be nil.
 	Latency, Late *Histogram
@@ -83,6 +85,9 @@ func (c Counters) since(last Counters, seconds float64) map[string]float64 {
 	}
 	if c.Deliveries > 0 {
 		m["deliveries_per_second"] = float64(c.Deliveries-last.Deliveries) / seconds
+	}
+	if c.Checkpoints > 0 && last.Checkpoints > 0 {
+		m["postgres_checkpoints"] = float64(c.Checkpoints - last.Checkpoints)
 	}
 	if c.Offered > 0 {
 		m["offered_messages_per_second"] = c.Offered

@@ -91,6 +91,9 @@ func (r *chatRun) metrics() map[string]float64 {
 		"errors": float64(seen.End.Errors), "generator_cpu_seconds": r.genCPU,
 		"generator_late_p99_ms": seen.Late.Quantile(0.99).Seconds() * 1000,
 	}
+	if r.load.Session == 0 {
+		m["due_deliveries_per_second"] = float64(seen.Received) / seconds
+	}
 	if seen.Expected > 0 {
 		m["drop_rate"] = float64(r.lost()) / float64(seen.Expected)
 	}

@@ -103,7 +103,7 @@ func (s *eventsSide) pulse(ctx context.Context, c cell, sampler *bench.Sampler, 
 	if s.compared {
 		return nil
 	}
-	return s.result.Recording.StartPulse(ctx, s.rowOf(c), s.trial, sampler, t.counters)
+	return s.result.Recording.StartPulse(ctx, s.rowOf(c), s.trial, sampler, withCheckpoints(ctx, s.pool, t.counters))
 }
 
 // usage adds the CPU time of each role, and its share of the machine.

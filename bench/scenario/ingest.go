@@ -275,7 +275,7 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 		return nil, err
 	}
 	sampler := bench.StartSampler(ctx, serverPID, in.postmaster)
-	pulse := in.result.Recording.StartPulse(ctx, name, in.round-1, sampler, far.counters)
+	pulse := in.result.Recording.StartPulse(ctx, name, in.round-1, sampler, withCheckpoints(ctx, in.cfg.Pool, far.counters))
 	seen, err := pump.Run(ctx)
 	pulse.Stop()
 	if err != nil {

@@ -164,7 +164,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 		return nil, err
 	}
 	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
-	pulse := r.result.Recording.StartPulse(ctx, r.row, r.trial, sampler, r.counters)
+	pulse := r.result.Recording.StartPulse(ctx, r.row, r.trial, sampler, withCheckpoints(ctx, r.cfg.Pool, r.counters))
 	defer pulse.Stop()
 	took, err := r.watch(ctx)
 	usage := sampler.Stop()

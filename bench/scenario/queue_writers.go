@@ -118,10 +118,25 @@ func newPace(start time.Time, load QueueLoad, number int, sleep func(context.Con
 		return pace{}
 	}
 	between := time.Duration(float64(load.Batch) / load.Rate * float64(time.Second))
+	if between < coarse {
+		sleep = sleepCoarsely
+	}
 	return pace{
 		first: start.Add(time.Duration(number) * between), every: time.Duration(load.Writers) * between,
 		sleep: sleep,
 	}
+}
+
+// coarse is the interval between calls of all writers below which Go's timers wake
+// them, for several calls at a time: waking for each would cost more than sending it.
+const coarse = 100 * time.Microsecond
+
+func sleepCoarsely(ctx context.Context, due time.Time) bool {
+	select {
+	case <-time.After(time.Until(due)):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // wait returns when call n is due, with that time, and whether it had to wait for
