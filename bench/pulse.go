@@ -111,7 +111,7 @@ func cpuOf(m map[string]float64, last, now map[Role]Sample) {
 			continue
 		}
 		m[name+"_cpu_cores"] = (b.CPUSeconds - a.CPUSeconds) / seconds
-		if role != Postgres {
+		if b.RSSBytes > 0 {
 			m[name+"_rss_bytes"] = float64(b.RSSBytes)
 		}
 	}

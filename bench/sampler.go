@@ -161,7 +161,7 @@ func (s *Sampler) sample(start, family bool) {
 		if len(running) == 0 {
 			continue
 		}
-		var peak uint64
+		var peak, mostShared uint64
 		now := Sample{At: time.Now()}
 		for _, p := range running {
 			if t, err := p.Times(); err == nil {
@@ -171,11 +171,16 @@ func (s *Sampler) sample(start, family bool) {
 				}
 				now.CPUSeconds += t.User + t.System - s.first[p.Pid]
 			}
-			if m, err := p.MemoryInfo(); err == nil {
+			if role == Postgres { // what all share counts once
+				own, shared := ownMemory(p)
+				now.RSSBytes += own
+				mostShared = max(mostShared, shared)
+			} else if m, err := p.MemoryInfo(); err == nil {
 				now.RSSBytes += m.RSS
 				peak += max(m.RSS, m.HWM) // the peak, where the system keeps it
 			}
 		}
+		now.RSSBytes += mostShared
 		s.mu.Lock()
 		s.latest[role] = now
 		s.mu.Unlock()
