@@ -57,7 +57,7 @@ func (r *request) plain() bool {
 	return true
 }
 
-// record makes a plain request at a third of what queue_write costs, which has to
+// record makes a plain request at a fraction of what queue_write costs, which has to
 // plan statements whose tables it is told by name. The answer is nil if nothing was
 // written: then queue_write knows why.
 func (q *member) record(ctx context.Context, r request) (*answer, error) {

@@ -41,11 +41,11 @@ func HTML(w io.Writer, files []File) error {
 	}
 	data := pageData{view: v, Island: newIsland(v)}
 	// What is ours goes in as it is; all that comes from results is escaped.
-	data.Style = template.CSS(asset("report.css"))        //nolint:gosec // embedded
-	data.PlotStyle = template.CSS(asset("uPlot.min.css")) //nolint:gosec // embedded
-	data.Script = template.JS(asset("report.js"))         //nolint:gosec // embedded
+	data.Style = template.CSS(asset("report.css"))        // embedded
+	data.PlotStyle = template.CSS(asset("uPlot.min.css")) // embedded
+	data.Script = template.JS(asset("report.js"))         // embedded
 	// Its licence asks to go with every copy.
-	data.PlotLibrary = template.JS("/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")) //nolint:gosec // embedded
+	data.PlotLibrary = template.JS("/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")) // embedded
 	if err := page.Execute(w, data); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}

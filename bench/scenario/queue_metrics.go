@@ -40,9 +40,7 @@ func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage,
 	for _, n := range written.Sent {
 		m["sent"] += float64(n)
 	}
-	if p99 := w.Late.Quantile(0.99); w.Late.Count() > 0 {
-		m["generator_late_p99_ms"] = p99.Seconds() * 1000
-	}
+	lateMetric(m, w.Late)
 	w.Latency.Metrics(m, "write_")
 	rd.Latency.Metrics(m, "read_")
 	rd.EndToEnd.Metrics(m, "end_to_end_")

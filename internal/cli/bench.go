@@ -63,14 +63,6 @@ func (f resultFlags) watch(p *process, every time.Duration) *live.View {
 	return view
 }
 
-// progress writes a line each time something has gone on, unless --quiet.
-func (f resultFlags) progress(p *process) func(string, ...any) {
-	if f.Quiet {
-		return func(string, ...any) {}
-	}
-	return func(format string, args ...any) { fmt.Fprintf(p.Err, format+"\n", args...) }
-}
-
 // finish describes the machine, writes the files and the table, and turns an
 // invalid result, or a bound that was missed, into its exit code.
 func (f resultFlags) finish(p *process, result *bench.Result) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -64,11 +65,7 @@ func (c *benchAllCmd) Run(p *process) error {
 
 func (c *benchAllCmd) check() error {
 	for _, name := range c.Only {
-		known := false
-		for _, s := range scenarios {
-			known = known || s.name == name
-		}
-		if !known {
+		if !slices.ContainsFunc(scenarios, func(s scenarioInfo) bool { return s.name == name }) {
 			return exit(ExitUsage, "--only: there is no scenario %q: see tidewire bench list", name)
 		}
 	}
@@ -76,15 +73,7 @@ func (c *benchAllCmd) check() error {
 }
 
 func (c *benchAllCmd) wants(name string) bool {
-	if len(c.Only) == 0 {
-		return true
-	}
-	for _, only := range c.Only {
-		if only == name {
-			return true
-		}
-	}
-	return false
+	return len(c.Only) == 0 || slices.Contains(c.Only, name)
 }
 
 func outcomeOf(code int) string {

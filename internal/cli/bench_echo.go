@@ -96,11 +96,14 @@ func (c *benchIdleCmd) Run(p *process) error {
 	result := bench.NewResult("idle", map[string]any{
 		"target": c.Target, "connections": c.Connections, "settle": c.Settle.String(),
 	})
+	view := c.watch(p, 0)
+	defer view.Stop()
 	err = scenario.Idle(p.ctx, scenario.IdleConfig{
-		Targets: targets, Connections: c.Connections, Settle: time.Duration(c.Settle), Progress: c.progress(p),
+		Targets: targets, Connections: c.Connections, Settle: time.Duration(c.Settle), Progress: view.Progress,
 	}, result)
 	if err != nil {
 		return err
 	}
+	view.Stop()
 	return c.finish(p, result)
 }
