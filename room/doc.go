@@ -15,9 +15,9 @@
 // # Flushes
 //
 // The flusher goes round the members, and gives each what has been said up to
-// its turn. Between rounds it pauses for one to five milliseconds, a third of
-// what the last round took, so that a room with little to do is prompt and a
-// busy one gathers. In a large room several goroutines share the members.
+// its turn. After a round it pauses for a third of what that took, at most five
+// milliseconds: what is said in a quiet room leaves at once, and a busy room
+// gathers. In a large room several goroutines share the members.
 //
 // # Lag
 //

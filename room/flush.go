@@ -13,8 +13,10 @@ const (
 	// minPause and maxPause bound how long messages gather between two rounds.
 	// In between, the pause is a third of what the last round took: the busier
 	// the flusher is, the more a write holds (docs/benchmarks/chat.md has what
-	// other shares cost).
-	minPause = time.Millisecond
+	// other shares cost). A process with nothing else to do wakes from the
+	// shortest about a millisecond late; a kernel timer that is exact costs more
+	// CPU time than it saves latency.
+	minPause = 300 * time.Microsecond
 	maxPause = 5 * time.Millisecond
 	// retryPause is when a member is tried again whose socket took nothing.
 	retryPause = 20 * time.Millisecond
@@ -30,7 +32,8 @@ const (
 func (r *Room) run() {
 	timer := stoppedTimer()
 	defer timer.Stop()
-	var f round
+	f := round{room: r}
+	var ended time.Time
 	var took time.Duration
 	for {
 		var retry <-chan time.Time
@@ -44,21 +47,24 @@ func (r *Room) run() {
 		case <-r.done:
 			return
 		}
-		timer.Reset(min(max(took/3, minPause), maxPause))
+		timer.Reset(time.Until(ended.Add(min(max(took/3, minPause), maxPause))))
 		select {
 		case <-timer.C:
 		case <-r.done:
 			return
 		}
 		start := time.Now()
-		r.flush(&f, start)
-		took = time.Since(start)
+		f.flush(start)
+		ended = time.Now()
+		took = ended.Sub(start)
 	}
 }
 
 // round is one visit to all members, and its memory.
 type round struct {
+	room    *Room
 	members []*Member
+	head    int64 // of the log when the members were listed: who comes later begins at it or behind
 	shares  []share
 	behind  int // members that have not got everything
 }
@@ -90,20 +96,36 @@ type chunk struct {
 }
 
 // flush visits every member once.
-func (r *Room) flush(f *round, now time.Time) {
-	r.mu.Lock()
+func (f *round) flush(now time.Time) {
+	f.begin(now)
+	f.serve()
+	f.end()
+}
+
+// begin lists the members.
+func (f *round) begin(now time.Time) {
+	f.room.mu.Lock()
 	clear(f.members)
-	f.members = append(f.members[:0], r.members...)
-	r.mu.Unlock()
-	f.split(r, now)
+	f.members = append(f.members[:0], f.room.members...)
+	f.head = f.room.log.head
+	f.room.mu.Unlock()
+	f.split(now)
+}
+
+// serve visits them.
+func (f *round) serve() {
 	var others sync.WaitGroup
 	for i := range f.shares[1:] {
 		others.Go(f.shares[i+1].serve)
 	}
 	f.shares[0].serve()
 	others.Wait()
+}
 
-	oldest, delivered, missed := int64(math.MaxInt64), 0, 0
+// end counts what came of it, and gives back what all members have: those too
+// that came meanwhile.
+func (f *round) end() {
+	oldest, delivered, missed := f.head, 0, 0
 	f.behind = 0
 	for i := range f.shares {
 		s := &f.shares[i]
@@ -112,16 +134,17 @@ func (r *Room) flush(f *round, now time.Time) {
 		missed += s.missed
 		f.behind += s.behind
 	}
-	r.hub.deliveries.Add(uint64(delivered))
-	r.hub.missed.Add(uint64(missed))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log.release(min(oldest, r.log.head))
+	hub := f.room.hub
+	hub.deliveries.Add(uint64(delivered))
+	hub.missed.Add(uint64(missed))
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	f.room.log.release(oldest)
 }
 
 // split shares the members out over half of the processors: the others have
 // what members say to read.
-func (f *round) split(r *Room, now time.Time) {
+func (f *round) split(now time.Time) {
 	n := min(max(len(f.members)/shareSize, 1), max(runtime.GOMAXPROCS(0)/2, 1))
 	for len(f.shares) < n {
 		f.shares = append(f.shares, share{})
@@ -129,7 +152,7 @@ func (f *round) split(r *Room, now time.Time) {
 	f.shares = f.shares[:n]
 	for i := range n {
 		part := f.members[i*len(f.members)/n : (i+1)*len(f.members)/n]
-		f.shares[i] = share{room: r, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
+		f.shares[i] = share{room: f.room, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
 	}
 }
 

@@ -1,0 +1,70 @@
+package room
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// TestFlush_MemberComesDuringARound has one come between the listing of the
+// members and the look at what there is for them: the others being served
+// what was said since must not take it from the one who came.
+func TestFlush_MemberComesDuringARound(t *testing.T) {
+	t.Parallel()
+	hub := NewHub(Config{})
+	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
+	hub.rooms["r"] = r
+	theirs, mine := connect(t)
+	lateTheirs, lateMine := connect(t)
+
+	hub.Join(theirs, "r", JoinOptions{})
+	f := round{room: r}
+	f.begin(time.Now())
+	hub.Join(lateTheirs, "r", JoinOptions{})
+	hub.Publish("r", nil, websocket.OpText, []byte("said"))
+	f.serve()
+	f.end()
+	expectSaid(t, mine)
+
+	f.flush(time.Now())
+	expectSaid(t, lateMine)
+	f.flush(time.Now())
+	if len(r.log.segs) != 0 {
+		t.Errorf("the log keeps %d segments that everybody has", len(r.log.segs))
+	}
+}
+
+func expectSaid(t *testing.T, c *websocket.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	messages, err := c.Read()
+	if err != nil || len(messages) != 1 || string(messages[0].Payload) != "said" {
+		t.Fatalf("got %v, %v", messages, err)
+	}
+}
+
+// connect returns both ends of a connection.
+func connect(t *testing.T) (server, client *websocket.Conn) {
+	t.Helper()
+	upgraded := make(chan *websocket.Conn, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Upgrade(w, r, websocket.Config{})
+		if err != nil {
+			t.Error(err)
+		}
+		upgraded <- conn
+	}))
+	t.Cleanup(s.Close)
+	client, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"), websocket.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = <-upgraded
+	t.Cleanup(client.Abort)
+	t.Cleanup(server.Abort)
+	return server, client
+}
