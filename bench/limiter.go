@@ -18,22 +18,29 @@ const (
 	fullCore = 0.95
 	// fullMachine is how much of all cores is in use when CPU is what lacks.
 	fullMachine = 0.85
-	// fullRate is how much of an offered rate counts as all of it.
+	// fullRate is how much of an offered rate counts as all of it, and how much of
+	// what was due has to arrive.
 	fullRate = 0.99
 )
 
 // Limiter names what limited a row of these metrics on a machine of so many cores;
-// offered is the rate it was asked for, or 0 for as fast as it goes. It goes by
-// what is scarce, in this order: a generator that was late, or had a core's worth to
-// do, is no measure of anything else; a rate that was kept limits itself; CPU, where nearly all of it was in use,
-// lacks him who used most; else everybody waited, for answers and for the disk.
+// offered is the rate it was asked for, of messages or, where there are none, of
+// connections, or 0 for as fast as it goes. It goes by what is scarce, in this
+// order: a generator that was late, or had a core's worth to do, is no measure of
+// anything else; a rate that was kept, and of which nearly everything arrived,
+// limits itself; CPU, where nearly all of it was in use, lacks him who used most;
+// else everybody waited, for answers and for the disk.
 func Limiter(m map[string]float64, cores int, offered float64) string {
 	seconds := m["seconds"]
 	late, p99 := m["generator_late_p99_ms"], m["latency_p99_ms"]
 	if late > 0 && p99 > 0 && late > lagShare*p99 {
 		return LimitGenerator
 	}
-	kept := offered > 0 && m["messages_per_second"] >= fullRate*offered
+	done := m["messages_per_second"]
+	if done == 0 {
+		done = m["connections_per_second"]
+	}
+	kept := offered > 0 && done >= fullRate*offered && m["drop_rate"] <= 1-fullRate
 	if seconds <= 0 {
 		if kept {
 			return LimitRate

@@ -18,6 +18,8 @@ func TestLimiter(t *testing.T) {
 		{"not the rate", map[string]float64{"seconds": 10, "messages_per_second": 90, "postgres_cpu_seconds": 18}, 100, LimitPostgreSQL},
 		{"a core of the generator", map[string]float64{"seconds": 10, "generator_cpu_seconds": 9.8, "server_cpu_seconds": 10}, 0, LimitGenerator},
 		{"the server", map[string]float64{"seconds": 10, "generator_cpu_seconds": 7, "server_cpu_seconds": 11}, 0, LimitServer},
+		{"the rate, half of it lost", map[string]float64{"seconds": 10, "messages_per_second": 100, "drop_rate": 0.5, "server_cpu_seconds": 17}, 100, LimitServer},
+		{"the rate of connections", map[string]float64{"seconds": 10, "connections_per_second": 99.9}, 100, LimitRate},
 		{"nobody", map[string]float64{"seconds": 10, "generator_cpu_seconds": 3, "postgres_cpu_seconds": 9}, 0, LimitWaiting},
 		{"nothing measured", map[string]float64{}, 0, ""},
 	} {

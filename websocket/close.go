@@ -34,12 +34,12 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 }
 
 // drop forgets the messages queued: they may not follow one that broke off.
-// c.mu is held, and nobody is writing.
+// c.mu is held; a pong may still be in the hands of a write, so that buffers are
+// left to the garbage collector.
 func (c *Conn) drop() {
 	for _, o := range []outgoing{c.head, c.parked, {buffer: c.tail}, {buffer: c.live}} {
 		if o.buffer != nil {
 			c.unsent -= len(o.rest())
-			o.put()
 		}
 	}
 	c.head, c.parked, c.tail, c.live = outgoing{}, outgoing{}, nil, nil

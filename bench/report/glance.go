@@ -13,7 +13,7 @@ type measure struct {
 	less         bool // is better
 }
 
-// measures, of which a row is judged by the first that it has.
+// measures, of which a row is judged by the first that speaks for it.
 var measures = []measure{
 	{"deliveries_per_second", "deliveries/s", false},
 	{"saturation_deliveries_per_second", "deliveries/s", false},
@@ -28,11 +28,18 @@ var measures = []measure{
 // headline is the measure of a row; of one without any, the last.
 func headline(row bench.Row) measure {
 	for _, m := range measures {
-		if _, ok := row.Metrics[m.metric]; ok {
+		if speaks(row, m.metric) {
 			return m
 		}
 	}
 	return measures[len(measures)-1]
+}
+
+// speaks reports whether a row has a metric, and not as a zero because only
+// connections come and go.
+func speaks(row bench.Row, metric string) bool {
+	v, ok := row.Metrics[metric]
+	return ok && (v > 0 || row.Metrics["connections_per_second"] == 0)
 }
 
 // groupHeadline is the measure that most rows share; a request on a flooded

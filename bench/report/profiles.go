@@ -33,8 +33,10 @@ var compared = []struct {
 	{"binary_bytes", "chat-saturation", "binary_bytes", true, false},
 }
 
-// dueDelivered leaves out what was due before, and arrives late: a server that is
-// behind would seem to deliver more than it was given.
+// dueDelivered counts what was due in the measured time, whenever it arrived;
+// deliveries_per_second what arrived in it, whenever it was due. A server that is
+// behind is credited with the smaller: it catches up on what was due before, or
+// delivers after the end.
 const dueDelivered = "due_deliveries_per_second"
 
 // costSuffix makes the name of a cost out of that of what is compared.
@@ -112,13 +114,14 @@ func gather(server *bench.Row, scenario string, row bench.Row) {
 			continue
 		}
 		delete(server.Metrics, c.name)
-		metric := c.metric
-		if _, ok := row.Metrics[dueDelivered]; ok && metric == "deliveries_per_second" {
-			metric = dueDelivered
+		v, ok := row.Metrics[c.metric]
+		if !ok {
+			continue
 		}
-		if v, ok := row.Metrics[metric]; ok {
-			server.Metrics[c.name] = v
+		if due, ok := row.Metrics[dueDelivered]; ok && c.metric == "deliveries_per_second" {
+			v = min(v, due)
 		}
+		server.Metrics[c.name] = v
 	}
 	if row.Note != "" && !strings.Contains(server.Note, row.Note) {
 		server.Note = strings.TrimPrefix(server.Note+"; "+row.Note, "; ")

@@ -76,6 +76,14 @@ func TestCompareProfiles_Choice(t *testing.T) {
 	if got := r.Row("Go minimal: go-a").Metrics; got["saturation_deliveries_per_second"] != 9e5 || got["share_of_reference"] != 0.2 {
 		t.Errorf("the row with the most clients counts: %v", got)
 	}
+	behind := results[2].Row("go-a 1000 clients").Metrics
+	for due, want := range map[float64]float64{2e6: 9e5, 5e5: 5e5} { // it arrives after the end, or is from before
+		behind["due_deliveries_per_second"] = due
+		got := report.CompareProfiles("", results...).Row("Go minimal: go-a").Metrics["saturation_deliveries_per_second"]
+		if got != want {
+			t.Errorf("%g were due and arrived: %g count, want %g", due, got, want)
+		}
+	}
 	results[1].Check("lost", false, "1")
 	results[1].Finish()
 	if report.CompareProfiles("", results...).Valid {

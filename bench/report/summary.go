@@ -12,7 +12,7 @@ import (
 // is for.
 const maxSummary = 12
 
-// rates are the metrics that a row is judged by, the first that it has.
+// rates are the metrics that a row is judged by, the first that speaks for it.
 var rates = []struct{ metric, unit string }{
 	{"deliveries_per_second", "deliveries/s"}, {"calls_per_second", "calls/s"}, {"messages_per_second", "msg/s"}, {"connections_per_second", "connections/s"},
 }
@@ -41,7 +41,7 @@ func summary(r *bench.Result) string {
 func rowSummary(row bench.Row) string {
 	var parts []string
 	for _, rate := range rates {
-		if _, ok := row.Metrics[rate.metric]; ok {
+		if speaks(row, rate.metric) {
 			parts = append(parts, sustained(summarise(trials(row, rate.metric)), rate.unit))
 			break
 		}

@@ -15,13 +15,18 @@ import (
 )
 
 // Table writes the result as text: the table, or one for each operation, what it
-// comes to, the checks that failed, and whether it is valid.
+// comes to, where another server is better, the checks that failed, and whether it
+// is valid.
 func Table(w io.Writer, r *bench.Result) error {
 	var b strings.Builder
 	for _, rows := range tables(r) {
 		b.WriteString(render(r, rows) + "\n")
 	}
-	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), soaks(r)+summary(r)+verdict(r))
+	b.WriteString(soaks(r) + summary(r))
+	for _, text := range rivals(r) {
+		b.WriteString(text + "\n")
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), verdict(r))
 	return err
 }
 

@@ -150,7 +150,7 @@ func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads
 	}
 	run.counted(server, target, m, result)
 	run.check(target, result)
-	addTrial(result, name, target.Description, m, run.offered())
+	addTrial(result, name, target.Description, m, run.offered(m))
 	row := result.Row(name)
 	row.Verdicts = append(row.Verdicts, verdicts...)
 	return err

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -44,12 +45,17 @@ func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startPulse,
 }
 
 // offered is how many chats a second all members together are to say, as long as
-// all are members; 0 where they come and go.
-func (r *chatRun) offered() float64 {
-	if r.load.Session > 0 {
+// all are members. Where they come and go, each does so at its time: what was done
+// of that is what was offered, unless something could not be done.
+func (r *chatRun) offered(m map[string]float64) float64 {
+	switch {
+	case r.load.Session == 0 && r.load.Rate > 0:
+		return r.load.Rate * float64(r.load.Clients)
+	case m["unsent"]+m["errors"] > 0:
 		return 0
+	default:
+		return cmp.Or(m["messages_per_second"], m["connections_per_second"])
 	}
-	return r.load.Rate * float64(r.load.Clients)
 }
 
 // append joins a later part of the same row.
