@@ -1,10 +1,7 @@
 package cli_test
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
@@ -20,9 +17,7 @@ func TestMain(m *testing.M) {
 		os.Exit(consume(addr))
 	}
 	if os.Getenv(asProgram) != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop)
-		os.Exit(cli.Run(ctx, cli.Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		os.Exit(cli.Main())
 	}
 	os.Setenv(asProgram, "1") // for the processes that this one starts
 	pgtest.Main(m)

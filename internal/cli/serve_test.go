@@ -84,8 +84,13 @@ func serve(t *testing.T, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{done: make(chan struct{})}
-	p.cmd = exec.Command(self, append([]string{"serve", "--port", "0"}, args...)...)
+	return start(t, exec.Command(self, append([]string{"serve", "--port", "0"}, args...)...))
+}
+
+// start starts a command that serves, and waits until it listens.
+func start(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "DATABASE_URL=") || strings.HasPrefix(v, "PG")
 	}), asProgram+"=1")
@@ -120,6 +125,12 @@ func serve(t *testing.T, args ...string) *program {
 func (p *program) stop(t *testing.T) int {
 	t.Helper()
 	p.cmd.Process.Signal(syscall.SIGTERM)
+	return p.wait(t)
+}
+
+// wait returns the exit code.
+func (p *program) wait(t *testing.T) int {
+	t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(time.Minute):
@@ -304,6 +315,31 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 		if code := p.stop(t); code != cli.ExitOK {
 			t.Errorf("start %d: exit code %d", i, code)
 		}
+	}
+}
+
+// TestServe_ClosedTerminal: it is a clean stop, unless nohup has it ignored.
+func TestServe_ClosedTerminal(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	p := serve(t, "--only", "ingest", "--data-dir", data)
+	p.cmd.Process.Signal(syscall.SIGHUP)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if state, err := embedpg.Status(t.Context(), data); err != nil || state.Running {
+		t.Errorf("its PostgreSQL: %+v, %v", state, err)
+	}
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	nohup := start(t, exec.Command("sh", "-c", `trap '' HUP; exec "$0" "$@"`, self, "serve", "--port", "0", "--only", "lanes", "--duration", "2"))
+	nohup.cmd.Process.Signal(syscall.SIGHUP)
+	if code, ran := nohup.wait(t), time.Since(started); code != 0 || ran < 2*time.Second {
+		t.Errorf("with SIGHUP ignored: exit code %d after %v, want 0 after 2 s", code, ran)
 	}
 }
 
