@@ -49,7 +49,7 @@ func rowSummary(row bench.Row) string {
 	if len(parts) == 0 {
 		return row.Note
 	}
-	prefix := latencyOf(row)
+	prefix := latencyPrefix(row.Metrics)
 	var latencies []string
 	for _, q := range []struct{ name, short string }{{"p50", "p50"}, {"p99", "p99"}, {"p999", "p99.9"}} {
 		if v, ok := row.Metrics[prefix+"latency_"+q.name+"_ms"]; ok {
@@ -57,7 +57,11 @@ func rowSummary(row bench.Row) string {
 		}
 	}
 	if len(latencies) > 0 {
-		parts = append(parts, strings.Join(latencies, ", ")+" ms")
+		unit := " ms"
+		if prefix == "connect_" {
+			unit += " to connect"
+		}
+		parts = append(parts, strings.Join(latencies, ", ")+unit)
 	}
 	if row.Limiter != "" {
 		parts = append(parts, "limited by "+row.Limiter)
@@ -71,15 +75,6 @@ func rowSummary(row bench.Row) string {
 		parts = append(parts, row.Note)
 	}
 	return strings.Join(parts, "; ")
-}
-
-// latencyOf is the prefix of the latency that a row is about: the whole way, if
-// that was measured.
-func latencyOf(row bench.Row) string {
-	if _, ok := row.Metrics["end_to_end_latency_p50_ms"]; ok {
-		return "end_to_end_"
-	}
-	return ""
 }
 
 func sustained(s Summary, unit string) string {

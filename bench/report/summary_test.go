@@ -16,13 +16,13 @@ func TestSummary(t *testing.T) {
 	}
 	r.Row("lease").Limiter = bench.LimitPostgreSQL
 	r.AddTrial("room", "", map[string]float64{"deliveries_per_second": 4_999_999, "messages_per_second": 5000})
-	r.AddTrial("churn", "", map[string]float64{"deliveries_per_second": 0, "messages_per_second": 0, "connections_per_second": 99.9})
+	r.AddTrial("churn", "", map[string]float64{"deliveries_per_second": 0, "messages_per_second": 0, "connections_per_second": 99.9, "connect_latency_p50_ms": 0.22, "connect_latency_p99_ms": 0.45})
 	r.AddTrial("mute", "", map[string]float64{"deliveries_per_second": 0, "messages_per_second": 100, "connections_per_second": 0})
 	r.AddNote("rust-axum", "", "not built: needs cargo")
 	r.Thresholds = []bench.Check{{Name: "p99<25ms", OK: true, Detail: "lease 12.5"}, {Name: "lost==0", Detail: "no row has it"}}
 	want := `lease: 1,000 msg/s (95 % interval 990 to 1,010, 6 trials); p50 2.25, p99 12.50, p99.9 123.4 ms; limited by PostgreSQL CPU; 500 CPU s per million messages
 room: 4,999,999 deliveries/s (one trial: indicative)
-churn: 100 connections/s (one trial: indicative)
+churn: 100 connections/s (one trial: indicative); p50 0.22, p99 0.45 ms to connect
 mute: 0 deliveries/s (one trial: indicative)
 rust-axum: not built: needs cargo
 threshold p99<25ms kept: lease 12.5
