@@ -125,14 +125,17 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	shown := *p // the next scenario has a view of its own
 	view := c.watch(&shown, 0)
 	defer view.Stop()
-	params := map[string]any{"target": c.Target, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
+	params := map[string]any{"target": c.Target, "profile": c.Profile, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
 	cfg := scenario.ChatConfig{
 		Targets: targets, Scenario: name, Soak: c.soak(), Scale: c.TimeScale, Share: c.ClientScale, Repeat: c.Repeat, Progress: view.Progress, Control: view.Control(),
 	}
 	if name == "load" {
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
 		cfg.Ceiling = c.ceiling(view.Progress)
-		params = map[string]any{"target": c.Target, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload, "hold": c.Hold.String()}
+		params = map[string]any{
+			"target": c.Target, "profile": c.Profile, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload,
+			"hold": c.Hold.String(), "find_ceiling": c.FindCeiling,
+		}
 	}
 	result := bench.NewResult("chat-"+name, params)
 	result.Recording.Observe(view.Observe)

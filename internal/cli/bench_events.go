@@ -96,7 +96,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	result := bench.NewResult("events", map[string]any{
 		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops,
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
-		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "",
+		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "", "find_ceiling": c.FindCeiling,
 	})
 	result.Recording.Observe(view.Observe)
 	if err := scenario.Events(p.ctx, cfg, result); err != nil {

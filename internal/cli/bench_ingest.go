@@ -77,7 +77,7 @@ func (c *benchIngestCmd) Run(p *process) (err error) {
 	result := bench.NewResult("ingest", map[string]any{
 		"clients": c.Clients, "messages": c.Messages, "naive_messages": c.NaiveMessages, "payload": c.Payload,
 		"modes": c.Modes, "repeat": c.Repeat, "ack": c.Ack, "closed_loop": c.ClosedLoop, "rate": c.Rate,
-		"url": c.URL, "workers": c.Workers, "batch": c.Batch,
+		"url": c.URL, "workers": c.Workers, "batch": c.Batch, "find_ceiling": c.FindCeiling,
 	})
 	result.Recording.Observe(view.Observe)
 	if _, given := c.given(p); c.URL == "" || given {
