@@ -144,3 +144,43 @@ func TestEnqueue_Due(t *testing.T) {
 		}
 	}
 }
+
+// TestEnqueue_StrangeDue has messages with times that Go can read and PostgreSQL
+// cannot, or JSON cannot write: one such message must not stop the Node.
+func TestEnqueue_StrangeDue(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]queue.Options{"plain": {}, "lanes": {Lanes: 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, q := setup(t, opts)
+			n, _ := start(t, q, queue.NodeConfig{})
+			c := n.Consume(queue.ConsumerOptions{})
+			for i, due := range []string{"2999-01-01T00:00:00+23:00", "2999-01-01T00:00:00-23:59", "9999-12-31T23:59:59.999999999-20:00"} {
+				m := queue.Message{Message: stream.Message{Key: fmt.Sprint(i), Headers: []byte(`{"tidewire_due": "` + due + `"}`)}}
+				if _, err := n.Enqueue(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			enqueue(t, n, "now")
+			ds := receive(t, c, 1)
+			if string(ds[0].Payload) != "now" {
+				t.Errorf("got %q before it is due", ds[0].Headers)
+			}
+			mustAck(t, ds...)
+			if opts.Lanes == 0 {
+				eventually(t, "the others are aside", func() bool {
+					s, err := q.Stats(t.Context())
+					return err == nil && s.Delayed == 3
+				})
+			}
+			wantNothing(t, c, 50*time.Millisecond)
+		})
+	}
+	_, q := setup(t, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{})
+	for _, due := range []time.Time{time.Unix(1<<40, 0), time.Date(9999, 12, 31, 20, 0, 0, 0, time.FixedZone("", -12*3600))} {
+		if _, err := n.Enqueue(t.Context(), queue.Message{Due: due}); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("due %v: %v, want ErrInvalid", due, err)
+		}
+	}
+}

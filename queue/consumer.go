@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -39,6 +40,7 @@ func (n *Node) Consume(opts ConsumerOptions) *Consumer {
 	if opts.Credits <= 0 {
 		opts.Credits = 100
 	}
+	opts.Credits = min(opts.Credits, math.MaxInt32) // those of many are added up
 	if opts.Visibility <= 0 {
 		opts.Visibility = 30 * time.Second
 	}
@@ -72,6 +74,9 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 	n := c.node
 	for {
 		if err := ctx.Err(); err != nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.wakeConsumers() // this one may have been woken for a message, and no other
 			return nil, err
 		}
 		n.mu.Lock()

@@ -62,3 +62,57 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 		t.Error("the lease is not lost")
 	}
 }
+
+// TestHeard_EndInDoubt has the answer to a last request get lost, which holds the
+// acknowledgement of a message aside and the end of the lease, and no more: it
+// counts if it was written. If another node had ended the lease it does not.
+func TestHeard_EndInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, wrote := range []bool{true, false} {
+		t.Run(fmt.Sprintf("written %t", wrote), func(t *testing.T) {
+			t.Parallel()
+			q := testQueue(t)
+			n := newPart(NewNode(q, NodeConfig{Lease: 200 * time.Millisecond}), q.members[0])
+			mustWrite(t, q, &n.state, request{}, written)
+			begin := request{own: 1, lease: n.cfg.Lease, entries: []entry{{kind: kindLease, token: 1}}}
+			mustWrite(t, q, &n.state, begin, written)
+			s := &settlement{item: &item{token: 1, aside: true}, answer: make(chan error, 1)}
+			s.item.Position = 3
+			n.aside[3] = struct{}{}
+			if _, err := q.pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side VALUES ($1, 3, now(), 1, 1, false, '')`, q.members[0].id); err != nil {
+				t.Fatal(err)
+			}
+			n.mu.Lock()
+			n.token, n.deadline, n.renewAt, n.finishing = 1, time.Now(), time.Now().Add(time.Hour), true
+			b := &batch{settled: []*settlement{s}}
+			r, _ := n.plan(b, time.Now(), false)
+			n.mu.Unlock()
+			if !r.ends() {
+				t.Fatalf("planned %+v", r.entries)
+			}
+			if wrote {
+				if a, err := n.queue.write(t.Context(), r); err != nil || a.outcome != written {
+					t.Fatal(a, err)
+				}
+			} else {
+				other, until := n.state.clone(), n.state.leases[1]
+				time.Sleep(time.Until(until) + 50*time.Millisecond)
+				mustWrite(t, q, other, request{entries: []entry{{kind: kindEnd, token: 1, hi: 10, until: until}}}, written)
+			}
+			a, err := n.queue.write(t.Context(), r)
+			if err != nil || a.outcome != stale {
+				t.Fatal(a, err)
+			}
+			if err := n.heard(b, r, a, time.Now(), true); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-s.answer; wrote != (err == nil) || !wrote && !errors.Is(err, ErrLeaseLost) {
+				t.Errorf("answered %v", err)
+			}
+			var left int
+			if err := q.pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.queue_side`).Scan(&left); err != nil || wrote != (left == 0) {
+				t.Errorf("%d messages aside, %v", left, err)
+			}
+		})
+	}
+}

@@ -26,10 +26,16 @@ func withDues(msgs []Message) ([]stream.Message, error) {
 	return plain, nil
 }
 
+// lastDue is the latest time that a text of RFC 3339 can hold.
+var lastDue = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+
 // withDue writes Due into the headers.
 func (m Message) withDue() (stream.Message, error) {
 	if m.Due.IsZero() {
 		return m.Message, nil
+	}
+	if m.Due.After(lastDue) {
+		return stream.Message{}, fmt.Errorf("%w due time: %v, want %v at the latest", ErrInvalid, m.Due, lastDue)
 	}
 	return withHeader(m.Message, DueHeader, m.Due.UTC().Format(time.RFC3339Nano))
 }
@@ -56,7 +62,8 @@ func withHeader(m stream.Message, name, value string) (stream.Message, error) {
 	return m, nil
 }
 
-// dueTime returns when the message is due, or the zero time.
+// dueTime returns when the message is due, or the zero time. It is in UTC, and
+// lastDue at most: RFC 3339 has zones that PostgreSQL does not take.
 func dueTime(headers json.RawMessage) time.Time {
 	if !bytes.Contains(headers, []byte(DueHeader)) {
 		return time.Time{}
@@ -67,7 +74,10 @@ func dueTime(headers json.RawMessage) time.Time {
 	if json.Unmarshal(headers, &in) != nil {
 		return time.Time{} // somebody else's idea of it: deliver it
 	}
-	return in.Due
+	if in.Due.After(lastDue) {
+		return lastDue
+	}
+	return in.Due.UTC()
 }
 
 // headerOf returns the text of a header, or none.

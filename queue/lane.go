@@ -116,6 +116,7 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	d.item.rest, d.item.reason = time.Now().Add(delay), reason
 	n.readyBytes += d.item.held()
 	n.place(d.item)
+	signal(n.rearm) // a lane that is to be given back may have waited for this
 	n.node.changed()
 	return nil
 }

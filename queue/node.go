@@ -157,7 +157,8 @@ func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err e
 // waits up to Drain for what was handed out, records all acknowledgements,
 // gives up what is left, which others may claim at once, and ends its lease.
 // While PostgreSQL is away, that takes as long as the lease, at most: what is
-// not recorded by then is void. Call it once.
+// not recorded by then is void. Only what was enqueued and is not committed is
+// waited for until it is: see Abandon. Call it once.
 //
 // It returns ErrNotFound when the queue is dropped, or another error of
 // PostgreSQL that will not go away; else nil.

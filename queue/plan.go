@@ -37,8 +37,8 @@ func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	writes := !r.empty() || doubt && n.token != 0
 	if writes && n.token != 0 && !r.ownEntry() {
 		// Without a row of its own, a late second run of this request would not
-		// be noticed.
-		r.entries = append(r.entries, entry{kind: kindNote, token: n.token})
+		// be noticed; nor, if its answer is lost, that it was written.
+		r.entries = append([]entry{{kind: kindNote, token: n.token}}, r.entries...)
 	}
 	look := !n.finishing && len(n.node.consumers) > 0 && !now.Before(n.times.look)
 	if look && r.side == nil {
@@ -94,13 +94,14 @@ func (r *request) writes() bool {
 	return len(r.entries) > 0 || r.claim > 0 || r.side != nil && (r.side.Want > 0 || len(r.side.Done)+len(r.side.Put) > 0)
 }
 
-// ownEntry reports whether the request leaves a row of the Node's own.
+// ownEntry reports whether the request leaves a row that can be the Node's own
+// alone: another may write the end of its lease.
 func (r *request) ownEntry() bool {
 	if r.claim > 0 {
 		return true
 	}
 	for _, e := range r.entries {
-		if e.token == r.own {
+		if e.token == r.own && e.kind != kindEnd {
 			return true
 		}
 	}

@@ -16,8 +16,8 @@ type Message struct {
 	stream.Message
 	// Due is when the message may be delivered, at the earliest, by the clock of
 	// PostgreSQL; nodes compare with a clock that is not ahead of it. The zero
-	// time is at once. In a queue that keeps the order of keys, it keeps back all
-	// that come later with its key.
+	// time is at once, and one behind the year 9999 invalid. In a queue that keeps
+	// the order of keys, it keeps back all that come later with its key.
 	Due time.Time
 	// Priority is from 0 to one less than the queue's Options.Priorities; the
 	// higher goes first. In a queue without it must be 0.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -87,7 +88,10 @@ func (p *Producer) enqueueUnique(ctx context.Context, m *Message) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	if err := p.queue.pool.QueryRow(ctx, periodSQL, m.Unique.Period.Microseconds()).Scan(&as.Sequence); err != nil {
+	err = whileAway(ctx, func() error {
+		return p.queue.pool.QueryRow(ctx, periodSQL, m.Unique.Period.Microseconds()).Scan(&as.Sequence)
+	})
+	if err != nil {
 		return 0, p.queue.explain("enqueue to", err)
 	}
 	first, err := p.appender.Partition(to).AppendAs(ctx, as, plain)
@@ -97,11 +101,28 @@ func (p *Producer) enqueueUnique(ctx context.Context, m *Message) (int64, error)
 	return p.queue.whose(ctx, to, first, own)
 }
 
+// whileAway does it, and again while PostgreSQL is away, until ctx ends.
+func whileAway(ctx context.Context, do func() error) error {
+	for failed := 0; ; failed++ {
+		err := do()
+		if !pg.Retryable(err) {
+			return err
+		}
+		if err := pg.Backoff(ctx, failed); err != nil {
+			return err
+		}
+	}
+}
+
 // whose returns the position of the message, with a DuplicateError if it is not
-// the one with that header.
+// the one with that header. It is stored: that it cannot be read yet is no error.
 func (q *Queue) whose(ctx context.Context, to int, position int64, own string) (int64, error) {
 	outward := q.outward(to, position)
-	msgs, err := q.members[to].readFrom(ctx, position-1, 1)
+	var msgs []stream.Message
+	err := whileAway(ctx, func() (err error) {
+		msgs, err = q.members[to].readFrom(ctx, position-1, 1)
+		return err
+	})
 	if err != nil {
 		return 0, q.explain("read", err)
 	}

@@ -1,12 +1,17 @@
 package queue_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
@@ -96,5 +101,53 @@ func TestUnique_NextPeriod(t *testing.T) {
 		if _, err := n.Enqueue(t.Context(), msgs...); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%d bytes of key, %v: %v, want ErrInvalid", len(msgs[0].Unique.Key), msgs[0].Unique.Period, err)
 		}
+	}
+}
+
+// cutter cuts the connection of the first query that has the text.
+type cutter struct {
+	text string
+	cut  atomic.Bool
+}
+
+func (c *cutter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, c.text) && c.cut.CompareAndSwap(false, true) {
+		conn.PgConn().Conn().Close()
+	}
+	return ctx
+}
+
+func (c *cutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestUnique_ConnectionLost cuts the connections on which an Enqueue asks for the
+// period, and looks whose message is stored: it tells of no error, for the message
+// is stored.
+func TestUnique_ConnectionLost(t *testing.T) {
+	t.Parallel()
+	db, _ := setup(t, queue.Options{})
+	for _, text := range []string{"extract(epoch FROM clock_timestamp())", "SELECT position, coalesce(key"} {
+		cfg, err := pgxpool.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &cutter{text: text}
+		cfg.ConnConfig.Tracer = c
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		q, err := queue.Lookup(t.Context(), pool, "jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, stop := start(t, q, queue.NodeConfig{})
+		if _, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute)); err != nil || !c.cut.Load() {
+			t.Errorf("behind a cut of %q, %t: %v", text, c.cut.Load(), err)
+		}
+		stop()
+	}
+	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored != 2 {
+		t.Errorf("%d messages are stored, want 2", stored)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -268,4 +270,58 @@ func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	stop()
 	waiting.Wait()
+}
+
+// logFunc is called with each line of a log.
+type logFunc func(line string)
+
+func (f logFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
+
+// TestGroup_CommitFailsAtTheEnd has the COMMIT of offsets fail, behind their
+// answer, and the group, or its owner, be gone when they are committed anew: what
+// was answered first does not count.
+func TestGroup_CommitFailsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	const owned = 1 << 40 // a token
+	for name, c := range map[string]struct {
+		commit func(context.Context, *stream.Group) (int64, error)
+		lose   string
+		want   error
+	}{
+		"dropped": {
+			func(ctx context.Context, g *stream.Group) (int64, error) { return g.Commit(ctx, 7) },
+			`DELETE FROM tidewire.stream_group`, stream.ErrNotFound,
+		},
+		"other owner": {
+			func(ctx context.Context, g *stream.Group) (int64, error) { return g.CommitOwned(ctx, owned, 7) },
+			`DELETE FROM tidewire.share_number`, stream.ErrNotOwner,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			failed := sync.OnceFunc(func() {
+				if _, err := db.Pool.Exec(t.Context(), c.lose+`; DROP FUNCTION fail_commit CASCADE`); err != nil {
+					t.Error(err)
+				}
+			})
+			log := slog.New(slog.NewTextHandler(logFunc(func(line string) {
+				if strings.Contains(line, "offsets not committed, trying again") {
+					failed()
+				}
+			}), nil))
+			gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{Log: log})
+			g := openGroup(t, gs, s, "group")
+			if _, err := db.Pool.Exec(t.Context(), fmt.Sprintf(`
+INSERT INTO tidewire.share (name) VALUES ('share');
+INSERT INTO tidewire.share_number SELECT id, 0, 1, %d FROM tidewire.share;
+CREATE FUNCTION fail_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now' USING ERRCODE = 'serialization_failure'; END $$;
+CREATE CONSTRAINT TRIGGER fail_commit AFTER INSERT ON tidewire.group_offset_0 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fail_commit()`, owned)); err != nil {
+				t.Fatal(err)
+			}
+			if offset, err := c.commit(t.Context(), g); !errors.Is(err, c.want) {
+				t.Errorf("committed to %d, %v, want %v", offset, err, c.want)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -78,9 +79,11 @@ func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64
 	var offset int64
 	var written bool
 	columns = append([]any{columns[0], &offset, &written}, columns[1:]...)
-	return gs.persist(ctx, "offsets not committed", sql, args, func(rows pgx.Rows) error {
+	found := make(map[ownedOffset]int64)
+	err := gs.persist(ctx, "offsets not committed", sql, args, func(rows pgx.Rows) error {
+		clear(found) // of an attempt that was not committed
 		_, err := pgx.ForEachRow(rows, columns, func() error {
-			committed[*of] = offset
+			found[*of] = offset
 			if written {
 				gs.unchecked++
 			}
@@ -88,6 +91,8 @@ func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64
 		})
 		return err
 	})
+	maps.Copy(committed, found)
+	return err
 }
 
 // writeSeek repeats a seek whose answer was lost, as if it came later.

@@ -132,15 +132,21 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 		s := &Stream{pool: pool}
 		return s, s.scan(row)
 	})
-	for _, s := range all {
-		if err == nil {
-			err = s.loadPartitions(ctx)
-		}
-	}
 	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)
 	}
-	return all, nil
+	listed := all[:0]
+	for _, s := range all {
+		err := s.loadPartitions(ctx)
+		if errors.Is(err, ErrNotFound) { // dropped meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list streams: %w", err)
+		}
+		listed = append(listed, s)
+	}
+	return listed, nil
 }
 
 // Drop removes the stream of that name with all its messages, or returns

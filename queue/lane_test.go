@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// TestNack_LaneLeavesAtOnce refuses the last message that was handed out of a lane
+// that another node is to get: that does not wait for Drain.
+func TestNack_LaneLeavesAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	q, err := Ensure(t.Context(), db.Pool, "jobs", Options{Lanes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, left := make(chan struct{}), make(chan struct{})
+	n := NewNode(q, NodeConfig{
+		Lease: time.Hour, Look: time.Minute, Poll: time.Minute, Drain: 30 * time.Second,
+		Share: func(ctx context.Context, _ string, _ int, own func(context.Context, int, <-chan struct{})) error {
+			own(ctx, 0, asked)
+			close(left)
+			<-ctx.Done()
+			return nil
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		if err := n.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	c := n.Consume(ConsumerOptions{})
+	if _, err := n.Enqueue(ctx, Message{Message: stream.Message{Key: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := c.Receive(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(asked)
+	for leaving := false; !leaving; time.Sleep(10 * time.Millisecond) {
+		n.mu.Lock()
+		leaving = !n.parts[0].lane.leaveBy.IsZero()
+		n.mu.Unlock()
+	}
+	time.Sleep(100 * time.Millisecond) // for the clock, which was told of that
+	if err := ds[0].Nack(ctx, NackOptions{Delay: time.Nanosecond}); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-left:
+	case <-time.After(15 * time.Second):
+		t.Error("the lane is not given back")
+	}
+}
