@@ -18,7 +18,8 @@ type api struct {
 	mux    *http.ServeMux
 	guard  *http.CrossOriginProtection
 	desks  *desks
-	// polls ends when nobody shall wait for messages any more.
+	// polls ends when nobody shall wait for messages any more, or for long for a
+	// body.
 	polls    context.Context
 	endPolls context.CancelFunc
 }
@@ -132,18 +133,36 @@ const bodyTimeout = 30 * time.Second
 
 // read returns the body, unless it has refused that.
 func (c *call) read() ([]byte, bool) {
-	deadline := http.NewResponseController(c.w)
-	deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the connection has that
-	defer deadline.SetReadDeadline(time.Time{})
+	defer c.boundRead()()
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		c.refuse(codeTooLarge)
+	case err != nil && c.api.polls.Err() != nil:
+		c.refuse(codeStopping)
 	case err != nil: // the client has gone, most likely
 		c.refuse(codeMalformed)
 	}
 	return body, err == nil
+}
+
+// boundRead bounds how long the body may take, to DrainTimeout from when the
+// server stops, until the function that it returns is called.
+func (c *call) boundRead() (end func()) {
+	deadline := http.NewResponseController(c.w)
+	deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the connection has that
+	hurried := make(chan struct{})
+	stop := context.AfterFunc(c.api.polls, func() {
+		deadline.SetReadDeadline(time.Now().Add(c.api.server.cfg.DrainTimeout))
+		close(hurried)
+	})
+	return func() {
+		if !stop() {
+			<-hurried // or it might come behind the next line
+		}
+		deadline.SetReadDeadline(time.Time{})
+	}
 }
 
 // readJSON reads the body, an object, into c.body, or refuses the call. Where

@@ -87,14 +87,14 @@ func (p *participant) read() error {
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
-		if len(messages) > 0 {
-			p.heart.heard = now
-		}
 		p.mu.Lock()
 		for _, m := range messages {
 			p.handle(m, now)
 		}
 		p.mu.Unlock()
+		if len(messages) > 0 {
+			p.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !p.conn.stopping() && p.beat(now) {
 			continue
 		}
@@ -162,7 +162,8 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
 	member := p.rooms[name]
 	if member == nil && msg.Room == nil {
-		if member, _, _ = p.join(msg); member != nil {
+		// What a chat has beside is the application's: no wish for what was said before.
+		if member, _, _ = p.join(chatMessage{User: msg.User, OnLag: msg.OnLag}); member != nil {
 			member.Release()
 		}
 	}

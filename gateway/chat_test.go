@@ -304,7 +304,8 @@ func TestChat_HeartbeatAndSilence(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
 		PingInterval: 30 * time.Millisecond, PongTimeout: 1500 * time.Millisecond}})
-	c := talk(t, addr, "public")
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join"}`)
 	pings := 0
 	var err error
 	for start := time.Now(); err == nil; {

@@ -126,9 +126,10 @@ func TestEvents_OnTheWire(t *testing.T) {
 	c.ask(`{"type":"project","id":6,"queries":[{"items":[{"types":["Enrolled"]}]},{"items":[{"tags":["c:1"]}]}]}`,
 		`{"type":"ok","id":6,"counts":[2,2],"condition":{"query":{"items":[{"types":["Enrolled"]},{"tags":["c:1"]}]},"after":99}}`)
 
-	sub := connect(t, serveEvents(t))
+	addr := serveEvents(t)
+	sub := connect(t, addr)
 	sub.ask(`{"type":"subscribe","id":1,"query":{"items":[{"tags":["c:1"]}]},"subscription":"mine","credits":1}`, `{"type":"ok","id":1,"position":0}`)
-	sub.ask(`{"type":"append","id":2,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
+	connect(t, addr).ask(`{"type":"append","id":2,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
 		`{"type":"ok","id":2,"positions":[1,2]}`)
 	sub.want(`{"type":"event","subscription":"mine",` + offered + `}`)
 	sub.silent(50 * time.Millisecond)

@@ -63,8 +63,8 @@ type Config struct {
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
 	// DrainTimeout is how long Shutdown lets a peer that asked for no
-	// acknowledgements go on sending before it answers the Close frame.
-	// Defaults to 3 s.
+	// acknowledgements go on sending before it answers the Close frame, and a
+	// request's body arrive. Defaults to 3 s.
 	DrainTimeout time.Duration
 	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
 	// registry.
@@ -188,8 +188,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // EndPolls answers requests that wait for messages with what there is, at once
-// and from now on: http.Server's Shutdown waits for them. Give it to
-// RegisterOnShutdown.
+// and from now on, and gives those whose body has not arrived DrainTimeout:
+// http.Server's Shutdown waits for them. Give it to RegisterOnShutdown.
 func (s *Server) EndPolls() {
 	if s.api != nil {
 		s.api.endPolls()

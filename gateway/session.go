@@ -69,6 +69,7 @@ func (s *session) run() {
 	// Behind a Close frame there are no answers: it comes when they have left.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
 	err := s.read()
+	s.conn.SetUnread(true) // no answer is to wait for a pong
 	s.chat.end()
 	s.pending.wait(s.server.work)
 	s.running.Wait()
@@ -85,11 +86,11 @@ func (s *session) read() error {
 	for {
 		messages, err := s.conn.Read()
 		now := time.Now()
-		if len(messages) > 0 {
-			s.heart.heard = now
-		}
 		for _, m := range messages {
 			s.handle(m, now)
+		}
+		if len(messages) > 0 {
+			s.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !s.conn.stopping() && !s.slow.Load() && s.beat(now) {
 			continue
@@ -180,14 +181,29 @@ func (s *session) credit(r request) {
 func (s *session) inBackground(f func(ctx context.Context)) {
 	select {
 	case s.slots <- struct{}{}:
-	case <-s.server.work.Done():
-		return
+	default:
+		if !s.awaitSlot() {
+			return
+		}
 	}
 	s.running.Go(func() {
 		defer func() { <-s.slots }()
 		f(s.server.work)
 		s.server.flusher.later(s.conn)
 	})
+}
+
+// awaitSlot takes a slot when there is one, unless the server gives up first.
+// Those who have the slots must not wait for a pong, which would not be read.
+func (s *session) awaitSlot() bool {
+	s.conn.SetUnread(true)
+	defer s.conn.SetUnread(false)
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-s.server.work.Done():
+		return false
+	}
 }
 
 // full reports whether the connection has as many subscriptions and

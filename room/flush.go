@@ -191,6 +191,10 @@ func (s *share) serve() {
 
 // offer gives m all that it has not seen, as far as its socket takes it.
 func (s *share) offer(m *Member) {
+	if m.left.Load() { // its connection may be in the room again, as another member
+		m.pos, m.skip = s.head, m.skip[:0]
+		return
+	}
 	if m.lagging && (m.waits || !s.caughtUp(m)) {
 		s.skipAhead(m)
 		return

@@ -3,6 +3,7 @@ package room
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,4 +68,66 @@ func connect(t *testing.T) (server, client *websocket.Conn) {
 	t.Cleanup(client.Abort)
 	t.Cleanup(server.Abort)
 	return server, client
+}
+
+// TestFlush_LagIsWhatItIsNow has a member of which much was under way when
+// that was last looked at, and which has taken it since: it does not lag.
+func TestFlush_LagIsWhatItIsNow(t *testing.T) {
+	t.Parallel()
+	hub := NewHub(Config{MaxLagBytes: 1 << 20})
+	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
+	hub.rooms["r"] = r
+	theirs, mine := connect(t)
+	m := hub.Join(theirs, "r", JoinOptions{Hold: true}) // as if the socket took nothing now
+	m.underWay = 1 << 20
+	hub.Publish("r", nil, websocket.OpText, []byte("said"))
+	f := round{room: r}
+	f.flush(time.Now())
+	if m.lagging || hub.Stats().Missed != 0 {
+		t.Errorf("lagging: %t, missed: %d", m.lagging, hub.Stats().Missed)
+	}
+	m.Release()
+	f.flush(time.Now())
+	expectSaid(t, mine)
+}
+
+// TestFlush_MemberComesBackDuringARound has one leave and join again between
+// the listing of the members and its turn: what is said then it gets once, and as
+// the member that it is now.
+func TestFlush_MemberComesBackDuringARound(t *testing.T) {
+	t.Parallel()
+	hub := NewHub(Config{})
+	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
+	hub.rooms["r"] = r
+	other, _ := connect(t)
+	theirs, mine := connect(t)
+
+	hub.Join(other, "r", JoinOptions{})
+	before := hub.Join(theirs, "r", JoinOptions{})
+	f := round{room: r}
+	f.begin(time.Now())
+	before.Leave()
+	now := hub.Join(theirs, "r", JoinOptions{Hold: true})
+	hub.Publish("r", nil, websocket.OpText, []byte("said"))
+	f.serve()
+	f.end()
+	theirs.Queue(websocket.OpText, []byte("what was said before"))
+	now.Release()
+	f.flush(time.Now())
+	theirs.StartClose(websocket.StatusNormal, "")
+
+	var got []string
+	mine.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for {
+		messages, err := mine.Read()
+		for _, m := range messages {
+			got = append(got, string(m.Payload))
+		}
+		if err != nil {
+			break
+		}
+	}
+	if want := []string{"what was said before", "said"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -19,14 +19,20 @@ const lookShare = 4
 // full reports whether more than limit bytes are under way to m.
 func (m *Member) full(limit int64) bool {
 	if m.unseen >= limit/lookShare || m.underWay > limit {
-		m.unseen, m.underWay = 0, int64(m.conn.Backlog())
+		m.look()
 	}
 	return m.underWay > limit
 }
 
+// look asks the kernel how much is under way to m.
+func (m *Member) look() { m.unseen, m.underWay = 0, int64(m.conn.Backlog()) }
+
 // checkLag has a member that is too far behind skip ahead, or closes it.
 func (s *share) checkLag(m *Member) {
 	cfg := s.room.hub.cfg
+	if s.head-m.pos+m.underWay > cfg.MaxLagBytes {
+		m.look() // it may have taken much since
+	}
 	if s.head-m.pos+m.underWay <= cfg.MaxLagBytes && s.now.Sub(m.blocked) <= cfg.MaxLagAge {
 		return
 	}

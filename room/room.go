@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidewire/tidewire/websocket"
@@ -67,6 +68,7 @@ type Member struct {
 	conn       *websocket.Conn
 	user       string
 	disconnect bool // instead of skipping ahead
+	left       atomic.Bool
 
 	// Guarded by room.mu.
 	index   int // in room.members; -1 once it has left
@@ -146,6 +148,7 @@ func (r *Room) remove(m *Member) *watcher {
 	r.members[last] = nil
 	r.members = r.members[:last]
 	m.index = -1
+	m.left.Store(true)
 	if m.watcher != nil {
 		r.presence.remove(m.watcher)
 	}

@@ -221,6 +221,9 @@ func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 		if c.closeSent || c.err != nil {
 			return false, c.refusal()
 		}
+		if c.cut {
+			return false, ErrSlowReader
+		}
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
@@ -247,6 +250,7 @@ func (c *Conn) giveUp() {
 	b := c.bulk
 	if b.handed {
 		c.writing = false
+		c.appendPong() // it was to go along with the chunk
 		c.moved.Broadcast()
 	}
 	b.waiting, b.handed, b.since = false, false, stamp{}

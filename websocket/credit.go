@@ -48,6 +48,7 @@ type credit struct {
 	started     bool          // it has been too wide once; before, it doubles every round trip
 	granted     int64         // offset up to which the peer allows, if it says that itself
 	explicit    bool
+	unread      bool // no pong would be read
 
 	pings  []creditPing // not acknowledged, the oldest first
 	base   time.Duration
@@ -79,7 +80,7 @@ func (c *credit) allows(n int) bool {
 	switch {
 	case c.explicit:
 		return c.sent+int64(n) <= c.granted
-	case c.window == 0:
+	case c.window == 0 || c.unread:
 		return true
 	default:
 		return c.outstanding() == 0 || c.outstanding()+int64(n) <= c.window
@@ -165,6 +166,16 @@ func (c *Conn) Grant(n int64) error {
 	c.bulk.progress = time.Now()
 	c.moved.Broadcast()
 	return nil
+}
+
+// SetUnread says that nobody will call Read for a while, or that somebody does
+// again. No pong arrives meanwhile, so the bulk lane waits for none: it sends as
+// fast as the socket takes it. What the peer allows by Grant still binds it.
+func (c *Conn) SetUnread(unread bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bulkState().credit.unread = unread
+	c.moved.Broadcast()
 }
 
 // creditPong handles a pong and reports whether the bulk lane had asked for it.

@@ -75,11 +75,12 @@ func (c *Conn) takeLive() {
 
 // advance makes the head, if there is none, what had to give way, or else the
 // tail, behind it the answer to the latest ping, or else what is queued on the
-// live lane, which is not kept waiting for long. c.mu is held.
+// live lane, which is not kept waiting for long, and goes before a Close frame:
+// nothing is read behind that. c.mu is held.
 func (c *Conn) advance() {
 	switch {
 	case c.head.buffer != nil:
-	case c.live != nil && c.liveSince.overdue(time.Now()):
+	case c.live != nil && (c.closeSent || c.liveSince.overdue(time.Now())):
 		c.takeLive()
 	case c.parked.buffer != nil:
 		c.head, c.parked = c.parked, outgoing{}

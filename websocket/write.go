@@ -130,7 +130,9 @@ func (c *Conn) flush() {
 		return
 	}
 	c.writing, c.wanted = true, false
-	c.advance()
+	if c.advance(); c.tail != nil {
+		c.want() // it leaves behind what goes first, and nobody may call again
+	}
 	if c.raw == nil {
 		go c.drain()
 		return

@@ -1,0 +1,114 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// heldEvents answers queries when it is let.
+type heldEvents struct {
+	fakeEvents
+	asked, let chan struct{}
+}
+
+func (h *heldEvents) Query(ctx context.Context, store string, q gateway.EventQuery, r gateway.EventRange) ([]gateway.Event, error) {
+	h.asked <- struct{}{}
+	<-h.let
+	return h.fakeEvents.Query(ctx, store, q, r)
+}
+
+// holdEvents serves events with one event of 200 KiB.
+func holdEvents(t *testing.T) (*heldEvents, *gateway.Server, string) {
+	data := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
+	events := &heldEvents{
+		fakeEvents: fakeEvents{changed: make(chan struct{}), events: []gateway.Event{{Position: 1, Type: "T", Data: data, JSON: true}}},
+		asked:      make(chan struct{}), let: make(chan struct{}),
+	}
+	server, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events})
+	return events, server, addr
+}
+
+// TestSession_ManyLargeAnswers asks for more than may be answered at a time:
+// nothing is read until there is room, no acknowledgement either, and the answers
+// that have the room do not wait for one.
+func TestSession_ManyLargeAnswers(t *testing.T) {
+	t.Parallel()
+	const atATime, more = 64, 3
+	events, _, addr := holdEvents(t)
+	c := connect(t, addr)
+	for range atATime + more {
+		send(t, c.Conn, `{"type":"query","id":1}`)
+	}
+	for range atATime {
+		<-events.asked
+	}
+	go func() { // those that are read when there is room
+		for range more {
+			<-events.asked
+		}
+	}()
+	close(events.let)
+	c.SetReadDeadline(time.Now().Add(20 * time.Second)) // less than the lane's patience
+	for got := 0; got < atATime+more; {
+		messages, err := c.Read()
+		if err != nil {
+			t.Fatalf("after %d answers: %v", got, err)
+		}
+		got += len(messages)
+	}
+}
+
+// TestSession_LargeAnswersAtTheEnd has the server stop while it owes answers
+// that are more than may be unacknowledged: nothing is read any more, no
+// acknowledgement either, and they leave all the same.
+func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
+	t.Parallel()
+	const answers = 3
+	events, server, addr := holdEvents(t)
+	c := connect(t, addr)
+	for range answers {
+		send(t, c.Conn, `{"type":"query","id":1}`)
+		<-events.asked
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than the lane's patience
+	defer cancel()
+	var stopping sync.WaitGroup
+	stopping.Go(func() {
+		if err := server.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for status := 0; status != http.StatusServiceUnavailable; time.Sleep(time.Millisecond) { // until reading has been told to end
+		r, err := http.Get("http://" + addr + "/v1/streams")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		status = r.StatusCode
+	}
+	close(events.let)
+	got := 0
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for {
+		messages, err := c.Read()
+		got += len(messages)
+		if err == nil {
+			continue
+		}
+		var closed *websocket.CloseError
+		if got != answers || !errors.As(err, &closed) || closed.Code != websocket.StatusGoingAway {
+			t.Errorf("%d of %d answers, and then %v", got, answers, err)
+		}
+		c.Close(websocket.StatusGoingAway, "")
+		break
+	}
+	stopping.Wait()
+}
