@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"strings"
 	"sync"
 )
 
@@ -77,8 +78,9 @@ func newCall(events []Event, bytes int, condition *Condition, known *popular) *c
 	c := calls.Get().(*call)
 	c.reset()
 	c.events, c.bytes = len(events), bytes
+	text := textOf(events)
 	for i := range events {
-		c.addEvent(int32(i), &events[i])
+		c.addEvent(int32(i), &events[i], &text)
 	}
 	if c.conditional = condition != nil; c.conditional {
 		c.query = newHashed(condition.FailIfEventsMatch.clone())
@@ -113,24 +115,58 @@ func (c *call) reset() {
 	c.apart, c.ctx, c.producer = basis{}, nil, Producer{}
 }
 
-func (c *call) addEvent(i int32, e *Event) {
+// textOf is one copy of all types, ids and tags. What is given may be part of a
+// page that was read, all of which would be kept as long as the tail keeps a tag.
+func textOf(events []Event) string {
+	size := 0
+	for i := range events {
+		e := &events[i]
+		size += len(e.Type) + len(e.ID)
+		for _, tag := range e.Tags {
+			size += len(tag)
+		}
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for i := range events {
+		e := &events[i]
+		text.WriteString(e.Type)
+		text.WriteString(e.ID)
+		for _, tag := range e.Tags {
+			text.WriteString(tag)
+		}
+	}
+	return text.String()
+}
+
+// cut takes the first n bytes from the text.
+func cut(text *string, n int) string {
+	first := (*text)[:n]
+	*text = (*text)[n:]
+	return first
+}
+
+// addEvent encodes an event, and takes from text what it keeps of its strings.
+func (c *call) addEvent(i int32, e *Event, text *string) {
+	c.facts.add(cut(text, len(e.Type)), e.Tags)
 	c.types.text(e.Type)
 	c.json.bool(e.JSON)
 	if e.ID == "" {
 		c.ids.null()
 	} else {
 		c.ids.text(e.ID)
-		c.eventID = append(c.eventID, e.ID)
+		c.eventID = append(c.eventID, cut(text, len(e.ID)))
 	}
 	c.tags.textArray(e.Tags)
 	c.data.bytes(e.Data)
 	c.packed.packed(e)
 	kind := typeHash(e.Type)
 	c.hashes.int4(kind)
-	c.facts.add(e.Type, e.Tags)
 	c.facts.key(int64(kind))
+	kept := c.facts.tags[len(c.facts.tags)-len(e.Tags):]
 	var sig int64
 	for t, tag := range e.Tags {
+		kept[t] = cut(text, len(tag))
 		hash := tagHash(tag)
 		sig |= signature(hash)
 		if contains(e.Tags[:t], tag) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // work is one batch of calls on its way to the committer.
@@ -113,15 +114,13 @@ type conflicts struct {
 
 // ask has PostgreSQL look for what the calls must not find, without any lock.
 func (c *checker) ask(ctx context.Context, budget int32, asked ...*call) (conflicts, error) {
-	acquiring, acquired := context.WithTimeout(ctx, c.acquire)
-	defer acquired()
-	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.Timeout)
-	defer cancel()
-	conn, err := c.store.pool.Acquire(acquiring)
+	conn, err := c.connection(ctx)
 	if err != nil {
 		return conflicts{}, err
 	}
 	defer conn.Release()
+	ctx, cancel := context.WithTimeout(ctx, c.store.cfg.Timeout)
+	defer cancel()
 	statement, err := conn.Conn().Prepare(ctx, c.store.sql.conflicts, c.store.sql.conflicts)
 	if err != nil {
 		return conflicts{}, err
@@ -131,6 +130,20 @@ func (c *checker) ask(ctx context.Context, budget int32, asked ...*call) (confli
 	c.params.int4(budget)
 	result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, c.params.values(), binaryFormat, binaryFormat)
 	return readConflicts(result)
+}
+
+// connection takes a connection of the pool if there is one within c.acquire.
+// That is no deadline, by which the pool would ask one that was idle whether it
+// still works, and close it if the answer takes longer.
+func (c *checker) connection(ctx context.Context) (*pgxpool.Conn, error) {
+	acquiring, stop := context.WithCancel(ctx)
+	defer stop()
+	defer time.AfterFunc(c.acquire, stop).Stop()
+	conn, err := c.store.pool.Acquire(acquiring)
+	if err != nil && acquiring.Err() != nil && ctx.Err() == nil {
+		err = context.DeadlineExceeded
+	}
+	return conn, err
 }
 
 func readConflicts(result *pgconn.ResultReader) (found conflicts, err error) {

@@ -64,9 +64,7 @@ func (s *Store) sweep(writer, before int64) {
 		if err := s.forgetAll(s.life, writer, before); err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("old batch marks not deleted", "store", s.name, "error", err)
 		}
-		ctx, cancel := context.WithTimeout(s.life, s.cfg.Timeout)
-		defer cancel()
-		if err := s.rotateRequests(ctx); err != nil && s.life.Err() == nil {
+		if err := s.rotateRequests(s.life); err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("old requests not given up", "store", s.name, "error", err)
 		}
 	})

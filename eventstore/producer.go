@@ -179,12 +179,17 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 }
 
 // rotateRequests gives up records of requests that are old enough, if there are
-// producers. Whoever else is at it, or in the way, has it done later.
+// producers. Whoever else is at it, or in the way, has it done later. The first
+// step reads a whole table: it may take its time, and delays nobody.
 func (s *Store) rotateRequests(ctx context.Context) error {
+	folding, folded := context.WithTimeout(ctx, KeepRequests)
+	defer folded()
 	var due bool
-	if err := s.pool.QueryRow(ctx, foldRequestsSQL, s.lock(), KeepRequests).Scan(&due); err != nil || !due {
+	if err := s.pool.QueryRow(folding, foldRequestsSQL, s.lock(), KeepRequests).Scan(&due); err != nil || !due {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, swapRequestsSQL, s.lock(), KeepRequests)
 		return err

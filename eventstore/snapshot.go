@@ -109,6 +109,9 @@ func (p *Projection[S]) snapshot(position int64) (stored, error) {
 	if err == nil && len(state) > MaxData {
 		err = fmt.Errorf("state has %d bytes, want at most %d", len(state), MaxData)
 	}
+	if state == nil {
+		state = []byte{} // nil would be NULL
+	}
 	row := stored{name: p.Snapshot.Name, position: position, fingerprint: p.fingerprint(), state: state}
 	row.checksum = row.sum()
 	return row, err

@@ -193,3 +193,29 @@ func TestSnapshot_NeverGoesBack(t *testing.T) {
 		t.Errorf("last at %d, %v", last, err)
 	}
 }
+
+// TestSnapshot_OfNoBytes: an encoding may have none for a state, and give nil.
+func TestSnapshot_OfNoBytes(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	mustAppend(t, s, event("A", "x"))
+	p := eventstore.Projector[struct{}]{
+		Query: eventstore.Tagged("x"),
+		Apply: func(state struct{}, _ eventstore.Event) struct{} { return state },
+		Snapshot: &eventstore.Snapshot[struct{}]{
+			Name: "nothing", Every: 1,
+			Encode: func(struct{}) ([]byte, error) { return nil, nil },
+			Decode: func([]byte) (state struct{}, err error) { return state, nil },
+		},
+	}
+	if _, err := s.Project(t.Context(), p.Projection()); err != nil {
+		t.Fatal(err)
+	}
+	if at := snapshotAt(t, db.Pool); at != 1 {
+		t.Errorf("snapshot at %d, want 1", at)
+	}
+	if err := s.VerifySnapshots(t.Context(), p.Projection()); err != nil {
+		t.Error(err)
+	}
+}

@@ -117,8 +117,12 @@ func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
 	}
 	if w.store.isRecorded(err) || w.store.isIDViolation(err) {
 		b, err = without(ctx, b, err)
-		if err == nil {
+		switch {
+		case err == nil:
 			w.rewrite(ctx, b.calls)
+			return
+		case ctx.Err() != nil: // what is stored was not found out
+			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
 			return
 		}
 	}

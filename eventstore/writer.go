@@ -277,7 +277,7 @@ func (w *writer) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, w.store.cfg.LockTimeout.Milliseconds()))
+	_, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, max(1, w.store.cfg.LockTimeout.Milliseconds()))) // 0 is no bound
 	return err
 }
 

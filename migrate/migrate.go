@@ -33,6 +33,9 @@ var (
 const codeForeignTable = "TW002"
 
 const (
+	// isolationSQL has what comes behind lockSQL see what the node before has
+	// done: the database may have another isolation as its default.
+	isolationSQL = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 	// lockSQL waits for another node that is migrating. The key is "tidemigr".
 	lockSQL    = `SELECT pg_advisory_xact_lock(8388346167744358258)`
 	prepareSQL = `
@@ -101,11 +104,10 @@ func version(ctx context.Context, db pg.DB) (int, error) {
 // apply runs m unless another node did so while we waited for the lock.
 func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockSQL); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, prepareSQL); err != nil {
-			return err
+		for _, sql := range []string{isolationSQL, lockSQL, prepareSQL} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
 		}
 		var current int
 		if err := tx.QueryRow(ctx, currentSQL).Scan(&current); err != nil {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
@@ -37,6 +39,29 @@ func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
 	if again, err := migrate.Up(t.Context(), db.Pool); again != 0 || err != nil {
 		t.Errorf("second Up: %d, %v, want nothing to do", again, err)
 	}
+}
+
+// TestUp_WhateverTheDatabasesIsolation: who has waited for another node sees what
+// that has done.
+func TestUp_WhateverTheDatabasesIsolation(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	cfg := db.Pool.Config()
+	cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "repeatable read"
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	var nodes sync.WaitGroup
+	for range 4 {
+		nodes.Go(func() {
+			if _, err := migrate.Up(t.Context(), pool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	nodes.Wait()
 }
 
 func TestUp_LeavesForeignTableAlone(t *testing.T) {

@@ -1,0 +1,47 @@
+package eventstore
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// TestChecker_ClosesNoConnection has the pool ask each connection for longer
+// than the checker waits whether it still works, as over a network it does.
+func TestChecker_ClosesNoConnection(t *testing.T) {
+	t.Parallel()
+	db, _ := prepared(t)
+	cfg := db.Pool.Config()
+	var closed atomic.Int32
+	cfg.BeforeClose = func(*pgx.Conn) { closed.Add(1) }
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
+		time.Sleep(10 * justNow)
+		return true
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := Open(t.Context(), pool, "", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(t.Context()) })
+
+	ahead := checker{store: s, acquire: justNow}
+	c := newCall([]Event{{Type: "T"}}, 100, &Condition{FailIfEventsMatch: Typed("T")}, &s.popular)
+	for range 3 {
+		ahead.ask(t.Context(), 100, c)        // it nearly always gives up
+		for pool.Stat().AcquiredConns() > 0 { // the pool still asks
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if n := closed.Load(); n > 0 {
+		t.Errorf("%d connections that work were closed", n)
+	}
+}

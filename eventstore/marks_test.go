@@ -1,0 +1,45 @@
+package eventstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestSweep_GivesUpManyRequests has looking through the records of requests take
+// longer than one batch may.
+func TestSweep_GivesUpManyRequests(t *testing.T) {
+	t.Parallel()
+	db, _ := prepared(t)
+	s := reopen(t, db, Config{Timeout: time.Second})
+	for n := range int64(2) { // behind the first it sweeps, before it takes the second
+		if _, err := s.AppendAs(t.Context(), Producer{ID: "p", Sequence: n}, Event{Type: "T"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for s.sweeper.busy.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.producer_window SET since = since - interval '1 day'`); err != nil {
+		t.Fatal(err)
+	}
+	slow, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.producer_%d_0, tidewire.producer_%[1]d_1`, s.lock())); err != nil {
+		t.Fatal(err)
+	}
+	s.sweep(0, 0)
+	time.Sleep(2 * s.cfg.Timeout)
+	if err := slow.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for s.sweeper.busy.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	var current int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT current FROM tidewire.producer_window`).Scan(&current); err != nil || current != 1 {
+		t.Errorf("the table in use is %d (%v): nothing is ever given up", current, err)
+	}
+}
