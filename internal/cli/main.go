@@ -9,7 +9,7 @@ import (
 
 // Main runs the process as the tidewire program and returns its exit code. The
 // first SIGINT, SIGTERM or SIGHUP, which a terminal that is closed sends, stops it in
-// good order; a second ends it at once.
+// good order; a second one of the first two ends it at once.
 func Main() int {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
@@ -17,6 +17,9 @@ func Main() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP) // the shell and the system may both send it
+		stop()
+	})
 	return Run(ctx, Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }

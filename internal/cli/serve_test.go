@@ -324,6 +324,10 @@ func TestServe_ClosedTerminal(t *testing.T) {
 	data := dataDir(t)
 	p := serve(t, "--only", "ingest", "--data-dir", data)
 	p.cmd.Process.Signal(syscall.SIGHUP)
+	for !strings.Contains(p.log(), "msg=stopping") {
+		time.Sleep(time.Millisecond)
+	}
+	p.cmd.Process.Signal(syscall.SIGHUP)
 	if code := p.wait(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
