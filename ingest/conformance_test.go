@@ -264,6 +264,9 @@ func TestConformance_DefiniteErrorReachesItsSource(t *testing.T) {
 		if err := other.Wait(t.Context()); err != nil {
 			t.Errorf("another source: %v", err)
 		}
+		if s := in.Stats(); s.Committed != 1 || s.Failed != 1 || s.Inflight != 0 {
+			t.Errorf("stats %+v, want one committed and one failed", s)
+		}
 	})
 }
 
@@ -335,8 +338,8 @@ func TestAbandon_FailsWhatCannotBeWritten(t *testing.T) {
 	if err := src.Wait(t.Context()); err == nil {
 		t.Error("Wait says the message is committed")
 	}
-	if s := in.Stats(); s.Inflight != 1 {
-		t.Errorf("stats %+v, want one in flight", s)
+	if s := in.Stats(); s.Inflight != 0 || s.Failed != 1 {
+		t.Errorf("stats %+v, want one failed", s)
 	}
 }
 

@@ -116,7 +116,7 @@ func (g *grouped) commit(ctx context.Context, b *groupedBatch) {
 	if err != nil {
 		g.cfg.Log.Error("messages refused", "rows", rows, "error", err)
 		for _, m := range marks {
-			m.src.failed(err)
+			m.src.failed(int(m.end-m.first), err)
 		}
 		return
 	}

@@ -38,8 +38,8 @@ func (n *naive) submit(ctx context.Context, src *Source, first uint64, payloads 
 		err := inserter.Insert(ctx, payloads[i:i+1])
 		n.inserters <- inserter
 		if err != nil {
-			src.failed(err)
-			return i, err
+			src.failed(1, err)
+			return i + 1, err
 		}
 		n.wrote(1)
 		src.committed(first+uint64(i), first+uint64(i)+1)

@@ -172,7 +172,7 @@ func (q *queued) answer(batch []message, err error) {
 			end++
 		}
 		if err != nil {
-			src.failed(fmt.Errorf("message %d: %w", first, err))
+			src.failed(int(end-first), fmt.Errorf("message %d: %w", first, err))
 		} else {
 			src.committed(first, end)
 		}

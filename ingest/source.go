@@ -104,9 +104,10 @@ func (s *Source) committed(first, end uint64) {
 	s.mu.Unlock()
 }
 
-// failed records that a message could not be stored. The watermark stays below
-// it for ever.
-func (s *Source) failed(err error) {
+// failed records that so many messages could not be stored. The watermark stays
+// below them for ever.
+func (s *Source) failed(rows int, err error) {
+	s.ingester.stats.failed(rows)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

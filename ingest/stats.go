@@ -11,6 +11,7 @@ type Stats struct {
 	Received      uint64 // messages submitted
 	ReceivedBytes uint64 // their payloads
 	Committed     uint64 // messages committed
+	Failed        uint64 // messages that could not be stored
 	Inflight      int64  // messages submitted and not yet answered
 }
 
@@ -21,7 +22,7 @@ const pause = time.Second
 // stats counts, and remembers the current burst: from the first message after
 // a pause on.
 type stats struct {
-	receivedRows, receivedBytes, committedRows, refusedRows atomic.Uint64
+	receivedRows, receivedBytes, committedRows, refusedRows, failedRows atomic.Uint64
 
 	first atomic.Int64 // when the burst's first message came, ns since start; 0: no burst
 	last  atomic.Int64 // when something was last received or committed
@@ -44,7 +45,11 @@ func (s *stats) received(payloads [][]byte) {
 	s.receivedBytes.Add(uint64(bytes))
 }
 
+// refused takes back messages that were received and not accepted.
 func (s *stats) refused(rows int) { s.refusedRows.Add(uint64(rows)) }
+
+// failed counts messages that were accepted and could not be stored.
+func (s *stats) failed(rows int) { s.failedRows.Add(uint64(rows)) }
 
 func (s *stats) committed(rows int) {
 	s.committedRows.Add(uint64(rows))
@@ -52,11 +57,11 @@ func (s *stats) committed(rows int) {
 }
 
 func (s *stats) snapshot() Stats {
-	committed, refused := s.committedRows.Load(), s.refusedRows.Load()
-	received := s.receivedRows.Load() // read last: never below what was committed
+	committed, refused, failed := s.committedRows.Load(), s.refusedRows.Load(), s.failedRows.Load()
+	received := s.receivedRows.Load() // read last: never below what became of them
 	return Stats{
-		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed,
-		Inflight: int64(received - refused - committed),
+		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed, Failed: failed,
+		Inflight: int64(received - refused - committed - failed),
 	}
 }
 

@@ -103,7 +103,8 @@ func (s *stores) stop(patience time.Duration) error {
 	if s.ingest == nil {
 		return nil
 	}
-	if n := s.ingest.Stats().Inflight; n > 0 {
+	if done := s.ingest.Stats(); done.Inflight > 0 || done.Failed > 0 {
+		n := done.Inflight + int64(done.Failed)
 		return fmt.Errorf("%d messages were received and could not be stored", n)
 	}
 	return nil
@@ -148,6 +149,8 @@ func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
 		func(s ingest.Stats) uint64 { return s.ReceivedBytes })
 	counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
 		func(s ingest.Stats) uint64 { return s.Committed })
+	counter("tidewire_ingest_failed_messages_total", "Messages that could not be stored.",
+		func(s ingest.Stats) uint64 { return s.Failed })
 	metrics.MustRegister(prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "tidewire_ingest_inflight_messages", Help: "Messages received and not yet answered."},
 		func() float64 { return float64(store.Stats().Inflight) }))
