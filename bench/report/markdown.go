@@ -78,6 +78,12 @@ func (m *markdown) result(r resultView) {
 	for _, t := range r.Tables {
 		m.table(t)
 	}
+	for _, text := range r.Rivals {
+		fmt.Fprintf(&m.b, "- %s\n", escaped(text))
+	}
+	if len(r.Rivals) > 0 {
+		m.b.WriteString("\n")
+	}
 	if len(r.Trends) > 0 {
 		t := tableView{Head: []cell{{Text: "row"}, {Text: "of"}, {Text: "slope an hour", Right: true}, {Text: "95 % interval", Right: true}, {Text: "over the run", Right: true}, {Text: "which"}}}
 		for _, tr := range r.Trends {

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tidewire/tidewire/bench"
@@ -30,5 +32,17 @@ func TestRivals(t *testing.T) {
 	}
 	if got := rivals(r); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+	r.Finish()
+	files := []File{{Name: "chat.json", Result: r}}
+	for name, write := range map[string]func(w io.Writer) error{
+		"text":     func(w io.Writer) error { return Table(w, r) },
+		"Markdown": func(w io.Writer) error { return Markdown(w, files) },
+		"page":     func(w io.Writer) error { return HTML(w, files) },
+	} {
+		var out strings.Builder
+		if err := write(&out); err != nil || strings.Count(out.String(), " is better than tidewire in ") != len(want) {
+			t.Errorf("%s, %v:\n%s", name, err, out.String())
+		}
 	}
 }

@@ -36,7 +36,7 @@ func sentences(r *bench.Result) []string {
 	if text := winner(r); text != "" {
 		all = append(all, text)
 	}
-	return append(all, rivals(r)...)
+	return all
 }
 
 // winner says which row is best, how good it is, and by how much.

@@ -36,6 +36,7 @@ type resultView struct {
 	Failed                      []bench.Check
 	Thresholds                  []bench.Check
 	Tables                      []tableView
+	Rivals                      []string // where another server is better
 	Timelines                   []timeline
 	Trends                      []trend
 	Verdicts                    []verdictRow // of a soak
@@ -148,7 +149,7 @@ func newResultView(id string, f File) resultView {
 		}
 		v.Figures = append(v.Figures, figures(row)...)
 	}
-	v.Verdict = sentences(f.Result)
+	v.Verdict, v.Rivals = sentences(f.Result), rivals(f.Result)
 	return v
 }
 
