@@ -13,6 +13,16 @@ type measure struct {
 	less         bool // is better
 }
 
+// of is what a row has of it. Of what is delivered, what was late from before, or
+// came after the end, does not count.
+func (m measure) of(row bench.Row) float64 {
+	v := row.Metrics[m.metric]
+	if due, ok := row.Metrics[dueDelivered]; ok && m.metric == "deliveries_per_second" {
+		v = min(v, due)
+	}
+	return v
+}
+
 // measures, of which a row is judged by the first that speaks for it.
 var measures = []measure{
 	{"deliveries_per_second", "deliveries/s", false},

@@ -114,14 +114,9 @@ func gather(server *bench.Row, scenario string, row bench.Row) {
 			continue
 		}
 		delete(server.Metrics, c.name)
-		v, ok := row.Metrics[c.metric]
-		if !ok {
-			continue
+		if _, ok := row.Metrics[c.metric]; ok {
+			server.Metrics[c.name] = measure{metric: c.metric}.of(row)
 		}
-		if due, ok := row.Metrics[dueDelivered]; ok && c.metric == "deliveries_per_second" {
-			v = min(v, due)
-		}
-		server.Metrics[c.name] = v
 	}
 	if row.Note != "" && !strings.Contains(server.Note, row.Note) {
 		server.Note = strings.TrimPrefix(server.Note+"; "+row.Note, "; ")

@@ -51,6 +51,16 @@ func rivals(r *bench.Result) (all []string) {
 // loadOf is what follows the target in a row's name.
 func loadOf(row bench.Row) string { return strings.TrimPrefix(row.Name, row.Labels["target"]) }
 
+// otherLoad reports whether two rows are known to be of different loads.
+func otherLoad(a, b bench.Row) bool {
+	for _, row := range []bench.Row{a, b} {
+		if target := row.Labels["target"]; target == "" || !strings.HasPrefix(row.Name, target) {
+			return false
+		}
+	}
+	return loadOf(a) != loadOf(b)
+}
+
 // advantages are the columns in which other shows less than own.
 func advantages(other, own bench.Row) (better []string) {
 	arrived := other.Metrics["drop_rate"] <= 1-enough

@@ -1,8 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/tidewire/tidewire/bench"
@@ -39,40 +41,23 @@ func sentences(r *bench.Result) []string {
 	return all
 }
 
+// even is how much less, as a share of the most, is no difference.
+const even = 0.01
+
 // winner says which row is best, how good it is, and by how much.
 func winner(r *bench.Result) string {
 	m := groupHeadline(r.Scenario, r.Rows)
-	var ranked []bench.Row
-	for _, row := range r.Rows {
-		if row.Metrics[m.metric] > 0 && row.Name != "raw COPY" { // that is what all are compared with
-			ranked = append(ranked, row)
-		}
-	}
-	slices.SortStableFunc(ranked, func(a, b bench.Row) int {
-		d := b.Metrics[m.metric] - a.Metrics[m.metric]
-		if m.less {
-			d = -d
-		}
-		switch {
-		case d > 0:
-			return 1
-		case d < 0:
-			return -1
-		}
-		return 0
-	})
-	if len(ranked) == 0 {
+	best, worst := extremes(m, r.Rows)
+	if best == nil {
 		return ""
 	}
-	best := ranked[0]
-	text := fmt.Sprintf("%s: %s %s", best.Name, figure(best.Metrics[m.metric]), m.unit)
-	if len(ranked) > 1 && !kept(ranked) {
-		other := ranked[len(ranked)-1]
-		ratio := best.Metrics[m.metric] / other.Metrics[m.metric]
+	text := fmt.Sprintf("%s: %s %s", best.Name, figure(m.of(*best)), m.unit)
+	if worst != nil {
+		ratio := m.of(*best) / m.of(*worst)
 		if m.less {
-			text += fmt.Sprintf(", 1/%s of %s", figure3(1/ratio), other.Name)
+			text += fmt.Sprintf(", 1/%s of %s", figure3(1/ratio), worst.Name)
 		} else {
-			text += fmt.Sprintf(", %s × %s", figure3(ratio), other.Name)
+			text += fmt.Sprintf(", %s × %s", figure3(ratio), worst.Name)
 		}
 	}
 	prefix := latencyPrefix(best.Metrics)
@@ -86,6 +71,46 @@ func winner(r *bench.Result) string {
 		text += "; one repeat: indicative"
 	}
 	return text + "."
+}
+
+// extremes are the best row, of those that are even the one with the lowest p99,
+// and the worst under the same load, nil if all did what they were asked for.
+func extremes(m measure, rows []bench.Row) (best, worst *bench.Row) {
+	var ranked []bench.Row
+	for _, row := range rows {
+		if m.of(row) > 0 && row.Name != "raw COPY" { // that is what all are compared with
+			ranked = append(ranked, row)
+		}
+	}
+	if len(ranked) == 0 {
+		return nil, nil
+	}
+	slices.SortStableFunc(ranked, func(a, b bench.Row) int {
+		if m.less {
+			a, b = b, a
+		}
+		return cmp.Compare(m.of(b), m.of(a))
+	})
+	best = &ranked[0]
+	for i := range ranked {
+		row := &ranked[i]
+		if math.Abs(m.of(*row)-m.of(ranked[0])) <= even*m.of(ranked[0]) && p99Of(*row) < p99Of(*best) {
+			best = row
+		}
+	}
+	same := slices.DeleteFunc(slices.Clone(ranked), func(row bench.Row) bool { return otherLoad(row, *best) })
+	if len(same) < 2 || kept(same) {
+		return best, nil
+	}
+	return best, &same[len(same)-1]
+}
+
+// p99Of is the 99th percentile of the latencies that speak for a row.
+func p99Of(row bench.Row) float64 {
+	if p99, ok := row.Metrics[latencyPrefix(row.Metrics)+"latency_p99_ms"]; ok {
+		return p99
+	}
+	return math.Inf(1)
 }
 
 // kept reports whether all rows did what they were asked for: none is the faster.
