@@ -116,7 +116,8 @@ func (r *Room) nudge() {
 }
 
 // Release ends the Hold of JoinOptions. What was queued on the connection
-// before comes before what was kept back.
+// before comes before what was kept back, unless the peer reads so slowly that
+// the connection's lanes take turns.
 func (m *Member) Release() {
 	m.room.mu.Lock()
 	m.held = false
