@@ -28,7 +28,7 @@ func talk(t *testing.T, addr, room string) *websocket.Conn {
 // expect reads messages and wants exactly these.
 func expect(t *testing.T, c *websocket.Conn, want ...string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	var got []string
 	for len(got) < len(want) {
 		messages, err := c.Read()
@@ -110,7 +110,7 @@ func TestChat_FloodHarmsNobody(t *testing.T) {
 	}
 	pace := time.NewTicker(time.Millisecond)
 	defer pace.Stop()
-	said := 0
+	said, start := 0, time.Now()
 	for n := range total {
 		<-pace.C
 		send(t, flooder, chat("flooder", n))
@@ -129,14 +129,15 @@ func TestChat_FloodHarmsNobody(t *testing.T) {
 			t.Fatalf("chat %d got %q", n, answer)
 		}
 	}
+	took := time.Since(start)
 	for n := range answers(t, polite, said, "polite") {
 		spoken = append(spoken, chat("polite", n))
 	}
-	if len(flood) < 10 || len(flood) > total/2 {
-		t.Errorf("%d of %d let through", len(flood), total)
+	if most := 10 + int(50*took.Seconds()) + 1; len(flood) < 10 || len(flood) > most {
+		t.Errorf("%d of %d let through, want at most %d in %v", len(flood), total, most, took)
 	}
 	var heardFlood, heardTalk []string
-	listener.SetReadDeadline(time.Now().Add(10 * time.Second))
+	listener.SetReadDeadline(time.Now().Add(patience))
 	for len(heardFlood) < len(flood) || len(heardTalk) < len(spoken) {
 		messages, err := listener.Read()
 		for _, m := range messages {
@@ -163,7 +164,7 @@ func TestChat_FloodHarmsNobody(t *testing.T) {
 // returns their error codes.
 func answers(t *testing.T, c *websocket.Conn, n int, user string) (codes []string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for len(codes) < n {
 		messages, err := c.Read()
 		for _, m := range messages {
@@ -226,7 +227,16 @@ func TestChat_StuckMemberIsCutOff(t *testing.T) {
 	}})
 	stuck, talker := dial(t, "ws://"+addr+"/ws"), talk(t, addr, "public")
 	send(t, stuck, `{"type":"join","on_lag":"disconnect","id":1}`)
-	expect(t, stuck, `{"id":1,"type":"ok"}`)
+	stuck.SetReadDeadline(time.Now().Add(patience))
+	for joined := false; !joined; {
+		messages, err := stuck.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages { // pings too
+			joined = joined || string(m.Payload) == `{"id":1,"type":"ok"}`
+		}
+	}
 	text := `{"type":"chat","text":"` + strings.Repeat("x", 16<<10) + `"}`
 	for range 2000 { // 32 MiB: more than the kernel keeps
 		for talker.Unsent() > 1<<20 {
@@ -244,7 +254,7 @@ func TestChat_StuckMemberIsCutOff(t *testing.T) {
 func waitMetric(t *testing.T, addr, line string) {
 	t.Helper()
 	var body []byte
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		resp, err := http.Get("http://" + addr + "/metrics")
 		if err != nil {
 			t.Fatal(err)
@@ -424,7 +434,7 @@ func TestChat_InvalidUTF8(t *testing.T) {
 	expect(t, c, `{"code":"malformed","id":3,"message":"the message is not a JSON object with fields of the documented types","type":"error"}`)
 	c.Queue(websocket.OpText, bad)
 	c.Flush()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	_, err := c.Read()
 	var closed *websocket.CloseError
 	if !errors.As(err, &closed) || closed.Code != websocket.StatusInvalidPayload {

@@ -238,7 +238,7 @@ func TestEnqueue_Delay(t *testing.T) {
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
 	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
-	c.ask(`{"type":"enqueue","id":2,"queue":"jobs","payload":"later","delay_ms":80}`, `{"type":"ok","id":2,"position":1}`)
+	c.ask(`{"type":"enqueue","id":2,"queue":"jobs","payload":"later","delay_ms":1000}`, `{"type":"ok","id":2,"position":1}`)
 	c.silent(40 * time.Millisecond)
 	if d := c.delivery(); d.Payload != "later" {
 		t.Errorf("got %+v", d)

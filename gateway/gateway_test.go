@@ -21,6 +21,9 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a store that commits when it is told to.
@@ -191,7 +194,7 @@ func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	for deadline := time.Now().Add(10 * time.Second); len(store.content()) < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); len(store.content()) < 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	_ = server

@@ -46,7 +46,7 @@ func TestLanes_StopsReading(t *testing.T) {
 
 // drained reads to the end and returns the error there.
 func drained(c *websocket.Conn) error {
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for {
 		if _, err := c.Read(); err != nil {
 			return err
@@ -66,7 +66,7 @@ func TestLanes_RefusedCreditChangesNothing(t *testing.T) {
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"hello","credit":true}`, `{"type":"credit","bytes":0}`)
 	dummies, refused := 0, false
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for dummies < 20 {
 		messages, err := c.Read()
 		if err != nil {
@@ -240,7 +240,7 @@ func TestLanes_Metrics(t *testing.T) {
 	}
 	// What the client has read is counted a moment later.
 	open := metrics(t, addr)
-	for deadline := time.Now().Add(10 * time.Second); open["tidewire_lanes_dummies_total"] < 3 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); open["tidewire_lanes_dummies_total"] < 3 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 		open = metrics(t, addr)
 	}

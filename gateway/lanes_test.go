@@ -149,7 +149,7 @@ func TestLanes_NeverRead(t *testing.T) {
 		c := dial(t, "ws://"+addr+path)
 		waitMetric(t, addr, "tidewire_connections_opened_total 1") // it is counted behind the handshake
 		waitMetric(t, addr, "tidewire_connections 0")
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(patience))
 		var err error
 		for err == nil {
 			_, err = c.Read()

@@ -41,7 +41,7 @@ func connect(t *testing.T, addr string) *wire {
 // next returns the next message.
 func (w *wire) next() string {
 	w.t.Helper()
-	w.SetReadDeadline(time.Now().Add(10 * time.Second))
+	w.SetReadDeadline(time.Now().Add(patience))
 	for len(w.read) == 0 {
 		messages, err := w.Read()
 		for _, m := range messages {
@@ -375,7 +375,7 @@ func TestSession_SilentPeerIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 	start := time.Now()
 	for buf := make([]byte, 1024); err == nil; _, err = conn.Read(buf) {

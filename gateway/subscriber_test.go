@@ -100,7 +100,7 @@ func locked[T any](f *fakeStreams, look func() T) T {
 
 func waitFor(t *testing.T, is func() bool, otherwise string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(otherwise)
 		}
@@ -193,7 +193,7 @@ func TestSubscribe_StopInTheMiddle(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Shutdown(t.Context()) }()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	var err error
 	for err == nil {
 		_, err = c.Read()
