@@ -11,14 +11,20 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
+// still returns room r of the hub, without its goroutine: rounds are the test's.
+func still(hub *Hub) *Room {
+	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})}
+	hub.rooms["r"] = r
+	return r
+}
+
 // TestFlush_MemberComesDuringARound has one come between the listing of the
 // members and the look at what there is for them: the others being served
 // what was said since must not take it from the one who came.
 func TestFlush_MemberComesDuringARound(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{})
-	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
-	hub.rooms["r"] = r
+	r := still(hub)
 	theirs, mine := connect(t)
 	lateTheirs, lateMine := connect(t)
 
@@ -75,8 +81,7 @@ func connect(t *testing.T) (server, client *websocket.Conn) {
 func TestFlush_LagIsWhatItIsNow(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{MaxLagBytes: 1 << 20})
-	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
-	hub.rooms["r"] = r
+	r := still(hub)
 	theirs, mine := connect(t)
 	m := hub.Join(theirs, "r", JoinOptions{Hold: true}) // as if the socket took nothing now
 	m.underWay = 1 << 20
@@ -97,8 +102,7 @@ func TestFlush_LagIsWhatItIsNow(t *testing.T) {
 func TestFlush_MemberComesBackDuringARound(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{})
-	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})} // without its goroutine
-	hub.rooms["r"] = r
+	r := still(hub)
 	other, _ := connect(t)
 	theirs, mine := connect(t)
 
