@@ -16,11 +16,16 @@ import (
 
 func testQueue(t *testing.T) *Queue {
 	t.Helper()
+	return testQueueOf(t, Options{})
+}
+
+func testQueueOf(t *testing.T, opts Options) *Queue {
+	t.Helper()
 	db := pgtest.Open(t)
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	q, err := Ensure(t.Context(), db.Pool, "journal", Options{})
+	q, err := Ensure(t.Context(), db.Pool, "journal", opts)
 	if err != nil {
 		t.Fatal(err)
 	}

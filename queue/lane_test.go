@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -15,14 +13,7 @@ import (
 // that another node is to get: that does not wait for Drain.
 func TestNack_LaneLeavesAtOnce(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	q, err := Ensure(t.Context(), db.Pool, "jobs", Options{Lanes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testQueueOf(t, Options{Lanes: 1})
 	asked, left := make(chan struct{}), make(chan struct{})
 	n := NewNode(q, NodeConfig{
 		Lease: time.Hour, Look: time.Minute, Poll: time.Minute, Drain: 30 * time.Second,

@@ -3,9 +3,6 @@ package queue
 import (
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestPlan_LaneInOrder has a lane's new holder find what another gave up, and
@@ -13,14 +10,7 @@ import (
 // holder has not heard, would keep it from that, and not from what is behind.
 func TestPlan_LaneInOrder(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	q, err := Ensure(t.Context(), db.Pool, "jobs", Options{Lanes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := testQueueOf(t, Options{Lanes: 1})
 	n := NewNode(q, NodeConfig{})
 	p, s := n.parts[0], &state{}
 	mustWrite(t, q, s, request{}, written)

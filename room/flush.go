@@ -33,8 +33,7 @@ func (r *Room) run() {
 	timer := stoppedTimer()
 	defer timer.Stop()
 	f := round{room: r}
-	var ended time.Time
-	var took time.Duration
+	var next time.Time // before which no round begins
 	for {
 		var retry <-chan time.Time
 		if f.behind > 0 {
@@ -47,7 +46,7 @@ func (r *Room) run() {
 		case <-r.done:
 			return
 		}
-		timer.Reset(time.Until(ended.Add(min(max(took/3, minPause), maxPause))))
+		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
 		case <-r.done:
@@ -55,8 +54,8 @@ func (r *Room) run() {
 		}
 		start := time.Now()
 		f.flush(start)
-		ended = time.Now()
-		took = ended.Sub(start)
+		end := time.Now()
+		next = end.Add(min(max(end.Sub(start)/3, minPause), maxPause))
 	}
 }
 
