@@ -12,7 +12,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long test-flake fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -67,6 +67,10 @@ test-long: $(TOOLS)/gotestsum
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
 			./internal/pg ./migrate ./stream ./queue ./eventstore ./ingest ./internal/cli || exit 1; done
+
+## test-flake: every package's tests again and again, alone, with -cpu 1,2,4 and beside busy loops (PKG=./stream MINUTES=60)
+test-flake:
+	GO='$(GO)' PKG='$(PKG)' MINUTES='$(MINUTES)' ./scripts/flake.sh
 
 ## fuzz: each fuzz target for a minute
 fuzz:
