@@ -243,3 +243,28 @@ func TestStats_RatesSince(t *testing.T) {
 		t.Errorf("%v came and %v were done a second", came, done)
 	}
 }
+
+// TestOwnsStream: of ordinary queues and of each priority, until they are dropped.
+func TestOwnsStream(t *testing.T) {
+	t.Parallel()
+	db, _ := setup(t, queue.Options{})
+	if _, err := stream.Ensure(t.Context(), db.Pool, "plain", stream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := queue.Ensure(t.Context(), db.Pool, "ranked", queue.Options{Priorities: 2}); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(want map[string]bool) {
+		t.Helper()
+		for name, owned := range want {
+			if got, err := queue.OwnsStream(t.Context(), db.Pool, name); err != nil || got != owned {
+				t.Errorf("stream %q belongs to a queue: %t, %v; want %t", name, got, err, owned)
+			}
+		}
+	}
+	wants(map[string]bool{"jobs": true, "ranked/0": true, "ranked/1": true, "ranked": false, "plain": false, "none": false})
+	if err := queue.Drop(t.Context(), db.Pool, "ranked"); err != nil {
+		t.Fatal(err)
+	}
+	wants(map[string]bool{"jobs": true, "ranked/0": false})
+}

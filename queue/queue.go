@@ -151,6 +151,18 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return names, nil
 }
 
+// OwnsStream reports whether the stream of that name holds the messages of a
+// queue, or of one of its priorities or lanes. Only the queue may write to such a
+// stream. It is one short query: a server asks when it opens a stream, and again
+// when a queue was made, not for each message. A name that no stream has is
+// nobody's.
+func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (owns bool, err error) {
+	if err = pool.QueryRow(ctx, ownsStreamSQL, name).Scan(&owns); err != nil {
+		return false, fmt.Errorf("look for the queue of stream %q: %w", name, err)
+	}
+	return owns, nil
+}
+
 // Drop removes the queue of that name and its streams with all messages, or
 // returns ErrNotFound. Nodes and Producers of it fail with ErrNotFound from
 // then on. It waits for reads and writes under way, until ctx ends; of a queue
