@@ -71,7 +71,7 @@ func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	if oldest > w.after+1 {
+	if oldest-1 > w.after { // after + 1 may be more than there is
 		return nil, &TooOldError{Oldest: oldest}
 	}
 	return all, nil

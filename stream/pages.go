@@ -1,0 +1,83 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The reads below hold a bounded number of bytes: they are for whoever reads on
+// behalf of a client.
+
+const (
+	// As readPageFmt: each message is there of which those before it have less
+	// than $6 bytes of payload. octet_length does not fetch a large payload.
+	readKeyPageSQL = `
+SELECT ` + messageColumns + ` FROM (
+	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	FROM tidewire.read_key($1, $2, $3, $4, $5, false)
+) AS counted
+WHERE total - octet_length(payload) < $6 ORDER BY position`
+
+	keyStartSQL = `SELECT coalesce(min(position) - 1, $3) FROM tidewire.read_key($1, $2, 0, $3, $4, true)`
+)
+
+// ReadPage is Read with a bound on bytes: it returns at most limit messages, and
+// none after those with which it holds bytes bytes, but one if there is one.
+func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([]Message, error) {
+	if err := validPage(limit, bytes); err != nil {
+		return nil, err
+	}
+	if err := s.checkSingle("read"); err != nil {
+		return nil, err
+	}
+	p, _, err := s.page(ctx, after, limit, bytes)
+	return p.messages, err
+}
+
+// ReadKeyPage is ReadKey with a bound on bytes, as ReadPage has it, of payload.
+// It returns none only if there are none up to upTo.
+func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64, limit, bytes int) ([]Message, error) {
+	if err := validPage(limit, bytes); err != nil {
+		return nil, err
+	}
+	if err := s.checkKey(key); err != nil {
+		return nil, err
+	}
+	limit = min(limit, math.MaxInt32) // PostgreSQL's
+	rows, err := s.pool.Query(ctx, readKeyPageSQL, s.Partition(s.PartitionOf(key)).id, key, after, upTo, limit, bytes)
+	if err != nil {
+		return nil, s.explain("read", err)
+	}
+	all, err := pgx.CollectRows(rows, scanMessage)
+	if err != nil {
+		return nil, s.explain("read", err)
+	}
+	return all, nil
+}
+
+// KeyStart returns the position after which the last n messages with the key
+// begin, of those up to position upTo inclusive: to read them a page at a time,
+// where LastKey would hold all. It is upTo if there are none.
+func (s *Stream) KeyStart(ctx context.Context, key string, upTo int64, n int) (after int64, err error) {
+	if err := validLimit(n); err != nil {
+		return 0, err
+	}
+	if err := s.checkKey(key); err != nil {
+		return 0, err
+	}
+	row := s.pool.QueryRow(ctx, keyStartSQL, s.Partition(s.PartitionOf(key)).id, key, upTo, min(n, math.MaxInt32))
+	if err := row.Scan(&after); err != nil {
+		return 0, s.explain("read", err)
+	}
+	return after, nil
+}
+
+func validPage(limit, bytes int) error {
+	if bytes < 1 {
+		return fmt.Errorf("%w page: %d bytes, want at least 1", ErrInvalid, bytes)
+	}
+	return validLimit(limit)
+}
