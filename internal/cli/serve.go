@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"path"
 	"runtime/debug"
 	"sync"
@@ -35,8 +34,10 @@ type serveCmd struct {
 	databaseFlags
 
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
-	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take to store what was received; then the rest is given up."`
+	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
+
+	stopping *stopping
 }
 
 // ingestFlags are the settings of the ingest strategies.
@@ -111,6 +112,12 @@ func (c *serveCmd) Run(p *process) error {
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
 		defer cancel()
 	}
+	c.stopping = newStopping(p.ctx, time.Duration(c.ShutdownTimeout))
+	return c.stopping.run(func() error { return c.serve(p) })
+}
+
+// serve listens, serves, and stops.
+func (c *serveCmd) serve(p *process) error {
 	lanes, err := c.lanesFlags.load(c.Only == "lanes")
 	if err != nil {
 		return err
@@ -146,7 +153,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
+	defer func() { err = errors.Join(err, c.stopDatabase(db)) }()
 	conns := 24 + c.Workers
 	if c.Mode == string(ingest.Naive) {
 		conns = ingest.NaiveConnections + 4
@@ -155,7 +162,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer func() { err = errors.Join(err, c.closePool(pool)) }()
 	if c.Recreate {
 		if err := stream.Recreate(p.ctx, pool); err != nil {
 			return explainDatabase(err)
@@ -174,27 +181,23 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	supervising.Go(func() { db.supervise(ctx, p) })
 	stores.run(context.WithoutCancel(p.ctx))
 	err = c.listenAndServe(p, cfg, listeners)
-	patience := time.Duration(c.ShutdownTimeout)
-	if errors.Is(err, context.DeadlineExceeded) {
-		patience = time.Second // the time is used up
-	}
-	err = errors.Join(err, stores.stop(patience))
+	err = errors.Join(err, c.stopStores(stores))
 	stop()
 	supervising.Wait()
 	return err
 }
 
 // listenAndServe serves until the process is told to stop; then everything
-// received is stored and answered, at most for the shutdown timeout. A second
-// signal ends the program at once: nobody catches it.
+// received is answered and connections are closed, as long as their share of the
+// shutdown timeout lasts.
 func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener) error {
 	server := gateway.New(cfg)
-	httpServer := &http.Server{Handler: server, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
-	httpServer.RegisterOnShutdown(server.EndPolls)
+	httpServer := newHTTPServer(server)
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() { failed <- httpServer.Serve(l) }()
 	}
+	c.stopping.doing("serving")
 	fmt.Fprintf(p.Out, "listening on :%d\n", listeners[0].Addr().(*net.TCPAddr).Port)
 	var err error
 	select {
@@ -202,18 +205,16 @@ func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []ne
 	case err = <-failed:
 		failed <- nil
 	}
+	c.stopping.begin()
 	p.log.Info("stopping")
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), time.Duration(c.ShutdownTimeout))
-	defer cancel()
-	httpErr := httpServer.Shutdown(shutdown)
-	shutErr := server.Shutdown(shutdown)
+	err = errors.Join(err, c.stopHTTP(httpServer), c.stopConnections(server))
 	for range listeners {
 		<-failed
 	}
 	if cfg.Only == gateway.Chat {
 		err = errors.Join(err, server.WriteChatStats(p.Out))
 	}
-	return errors.Join(err, httpErr, shutErr)
+	return err
 }
 
 func ping(ctx context.Context, pool *pgxpool.Pool) error {

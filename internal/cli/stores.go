@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,10 +77,10 @@ func (s *stores) run(ctx context.Context) {
 	}
 }
 
-// stop waits until everything accepted is stored, at most for patience.
-func (s *stores) stop(patience time.Duration) error {
+// stop waits until everything accepted is stored, at most until ctx ends.
+func (s *stores) stop(ctx context.Context) error {
 	s.cancel()
-	giveUp := time.AfterFunc(patience, func() {
+	giveUp := context.AfterFunc(ctx, func() {
 		if s.ingest != nil {
 			s.ingest.Abandon()
 		}
@@ -93,10 +92,8 @@ func (s *stores) stop(patience time.Duration) error {
 			s.queues.abandon()
 		}
 	})
-	defer giveUp.Stop()
+	defer giveUp()
 	if s.events != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
 		s.events.close(ctx)
 	}
 	s.running.Wait()

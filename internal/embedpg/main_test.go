@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,9 @@ import (
 // of what another process sees of it.
 const ownerEnv = "EMBEDPG_TEST_OWNER"
 
+// detachEnv has that owner's PostgreSQL outlive it.
+const detachEnv = "EMBEDPG_TEST_DETACH"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		beOwner(dir)
@@ -28,22 +33,32 @@ func TestMain(m *testing.M) {
 }
 
 func beOwner(dir string) {
-	srv, err := Start(context.Background(), Config{DataDir: dir, Getenv: os.Getenv})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	srv, err := Start(context.Background(), Config{DataDir: dir, Getenv: os.Getenv, Detach: os.Getenv(detachEnv) != ""})
 	if err != nil {
 		fmt.Println("error:", err)
 		os.Exit(1)
 	}
 	fmt.Println(srv.URL())
+	go func() {
+		<-signals
+		if err := EndOwned(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}()
 	io.Copy(io.Discard, os.Stdin) // until the test ends, or kills us
 	srv.Stop(context.Background())
 	os.Exit(0)
 }
 
 // startOwner starts another process as owner of dir.
-func startOwner(t *testing.T, dir string) (cmd *exec.Cmd, url string) {
+func startOwner(t *testing.T, dir string, env ...string) (cmd *exec.Cmd, url string) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), ownerEnv+"="+dir)
+	cmd.Env = append(append(os.Environ(), ownerEnv+"="+dir), env...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package embedpg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -53,26 +54,56 @@ func (p *process) await(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) { return !p.alive(), nil })
 }
 
-// stop ends it cleanly within the bound, or at once past it: then it recovers
-// from its log at the next start, and no commit is lost.
+// ErrNotClean means that PostgreSQL had to be ended at once. Nothing committed is
+// lost; its next start recovers from the log.
+var ErrNotClean = errors.New("PostgreSQL did not stop in time and was ended at once")
+
+const (
+	// atOnce is how long an immediate shutdown may take, which PostgreSQL bounds
+	// to five seconds itself; past it, everything is killed.
+	atOnce = 6 * time.Second
+	// afterKill bounds the wait for what the kernel has been told to end.
+	afterKill = 5 * time.Second
+)
+
+// stop ends the postmaster and all its children: by a fast shutdown within the
+// bound, else by an immediate one, else by SIGKILL. A deadline of ctx bounds all
+// of it, and the first two give up in time for the next. The error is ErrNotClean
+// unless the fast shutdown was enough.
 func (p *process) stop(ctx context.Context, bound time.Duration) error {
 	p.signal(syscall.SIGINT)
+	grace := atOnce
+	if deadline, ok := ctx.Deadline(); ok {
+		left := max(0, time.Until(deadline))
+		grace = min(grace, left/3)
+		bound = min(bound, left-grace)
+	}
 	polite, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	if p.await(polite) == nil {
 		return nil
 	}
-	const grace = 10 * time.Second
-	for _, sig := range []syscall.Signal{syscall.SIGQUIT, syscall.SIGKILL} {
-		p.signal(sig)
-		rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		err := p.await(rest)
-		cancel()
-		if err == nil {
-			return nil
-		}
+	if err := p.end(grace); err != nil {
+		return err
 	}
-	return errors.New("PostgreSQL does not end")
+	return ErrNotClean
+}
+
+// end is an immediate shutdown, or SIGKILL for all that it has not ended within
+// the grace: a frozen process heeds nothing else.
+func (p *process) end(grace time.Duration) error {
+	p.signal(syscall.SIGQUIT)
+	rest, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if p.await(rest) == nil {
+		return nil
+	}
+	rest, cancel = context.WithTimeout(context.Background(), afterKill)
+	defer cancel()
+	if err := p.kill(rest); err != nil {
+		return fmt.Errorf("PostgreSQL, process %d, does not end: %w", p.pid, err)
+	}
+	return nil
 }
 
 // kill ends it and its children as a crash would. Stopped first, so that it

@@ -81,8 +81,9 @@ func (s *Server) Running() bool {
 // Stop ends PostgreSQL, unless it is to outlive its owner (Config.Detach, or
 // attached to such a one), and gives the data directory up. Connections are cut
 // and open transactions rolled back. When ctx ends or Config.StopTimeout is
-// over, it is stopped at once, which costs a recovery at the next start and no
-// commit. A second Stop does nothing.
+// over, it is ended at once, if it is frozen by SIGKILL: the error is then
+// ErrNotClean, and the next start recovers; no commit is lost. If ctx has a
+// deadline, Stop returns by then. A second Stop does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.turn(ctx); err != nil {
 		return err
@@ -99,15 +100,17 @@ func (s *Server) Stop(ctx context.Context) error {
 	if !detached {
 		err = s.dir.end(ctx, proc, s.cfg.StopTimeout)
 	}
+	disown(proc)
 	return errors.Join(err, release(s.lock))
 }
 
 // Restart stops PostgreSQL if it runs, and starts it again.
 func (s *Server) Restart(ctx context.Context) error {
 	return s.exclusive(ctx, func(proc *process) error {
-		if err := proc.stop(ctx, s.cfg.StopTimeout); err != nil {
+		if err := proc.stop(ctx, s.cfg.StopTimeout); err != nil && !errors.Is(err, ErrNotClean) {
 			return err
 		}
+		disown(proc)
 		return s.startProcess(ctx)
 	})
 }

@@ -45,6 +45,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, release(s.lock))
 	}
+	if s.detached {
+		disown(s.proc)
+	}
 	return s, nil
 }
 
@@ -132,6 +135,9 @@ func (s *Server) attach(ctx context.Context, major int) (bool, error) {
 		return false, err
 	}
 	s.attached = true
+	if !s.detached {
+		own(proc)
+	}
 	return true, nil
 }
 
@@ -207,16 +213,16 @@ func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, e
 	// Not ctx: it bounds the start, and PostgreSQL is to live on.
 	cmd := s.as.command(context.Background(), s.cfg.childEnv(), s.bins.path("postgres"), args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	proc, err := startOwned(cmd, s.dir)
+	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	proc := &process{pid: cmd.Process.Pid, child: true, dir: s.dir}
-	cmd.Process.Release() // process reaps it
 	ended := errors.New("it ended")
 	if err := s.awaitReady(ctx, proc, ended); err != nil {
 		if !errors.Is(err, ended) {
 			err = errors.Join(err, proc.stop(context.WithoutCancel(ctx), time.Second))
 		}
+		disown(proc)
 		said := tail(s.dir.log(), offset)
 		return nil, said, fmt.Errorf("%w in %s: %w; its last words in %s:\n%s", ErrStart, s.dir.dir, err, s.dir.log(), said)
 	}
@@ -250,6 +256,7 @@ func (s *Server) greet(ctx context.Context, proc *process) error {
 		if proc.child {
 			proc.stop(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 		}
+		disown(proc)
 		return fmt.Errorf("%w: it does not let us in: %w; its last words in %s:\n%s", ErrStart, err, s.dir.log(), tail(s.dir.log(), 0))
 	}
 	s.mu.Lock()

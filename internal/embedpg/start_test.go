@@ -198,7 +198,9 @@ func TestProcess_StopPastItsBound(t *testing.T) {
 	pid := srv.PID()
 	wake := time.AfterFunc(200*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGCONT) })
 	defer wake.Stop()
-	stop(t, srv)
+	if err := srv.Stop(t.Context()); !errors.Is(err, ErrNotClean) {
+		t.Errorf("Stop: %v, want ErrNotClean", err)
+	}
 	cfg.StopTimeout = 0
 	srv = start(t, cfg)
 	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {

@@ -86,8 +86,9 @@ func (l layout) stopOwned(ctx context.Context) error {
 
 // end stops a postmaster for good.
 func (l layout) end(ctx context.Context, proc *process, bound time.Duration) error {
-	if err := proc.stop(ctx, bound); err != nil {
+	err := proc.stop(ctx, bound)
+	if err != nil && !errors.Is(err, ErrNotClean) {
 		return err
 	}
-	return l.dropSocketDir()
+	return errors.Join(err, l.dropSocketDir())
 }
