@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // holdLock has a session of that name hold the store's lock, and wait for its
@@ -42,7 +43,7 @@ func TestAppend_EndsFrozenHolder(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{LockTimeout: 50 * time.Millisecond})
-	frozen := holdLock(t, db.URL, "tidewire frozen", s)
+	frozen := holdLock(t, db.URL, pg.WriterName, s)
 	mustAppend(t, s, event("A"))
 	if err := frozen.Ping(t.Context()); err == nil {
 		t.Error("the session that was frozen lives on")

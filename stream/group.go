@@ -193,12 +193,16 @@ func (g *Group) explain(what string, err error) error {
 	return fmt.Errorf("%s group %q of stream %q: %w", what, g.name, g.stream.name, err)
 }
 
+// lockWait bounds the waits for locks that nobody holds for long.
+const lockWait = 10 * time.Second
+
 // inReadCommitted runs one query in a READ COMMITTED transaction, whatever the
-// database's default is, in one round trip. What collect found holds only if
+// database's defaults are, in one round trip. What collect found holds only if
 // the error is nil: else it may not be committed.
 func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, collect func(pgx.Rows) error) error {
 	var b pgx.Batch
 	b.Queue(beginSQL)
+	b.Queue(pg.WriterSettings(lockWait))
 	b.Queue(sql, args...).Query(collect)
 	b.Queue(commitSQL)
 	return pool.SendBatch(ctx, &b).Close()

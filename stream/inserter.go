@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -187,7 +188,12 @@ func (i *Inserter) reserve(ctx context.Context, rows int) error {
 		return nil
 	}
 	size := int64(max(rows, reserveRows))
-	if err := i.conn.QueryRow(ctx, reserveSQL, size).Scan(&i.next); err != nil {
+	var b pgx.Batch
+	b.Queue(beginSQL)
+	b.Queue(pg.WriterSettings(lockWait))
+	b.Queue(reserveSQL, size).Query(scanOne(&i.next))
+	b.Queue(commitSQL)
+	if err := i.conn.SendBatch(ctx, &b).Close(); err != nil {
 		i.next, i.end = 0, 0
 		return fmt.Errorf("reserve positions: %w", err)
 	}

@@ -34,7 +34,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 
 	// The rows of a COPY hold their positions: begin_batch fails if the head is
 	// not where the writer thinks.
-	copyFmt = beginSQL + `; SELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
+	copyFmt = beginSQL + `; %[9]sSELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
 
 	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the
@@ -69,8 +69,6 @@ SELECT tidewire.create_messages()`
 	summariseSQL = `
 SELECT count(brin_summarize_range('public.messages_position_idx', block)), max(block) + 128
 FROM generate_series($1::bigint, pg_relation_size('public.messages') / current_setting('block_size')::bigint - 128, 128) AS block`
-
-	lockTimeoutSQLFmt = `SET lock_timeout = %d`
 
 	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3`
 
@@ -209,7 +207,6 @@ SELECT s.id, (SELECT head FROM tidewire.stream_state(s.id)) FROM tidewire.stream
 WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id) > $2`
 
 	// The steps of a Keeper, in READ COMMITTED and a transaction each.
-	boundWaitSQL    = `SELECT set_config('lock_timeout', $1, true)`
 	sealSegmentSQL  = `SELECT tidewire.seal_segment($1)`
 	expiredSQL      = `SELECT tidewire.expired($1, $2)`
 	dropSegmentsSQL = `SELECT tidewire.drop_segments($1, $2)`

@@ -51,7 +51,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"retentionSQL": retentionSQL, "joinShareSQL": joinShareSQL, "beatShareSQL": beatShareSQL,
 		"leaveShareSQL": leaveShareSQL, "listMembersSQL": listMembersSQL, "commitOwnedSQL": commitOwnedSQL,
 		"setRetentionSQL": setRetentionSQL, "listPoliciesSQL": listPoliciesSQL, "infoSQL": infoSQL, "manySegmentsSQL": manySegmentsSQL,
-		"boundWaitSQL": boundWaitSQL, "sealSegmentSQL": sealSegmentSQL, "expiredSQL": expiredSQL, "dropSegmentsSQL": dropSegmentsSQL,
+		"sealSegmentSQL": sealSegmentSQL, "expiredSQL": expiredSQL, "dropSegmentsSQL": dropSegmentsSQL,
 	}
 	for _, table := range []*table{messagesTable(), s.table} {
 		statements["takePositionsFmt of "+table.name] = table.takePositions

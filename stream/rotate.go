@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -72,7 +71,7 @@ func step(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, dst any, 
 	defer cancel()
 	var b pgx.Batch
 	b.Queue(beginSQL)
-	b.Queue(boundWaitSQL, fmt.Sprint(wait.Milliseconds()))
+	b.Queue(pg.WriterSettings(wait))
 	b.Queue(sql, args...).Query(scanOne(dst))
 	b.Queue(commitSQL)
 	return pool.SendBatch(ctx, &b).Close()

@@ -64,7 +64,7 @@ func (w *Writer) sendCopy(ctx context.Context, c *pgconn.PgConn, b *Batch) error
 	b.number(w.head + 1)
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
-	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number, b.recordSQL(w.table.lock)))
+	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number, w.settings, b.recordSQL(w.table.lock)))
 	return err
 }
 
@@ -94,16 +94,22 @@ func (l *lentReader) takeBack() {
 // Names of the statements that a writer's connection has prepared, beside those
 // of the tables.
 const (
-	stmtBegin  = "tidewire_begin"
-	stmtCommit = "tidewire_commit"
+	stmtBegin    = "tidewire_begin"
+	stmtSettings = "tidewire_settings"
+	stmtCommit   = "tidewire_commit"
 )
 
-// sendArray sends four statements, five with requests to record, and one Sync:
-// one round trip.
+// sendArray sends four statements, one more with requests to record, and one more
+// where settings differ, and one Sync: one round trip.
 func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
 	binaryFormat := []int16{1}
 	p := c.StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	before := 1
+	if w.settings != "" {
+		p.SendQueryPrepared(stmtSettings, nil, nil, nil)
+		before++
+	}
 	p.SendQueryPrepared(w.table.stmtTake, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
 	if len(b.requests) > 0 {
 		p.SendQueryParams(recordRequestsSQL, b.recordParams(w.table.lock), recordTypes, nil, nil)
@@ -113,7 +119,7 @@ func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) erro
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())
 	}
-	first, err := positionTaken(p)
+	first, err := positionTaken(p, before)
 	if closeErr := p.Close(); err == nil { // reads the other results
 		err = closeErr
 	}
@@ -121,9 +127,9 @@ func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) erro
 	return err
 }
 
-// positionTaken reads the results of BEGIN and take_positions.
-func positionTaken(p *pgconn.Pipeline) (first int64, err error) {
-	for range 2 {
+// positionTaken reads the results of take_positions and of those before it.
+func positionTaken(p *pgconn.Pipeline, before int) (first int64, err error) {
+	for n := range before + 1 {
 		results, err := p.GetResults()
 		if err != nil {
 			return 0, err
@@ -133,7 +139,9 @@ func positionTaken(p *pgconn.Pipeline) (first int64, err error) {
 			return 0, fmt.Errorf("%T instead of a result", results)
 		}
 		for reader.NextRow() {
-			first = int64(binary.BigEndian.Uint64(reader.Values()[0]))
+			if n == before {
+				first = int64(binary.BigEndian.Uint64(reader.Values()[0]))
+			}
 		}
 		if _, err := reader.Close(); err != nil {
 			return 0, err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // session is a connection of the pool with what writers have set and prepared
@@ -15,6 +17,7 @@ type session struct {
 	pool     *pgxpool.Pool
 	conn     *pgxpool.Conn
 	prepared map[*table]bool
+	settings string // behind each BEGIN: see pg.OpenWriter
 }
 
 func newSession(pool *pgxpool.Pool) *session { return &session{pool: pool} }
@@ -85,16 +88,21 @@ func (w *Writer) connect(ctx context.Context) error {
 func (w *Writer) prepare(ctx context.Context) error {
 	statements := map[string]string{w.table.stmtTake: w.table.takePositions, w.table.stmtInsert: w.table.insertArray}
 	if len(w.prepared) == 0 {
+		settings, err := pg.OpenWriter(ctx, w.conn.Conn(), w.cfg.LockTimeout)
+		if err != nil {
+			return err
+		}
 		statements[stmtBegin], statements[stmtCommit] = beginSQL, commitSQL
+		if w.settings = settings; settings != "" {
+			statements[stmtSettings] = settings
+			w.settings += "; "
+		}
 	}
 	c := w.conn.Conn().PgConn()
 	for name, sql := range statements {
 		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
 			return err
 		}
-	}
-	if _, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, w.cfg.LockTimeout.Milliseconds())); err != nil {
-		return err
 	}
 	return w.conn.QueryRow(ctx, w.table.head).Scan(&w.head)
 }

@@ -78,10 +78,7 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 		return ensurePartitioned(ctx, pool, name, opts)
 	}
 	s := &Stream{pool: pool}
-	// The database may have another isolation as its default.
-	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return s.scan(tx.QueryRow(ctx, ensureStreamSQL, name, opts.Keyed))
-	})
+	err := inReadCommitted(ctx, pool, ensureStreamSQL, []any{name, opts.Keyed}, s.collect)
 	if err == nil {
 		err = s.checkOptions(opts)
 	}
@@ -239,6 +236,12 @@ func (s *Stream) Keyed() bool { return s.keyed }
 
 // CreatedAt is when the stream was made.
 func (s *Stream) CreatedAt() time.Time { return s.createdAt }
+
+// collect reads the one row of a query that tells of the stream.
+func (s *Stream) collect(rows pgx.Rows) error {
+	_, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, s.scan(row) })
+	return err
+}
 
 func (s *Stream) scan(row pgx.Row) error {
 	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt, &s.count, &s.phase); err != nil {

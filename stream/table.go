@@ -49,7 +49,7 @@ func (t *table) withSQL(insertFmt string) *table {
 }
 
 // copySQL is one simple query: lock, COPY and commit share a round trip.
-// between is what comes in front of COPY.
-func (t *table) copySQL(head int64, size int, writer, number int64, between string) string {
-	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between)
+// settings come directly behind BEGIN, and between comes in front of COPY.
+func (t *table) copySQL(head int64, size int, writer, number int64, settings, between string) string {
+	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between, settings)
 }

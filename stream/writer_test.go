@@ -313,7 +313,7 @@ func TestWriter_FreesLockOfFrozenHolder(t *testing.T) {
 	// A client that has begun a COPY under the lock and says no more.
 	frozen.Frontend().SendQuery(&pgproto3.Query{String: fmt.Sprintf(
 		`SET application_name = '%s'; BEGIN; SELECT pg_advisory_xact_lock(%d, %d); COPY messages (position, payload) FROM STDIN`,
-		pg.AppName, pg.LockClass, stream.LockMessages)})
+		pg.WriterName, pg.LockClass, stream.LockMessages)})
 	if err := frozen.Frontend().Flush(); err != nil {
 		t.Fatal(err)
 	}

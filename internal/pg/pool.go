@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// AppName starts the application_name of every connection Tidewire opens: it
-// is how one node recognises, and may end, a frozen session of another.
+// AppName is the application_name of the connections that Open makes, unless the
+// URL has another.
 const AppName = "tidewire"
 
 // MinVersion is the oldest major version of PostgreSQL that works.

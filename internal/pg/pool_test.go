@@ -85,7 +85,8 @@ func TestEndFrozen_EndsOwnStuckHolderOnly(t *testing.T) {
 		name string
 		want int
 	}{
-		{pg.AppName + " node", 1},
+		{pg.WriterName, 1},
+		{pg.AppName, 0}, // a transaction of the caller, in a pool that Open made
 		{"somebody else", 0},
 	} {
 		holder, err := pgconn.Connect(t.Context(), db.URL)

@@ -106,7 +106,7 @@ func Start(t testing.TB) *embedpg.Server {
 // admin runs a statement that no transaction may hold, on a connection of its
 // own: it is rare, and a pool would leave goroutines behind.
 func admin(srv *embedpg.Server, sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, srv.URL())
 	if err != nil {
@@ -115,4 +115,20 @@ func admin(srv *embedpg.Server, sql string) error {
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, sql)
 	return err
+}
+
+// SetDefaults changes what new sessions in the database have as their settings:
+// those of db.Pool, which is emptied, too.
+func SetDefaults(t testing.TB, db DB, settings map[string]string) {
+	t.Helper()
+	for name, value := range settings {
+		if name != "search_path" { // which is a list, and no string
+			value = "'" + value + "'"
+		}
+		set := fmt.Sprintf(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET %s = %%s', current_database(), $v$%s$v$); END $$`, name, value)
+		if _, err := db.Pool.Exec(t.Context(), set); err != nil {
+			t.Fatalf("pgtest: %v", err)
+		}
+	}
+	db.Pool.Reset()
 }
