@@ -40,11 +40,11 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	}
 	if cfg.Only == gateway.All {
 		s.streams = newStreamStore(pool, p.log)
-		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool}}
+		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made}}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events
-		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool}}
+		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.queues.open.changed}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})

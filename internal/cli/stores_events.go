@@ -1,15 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -23,94 +21,39 @@ type eventStores struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 
-	mu     sync.Mutex
-	open   map[string]*openEvents
-	closed bool
-}
-
-// openEvents is a store that is open, or about to be.
-type openEvents struct {
-	ready chan struct{} // closed when the rest is set
-	store *eventstore.Store
-	err   error
+	open *registry[*eventstore.Store]
 }
 
 func newEventStores(pool *pgxpool.Pool, log *slog.Logger) *eventStores {
-	return &eventStores{pool: pool, log: log, open: make(map[string]*openEvents)}
+	s := &eventStores{pool: pool, log: log}
+	s.open = newRegistry(registryConfig[*eventstore.Store]{Open: s.get, Discard: closeNow, ErrClosed: eventstore.ErrClosed, Log: log})
+	return s
 }
 
-// store returns the store of that name, which stays open until it is found to be
-// gone. One caller opens it, and the others wait for that.
-func (s *eventStores) store(ctx context.Context, name string) (*eventstore.Store, error) {
-	if name == "" {
-		name = eventstore.DefaultName
-	}
-	s.mu.Lock()
-	if s.closed {
-		defer s.mu.Unlock()
-		return nil, eventstore.ErrClosed
-	}
-	o := s.open[name]
-	if o == nil {
-		o = &openEvents{ready: make(chan struct{})}
-		s.open[name] = o
-		go s.get(name, o)
-	}
-	s.mu.Unlock()
-	select {
-	case <-o.ready:
-		return o.store, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// openTimeout bounds the opening of a store.
-const openTimeout = 10 * time.Second
-
-// get opens a store; what fails is tried again by who asks next.
-func (s *eventStores) get(name string, o *openEvents) {
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-	defer cancel()
+// get opens a store, the default one also if it has to be made.
+func (s *eventStores) get(ctx context.Context, name string) (*eventstore.Store, error) {
 	open := eventstore.Open
 	if name == eventstore.DefaultName {
 		open = eventstore.Ensure
 	}
-	o.store, o.err = open(ctx, s.pool, name, eventstore.Config{Announce: true, Log: s.log})
-	if o.err != nil {
-		s.mu.Lock()
-		delete(s.open, name)
-		s.mu.Unlock()
-	}
-	close(o.ready)
+	return open(ctx, s.pool, name, eventstore.Config{Announce: true, Log: s.log})
 }
 
-// forget closes a store that is gone: there may be another of its name.
-func (s *eventStores) forget(gone *eventstore.Store) {
-	s.mu.Lock()
-	if o := s.open[gone.Name()]; o != nil && o.store == gone {
-		delete(s.open, gone.Name())
-	}
-	s.mu.Unlock()
+// closeNow closes a store of which nothing can be stored any more.
+func closeNow(store *eventstore.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nothing of it can be stored any more
-	gone.Close(ctx)
+	cancel()
+	store.Close(ctx)
 }
 
 // close waits until what was accepted is stored; if ctx ends first it gives up.
 func (s *eventStores) close(ctx context.Context) {
-	s.mu.Lock()
-	s.closed = true
-	all := slices.Collect(maps.Values(s.open))
-	s.mu.Unlock()
+	s.open.close()
 	var closing sync.WaitGroup
-	for _, o := range all {
+	for _, store := range s.open.all() {
 		closing.Go(func() {
-			if <-o.ready; o.err != nil {
-				return
-			}
-			if err := o.store.Close(ctx); err != nil {
-				s.log.Warn("events given up", "store", o.store.Name(), "error", err)
+			if err := store.Close(ctx); err != nil {
+				s.log.Warn("events given up", "store", store.Name(), "error", err)
 			}
 		})
 	}
@@ -119,10 +62,10 @@ func (s *eventStores) close(ctx context.Context) {
 
 // with calls use with a store, and says its errors as the gateway does.
 func (s *eventStores) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
-	store, err := s.store(ctx, name)
+	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
 	if err == nil {
-		if err = use(store); errors.Is(err, eventstore.ErrNotFound) {
-			s.forget(store)
+		if err = use(store); errors.Is(err, eventstore.ErrNotFound) && s.open.forget(store.Name(), store) {
+			closeNow(store) // there may be another of its name
 		}
 	}
 	return eventError(err)

@@ -25,8 +25,7 @@ type queueStore struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	mu   sync.Mutex
-	open map[string]*openQueue
+	open *registry[*openQueue]
 }
 
 // openQueue is a queue that somebody enqueues to or consumes.
@@ -38,8 +37,9 @@ type openQueue struct {
 }
 
 func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queueStore {
-	s := &queueStore{pool: pool, log: log, hub: hub, open: make(map[string]*openQueue)}
+	s := &queueStore{pool: pool, log: log, hub: hub}
 	s.work, s.stop = context.WithCancel(context.Background())
+	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: log})
 	return s
 }
 
@@ -47,68 +47,55 @@ func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queue
 // have given up what they had claimed.
 func (s *queueStore) run(ctx context.Context) {
 	<-ctx.Done()
-	s.mu.Lock() // nothing begins any more
+	s.open.close() // nothing begins any more
 	s.stop()
-	s.mu.Unlock()
 	s.running.Wait()
 }
 
 // abandon gives up what is accepted and not recorded.
 func (s *queueStore) abandon() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.open {
+	for _, o := range s.open.all() {
 		o.producer.Abandon()
 		o.node.Abandon()
 	}
 }
 
-// opened returns a queue with its producer and node, which live until the queue
-// is found to be gone.
-func (s *queueStore) opened(ctx context.Context, name string) (*openQueue, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.open[name]; o != nil {
-		return o, nil
-	}
-	if s.work.Err() != nil {
-		return nil, queue.ErrClosed
-	}
+// lookup finds a queue to be enqueued to or consumed.
+func (s *queueStore) lookup(ctx context.Context, name string) (*openQueue, error) {
 	q, err := queue.Lookup(ctx, s.pool, name)
 	if err != nil {
 		return nil, err
 	}
 	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}}
-	o := &openQueue{
+	return &openQueue{
 		Queue:    q,
 		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender, Notify: s.hub.Notify}),
 		node:     queue.NewNode(q, queue.NodeConfig{Watch: s.hub.Watch, Log: s.log}),
-	}
-	ctx, o.stop = context.WithCancel(s.work)
+	}, nil
+}
+
+// start runs the producer and node of a queue, until the queue is found to be gone.
+func (s *queueStore) start(o *openQueue) {
+	ctx, stop := context.WithCancel(s.work)
+	o.stop = stop
 	s.running.Go(func() { o.producer.Run(ctx) })
 	s.running.Go(func() {
 		if err := o.node.Run(ctx); err != nil {
-			s.log.Warn("queue is not served any more", "queue", name, "error", err)
+			s.log.Warn("queue is not served any more", "queue", o.Name(), "error", err)
 			s.forget(o)
 		}
 	})
-	s.open[name] = o
-	return o, nil
 }
 
 // forget ends the producer and node of a queue that is gone.
 func (s *queueStore) forget(o *openQueue) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[o.Name()] == o {
-		delete(s.open, o.Name())
-	}
+	s.open.forget(o.Name(), o)
 	o.stop()
 }
 
 // Enqueue implements gateway.QueueStore.
 func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
-	o, err := s.opened(ctx, name)
+	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return queueError(err)
 	}
@@ -134,7 +121,7 @@ func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message
 
 // EnqueueUnique implements gateway.QueueStore.
 func (s *queueStore) EnqueueUnique(ctx context.Context, name string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique) (gateway.Place, bool, error) {
-	o, err := s.opened(ctx, name)
+	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return gateway.Place{}, false, queueError(err)
 	}
@@ -156,7 +143,7 @@ const visibility = 30 * time.Second
 
 // Consume implements gateway.QueueStore.
 func (s *queueStore) Consume(ctx context.Context, name string) (gateway.Consumption, error) {
-	o, err := s.opened(ctx, name)
+	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return nil, queueError(err)
 	}
@@ -224,13 +211,19 @@ func (s *queueStore) Extend(_ context.Context, leases []gateway.Lease, lease tim
 }
 
 // queueAdmin makes and drops the queues.
-type queueAdmin struct{ pool *pgxpool.Pool }
+type queueAdmin struct {
+	pool *pgxpool.Pool
+	made func(name string) // is told of what may be found now
+}
 
 // Create implements gateway.QueueAdmin.
 func (a queueAdmin) Create(ctx context.Context, name string, opts gateway.QueueOptions) error {
 	_, err := queue.Ensure(ctx, a.pool, name, queue.Options{
 		MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
 	})
+	if err == nil {
+		a.made(name)
+	}
 	return queueError(err)
 }
 

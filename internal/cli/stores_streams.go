@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,26 +29,19 @@ type streamStore struct {
 
 	followers sync.WaitGroup // of hub, which ends after them
 
-	mu    sync.Mutex
-	open  map[string]*openStream
-	known map[groupName]knownGroup
+	open   *registry[*openStream]
+	opened *registry[*stream.Group] // by groupKey
 }
 
-// groupName is a group of a stream.
-type groupName struct{ stream, group string }
-
-// knownGroup was looked up at that time.
-type knownGroup struct {
-	*stream.Group
-	at time.Time
-}
+// groupKey names a group of a stream; no name has a NUL.
+func groupKey(stream, group string) string { return stream + "\x00" + group }
 
 const (
 	// groupAge is for how long a group that was looked up counts as there:
 	// somebody may drop it, and make another of that name.
 	groupAge = 10 * time.Second
-	// maxKnown bounds how many are remembered.
-	maxKnown = 10_000
+	// maxGroups bounds how many are remembered.
+	maxGroups = 10_000
 )
 
 // openStream is a stream that is published to.
@@ -59,11 +53,15 @@ type openStream struct {
 
 func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
 	s := &streamStore{
-		pool: pool, log: log, open: make(map[string]*openStream), known: make(map[groupName]knownGroup),
+		pool: pool, log: log,
 		hub:    stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
 		groups: stream.NewGroups(pool, stream.GroupsConfig{Log: log}),
 	}
 	s.work, s.stop = context.WithCancel(context.Background())
+	s.open = newRegistry(registryConfig[*openStream]{Open: s.lookup, Start: s.start, ErrClosed: stream.ErrClosed, Log: log})
+	s.opened = newRegistry(registryConfig[*stream.Group]{
+		Open: s.openGroup, MaxAge: groupAge, MaxOpen: maxGroups, ErrClosed: stream.ErrClosed, Log: log,
+	})
 	return s
 }
 
@@ -75,9 +73,8 @@ func (s *streamStore) run(ctx context.Context) {
 	readers.Go(func() { s.groups.Run(reading) })
 	readers.Go(func() { stream.NewKeeper(s.pool, stream.KeeperConfig{Log: s.log}).Run(reading) })
 	<-ctx.Done()
-	s.mu.Lock() // no appender begins any more
+	s.open.close() // no appender begins any more
 	s.stop()
-	s.mu.Unlock()
 	s.running.Wait()
 	s.followers.Wait()
 	stopReading()
@@ -86,24 +83,13 @@ func (s *streamStore) run(ctx context.Context) {
 
 // abandon gives up what is accepted and not committed.
 func (s *streamStore) abandon() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.open {
+	for _, o := range s.open.all() {
 		o.appender.Abandon()
 	}
 }
 
-// appenderOf returns the appender of a stream, which lives until the stream is
-// found to be gone.
-func (s *streamStore) appenderOf(ctx context.Context, name string) (*openStream, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o := s.open[name]; o != nil {
-		return o, nil
-	}
-	if s.work.Err() != nil {
-		return nil, stream.ErrClosed
-	}
+// lookup finds a stream to be published to.
+func (s *streamStore) lookup(ctx context.Context, name string) (*openStream, error) {
 	found, err := stream.Lookup(ctx, s.pool, name)
 	if err != nil {
 		return nil, err
@@ -113,25 +99,32 @@ func (s *streamStore) appenderOf(ctx context.Context, name string) (*openStream,
 		OnCommit: func(partition int, _ int64) { s.hub.Notify(found.Partition(partition)) },
 		Appender: stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}},
 	})
-	ctx, o.stop = context.WithCancel(s.work)
-	s.running.Go(func() { o.appender.Run(ctx) })
-	s.open[name] = o
 	return o, nil
+}
+
+// start runs the appender of a stream, until the stream is found to be gone.
+func (s *streamStore) start(o *openStream) {
+	ctx, stop := context.WithCancel(s.work)
+	o.stop = stop
+	s.running.Go(func() { o.appender.Run(ctx) })
+}
+
+// made is told of a stream that was made just now: what was not found is looked up
+// anew.
+func (s *streamStore) made(name string) {
+	s.open.changed(name)
+	s.opened.changedAll()
 }
 
 // forget ends the appender of a stream that is gone.
 func (s *streamStore) forget(o *openStream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[o.Name()] == o {
-		delete(s.open, o.Name())
-	}
+	s.open.forget(o.Name(), o)
 	o.stop()
 }
 
 // Publish implements gateway.StreamStore.
 func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
-	o, err := s.appenderOf(ctx, name)
+	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return gatewayError(err)
 	}
@@ -181,50 +174,33 @@ func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.S
 	return subscription{sub}, gatewayError(err)
 }
 
-// group returns a group, which is made if there is none.
-func (s *streamStore) group(ctx context.Context, name groupName) (*stream.Group, error) {
-	s.mu.Lock()
-	g, ok := s.known[name]
-	s.mu.Unlock()
-	if ok && time.Since(g.at) < groupAge {
-		return g.Group, nil
-	}
-	found, err := stream.Lookup(ctx, s.pool, name.stream)
+// openGroup opens a group of a stream; it is made if there is none.
+func (s *streamStore) openGroup(ctx context.Context, key string) (*stream.Group, error) {
+	name, group, _ := strings.Cut(key, "\x00")
+	found, err := stream.Lookup(ctx, s.pool, name)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := s.groups.Open(ctx, found, name.group, stream.GroupOptions{})
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.known) >= maxKnown {
-		clear(s.known)
-	}
-	s.known[name] = knownGroup{opened, time.Now()}
-	return opened, nil
+	return s.groups.Open(ctx, found, group, stream.GroupOptions{})
 }
 
 // Commit implements gateway.StreamStore.
 func (s *streamStore) Commit(ctx context.Context, name, group string, position int64) (int64, error) {
-	key := groupName{name, group}
-	g, err := s.group(ctx, key)
+	key := groupKey(name, group)
+	g, err := s.opened.get(ctx, key)
 	if err != nil {
 		return 0, gatewayError(err)
 	}
 	offset, err := g.Commit(ctx, position)
 	if errors.Is(err, stream.ErrNotFound) {
-		s.mu.Lock()
-		delete(s.known, key)
-		s.mu.Unlock()
+		s.opened.forget(key, g)
 	}
 	return offset, gatewayError(err)
 }
 
 // CommitLater implements gateway.StreamStore.
 func (s *streamStore) CommitLater(ctx context.Context, name, group string, position int64) error {
-	g, err := s.group(ctx, groupName{name, group})
+	g, err := s.opened.get(ctx, groupKey(name, group))
 	if err != nil {
 		return gatewayError(err)
 	}
@@ -279,11 +255,17 @@ func (s *streamStore) Read(ctx context.Context, name string, key *string, after 
 }
 
 // streamAdmin makes and drops the streams.
-type streamAdmin struct{ pool *pgxpool.Pool }
+type streamAdmin struct {
+	pool *pgxpool.Pool
+	made func(name string) // is told of what may be found now
+}
 
 // Create implements gateway.StreamAdmin.
 func (a streamAdmin) Create(ctx context.Context, name string, opts gateway.StreamOptions) error {
 	_, err := stream.Ensure(ctx, a.pool, name, stream.Options{Keyed: opts.Keyed, Partitions: opts.Partitions})
+	if err == nil {
+		a.made(name)
+	}
 	return gatewayError(err)
 }
 

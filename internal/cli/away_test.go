@@ -1,0 +1,47 @@
+package cli_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestServe_FirstUseWhilePostgreSQLIsAway: a stream, a group, a queue and an event
+// store that this server has not used yet are waited for, and each request is
+// answered with success in the end.
+func TestServe_FirstUseWhilePostgreSQLIsAway(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	p := serve(t, "--database-url", server.URL())
+	request(t, "POST", p.addr, "/v1/streams/s", "")
+	request(t, "POST", p.addr, "/v1/streams/t", "")
+	request(t, "POST", p.addr, "/v1/queues/q", "")
+	asked := map[string]string{
+		"publish": `{"type":"publish","stream":"s","payload":"x","id":1}`,
+		"commit":  `{"type":"commit","stream":"t","group":"g","position":0,"id":1}`,
+		"enqueue": `{"type":"enqueue","queue":"q","payload":"x","id":1}`,
+		"append":  `{"type":"append","events":[{"type":"e"}],"id":1}`,
+	}
+	conns := make(map[string]*wire)
+	for name := range asked {
+		conns[name] = wireDial(t, p.addr)
+	}
+	if err := server.Kill(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range asked {
+		say(conns[name].Conn, "%s", text)
+	}
+	for _, name := range []string{"name=s ", "name=t/g ", "name=q ", "name=default "} {
+		p.await(t, `what is to be opened waits" `+name)
+	}
+	if err := server.Restart(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range conns {
+		if m, err := w.next(); err != nil || m.Type != "ok" || m.ID != 1 {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}
