@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The reads below hold a bounded number of bytes: they are for whoever reads on
@@ -13,19 +11,21 @@ import (
 
 const (
 	// As readPageFmt: each message is there of which those before it have less
-	// than $6 bytes of payload. octet_length does not fetch a large payload.
+	// than $6 bytes.
 	readKeyPageSQL = `
 SELECT ` + messageColumns + ` FROM (
-	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM tidewire.read_key($1, $2, $3, $4, $5, false)
 ) AS counted
-WHERE total - octet_length(payload) < $6 ORDER BY position`
+WHERE total - ` + contentBytes + ` < $6 ORDER BY position`
 
 	keyStartSQL = `SELECT coalesce(min(position) - 1, $3) FROM tidewire.read_key($1, $2, 0, $3, $4, true)`
 )
 
-// ReadPage is Read with a bound on bytes: it returns at most limit messages, and
-// none after those with which it holds bytes bytes, but one if there is one.
+// ReadPage is Read with a bound on bytes: it returns at most limit messages, which
+// together hold at most so many bytes, or one message alone. A message counts with
+// its payload, key, headers and 128 bytes. It returns none only at the end of the
+// stream.
 func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([]Message, error) {
 	if err := validPage(limit, bytes); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([
 	return p.messages, err
 }
 
-// ReadKeyPage is ReadKey with a bound on bytes, as ReadPage has it, of payload.
+// ReadKeyPage is ReadKey with a bound on bytes, as ReadPage has it.
 // It returns none only if there are none up to upTo.
 func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64, limit, bytes int) ([]Message, error) {
 	if err := validPage(limit, bytes); err != nil {
@@ -51,8 +51,20 @@ func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64,
 	if err != nil {
 		return nil, s.explain("read", err)
 	}
-	all, err := pgx.CollectRows(rows, scanMessage)
-	if err != nil {
+	defer rows.Close()
+	var all []Message
+	for held := 0; rows.Next(); {
+		m, err := scanMessage(rows)
+		if err != nil {
+			return nil, s.explain("read", err)
+		}
+		if held += m.held(); held > bytes && len(all) > 0 {
+			break
+		}
+		all = append(all, m)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
 		return nil, s.explain("read", err)
 	}
 	return all, nil

@@ -2,88 +2,120 @@ package stream_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestRead_PagesAreBoundedByBytes, with a key and without.
-func TestRead_PagesAreBoundedByBytes(t *testing.T) {
+// held is what ReadPage counts of a message.
+func held(m stream.Message) int { return 128 + len(m.Key) + len(m.Headers) + len(m.Payload) }
+
+// TestReadPage_BoundedByBytes goes through streams of large and small messages
+// page by page: no page holds more than it may, but for one message alone, and
+// nothing is missing.
+func TestReadPage_BoundedByBytes(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	const size, total = 10_000, 30
-	for n := range total { // position n+1
-		mustAppend(t, a, stream.Message{Key: []string{"a", "b", ""}[n%3], Payload: bytes.Repeat([]byte{byte(n)}, size)})
+	const messages, bound = 40, 100_000
+	for n := range messages {
+		m := stream.Message{Key: "k", Payload: fmt.Append(nil, n)}
+		switch n % 4 {
+		case 1:
+			m.Payload = bytes.Repeat([]byte{byte(n)}, 30_000)
+		case 2:
+			m.Headers = json.RawMessage(fmt.Sprintf(`{"h": "%060000d"}`, n))
+		case 3:
+			m.Payload = bytes.Repeat([]byte{byte(n)}, 3*bound)
+		}
+		mustAppend(t, a, m)
+		mustAppend(t, a, stream.Message{Key: "other", Payload: make([]byte, 1000)})
 	}
-	if start, err := s.KeyStart(t.Context(), "a", math.MaxInt64, 3); start != 21 || err != nil {
-		t.Errorf("the last 3 of a begin after %d, %v, want 21", start, err)
-	}
-	if start, err := s.KeyStart(t.Context(), "a", 9, 2); start != 3 || err != nil {
-		t.Errorf("the last 2 of a up to 9 begin after %d, %v, want 3", start, err)
-	}
-	if start, err := s.KeyStart(t.Context(), "none", 17, 2); start != 17 || err != nil {
-		t.Errorf("the last of none begin after %d, %v, want 17", start, err)
-	}
-	for name, read := range map[string]struct {
-		page func(after int64) ([]stream.Message, error)
-		want int
-	}{
-		"stream": {func(after int64) ([]stream.Message, error) { return s.ReadPage(t.Context(), after, 1000, 3*size) }, total},
-		"key": {func(after int64) ([]stream.Message, error) {
-			return s.ReadKeyPage(t.Context(), "b", after, math.MaxInt64, 1000, 3*size)
-		}, total / 3},
-		"one at a time": {func(after int64) ([]stream.Message, error) { return s.ReadPage(t.Context(), after, 1000, 1) }, total},
-		"up to": {func(after int64) ([]stream.Message, error) {
-			return s.ReadKeyPage(t.Context(), "b", after, 5, 1000, 1)
-		}, 2},
-	} {
-		after, got := int64(0), 0
+	through := func(what string, want int, read func(after int64) ([]stream.Message, error)) {
+		t.Helper()
+		after, all := int64(0), 0
 		for {
-			page, err := read.page(after)
+			page, err := read(after)
 			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+				t.Fatal(err)
 			}
 			if len(page) == 0 {
 				break
 			}
-			if len(page) > 3 {
-				t.Errorf("%s: a page of %d messages of %d bytes each, want at most 3", name, len(page), size)
+			total := 0
+			for _, m := range page {
+				total += held(m)
+				if m.Position <= after {
+					t.Errorf("%s: position %d after %d", what, m.Position, after)
+				}
+				after = m.Position
 			}
-			got += len(page)
-			after = page[len(page)-1].Position
+			if len(page) > 1 && total > bound || len(page) > 7 {
+				t.Errorf("%s: a page of %d messages and %d bytes, want at most 7 and %d", what, len(page), total, bound)
+			}
+			all += len(page)
 		}
-		if got != read.want {
-			t.Errorf("%s: %d messages on all pages, want %d", name, got, read.want)
+		if all != want {
+			t.Errorf("%s: %d messages, want %d", what, all, want)
 		}
 	}
-	for what, err := range map[string]error{
-		"no bytes":    errOf(s.ReadPage(t.Context(), 0, 1, 0)),
-		"no messages": errOf(s.ReadKeyPage(t.Context(), "a", 0, 1, 0, 1)),
+	through("ReadPage", 2*messages, func(after int64) ([]stream.Message, error) {
+		return s.ReadPage(t.Context(), after, 7, bound)
+	})
+	through("ReadKeyPage", messages, func(after int64) ([]stream.Message, error) {
+		return s.ReadKeyPage(t.Context(), "k", after, math.MaxInt64, 7, bound)
+	})
+	through("ReadKeyPage up to a position", messages/2, func(after int64) ([]stream.Message, error) {
+		return s.ReadKeyPage(t.Context(), "k", after, messages, 7, bound)
+	})
+	through("a key that is not there", 0, func(after int64) ([]stream.Message, error) {
+		return s.ReadKeyPage(t.Context(), "none", after, math.MaxInt64, 7, bound)
+	})
+	for what, read := range map[string]func(limit, bytes int) error{
+		"ReadPage": func(limit, bytes int) error { _, err := s.ReadPage(t.Context(), 0, limit, bytes); return err },
+		"ReadKeyPage": func(limit, bytes int) error {
+			_, err := s.ReadKeyPage(t.Context(), "k", 0, 1, limit, bytes)
+			return err
+		},
 	} {
-		if !errors.Is(err, stream.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		if err := errors.Join(read(0, 1), read(1, 0)); !errors.Is(read(0, 1), stream.ErrInvalid) || !errors.Is(read(1, 0), stream.ErrInvalid) {
+			t.Errorf("%s without a bound: %v, want ErrInvalid", what, err)
 		}
 	}
 }
 
-func errOf[T any](_ T, err error) error { return err }
-
-// TestRead_AfterTheHighestPosition there can be is reading at the end.
-func TestRead_AfterTheHighestPosition(t *testing.T) {
+// TestKeyStart: the messages after it are those that LastKey returns.
+func TestKeyStart(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, stream.Message{Payload: []byte("x")})
-	for _, after := range []int64{1, 2, math.MaxInt64 - 1, math.MaxInt64} {
-		for how, err := range map[string]error{
-			"Read": errOf(s.Read(t.Context(), after, 10)), "ReadPage": errOf(s.ReadPage(t.Context(), after, 10, 10)),
-		} {
-			if err != nil {
-				t.Errorf("%s after %d: %v", how, after, err)
+	for n := range 30 {
+		mustAppend(t, a, stream.Message{Key: []string{"a", "b", ""}[n%3], Payload: fmt.Append(nil, n)})
+	}
+	for _, upTo := range []int64{0, 1, 15, 16, 30, 1000, math.MaxInt64} {
+		for _, n := range []int{1, 2, 10, 1000} {
+			for _, key := range []string{"a", "b", "none"} {
+				want, err := s.LastKey(t.Context(), key, upTo, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				after, err := s.KeyStart(t.Context(), key, upTo, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := s.ReadKeyPage(t.Context(), key, after, upTo, 1000, 1<<20)
+				wantPayloads(t, fmt.Sprintf("last %d of %q up to %d", n, key, upTo), payloads(t, got, err), payloads(t, want, nil)...)
+				if len(want) == 0 && after != upTo {
+					t.Errorf("nothing up to %d comes after %d", upTo, after)
+				}
 			}
 		}
+	}
+	if _, err := s.KeyStart(t.Context(), "a", 10, 0); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("none: %v, want ErrInvalid", err)
 	}
 }

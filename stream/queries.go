@@ -109,16 +109,21 @@ UNION ALL SELECT -coalesce(pg_sequence_last_value('%[1]s_oldest_seq'), 1),
 (SELECT ` + messageColumns + ` FROM %[1]s
 WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 
-	// A page holds the messages with which it reaches $4 bytes of payload: each
-	// message is there of which those before it do not. octet_length need not
-	// fetch a large payload; without the bound a thousand of them would be sent
-	// for the first few.
+	// contentBytes is what a message holds at least, told without fetching it:
+	// octet_length looks at no large payload, and pg_column_size at no large
+	// headers. As jsonb these may take eight times as much as their text, [1,1,1]
+	// for one.
+	contentBytes = `(octet_length(payload) + coalesce(pg_column_size(headers), 0) / 8)`
+
+	// A page holds the messages with which it reaches $4 bytes: each message is
+	// there of which those before it do not. Without the bound a thousand large
+	// ones would be sent for the first few.
 	readPageFmt = `
 (SELECT ` + messageColumns + ` FROM (
-	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM (SELECT * FROM %[1]s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3) AS candidate
 ) AS counted
-WHERE total - octet_length(payload) < $4 ORDER BY position)`
+WHERE total - ` + contentBytes + ` < $4 ORDER BY position)`
 
 	// The same of one segment, whose plan is kept. A value that a query looks up for
 	// itself is unknown to the planner, which so finds no reason to plan for each
@@ -128,11 +133,11 @@ WHERE total - octet_length(payload) < $4 ORDER BY position)`
 WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint))`
 	readSegmentPageFmt = `
 (SELECT ` + messageColumns + ` FROM (
-	SELECT *, sum(octet_length(payload)) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
+	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
 	FROM (SELECT * FROM %[1]s
 		WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint)) AS candidate
 ) AS counted
-WHERE total - octet_length(payload) < (SELECT $4::bigint) ORDER BY position)`
+WHERE total - ` + contentBytes + ` < (SELECT $4::bigint) ORDER BY position)`
 
 	findSegmentSQL = `SELECT first, last FROM tidewire.segment WHERE stream = $1 AND first <= $2 AND last >= $2`
 

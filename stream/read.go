@@ -161,7 +161,7 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 			return tailPage{}, false, s.explain("read", err)
 		}
 		if len(p.messages) > 0 || w.ended() {
-			// The query ends a page by its payloads, which are less than what is held.
+			// The query ends a page by contentBytes, which are less than what is held.
 			more = more || len(p.messages) == messages || p.bytes >= bytes || !w.ended()
 			return p, more, nil
 		}
