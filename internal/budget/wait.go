@@ -1,0 +1,205 @@
+package budget
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"time"
+)
+
+// waiter is a Reserve that waits. Guarded by Budget.mu.
+type waiter struct {
+	h     *Holder
+	k     Kind
+	n     int64
+	since time.Time
+	size  int64      // what the holder would have, as of the last look
+	index int        // in Budget.queue; -1 once it is answered
+	done  chan error // one slot: the answer
+}
+
+// waitQueue is a heap of waiters, the smallest holder first, and among equals the
+// one that has waited longest.
+type waitQueue []*waiter
+
+func (q waitQueue) Len() int { return len(q) }
+func (q waitQueue) Less(i, j int) bool {
+	if q[i].size != q[j].size {
+		return q[i].size < q[j].size
+	}
+	return q[i].since.Before(q[j].since)
+}
+func (q waitQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+func (q *waitQueue) Push(x any) {
+	w := x.(*waiter)
+	w.index = len(*q)
+	*q = append(*q, w)
+}
+func (q *waitQueue) Pop() any {
+	last := len(*q) - 1
+	w := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return w
+}
+
+// wait is the slow path of Reserve.
+func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
+	w := &waiter{h: h, k: k, n: n, since: time.Now(), size: h.total.Load() + n, done: make(chan error, 1)}
+	b.mu.Lock()
+	if err := h.ended(); err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	// First pressed, then a look at what is held: a Release that does not see
+	// pressed came before that look, so no wake-up is lost.
+	b.press()
+	heap.Push(&b.queue, w)
+	h.waiting = append(h.waiting, w)
+	victims := b.settle()
+	if w.index >= 0 {
+		b.waits++
+	}
+	b.mu.Unlock()
+	victims.evict()
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	if w.index < 0 { // answered meanwhile
+		b.mu.Unlock()
+		return <-w.done
+	}
+	b.answer(w, ctx.Err())
+	victims = b.settle()
+	b.mu.Unlock()
+	victims.evict()
+	return ctx.Err()
+}
+
+// press begins a time of pressure: from now on every change is looked at. b.mu
+// is held.
+func (b *Budget) press() {
+	if b.pressed.Load() {
+		return
+	}
+	b.pressed.Store(true)
+	b.pressedSince = time.Now()
+	if b.timer == nil {
+		b.timer = time.AfterFunc(tick, b.overdue)
+	} else {
+		b.timer.Reset(tick)
+	}
+}
+
+// settle grants what fits, in order, and returns who has to be evicted now. The
+// first waiter that does not fit holds up all others, which have more or would
+// have more, so that it is not starved. b.mu is held.
+func (b *Budget) settle() victims {
+	for len(b.queue) > 0 {
+		w := b.queue[0]
+		bound := b.mark
+		if w.size <= max(b.fairShare(), smallest) {
+			bound = b.limit
+		}
+		ok, err := w.h.tryAdd(w.k, w.n, bound)
+		if !ok && err == nil {
+			if bound == b.limit && b.shareAt.After(w.since) {
+				return b.choose(w.n, b.limit, w)
+			}
+			break
+		}
+		b.answer(w, err)
+		b.reorder(w.h)
+	}
+	if len(b.queue) == 0 && b.pressed.Load() {
+		b.pressed.Store(false)
+		b.timer.Stop()
+	}
+	return b.choose(0, b.limit, nil)
+}
+
+// answer ends a wait. b.mu is held.
+func (b *Budget) answer(w *waiter, err error) {
+	heap.Remove(&b.queue, w.index)
+	w.index = -1
+	i := slices.Index(w.h.waiting, w)
+	w.h.waiting = slices.Delete(w.h.waiting, i, i+1)
+	w.done <- err
+}
+
+// reorder puts the waiters of a holder whose size has changed in their places.
+// b.mu is held.
+func (b *Budget) reorder(h *Holder) {
+	for _, w := range h.waiting {
+		if size := h.total.Load() + w.n; size != w.size {
+			w.size = size
+			heap.Fix(&b.queue, w.index)
+		}
+	}
+}
+
+// changed looks again after h took or released something.
+func (b *Budget) changed(h *Holder, released bool) {
+	b.mu.Lock()
+	if released {
+		h.releasedAt = time.Now()
+	}
+	b.reorder(h)
+	victims := b.settle()
+	b.mu.Unlock()
+	victims.evict()
+}
+
+// closed forgets a holder, which holds nothing any more.
+func (b *Budget) closed(h *Holder) {
+	b.mu.Lock()
+	b.remove(h)
+	b.fail(h, ErrClosed)
+	victims := b.settle()
+	b.mu.Unlock()
+	victims.evict()
+}
+
+// fail ends all waits of a holder. b.mu is held.
+func (b *Budget) fail(h *Holder, err error) {
+	for len(h.waiting) > 0 {
+		b.answer(h.waiting[0], err)
+	}
+}
+
+// overdue is called every tick while somebody waits: for those that have waited
+// for Patience, holders are evicted.
+func (b *Budget) overdue() {
+	b.mu.Lock()
+	now := time.Now()
+	var first *waiter
+	var need int64
+	for _, w := range b.queue {
+		if now.Sub(w.since) < Patience {
+			continue
+		}
+		if need += w.n; first == nil || w.since.Before(first.since) {
+			first = w
+		}
+	}
+	var found victims
+	switch {
+	case first == nil:
+	case first.size > b.mark: // it waits for its own bytes, whoever else is evicted
+		found = b.markEvicted(first.h)
+	default:
+		found = b.choose(min(need, b.mark), b.mark, first)
+	}
+	found = append(found, b.settle()...)
+	if len(b.queue) > 0 {
+		b.timer.Reset(tick)
+	}
+	b.mu.Unlock()
+	found.evict()
+}
