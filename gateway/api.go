@@ -109,7 +109,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
 	defer context.AfterFunc(a.server.work, cancel)()
 	c := &call{api: a, w: w, r: r, ctx: ctx}
 	for _, part := range []string{"stream", "queue", "group"} {
-		if name := r.PathValue(part); name != "" && !validName(name) {
+		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
 			return
 		}

@@ -11,7 +11,7 @@ func (c *call) events() (store EventStore, name string, ok bool) {
 	if !c.served(store != nil) {
 		return nil, "", false
 	}
-	if name != "" && !validName(name) {
+	if name != "" && !usable(name) {
 		c.refuse(codeName)
 		return nil, "", false
 	}

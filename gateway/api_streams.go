@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"net/url"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -17,6 +18,7 @@ func (c *call) listStreams() {
 		c.fail(err, codeUnavailable)
 		return
 	}
+	all = slices.DeleteFunc(all, func(s StreamInfo) bool { return Reserved(s.Name) })
 	if all == nil {
 		all = []StreamInfo{}
 	}

@@ -69,10 +69,10 @@ type chatServer struct {
 	connections, open, peak    atomic.Int64
 }
 
-func newChatServer(cfg ChatConfig, work context.Context, metrics prometheus.Registerer) *chatServer {
+func newChatServer(cfg ChatConfig, work context.Context, metrics prometheus.Registerer, log *rareLog) *chatServer {
 	cfg = cfg.withDefaults()
 	c := &chatServer{cfg: cfg, hub: room.NewHub(cfg.Room), work: work, started: time.Now()}
-	c.stored = newStoredRooms(cfg, c.hub, work)
+	c.stored = newStoredRooms(cfg, c.hub, work, log)
 	counter := func(name, help string, value func() float64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
 	}
@@ -81,6 +81,10 @@ func newChatServer(cfg ChatConfig, work context.Context, metrics prometheus.Regi
 	counter("tidewire_chat_ignored_total", "Messages that were malformed, of unknown type, or for a room not joined.", func() float64 { return float64(c.ignored.Load()) })
 	counter("tidewire_chat_deliveries_total", "Messages handed to members' sockets.", func() float64 { return float64(c.hub.Stats().Deliveries) })
 	counter("tidewire_chat_missed_total", "Messages that lagging members missed.", func() float64 { return float64(c.hub.Stats().Missed) })
+	if c.stored != nil {
+		counter("tidewire_chat_rows_skipped_total", "Stored rows that were not sent to a joining member, because they are no chats.",
+			func() float64 { return float64(c.stored.skipped.Load()) })
+	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_chat_rooms", Help: "Rooms that have members."},
 		func() float64 { return float64(c.hub.Stats().Rooms) }))
 	return c

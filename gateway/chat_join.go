@@ -63,6 +63,7 @@ func (p *participant) handleJoin(msg chatMessage) {
 		if p.joins == nil {
 			p.joins = make(map[string]*joining, 1)
 		}
+		msg.ID = bytes.Clone(msg.ID) // it outlives the message
 		j := new(joining)
 		p.joins[name] = j
 		p.joiners.Go(func() { p.catchUp(msg, j) })

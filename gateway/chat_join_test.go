@@ -161,3 +161,31 @@ func TestJoin_StopInTheMiddle(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestJoin_PagesOfHistoryAreBounded in bytes and in number, however many join.
+func TestJoin_PagesOfHistoryAreBounded(t *testing.T) {
+	t.Parallel()
+	const total, joiners = 60, 20
+	store, addr := serveLongHistory(t, total)
+	store.mu.Lock()
+	store.slow = 5 * time.Millisecond
+	store.mu.Unlock()
+	var all []*websocket.Conn
+	for n := range joiners {
+		c := dial(t, "ws://"+addr+"/ws")
+		join := `"after":0`
+		if n%2 == 0 {
+			join = `"history":1000`
+		}
+		send(t, c, `{"type":"join","room":"kept-1",`+join+`}`)
+		all = append(all, c)
+	}
+	for _, c := range all {
+		follow(t, c, 0, total+1)
+	}
+	store.mu.Lock()
+	defer store.mu.Unlock()
+	if store.widest > 256<<10 || store.mostReads > 8 {
+		t.Errorf("a page may have %d bytes, and %d were read at a time: want at most 256 KiB, and 8", store.widest, store.mostReads)
+	}
+}

@@ -1,45 +1,99 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// FuzzParseChat compares the parser with a plain map: what it accepts must be
-// an object with those values, and an ID is a scalar of the object.
+// FuzzParseChat compares the parser with a slow one, which asks encoding/json
+// about each field.
 func FuzzParseChat(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"join","room":"r","user":"u"}`, `{"type":"chat","text":"x","ts":1.5,"id":"a"}`, `{"type":"ping","ts":null}`,
 		`{"type":"join","presence":true,"on_lag":"disconnect"}`, `{"type":"join","presence":null}`, `{"type":"join","presence":"yes","id":1}`,
-		`{"id":7}`, `[]`, `{`, `{"TYPE":"chat","type":7}`, `{"id":{}}`, ` {"type":"leave","room":null}`, "\xff",
+		`{"id":7}`, `[]`, `{`, `{"TYPE":"chat","type":7}`, `{"id":{}}`, ` {"type":"leave","room":null}`, "\xff", `{}`, ` { } `,
+		`{"type":"chat","text":"","room":"a","Room":"b"}`, `{"type":"chat","text":"","ro\u006fm":"b"}`, `{"id":1,"id":2}`,
+		`{"type":"chat","text":"","u\u017fer":"b"}`, "{\"type\":\"chat\",\"text\":\"\",\"po\u017fition\":1}", `{"position":1,"text":"\\"}`,
+		`{"a":[{"type":"x"},"]"],"b":{"type":{"}":"{"}},"type":"chat","text":"\"","te\u0078t":7}`, `{"type":"chat","text":"x","after":-1}`,
+		`{"type":"chat","text":"x","history":1e3}`, "{\"text\":\"\xff\",\"type\":\"chat\",\"user\":\"\xff\"}", `{"":0,"\"":"\\\"","type":"pong"} `,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		m, err := parseChat(payload)
-		var plain map[string]any
-		valid := json.Unmarshal(payload, &plain) == nil && plain != nil
-		if err == nil && !valid {
-			t.Fatalf("accepted %q, which is no object", payload)
+		got, err := parseChat(payload)
+		want, ok := parseSlowly(payload)
+		if (err == nil) != ok {
+			t.Fatalf("parsed %q with %v, want it accepted: %v", payload, err, ok)
 		}
-		if err == nil && m.Type == "chat" && m.Text == nil {
-			t.Fatalf("accepted a chat without text: %q", payload)
-		}
-		if m.ID == nil {
-			return
-		}
-		var id any
-		if json.Unmarshal(m.ID, &id) != nil {
-			t.Fatalf("ID %q of %q is no JSON", m.ID, payload)
-		}
-		switch id.(type) {
-		case string, float64:
-		default:
-			t.Fatalf("ID %q of %q is no scalar", m.ID, payload)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("parsed %q as %+v, want %+v", payload, got, want)
 		}
 	})
+}
+
+// parseSlowly is parseChat without any thought of speed.
+func parseSlowly(payload []byte) (m chatMessage, ok bool) {
+	dec := json.NewDecoder(bytes.NewReader(payload))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') || !json.Valid(payload) {
+		return m, false
+	}
+	ok = true
+	values, forged := make(map[string]json.RawMessage), make(map[string]bool)
+	for dec.More() {
+		before := dec.InputOffset()
+		key, _ := dec.Token()
+		spelled := strings.Trim(string(payload[before:dec.InputOffset()]), ", \t\r\n")
+		var value json.RawMessage
+		dec.Decode(&value)
+		for _, name := range []string{"type", "id", "room", "user", "position"} {
+			if strings.EqualFold(key.(string), name) && (spelled != `"`+name+`"` || values[name] != nil) {
+				forged[name], ok = true, false
+			}
+		}
+		values[key.(string)] = value
+	}
+	var id any
+	json.Unmarshal(values["id"], &id)
+	switch id.(type) {
+	case string, float64:
+		if !forged["id"] && len(values["id"]) <= maxIDBytes {
+			m.ID = values["id"]
+		}
+	}
+	if !forged["id"] && values["id"] != nil && m.ID == nil {
+		ok = false
+	}
+	read := m
+	var hasText *string
+	for name, to := range map[string]any{
+		"type": &read.Type, "room": &read.Room, "user": &read.User, "text": &hasText, "ts": &read.TS, "on_lag": &read.OnLag,
+		"presence": &read.Presence, "after": &read.After, "history": &read.History,
+	} {
+		if values[name] != nil && json.Unmarshal(values[name], to) != nil {
+			ok = false
+		}
+	}
+	read.Placed = values["position"] != nil
+	ok = ok && (read.Type != "chat" || hasText != nil) && read.History >= 0 && (read.After == nil || *read.After >= 0)
+	if !ok {
+		return m, false
+	}
+	return read, true
+}
+
+func BenchmarkParseChat(b *testing.B) {
+	payload := []byte(`{"type":"chat","room":"bench","user":"user-17","text":"` + strings.Repeat("hello ", 12) + `","ts":1795300000000,"seq":12345}`)
+	b.SetBytes(int64(len(payload)))
+	for b.Loop() {
+		if _, err := parseChat(payload); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func TestBucket_RefillsContinuously(t *testing.T) {

@@ -187,7 +187,7 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 
 // store passes a chat on by way of the store.
 func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMessage, payload []byte) {
-	if !storable(payload) {
+	if !storable(msg, payload) {
 		p.refuse(msg, codeMalformed)
 		return
 	}

@@ -3,13 +3,12 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/room"
@@ -24,11 +23,13 @@ type RoomStore interface {
 	// commit with the position, or with why there is none; all calls in the order
 	// of positions, from one goroutine.
 	Append(ctx context.Context, room string, payload []byte, done func(position int64, err error)) error
-	// After returns messages of a room behind a position, up to one inclusive,
-	// in order, at most limit.
-	After(ctx context.Context, room string, after, upTo int64, limit int) ([]StoredMessage, error)
-	// Last returns the last n messages of a room up to a position, in order.
-	Last(ctx context.Context, room string, upTo int64, n int) ([]StoredMessage, error)
+	// After returns messages of a room after a position, up to one inclusive, in
+	// order: at most limit, and none after those with which it holds bytes bytes.
+	// It returns none only if there are none.
+	After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]StoredMessage, error)
+	// Start returns the position after which the last n messages of a room begin,
+	// of those up to a position.
+	Start(ctx context.Context, room string, upTo int64, n int) (after int64, err error)
 	// Head returns the position of the last message stored.
 	Head(ctx context.Context) (int64, error)
 }
@@ -38,16 +39,6 @@ type StoredMessage struct {
 	Position int64
 	Payload  []byte
 }
-
-const (
-	// maxHistory is how many messages a join can ask for by number. Behind a
-	// position there may be any number of them.
-	maxHistory = 1000
-	// historyPage is how many are read at a time.
-	historyPage = 200
-	// historyFrames is how many bytes of them are encoded at a time.
-	historyFrames = 256 << 10
-)
 
 // storedRooms are the rooms that are backed by a store. A message is committed
 // before anybody gets it, and members get messages in the order of positions.
@@ -63,16 +54,20 @@ type storedRooms struct {
 	published int64
 
 	flusher *flusher
+	reading chan struct{} // as many slots as pages of history may be read at a time
+
+	log     *rareLog
+	skipped atomic.Uint64 // rows that are no chats
 }
 
 // newStoredRooms returns nil if no room is stored. End it with stop.
-func newStoredRooms(cfg ChatConfig, hub *room.Hub, work context.Context) *storedRooms {
+func newStoredRooms(cfg ChatConfig, hub *room.Hub, work context.Context, log *rareLog) *storedRooms {
 	if cfg.Store == nil {
 		return nil
 	}
 	return &storedRooms{
 		store: cfg.Store, patterns: cfg.StoredRooms, hub: hub, work: work, published: cfg.StoreHead,
-		flusher: newFlusher(),
+		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
 	}
 }
 
@@ -112,19 +107,22 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 func (s *storedRooms) publish(name string, from *room.Member, payload []byte, position int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hub.Publish(name, from, websocket.OpText, withPosition(payload, position))
+	s.hub.Publish(name, from, websocket.OpText, appendPlaced(nil, payload, position))
 	s.published = position
 }
 
-// withPosition returns a chat, which is a JSON object that is not empty, with
-// its position as the last field.
-func withPosition(payload []byte, position int64) []byte {
+// appendPlaced appends a chat, which is a JSON object that is not empty, with its
+// position as the last field.
+func appendPlaced(dst, payload []byte, position int64) []byte {
 	payload = bytes.TrimRight(payload, " \t\r\n")
-	out := make([]byte, 0, len(payload)+len(`,"position":`)+20)
-	out = append(out, payload[:len(payload)-1]...)
-	out = append(out, `,"position":`...)
-	return append(strconv.AppendInt(out, position, 10), '}')
+	dst = append(dst, payload[:len(payload)-1]...)
+	dst = append(dst, `,"position":`...)
+	return append(strconv.AppendInt(dst, position, 10), '}')
 }
+
+// storable reports whether a chat can be stored and sent as text. Members trust
+// the position that the server adds, so there must be no other.
+func storable(msg chatMessage, payload []byte) bool { return !msg.Placed && utf8.Valid(payload) }
 
 // stop is called when every connection has ended.
 func (s *storedRooms) stop() {
@@ -132,97 +130,3 @@ func (s *storedRooms) stop() {
 		s.flusher.stop()
 	}
 }
-
-var errAhead = errors.New("gateway: position is ahead of the store")
-
-// join makes p a member that first gets what was said before, as far as it
-// asked for that, and returns how much that was and up to which position it is
-// everything.
-func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (m *room.Member, count int, upTo int64, err error) {
-	after := int64(-1)
-	if msg.After != nil {
-		after = *msg.After
-		// Most of it before the join, so that little is kept back meanwhile.
-		if after, count, err = s.catchUp(p, name, after); err != nil {
-			return nil, count, 0, err
-		}
-	}
-	opts.Hold = true
-	s.mu.Lock()
-	m, upTo = s.hub.Join(p.conn.Conn, name, opts), s.published
-	s.mu.Unlock()
-	var past []StoredMessage
-	switch {
-	case after >= 0:
-		past, err = s.rest(p.catchUps, name, after, upTo)
-	case msg.History > 0:
-		past, err = s.store.Last(p.catchUps, name, upTo, min(msg.History, maxHistory))
-	}
-	if err == nil {
-		err = p.sendPast(past)
-	}
-	if err != nil {
-		m.Leave()
-		return nil, count, 0, err
-	}
-	return m, count + len(past), max(upTo, after), nil
-}
-
-// catchUp sends what is stored behind a position, as far as members have got
-// it: what is behind that will come live.
-func (s *storedRooms) catchUp(p *participant, name string, after int64) (last int64, count int, err error) {
-	s.mu.Lock()
-	head := s.published
-	s.mu.Unlock()
-	if after > head { // perhaps of another server on the same store
-		if stored, err := s.store.Head(p.catchUps); err != nil {
-			return after, 0, err
-		} else if after > stored {
-			return after, 0, errAhead
-		}
-	}
-	for {
-		page, err := s.store.After(p.catchUps, name, after, head, historyPage)
-		if err != nil || len(page) == 0 {
-			return max(after, head), count, err
-		}
-		if err := p.sendPast(page); err != nil {
-			return after, count, err
-		}
-		count += len(page)
-		after = page[len(page)-1].Position
-	}
-}
-
-// rest returns all messages between two positions.
-func (s *storedRooms) rest(ctx context.Context, name string, after, upTo int64) (all []StoredMessage, err error) {
-	for after < upTo {
-		page, err := s.store.After(ctx, name, after, upTo, historyPage)
-		if err != nil || len(page) == 0 {
-			return all, err
-		}
-		all = append(all, page...)
-		after = page[len(page)-1].Position
-	}
-	return all, nil
-}
-
-// sendPast sends stored messages on the bulk lane, at the pace at which the peer
-// takes them.
-func (p *participant) sendPast(past []StoredMessage) error {
-	var frames []byte
-	for i, m := range past {
-		frames = websocket.AppendFrame(frames, websocket.OpText, withPosition(m.Payload, m.Position))
-		if len(frames) < historyFrames && i < len(past)-1 {
-			continue
-		}
-		if err := p.conn.WriteBulkFrames(p.catchUps, frames); err != nil {
-			return fmt.Errorf("send history: %w", err)
-		}
-		frames = frames[:0]
-	}
-	return nil
-}
-
-// storable reports whether a chat can be stored and sent as text.
-func storable(payload []byte) bool { return utf8.Valid(payload) }

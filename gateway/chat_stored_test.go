@@ -25,6 +25,8 @@ type memoryStore struct {
 	broken  error // of reads
 	wake    chan struct{}
 	slow    time.Duration // of a read
+
+	widest, reads, mostReads int // bytes of a page that was wanted; reads at a time
 }
 
 func newMemoryStore(t *testing.T) *memoryStore {
@@ -91,21 +93,39 @@ func (s *memoryStore) Append(_ context.Context, room string, payload []byte, don
 	return nil
 }
 
-func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, limit int) (out []gateway.StoredMessage, err error) {
-	defer time.Sleep(s.slow) // after the read: what was found is old by then
+func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, limit, bytes int) (out []gateway.StoredMessage, err error) {
+	s.mu.Lock()
+	s.widest, s.reads = max(s.widest, bytes), s.reads+1
+	s.mostReads = max(s.mostReads, s.reads)
+	slow := s.slow
+	s.mu.Unlock()
+	defer func() {
+		time.Sleep(slow) // after the read: what was found is old by then
+		s.mu.Lock()
+		s.reads--
+		s.mu.Unlock()
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := after; i < min(upTo, int64(len(s.stored))) && len(out) < limit; i++ {
+	for i := after; i < min(upTo, int64(len(s.stored))) && len(out) < limit && bytes > 0; i++ {
 		if s.rooms[i] == room {
 			out = append(out, gateway.StoredMessage{Position: i + 1, Payload: s.stored[i]})
+			bytes -= len(s.stored[i])
 		}
 	}
 	return out, s.broken
 }
 
-func (s *memoryStore) Last(ctx context.Context, room string, upTo int64, n int) ([]gateway.StoredMessage, error) {
-	all, err := s.After(ctx, room, 0, upTo, 1<<30)
-	return all[max(0, len(all)-n):], err
+func (s *memoryStore) Start(_ context.Context, room string, upTo int64, n int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := upTo
+	for i := min(upTo, int64(len(s.stored))) - 1; i >= 0 && n > 0; i-- {
+		if s.rooms[i] == room {
+			after, n = i, n-1
+		}
+	}
+	return after, s.broken
 }
 
 func (s *memoryStore) Head(context.Context) (int64, error) {

@@ -51,6 +51,7 @@ const (
 	codeManyPartitions  code = "many_partitions"
 	codeManyLanes       code = "many_lanes"
 	codePartitioned     code = "partitioned"
+	codeQueueStream     code = "queue_stream"
 	codeConflict        code = "conflict"
 	codeDuplicateID     code = "duplicate_id"
 	codeTooExpensive    code = "too_expensive"
@@ -85,7 +86,7 @@ var publicErrors = map[code]string{
 	codeCredit:           "credit: want 1 byte or more, and no more than 1 GiB unused",
 
 	codeNotServed:       "this server does not serve that",
-	codeName:            "a name has 1 to 128 bytes without NUL",
+	codeName:            "a name has 1 to 128 bytes without NUL; names that begin with tidewire. are the server's own",
 	codeInvalid:         "a name, key, header or number is outside of the documented limits",
 	codeNotFound:        "there is no stream, group or queue of that name",
 	codeExists:          "there is one of that name, with other options",
@@ -111,6 +112,7 @@ var publicErrors = map[code]string{
 	codeManyPartitions: "the keys of these messages belong to several partitions: publish those of each apart",
 	codeManyLanes:      "the keys of these messages belong to several lanes: enqueue those of each apart",
 	codePartitioned:    "the stream has partitions: name one of them, such as name/0",
+	codeQueueStream:    "this stream holds the messages of a queue: use the requests of queues; it can be read",
 	codeConflict:       "an event is in the way: see position and event_type",
 	codeDuplicateID:    "an event with that id is stored, and this append is no repetition of the one that stored it",
 	codeTooExpensive:   "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper",
@@ -134,6 +136,7 @@ var statuses = map[code]int{
 	codeNoPath:         http.StatusNotFound,
 	codeMethod:         http.StatusMethodNotAllowed,
 	codeExists:         http.StatusConflict,
+	codeQueueStream:    http.StatusConflict,
 	codeLeaseLost:      http.StatusConflict,
 	codeSequence:       http.StatusConflict,
 	codeConflict:       http.StatusConflict,
@@ -160,7 +163,7 @@ func codeOf(err error, otherwise code) code {
 	}{
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
-		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned},
+		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrQueueStream, codeQueueStream},
 		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
 		if errors.Is(err, known.err) {

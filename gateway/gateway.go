@@ -124,7 +124,7 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/ws/ingest", s.ingest)
 	}
 	if cfg.Only == All || cfg.Only == Chat {
-		s.chats = newChatServer(cfg.Chat, work, cfg.Metrics)
+		s.chats = newChatServer(cfg.Chat, work, cfg.Metrics, &rareLog{log: cfg.Log})
 		s.mux.HandleFunc("/ws/chat", s.chat)
 	}
 	if cfg.Only == All || cfg.Only == Lanes {

@@ -105,8 +105,7 @@ func parseRequest(text []byte) (request, error) {
 	return r, errMalformed
 }
 
-// validName reports whether a stream, queue, group or subscription may have a
-// name.
+// validName reports whether anything may have a name.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && strings.IndexByte(name, 0) < 0 && utf8.ValidString(name)
 }
@@ -185,7 +184,7 @@ func (r *request) start() (from Start, why code) {
 	case r.At != nil:
 		return Start{At: *r.At}, ""
 	case r.Group != "":
-		if !validName(r.Group) {
+		if !usable(r.Group) {
 			return from, codeName
 		}
 		return Start{Group: r.Group}, ""

@@ -12,7 +12,7 @@ func (s *session) eventsServed(r request) bool {
 	switch {
 	case s.server.events == nil:
 		s.refuse(r, codeNotServed)
-	case r.Store != "" && !validName(r.Store):
+	case r.Store != "" && !usable(r.Store):
 		s.refuse(r, codeName)
 	default:
 		return true

@@ -28,7 +28,7 @@ func (s *session) enqueueUnique(r request, opts EnqueueOptions, unique Unique) {
 	switch {
 	case store == nil:
 		why = codeNotServed
-	case !validName(r.Queue):
+	case !usable(r.Queue):
 		why = codeName
 	case why == "" && r.Messages != nil:
 		why = codeInvalid
@@ -62,7 +62,7 @@ func (s *session) consume(r request) {
 	switch {
 	case s.server.queues.Store == nil:
 		why = codeNotServed
-	case !validName(r.Queue):
+	case !usable(r.Queue):
 		why = codeName
 	case credits < 0 || credits > maxPrefetch:
 		why = codeCredits

@@ -22,7 +22,7 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 	switch {
 	case !served:
 		why = codeNotServed
-	case !validName(name):
+	case !usable(name):
 		why = codeName
 	}
 	if why != "" {
@@ -60,7 +60,7 @@ func (s *session) commit(r request) {
 	switch {
 	case store == nil:
 		s.refuse(r, codeNotServed)
-	case !validName(r.Stream) || !validName(r.Group):
+	case !usable(r.Stream) || !usable(r.Group):
 		s.refuse(r, codeName)
 	case r.Position == nil || *r.Position < 0:
 		s.refuse(r, codeMalformed)
@@ -92,7 +92,7 @@ func (s *session) subscribe(r request) {
 	case s.server.streams.Store == nil:
 		why = codeNotServed
 	case why != "":
-	case !validName(r.Stream) || !validName(name):
+	case !usable(r.Stream) || !validName(name):
 		why = codeName
 	case r.Credits != nil && (*r.Credits < 0 || *r.Credits > maxCredits):
 		why = codeCredits

@@ -41,6 +41,9 @@ var (
 	ErrManyPartitions = errors.New("gateway: several partitions")
 	// ErrPartitioned: that is done with one partition, not with the whole stream.
 	ErrPartitioned = errors.New("gateway: has partitions")
+	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
+	// write to it, drop it, or have offsets in it.
+	ErrQueueStream = errors.New("gateway: stream of a queue")
 	// ErrOutcomeUnknown: it may have been stored or not.
 	ErrOutcomeUnknown = errors.New("gateway: outcome unknown")
 )

@@ -44,7 +44,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events
-		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.queues.open.changed}}
+		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
@@ -60,6 +60,12 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		cfg.Chat.Store = roomStore{log, s.rooms}
 	}
 	return s, nil
+}
+
+// madeQueue is told of a queue that was made just now, perhaps of a stream.
+func (s *stores) madeQueue(name string) {
+	s.queues.open.changed(name)
+	s.streams.becameQueue(name)
 }
 
 // run lets the stores write until stop.
@@ -117,12 +123,12 @@ func (s roomStore) Append(ctx context.Context, room string, payload []byte, done
 	return s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, done)
 }
 
-func (s roomStore) After(ctx context.Context, room string, after, upTo int64, limit int) ([]gateway.StoredMessage, error) {
-	return stored(s.log.ReadKey(ctx, room, after, upTo, limit))
+func (s roomStore) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
+	return stored(s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes))
 }
 
-func (s roomStore) Last(ctx context.Context, room string, upTo int64, n int) ([]gateway.StoredMessage, error) {
-	return stored(s.log.LastKey(ctx, room, upTo, n))
+func (s roomStore) Start(ctx context.Context, room string, upTo int64, n int) (int64, error) {
+	return s.log.KeyStart(ctx, room, upTo, n)
 }
 
 func (s roomStore) Head(ctx context.Context) (int64, error) { return s.log.Head(ctx) }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -90,7 +91,7 @@ func (s *streamStore) abandon() {
 
 // lookup finds a stream to be published to.
 func (s *streamStore) lookup(ctx context.Context, name string) (*openStream, error) {
-	found, err := stream.Lookup(ctx, s.pool, name)
+	found, err := lookupOwn(ctx, s.pool, name)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +115,31 @@ func (s *streamStore) start(o *openStream) {
 func (s *streamStore) made(name string) {
 	s.open.changed(name)
 	s.opened.changedAll()
+}
+
+// lookupOwn returns a stream, unless it holds the messages of a queue: clients
+// may only read that.
+func lookupOwn(ctx context.Context, pool *pgxpool.Pool, name string) (*stream.Stream, error) {
+	found, err := stream.Lookup(ctx, pool, name)
+	if err != nil {
+		return nil, err
+	}
+	if owned, err := queue.OwnsStream(ctx, pool, name); err != nil {
+		return nil, err
+	} else if owned {
+		return nil, fmt.Errorf("%w: %q", gateway.ErrQueueStream, name)
+	}
+	return found, nil
+}
+
+// becameQueue ends the appenders of streams that hold a queue's messages now; a
+// stream that does not is opened again.
+func (s *streamStore) becameQueue(name string) {
+	for _, o := range s.open.all() {
+		if o.Name() == name || strings.HasPrefix(o.Name(), name+"/") {
+			s.forget(o)
+		}
+	}
 }
 
 // forget ends the appender of a stream that is gone.
@@ -150,7 +176,11 @@ func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Prod
 
 // Subscribe implements gateway.StreamStore.
 func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.Start) (gateway.Subscription, error) {
-	found, err := stream.Lookup(ctx, s.pool, name)
+	lookup := stream.Lookup
+	if from.Group != "" { // which has an offset in the stream
+		lookup = lookupOwn
+	}
+	found, err := lookup(ctx, s.pool, name)
 	if err != nil {
 		return nil, gatewayError(err)
 	}
@@ -177,7 +207,7 @@ func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.S
 // openGroup opens a group of a stream; it is made if there is none.
 func (s *streamStore) openGroup(ctx context.Context, key string) (*stream.Group, error) {
 	name, group, _ := strings.Cut(key, "\x00")
-	found, err := stream.Lookup(ctx, s.pool, name)
+	found, err := lookupOwn(ctx, s.pool, name)
 	if err != nil {
 		return nil, err
 	}
@@ -240,16 +270,9 @@ func (s *streamStore) Read(ctx context.Context, name string, key *string, after 
 	}
 	var page []stream.Message
 	if key != nil {
-		page, err = found.ReadKey(ctx, *key, after, math.MaxInt64, limit)
+		page, err = found.ReadKeyPage(ctx, *key, after, math.MaxInt64, limit, readBytes)
 	} else {
-		page, err = found.Read(ctx, after, limit)
-	}
-	held := 0
-	for i := range page {
-		if held += len(page[i].Payload) + len(page[i].Headers); held > readBytes {
-			page = page[:i+1]
-			break
-		}
+		page, err = found.ReadPage(ctx, after, limit, readBytes)
 	}
 	return gatewayMessages(page), gatewayError(err)
 }
@@ -305,6 +328,9 @@ func (a streamAdmin) Info(ctx context.Context, name string) (d gateway.StreamDet
 
 // Drop implements gateway.StreamAdmin.
 func (a streamAdmin) Drop(ctx context.Context, name string) error {
+	if _, err := lookupOwn(ctx, a.pool, name); err != nil {
+		return gatewayError(err)
+	}
 	return gatewayError(stream.Drop(ctx, a.pool, name))
 }
 
