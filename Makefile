@@ -12,7 +12,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long test-flake fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long test-flake test-hostile fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -71,6 +71,12 @@ test-long: $(TOOLS)/gotestsum
 ## test-flake: every package's tests again and again, alone, with -cpu 1,2,4 and beside busy loops (PKG=./stream MINUTES=60)
 test-flake:
 	GO='$(GO)' PKG='$(PKG)' MINUTES='$(MINUTES)' ./scripts/flake.sh
+
+## test-hostile: attacks on a running server beside well-behaved clients, race-built and then as it is (SEED=7 DURATION=5m ATTACK=trickle)
+test-hostile: build
+	@code=0; for server in '' '$(CURDIR)/bin/tidewire'; do \
+		SEED='$(SEED)' DURATION='$(or $(DURATION),5m)' ATTACK='$(ATTACK)' TIDEWIRE_HOSTILE_SERVER="$$server" \
+			$(GO) test -race -count=1 -timeout 0 -v -run '^TestHostile$$' ./internal/hostile || code=1; done; exit $$code
 
 ## fuzz: each fuzz target for a minute
 fuzz:

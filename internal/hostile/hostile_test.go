@@ -1,0 +1,292 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+const (
+	// atOnce is how many attacks run side by side.
+	atOnce = 4
+	// slack is how many goroutines and files more than before the attacks are no
+	// leak: those of streams and queues that stay open, and of the pool. An attack
+	// that leaks does so for each of hundreds of connections.
+	slack = 150
+)
+
+// settings come from the environment: make test-hostile sets them.
+type settings struct {
+	seed   uint64
+	length time.Duration
+	only   []string // names of attacks; none means all
+}
+
+func settingsOf(t *testing.T) settings {
+	t.Helper()
+	s := settings{seed: uint64(time.Now().UnixNano() % 1e6), length: 15 * time.Second}
+	if text := os.Getenv("SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("SEED is %q: want a number", text)
+		}
+		s.seed = seed
+	}
+	if text := os.Getenv("DURATION"); text != "" {
+		length, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("DURATION is %q: want a time such as 10m", text)
+		}
+		s.length = length
+	}
+	if text := os.Getenv("ATTACK"); text != "" {
+		s.only = strings.Split(text, ",")
+	}
+	return s
+}
+
+// attacks are all there are, or those asked for.
+func (s settings) attacks(t *testing.T) []attack {
+	t.Helper()
+	all := slices.Concat(memoryAttacks, edgeAttacks, wordAttacks, randomAttacks)
+	if s.only == nil {
+		return all
+	}
+	some := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !slices.Contains(s.only, a.name) })
+	if len(some) < len(s.only) {
+		var names []string
+		for _, a := range all {
+			names = append(names, a.name)
+		}
+		t.Fatalf("ATTACK is %s: want some of %s", s.only, strings.Join(names, ","))
+	}
+	return some
+}
+
+// scale is how large an attack is.
+func (s settings) scale() int { return 1 + min(9, int(s.length/(30*time.Second))) }
+
+// TestHostile runs attacks beside well-behaved clients. See the package's
+// documentation.
+func TestHostile(t *testing.T) {
+	if os.Getenv("DURATION") == "" {
+		t.Skip("runs with make test-hostile")
+	}
+	set := settingsOf(t)
+	attacks := set.attacks(t)
+	t.Logf("SEED=%d DURATION=%v", set.seed, set.length)
+	db := pgtest.Open(t)
+	s := startServer(t, db.URL)
+	giveUp, stop := context.WithCancel(t.Context())
+	defer stop()
+	producing, enough := context.WithCancel(giveUp)
+	w := &world{t: t, producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
+	w.begin(s.addr)
+	defer w.report()
+	w.prepare(db)
+	// With what is prepared in use once, as it will be when the attackers have gone.
+	quiet, err := s.held()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	citizens := []citizen{
+		&publisher{w: w, stream: "good-0"}, &publisher{w: w, stream: "good-1"}, newJobs(w, "good-jobs"),
+		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w},
+	}
+	var makers, takers sync.WaitGroup
+	for _, c := range citizens {
+		makers.Go(c.make)
+		takers.Go(c.take)
+		if p, ok := c.(*publisher); ok {
+			takers.Go(p.readHTTP)
+		}
+	}
+
+	w.rage(set, attacks, s)
+	if !s.lives() {
+		t.Fatal("the server has died")
+	}
+	w.judge(s, quiet)
+
+	// The next server must get on with what the last one was stopped in the middle
+	// of, while attackers hold on to it.
+	s = w.restart(set, s, db.URL)
+	time.Sleep(2 * time.Second) // for the well-behaved to get somewhere
+	enough()
+	makers.Wait()
+	close(w.drained)
+	takers.Wait()
+	for _, c := range citizens {
+		if err := c.check(t.Context(), db.Pool); err != nil {
+			t.Errorf("%T: %v", c, err)
+		}
+	}
+	stop()
+	if err := s.stop(); err != nil {
+		w.fault("server", "stop without clients", "%v", err)
+	}
+}
+
+// prepare makes what clients and attackers use.
+func (w *world) prepare(db pgtest.DB) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	for path, body := range map[string]string{
+		"/v1/streams/good-0": "{}", "/v1/streams/good-1": `{}`, "/v1/queues/good-jobs": "{}",
+		"/v1/streams/evil-0": `{"keyed":true}`, "/v1/streams/evil-1": `{"partitions":2}`, "/v1/queues/evil-queue": "{}", "/v1/queues/evil-lanes": `{"lanes":2}`,
+		"/v1/streams/" + bigStream: `{"keyed":true}`,
+	} {
+		var made any
+		if !w.request("prepare", "POST", path, strings.NewReader(body), &made) {
+			w.t.Fatalf("cannot make %s", path)
+		}
+	}
+	large := strings.Repeat("b", bigEvent)
+	big, err := stream.Lookup(ctx, db.Pool, bigStream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	appender := stream.NewAppender(db.Pool, big, stream.AppenderConfig{})
+	appending, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { appender.Run(appending) })
+	events, err := eventstore.Ensure(ctx, db.Pool, "", eventstore.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := appender.Append(ctx, stream.Message{Key: "k", Payload: []byte(large)}); err != nil {
+			w.t.Fatal(err)
+		}
+		if _, err := events.Append(ctx, eventstore.Event{Type: "Big", Tags: []string{bigTag}, Data: []byte(large)}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	stop()
+	running.Wait()
+	if err := events.Close(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	it := &attacker{Context: ctx, w: w, name: "prepare", addr: w.current().addr}
+	for range 40 {
+		join := fmt.Sprintf(`{"type":"join","room":%q,"id":1}`, bigRoom)
+		chat := fmt.Sprintf(`{"type":"chat","room":%q,"text":%q,"id":2}`, bigRoom, strings.Repeat("c", bigChat))
+		if h := it.converse("/ws", join, chat); h.answers[2].Type != "ok" {
+			w.t.Fatalf("a chat was answered %+v, %v", h.answers[2], h.err)
+		}
+	}
+	// Opens what is there.
+	it.converse("/ws", `{"type":"publish","stream":"evil-0","payload":"x","id":1}`, `{"type":"publish","stream":"evil-1","payload":"x","id":2}`,
+		`{"type":"enqueue","queue":"evil-queue","payload":"x","id":3}`, `{"type":"enqueue","queue":"evil-lanes","payload":"x","id":4}`,
+		`{"type":"append","events":[{"type":"A","tags":["evil"]}],"id":5}`)
+}
+
+// rage attacks: in the middle of the time with all that want memory at once, and
+// else with a few at a time, of which each comes up once at least if there is
+// time for it.
+func (w *world) rage(set settings, attacks []attack, s *server) {
+	random := rand.New(rand.NewPCG(set.seed, 1))
+	ctx, cancel := context.WithTimeout(w.giveUp, set.length)
+	defer cancel()
+	var mu sync.Mutex
+	var next []attack
+	perform := func(it attack, length time.Duration) {
+		mu.Lock()
+		seed := random.Uint64()
+		mu.Unlock()
+		if it.ends == brief {
+			w.perform(w.giveUp, it, s.addr, seed, set.scale(), patience)
+		} else {
+			w.perform(ctx, it, s.addr, seed, set.scale(), length)
+		}
+	}
+	pick := func() attack {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(next) == 0 {
+			next = slices.Clone(attacks)
+			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
+		}
+		it := next[0]
+		next = next[1:]
+		return it
+	}
+	// What is left of the time after the storm, shared out.
+	each := min(10*time.Second, max(500*time.Millisecond, set.length*7/10*atOnce/time.Duration(len(attacks))))
+	var attacking sync.WaitGroup
+	storm := time.NewTimer(set.length / 3)
+	defer storm.Stop()
+	for range atOnce {
+		attacking.Go(func() {
+			for ctx.Err() == nil && s.lives() {
+				perform(pick(), each)
+			}
+		})
+	}
+	select {
+	case <-ctx.Done():
+	case <-storm.C:
+		for _, it := range memoryAttacks {
+			if set.only == nil || slices.Contains(set.only, it.name) {
+				attacking.Go(func() { perform(it, max(each, set.length/4)) })
+			}
+		}
+	}
+	attacking.Wait()
+}
+
+// judge looks at the server when the attackers have gone.
+func (w *world) judge(s *server, quiet held) {
+	var now held
+	w.wait("server", "what attackers made it hold is released", func() (ok bool) {
+		var err error
+		now, err = s.held()
+		return err == nil && now.goroutines <= quiet.goroutines+slack && now.files <= quiet.files+slack
+	})
+	w.t.Logf("held before: %+v, and after: %+v", quiet, now)
+	samples, err := s.metrics()
+	if err != nil {
+		w.fault("server", "metrics", "%v", err)
+	}
+	if n := samples["tidewire_panics_total"]; n > 0 {
+		w.fault("server", "panics", "%v: see what it said", n)
+	}
+	peak := s.peak()
+	w.t.Logf("peak memory: %d MiB", peak>>20)
+	if _, own := program(w.t); !own && peak > memoryBound {
+		w.fault("server", "memory", "%d MiB at the peak, want %d at most", peak>>20, memoryBound>>20)
+	}
+}
+
+// restart stops the server while attackers hold on to it, and starts another.
+func (w *world) restart(set settings, s *server, url string) *server {
+	clinging, release := context.WithCancel(w.giveUp)
+	var attacking sync.WaitGroup
+	for _, it := range slices.Concat(memoryAttacks, edgeAttacks) {
+		if slices.Contains([]string{"messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "no-credits", "idle-keep-alive", "trickle"}, it.name) {
+			attacking.Go(func() { w.perform(clinging, it, s.addr, set.seed, 1, time.Hour) })
+		}
+	}
+	time.Sleep(time.Second) // for them to get hold of it; less is an easier stop, and no fault
+	close(w.current().stop)
+	if err := s.stop(); err != nil {
+		w.fault("server", "stop", "%v", err)
+	}
+	release()
+	attacking.Wait()
+	s = startServer(w.t, url)
+	w.begin(s.addr)
+	return s
+}

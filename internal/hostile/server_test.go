@@ -1,0 +1,212 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// memoryLimit is what the server is told that it may use.
+	memoryLimit = 256 << 20
+	// memoryBound is what it may use at its peak, as the system counts it: the
+	// limit binds Go's heap, and beside it are the program's pages, stacks and
+	// what the collector has not returned yet.
+	memoryBound = memoryLimit + 64<<20
+	// shutdownTimeout is what the server is told that a stop may take, and
+	// stopBound what it gets on a machine that is busy.
+	shutdownTimeout = 10 * time.Second
+	stopBound       = shutdownTimeout + 20*time.Second
+)
+
+// server is a `tidewire serve` process.
+type server struct {
+	cmd  *exec.Cmd
+	addr string
+	done chan struct{} // closed when the process has ended
+
+	mu   sync.Mutex
+	text bytes.Buffer // what it has said
+}
+
+func (s *server) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text.Len() > 1<<20 {
+		return len(b), nil // a trace, at most; the beginning says most
+	}
+	return s.text.Write(b)
+}
+
+func (s *server) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// show tells what the server has said, and leaves all of it in a file if that is
+// much.
+func (s *server) show(t *testing.T) {
+	const most = 4 << 10
+	said := s.said()
+	if len(said) <= most {
+		t.Logf("the server said:\n%s", said)
+		return
+	}
+	file, err := os.CreateTemp("", "tidewire-hostile-*.log")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer file.Close()
+	file.WriteString(said)
+	t.Logf("the server said (all of it: %s):\n%s", file.Name(), said[:most])
+}
+
+// program is the server's: TIDEWIRE_HOSTILE_SERVER, or this one.
+func program(t *testing.T) (path string, own bool) {
+	t.Helper()
+	if path := os.Getenv("TIDEWIRE_HOSTILE_SERVER"); path != "" {
+		return path, false
+	}
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, true
+}
+
+// startServer starts the program on the database, and waits until it listens.
+func startServer(t *testing.T, url string) *server {
+	t.Helper()
+	path, _ := program(t)
+	s := &server{done: make(chan struct{})}
+	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
+		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile"}
+	if limitsMemory(path) {
+		args = append(args, "--max-memory", strconv.Itoa(memoryLimit))
+	}
+	s.cmd = exec.Command(path, args...)
+	s.cmd.Env = append(os.Environ(), asProgram+"=1")
+	s.cmd.Stdout, s.cmd.Stderr = s, s
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.cmd.Wait(); close(s.done) }()
+	t.Cleanup(func() {
+		s.cmd.Process.Kill()
+		<-s.done
+		if t.Failed() {
+			s.show(t)
+		}
+	})
+	for deadline := time.Now().Add(time.Minute); s.addr == ""; {
+		if _, after, ok := strings.Cut(s.said(), "listening on :"); ok {
+			if port, _, ok := strings.Cut(after, "\n"); ok {
+				s.addr = "127.0.0.1:" + port
+			}
+		}
+		select {
+		case <-s.done:
+			t.Fatalf("the server ended with code %d", s.cmd.ProcessState.ExitCode())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not listen within a minute")
+		}
+	}
+	return s
+}
+
+// limitsMemory reports whether the program has the flag.
+func limitsMemory(path string) bool {
+	help := exec.Command(path, "serve", "--help")
+	help.Env = append(os.Environ(), asProgram+"=1")
+	text, _ := help.CombinedOutput()
+	return bytes.Contains(text, []byte("--max-memory"))
+}
+
+// lives reports whether the process that was started still runs.
+func (s *server) lives() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop sends SIGTERM and waits for the end.
+func (s *server) stop() error {
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.done:
+	case <-time.After(stopBound):
+		s.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines, into what it said
+		select {
+		case <-s.done:
+		case <-time.After(5 * time.Second):
+			s.cmd.Process.Kill()
+			<-s.done
+		}
+		return fmt.Errorf("not stopped %v after SIGTERM, with --shutdown-timeout %v", stopBound, shutdownTimeout)
+	}
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("exit code %d after SIGTERM", code)
+	}
+	return nil
+}
+
+// metrics returns the samples at /metrics, by their name with labels.
+func (s *server) metrics() (map[string]float64, error) {
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + s.addr + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	samples := make(map[string]float64)
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			samples[name] = v
+		}
+	}
+	return samples, nil
+}
+
+// held is what a leak would add to.
+type held struct{ goroutines, files int }
+
+func (s *server) held() (h held, err error) {
+	samples, err := s.metrics()
+	if err != nil {
+		return h, err
+	}
+	return held{int(samples["go_goroutines"]), int(samples["process_open_fds"])}, nil
+}
+
+// peak is the most memory that the process has had, in bytes; 0 where the
+// system does not tell.
+func (s *server) peak() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	fields := strings.Fields(after)
+	if len(fields) == 0 {
+		return 0
+	}
+	kib, _ := strconv.ParseInt(fields[0], 10, 64)
+	return kib << 10
+}
