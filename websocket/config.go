@@ -66,12 +66,9 @@ type Config struct {
 	// first of them that the client offers, Dial offers them. Defaults to none.
 	Subprotocols []string
 
-	// Origins are the hosts whose web pages may connect besides the one the
-	// request itself names: "example.com", "*.example.com" (a path.Match
-	// pattern), "*" for any. It keeps a foreign page from using the cookies of
-	// its visitor; clients that are no browsers send no Origin and always
-	// pass. Upgrade only. Defaults to none.
-	Origins []string
+	// Access decides which web pages may connect, and under which host names.
+	// Upgrade only. Defaults to the pages of the server's own origin.
+	Access *Access
 
 	// Header is sent along with the handshake of Dial. Defaults to none.
 	Header http.Header

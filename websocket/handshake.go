@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
 	"strings"
 )
@@ -39,7 +37,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) 
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return nil, err
 	}
-	if err := checkHandshake(r, cfg.Origins); err != nil {
+	if err := checkHandshake(r, cfg.Access); err != nil {
 		h := w.Header()
 		switch err.Status {
 		case http.StatusMethodNotAllowed:
@@ -48,6 +46,9 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) 
 			h.Set("Connection", "Upgrade")
 			h.Set("Upgrade", "websocket")
 			h.Set("Sec-WebSocket-Version", "13")
+		}
+		if err == errBody {
+			h.Set("Connection", "close")
 		}
 		http.Error(w, err.Reason, err.Status)
 		return nil, err
@@ -74,7 +75,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) 
 }
 
 // checkHandshake applies RFC 6455, section 4.2.1.
-func checkHandshake(r *http.Request, origins []string) *HandshakeError {
+func checkHandshake(r *http.Request, access *Access) *HandshakeError {
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	switch {
 	case r.ProtoMajor != 1 || r.ProtoMinor < 1:
@@ -89,31 +90,15 @@ func checkHandshake(r *http.Request, origins []string) *HandshakeError {
 		return &HandshakeError{http.StatusUpgradeRequired, "the Sec-WebSocket-Version header must be 13"}
 	case len(r.Header.Values("Sec-WebSocket-Key")) != 1 || err != nil || len(key) != 16:
 		return &HandshakeError{http.StatusBadRequest, "the Sec-WebSocket-Key header must be 16 bytes in base64, once"}
-	case !allowedOrigin(r, origins):
-		return &HandshakeError{http.StatusForbidden, "pages of this origin may not connect"}
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return errBody
 	}
-	return nil
+	return access.check(r)
 }
 
-// allowedOrigin reports whether the page that connects, if it is one, belongs to
-// this host or to one of the origins.
-func allowedOrigin(r *http.Request, origins []string) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	host := ""
-	if u, err := url.Parse(origin); err == nil {
-		host = strings.ToLower(u.Host)
-	}
-	if host != "" && host == strings.ToLower(r.Host) {
-		return true
-	}
-	return slices.ContainsFunc(origins, func(pattern string) bool {
-		ok, err := path.Match(strings.ToLower(pattern), host)
-		return ok && err == nil
-	})
-}
+// errBody refuses a body. What a proxy takes for one would be read as frames:
+// request smuggling.
+var errBody = &HandshakeError{http.StatusBadRequest, "a WebSocket handshake has no body: send frames after the answer"}
 
 // hasToken reports whether a header that lists tokens has this one.
 func hasToken(h http.Header, name, token string) bool {
