@@ -42,15 +42,21 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	s.mu.Lock()
 	m, upTo = s.hub.Join(p.conn.Conn, name, opts), s.published
 	s.mu.Unlock()
+	done := false
+	defer func() {
+		if !done { // also after a panic
+			m.Leave()
+		}
+	}()
 	if past {
 		var n int
 		after, n, err = s.send(p, name, after, upTo)
 		count += n
 	}
 	if err != nil {
-		m.Leave()
 		return nil, count, 0, err
 	}
+	done = true
 	return m, count, max(upTo, after), nil
 }
 

@@ -66,7 +66,7 @@ func (p *participant) handleJoin(msg chatMessage) {
 		msg.ID = bytes.Clone(msg.ID) // it outlives the message
 		j := new(joining)
 		p.joins[name] = j
-		p.joiners.Go(func() { p.catchUp(msg, j) })
+		p.joiners.Go(func() { p.conn.guard(func() { p.catchUp(msg, j) }) })
 	default:
 		m, more, why := p.join(msg)
 		p.joined(msg, m, more, why)

@@ -53,7 +53,7 @@ func newParticipant(server *chatServer, c *connection, drain time.Duration) *par
 
 func (p *participant) run() {
 	p.conn.whenStopped(p.stopReading)
-	err := p.read()
+	err := p.conn.try(p.read)
 	p.end()
 	p.conn.Close(closeCode(p.conn, err), "")
 }
@@ -62,7 +62,7 @@ func (p *participant) run() {
 func (p *participant) end() {
 	p.abandon() // the pongs that they wait for are not read any more
 	p.joiners.Wait()
-	p.pending.wait(p.server.work)
+	p.conn.await(&p.pending, p.server.work)
 	for _, m := range p.rooms {
 		m.Leave()
 	}
@@ -87,15 +87,11 @@ func (p *participant) read() error {
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
-		p.mu.Lock()
-		for _, m := range messages {
-			p.handle(m, now)
-		}
-		p.mu.Unlock()
+		p.handleAll(messages, now)
 		if len(messages) > 0 {
 			p.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && !p.conn.stopping() && p.beat(now) {
+		if errors.Is(err, os.ErrDeadlineExceeded) && !p.conn.ending() && p.beat(now) {
 			continue
 		}
 		if err != nil {
@@ -117,6 +113,14 @@ func (p *participant) beat(now time.Time) bool {
 	}
 	p.conn.wakeAt(p.heart.deadline())
 	return true
+}
+
+func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range messages {
+		p.handle(m, now)
+	}
 }
 
 // handle does what a message asks for. p.mu is held.

@@ -57,6 +57,7 @@ const (
 	codeTooExpensive    code = "too_expensive"
 	codeBusy            code = "busy"
 
+	codeInternal      code = "internal"
 	codeTooLarge      code = "too_large"
 	codeMediaType     code = "unsupported_media_type"
 	codeMethod        code = "method_not_allowed"
@@ -118,6 +119,7 @@ var publicErrors = map[code]string{
 	codeTooExpensive:   "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper",
 	codeBusy:           "the store does as many of these at a time as it may; try again",
 
+	codeInternal:      "the server failed, and its log says why; whether anything was done is not known",
 	codeTooLarge:      "the body is larger than the server takes",
 	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
 	codeMethod:        "this path takes other methods: see the Allow header",
@@ -144,6 +146,7 @@ var statuses = map[code]int{
 	codeTooExpensive:   http.StatusUnprocessableEntity,
 	codeBusy:           http.StatusTooManyRequests,
 	codeTooOld:         http.StatusGone,
+	codeInternal:       http.StatusInternalServerError,
 	codeTooLarge:       http.StatusRequestEntityTooLarge,
 	codeMediaType:      http.StatusUnsupportedMediaType,
 	codeTooManyLeases:  http.StatusTooManyRequests,

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 // connections knows every open connection, to end them all.
 type connections struct {
 	opened prometheus.Counter
+	panics *panics
 	lanes  laneTotals
 
 	mu      sync.Mutex
@@ -25,7 +27,8 @@ type connections struct {
 type connection struct {
 	*websocket.Conn
 	owner  *connections
-	onStop func() // guarded by owner.mu
+	onStop func()      // guarded by owner.mu
+	broken atomic.Bool // what serves it has panicked
 }
 
 // slot is a place for a connection, taken before its handshake.
@@ -34,10 +37,11 @@ type slot struct {
 	conn  *connection
 }
 
-func newConnections(metrics prometheus.Registerer) *connections {
+func newConnections(metrics prometheus.Registerer, panics *panics) *connections {
 	c := &connections{
 		all:    make(map[*connection]struct{}),
 		done:   make(chan struct{}),
+		panics: panics,
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
 	c.lanes.register(metrics)
@@ -101,13 +105,16 @@ func (c *connection) whenStopped(f func()) {
 }
 
 // wakeAt has Read return at that time if nothing arrives; at once where the
-// server is shutting down, which may have begun just now.
+// connection is to end, which may have begun just now.
 func (c *connection) wakeAt(t time.Time) {
 	c.SetReadDeadline(t)
-	if c.stopping() {
+	if c.ending() {
 		c.SetReadDeadline(time.Now())
 	}
 }
+
+// ending reports whether the connection is to end for a reason of the server's.
+func (c *connection) ending() bool { return c.broken.Load() || c.stopping() }
 
 // stopping reports whether the server is shutting down.
 func (c *connection) stopping() bool {

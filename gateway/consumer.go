@@ -48,7 +48,7 @@ func (c *consumer) run(r request) {
 		}
 	} else {
 		if err = s.pushStart(c.ctx, r, reply{}); err == nil {
-			err = c.deliver(source)
+			err = s.conn.try(func() error { return c.deliver(source) })
 		}
 		c.leave()
 		c.settling.wait(s.server.work)
@@ -67,7 +67,7 @@ func (c *consumer) leave() {
 
 // tell says that the consumption has ended without being asked to.
 func (c *consumer) tell(err error) {
-	if c.ctx.Err() != nil {
+	if c.ctx.Err() != nil || c.session.conn.broken.Load() {
 		return
 	}
 	why := codeOf(err, codeUnavailable)

@@ -38,6 +38,8 @@ func closeCode(c *connection, err error) websocket.StatusCode {
 	switch {
 	case errors.As(err, &closed):
 		return closed.Code
+	case c.broken.Load():
+		return websocket.StatusInternalError
 	case c.stopping():
 		return websocket.StatusGoingAway
 	case errors.Is(err, os.ErrDeadlineExceeded):

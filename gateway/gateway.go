@@ -115,7 +115,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg.Metrics), work: work, stop: stop}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg.Metrics, newPanics(cfg.Metrics, cfg.Log)), work: work, stop: stop}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
@@ -157,7 +157,9 @@ func New(cfg Config) *Server {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.conns.panics.serveHTTP(w, r, s.mux)
+}
 
 // Shutdown refuses new connections, stores and answers what has been received
 // on the others, and closes them with code 1001. When ctx ends first, the rest
@@ -227,6 +229,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	c := slot.open(conn)
 	go func() {
 		defer slot.release()
-		serve(c)
+		c.guard(func() { serve(c) })
+		if c.broken.Load() { // the endpoint has closed it, unless it was the endpoint's end that failed
+			c.Close(websocket.StatusInternalError, "")
+		}
 	}()
 }

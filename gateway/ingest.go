@@ -27,7 +27,7 @@ func (s *Server) ingest(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, websocket.Config{SkipUTF8Check: true}, func(c *connection) {
 		in := &ingestion{server: s, conn: c}
 		if ack {
-			in.acks = &acks{conn: c.Conn}
+			in.acks = &acks{conn: c}
 			in.source = s.cfg.NewSource(in.acks.committed)
 		} else {
 			in.source = s.cfg.NewSource(nil)
@@ -57,10 +57,12 @@ type ingestion struct {
 
 func (in *ingestion) run() {
 	in.conn.whenStopped(in.stopReading)
-	err := in.read()
+	err := in.conn.try(in.read)
 	var closed *websocket.CloseError
 	var store *storeError
 	switch {
+	case in.conn.broken.Load():
+		in.conn.Close(websocket.StatusInternalError, "")
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
 		in.finish(closeCode(in.conn, err))
 	case errors.As(err, &store):
@@ -133,7 +135,7 @@ const (
 
 // acks sends the count of committed messages, the newest only.
 type acks struct {
-	conn *websocket.Conn
+	conn *connection
 
 	mu           sync.Mutex
 	latest, sent uint64
@@ -158,19 +160,22 @@ func (a *acks) send() {
 	}
 	if a.conn.Unsent() > ackBacklog {
 		if a.retry == nil {
-			a.retry = time.AfterFunc(ackRetry, func() {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				if a.retry != nil {
-					a.retry = nil
-					a.send()
-				}
-			})
+			a.retry = time.AfterFunc(ackRetry, func() { a.conn.guard(a.again) })
 		}
 		return
 	}
 	a.queue()
 	a.conn.Flush()
+}
+
+// again tries what was left out.
+func (a *acks) again() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.retry != nil {
+		a.retry = nil
+		a.send()
+	}
 }
 
 func (a *acks) queue() {

@@ -103,8 +103,8 @@ func (f *flooded) run() {
 		cancel()
 	})
 	var pushing sync.WaitGroup
-	pushing.Go(func() { f.push(ctx) })
-	err := f.read(ctx)
+	pushing.Go(func() { f.conn.guard(func() { f.push(ctx) }) })
+	err := f.conn.try(func() error { return f.read(ctx) })
 	cancel()
 	f.conn.Close(closeCode(f.conn, err), "")
 	pushing.Wait()

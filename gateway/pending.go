@@ -27,6 +27,14 @@ func (p *pending) done() {
 	}
 }
 
+// await is p.wait, unless the connection is broken: then what is pending may never
+// have reached a store.
+func (c *connection) await(p *pending, ctx context.Context) {
+	if !c.broken.Load() {
+		p.wait(ctx)
+	}
+}
+
 // wait returns when everything is answered, or ctx ends.
 func (p *pending) wait(ctx context.Context) {
 	p.mu.Lock()

@@ -68,10 +68,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 func (s *session) run() {
 	// Behind a Close frame there are no answers: it comes when they have left.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
-	err := s.read()
+	err := s.conn.try(s.read)
 	s.conn.SetUnread(true) // no answer is to wait for a pong
 	s.chat.end()
-	s.pending.wait(s.server.work)
+	s.conn.await(&s.pending, s.server.work)
 	s.running.Wait()
 	s.cancel() // consumptions give back what has not been acknowledged by now
 	s.feeding.Wait()
@@ -92,7 +92,7 @@ func (s *session) read() error {
 		if len(messages) > 0 {
 			s.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) && !s.conn.stopping() && !s.slow.Load() && s.beat(now) {
+		if errors.Is(err, os.ErrDeadlineExceeded) && !s.conn.ending() && !s.slow.Load() && s.beat(now) {
 			continue
 		}
 		if err != nil {
@@ -121,9 +121,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	r, err := parseRequest(m.Payload)
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
-		s.chat.mu.Lock()
-		s.chat.handle(m, now)
-		s.chat.mu.Unlock()
+		s.chat.handleAll([]websocket.Message{m}, now)
 		return
 	}
 	if err != nil {
@@ -188,9 +186,14 @@ func (s *session) inBackground(f func(ctx context.Context)) {
 	}
 	s.running.Go(func() {
 		defer func() { <-s.slots }()
-		f(s.server.work)
+		s.conn.guard(func() { f(s.server.work) })
 		s.server.flusher.later(s.conn)
 	})
+}
+
+// feed runs a subscription or consumption.
+func (s *session) feed(run func()) {
+	s.feeding.Go(func() { s.conn.guard(run) })
 }
 
 // awaitSlot takes a slot when there is one, unless the server gives up first.

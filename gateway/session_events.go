@@ -149,7 +149,7 @@ func (s *session) subscribeEvents(r request) {
 	if r.From == "end" {
 		after = -1
 	}
-	s.feeding.Go(func() {
+	s.feed(func() {
 		sub.run(r, func(ctx context.Context) (feed, error) {
 			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.query(), after)
 			return eventFeed{source, r.Subscription}, err

@@ -76,7 +76,7 @@ func (s *session) consume(r request) {
 		s.refuse(r, why)
 		return
 	}
-	s.feeding.Go(func() { c.run(r) })
+	s.feed(func() { c.run(r) })
 }
 
 // enterConsumer adds a consumption unless there is one of that queue, or too

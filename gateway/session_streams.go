@@ -107,7 +107,7 @@ func (s *session) subscribe(r request) {
 		return
 	}
 	store := s.server.streams.Store
-	s.feeding.Go(func() {
+	s.feed(func() {
 		sub.run(r, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, r.Stream, from)
 			return streamFeed{source, r.Stream, name}, err

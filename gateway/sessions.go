@@ -81,9 +81,13 @@ type rareLog struct {
 	last atomic.Int64 // unix milliseconds
 }
 
-func (l *rareLog) warn(text string, args ...any) {
+func (l *rareLog) warn(text string, args ...any) { l.write(slog.LevelWarn, text, args) }
+
+func (l *rareLog) fail(text string, args ...any) { l.write(slog.LevelError, text, args) }
+
+func (l *rareLog) write(level slog.Level, text string, args []any) {
 	now := time.Now().UnixMilli()
 	if last := l.last.Load(); now-last >= 1000 && l.last.CompareAndSwap(last, now) {
-		l.log.Warn(text, args...)
+		l.log.Log(context.Background(), level, text, args...)
 	}
 }

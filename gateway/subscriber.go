@@ -67,7 +67,7 @@ func (sub *subscriber) run(r request, open func(ctx context.Context) (feed, erro
 	} else {
 		position := source.Position()
 		if err = s.pushStart(sub.ctx, r, reply{Position: &position}); err == nil {
-			err = sub.follow(source)
+			err = s.conn.try(func() error { return sub.follow(source) })
 		}
 		source.Close()
 		sub.leave()
@@ -85,7 +85,7 @@ func (sub *subscriber) leave() {
 
 // tell says that the subscription has ended without being asked to.
 func (sub *subscriber) tell(err error) {
-	if sub.ctx.Err() != nil {
+	if sub.ctx.Err() != nil || sub.session.conn.broken.Load() {
 		return
 	}
 	with := explained(err, codeUnavailable)
