@@ -37,9 +37,16 @@ const (
 	// done: the database may have another isolation as its default.
 	isolationSQL = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 	// lockSQL waits for another node that is migrating. The key is "tidemigr".
-	lockSQL    = `SELECT pg_advisory_xact_lock(8388346167744358258)`
+	lockSQL = `SELECT pg_advisory_xact_lock(8388346167744358258)`
+	// schemaSQL makes the schema only where there is none: IF NOT EXISTS asks for the
+	// right to make schemas also where an administrator has made this one.
+	schemaSQL = `
+DO $$ BEGIN
+	IF to_regnamespace('tidewire') IS NULL THEN
+		CREATE SCHEMA tidewire;
+	END IF;
+END $$`
 	prepareSQL = `
-CREATE SCHEMA IF NOT EXISTS tidewire;
 CREATE TABLE IF NOT EXISTS tidewire.migration (
 	version int PRIMARY KEY,
 	name text NOT NULL,
@@ -68,7 +75,7 @@ func Up(ctx context.Context, db pg.DB) (int, error) {
 		return 0, err
 	}
 	if last := all[len(all)-1].version; current > last {
-		return 0, fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, current, last)
+		return 0, newer(current, last)
 	}
 	applied := 0
 	for _, m := range all {
@@ -104,10 +111,8 @@ func version(ctx context.Context, db pg.DB) (int, error) {
 // apply runs m unless another node did so while we waited for the lock.
 func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		for _, sql := range []string{isolationSQL, lockSQL, prepareSQL} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
+		if err := prepare(ctx, tx); err != nil {
+			return err
 		}
 		var current int
 		if err := tx.QueryRow(ctx, currentSQL).Scan(&current); err != nil {
@@ -124,6 +129,17 @@ func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
 		return err
 	})
 	return done, err
+}
+
+// prepare begins a transaction that migrates: it waits for other nodes, and makes
+// what records migrations.
+func prepare(ctx context.Context, tx pgx.Tx) error {
+	for _, sql := range []string{isolationSQL, lockSQL, schemaSQL, prepareSQL} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func explain(err error) error {

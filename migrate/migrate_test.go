@@ -116,3 +116,29 @@ func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 		t.Errorf("messages_text shows %d and hides %d (%v), want 1 and 1", shown, hidden, err)
 	}
 }
+
+// TestRehearse_ChangesNothing: it says what Up would do, and leaves no trace.
+func TestRehearse_ChangesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	s, err := migrate.Rehearse(t.Context(), db.Pool)
+	if err != nil || s.Version != 0 || len(s.Pending) != s.Latest || !errors.Is(s.Err(), migrate.ErrOlder) {
+		t.Fatalf("Rehearse: %+v, %v", s, err)
+	}
+	var there bool
+	if err := db.Pool.QueryRow(t.Context(), `SELECT to_regnamespace('tidewire') IS NOT NULL`).Scan(&there); err != nil || there {
+		t.Errorf("the schema is there: %v, %v", there, err)
+	}
+	if n, err := migrate.Up(t.Context(), db.Pool); n != len(s.Pending) || err != nil {
+		t.Errorf("Up: %d, %v, want the %d that were rehearsed", n, err, len(s.Pending))
+	}
+	if s, err := migrate.Look(t.Context(), db.Pool); err != nil || s.Err() != nil || s.Version != s.Latest {
+		t.Errorf("Look: %+v, %v", s, err)
+	}
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'of the future')`); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := migrate.Look(t.Context(), db.Pool); err != nil || !errors.Is(s.Err(), migrate.ErrNewer) {
+		t.Errorf("of a newer schema: %+v, %v", s, err)
+	}
+}

@@ -3,38 +3,179 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/migrate"
 )
 
 // withPool runs work on the database that the user named; or on the private one,
-// beside a server that runs on it if one does, or else started for that time.
+// beside a server that runs on it if one does, or else started for that time. It
+// makes nothing and migrates nothing: only serve, bench and db migrate do.
 func (f databaseFlags) withPool(p *process, work func(pool *pgxpool.Pool) error) (err error) {
-	db, err := f.attach(p)
+	return f.attached(p, false, work)
+}
+
+// withNewPool is withPool for commands that begin something, such as stream
+// create: where no database is given and there is no private one yet, they make it.
+func (f databaseFlags) withNewPool(p *process, work func(pool *pgxpool.Pool) error) (err error) {
+	return f.attached(p, true, work)
+}
+
+func (f databaseFlags) attached(p *process, mayMake bool, work func(pool *pgxpool.Pool) error) (err error) {
+	db, err := f.attach(p, mayMake)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
-	pool, err := db.connect(p.ctx, p, 4)
+	pool, err := db.connect(p.ctx, 4)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	if err := f.requireSchema(p, pool, mayMake); err != nil {
+		return err
+	}
 	return work(pool)
 }
 
-// attach is open for a command that may come beside a server.
-func (f databaseFlags) attach(p *process) (*database, error) {
-	if _, given := f.given(p); !given {
-		s, err := embedpg.Status(p.ctx, f.DataDir)
-		if err != nil {
-			return nil, explainEmbedded(err)
-		}
-		if s.Running {
-			return &database{url: s.URL}, nil
-		}
+// attach finds the database of a command that may come beside a server.
+func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
+	if _, given := f.given(p); given {
+		return f.open(p)
+	}
+	s, err := embedpg.Status(p.ctx, f.DataDir)
+	switch {
+	case err != nil:
+		return nil, explainEmbedded(err)
+	case s.Running:
+		return &database{url: s.URL}, nil
+	case s.Major == 0 && !mayMake:
+		return nil, exit(ExitDatabase, "no database is given, and there is no private one in %s: "+
+			"name one with --database-url or DATABASE_URL, or make a private one with: tidewire serve", f.DataDir)
 	}
 	return f.open(p)
+}
+
+// requireSchema fails unless the schema is the one that this program needs. A
+// private database without any is brought up to date if the command may make it.
+func (f databaseFlags) requireSchema(p *process, pool *pgxpool.Pool, mayMake bool) error {
+	s, err := migrate.Look(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	if _, given := f.given(p); mayMake && !given && s.Version == 0 {
+		return migrateUp(p, pool, true)
+	}
+	return explainSchema(s)
+}
+
+// explainSchema says what to do about a schema that cannot be used.
+func explainSchema(s migrate.Status) error {
+	err := s.Err()
+	switch {
+	case err == nil:
+		return nil
+	case s.Version == 0:
+		return exit(ExitDatabase, "Tidewire's tables are not in this database: make them with tidewire db migrate or tidewire serve, or name another with --database-url")
+	case errors.Is(err, migrate.ErrOlder):
+		return exit(ExitDatabase, "%w: migrate it with tidewire db migrate (or tidewire serve), after older programs have ended, or use the tidewire that the server is", err)
+	}
+	return explainDatabase(err)
+}
+
+// migrateUp brings the schema up to date, if the role has the rights. With public
+// it makes a table in the schema public.
+func migrateUp(p *process, pool *pgxpool.Pool, public bool) error {
+	s, err := migrate.Look(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	if len(s.Pending) == 0 {
+		return explainSchema(s)
+	}
+	if err := migrate.Rights(p.ctx, pool, public && s.Version == 0); err != nil {
+		return explainDatabase(err)
+	}
+	applied, err := migrate.Up(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	if applied > 0 {
+		p.log.Info("database schema brought up to date", "migrations", applied)
+	}
+	return nil
+}
+
+// dbMigrateCmd is for those who migrate before they start servers.
+type dbMigrateCmd struct {
+	Status bool `help:"Only say which version the schema has, and what is missing."`
+	DryRun bool `name:"dry-run" help:"Apply what is missing and roll it back: it shows whether it would succeed. Writers wait meanwhile."`
+	databaseFlags
+}
+
+// Validate is called by kong.
+func (c *dbMigrateCmd) Validate() error {
+	if c.Status && c.DryRun {
+		return errors.New("--status and --dry-run exclude each other")
+	}
+	return nil
+}
+
+// Run is called by kong.
+func (c *dbMigrateCmd) Run(p *process) (err error) {
+	db, err := c.attach(p, !c.Status && !c.DryRun)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
+	pool, err := db.connect(p.ctx, 2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	before, err := migrate.Look(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	switch {
+	case c.Status:
+		fmt.Fprintf(p.Out, "schema version: %d\nversion of this program: %d\n", before.Version, before.Latest)
+		printMigrations(p, "to be applied", before.Pending)
+		return nil
+	case c.DryRun:
+		if err := c.rehearse(p, pool); err != nil {
+			return err
+		}
+		printMigrations(p, "would be applied", before.Pending)
+		return nil
+	}
+	if err := migrateUp(p, pool, true); err != nil {
+		return err
+	}
+	printMigrations(p, "applied", before.Pending)
+	return nil
+}
+
+func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool) error {
+	s, err := migrate.Look(p.ctx, pool)
+	if err != nil || len(s.Pending) == 0 {
+		return errors.Join(explainDatabase(err), explainSchema(s))
+	}
+	if err := migrate.Rights(p.ctx, pool, s.Version == 0); err != nil {
+		return explainDatabase(err)
+	}
+	_, err = migrate.Rehearse(p.ctx, pool)
+	return explainDatabase(err)
+}
+
+func printMigrations(p *process, what string, names []string) {
+	if len(names) == 0 {
+		fmt.Fprintln(p.Out, "nothing to apply")
+	}
+	for _, name := range names {
+		fmt.Fprintf(p.Out, "%s: %s\n", what, name)
+	}
 }

@@ -142,7 +142,12 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, remove())
 	}
-	pool, err := db.connect(p.ctx, p, 8)
+	pool, err := db.connect(p.ctx, 8)
+	if err == nil {
+		if err = migrateUp(p, pool, true); err != nil {
+			pool.Close()
+		}
+	}
 	if err == nil && fresh && db.private == nil {
 		if err = refuseData(p.ctx, pool); err != nil {
 			pool.Close()

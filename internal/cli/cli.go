@@ -64,7 +64,7 @@ type commands struct {
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
 	Queue   queueCmd   `cmd:"" help:"Queues: messages shared out among consumers."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags, appended under conditions."`
-	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL."`
+	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL, and the schema."`
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 

@@ -101,19 +101,11 @@ func (d *database) supervise(ctx context.Context, p *process) {
 	}
 }
 
-// connect opens a pool on the database and brings its schema up to date.
-func (d *database) connect(ctx context.Context, p *process, conns int) (*pgxpool.Pool, error) {
+// connect opens a pool on the database.
+func (d *database) connect(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, pg.PoolConfig{URL: d.url, MaxConns: conns})
 	if err != nil {
 		return nil, explainDatabase(err)
-	}
-	applied, err := migrate.Up(ctx, pool)
-	if err != nil {
-		pool.Close()
-		return nil, explainDatabase(err)
-	}
-	if applied > 0 {
-		p.log.Info("database schema brought up to date", "migrations", applied)
 	}
 	return pool, nil
 }
@@ -133,7 +125,12 @@ func explainEmbedded(err error) error {
 }
 
 func explainDatabase(err error) error {
+	var rights *migrate.RightsError
 	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &rights):
+		return exit(ExitDatabase, "%w", err)
 	case errors.Is(err, pg.ErrURL):
 		return exit(ExitUsage, "%w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
 	case errors.Is(err, pg.ErrUnreachable):
@@ -143,7 +140,7 @@ func explainDatabase(err error) error {
 	case errors.Is(err, migrate.ErrForeignTable):
 		return exit(ExitDatabase, "%w; give Tidewire a database of its own", err)
 	case pg.Code(err) == "42501":
-		return exit(ExitDatabase, "%w; the database user must be allowed to create tables and schemas", err)
+		return exit(ExitDatabase, "%w: the role lacks a right; tidewire db migrate --dry-run says which, with the SQL that gives it", err)
 	}
 	return exit(ExitDatabase, "%w", err)
 }

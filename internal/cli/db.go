@@ -14,13 +14,15 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// dbCmd looks after the private PostgreSQL.
+// dbCmd looks after the private PostgreSQL, and the schema.
 type dbCmd struct {
 	Start  dbStartCmd  `cmd:"" help:"Start it in the background; a later serve uses it and leaves it running."`
 	Stop   dbStopCmd   `cmd:"" help:"Stop it."`
 	Status dbStatusCmd `cmd:"" help:"Say whether it runs, and where."`
 	Psql   dbPsqlCmd   `cmd:"" passthrough:"" help:"Run psql on it; without psql on this machine, only -c SQL."`
 	URL    dbURLCmd    `cmd:"" name:"url" help:"Print its URL."`
+
+	Migrate dbMigrateCmd `cmd:"" help:"Bring the schema of a database, given or private, up to date, as serve does."`
 }
 
 // dirFlags name the data directory.

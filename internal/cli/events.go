@@ -28,17 +28,30 @@ type storeFlags struct {
 	databaseFlags
 }
 
-// with calls f with the store.
+// with calls use with the store.
 func (f storeFlags) with(p *process, get func(context.Context, *pgxpool.Pool, string, eventstore.Config) (*eventstore.Store, error),
 	use func(*eventstore.Store) error) error {
-	return f.withPool(p, func(pool *pgxpool.Pool) error {
+	return f.withPool(p, f.use(p, get, use))
+}
+
+// withNew is with for what may make the store.
+func (f storeFlags) withNew(p *process, use func(*eventstore.Store) error) error {
+	if err := refuseReserved("event store", f.Store); err != nil {
+		return err
+	}
+	return f.withNewPool(p, f.use(p, eventstore.Ensure, use))
+}
+
+func (f storeFlags) use(p *process, get func(context.Context, *pgxpool.Pool, string, eventstore.Config) (*eventstore.Store, error),
+	use func(*eventstore.Store) error) func(*pgxpool.Pool) error {
+	return func(pool *pgxpool.Pool) error {
 		store, err := get(p.ctx, pool, f.Store, eventstore.Config{Announce: true, Log: p.log})
 		if err != nil {
 			return explainEvents(err)
 		}
 		err = use(store)
 		return explainEvents(errors.Join(err, store.Close(context.WithoutCancel(p.ctx))))
-	})
+	}
 }
 
 // explainEvents gives errors of event stores their exit codes.
@@ -103,9 +116,9 @@ func (f queryFlags) query() eventstore.Query {
 
 type eventsQueryCmd struct {
 	queryFlags
-	After     int64 `help:"Behind this position."`
-	Before    int64 `help:"In front of this position. Default: up to the end."`
-	Limit     int   `short:"n" help:"At most so many. Default: all."`
+	After     int64 `help:"Only events after this position."`
+	Before    int64 `help:"Only events before this position. Default: up to the end."`
+	Limit     int   `short:"n" help:"At most N events. Default: all."`
 	Backwards bool  `help:"The newest first."`
 	storeFlags
 }
@@ -152,8 +165,8 @@ func (o eventPrinter) print(e *eventstore.Event) error {
 
 type eventsTailCmd struct {
 	queryFlags
-	After *int64 `help:"Behind this position. Default: what comes from now on."`
-	Count int    `short:"n" placeholder:"N" help:"End after so many events. Default: never."`
+	After *int64 `help:"Begin after this position. Default: what comes from now on."`
+	Count int    `short:"n" placeholder:"N" help:"End after N events. Default: never."`
 	storeFlags
 }
 

@@ -19,7 +19,7 @@ type eventsAppendCmd struct {
 
 	UnlessType []string `name:"unless-type" sep:"none" placeholder:"NAME" help:"Not if there is an event of this type…"`
 	UnlessTag  []string `name:"unless-tag" sep:"none" placeholder:"TAG" help:"…with this tag; with several flags, with all of them."`
-	After      int64    `help:"…behind this position."`
+	After      int64    `help:"…after this position."`
 	storeFlags
 }
 
@@ -34,7 +34,7 @@ func (c *eventsAppendCmd) Run(p *process) error {
 	if c.After != 0 && !c.conditional() {
 		return exit(ExitUsage, "--after goes with --unless-type or --unless-tag")
 	}
-	return c.with(p, eventstore.Ensure, func(store *eventstore.Store) error {
+	return c.withNew(p, func(store *eventstore.Store) error {
 		if len(c.Type) == 0 {
 			return c.lines(p, store)
 		}

@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 func TestEvents_Commands(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	if out := s.run("events", "append", "--type", "CourseOffered", "--tag", "course:a,b", "--data", `{"seats":2}`, "--id", "e1"); out != "appended 1, last position 1\n" {
 		t.Errorf("append: %q", out)
 	}
@@ -51,7 +50,7 @@ func TestEvents_Commands(t *testing.T) {
 
 func TestEvents_BadInput(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	for _, c := range []struct {
 		input string
 		code  int

@@ -45,10 +45,10 @@ func (a queueArg) with(p *process, work func(q *queue.Queue) error) error {
 type queueCreateCmd struct {
 	Name        string  `arg:"" help:"Its name."`
 	MaxAttempts int     `placeholder:"N" help:"How often a message is delivered before it is a dead letter. Default: 10."`
-	RetryMin    seconds `placeholder:"TIME" help:"The pause behind the first refusal; it doubles with each. Default: 1s."`
+	RetryMin    seconds `placeholder:"TIME" help:"The pause after the first refusal; it doubles with each. Default: 1s."`
 	RetryMax    seconds `placeholder:"TIME" help:"The longest pause. Default: 5m."`
 	Priorities  int     `placeholder:"N" help:"Messages have a priority from 0 to one less, and higher ones are delivered first. Default: none."`
-	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in their order; so many keys at a time, at least, share the work among nodes. Default: no order."`
+	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in their order; at least N keys at a time share the work among nodes. Default: no order."`
 	databaseFlags
 }
 
@@ -57,7 +57,10 @@ func (c *queueCreateCmd) Run(p *process) error {
 	if c.MaxAttempts < 0 {
 		return exit(ExitUsage, "--max-attempts is %d: want at least 1", c.MaxAttempts)
 	}
-	return c.withPool(p, func(pool *pgxpool.Pool) error {
+	if err := refuseReserved("queue", c.Name); err != nil {
+		return err
+	}
+	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
 		_, err := queue.Ensure(p.ctx, pool, c.Name, queue.Options{
 			MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax),
 			Priorities: c.Priorities, Lanes: c.Lanes,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -32,6 +33,7 @@ type serveCmd struct {
 	lanesFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
+	Migrate bool `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
 	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
@@ -158,11 +160,14 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	if c.Mode == string(ingest.Naive) {
 		conns = ingest.NaiveConnections + 4
 	}
-	pool, err := db.connect(p.ctx, p, conns)
+	pool, err := db.connect(p.ctx, conns)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closePool(pool)) }()
+	if err := c.prepareSchema(p, pool); err != nil {
+		return err
+	}
 	if c.Recreate {
 		if err := stream.Recreate(p.ctx, pool); err != nil {
 			return explainDatabase(err)
@@ -185,6 +190,18 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	stop()
 	supervising.Wait()
 	return err
+}
+
+// prepareSchema migrates the database, or requires that somebody else has.
+func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
+	if c.Migrate {
+		return migrateUp(p, pool, true)
+	}
+	s, err := migrate.Look(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	return explainSchema(s)
 }
 
 // listenAndServe serves until the process is told to stop; then everything

@@ -11,7 +11,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -31,13 +30,16 @@ type streamCreateCmd struct {
 	Name  string `arg:"" help:"Its name."`
 	Keyed bool   `help:"Index the messages by key, so that they can be read by it."`
 
-	Partitions int `placeholder:"N" help:"Share the messages out by key to so many partitions, 1 to 1024, which are streams: NAME/0 and so on. Default: none."`
+	Partitions int `placeholder:"N" help:"Share the messages out by key to N partitions, 1 to 1024, which are streams: NAME/0 and so on. Default: none."`
 	databaseFlags
 }
 
 // Run is called by kong.
 func (c *streamCreateCmd) Run(p *process) error {
-	return c.withPool(p, func(pool *pgxpool.Pool) error {
+	if err := refuseReserved("stream", c.Name); err != nil {
+		return err
+	}
+	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
 		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed, Partitions: c.Partitions})
 		if errors.Is(err, stream.ErrOptions) {
 			return exit(ExitUsage, "%w: drop it first, or leave --keyed and --partitions as they are", err)
@@ -142,10 +144,8 @@ type streamRetainCmd struct {
 // Run is called by kong.
 func (c *streamRetainCmd) Run(p *process) error {
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
-		if _, err := queue.Lookup(p.ctx, pool, c.Name); err == nil {
-			return exit(ExitUsage, "stream %q is a queue's: its messages are kept until they are purged", c.Name)
-		} else if !errors.Is(err, queue.ErrNotFound) {
-			return explainQueue(err)
+		if err := refuseQueueStream(p.ctx, pool, c.Name, "they are kept until they are purged"); err != nil {
+			return err
 		}
 		return explainStream(stream.Alter(p.ctx, pool, c.Name, stream.Retention{
 			MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed,
@@ -164,7 +164,13 @@ func (c *streamDropCmd) Run(p *process) error {
 	if !c.Yes {
 		return exit(ExitUsage, "stream drop removes all messages of %q for good: say --yes", c.Name)
 	}
+	if err := refuseReserved("stream", c.Name); err != nil {
+		return err
+	}
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
+		if err := refuseQueueStream(p.ctx, pool, c.Name, "remove it with tidewire queue drop"); err != nil {
+			return err
+		}
 		return explainStream(stream.Drop(p.ctx, pool, c.Name))
 	})
 }
@@ -213,7 +219,7 @@ func explainStream(err error) error {
 
 // startFlags say where in a stream to begin.
 type startFlags struct {
-	After int64  `default:"-1" placeholder:"POSITION" help:"Begin behind this position."`
+	After int64  `default:"-1" placeholder:"POSITION" help:"Begin after this position."`
 	Since string `placeholder:"TIME" help:"Begin with the first message of this time, such as 2026-01-31T12:00:00Z, or this long ago, such as 10m."`
 	From  string `enum:"start,end," default:"" help:"Begin at the start or at the end of the stream."`
 }

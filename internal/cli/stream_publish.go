@@ -29,10 +29,16 @@ func (c *streamPublishCmd) Run(p *process) error {
 	if c.JSON && (c.Key != "" || len(c.Header) > 0) {
 		return exit(ExitUsage, "with --json, key and headers are in the lines")
 	}
+	if err := refuseReserved("stream", c.Name); err != nil {
+		return err
+	}
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
 		s, err := stream.Lookup(p.ctx, pool, c.Name)
 		if err != nil {
 			return explainStream(err)
+		}
+		if err := refuseQueueStream(p.ctx, pool, c.Name, "enqueue to it over /ws or /v1/queues"); err != nil {
+			return err
 		}
 		return c.publish(p, pool, s)
 	})

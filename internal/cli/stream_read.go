@@ -76,8 +76,8 @@ func (p *printer) page(messages []stream.Message) error {
 
 type streamTailCmd struct {
 	Name  string `arg:"" help:"The stream."`
-	Group string `placeholder:"NAME" help:"Read as this group: begin behind its offset, and commit what was printed. It is made if there is none."`
-	Count int    `short:"n" placeholder:"N" help:"End after so many messages. Default: never."`
+	Group string `placeholder:"NAME" help:"Read as this group: begin after its offset, and commit what was printed. It is made if there is none."`
+	Count int    `short:"n" placeholder:"N" help:"End after N messages. Default: never."`
 	startFlags
 	printFlags
 	databaseFlags
@@ -89,6 +89,9 @@ func (c *streamTailCmd) Run(p *process) error {
 		return exit(ExitUsage, "--count is %d: want at least 1", c.Count)
 	}
 	start, err := c.start(time.Now(), stream.AtEnd())
+	if err == nil {
+		err = refuseReserved("group", c.Group)
+	}
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/cli"
-	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // shell runs commands on one database.
@@ -41,7 +40,7 @@ func (s shell) run(args ...string) string {
 
 func TestStream_Commands(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "orders", "--keyed")
 	s.run("stream", "create", "orders", "--keyed") // as it is
 	s.in("", cli.ExitUsage, "stream", "create", "orders")
@@ -83,7 +82,7 @@ func TestStream_Commands(t *testing.T) {
 
 func TestStream_Retain(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "orders")
 	s.run("stream", "retain", "orders", "--max-age", "168h", "--max-bytes", "1GB", "--consumed")
 	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "retention: at most 168h0m0s, at most 1024.0 MiB, what some group has not read\n") {
@@ -94,7 +93,7 @@ func TestStream_Retain(t *testing.T) {
 		t.Errorf("info: %s", out)
 	}
 	s.run("queue", "create", "jobs")
-	if _, errOut := s.in("", cli.ExitUsage, "stream", "retain", "jobs", "--max-age", "1h"); !strings.Contains(errOut, "is a queue's") {
+	if _, errOut := s.in("", cli.ExitUsage, "stream", "retain", "jobs", "--max-age", "1h"); !strings.Contains(errOut, "of a queue") {
 		t.Errorf("retention of a queue's stream: %s", errOut)
 	}
 	s.in("", cli.ExitFailure, "stream", "retain", "none", "--max-age", "1h")
@@ -103,7 +102,7 @@ func TestStream_Retain(t *testing.T) {
 // TestStream_Pipes: what replay prints, publish takes.
 func TestStream_Pipes(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "a")
 	s.run("stream", "create", "b")
 	lines := `{"payload":"text","key":"ü","headers":{"n":1}}` + "\n" + `{"payload_base64":"/wA="}` + "\n" + `{}` + "\n"
@@ -125,7 +124,7 @@ func TestStream_Pipes(t *testing.T) {
 
 func TestStream_BadInput(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "a")
 	for _, c := range []struct {
 		in   string
@@ -154,7 +153,7 @@ func TestStream_BadInput(t *testing.T) {
 // TestStream_TailBesideAPublisher follows, until it is told to stop.
 func TestStream_TailBesideAPublisher(t *testing.T) {
 	t.Parallel()
-	s := shell{t, pgtest.Open(t).URL}
+	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "a")
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()

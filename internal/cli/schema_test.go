@@ -1,0 +1,216 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// migrated is a database with Tidewire's schema.
+func migrated(t *testing.T) pgtest.DB {
+	t.Helper()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// onExisting are the commands that work with what is there, and make no database.
+var onExisting = [][]string{
+	{"stream", "list"}, {"stream", "info", "s"}, {"stream", "replay", "s"}, {"stream", "tail", "s", "-n", "1"},
+	{"stream", "publish", "s", "x"}, {"stream", "retain", "s"}, {"stream", "drop", "s", "--yes"},
+	{"queue", "list"}, {"queue", "stats", "q"}, {"queue", "peek", "q"}, {"queue", "purge", "q", "--yes"}, {"queue", "drop", "q", "--yes"},
+	{"events", "query"}, {"events", "tail", "-n", "1"}, {"events", "stats"}, {"db", "migrate", "--status"}, {"db", "migrate", "--dry-run"},
+}
+
+// TestCommands_MakeNoDatabase: where there is no private PostgreSQL, they say what
+// to do, and make none.
+func TestCommands_MakeNoDatabase(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	for _, args := range onExisting {
+		code, _, text := run(t, nil, append(args, "--data-dir", data)...)
+		if code != cli.ExitDatabase || !strings.Contains(text, "tidewire serve") || !strings.Contains(text, "--database-url") {
+			t.Errorf("%v: exit code %d, %q", args, code, text)
+		}
+		if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("%v made %s: %v", args, data, err)
+		}
+	}
+}
+
+// TestCommands_DoNotMigrate: a schema of another version, or none, is left as it is.
+func TestCommands_DoNotMigrate(t *testing.T) {
+	t.Parallel()
+	empty, older, newer := pgtest.Open(t), migrated(t), migrated(t)
+	exec := func(pool *pgxpool.Pool, sql string) {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(older.Pool, `DELETE FROM tidewire.migration WHERE version = (SELECT max(version) FROM tidewire.migration)`)
+	exec(newer.Pool, `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'of the future')`)
+	for _, c := range []struct {
+		db   pgtest.DB
+		text string
+	}{{empty, "tidewire db migrate"}, {older, "tidewire db migrate"}, {newer, "newer tidewire"}} {
+		before := schemaVersion(t, c.db)
+		all := append([][]string{
+			{"stream", "create", "s"}, {"queue", "create", "q"}, {"events", "append", "--type", "t"}, {"serve", "--port", "0", "--migrate=false"},
+		}, onExisting...)
+		for _, args := range all {
+			code, _, text := run(t, nil, append(args, "--database-url", c.db.URL)...)
+			if args[0] == "db" { // TestDB_Migrate has what they say
+				continue
+			}
+			if code != cli.ExitDatabase || !strings.Contains(text, c.text) {
+				t.Errorf("%v: exit code %d, %q, want %q", args, code, text, c.text)
+			}
+		}
+		if after := schemaVersion(t, c.db); after != before {
+			t.Errorf("the schema's version was %d, is %d", before, after)
+		}
+	}
+}
+
+// schemaVersion is -1 where there is no schema.
+func schemaVersion(t *testing.T, db pgtest.DB) int {
+	t.Helper()
+	var there bool
+	if err := db.Pool.QueryRow(t.Context(), `SELECT to_regnamespace('tidewire') IS NOT NULL`).Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if !there {
+		return -1
+	}
+	s, err := migrate.Look(t.Context(), db.Pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Version
+}
+
+func TestDB_Migrate(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--status"}, "schema version: 0\n"},
+		{[]string{"--dry-run"}, "would be applied: 0001_"},
+		{[]string{"--status"}, "to be applied: 0001_"},
+		{nil, "applied: 0001_"},
+		{nil, "nothing to apply"},
+		{[]string{"--dry-run"}, "nothing to apply"},
+	} {
+		code, out, text := run(t, nil, append([]string{"db", "migrate", "--database-url", db.URL}, c.args...)...)
+		if code != cli.ExitOK || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit code %d, %q %q, want %q", c.args, code, out, text, c.want)
+		}
+	}
+	p := serve(t, "--migrate=false", "--database-url", db.URL)
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestCommands_Reserved: what is the server's own is not changed from the shell.
+func TestCommands_Reserved(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	if code, _, text := run(t, nil, "queue", "create", "jobs", "--database-url", db.URL); code != cli.ExitOK {
+		t.Fatal(text)
+	}
+	for _, args := range [][]string{
+		{"stream", "create", "tidewire.rooms"}, {"stream", "publish", "tidewire.rooms", "x"}, {"stream", "drop", "tidewire.rooms", "--yes"},
+		{"stream", "tail", "s", "--group", "tidewire.g"}, {"queue", "create", "tidewire.q"}, {"events", "append", "--type", "t", "--store", "tidewire.e"},
+		{"stream", "publish", "jobs", "x"}, {"stream", "drop", "jobs", "--yes"}, {"stream", "retain", "jobs"},
+	} {
+		code, _, text := run(t, nil, append(args, "--database-url", db.URL)...)
+		if code != cli.ExitUsage || !strings.Contains(text, "server's own") && !strings.Contains(text, "of a queue") {
+			t.Errorf("%v: exit code %d, %q", args, code, text)
+		}
+	}
+}
+
+// TestServe_LeastRights: a role that may not do enough is told all that it lacks, in
+// SQL that is enough.
+func TestServe_LeastRights(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	name := "app \"" + strings.TrimPrefix(pathOf(t, db.URL), "/") + "\""
+	role := pgx.Identifier{name}.Sanitize()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	database := pgx.Identifier{strings.TrimPrefix(pathOf(t, db.URL), "/")}.Sanitize()
+	exec("CREATE ROLE " + role)
+	t.Cleanup(func() {
+		for _, sql := range []string{"DROP OWNED BY " + role + " CASCADE", "DROP ROLE " + role} {
+			if _, err := db.Pool.Exec(context.Background(), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	exec("REVOKE ALL ON DATABASE " + database + " FROM PUBLIC")
+	exec("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	as := db.URL + "&options=" + strings.ReplaceAll(url.QueryEscape("-c role="+strings.ReplaceAll(name, " ", `\ `)), "+", "%20")
+	code, _, text := run(t, nil, "serve", "--port", "0", "--database-url", as)
+	if code != cli.ExitDatabase || strings.Count(text, ";\n") < 3 {
+		t.Fatalf("exit code %d, %q, want the SQL to run", code, text)
+	}
+	if n := schemaVersion(t, db); n != -1 {
+		t.Errorf("the schema was made: version %d", n)
+	}
+	_, asked, _ := strings.Cut(text, "\n")
+	exec(asked)
+	p := serve(t, "--database-url", as)
+	request(t, "POST", p.addr, "/v1/streams/s", "")
+	w := wireDial(t, p.addr)
+	w.ask(`{"type":"publish","stream":"s","payload":"x","id":1}`)
+	if code := p.stop(t); code != cli.ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func pathOf(t *testing.T, raw string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Path
+}
+
+// TestStream_CreateWithoutDatabase makes a private one, which is Tidewire's own.
+func TestStream_CreateWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	getenv := func(name string) string {
+		if name == "PATH" {
+			return os.Getenv("PATH")
+		}
+		return ""
+	}
+	if code, _, text := run(t, getenv, "stream", "create", "orders", "--data-dir", data); code != cli.ExitOK {
+		t.Fatalf("exit code %d, %q", code, text)
+	}
+	if code, out, text := run(t, getenv, "stream", "list", "--data-dir", data); code != cli.ExitOK || !strings.Contains(out, "orders") {
+		t.Errorf("exit code %d, %q %q", code, out, text)
+	}
+}

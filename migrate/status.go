@@ -1,0 +1,93 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// ErrOlder: migrations have to be applied first.
+var ErrOlder = errors.New("migrate: database schema is older than this program needs")
+
+// Status is how far a database is.
+type Status struct {
+	// Version is that of the last migration that was applied; 0 is none.
+	Version int
+	// Latest is the last one that this program has.
+	Latest int
+	// Pending are the names of those between, in their order.
+	Pending []string
+}
+
+// Err is why the schema cannot be used: ErrOlder, ErrNewer, or nil.
+func (s Status) Err() error {
+	switch {
+	case s.Version > s.Latest:
+		return newer(s.Version, s.Latest)
+	case s.Version < s.Latest:
+		return fmt.Errorf("%w: version %d, this program needs %d", ErrOlder, s.Version, s.Latest)
+	}
+	return nil
+}
+
+func newer(version, latest int) error {
+	return fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, version, latest)
+}
+
+// Look reads how far a database is, and changes nothing.
+func Look(ctx context.Context, db pg.DB) (Status, error) {
+	all, err := load()
+	if err != nil {
+		return Status{}, err
+	}
+	current, err := version(ctx, db)
+	return statusOf(all, current), err
+}
+
+func statusOf(all []migration, current int) Status {
+	s := Status{Version: current, Latest: all[len(all)-1].version}
+	for _, m := range all {
+		if m.version > current {
+			s.Pending = append(s.Pending, m.name)
+		}
+	}
+	return s
+}
+
+// errRehearsed ends a rehearsal's transaction.
+var errRehearsed = errors.New("rehearsed")
+
+// Rehearse applies what is missing in one transaction that is rolled back: it shows
+// whether Up would succeed. Meanwhile it holds the locks that Up takes.
+func Rehearse(ctx context.Context, db pg.DB) (s Status, err error) {
+	all, err := load()
+	if err != nil {
+		return s, err
+	}
+	current, err := version(ctx, db)
+	if s = statusOf(all, current); err != nil || len(s.Pending) == 0 {
+		return s, errors.Join(err, s.Err())
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := prepare(ctx, tx); err != nil {
+			return err
+		}
+		for _, m := range all {
+			if m.version <= current {
+				continue
+			}
+			if _, err := tx.Exec(ctx, m.sql); err != nil {
+				return fmt.Errorf("migration %s: %w", m.name, err)
+			}
+		}
+		return errRehearsed
+	})
+	if errors.Is(err, errRehearsed) {
+		return s, nil
+	}
+	return s, explain(err)
+}
