@@ -185,6 +185,11 @@ func appendChunkHeader(dst []byte, flags byte, message, seq uint32) []byte {
 // writeFragments sends a message as one. Other messages cannot come between
 // its fragments, so c.writing stays with it to the end. c.mu is held.
 func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) error {
+	cr := &c.bulk.credit
+	defer func() {
+		cr.fragments = false
+		cr.adopt()
+	}()
 	for first := true; ; first = false {
 		part := payload[:min(len(payload), c.chunkSize())]
 		payload = payload[len(part):]
@@ -205,6 +210,7 @@ func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) er
 			return err
 		}
 		h := AppendHeader(c.bulk.header[:0], Header{Fin: len(payload) == 0, Op: op, Length: int64(len(part))})
+		cr.fragments = len(payload) > 0
 		if err := c.writeChunk(h, part); err != nil || len(payload) == 0 {
 			c.release()
 			return err

@@ -354,6 +354,56 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// TestGrant_duringAMessage: credit that comes while a message is under way in
+// fragments counts from the next one on. A client sees nothing of this one before its
+// end, and could not know what it still lacks.
+func TestGrant_duringAMessage(t *testing.T) {
+	t.Parallel()
+	const chunk = 16 << 10
+	server, client := pair(t, Config{BulkChunk: chunk, BulkCredit: 2 * chunk}, Config{})
+	first := make(chan error, 1)
+	go func() { first <- server.WriteBulk(t.Context(), OpBinary, make([]byte, 10*chunk)) }()
+	until(t, "the message waits for credit", func() bool { return server.Lanes().Outstanding == 2*chunk })
+	for range 2 {
+		if err := server.Grant(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := server.Grant(1<<30 - chunk); !errors.Is(err, ErrCredit) {
+		t.Errorf("granted too much: %v", err)
+	}
+	defer goRead(server)()
+	defer client.Abort()
+	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 10*chunk {
+		t.Fatalf("got %d messages, %v", len(msgs), err)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	second := make(chan error, 1)
+	go func() { second <- server.WriteBulk(t.Context(), OpBinary, make([]byte, 3*chunk)) }()
+	until(t, "what was granted is used", func() bool { return server.Lanes().BulkChunks == 12 })
+	if err := server.Grant(chunk); err != nil {
+		t.Fatal(err)
+	}
+	if msgs, err := client.Read(); err != nil || len(msgs) != 1 || len(msgs[0].Payload) != 3*chunk {
+		t.Fatalf("got %d messages, %v", len(msgs), err)
+	}
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after a minute: %s", what)
+		}
+	}
+}
+
 // TestCredit_Pongs: only those of pings that were sent count, each once.
 func TestCredit_Pongs(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,9 @@ type credit struct {
 	started     bool          // it has been too wide once; before, it doubles every round trip
 	granted     int64         // offset up to which the peer allows, if it says that itself
 	explicit    bool
-	unread      bool // no pong would be read
+	fragments   bool  // a message is under way in fragments, by the rule it began with
+	next        int64 // granted meanwhile, for the messages after it
+	unread      bool  // no pong would be read
 
 	pings  []creditPing // not acknowledged, the oldest first
 	base   time.Duration
@@ -149,23 +151,38 @@ func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 }
 
 // Grant adds n bytes to what the peer allows on the bulk lane. With the first
-// call its word replaces the credit by ping. n below 1, and more than 1 GiB that
-// is allowed and not sent, is ErrCredit.
+// call its word replaces the credit by ping, from the next message on: a peer sees
+// nothing of a message in fragments before its end, and would not know what this
+// one still lacks. n below 1, and more than 1 GiB that is allowed and not sent, is
+// ErrCredit.
 func (c *Conn) Grant(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cr := &c.bulkState().credit
-	granted := cr.granted
-	if !cr.explicit {
-		granted = cr.sent
+	unused := cr.next
+	if cr.explicit {
+		unused = cr.granted - cr.sent
 	}
-	if n < 1 || n > maxGrant || granted+n-cr.sent > maxGrant {
+	if n < 1 || n > maxGrant || unused+n > maxGrant {
 		return ErrCredit
 	}
-	cr.explicit, cr.granted = true, granted+n
+	if cr.explicit {
+		cr.granted += n
+	} else {
+		cr.next += n
+		cr.adopt()
+	}
 	c.bulk.progress = time.Now()
 	c.moved.Broadcast()
 	return nil
+}
+
+// adopt makes the peer's word the rule, once it has given it, unless a message is
+// under way in fragments.
+func (c *credit) adopt() {
+	if c.next > 0 && !c.fragments {
+		c.explicit, c.granted, c.next = true, c.sent+c.next, 0
+	}
 }
 
 // SetUnread says that nobody will call Read for a while, or that somebody does
