@@ -85,7 +85,7 @@ func (c *consumer) tell(err error) {
 // deliver sends what it leases until something ends it.
 func (c *consumer) deliver(source Consumption) error {
 	for {
-		n, err := c.room()
+		n, err := c.room(source)
 		if err != nil {
 			return err
 		}
@@ -121,17 +121,19 @@ func (c *consumer) receive(source Consumption, n int) ([]Delivery, error) {
 }
 
 // room waits until the client may have more, and returns how many. It has as
-// many fewer as it has not acknowledged and nobody else has got meanwhile.
-func (c *consumer) room() (int, error) {
+// many fewer as it has not acknowledged and nobody else has got meanwhile. The
+// source hears of each change of the credits.
+func (c *consumer) room(source Consumption) (int, error) {
 	for {
 		now := time.Now()
 		held, next := c.leases.count(now)
 		c.mu.Lock()
 		c.planned = c.credits
-		n := c.credits - int64(held)
+		credits := int(c.credits)
 		c.mu.Unlock()
-		if n > 0 {
-			return int(n), nil
+		source.SetCredits(credits)
+		if n := credits - held; n > 0 {
+			return n, nil
 		}
 		var ends <-chan time.Time
 		if held > 0 {

@@ -12,6 +12,9 @@ const (
 	deskLeases = 10_000
 	// deskIdle is how long a desk stays open that nobody uses.
 	deskIdle = 30 * time.Second
+	// deskRest is how long a desk may have more claimed for it than its clients ask
+	// for: who receives again and again need not wait for a claim each time.
+	deskRest = 250 * time.Millisecond
 	// openTimeout is how long that may take; a receive waits for it in any case.
 	openTimeout = 5 * time.Second
 )
@@ -41,6 +44,8 @@ type desk struct {
 	// Guarded by desks.mu.
 	users int
 	idle  *time.Timer
+
+	demand demand
 }
 
 func newDesks(store QueueStore) *desks { return &desks{store: store, open: make(map[string]*desk)} }
@@ -52,6 +57,7 @@ func (ds *desks) use(queue string) *desk {
 	d := ds.open[queue]
 	if d == nil {
 		d = &desk{queue: queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
+		d.demand.leases = d.leases
 		ds.open[queue] = d
 	}
 	if d.users++; d.idle != nil {
@@ -92,6 +98,7 @@ func (ds *desks) leave(d *desk) {
 	ds.ending.Add(1)
 	ds.mu.Unlock()
 	defer ds.ending.Done()
+	d.demand.of(nil)
 	d.source.Close()
 }
 
@@ -107,6 +114,7 @@ func (ds *desks) close() {
 			d.idle.Stop()
 		}
 		if d.source != nil {
+			d.demand.of(nil)
 			d.source.Close()
 		}
 	}
@@ -116,6 +124,8 @@ func (ds *desks) close() {
 // receive leases messages until wait ends, none if none come, and returns them
 // with their tokens. ctx is for the rest.
 func (d *desk) receive(ctx, wait context.Context, limit int) ([]Delivery, []string, error) {
+	d.demand.add(limit)
+	defer d.demand.add(-limit)
 	select {
 	case d.turn <- struct{}{}:
 	case <-wait.Done():
@@ -136,6 +146,7 @@ func (d *desk) receive(ctx, wait context.Context, limit int) ([]Delivery, []stri
 	case wait.Err() != nil:
 		return nil, nil, nil
 	default: // for good: the next receive begins anew
+		d.demand.of(nil)
 		d.source.Close()
 		d.source = nil
 		return nil, nil, err
@@ -152,6 +163,7 @@ func (d *desk) openSource(ctx context.Context) error {
 	source, err := d.store.Consume(ctx, d.queue)
 	if err == nil {
 		d.source = source
+		d.demand.of(source)
 	}
 	return err
 }

@@ -49,6 +49,7 @@ func (panickingFeed) Receive(context.Context, int) ([]gateway.Delivery, error) {
 func (panickingFeed) Submit(context.Context, [][]byte) error                   { panic("submit") }
 func (panickingFeed) Wait(context.Context) error                               { return nil }
 func (panickingFeed) Close()                                                   {}
+func (panickingFeed) SetCredits(int)                                           {}
 
 type panickingQueues struct{ *fakeQueues }
 

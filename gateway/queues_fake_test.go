@@ -151,6 +151,9 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Del
 	}
 }
 
+// SetCredits changes nothing: only what is received is leased.
+func (c *fakeConsumption) SetCredits(int) {}
+
 func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []gateway.Delivery) {
 	now := time.Now()
 	for id, job := range q.leased {

@@ -197,6 +197,11 @@ type Consumption interface {
 	// error and has leased none that it does not return with the next call or give
 	// back. Any other error is for good.
 	Receive(ctx context.Context, limit int) ([]Delivery, error)
+	// SetCredits says how many messages the consumer may have that are not settled,
+	// none to begin with. The store claims no more for it, and what it had claimed
+	// beyond that goes to consumers elsewhere. It is for any goroutine, and does
+	// nothing after Close.
+	SetCredits(n int)
 	// Close gives back at once what was received and not settled; what was given
 	// to AckLater is settled. It is called after Receive has returned, and waits
 	// at most briefly for the database.

@@ -105,20 +105,34 @@ func (n *part) tick(now time.Time) {
 		n.times.poll = now.Add(jitter(n.cfg.Poll))
 		signal(n.readNow)
 	}
+	n.shed(now)
 	if write := n.nextWrite(now); !n.nudged && !write.IsZero() && !now.Before(write) {
-		n.shed(now)
 		n.nudge()
 	}
 }
 
 // next returns when tick is due. The caller holds mu.
 func (n *part) next(now time.Time) time.Time {
-	next := earliest(n.times.sweep, n.times.rest)
+	next := earliest(n.times.sweep, n.times.rest, n.nextStall(now))
 	if len(n.node.consumers) > 0 {
 		next = earliest(next, n.times.poll)
 	}
 	if !n.nudged { // else the writer says when it is through
 		next = earliest(next, n.nextWrite(now))
+	}
+	return next
+}
+
+// nextStall returns when the next Consumer is not waited for any more, so that
+// what was claimed for it goes to others.
+func (n *part) nextStall(now time.Time) (next time.Time) {
+	if n.token == 0 || n.atHand()+n.ahead() == 0 {
+		return next
+	}
+	for _, c := range n.node.consumers {
+		if at := c.stalls(); at.After(now) {
+			next = earliest(next, at)
+		}
 	}
 	return next
 }

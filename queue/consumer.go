@@ -11,7 +11,8 @@ import (
 // ConsumerOptions configures a Consumer.
 type ConsumerOptions struct {
 	// Credits is the most messages that the Consumer has at a time and has not
-	// acknowledged. The Node claims as many ahead. Defaults to 100.
+	// acknowledged. The Node claims as many ahead, which other Nodes do not get
+	// meanwhile. Negative: none, until SetCredits. Defaults to 100.
 	Credits int
 	// Visibility is for how long a message may go unacknowledged until it is
 	// handed out again. Extend puts it off. Defaults to 30 s.
@@ -37,10 +38,10 @@ type Consumer struct {
 // Consume returns a new Consumer, which must be closed. Before the Node runs it
 // receives nothing.
 func (n *Node) Consume(opts ConsumerOptions) *Consumer {
-	if opts.Credits <= 0 {
+	if opts.Credits == 0 {
 		opts.Credits = 100
 	}
-	opts.Credits = min(opts.Credits, math.MaxInt32) // those of many are added up
+	opts.Credits = bounded(opts.Credits)
 	if opts.Visibility <= 0 {
 		opts.Visibility = 30 * time.Second
 	}
@@ -52,6 +53,45 @@ func (n *Node) Consume(opts ConsumerOptions) *Consumer {
 		n.wakeUp()
 	}
 	return c
+}
+
+// bounded is a number of credits that can be added to those of others.
+func bounded(credits int) int { return min(max(credits, 0), math.MaxInt32) }
+
+// SetCredits changes the most messages that the Consumer has at a time and has not
+// acknowledged; negative is none. With fewer than before it keeps what it has, and
+// what the Node has claimed for it and not delivered goes to others at once: those
+// of this Node, or of others. Any goroutine may call it.
+func (c *Consumer) SetCredits(credits int) {
+	n := c.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := c.cfg.Credits
+	if c.cfg.Credits = bounded(credits); c.closed || c.cfg.Credits == old {
+		return
+	}
+	now := time.Now()
+	for _, p := range n.parts {
+		if c.cfg.Credits < old {
+			p.shed(now)
+		} else {
+			p.wantMore()
+		}
+	}
+	n.wakeConsumers()
+}
+
+// stalls is when the Consumer is not waited for any more, or never: it waits
+// itself, or has all that it may.
+func (c *Consumer) stalls() time.Time {
+	if c.waiting || c.outstanding >= c.cfg.Credits {
+		return time.Time{}
+	}
+	last := c.calledAt
+	if c.settledAt.After(last) {
+		last = c.settledAt
+	}
+	return last.Add(c.node.cfg.StallAfter)
 }
 
 // Receive waits for messages and returns them, in the order of positions but

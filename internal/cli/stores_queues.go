@@ -147,7 +147,7 @@ func (s *queueStore) Consume(ctx context.Context, name string) (gateway.Consumpt
 	if err != nil {
 		return nil, queueError(err)
 	}
-	return consumption{o.node.Consume(queue.ConsumerOptions{Visibility: visibility})}, nil
+	return consumption{o.node.Consume(queue.ConsumerOptions{Credits: -1, Visibility: visibility})}, nil
 }
 
 // consumption is a queue.Consumer with the gateway's deliveries.
@@ -166,6 +166,9 @@ func (c consumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery
 	}
 	return out, nil
 }
+
+// SetCredits implements gateway.Consumption.
+func (c consumption) SetCredits(n int) { c.consumer.SetCredits(n) }
 
 // Close implements gateway.Consumption.
 func (c consumption) Close() { c.consumer.Close() }

@@ -1,0 +1,67 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/queue"
+)
+
+// hoard has a Consumer of the far node take one message of fifty, and the node
+// claim them all. It returns both nodes' Consumers; that of the near node has had
+// no credits.
+func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *queue.Consumer) {
+	t.Helper()
+	db, q := setup(t, queue.Options{})
+	near, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour})
+	other = near.Consume(queue.ConsumerOptions{Credits: -1})
+	_, there := elsewhere(t, db.URL, "jobs")
+	node, _ := start(t, there, far)
+	enqueue(t, near, numbered(50)...)
+	taker = node.Consume(queue.ConsumerOptions{Credits: 50, Visibility: time.Hour})
+	if ds, err := taker.ReceiveUpTo(t.Context(), 1); err != nil || len(ds) != 1 {
+		t.Fatal(ds, err)
+	}
+	return q, taker, other
+}
+
+// wantClaimed wants nodes to have that many messages.
+func wantClaimed(t *testing.T, q *queue.Queue, want int64) {
+	t.Helper()
+	if s, err := q.Stats(t.Context()); err != nil || s.Claimed != want {
+		t.Errorf("%d messages are claimed, %v; want %d", s.Claimed, err, want)
+	}
+}
+
+// TestSetCredits has a Consumer take back what it asked for: that goes to another
+// node, and comes here again when it asks for it.
+func TestSetCredits(t *testing.T) {
+	t.Parallel()
+	q, taker, other := hoard(t, queue.NodeConfig{StallAfter: time.Hour})
+	wantClaimed(t, q, 50)
+	taker.SetCredits(1)
+	eventually(t, "all but one are free", func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.Claimed == 1
+	})
+	other.SetCredits(40)
+	if got := receive(t, other, 40); len(got) != 40 {
+		t.Errorf("%d messages, want the credits", len(got))
+	}
+	taker.SetCredits(10)
+	if got := receive(t, taker, 9); len(got) != 9 {
+		t.Errorf("%d messages, want all that is left", len(got))
+	}
+	wantClaimed(t, q, 50)
+}
+
+// TestConsumer_StallGivesBack: what was claimed for a Consumer that asks no more
+// goes to another node, though its own has nothing else to do.
+func TestConsumer_StallGivesBack(t *testing.T) {
+	t.Parallel()
+	_, _, other := hoard(t, queue.NodeConfig{
+		StallAfter: 50 * time.Millisecond, Look: time.Hour, Poll: time.Hour, Lease: time.Hour,
+	})
+	other.SetCredits(49)
+	receive(t, other, 49)
+}
