@@ -16,7 +16,6 @@ import (
 type api struct {
 	server *Server
 	mux    *http.ServeMux
-	guard  *http.CrossOriginProtection
 	desks  *desks
 	// polls ends when nobody shall wait for messages any more, or for long for a
 	// body.
@@ -25,7 +24,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), guard: http.NewCrossOriginProtection(), desks: newDesks(s.cfg.Queues.Store)}
+	a := &api{server: s, mux: http.NewServeMux(), desks: newDesks(s.cfg.Queues.Store)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, handle := range map[string]func(*call){
 		"GET /v1/streams":                                 (*call).listStreams,
@@ -65,8 +64,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer slot.release()
-	if a.guard.Check(r) != nil {
-		writeError(w, refusal(codeForeign))
+	if !a.allowed(w, r) {
 		return
 	}
 	if _, pattern := a.mux.Handler(r); pattern == "" {

@@ -186,6 +186,10 @@ func TestAPI_ForeignPages(t *testing.T) {
 	c.refused("POST", path, `{"payload":"x"}`, 403, "foreign_origin", "Origin", "null")
 	c.refused("DELETE", "/v1/streams/orders", ``, 403, "foreign_origin", "Sec-Fetch-Site", "same-site")
 	c.refused("POST", "/v1/queues/jobs/receive", ``, 403, "foreign_origin", "Origin", "http://evil.example")
+	c.refused("GET", path, ``, 403, "foreign_origin", "Sec-Fetch-Site", "cross-site")
+	c.refused("GET", path, ``, 403, "foreign_origin", "Origin", "null")
+	c.refused("GET", path, ``, 403, "foreign_origin", "Origin", "https://"+addr) // of another scheme
+	c.refused("OPTIONS", path, ``, 403, "foreign_origin", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST")
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/json-ish"} {
 		c.refused("POST", path, `{"payload":"x"}`, 415, "unsupported_media_type", "Content-Type", kind)
 		if kind != "application/json-ish" {

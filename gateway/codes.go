@@ -63,6 +63,7 @@ const (
 	codeMethod        code = "method_not_allowed"
 	codeNoPath        code = "no_such_path"
 	codeForeign       code = "foreign_origin"
+	codeHost          code = "unknown_host"
 	codeStopping      code = "stopping"
 	codeParameter     code = "invalid_parameter"
 	codeTooManyLeases code = "too_many_deliveries"
@@ -124,6 +125,7 @@ var publicErrors = map[code]string{
 	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
 	codeMethod:        "this path takes other methods: see the Allow header",
 	codeNoPath:        "there is no such path",
+	codeHost:          "this server is not served under this host name",
 	codeForeign:       "a page of another origin may not do this",
 	codeStopping:      "the server is shutting down",
 	codeParameter:     "a parameter of the query is not a number in the documented range",
@@ -133,6 +135,7 @@ var publicErrors = map[code]string{
 // statuses are the codes' in HTTP; one that is missing is 400.
 var statuses = map[code]int{
 	codeForeign:        http.StatusForbidden,
+	codeHost:           http.StatusMisdirectedRequest,
 	codeNotServed:      http.StatusNotFound,
 	codeNotFound:       http.StatusNotFound,
 	codeNoPath:         http.StatusNotFound,

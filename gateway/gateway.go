@@ -62,6 +62,9 @@ type Config struct {
 	Ready func(ctx context.Context) error
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
+	// Access decides which web pages may use /ws and /v1, and under which host
+	// names. Defaults to the pages of the server's own origin.
+	Access *websocket.Access
 	// DrainTimeout is how long Shutdown lets a peer that asked for no
 	// acknowledgements go on sending before it answers the Close frame, and a
 	// request's body arrive. Defaults to 3 s.
@@ -119,7 +122,7 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
-	s.mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
+	s.mux.Handle("GET /metrics", s.guarded(promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{})))
 	if cfg.Only == All || cfg.Only == Ingest {
 		s.mux.HandleFunc("/ws/ingest", s.ingest)
 	}
@@ -149,9 +152,9 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/{$}", s.echo) // conformance suites dial the root
 	}
 	if cfg.Profile {
-		s.mux.HandleFunc("/debug/pprof/", pprof.Index)
-		s.mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		s.mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		for path, handle := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
+			s.mux.Handle("/debug/pprof/"+path, s.guarded(handle))
+		}
 	}
 	return s
 }
@@ -220,7 +223,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
 		return
 	}
-	cfg.MaxMessage = s.cfg.MaxMessage
+	cfg.MaxMessage, cfg.Access = s.cfg.MaxMessage, s.cfg.Access
 	conn, err := websocket.Upgrade(w, r, cfg)
 	if err != nil {
 		slot.release()

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// allowed refuses a request that Config.Access does not let in, as the policy of
+// the WebSocket endpoints does, and lets pages of the other origins that it names
+// read the answer (CORS). It reports whether there is something left to do.
+func (a *api) allowed(w http.ResponseWriter, r *http.Request) bool {
+	access := a.server.cfg.Access
+	w.Header().Add("Vary", "Origin")
+	if err := access.Check(r); err != nil {
+		writeError(w, foreign(err))
+		return false
+	}
+	origin, ok := access.CrossOrigin(r)
+	if !ok {
+		return true
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin) // exactly, and never with credentials
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		h.Set("Access-Control-Expose-Headers", "Allow, Retry-After")
+		return true
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Content-Type")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return false
+}
+
+// foreign is what a client is told whom Config.Access does not let in.
+func foreign(err error) reply {
+	with := refusal(codeForeign)
+	var refused *websocket.HandshakeError
+	if errors.As(err, &refused) {
+		with.Message = refused.Reason
+		if refused.Status == http.StatusMisdirectedRequest {
+			with.Code = codeHost
+		}
+	}
+	return with
+}
+
+// guarded has a page that is not for browsers answer only whom Config.Access lets in.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.cfg.Access.Check(r); err != nil {
+			writeError(w, foreign(err))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
