@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/url"
 	"slices"
@@ -28,6 +29,10 @@ func (c *call) listStreams() {
 func (c *call) createStream() {
 	admin := c.api.server.cfg.Streams.Admin
 	if !c.served(admin != nil) || !c.readJSON(true) {
+		return
+	}
+	if most := c.api.server.cfg.Streams.MaxPartitions; c.body.Partitions < 0 || c.body.Partitions > most {
+		c.fail(&FieldError{"partitions", fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", c.body.Partitions, most)}, codeInvalid)
 		return
 	}
 	opts := StreamOptions{Keyed: c.body.Keyed, Partitions: c.body.Partitions}

@@ -85,6 +85,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxMessage == 0 {
 		c.MaxMessage = 1 << 20
 	}
+	if c.Streams.MaxPartitions == 0 {
+		c.Streams.MaxPartitions = 64
+	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 3 * time.Second
 	}

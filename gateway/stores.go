@@ -267,6 +267,9 @@ type StreamsConfig struct {
 	Store  StreamStore
 	Reader StreamReader
 	Admin  StreamAdmin
+	// MaxPartitions is the most partitions of a stream that clients make: each is
+	// a stream of its own. Defaults to 64.
+	MaxPartitions int
 }
 
 // QueuesConfig is what the queues are served from. Store and Leases go together;

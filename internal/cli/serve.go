@@ -28,6 +28,7 @@ type serveCmd struct {
 	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 takes a free one. Default: 8080."`
 	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
+	accessFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
@@ -90,6 +91,9 @@ func (c *serveCmd) Validate() error {
 	if c.Port != nil && (*c.Port < 0 || *c.Port > 65535) {
 		return fmt.Errorf("--port is %d: want 0 to 65535", *c.Port)
 	}
+	if c.MaxPartitions < 1 || c.MaxPartitions > stream.MaxPartitions {
+		return fmt.Errorf("--max-partitions is %d: want 1 to %d", c.MaxPartitions, stream.MaxPartitions)
+	}
 	if c.RateLimit <= 0 || c.RateBurst < 1 {
 		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
 	}
@@ -137,10 +141,14 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
+	access, err := c.access(listeners)
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Log: p.log,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access, Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
 		return c.listenAndServe(p, cfg, listeners)

@@ -40,7 +40,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	}
 	if cfg.Only == gateway.All {
 		s.streams = newStreamStore(pool, p.log)
-		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made}}
+		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made}, MaxPartitions: c.MaxPartitions}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"net"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// accessFlags say who may use the server, and how much of it.
+type accessFlags struct {
+	AllowOrigin   []string `placeholder:"ORIGIN" help:"A page's origin that may use the server besides the server's own, such as https://app.example.com or https://*.example.com. May be repeated."`
+	AllowedHost   []string `placeholder:"NAME" help:"A host name under which a server that listens on a loopback address is reached, through a proxy for one. May be repeated."`
+	MaxPartitions int      `default:"64" help:"Partitions of a stream that a client may make; each takes files, and a writer while it is used."`
+}
+
+// access returns the policy of origins and host names for a server that listens
+// there.
+func (f accessFlags) access(listeners []net.Listener) (*websocket.Access, error) {
+	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: f.AllowedHost, Loopback: true}
+	for _, l := range listeners {
+		if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+			cfg.Loopback = false
+		}
+	}
+	access, err := websocket.NewAccess(cfg)
+	if err != nil {
+		return nil, exit(ExitUsage, "%w", err)
+	}
+	return access, nil
+}
