@@ -85,12 +85,19 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 	}
 	if c.err != nil {
 		err = c.err
-	} else if !clean || c.client {
+	} else {
+		if by := time.Now().Add(lingerTime); clean && by.Before(c.closeBy) {
+			_ = c.conn.SetReadDeadline(by) // fails only if closed
+		}
 		c.linger()
 	}
 	c.shut()
 	return err
 }
+
+// lingerTime is how long a peer that took part in the closing handshake has to
+// close its side.
+const lingerTime = time.Second
 
 // linger tells the peer that nothing more comes and swallows what it still
 // sends until it closes. Closing with bytes unread would reset the connection,

@@ -172,6 +172,44 @@ func TestProtocolError_midStream(t *testing.T) {
 	wg.Wait()
 }
 
+// TestClose_peerSendsOn: what a peer sends after its Close frame, pongs above all,
+// does not make the end a reset, in which the answer would be lost.
+func TestClose_peerSendsOn(t *testing.T) {
+	t.Parallel()
+	server, socket := rawPair(t, Config{CloseTimeout: patience})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := readAll(server)
+		wantClose(t, err, StatusNormal, "bye")
+		if err := server.Close(StatusNormal, "bye"); err != nil {
+			t.Errorf("server: %v", err)
+		}
+	})
+	pongs := bytes.Repeat(frame(true, OpPong, "late"), 100_000)
+	if _, err := socket.Write(join(frame(true, OpClose, "\x03\xe8bye"), pongs)); err != nil {
+		t.Errorf("peer sends on: %v", err)
+	}
+	if got, err := io.ReadAll(socket); err != nil || !bytes.Equal(got, AppendClose(nil, StatusNormal, "bye")) {
+		t.Errorf("peer got %x, %v", got, err)
+	}
+	socket.Close()
+	wg.Wait()
+}
+
+// TestClose_peerStays: a peer that never closes its side holds nothing up for long.
+func TestClose_peerStays(t *testing.T) {
+	t.Parallel()
+	server, socket := rawPair(t, Config{CloseTimeout: time.Hour})
+	if _, err := socket.Write(frame(true, OpClose, "\x03\xe8")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := readAll(server)
+	wantClose(t, err, StatusNormal, "")
+	if err := server.Close(StatusNormal, ""); err != nil {
+		t.Errorf("server: %v", err)
+	}
+}
+
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
