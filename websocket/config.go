@@ -41,6 +41,13 @@ type Config struct {
 	// which takes megabytes. Server side only. Defaults to 128 KiB.
 	KernelUnsent int
 
+	// MessageTimeout is how long a message of the peer may take from the time at
+	// which Read first waits for the rest of it, and a second more for each 4 KiB
+	// that has arrived; then the connection is failed with StatusPolicyViolation.
+	// Time in which Read does not read does not count. Server side only. Defaults to
+	// 30 seconds.
+	MessageTimeout time.Duration
+
 	// WriteTimeout is how long the peer may take nothing at all of what is
 	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
 	// 30 seconds.
@@ -80,6 +87,7 @@ func (c Config) withDefaults() Config {
 	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
 	c.KernelUnsent = cmp.Or(c.KernelUnsent, 128<<10)
 	c.BulkChunk = cmp.Or(c.BulkChunk, 128<<10)
+	c.MessageTimeout = cmp.Or(c.MessageTimeout, 30*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	return c
@@ -94,6 +102,7 @@ func (c Config) validate() error {
 		{"ReadBuffer", int64(c.ReadBuffer)},
 		{"MaxUnsent", int64(c.MaxUnsent)},
 		{"BulkChunk", int64(c.BulkChunk)},
+		{"MessageTimeout", int64(c.MessageTimeout)},
 		{"WriteTimeout", int64(c.WriteTimeout)},
 		{"CloseTimeout", int64(c.CloseTimeout)},
 	} {

@@ -42,6 +42,7 @@ type Conn struct {
 	onReadable func(fd uintptr) bool // tryRead, bound once
 	readN      int                   // what tryRead did
 	readErr    error
+	watch      watch // the time limit of unfinished messages
 
 	// Writing. Whoever sets writing owns head until it clears it: a Flush for
 	// one attempt, the drain goroutine, or the writer of a chunk.
@@ -66,6 +67,7 @@ type Conn struct {
 	bulk       *bulk // nil if never used
 	closeSent  bool
 	readBy     time.Time             // the deadline of Read
+	messageBy  time.Time             // that of an unfinished message
 	closeBy    time.Time             // set by Close
 	err        error                 // why nothing can be written any more
 	onWritable func(fd uintptr) bool // tryWrite, bound once
@@ -118,7 +120,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	}
 	c.readBy = t
 	c.moved.Broadcast()
-	return c.conn.SetReadDeadline(t)
+	return c.conn.SetReadDeadline(c.readDeadline())
 }
 
 // Unsent returns how many bytes are queued that the socket has not taken.

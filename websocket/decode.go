@@ -28,6 +28,9 @@ type decoder struct {
 	op      Opcode // of the unfinished message; OpContinuation if there is none
 	fin     bool   // the current frame is its last
 	checked int    // bytes of it, from start, known to be whole UTF-8 runes
+	empty   int    // frames of it without payload
+
+	finished int // counts up with messages and control frames that are not inside one
 
 	err error // the end: *CloseError, *ProtocolError or what the socket said
 
@@ -148,6 +151,7 @@ func (d *decoder) decode() []Message {
 		}
 	}
 	d.buf.msgs = msgs
+	d.finished += len(msgs)
 	return msgs
 }
 
@@ -223,6 +227,10 @@ func (d *decoder) header(b []byte) bool {
 		d.err = errInterleaved
 	case h.Length > int64(d.max-(d.end-d.start)):
 		d.err = errTooBig
+	case h.Length == 0 && !h.Fin:
+		if d.empty++; d.empty > maxEmptyFragments {
+			d.err = errEmptyFragments
+		}
 	}
 	if d.err != nil {
 		return false
@@ -230,6 +238,9 @@ func (d *decoder) header(b []byte) bool {
 	d.r += n
 	if h.Op != OpContinuation {
 		d.op, d.start, d.end, d.checked = h.Op, d.r, d.r, 0
+	}
+	if h.Fin {
+		d.empty = 0
 	}
 	d.fin, d.left, d.key = h.Fin, int(h.Length), word(h.Key, 0)
 	return true
@@ -271,6 +282,7 @@ func (d *decoder) controlFrame(b []byte, h Header, n int) bool {
 	Mask(p, h.Key, 0)
 	if d.op == 0 {
 		d.start, d.end = d.r+size, d.r+size
+		d.finished++
 	}
 	d.r += size
 	if h.Op == OpClose {

@@ -22,7 +22,8 @@ const plainBuffer = 4 << 10
 // comes after all whole messages and stays, is
 //   - a *CloseError when the peer's Close frame has arrived. It is not answered
 //     yet: commit and queue what is owed to the peer, then call Close.
-//   - a *ProtocolError when the peer broke a rule. It is told in a Close frame.
+//   - a *ProtocolError when the peer broke a rule, or sent a message too slowly. It is
+//     told in a Close frame.
 //   - io.EOF when the connection ended between messages without a Close frame,
 //     io.ErrUnexpectedEOF when it ended inside one.
 //   - ErrWriteTimeout, ErrClosed, or what the socket says.
@@ -55,7 +56,8 @@ func (c *Conn) waitForPeer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.crowded() && c.writing && c.err == nil && !c.closeSent {
-		c.moved.Broadcast() // to WriteBulk, which would wait for a pong
+		c.watch.since = time.Time{} // the wait is not for the message
+		c.moved.Broadcast()         // to WriteBulk, which would wait for a pong
 		if c.readBy.IsZero() {
 			c.moved.Wait()
 			continue
@@ -91,7 +93,13 @@ func (c *Conn) fill() error {
 	case err == nil || n > 0: // an error that comes along comes again
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && !c.closing():
+		if c.ownDeadline() {
+			return nil
+		}
 		return err
+	case errors.Is(err, errOverdue):
+		c.dec.err = c.overdueError()
+		return nil
 	case err == io.EOF:
 		if c.dec.held() > 0 || c.dec.op != 0 {
 			err = io.ErrUnexpectedEOF
@@ -113,6 +121,9 @@ func (c *Conn) cause(err error) error {
 // receive waits for bytes and reads them into the decoder's buffer.
 func (c *Conn) receive() (int, error) {
 	if c.raw == nil {
+		if c.overdue() {
+			return 0, errOverdue
+		}
 		return c.conn.Read(c.dec.space())
 	}
 	if err := c.raw.Read(c.onReadable); err != nil {
@@ -129,6 +140,10 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	case c.readErr == nil && c.readN == 0:
 		c.readErr = io.EOF
 	case c.readErr != nil && again(c.readErr):
+		if c.overdue() {
+			c.readErr = errOverdue
+			return true
+		}
 		c.dec.park()
 		return false
 	}

@@ -52,7 +52,7 @@ func (e *CloseError) Error() string {
 // ProtocolError is Read's error when the peer broke the protocol or a limit.
 // When Read returns it, a Close frame with the same code and reason is sent.
 type ProtocolError struct {
-	Code   StatusCode // StatusProtocolError, StatusInvalidPayload or StatusTooBig
+	Code   StatusCode // StatusProtocolError, StatusInvalidPayload, StatusTooBig or StatusPolicyViolation
 	Reason string
 }
 

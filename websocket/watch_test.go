@@ -1,0 +1,198 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// failure reads until the connection fails, and closes it.
+func failure(server *Conn) error {
+	_, err := readAll(server)
+	server.Close(StatusNormal, "")
+	return err
+}
+
+func wantOverdue(t *testing.T, err error) {
+	t.Helper()
+	broken, ok := errors.AsType[*ProtocolError](err)
+	if !ok || broken.Code != StatusPolicyViolation || !strings.Contains(broken.Reason, "took longer than") {
+		t.Errorf("got %v, want an overdue message", err)
+	}
+}
+
+// TestMessageTimeout: whatever of a message is missing, and whatever comes beside
+// it, the connection ends and the peer is told why.
+func TestMessageTimeout(t *testing.T) {
+	t.Parallel()
+	whole := frame(true, OpBinary, strings.Repeat("x", 200))
+	for name, test := range map[string]struct {
+		first []byte
+		again []byte // sent every few milliseconds
+	}{
+		"part of a header":           {first: whole[:1]},
+		"part of a payload":          {first: whole[:100]},
+		"payload byte by byte":       {first: AppendHeader(nil, Header{Fin: true, Op: OpBinary, Masked: true, Length: 1 << 20}), again: []byte("x")},
+		"the first fragment":         {first: frame(false, OpText, "half")},
+		"empty fragments":            {first: frame(false, OpText, ""), again: frame(false, OpContinuation, "")},
+		"pings between fragments":    {first: frame(false, OpText, "half"), again: frame(true, OpPing, "")},
+		"part of a ping":             {first: frame(true, OpPing, "ping")[:7]},
+		"messages, then part of one": {first: join(whole, whole, whole[:50])},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, socket := rawPair(t, Config{MessageTimeout: 50 * time.Millisecond})
+			failed := make(chan error, 1)
+			go func() { failed <- failure(server) }()
+			if _, err := socket.Write(test.first); err != nil {
+				t.Fatal(err)
+			}
+			stop := make(chan struct{})
+			go func() {
+				for test.again != nil {
+					select {
+					case <-stop:
+						return
+					case <-time.After(2 * time.Millisecond):
+						socket.Write(test.again) // fails in the end
+					}
+				}
+			}()
+			got, err := io.ReadAll(socket)
+			close(stop)
+			if err != nil || !bytes.Contains(got, []byte("\x03\xf0a message took longer than 50ms and")) {
+				t.Errorf("peer got %q, %v", got, err)
+			}
+			socket.Close()
+			wantOverdue(t, <-failed)
+		})
+	}
+}
+
+// TestMessageTimeout_progress: a large message over a slow line is complete in the
+// end, and its end takes the time limit away.
+func TestMessageTimeout_progress(t *testing.T) {
+	t.Parallel()
+	const timeout = 200 * time.Millisecond
+	server, socket := rawPair(t, Config{MessageTimeout: timeout})
+	payload := strings.Repeat("0123456789abcdef", 4<<10)
+	go func() {
+		message := frame(true, OpText, payload)
+		for len(message) > 0 { // each piece is worth two seconds
+			n := min(len(message), 2*leastRate)
+			socket.Write(message[:n])
+			message = message[n:]
+			time.Sleep(timeout / 3)
+		}
+		time.Sleep(3 * timeout)
+		socket.Write(frame(true, OpText, "after a pause"))
+	}()
+	for _, want := range []string{payload, "after a pause"} {
+		msgs, err := server.Read()
+		if err != nil || len(msgs) != 1 || string(msgs[0].Payload) != want {
+			t.Fatalf("got %d messages, %v", len(msgs), err)
+		}
+	}
+}
+
+// TestMessageTimeout_deadline: the caller's deadline passes as before, inside of a
+// message as well, and time in which nobody reads does not count.
+func TestMessageTimeout_deadline(t *testing.T) {
+	t.Parallel()
+	const timeout = 100 * time.Millisecond
+	server, socket := rawPair(t, Config{MessageTimeout: timeout})
+	message := frame(true, OpText, "slowly")
+	if _, err := socket.Write(message[:8]); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.SetReadDeadline(time.Now().Add(timeout / 2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Read(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := socket.Write(message[8:]); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * timeout)
+	if err := server.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if msgs, err := server.Read(); err != nil || len(msgs) != 1 || string(msgs[0].Payload) != "slowly" {
+		t.Fatalf("got %d messages, %v", len(msgs), err)
+	}
+}
+
+// TestMessageTimeout_rate: the least rate, in virtual time, on a connection that
+// is no plain socket.
+func TestMessageTimeout_rate(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	for _, test := range []struct {
+		piece int // a second
+		want  time.Duration
+	}{
+		{1, 30 * time.Second},
+		{leastRate / 2, 60 * time.Second},
+		{2 * leastRate, 0},
+	} {
+		t.Run(fmt.Sprint(test.piece), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, socket := net.Pipe()
+				server := newConn(ours, Config{}.withDefaults(), false, nil)
+				defer server.Abort()
+				done := make(chan error, 1)
+				go func() {
+					defer socket.Close()
+					message := frame(true, OpBinary, string(make([]byte, size)))
+					for len(message) > 0 {
+						n := min(len(message), test.piece)
+						if _, err := socket.Write(message[:n]); err != nil {
+							break
+						}
+						message = message[n:]
+						time.Sleep(time.Second)
+					}
+					done <- nil
+				}()
+				go io.Copy(io.Discard, socket)
+				start := time.Now()
+				msgs, err := server.Read()
+				took := time.Since(start)
+				if test.want == 0 {
+					if err != nil || len(msgs) != 1 || len(msgs[0].Payload) != size {
+						t.Errorf("%d messages, %v", len(msgs), err)
+					}
+				} else if wantOverdue(t, err); took < test.want || took > test.want+3*time.Second {
+					t.Errorf("failed after %v, want %v", took, test.want)
+				}
+				server.Abort()
+				<-done
+			})
+		})
+	}
+}
+
+// TestDecoder_emptyFragments: a million of them are not taken.
+func TestDecoder_emptyFragments(t *testing.T) {
+	t.Parallel()
+	server, socket := rawPair(t, Config{})
+	go func() {
+		socket.Write(frame(false, OpText, "")) // fails in the end
+		some := bytes.Repeat(frame(false, OpContinuation, ""), 1000)
+		for range 1000 {
+			socket.Write(some)
+		}
+	}()
+	if _, err := server.Read(); err != errEmptyFragments {
+		t.Errorf("got %v", err)
+	}
+	server.Abort()
+}
