@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -56,7 +57,50 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	if _, err := migrate.Up(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := migrate.Ingest(t.Context(), pool, "messages"); err != nil {
+		t.Fatal(err)
+	}
 	return pool
+}
+
+// TestIngester_TableOfAnotherName: every strategy writes where it is told to, and
+// leaves an application's table messages alone.
+func TestIngester_TableOfAnotherName(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := migrate.Up(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE messages (mine text); CREATE SCHEMA app`); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range ingest.Modes() {
+		table := "app." + string(mode)
+		if _, err := migrate.Ingest(t.Context(), pool, table); err != nil {
+			t.Fatal(err)
+		}
+		in, stop := start(t, pool, ingest.Config{Mode: mode, Table: table, Flush: 5 * time.Millisecond, Workers: 2})
+		committed := make(chan uint64, 1000)
+		src := in.Source(func(n uint64) { committed <- n })
+		if err := src.Submit(t.Context(), [][]byte{[]byte("a"), []byte("b"), []byte("c")}); err != nil {
+			t.Fatal(err)
+		}
+		for n := uint64(0); n < 3; n = <-committed {
+		}
+		stop()
+		var rows int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM app."`+string(mode)+`"`).Scan(&rows); err != nil || rows != 3 {
+			t.Errorf("%s has %d rows, %v, want 3", table, rows, err)
+		}
+	}
+	if _, err := ingest.New(pool, ingest.Config{Table: "no such"}); !errors.Is(err, pg.ErrTable) {
+		t.Errorf("New with a name that is none: %v, want ErrTable", err)
+	}
 }
 
 // content returns how often each payload is stored, by its text.

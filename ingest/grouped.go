@@ -48,7 +48,7 @@ func newGrouped(pool *pgxpool.Pool, cfg Config, wrote func(int)) *grouped {
 	maxBytes := min(maxBatchBytes, cfg.MaxInflightBytes/2)
 	return &grouped{
 		cfg:     cfg,
-		writer:  stream.NewWriter(pool, stream.WriterConfig{Method: method, Log: cfg.Log}),
+		writer:  stream.NewWriter(pool, stream.WriterConfig{Table: cfg.Table, Method: method, Log: cfg.Log}),
 		group:   pg.NewGroup(&groupedBatch{id: 1}, &groupedBatch{id: 2}, cfg.Batch, maxBytes),
 		wrote:   wrote,
 		answers: make(chan []mark, 1),

@@ -62,6 +62,10 @@ func (m Mode) Describe(cfg Config) string {
 type Config struct {
 	// Mode is the strategy. Defaults to Auto.
 	Mode Mode
+	// Table is where messages are stored, perhaps with its schema before a dot:
+	// lower-case letters, digits and underscores, at most 50 bytes. migrate.Ingest
+	// makes it. Defaults to messages, in the schema public.
+	Table string
 	// Workers is the number of connections that buffered and bulk write on.
 	// Defaults to 4.
 	Workers int
@@ -81,6 +85,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Mode = cmp.Or(c.Mode, Auto)
+	c.Table = cmp.Or(c.Table, stream.DefaultTable)
 	c.Workers = cmp.Or(c.Workers, 4)
 	c.Flush = cmp.Or(c.Flush, 300*time.Millisecond)
 	c.MaxInflightBytes = cmp.Or(c.MaxInflightBytes, 64<<20)
@@ -139,7 +144,7 @@ type Ingester struct {
 	abandon context.CancelFunc
 }
 
-// New returns an Ingester that writes to the messages table through pool. It
+// New returns an Ingester that writes to the table through pool. It
 // does nothing until Run.
 func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
 	cfg = cfg.withDefaults()
@@ -149,7 +154,11 @@ func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
 	if conns := int(pool.Config().MaxConns); (cfg.Mode == Buffered || cfg.Mode == Bulk) && conns < cfg.Workers+poolReserve {
 		return nil, fmt.Errorf("ingest: the pool has %d connections: %d workers and upkeep want %d", conns, cfg.Workers, cfg.Workers+poolReserve)
 	}
-	i := &Ingester{cfg: cfg, stats: newStats(), maintainer: stream.NewMaintainer(pool, cfg.Log)}
+	maintainer, err := stream.NewMaintainer(pool, cfg.Table, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("ingest: %w", err)
+	}
+	i := &Ingester{cfg: cfg, stats: newStats(), maintainer: maintainer}
 	i.work, i.abandon = context.WithCancel(context.Background())
 	switch cfg.Mode {
 	case Naive:

@@ -22,7 +22,7 @@ type naive struct {
 func newNaive(pool *pgxpool.Pool, cfg Config, wrote func(int)) *naive {
 	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote}
 	for range max(1, min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve)) {
-		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Log: cfg.Log})
+		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Table: cfg.Table, Log: cfg.Log})
 	}
 	return n
 }

@@ -98,7 +98,7 @@ type worker struct {
 // serve gathers messages up to the batch size, in rows or bytes, or the flush
 // time and inserts them, until ctx ends and the queue is empty.
 func (q *queued) serve(ctx, work context.Context, log *slog.Logger) {
-	w := &worker{queued: q, inserter: stream.NewInserter(q.pool, stream.InserterConfig{Log: log}), log: log}
+	w := &worker{queued: q, inserter: stream.NewInserter(q.pool, stream.InserterConfig{Table: q.cfg.Table, Log: log}), log: log}
 	defer w.inserter.Close()
 	flush := time.NewTimer(0)
 	<-flush.C

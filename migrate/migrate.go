@@ -5,6 +5,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,12 +27,15 @@ var files embed.FS
 var (
 	// ErrNewer: a newer version of Tidewire has been here.
 	ErrNewer = errors.New("migrate: database schema is newer than this program")
-	// ErrForeignTable: a table of that name exists and is not Tidewire's.
+	// ErrForeignTable: a table or view of that name exists and is not Tidewire's.
 	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
 )
 
-// codeForeignTable is the SQLSTATE that the migrations raise themselves.
-const codeForeignTable = "TW002"
+// CodeForeignTable is the SQLSTATE of ErrForeignTable.
+const CodeForeignTable = "TW002"
+
+// patience bounds the wait for another node that migrates, and for locks.
+const patience = 10 * time.Minute
 
 const (
 	// isolationSQL has what comes behind lockSQL see what the node before has
@@ -55,6 +60,8 @@ CREATE TABLE IF NOT EXISTS tidewire.migration (
 	existsSQL  = `SELECT to_regclass('tidewire.migration') IS NOT NULL`
 	currentSQL = `SELECT coalesce(max(version), 0) FROM tidewire.migration`
 	recordSQL  = `INSERT INTO tidewire.migration (version, name) VALUES ($1, $2)`
+
+	ensureIngestSQL = `SELECT tidewire.ensure_ingest_table($1, $2)`
 )
 
 type migration struct {
@@ -134,7 +141,10 @@ func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
 // prepare begins a transaction that migrates: it waits for other nodes, and makes
 // what records migrations.
 func prepare(ctx context.Context, tx pgx.Tx) error {
-	for _, sql := range []string{isolationSQL, lockSQL, schemaSQL, prepareSQL} {
+	if err := alone(ctx, tx); err != nil {
+		return err
+	}
+	for _, sql := range []string{schemaSQL, prepareSQL} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
@@ -142,8 +152,46 @@ func prepare(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
+// alone begins a transaction that no other node migrates beside: it waits for one
+// that does.
+func alone(ctx context.Context, tx pgx.Tx) error {
+	for _, sql := range []string{isolationSQL, pg.WriterSettings(patience), lockSQL} {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ingest makes the table of messages that package ingest fills, unless it is
+// there, and tells whether it did. The name is as ingest.Config.Table says. The
+// database is migrated. A table that is there is only read.
+//
+// Errors: ErrForeignTable for a table of that name, or of its view's, that is not
+// Tidewire's; pg.ErrTable for a name that is none; ErrOlder and ErrNewer.
+func Ingest(ctx context.Context, db pg.DB, table string) (made bool, err error) {
+	t, err := pg.ParseTable(table)
+	if err != nil {
+		return false, err
+	}
+	s, err := Look(ctx, db)
+	if err = cmp.Or(err, s.Err()); err != nil {
+		return false, err
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := alone(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, ensureIngestSQL, t.Schema, t.Name).Scan(&made)
+	})
+	if err != nil {
+		return false, explain(fmt.Errorf("table %s: %w", t, err))
+	}
+	return made, nil
+}
+
 func explain(err error) error {
-	if pg.Code(err) == codeForeignTable {
+	if pg.Code(err) == CodeForeignTable {
 		return fmt.Errorf("%w: %v", ErrForeignTable, err)
 	}
 	return err

@@ -2,13 +2,17 @@ package migrate_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/stream"
 )
 
 func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
@@ -64,18 +68,115 @@ func TestUp_WhateverTheDatabasesIsolation(t *testing.T) {
 	nodes.Wait()
 }
 
-func TestUp_LeavesForeignTableAlone(t *testing.T) {
+// TestIngest_LeavesForeignTableAlone: an application may have a table messages of
+// its own, and so much of Tidewire as needs none.
+func TestIngest_LeavesForeignTableAlone(t *testing.T) {
 	t.Parallel()
+	for _, foreign := range []string{
+		`CREATE TABLE public.messages (mine text); INSERT INTO public.messages VALUES ('kept')`,
+		`CREATE TABLE public.messages_text (mine text); INSERT INTO public.messages_text VALUES ('kept')`,
+	} {
+		db := migrated(t)
+		if _, err := db.Pool.Exec(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); !errors.Is(err, migrate.ErrForeignTable) {
+			t.Errorf("Ingest: %v, want ErrForeignTable", err)
+		}
+		if err := stream.Recreate(t.Context(), db.Pool, ""); pg.Code(err) != migrate.CodeForeignTable {
+			t.Errorf("Recreate: %v, want %s", err, migrate.CodeForeignTable)
+		}
+		var kept string
+		_, table, _ := strings.Cut(foreign, "INTO ")
+		table, _, _ = strings.Cut(table, " ")
+		if err := db.Pool.QueryRow(t.Context(), `SELECT mine FROM `+table).Scan(&kept); err != nil || kept != "kept" {
+			t.Errorf("foreign table: %q, %v", kept, err)
+		}
+		for _, name := range []string{"tidewire_messages", "tidewire.messages"} {
+			if made, err := migrate.Ingest(t.Context(), db.Pool, name); err != nil || !made {
+				t.Errorf("Ingest to %s: made %t, %v", name, made, err)
+			}
+		}
+	}
+}
+
+// migrated returns a database with all migrations.
+func migrated(t *testing.T) pgtest.DB {
+	t.Helper()
 	db := pgtest.Open(t)
-	if _, err := db.Pool.Exec(t.Context(), `CREATE TABLE public.messages (mine text); INSERT INTO public.messages VALUES ('kept')`); err != nil {
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrForeignTable) {
-		t.Fatalf("Up: %v, want ErrForeignTable", err)
+	return db
+}
+
+// TestIngest_OnceHoweverManyNodesStart: and only where somebody asks for it.
+func TestIngest_OnceHoweverManyNodesStart(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	var tables int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace`).Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("migrations leave %d tables and more in schema public (%v), want none", tables, err)
 	}
-	var kept string
-	if err := db.Pool.QueryRow(t.Context(), `SELECT mine FROM public.messages`).Scan(&kept); err != nil || kept != "kept" {
-		t.Errorf("foreign table: %q, %v", kept, err)
+	var nodes sync.WaitGroup
+	var made atomic.Int32
+	for range 4 {
+		nodes.Go(func() {
+			did, err := migrate.Ingest(t.Context(), db.Pool, "messages")
+			if err != nil {
+				t.Error(err)
+			}
+			if did {
+				made.Add(1)
+			}
+		})
+	}
+	nodes.Wait()
+	if made.Load() != 1 {
+		t.Errorf("%d made the table, want 1", made.Load())
+	}
+}
+
+// TestIngest_TableOfBefore: databases have tables that their migration made.
+func TestIngest_TableOfBefore(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	if _, err := db.Pool.Exec(t.Context(), `
+		CREATE TABLE public.messages (position bigint NOT NULL, payload bytea NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
+		CREATE SEQUENCE public.messages_position_seq OWNED BY public.messages.position;
+		CREATE INDEX messages_position_idx ON public.messages USING brin (position) WITH (pages_per_range = 128);
+		CREATE VIEW public.messages_text AS
+			SELECT position AS id, tidewire.utf8_text(payload) AS payload, created_at FROM public.messages`); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil || made {
+		t.Errorf("Ingest: made %t, %v, want the table that is there", made, err)
+	}
+}
+
+func TestIngest_Names(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	for _, name := range []string{"", "Messages", "a b", `a"b`, "a.b.c", ".a", "a.", "pg_catalog.a", "1a", "a;b", strings.Repeat("a", 51)} {
+		if _, err := migrate.Ingest(t.Context(), db.Pool, name); !errors.Is(err, pg.ErrTable) {
+			t.Errorf("%q: %v, want ErrTable", name, err)
+		}
+	}
+	if _, err := db.Pool.Exec(t.Context(), `CREATE SCHEMA "select"`); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"order", "select.user", strings.Repeat("a", 50)} { // PostgreSQL's own words, too
+		if made, err := migrate.Ingest(t.Context(), db.Pool, name); err != nil || !made {
+			t.Errorf("%q: made %t, %v", name, made, err)
+		}
+	}
+}
+
+func TestIngest_NeedsTheSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); !errors.Is(err, migrate.ErrOlder) {
+		t.Errorf("Ingest before the migrations: %v, want ErrOlder", err)
 	}
 }
 
@@ -97,6 +198,9 @@ func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
 		t.Fatal(err)
 	}
 	text := "grün €"

@@ -22,6 +22,8 @@ const reserveRows = 10_000
 
 // InserterConfig configures an Inserter.
 type InserterConfig struct {
+	// Table is where messages go. Defaults to messages.
+	Table string
 	// Timeout bounds one INSERT. Defaults to 30 s.
 	Timeout time.Duration
 	// Log receives a line for each INSERT that has to be settled. Defaults to
@@ -40,6 +42,7 @@ type InserterConfig struct {
 // Not safe for concurrent use.
 type Inserter struct {
 	cfg  InserterConfig
+	sql  inserterSQL
 	pool *pgxpool.Pool
 	conn *pgxpool.Conn
 
@@ -51,6 +54,8 @@ type Inserter struct {
 	rowsSQL  string // the INSERT for rowsSize rows
 	rowsSize int
 	args     []any
+
+	broken error // no such table can be
 }
 
 // NewInserter returns an Inserter; it connects when it first inserts.
@@ -61,7 +66,21 @@ func NewInserter(pool *pgxpool.Pool, cfg InserterConfig) *Inserter {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Inserter{cfg: cfg, pool: pool}
+	t, err := parseTable(cfg.Table)
+	return &Inserter{cfg: cfg, pool: pool, sql: newInserterSQL(t), broken: err}
+}
+
+// inserterSQL is the SQL to one table.
+type inserterSQL struct {
+	table, reserve, insertOne, stored string
+}
+
+func newInserterSQL(t pg.Table) inserterSQL {
+	name := t.Quoted("")
+	return inserterSQL{
+		name, fmt.Sprintf(reserveFmt, t.Quoted(suffixPositions)),
+		fmt.Sprintf(insertOneFmt, name), fmt.Sprintf(storedFmt, name),
+	}
 }
 
 // Insert stores the payloads, at most MaxRows, in one INSERT and returns when
@@ -69,8 +88,8 @@ func NewInserter(pool *pgxpool.Pool, cfg InserterConfig) *Inserter {
 // rows are stored once however often that took. Any other error means that
 // nothing was stored, except for ctx's own: then it is unknown.
 func (i *Inserter) Insert(ctx context.Context, payloads [][]byte) error {
-	if len(payloads) == 0 {
-		return nil
+	if len(payloads) == 0 || i.broken != nil {
+		return i.broken
 	}
 	first := int64(0) // 0: no attempt has been sent
 	for failed := 0; ; failed++ {
@@ -129,11 +148,11 @@ func (i *Inserter) attempt(ctx context.Context, payloads [][]byte, first *int64)
 
 func (i *Inserter) insert(ctx context.Context, first int64, payloads [][]byte) error {
 	if len(payloads) == 1 {
-		_, err := i.conn.Exec(ctx, insertOneSQL, first, payloads[0])
+		_, err := i.conn.Exec(ctx, i.sql.insertOne, first, payloads[0])
 		return err
 	}
 	if i.rowsSize != len(payloads) {
-		i.rowsSQL, i.rowsSize = insertRowsSQL(len(payloads)), len(payloads)
+		i.rowsSQL, i.rowsSize = insertRowsSQL(i.sql.table, len(payloads)), len(payloads)
 	}
 	i.args = append(i.args[:0], first)
 	for _, p := range payloads {
@@ -159,7 +178,7 @@ func (i *Inserter) settle(ctx context.Context, first int64) (stored bool, err er
 		}
 	}
 	var rows int
-	if err := i.pool.QueryRow(ctx, storedSQL, first).Scan(&rows); err != nil {
+	if err := i.pool.QueryRow(ctx, i.sql.stored, first).Scan(&rows); err != nil {
 		return false, fmt.Errorf("look up rows of a lost connection: %w", err)
 	}
 	i.cfg.Log.Warn("settled an INSERT whose answer was lost", "position", first, "stored", rows > 0)
@@ -191,7 +210,7 @@ func (i *Inserter) reserve(ctx context.Context, rows int) error {
 	var b pgx.Batch
 	b.Queue(beginSQL)
 	b.Queue(pg.WriterSettings(lockWait))
-	b.Queue(reserveSQL, size).Query(scanOne(&i.next))
+	b.Queue(i.sql.reserve, size).Query(scanOne(&i.next))
 	b.Queue(commitSQL)
 	if err := i.conn.SendBatch(ctx, &b).Close(); err != nil {
 		i.next, i.end = 0, 0

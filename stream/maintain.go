@@ -18,29 +18,53 @@ import (
 // range, are read without its help.
 const summariseRows = 50_000
 
-// Recreate drops the messages table with all it holds and makes it anew.
-func Recreate(ctx context.Context, db pg.DB) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, recreateSQL, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return fmt.Errorf("recreate messages: %w", err)
+// Recreate drops a table of messages with all it holds, if there is one, and
+// makes it anew. A table of that name that is not Tidewire's it leaves alone, with
+// an error. "" is the default table; the error is ErrInvalid for a name that none
+// can have.
+func Recreate(ctx context.Context, db pg.DB, table string) error {
+	t, err := parseTable(table)
+	if err != nil {
+		return err
+	}
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		var made bool
+		for range 2 {
+			if err := tx.QueryRow(ctx, ensureIngestSQL, t.Schema, t.Name).Scan(&made); err != nil || made {
+				return err
+			}
+			if _, err := tx.Exec(ctx, fmt.Sprintf(dropIngestFmt, t.Quoted(""))); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("recreate table %s: %w", t, err)
+	}
+	return nil
 }
 
-// Maintainer keeps the BRIN index of the messages table summarised, and once an
+// Maintainer keeps the BRIN index of a table of messages summarised, and once an
 // hour deletes what writers that died have left behind, as a Keeper does.
 type Maintainer struct {
 	db      pg.DB
+	sql     string // that summarises
 	log     *slog.Logger
 	written atomic.Int64
 	due     chan struct{}
 	block   int64 // first block that may not be summarised; of Run alone
 }
 
-// NewMaintainer returns a Maintainer for Run.
-func NewMaintainer(db pg.DB, log *slog.Logger) *Maintainer {
-	return &Maintainer{db: db, log: log, due: make(chan struct{}, 1)}
+// NewMaintainer returns a Maintainer of the table for Run; "" is the default
+// table.
+func NewMaintainer(db pg.DB, table string, log *slog.Logger) (*Maintainer, error) {
+	t, err := parseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	sql := fmt.Sprintf(summariseFmt, t.Quoted(suffixIndex), t.Quoted(""))
+	return &Maintainer{db: db, sql: sql, log: log, due: make(chan struct{}, 1)}, nil
 }
 
 // Wrote counts rows just committed. Safe for concurrent use.
@@ -79,7 +103,7 @@ func (m *Maintainer) summarise(ctx context.Context) error {
 	m.written.Store(0)
 	var ranges int
 	var next *int64 // NULL: no range is complete yet
-	if err := m.db.QueryRow(ctx, summariseSQL, m.block).Scan(&ranges, &next); err != nil {
+	if err := m.db.QueryRow(ctx, m.sql, m.block).Scan(&ranges, &next); err != nil {
 		return err
 	}
 	if next != nil {

@@ -15,6 +15,9 @@ func migrated(t *testing.T) pgtest.DB {
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := migrate.Ingest(t.Context(), db.Pool, DefaultTable); err != nil {
+		t.Fatal(err)
+	}
 	return db
 }
 

@@ -15,26 +15,26 @@ const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
-	// takePositionsFmt, of a table's lock and name, waits for the lock; what it
+	// takePositionsFmt, of a table's lock and sequence, waits for the lock; what it
 	// reads it reads after the lock was taken, since each statement of a plpgsql
 	// function takes a snapshot of its own under READ COMMITTED.
-	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s_position_seq', $1, $2, $3)`
+	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s', $1, $2, $3)`
 
 	// $1 is the number of rows. take_positions has left the sequence at the last
 	// of their positions.
 	insertPayloadsFmt = `
 INSERT INTO %[1]s (position, payload)
-SELECT (SELECT currval('%[1]s_position_seq')) - $1::bigint + n, p
+SELECT (SELECT currval('%[2]s')) - $1::bigint + n, p
 FROM unnest($2::bytea[]) WITH ORDINALITY AS t (p, n)`
 
 	insertMessagesFmt = `
 INSERT INTO %[1]s (position, payload, key, headers)
-SELECT (SELECT currval('%[1]s_position_seq')) - $1::bigint + n, p, k, h
+SELECT (SELECT currval('%[2]s')) - $1::bigint + n, p, k, h
 FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
 
 	// The rows of a COPY hold their positions: begin_batch fails if the head is
 	// not where the writer thinks.
-	copyFmt = beginSQL + `; %[9]sSELECT tidewire.begin_batch(%[1]d, '%[2]s_position_seq', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
+	copyFmt = beginSQL + `; %[9]sSELECT tidewire.begin_batch(%[1]d, '%[10]s', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
 
 	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the
@@ -45,30 +45,30 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 
-	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s_position_seq'), 0)`
+	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
 
-	reserveSQL   = `SELECT tidewire.reserve_positions(1, 'public.messages_position_seq', $1)`
-	insertOneSQL = `INSERT INTO public.messages (position, payload) VALUES ($1, $2)`
+	// Of an Inserter, to the table of messages: its name, or that of its sequence.
+	reserveFmt   = `SELECT tidewire.reserve_positions(1, '%s', $1)`
+	insertOneFmt = `INSERT INTO %s (position, payload) VALUES ($1, $2)`
 
 	// A row at a reserved position is the reserver's own. The bound keeps BRIN
 	// to the one range that can hold it.
-	storedSQL = `SELECT count(*) FROM public.messages WHERE position >= $1 AND position < $1 + 1`
+	storedFmt = `SELECT count(*) FROM %s WHERE position >= $1 AND position < $1 + 1`
 
 	// A backend is named by its pid and start: after a restart of PostgreSQL
 	// the pid alone may belong to somebody else.
 	identifySQL = `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`
 	endOwnSQL   = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`
 
-	recreateSQL = `
-DROP TABLE IF EXISTS public.messages CASCADE;
-SELECT tidewire.create_messages()`
+	ensureIngestSQL = `SELECT tidewire.ensure_ingest_table($1, $2)`
+	dropIngestFmt   = `DROP TABLE %s CASCADE`
 
 	// Ranges of 128 pages, as the index was made. The last, unfinished range is
 	// left: its summary would have to be widened by every insert.
-	summariseSQL = `
-SELECT count(brin_summarize_range('public.messages_position_idx', block)), max(block) + 128
-FROM generate_series($1::bigint, pg_relation_size('public.messages') / current_setting('block_size')::bigint - 128, 128) AS block`
+	summariseFmt = `
+SELECT count(brin_summarize_range('%s', block)), max(block) + 128
+FROM generate_series($1::bigint, pg_relation_size('%s') / current_setting('block_size')::bigint - 128, 128) AS block`
 
 	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3`
 
@@ -237,10 +237,10 @@ const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb
 
 // insertRowsSQL is the multi-row INSERT as everybody writes it: one parameter
 // a row, behind the first position.
-func insertRowsSQL(n int) string {
+func insertRowsSQL(table string, n int) string {
 	var b strings.Builder
 	b.Grow(64 + 24*n)
-	b.WriteString(`INSERT INTO public.messages (position, payload) VALUES `)
+	fmt.Fprintf(&b, `INSERT INTO %s (position, payload) VALUES `, table)
 	for i := range n {
 		if i > 0 {
 			b.WriteByte(',')

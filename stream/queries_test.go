@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
@@ -19,6 +21,9 @@ func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Ensure(t.Context(), db.Pool, "prepared", Options{Keyed: true})
@@ -32,8 +37,8 @@ func TestQueries_Prepare(t *testing.T) {
 	defer conn.Release()
 	statements := map[string]string{
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "firstPositionSQL": firstPositionSQL,
-		"reserveSQL": reserveSQL, "insertOneSQL": insertOneSQL, "insertRowsSQL": insertRowsSQL(3),
-		"storedSQL": storedSQL, "identifySQL": identifySQL, "endOwnSQL": endOwnSQL, "summariseSQL": summariseSQL,
+		"insertRowsSQL": insertRowsSQL("public.messages", 3), "ensureIngestSQL": ensureIngestSQL,
+		"identifySQL": identifySQL, "endOwnSQL": endOwnSQL,
 		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
@@ -53,7 +58,15 @@ func TestQueries_Prepare(t *testing.T) {
 		"setRetentionSQL": setRetentionSQL, "listPoliciesSQL": listPoliciesSQL, "infoSQL": infoSQL, "manySegmentsSQL": manySegmentsSQL,
 		"sealSegmentSQL": sealSegmentSQL, "expiredSQL": expiredSQL, "dropSegmentsSQL": dropSegmentsSQL,
 	}
-	for _, table := range []*table{messagesTable(), s.table} {
+	messages := pg.Table{Schema: "public", Name: DefaultTable}
+	inserter := newInserterSQL(messages)
+	statements["reserveFmt"], statements["insertOneFmt"], statements["storedFmt"] = inserter.reserve, inserter.insertOne, inserter.stored
+	maintainer, err := NewMaintainer(db.Pool, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements["summariseFmt"] = maintainer.sql
+	for _, table := range []*table{messagesTable(messages), s.table} {
 		statements["takePositionsFmt of "+table.name] = table.takePositions
 		statements["insertFmt of "+table.name] = table.insertArray
 		statements["headFmt of "+table.name] = table.head

@@ -37,6 +37,14 @@ func (c *freezingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// SetDeadline is how pgx gives up what it does.
+func (c *freezingConn) SetDeadline(at time.Time) error {
+	if !at.IsZero() && !at.After(time.Now()) {
+		c.close()
+	}
+	return c.Conn.SetDeadline(at)
+}
+
 func (c *freezingConn) Close() error {
 	c.close()
 	return c.Conn.Close()

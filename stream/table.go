@@ -1,13 +1,18 @@
 package stream
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
 
 // table is where a Writer's batches go, with the lock that orders them and the
-// SQL to write there. Every table has its positions from a sequence called
-// <table>_position_seq.
+// SQL to write there.
 type table struct {
-	name string
-	lock int32 // within pg.LockClass
+	name      string // as SQL takes it, and so the next
+	positions string // the sequence
+	lock      int32  // within pg.LockClass
 	// columns behind position, and the types of their values: what a row of a
 	// Batch holds, and of what insertArray takes an array each.
 	columns string
@@ -24,25 +29,46 @@ const (
 	oidJSONB = 3802
 )
 
+// DefaultTable is where messages go that no stream was named for.
+const DefaultTable = "messages"
+
 // messagesTable is what the ingest endpoint fills.
-func messagesTable() *table {
-	t := &table{name: "public.messages", lock: LockMessages, columns: "payload", types: []uint32{oidBytea}}
-	return t.withSQL(insertPayloadsFmt)
+func messagesTable(t pg.Table) *table {
+	return (&table{
+		name: t.Quoted(""), positions: t.Quoted(suffixPositions), lock: LockMessages,
+		columns: "payload", types: []uint32{oidBytea},
+	}).withSQL(insertPayloadsFmt)
+}
+
+// What belongs to a table of messages, by its name and a suffix.
+const (
+	suffixPositions = "_position_seq"
+	suffixIndex     = "_position_idx"
+)
+
+// parseTable returns the table of messages of that name, or the default.
+func parseTable(name string) (pg.Table, error) {
+	t, err := pg.ParseTable(cmp.Or(name, DefaultTable))
+	if err != nil {
+		return t, fmt.Errorf("%w table: %w", ErrInvalid, err)
+	}
+	return t, nil
 }
 
 // streamTable is the table of the stream with that id.
 func streamTable(id int32) *table {
+	name := fmt.Sprintf("tidewire.stream_%d", id)
 	t := &table{
-		name: fmt.Sprintf("tidewire.stream_%d", id), lock: id,
+		name: name, positions: name + suffixPositions, lock: id,
 		columns: "payload, key, headers", types: []uint32{oidBytea, oidText, oidJSONB},
 	}
 	return t.withSQL(insertMessagesFmt)
 }
 
 func (t *table) withSQL(insertFmt string) *table {
-	t.takePositions = fmt.Sprintf(takePositionsFmt, t.lock, t.name)
-	t.insertArray = fmt.Sprintf(insertFmt, t.name)
-	t.head = fmt.Sprintf(headFmt, t.name)
+	t.takePositions = fmt.Sprintf(takePositionsFmt, t.lock, t.positions)
+	t.insertArray = fmt.Sprintf(insertFmt, t.name, t.positions)
+	t.head = fmt.Sprintf(headFmt, t.positions)
 	t.stmtTake = fmt.Sprintf("tidewire_take_positions_%d", t.lock)
 	t.stmtInsert = fmt.Sprintf("tidewire_insert_array_%d", t.lock)
 	return t
@@ -51,5 +77,5 @@ func (t *table) withSQL(insertFmt string) *table {
 // copySQL is one simple query: lock, COPY and commit share a round trip.
 // settings come directly behind BEGIN, and between comes in front of COPY.
 func (t *table) copySQL(head int64, size int, writer, number int64, settings, between string) string {
-	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between, settings)
+	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between, settings, t.positions)
 }

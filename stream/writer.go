@@ -29,6 +29,9 @@ const (
 
 // WriterConfig configures a Writer.
 type WriterConfig struct {
+	// Table is where a Writer of its own writes, as ingest's Config.Table says; an
+	// Appender writes to its stream. Defaults to messages.
+	Table string
 	// Method of writing. Defaults to Auto.
 	Method Method
 	// CopyRows is the number of rows from which Auto uses COPY. Defaults to
@@ -72,6 +75,7 @@ type Writer struct {
 	cfg   WriterConfig
 	table *table
 	*session
+	broken error // no such table can be
 	id     int64 // with number, names each batch once and for all
 	number int64
 	head   int64 // last position taken, as far as we know
@@ -79,10 +83,13 @@ type Writer struct {
 	marks  marks
 }
 
-// NewWriter returns a Writer to the messages table; it connects when it first
-// writes.
+// NewWriter returns a Writer to a table of messages; it connects when it first
+// writes. Writing fails with ErrInvalid if the table's name is none.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
-	return newWriter(newSession(pool), messagesTable(), cfg)
+	t, err := parseTable(cfg.Table)
+	w := newWriter(newSession(pool), messagesTable(t), cfg)
+	w.broken = err
+	return w
 }
 
 func newWriter(on *session, t *table, cfg WriterConfig) *Writer {
@@ -94,8 +101,8 @@ func newWriter(on *session, t *table, cfg WriterConfig) *Writer {
 // the batch is stored once however often that took. Any other error means that
 // nothing of the batch was stored, except for ctx's own: then it is unknown.
 func (w *Writer) Write(ctx context.Context, b *Batch) error {
-	if b.Len() == 0 {
-		return nil
+	if b.Len() == 0 || w.broken != nil {
+		return w.broken
 	}
 	w.number++
 	stale := false

@@ -31,6 +31,9 @@ func setup(t *testing.T) pgtest.DB {
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
+		t.Fatal(err)
+	}
 	return db
 }
 
@@ -364,7 +367,7 @@ func TestRecreate_EmptiesAndKeepsWriterGoing(t *testing.T) {
 		if rows := stored(t, db); len(rows) != 1 || rows[0].Position != 1 {
 			t.Fatalf("rows %v, want one at position 1", rows)
 		}
-		if err := stream.Recreate(t.Context(), db.Pool); err != nil {
+		if err := stream.Recreate(t.Context(), db.Pool, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

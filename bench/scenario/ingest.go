@@ -116,7 +116,7 @@ func (in *ingestRun) perClient(mode string) int {
 }
 
 func (in *ingestRun) rawCopy(ctx context.Context) error {
-	if err := stream.Recreate(ctx, in.cfg.Pool); err != nil {
+	if err := stream.Recreate(ctx, in.cfg.Pool, ""); err != nil {
 		return err
 	}
 	in.checkpoint(ctx)

@@ -32,6 +32,9 @@ func TestVerify_NoticesEveryKindOfDamage(t *testing.T) {
 			if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := scenario.RawCopy(t.Context(), db.Pool, clients, messages, size); err != nil {
 				t.Fatal(err)
 			}
@@ -53,6 +56,9 @@ func TestVerify_LargePayloads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
 		t.Fatal(err)
 	}
 	const size = 700_000 // more than the buffer that rows are parsed in

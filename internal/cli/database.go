@@ -137,8 +137,8 @@ func explainDatabase(err error) error {
 		return exit(ExitDatabase, "%w; is it running, and is --database-url right? Without one, tidewire runs a private PostgreSQL", err)
 	case errors.Is(err, pg.ErrTooOld):
 		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
-	case errors.Is(err, migrate.ErrForeignTable):
-		return exit(ExitDatabase, "%w; give Tidewire a database of its own", err)
+	case errors.Is(err, migrate.ErrForeignTable), pg.Code(err) == migrate.CodeForeignTable:
+		return exit(ExitDatabase, "%w; have what is ingested stored in a table of another name", err)
 	case pg.Code(err) == "42501":
 		return exit(ExitDatabase, "%w: the role lacks a right; tidewire db migrate --dry-run says which, with the SQL that gives it", err)
 	}

@@ -51,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
 		{"unreachable database", []string{"serve", "--port", "0", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
 		{"unreachable by DATABASE_URL", []string{"serve", "--port", "0"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
-		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "database of its own"},
+		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "table of another name"},
 		{"foreign directory", []string{"serve", "--port", "0", "--data-dir", foreign}, nil, cli.ExitDataDir, foreign},
 		{"data directory below a file", []string{"serve", "--port", "0", "--data-dir", filepath.Join(foreign, "thesis.txt", "db")}, nil, cli.ExitDataDir, "thesis.txt"},
 		{"nothing runs", []string{"db", "url", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitDatabase, "tidewire db start"},

@@ -177,7 +177,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	if c.Recreate {
-		if err := stream.Recreate(p.ctx, pool); err != nil {
+		if err := stream.Recreate(p.ctx, pool, ""); err != nil {
 			return explainDatabase(err)
 		}
 		p.log.Warn("table messages was dropped and made anew, as --recreate asked")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -32,6 +33,9 @@ const roomsStream = "tidewire.rooms"
 func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (s *stores, err error) {
 	s = &stores{}
 	if cfg.Only == gateway.All || cfg.Only == gateway.Ingest {
+		if _, err := migrate.Ingest(p.ctx, pool, stream.DefaultTable); err != nil {
+			return nil, explainDatabase(err)
+		}
 		if s.ingest, err = ingest.New(pool, c.ingestFlags.config(p)); err != nil {
 			return nil, exit(ExitUsage, "%w", err)
 		}

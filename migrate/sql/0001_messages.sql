@@ -62,36 +62,3 @@ EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
 	RETURN NULL;
 END
 $$;
-
--- create_messages makes the table that the ingest endpoint fills.
---
--- BRIN and not a B-tree on position: rows arrive in position order, and the
--- B-tree would be half of the cost of loading them. The index serves readers
--- only as far as it is summarised, which the writer sees to every 50,000 rows;
--- 128 pages a range is about 7,000 rows of 100 bytes.
-CREATE FUNCTION tidewire.create_messages() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-	CREATE TABLE public.messages (
-		position bigint NOT NULL,
-		payload bytea NOT NULL,
-		created_at timestamptz NOT NULL DEFAULT now()
-	);
-	COMMENT ON TABLE public.messages IS 'tidewire: messages as /ws/ingest received them';
-	CREATE SEQUENCE public.messages_position_seq OWNED BY public.messages.position;
-	CREATE INDEX messages_position_idx ON public.messages
-		USING brin (position) WITH (pages_per_range = 128);
-	CREATE VIEW public.messages_text AS
-		SELECT position AS id, tidewire.utf8_text(payload) AS payload, created_at
-		FROM public.messages;
-END
-$$;
-
-DO $$
-BEGIN
-	IF to_regclass('public.messages') IS NOT NULL OR to_regclass('public.messages_text') IS NOT NULL THEN
-		RAISE EXCEPTION 'public.messages or public.messages_text exists already'
-			USING ERRCODE = 'TW002', HINT = 'Give Tidewire a database of its own.';
-	END IF;
-	PERFORM tidewire.create_messages();
-END
-$$;
