@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -108,17 +109,29 @@ func TestAppendIf_HistoryLostWhileIdle(t *testing.T) {
 }
 
 // cutBehindAppend is a connection that is lost when a batch was sent; before
-// that it calls sent.
+// that it calls sent. The answer to the batch never arrives: pgx reads already
+// while a write takes long.
 type cutBehindAppend struct {
 	net.Conn
 	sent func()
+	lost atomic.Bool
 }
 
 func (c *cutBehindAppend) Write(b []byte) (int, error) {
+	if !bytes.Contains(b, []byte("\x00tidewire_append\x00")) {
+		return c.Conn.Write(b)
+	}
+	c.lost.Store(true)
 	n, err := c.Conn.Write(b)
-	if bytes.Contains(b, []byte("\x00tidewire_append\x00")) {
-		c.sent()
-		c.Conn.Close()
+	c.sent()
+	c.Conn.Close()
+	return n, err
+}
+
+func (c *cutBehindAppend) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.lost.Load() {
+		return 0, io.ErrUnexpectedEOF
 	}
 	return n, err
 }
@@ -156,7 +169,7 @@ func TestAppend_OutcomeUnknown(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return &cutBehindAppend{conn, func() { letIn(false) }}, nil
+		return &cutBehindAppend{Conn: conn, sent: func() { letIn(false) }}, nil
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
