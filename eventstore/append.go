@@ -20,9 +20,9 @@ import (
 // own mean that nothing was stored. If ctx ends first, or with
 // ErrOutcomeUnknown, the events may be stored or not: Close has given up, or
 // PostgreSQL refuses the Store (a password that was changed, a right that was
-// taken away) after a connection was lost. ErrTooExpensive says that storing
-// them takes longer than PostgreSQL was given, and that nothing was stored. The
-// events may be changed once it returns.
+// taken away) after a connection was lost. ErrTooSlow says that storing them
+// takes longer than PostgreSQL was given, and that nothing was stored. The events
+// may be changed once it returns.
 func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
 	return s.append(ctx, events, nil, Producer{})
 }

@@ -206,7 +206,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 				name = "Slow"
 			}
 			_, err := s.Append(t.Context(), event(name))
-			if n == 2 && !errors.Is(err, eventstore.ErrTooExpensive) || n != 2 && err != nil {
+			if n == 2 && !errors.Is(err, eventstore.ErrTooSlow) || n != 2 && err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

@@ -25,10 +25,12 @@ var (
 	// ErrAbandoned: Close gave up waiting. It is an ErrOutcomeUnknown.
 	ErrAbandoned = fmt.Errorf("%w: abandoned without an answer of PostgreSQL", ErrOutcomeUnknown)
 	// ErrTooExpensive: it takes PostgreSQL longer than Config.CheckTimeout to look
-	// for what a condition excludes, or several times longer than Config.Timeout to
-	// write an append; nothing was stored. A condition with a higher After is
-	// cheaper, and so is one by tags that few events have.
+	// for what a condition excludes; nothing was stored. A condition with a higher
+	// After is cheaper, and so is one by tags that few events have.
 	ErrTooExpensive = errors.New("eventstore: too expensive")
+	// ErrTooSlow: PostgreSQL has not written an append, alone in its batch, within
+	// Config.Timeout, and so several times; nothing was stored.
+	ErrTooSlow = errors.New("eventstore: not written in time")
 	// ErrIsolation: a transaction is not READ COMMITTED. Under any other level a
 	// condition would be checked against what was committed before the
 	// transaction began to read, and not when it got the store's lock.

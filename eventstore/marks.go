@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 const (
@@ -83,6 +85,8 @@ func (s *Store) forgetAll(ctx context.Context, writer, before int64) error {
 func (s *Store) forgetSlice(ctx context.Context, after, writer, before int64) (next *int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, s.sql.forget, after, forgetRows, writer, before).Scan(&next)
+	err = inTx(ctx, s.pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, s.sql.forget, after, forgetRows, writer, before).Scan(&next)
+	})
 	return next, err
 }

@@ -185,12 +185,15 @@ func (s *Store) rotateRequests(ctx context.Context) error {
 	folding, folded := context.WithTimeout(ctx, KeepRequests)
 	defer folded()
 	var due bool
-	if err := s.pool.QueryRow(folding, foldRequestsSQL, s.lock(), KeepRequests).Scan(&due); err != nil || !due {
+	err := inTx(folding, s.pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
+		return tx.QueryRow(folding, foldRequestsSQL, s.lock(), KeepRequests).Scan(&due)
+	})
+	if err != nil || !due {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return inTx(ctx, s.pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, swapRequestsSQL, s.lock(), KeepRequests)
 		return err
 	})

@@ -52,7 +52,6 @@ ON CONFLICT (store, name) DO UPDATE SET
 	swapRequestsSQL = `SELECT tidewire.swap_requests($1, $2)`
 
 	statementTimeoutSQL = `SELECT set_config('statement_timeout', $1, true)`
-	lockTimeoutSQLFmt   = `SET lock_timeout = %d`
 )
 
 // storeSQL is the SQL of one store.

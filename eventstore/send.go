@@ -12,10 +12,11 @@ import (
 
 // Names of the statements that a writer's connection has prepared.
 const (
-	stmtBegin  = "tidewire_begin"
-	stmtAppend = "tidewire_append"
-	stmtSettle = "tidewire_settle"
-	stmtCommit = "tidewire_commit"
+	stmtBegin    = "tidewire_begin"
+	stmtSettings = "tidewire_settings"
+	stmtAppend   = "tidewire_append"
+	stmtSettle   = "tidewire_settle"
+	stmtCommit   = "tidewire_commit"
 )
 
 // result is what PostgreSQL says of one batch: where the store ended before it,
@@ -58,11 +59,14 @@ func (w *writer) settle(ctx context.Context) (result, error) {
 func (w *writer) send(ctx context.Context, statement string) (r result, err error) {
 	p := w.conn.Conn().PgConn().StartPipeline(ctx)
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
+	if w.settings {
+		p.SendQueryPrepared(stmtSettings, nil, nil, nil)
+	}
 	p.SendQueryPrepared(statement, w.params.values(), binaryFormat, binaryFormat)
 	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
 	err = p.Sync()
 	if err == nil {
-		r, err = readResult(p)
+		r, err = w.readResult(p)
 	}
 	if closeErr := p.Close(); err == nil { // reads the other results
 		err = closeErr
@@ -186,9 +190,14 @@ func (p *params) requests(calls []*call) {
 	p.array(oidInt4, n, firsts)
 }
 
-// readResult reads the results of BEGIN and of the append.
-func readResult(p *pgconn.Pipeline) (r result, err error) {
-	for range 2 {
+// readResult reads the results of all up to the append, which is the last with a
+// row of interest.
+func (w *writer) readResult(p *pgconn.Pipeline) (r result, err error) {
+	before := 1
+	if w.settings {
+		before = 2
+	}
+	for n := range before + 1 {
 		results, err := p.GetResults()
 		if err != nil {
 			return r, err
@@ -198,7 +207,9 @@ func readResult(p *pgconn.Pipeline) (r result, err error) {
 			return r, errors.Join(fmt.Errorf("%T instead of a result", results), err)
 		}
 		for reader.NextRow() {
-			r.scan(reader.Values())
+			if n == before {
+				r.scan(reader.Values())
+			}
 		}
 		if _, err := reader.Close(); err != nil {
 			return r, err
@@ -207,7 +218,7 @@ func readResult(p *pgconn.Pipeline) (r result, err error) {
 	return r, nil
 }
 
-// scan decodes a row of the append; BEGIN has none.
+// scan decodes a row of the append.
 func (r *result) scan(row [][]byte) {
 	r.head = bigint(row[0])
 	r.calls, r.positions, r.types = int4s(row[1]), int8s(row[2]), texts(row[3])

@@ -42,7 +42,8 @@ type Config struct {
 	// Defaults to 2 s.
 	CheckTimeout time.Duration
 	// LockTimeout bounds the wait for the store's lock; past it, a holder that is
-	// Tidewire's own and frozen is ended. Defaults to 10 s, and is at most a minute.
+	// Tidewire's own and frozen is ended. Defaults to 10 s, and is at most a minute
+	// and half of Timeout: who waits for the lock is not slow.
 	LockTimeout time.Duration
 	// IdleTimeout is for how long a Store without appends keeps its connection.
 	// Defaults to 30 s.
@@ -90,7 +91,7 @@ func (c Config) withDefaults() Config {
 	if c.LockTimeout <= 0 {
 		c.LockTimeout = 10 * time.Second
 	}
-	c.LockTimeout = min(c.LockTimeout, maxLockTimeout)
+	c.LockTimeout = min(c.LockTimeout, maxLockTimeout, c.Timeout/2)
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = 30 * time.Second
 	}
@@ -174,8 +175,7 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*
 	if err != nil {
 		return nil, err
 	}
-	// The database may have another isolation as its default.
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = inTx(ctx, pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
 		return s.scan(tx.QueryRow(ctx, ensureStoreSQL, s.name))
 	})
 	if err != nil {
@@ -211,7 +211,9 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	}
 	for failed := 0; ; failed++ {
 		var dropped bool
-		err := pool.QueryRow(ctx, dropStoreSQL, name).Scan(&dropped)
+		err := inTx(ctx, pool, maxLockTimeout, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, dropStoreSQL, name).Scan(&dropped)
+		})
 		if err == nil && !dropped {
 			err = ErrNotFound
 		}
@@ -222,6 +224,17 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 			return fmt.Errorf("drop event store %q: %w", name, err)
 		}
 	}
+}
+
+// inTx runs a transaction of ours in a pool of the caller, whatever the database,
+// the role or the pool have as their defaults.
+func inTx(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duration, do func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, pg.WriterSettings(lockTimeout)); err != nil {
+			return err
+		}
+		return do(tx)
+	})
 }
 
 // List returns the names of all stores, ordered by their bytes.

@@ -90,7 +90,7 @@ func (w *writer) divide(ctx context.Context, b batch, late int) bool {
 	case r.again:
 		w.answer(b, r)
 	case len(b.calls) == 1:
-		w.fail(b, w.store.explain("append to", fmt.Errorf("%w: not written in %d attempts of %v", ErrTooExpensive, late, w.store.cfg.Timeout)))
+		w.fail(b, w.store.explain("append to", fmt.Errorf("%w: %d attempts of %v", ErrTooSlow, late, w.store.cfg.Timeout)))
 	default:
 		w.store.cfg.Log.Warn("events not written in time, trying fewer", "store", w.store.name, "calls", len(b.calls))
 		w.halve(ctx, b)

@@ -18,8 +18,12 @@ const codeOtherHistory = "TW020"
 
 // writer is the committer of a Store: one goroutine, with one connection.
 type writer struct {
-	store  *Store
-	conn   *pgxpool.Conn
+	store *Store
+	conn  *pgxpool.Conn
+	// settings says that each transaction begins with stmtSettings: see
+	// pg.OpenWriter.
+	settings bool
+
 	id     int64 // with number, names each batch once and for all
 	number int64
 	tail   tail
@@ -271,14 +275,21 @@ func (w *writer) connect(ctx context.Context) error {
 }
 
 func (w *writer) prepare(ctx context.Context) error {
+	settings, err := pg.OpenWriter(ctx, w.conn.Conn(), w.store.cfg.LockTimeout)
+	if err != nil {
+		return err
+	}
+	statements := map[string]string{stmtBegin: beginSQL, stmtAppend: w.store.sql.append, stmtSettle: w.store.sql.settle, stmtCommit: commitSQL}
+	if w.settings = settings != ""; w.settings {
+		statements[stmtSettings] = settings
+	}
 	c := w.conn.Conn().PgConn()
-	for name, sql := range map[string]string{stmtBegin: beginSQL, stmtAppend: w.store.sql.append, stmtSettle: w.store.sql.settle, stmtCommit: commitSQL} {
+	for name, sql := range statements {
 		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
 			return err
 		}
 	}
-	_, err := w.conn.Exec(ctx, fmt.Sprintf(lockTimeoutSQLFmt, max(1, w.store.cfg.LockTimeout.Milliseconds()))) // 0 is no bound
-	return err
+	return nil
 }
 
 // recover brings the connection back to idle, or drops it, after an attempt

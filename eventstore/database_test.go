@@ -1,0 +1,165 @@
+package eventstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// strangeDefaults are what a database may have, or its administrator.
+var strangeDefaults = map[string]string{
+	"statement_timeout": "500ms", "idle_in_transaction_session_timeout": "400ms", "lock_timeout": "300ms",
+	"search_path": "public, pg_catalog", "standard_conforming_strings": "off", "default_transaction_isolation": "serializable",
+}
+
+// manyStores share a pool of few connections: each gives back its own at once.
+var manyStores = eventstore.Config{IdleTimeout: time.Millisecond, NoListen: true}
+
+// TestStore_StrangeDefaults appends after slow transactions, where the defaults of
+// the database would end the wait for them again and again.
+func TestStore_StrangeDefaults(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	pgtest.SetDefaults(t, db, strangeDefaults)
+	for n := range 6 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			s, err := eventstore.Ensure(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(context.Background())
+			appendAfterOther(t, db.URL, s, 1500*time.Millisecond+time.Duration(n)*200*time.Millisecond)
+			if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("B")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// appendAfterOther appends while another session holds the lock for that long.
+func appendAfterOther(t *testing.T, url string, s *eventstore.Store, long time.Duration) {
+	t.Helper()
+	holder := holdLock(t, url, "an application", s)
+	if _, err := holder.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		t.Error(err)
+	}
+	appended := make(chan error, 1)
+	go func() {
+		_, err := s.AppendIf(t.Context(), []eventstore.Event{event("A", "x")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x")})
+		appended <- err
+	}()
+	time.Sleep(long) // several times what a statement may take
+	if _, err := holder.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Error(err)
+	}
+	if err := <-appended; err != nil {
+		t.Errorf("an append after a transaction of %v: %v", long, err)
+	}
+}
+
+// TestStore_Published appends, forgets and drops while a publication wants every
+// table of the database to have an identity.
+func TestStore_Published(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	mustExec(t, db.Pool, `CREATE PUBLICATION everything FOR ALL TABLES`)
+	for n := range 3 {
+		if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p", Sequence: int64(n)}, event("A", "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExec(t, db.Pool, `SELECT tidewire.events_1_forget(0, 1000, 0, 0)`)
+	// What rotates records is due after ten minutes.
+	for range 2 {
+		mustExec(t, db.Pool, `UPDATE tidewire.producer_window SET since = '-infinity'`)
+		mustExec(t, db.Pool, fmt.Sprintf(`SELECT tidewire.fold_requests(%d, '0 s')`, 1<<30+s.ID()))
+		mustExec(t, db.Pool, fmt.Sprintf(`SELECT tidewire.swap_requests(%d, '0 s')`, 1<<30+s.ID()))
+	}
+	if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("A", "x")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+		t.Errorf("a request whose record was given up: %v, want ErrSequenceTooOld", err)
+	}
+	if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStore_LeastRights does everything as the owner of the database, who is no
+// superuser.
+func TestStore_LeastRights(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	admin := poolOf(t, server.URL())
+	mustExec(t, admin, `CREATE ROLE plain LOGIN`)
+	mustExec(t, admin, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO plain', current_database()); END $$`)
+	letIn(t, admin, "plain")
+	plain := withUser(t, server.URL(), "plain")
+	waitFor(t, func() bool {
+		conn, err := pgx.Connect(t.Context(), plain)
+		if err != nil {
+			return false
+		}
+		conn.Close(t.Context())
+		return true
+	})
+	owned := poolOf(t, plain)
+	if _, err := migrate.Up(t.Context(), owned); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, owned, eventstore.Config{LockTimeout: 50 * time.Millisecond})
+	frozen := holdLock(t, plain, pg.WriterName, s)
+	if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("A", "x")); err != nil {
+		t.Error(err)
+	}
+	if err := frozen.Ping(t.Context()); err == nil {
+		t.Error("the session that was frozen lives on")
+	}
+	if all := everything(t, s); len(all) != 1 {
+		t.Errorf("%d events, want 1", len(all))
+	}
+	if err := eventstore.Drop(t.Context(), owned, s.Name()); err != nil {
+		t.Error(err)
+	}
+}
+
+// letIn has the server trust whoever says to be that role.
+func letIn(t *testing.T, admin *pgxpool.Pool, role string) {
+	t.Helper()
+	var file string
+	if err := admin.QueryRow(t.Context(), `SHOW hba_file`).Scan(&file); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append([]byte("local all "+role+" trust\n"), rules...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, admin, `SELECT pg_reload_conf()`)
+}
+
+func withUser(t *testing.T, text, user string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("user", user)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
