@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -57,8 +58,8 @@ type Config struct {
 	Events EventStore
 	// Queues is behind /ws and /v1/queues. Defaults to none.
 	Queues QueuesConfig
-	// Ready returns why the server cannot do its work just now, or nil.
-	// Defaults to always ready.
+	// Ready returns why the server cannot do its work just now, or nil. A
+	// NotReadyError tells clients the reason. Defaults to always ready.
 	Ready func(ctx context.Context) error
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
@@ -99,6 +100,22 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// NotReadyError is why a server is not ready. Whoever asks reads the reason, one
+// line without names or addresses; Err, if not nil, is for the log.
+type NotReadyError struct {
+	Reason string
+	Err    error
+}
+
+func (e *NotReadyError) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // Server is the http.Handler of all endpoints. End it with Shutdown: its
 // connections have left the HTTP server's care.
@@ -211,7 +228,11 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := s.cfg.Ready(r.Context()); err != nil {
 		s.cfg.Log.Warn("not ready", "error", err)
-		http.Error(w, "database unreachable", http.StatusServiceUnavailable)
+		reason := "not ready"
+		if public, ok := errors.AsType[*NotReadyError](err); ok {
+			reason += ": " + public.Reason
+		}
+		http.Error(w, reason, http.StatusServiceUnavailable)
 		return
 	}
 	io.WriteString(w, "ok\n")

@@ -350,4 +350,13 @@ func TestHTTP_Answers(t *testing.T) {
 	if resp.StatusCode != 503 || strings.Contains(string(body), "secret") {
 		t.Errorf("/readyz: %d %q, want 503 and nothing internal", resp.StatusCode, body)
 	}
+	ready = &gateway.NotReadyError{Reason: "the disk is full", Err: ready}
+	if resp, err = http.Get("http://" + addr + "/readyz"); err != nil {
+		t.Fatal(err)
+	}
+	body, _ = io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != 503 || string(body) != "not ready: the disk is full\n" {
+		t.Errorf("/readyz: %d %q, want 503 and why", resp.StatusCode, body)
+	}
 }

@@ -23,6 +23,7 @@ type registry[V comparable] struct {
 	live    sync.Map // name to *entry[V]; written with mu
 	opening singleflight.Group
 	slots   chan struct{} // bounds how many are opened at a time
+	waiting progress      // of callers that wait for something to be opened
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -83,10 +84,12 @@ func newRegistry[V comparable](cfg registryConfig[V]) *registry[V] {
 // get returns what is open by that name, or opens it. It waits while PostgreSQL is
 // away, at most until ctx ends.
 func (r *registry[V]) get(ctx context.Context, name string) (V, error) {
+	if v, ok := r.peek(name); ok {
+		return v, nil
+	}
+	r.waiting.begin()
+	defer r.waiting.end()
 	for failed := 0; ; failed++ {
-		if v, ok := r.peek(name); ok {
-			return v, nil
-		}
 		v, err := r.once(ctx, name)
 		if err == nil || !pg.Retryable(err) || ctx.Err() != nil {
 			return v, err

@@ -182,11 +182,17 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		}
 		p.log.Warn("table messages was dropped and made anew, as --recreate asked")
 	}
-	cfg.Ready = func(ctx context.Context) error { return ping(ctx, pool) }
 	stores, err := c.openStores(p, pool, &cfg)
 	if err != nil {
 		return err
 	}
+	probe := newWriteProbe(db.url)
+	ready := &readiness{probe: probe.write, stalled: stores.watch.stalled}
+	cfg.Ready = ready.check
+	defer func() {
+		ready.end()
+		probe.close()
+	}()
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer stop()
@@ -240,10 +246,4 @@ func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []ne
 		err = errors.Join(err, server.WriteChatStats(p.Out))
 	}
 	return err
-}
-
-func ping(ctx context.Context, pool *pgxpool.Pool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	return pool.Ping(ctx)
 }

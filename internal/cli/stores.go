@@ -22,6 +22,9 @@ type stores struct {
 	queues  *queueStore      // nil if not served
 	events  *eventStores     // nil if not served
 
+	watch    stallWatch
+	received progress // of ingest
+
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -75,6 +78,8 @@ func (s *stores) madeQueue(name string) {
 // run lets the stores write until stop.
 func (s *stores) run(ctx context.Context) {
 	ctx, s.cancel = context.WithCancel(ctx)
+	s.watch.all = s.writers
+	s.running.Go(func() { s.watch.run(ctx.Done()) })
 	if s.ingest != nil {
 		s.running.Go(func() { s.ingest.Run(ctx) })
 	}
@@ -84,6 +89,31 @@ func (s *stores) run(ctx context.Context) {
 	if s.streams != nil {
 		s.streams.followers.Go(func() { s.queues.run(ctx) })
 		s.running.Go(func() { s.streams.run(ctx) })
+	}
+}
+
+// writers yields what has to get on for the server to be ready.
+func (s *stores) writers(yield func(*progress)) {
+	if s.ingest != nil {
+		now := s.ingest.Stats()
+		s.received.begun.Store(int64(now.Received))
+		s.received.ended.Store(int64(now.Received) - now.Inflight)
+		yield(&s.received)
+	}
+	if s.streams != nil {
+		for _, o := range s.streams.open.all() {
+			yield(&o.progress)
+		}
+		for _, o := range s.queues.open.all() {
+			yield(&o.progress)
+		}
+		yield(&s.streams.open.waiting)
+		yield(&s.streams.opened.waiting)
+		yield(&s.queues.open.waiting)
+	}
+	if s.events != nil {
+		yield(&s.events.progress)
+		yield(&s.events.open.waiting)
 	}
 }
 

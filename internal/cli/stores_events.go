@@ -22,6 +22,8 @@ type eventStores struct {
 	log  *slog.Logger
 
 	open *registry[*eventstore.Store]
+
+	progress progress // of all appends
 }
 
 func newEventStores(pool *pgxpool.Pool, log *slog.Logger) *eventStores {
@@ -112,6 +114,8 @@ func (s *eventStores) Append(ctx context.Context, name string, events []gateway.
 	for i, e := range events {
 		in[i] = eventstore.Event{Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
 	}
+	s.progress.begin()
+	defer s.progress.end()
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
 		if condition == nil {
 			positions, err = store.Append(ctx, in...)

@@ -34,6 +34,7 @@ type openQueue struct {
 	producer *queue.Producer
 	node     *queue.Node
 	stop     context.CancelFunc
+	progress progress // of what is enqueued
 }
 
 func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queueStore {
@@ -103,12 +104,18 @@ func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gatewa
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	return queueError(o.producer.Submit(ctx, out, func(first int64, err error) {
+	o.progress.begin()
+	err = o.producer.Submit(ctx, out, func(first int64, err error) {
+		o.progress.end()
 		if errors.Is(err, queue.ErrNotFound) {
 			s.forget(o)
 		}
 		done(gateway.Place{Partition: -1, Position: first}, queueError(err))
-	}))
+	})
+	if err != nil { // then done is not called
+		o.progress.end()
+	}
+	return queueError(err)
 }
 
 func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message {

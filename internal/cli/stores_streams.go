@@ -50,6 +50,7 @@ type openStream struct {
 	*stream.Stream
 	appender *stream.PartitionedAppender
 	stop     context.CancelFunc
+	progress progress
 }
 
 func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
@@ -158,7 +159,9 @@ func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Prod
 	for i, m := range messages {
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 	}
+	o.progress.begin()
 	answer := func(first stream.Place, err error) {
+		o.progress.end()
 		if errors.Is(err, stream.ErrNotFound) {
 			s.forget(o)
 		}
@@ -169,9 +172,14 @@ func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Prod
 		done(place, gatewayError(err))
 	}
 	if as != nil {
-		return gatewayError(o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, answer))
+		err = o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, answer)
+	} else {
+		err = o.appender.Submit(ctx, out, answer)
 	}
-	return gatewayError(o.appender.Submit(ctx, out, answer))
+	if err != nil { // then answer is not called
+		o.progress.end()
+	}
+	return gatewayError(err)
 }
 
 // Subscribe implements gateway.StreamStore.

@@ -1,0 +1,145 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// awaitReadyz asks until the answer is that.
+func awaitReadyz(t *testing.T, p *program, status int, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		got, said := request(t, "GET", p.addr, "/readyz", "")
+		if got == status && strings.Contains(said, text) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("/readyz: %d %q, want %d and %q", got, said, status, text)
+		}
+	}
+}
+
+// runSQL runs a statement that no transaction may hold.
+func runSQL(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func execSQL(t *testing.T, db pgtest.DB, sql string) {
+	t.Helper()
+	if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// TestReadyz_DatabaseRefuses: ready means that a write would be acknowledged, and
+// the answer says why not.
+func TestReadyz_DatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	p := serve(t, "--database-url", db.URL)
+	awaitReadyz(t, p, 200, "ok")
+	const others = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+	name := strings.TrimPrefix(pathOf(t, db.URL), "/")
+	execSQL(t, db, "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
+	execSQL(t, db, others)
+	awaitReadyz(t, p, 503, "read-only")
+	execSQL(t, db, "SET default_transaction_read_only = off; ALTER DATABASE "+name+" RESET default_transaction_read_only")
+	execSQL(t, db, "SET default_transaction_read_only = off; "+others)
+	awaitReadyz(t, p, 200, "ok")
+	execSQL(t, db, "SET default_transaction_read_only = off; DROP SCHEMA tidewire CASCADE")
+	awaitReadyz(t, p, 503, "tidewire db migrate")
+}
+
+// TestReadyz_WritersStarve: PostgreSQL answers, and what was accepted is not stored.
+func TestReadyz_WritersStarve(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	p := serve(t, "--database-url", db.URL)
+	request(t, "POST", p.addr, "/v1/streams/s", "")
+	w := wireDial(t, p.addr)
+	w.ask(`{"type":"publish","stream":"s","payload":"first","id":1}`)
+	lock, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback(context.Background())
+	var table string
+	if err := lock.QueryRow(t.Context(), `
+		SELECT relname FROM pg_class WHERE relnamespace = 'tidewire'::regnamespace AND relkind IN ('r', 'p') AND relname ~ '^stream_[0-9]+$' LIMIT 1`).Scan(&table); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.`+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	say(w.Conn, `{"type":"publish","stream":"s","payload":"second","id":2}`)
+	awaitReadyz(t, p, 503, "have stored nothing for")
+	lock.Rollback(context.Background())
+	awaitReadyz(t, p, 200, "ok")
+}
+
+// TestReadyz_FullDisk fills the file system of a database's tablespace.
+func TestReadyz_FullDisk(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "tw-full-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m,mode=0711", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("needs a small file system, which this user may not mount: %s", out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	server := pgtest.Start(t)
+	info, err := os.Stat(filepath.Join(server.DataDir(), "pgdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	space := filepath.Join(dir, "space")
+	if err := errors.Join(os.Mkdir(space, 0o700), os.Chown(space, int(owner.Uid), int(owner.Gid))); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"CREATE TABLESPACE small LOCATION '" + space + "'", "CREATE DATABASE small TABLESPACE small TEMPLATE template0"} {
+		runSQL(t, server.URL(), sql)
+	}
+	p := serve(t, "--database-url", strings.Replace(server.URL(), ":///tidewire?", ":///small?", 1))
+	awaitReadyz(t, p, 200, "ok")
+	full, err := os.Create(filepath.Join(dir, "full"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for err == nil {
+		_, err = full.Write(make([]byte, 4096))
+	}
+	awaitReadyz(t, p, 503, "disk is full")
+	if err := full.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	awaitReadyz(t, p, 200, "ok")
+	p.stop(t)
+	runSQL(t, server.URL(), "DROP DATABASE small WITH (FORCE)")
+}
