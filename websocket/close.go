@@ -43,6 +43,7 @@ func (c *Conn) drop() {
 		}
 	}
 	c.head, c.parked, c.tail, c.live = outgoing{}, outgoing{}, nil, nil
+	c.tellOutput()
 }
 
 // Close ends the connection in an orderly way: everything queued is sent, then
@@ -52,12 +53,16 @@ func (c *Conn) drop() {
 // part to the end; the resources are released in any case. No goroutine of the
 // Conn is left. Only the first call of Close or Abort does something.
 func (c *Conn) Close(code StatusCode, reason string) error {
+	return c.closeWithin(c.cfg.CloseTimeout, code, reason)
+}
+
+func (c *Conn) closeWithin(limit time.Duration, code StatusCode, reason string) error {
 	c.mu.Lock()
 	if !c.closeBy.IsZero() || c.err == ErrClosed {
 		c.mu.Unlock()
 		return ErrClosed
 	}
-	c.closeBy = time.Now().Add(c.cfg.CloseTimeout)
+	c.closeBy = time.Now().Add(limit)
 	_ = c.conn.SetDeadline(c.closeBy)
 	c.startClose(code, reason)
 	c.mu.Unlock()
@@ -72,6 +77,7 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 		}
 	}
 	c.dec.release()
+	c.tellAssembly()
 	err := c.dec.err
 	_, clean := errors.AsType[*CloseError](err)
 	if clean {

@@ -237,7 +237,8 @@ func TestAbort(t *testing.T) {
 func TestClose_storm(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {
-		server, client := pair(t, Config{MaxUnsent: 1 << 16, CloseTimeout: time.Second}, Config{CloseTimeout: time.Second})
+		l := &ledger{t: t}
+		server, client := pair(t, Config{MaxUnsent: 1 << 16, CloseTimeout: time.Second, Memory: l}, Config{CloseTimeout: time.Second})
 		var wg sync.WaitGroup
 		shared := AppendFrame(nil, OpText, []byte("to all"))
 		for _, c := range []*Conn{server, client} {
@@ -273,5 +274,8 @@ func TestClose_storm(t *testing.T) {
 		wg.Wait()
 		server.Abort()
 		client.Abort()
+		if n := l.output.Load(); n != 0 {
+			t.Errorf("%d bytes at the end", n)
+		}
 	}
 }

@@ -73,6 +73,9 @@ type Config struct {
 	// first of them that the client offers, Dial offers them. Defaults to none.
 	Subprotocols []string
 
+	// Memory is told what the connection holds. Defaults to none.
+	Memory Memory
+
 	// Access decides which web pages may connect, and under which host names.
 	// Upgrade only. Defaults to the pages of the server's own origin.
 	Access *Access

@@ -44,6 +44,8 @@ type Conn struct {
 	readErr    error
 	watch      watch // the time limit of unfinished messages
 
+	toldAssembly int // to Config.Memory
+
 	// Writing. Whoever sets writing owns head until it clears it: a Flush for
 	// one attempt, the drain goroutine, or the writer of a chunk.
 	mu         sync.Mutex
@@ -56,6 +58,7 @@ type Conn struct {
 	liveSince  stamp     // when that lane was first refused
 	liveSent   int64     // sent at that time
 	unsent     int       // bytes of all these that the socket has not taken
+	toldOutput int       // to Config.Memory
 	sent       int64     // bytes of these that it has
 	writing    bool
 	wanted     bool   // a Flush found somebody writing

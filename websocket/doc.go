@@ -64,6 +64,10 @@
 //     twice the size; 64 KiB of the live lane while chunks are written. What
 //     WriteBulk sends it does not copy.
 //
+// [Config.Memory] is told of what a connection holds while it waits for its peer:
+// the buffer of a message that is not complete, and buffers of what the socket does
+// not take. [Conn.Evict] has a connection give them back.
+//
 // A peer that asks without listening is not read from while more than half of
 // MaxUnsent is unsent. One that pings without listening is answered only its
 // latest ping.

@@ -85,11 +85,13 @@ func (c *Conn) queueLive(frames []byte) int {
 	if c.live == nil {
 		c.live = getBuffer(max(n, outBuffer))
 		c.live.b = c.live.b[:0]
+		c.tellOutput()
 	} else if have+n > cap(c.live.b) {
 		larger := getBuffer(have + n)
 		larger.b = append(larger.b[:0], c.live.b...)
 		c.live.put()
 		c.live = larger
+		c.tellOutput()
 	}
 	c.live.b = append(c.live.b, frames[:n]...)
 	c.unsent += n

@@ -77,6 +77,7 @@ func (c *Conn) waitForPeer() {
 // queued.
 func (c *Conn) endRead() error {
 	c.dec.release()
+	c.tellAssembly()
 	if broken, ok := errors.AsType[*ProtocolError](c.dec.err); ok {
 		c.StartClose(broken.Code, broken.Reason)
 	}
@@ -124,7 +125,9 @@ func (c *Conn) receive() (int, error) {
 		if c.overdue() {
 			return 0, errOverdue
 		}
-		return c.conn.Read(c.dec.space())
+		space := c.dec.space()
+		c.tellAssembly()
+		return c.conn.Read(space)
 	}
 	if err := c.raw.Read(c.onReadable); err != nil {
 		return 0, err
@@ -145,6 +148,7 @@ func (c *Conn) tryRead(fd uintptr) bool {
 			return true
 		}
 		c.dec.park()
+		c.tellAssembly()
 		return false
 	}
 	return true

@@ -109,4 +109,7 @@ func (c *Conn) left() {
 	}
 	c.head.put()
 	c.head = outgoing{}
+	if c.toldOutput > 0 {
+		c.tellOutput()
+	}
 }

@@ -69,11 +69,13 @@ func (c *Conn) append(op Opcode, payload []byte, size int) {
 	if c.tail == nil {
 		c.tail = getBuffer(max(size, outBuffer))
 		c.tail.b = c.tail.b[:0]
+		c.tellOutput()
 	} else if have := len(c.tail.b); have+size > cap(c.tail.b) {
 		larger := getBuffer(max(have+size, 2*cap(c.tail.b)))
 		larger.b = larger.b[:copy(larger.b, c.tail.b)]
 		c.tail.put()
 		c.tail = larger
+		c.tellOutput()
 	}
 	if c.client {
 		var key [4]byte
@@ -149,10 +151,12 @@ func (c *Conn) flush() {
 func (c *Conn) attempted() {
 	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
 		c.head.since.set()
+		c.tellOutput()
 		go c.drain()
 		return
 	}
 	c.writing = false
+	c.tellOutput()
 	c.moved.Broadcast()
 }
 
@@ -223,6 +227,7 @@ func (c *Conn) drain() {
 		c.reset()
 	}
 	c.writing = false
+	c.tellOutput()
 	c.moved.Broadcast()
 }
 
@@ -266,4 +271,5 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 func (c *Conn) forget() {
 	c.head, c.parked = outgoing{}, outgoing{}
 	c.tail, c.live, c.pong, c.unsent = nil, nil, nil, 0
+	c.tellOutput()
 }

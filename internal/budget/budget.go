@@ -4,7 +4,7 @@
 // A server has one [Budget]. Each connection and each HTTP request has one
 // [Holder], from [Budget.Open] to [Holder.Close]:
 //
-//	h := b.Open(func() { conn.Evict(1013, budget.ErrEvicted.Error()) })
+//	h := b.Open(func() { conn.Evict(websocket.StatusTryAgainLater, budget.ErrEvicted.Error()) })
 //	defer h.Close()
 //
 //	if err := h.Reserve(ctx, budget.Page, size); err != nil { // before the bytes are made
@@ -121,10 +121,9 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit, mark: limit / 4 * 3}
 }
 
-// Open registers a holder. evict is called at most once, from any goroutine,
-// when the holder has to give its memory back; it must not block and must see to
-// it that Close is called soon. It may still be called while Close runs. It may be
-// nil.
+// Open registers a holder. evict is called at most once, in a goroutine of its
+// own, when the holder has to give its memory back; it must see to it that Close is
+// called soon. It may still be called while Close runs. It may be nil.
 func (b *Budget) Open(evict func()) *Holder {
 	if b == nil {
 		return nil

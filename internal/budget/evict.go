@@ -9,13 +9,15 @@ import (
 // shareAge is for how long a computed fair share is used: it walks all holders.
 const shareAge = 20 * time.Millisecond
 
-// victims are holders to be told that they are evicted, without Budget.mu.
+// victims are holders to be told that they are evicted, without Budget.mu. Each is
+// told in a goroutine of its own: a Take may come from where the connection's locks
+// are held.
 type victims []*Holder
 
 func (v victims) evict() {
 	for _, h := range v {
 		if h.onEvict != nil {
-			h.onEvict()
+			go h.onEvict()
 		}
 	}
 }

@@ -38,12 +38,12 @@ func empty(t *testing.T, b *Budget) {
 func TestBudget_concurrent(t *testing.T) {
 	const limit = 64 << 10
 	b := New(limit)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var clients sync.WaitGroup
 	for range 16 {
 		clients.Go(func() {
-			for range 100 {
+			for range 25 {
 				hold(t, ctx, b)
 			}
 		})

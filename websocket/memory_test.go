@@ -1,0 +1,208 @@
+package websocket
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// ledger is a Memory that keeps the sums.
+type ledger struct {
+	t                *testing.T
+	assembly, output atomic.Int64
+	calls            atomic.Int64
+}
+
+func (l *ledger) add(sum *atomic.Int64, delta int) {
+	l.calls.Add(1)
+	if n := sum.Add(int64(delta)); n < 0 || delta == 0 {
+		l.t.Errorf("told %d, which makes %d", delta, n)
+	}
+}
+func (l *ledger) Assembly(delta int) { l.add(&l.assembly, delta) }
+func (l *ledger) Output(delta int)   { l.add(&l.output, delta) }
+
+func TestMemory_assembly(t *testing.T) {
+	t.Parallel()
+	l := &ledger{t: t}
+	server, socket := rawPair(t, Config{Memory: l})
+	var wg sync.WaitGroup
+	wg.Go(func() { echo(server) })
+	const size = 600 << 10
+	message := frame(true, OpBinary, strings.Repeat("x", size))
+	if _, err := socket.Write(message[:size]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the part is counted", func() bool { return l.assembly.Load() >= size })
+	if n := l.assembly.Load(); n > 4*size {
+		t.Errorf("%d bytes for a message of which %d have arrived", n, size)
+	}
+	if _, err := socket.Write(message[size:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, socket, size); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nothing is counted any more", func() bool { return l.assembly.Load() == 0 })
+	if _, err := socket.Write(message[:size]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the next part is counted", func() bool { return l.assembly.Load() >= size })
+	socket.Close()
+	wg.Wait()
+	if a, o := l.assembly.Load(), l.output.Load(); a != 0 || o != 0 {
+		t.Errorf("at the end %d and %d", a, o)
+	}
+}
+
+func TestMemory_output(t *testing.T) {
+	t.Parallel()
+	l := &ledger{t: t}
+	server, socket := rawPair(t, Config{Memory: l, MaxUnsent: 64 << 20})
+	const size = 32 << 20
+	if err := server.Queue(OpBinary, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "what the peer does not take is counted", func() bool { return l.output.Load() >= size })
+	small := make([]byte, 100)
+	for range 1000 {
+		if err := server.Queue(OpBinary, small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := l.output.Load(); n < size+1000*100 {
+		t.Errorf("%d bytes counted, with 1,000 answers more", n)
+	}
+	if err := server.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, socket, size+1000*102); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nothing is counted any more", func() bool { return l.output.Load() == 0 })
+	if err := server.Queue(OpBinary, make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	server.Abort()
+	if n := l.output.Load(); n != 0 {
+		t.Errorf("%d bytes after Abort", n)
+	}
+}
+
+// TestMemory_whole: what comes whole and leaves at once costs no call.
+func TestMemory_whole(t *testing.T) {
+	t.Parallel()
+	l := &ledger{t: t}
+	server, client := pair(t, Config{Memory: l}, Config{})
+	var wg sync.WaitGroup
+	wg.Go(func() { echo(server) })
+	for range 1000 {
+		send(t, client, OpText, "hello")
+		if _, err := client.Read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := l.calls.Load(); n != 0 {
+		t.Errorf("%d calls", n)
+	}
+	client.Close(StatusNormal, "")
+	wg.Wait()
+}
+
+// TestMemory_lanes: all lanes at once, to a peer that reads at last.
+func TestMemory_lanes(t *testing.T) {
+	t.Parallel()
+	l := &ledger{t: t}
+	server, client := pair(t, Config{Memory: l, BulkChunk: 16 << 10}, Config{})
+	server.SetChunked()
+	var wg sync.WaitGroup
+	wg.Go(func() { readAll(server) })
+	shared := AppendFrame(nil, OpText, make([]byte, 500))
+	wg.Go(func() {
+		for range 100 {
+			if err := server.WriteBulk(t.Context(), OpBinary, make([]byte, 100<<10)); err != nil {
+				t.Error(err)
+			}
+		}
+		server.Close(StatusNormal, "")
+	})
+	wg.Go(func() {
+		for range 3000 {
+			if _, err := server.WriteShared(shared); err != nil {
+				return
+			}
+			if err := server.Queue(OpText, make([]byte, 200)); err == nil {
+				server.Flush()
+			}
+		}
+	})
+	readAll(client)
+	client.Close(StatusNormal, "")
+	wg.Wait()
+	if a, o := l.assembly.Load(), l.output.Load(); a != 0 || o != 0 {
+		t.Errorf("at the end %d and %d", a, o)
+	}
+}
+
+// TestEvict: what is queued goes at once, Read ends soon, and a peer that reads
+// hears why.
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	for name, queued := range map[string]int{"idle": 0, "slow": 3 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{t: t}
+			server, socket := rawPair(t, Config{Memory: l, MaxUnsent: 64 << 20, CloseTimeout: time.Hour})
+			for range 10 {
+				if err := server.Queue(OpBinary, make([]byte, queued)); err != nil {
+					t.Fatal(err)
+				}
+				server.Flush()
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := readAll(server)
+				ended <- err
+			}()
+			evicted := make(chan error, 1)
+			go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
+			until(t, "the queue is dropped", func() bool { return l.output.Load() < 32<<20 })
+			if queued > 0 { // a peer that does not read
+				if err := <-evicted; err == nil {
+					t.Error("a handshake of one")
+				}
+				if err := <-ended; err == nil {
+					t.Error("Read goes on")
+				}
+			} else {
+				want := AppendClose(nil, StatusTryAgainLater, "short of memory")
+				got := make([]byte, len(want)+20)
+				n, err := io.ReadAtLeast(socket, got, len(want)+20)
+				if !bytes.HasSuffix(got[:n], want) {
+					t.Errorf("peer got %x, %v", got[:n], err)
+				}
+				if err := <-ended; err == nil {
+					t.Error("Read goes on")
+				}
+				<-evicted
+			}
+			if a, o := l.assembly.Load(), l.output.Load(); a != 0 || o != 0 {
+				t.Errorf("at the end %d and %d", a, o)
+			}
+			if err := server.Evict(StatusTryAgainLater, ""); !errors.Is(err, ErrClosed) {
+				t.Errorf("again: %v", err)
+			}
+		})
+	}
+}
