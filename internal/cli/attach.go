@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -67,7 +68,7 @@ func (f databaseFlags) requireSchema(p *process, pool *pgxpool.Pool, mayMake boo
 		return explainDatabase(err)
 	}
 	if _, given := f.given(p); mayMake && !given && s.Version == 0 {
-		return migrateUp(p, pool, true)
+		return migrateUp(p, pool, "")
 	}
 	return explainSchema(s)
 }
@@ -86,18 +87,24 @@ func explainSchema(s migrate.Status) error {
 	return explainDatabase(err)
 }
 
-// migrateUp brings the schema up to date, if the role has the rights. With public
-// it makes a table in the schema public.
-func migrateUp(p *process, pool *pgxpool.Pool, public bool) error {
+// migrateUp brings the schema up to date and makes the table of what is ingested,
+// if one is named, after a look at the rights of the role.
+func migrateUp(p *process, pool *pgxpool.Pool, table string) error {
 	s, err := migrate.Look(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}
-	if len(s.Pending) == 0 {
+	there := true
+	if table != "" {
+		if there, err = hasTable(p.ctx, pool, table); err != nil {
+			return err
+		}
+	}
+	if len(s.Pending) == 0 && there {
 		return explainSchema(s)
 	}
-	if err := migrate.Rights(p.ctx, pool, public && s.Version == 0); err != nil {
-		return explainDatabase(err)
+	if err := checkRights(p, pool, table); err != nil {
+		return err
 	}
 	applied, err := migrate.Up(p.ctx, pool)
 	if err != nil {
@@ -106,13 +113,45 @@ func migrateUp(p *process, pool *pgxpool.Pool, public bool) error {
 	if applied > 0 {
 		p.log.Info("database schema brought up to date", "migrations", applied)
 	}
-	return nil
+	if !there {
+		_, err = migrate.Ingest(p.ctx, pool, table)
+	}
+	return explainDatabase(err)
+}
+
+// checkRights looks at what the role may do, in the schema public only if the table
+// of what is ingested is to be made there.
+func checkRights(p *process, pool *pgxpool.Pool, table string) error {
+	public := false
+	if table != "" {
+		t, err := pg.ParseTable(table)
+		if err != nil {
+			return exit(ExitUsage, "%w", err)
+		}
+		there, err := hasTable(p.ctx, pool, table)
+		if err != nil {
+			return err
+		}
+		public = t.Schema == "public" && !there
+	}
+	return explainDatabase(migrate.Rights(p.ctx, pool, public))
+}
+
+// hasTable reports whether there is a table of that name, whoever's.
+func hasTable(ctx context.Context, pool *pgxpool.Pool, table string) (there bool, err error) {
+	t, err := pg.ParseTable(table)
+	if err != nil {
+		return false, exit(ExitUsage, "%w", err)
+	}
+	const sql = `SELECT EXISTS (SELECT FROM pg_class WHERE relname = $2 AND relnamespace = to_regnamespace(quote_ident($1)))`
+	return there, explainDatabase(pool.QueryRow(ctx, sql, t.Schema, t.Name).Scan(&there))
 }
 
 // dbMigrateCmd is for those who migrate before they start servers.
 type dbMigrateCmd struct {
-	Status bool `help:"Only say which version the schema has, and what is missing."`
-	DryRun bool `name:"dry-run" help:"Apply what is missing and roll it back: it shows whether it would succeed. Writers wait meanwhile."`
+	Status bool   `help:"Only say which version the schema has, and what is missing."`
+	Table  string `placeholder:"NAME" help:"Also make this table for ingest, if it is missing: what serve --migrate=false --table NAME needs."`
+	DryRun bool   `name:"dry-run" help:"Apply what is missing and roll it back: it shows whether it would succeed. Writers wait meanwhile."`
 	databaseFlags
 }
 
@@ -152,7 +191,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 		printMigrations(p, "would be applied", before.Pending)
 		return nil
 	}
-	if err := migrateUp(p, pool, true); err != nil {
+	if err := migrateUp(p, pool, c.Table); err != nil {
 		return err
 	}
 	printMigrations(p, "applied", before.Pending)
@@ -164,8 +203,8 @@ func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool) error {
 	if err != nil || len(s.Pending) == 0 {
 		return errors.Join(explainDatabase(err), explainSchema(s))
 	}
-	if err := migrate.Rights(p.ctx, pool, s.Version == 0); err != nil {
-		return explainDatabase(err)
+	if err := checkRights(p, pool, c.Table); err != nil {
+		return err
 	}
 	_, err = migrate.Rehearse(p.ctx, pool)
 	return explainDatabase(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/tidewire/tidewire/bench"
 	"github.com/tidewire/tidewire/bench/scenario"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // benchIngestCmd measures the ingest strategies.
@@ -144,7 +145,7 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	}
 	pool, err := db.connect(p.ctx, 8)
 	if err == nil {
-		if err = migrateUp(p, pool, true); err != nil {
+		if err = migrateUp(p, pool, stream.DefaultTable); err != nil {
 			pool.Close()
 		}
 	}

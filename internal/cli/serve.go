@@ -16,6 +16,8 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/stream"
@@ -36,15 +38,18 @@ type serveCmd struct {
 	databaseFlags
 	Migrate bool `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
+	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
 	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
 	stopping *stopping
+	memory   int64 // of the process, in bytes
 }
 
 // ingestFlags are the settings of the ingest strategies.
 type ingestFlags struct {
+	Table            string  `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills, perhaps with its schema before a dot; it is made where ingest is served."`
 	Mode             string  `default:"auto" help:"How messages are written: naive, buffered, bulk, copy or auto."`
 	Workers          int     `default:"4" help:"Connections that buffered and bulk write on."`
 	Batch            int     `placeholder:"N" help:"Rows of one write at most. Default: 5000 in bulk, 50000 in copy and auto."`
@@ -75,7 +80,7 @@ func (f chatFlags) chat() gateway.ChatConfig {
 
 func (f ingestFlags) config(p *process) ingest.Config {
 	return ingest.Config{
-		Mode: ingest.Mode(f.Mode), Workers: f.Workers, Batch: f.Batch, Flush: time.Duration(f.Flush),
+		Mode: ingest.Mode(f.Mode), Table: f.Table, Workers: f.Workers, Batch: f.Batch, Flush: time.Duration(f.Flush),
 		MaxInflightBytes: int(f.MaxInflightBytes), Log: p.log,
 	}
 }
@@ -84,6 +89,9 @@ func (f ingestFlags) config(p *process) ingest.Config {
 func (c *serveCmd) Validate() error {
 	if _, err := ingest.ParseMode(c.Mode); err != nil {
 		return err
+	}
+	if _, err := pg.ParseTable(c.Table); err != nil {
+		return fmt.Errorf("--table: %w", err)
 	}
 	if c.Recreate && c.Only != "ingest" {
 		return errors.New("--recreate drops the messages table: it goes with --only ingest")
@@ -110,9 +118,9 @@ func (c *serveCmd) Validate() error {
 
 // Run is called by kong.
 func (c *serveCmd) Run(p *process) error {
-	// Buffers are pooled and bounded, so the heap stays near what is in
-	// flight; the limit keeps the collector from letting it double.
-	debug.SetMemoryLimit(int64(c.MaxInflightBytes) + 64<<20)
+	if err := c.limitMemory(p); err != nil {
+		return err
+	}
 	if c.Duration > 0 {
 		var cancel context.CancelFunc
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
@@ -120,6 +128,19 @@ func (c *serveCmd) Run(p *process) error {
 	}
 	c.stopping = newStopping(p.ctx, time.Duration(c.ShutdownTimeout))
 	return c.stopping.run(func() error { return c.serve(p) })
+}
+
+// limitMemory tells the collector how much memory the process may use: near that it
+// works harder, and does not let the heap double first.
+func (c *serveCmd) limitMemory(p *process) error {
+	machine, source, err := budget.MachineMemory()
+	if err != nil && c.MaxMemory.size == 0 {
+		return exit(ExitUsage, "the machine's memory is unknown: give --max-memory in bytes, such as 1GiB: %w", err)
+	}
+	c.memory = c.MaxMemory.of(machine)
+	debug.SetMemoryLimit(c.memory)
+	p.log.Info("memory", "max_bytes", c.memory, "machine_bytes", machine, "source", source)
+	return nil
 }
 
 // serve listens, serves, and stops.
@@ -177,10 +198,10 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	if c.Recreate {
-		if err := stream.Recreate(p.ctx, pool, ""); err != nil {
+		if err := stream.Recreate(p.ctx, pool, c.Table); err != nil {
 			return explainDatabase(err)
 		}
-		p.log.Warn("table messages was dropped and made anew, as --recreate asked")
+		p.log.Warn("table was dropped and made anew, as --recreate asked", "table", c.Table)
 	}
 	stores, err := c.openStores(p, pool, &cfg)
 	if err != nil {
@@ -208,14 +229,25 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 
 // prepareSchema migrates the database, or requires that somebody else has.
 func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
+	table := c.Table
+	if c.Only != "" && c.Only != string(gateway.Ingest) {
+		table = ""
+	}
 	if c.Migrate {
-		return migrateUp(p, pool, true)
+		return migrateUp(p, pool, table)
 	}
 	s, err := migrate.Look(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}
-	return explainSchema(s)
+	if err := explainSchema(s); err != nil || table == "" {
+		return err
+	}
+	there, err := hasTable(p.ctx, pool, table)
+	if err == nil && !there {
+		err = exit(ExitDatabase, "table %s, which --migrate=false leaves to others to make, is missing: make it with tidewire db migrate --table %[1]s", table)
+	}
+	return err
 }
 
 // listenAndServe serves until the process is told to stop; then everything

@@ -36,7 +36,7 @@ const roomsStream = "tidewire.rooms"
 func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (s *stores, err error) {
 	s = &stores{}
 	if cfg.Only == gateway.All || cfg.Only == gateway.Ingest {
-		if _, err := migrate.Ingest(p.ctx, pool, stream.DefaultTable); err != nil {
+		if _, err := migrate.Ingest(p.ctx, pool, c.Table); err != nil { // is it ours?
 			return nil, explainDatabase(err)
 		}
 		if s.ingest, err = ingest.New(pool, c.ingestFlags.config(p)); err != nil {

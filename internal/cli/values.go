@@ -26,9 +26,37 @@ type percent float64
 func parsePercent(text string) (percent, error) {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil || !(n > 0 && n <= 100) {
-		return 0, fmt.Errorf("%q is no share: want such as 60%%", text)
+		return 0, fmt.Errorf("invalid percentage %q: give one such as 60%%", text)
 	}
 	return percent(n / 100), nil
+}
+
+// memory is a flag for a share of the machine's memory, "50%", or a size, "2GiB".
+type memory struct {
+	share percent // if size is 0
+	size  bytes
+}
+
+// minMemory is what a server needs to do anything.
+const minMemory = 64 << 20
+
+func parseMemory(text string) (m memory, err error) {
+	if strings.HasSuffix(text, "%") {
+		m.share, err = parsePercent(text)
+		return m, err
+	}
+	if m.size, err = parseBytes(text); err != nil || m.size < minMemory {
+		return m, fmt.Errorf("invalid amount of memory %q: give a share of the machine's, such as 50%%, or 64MiB or more", text)
+	}
+	return m, nil
+}
+
+// of returns the bytes that it stands for, on a machine with so many.
+func (m memory) of(machine int64) int64 {
+	if m.size > 0 {
+		return int64(m.size)
+	}
+	return max(minMemory, int64(float64(m.share)*float64(machine)))
 }
 
 func valueMappers() kong.Option {
@@ -37,6 +65,7 @@ func valueMappers() kong.Option {
 			kong.TypeMapper(reflect.TypeFor[seconds](), mapper(parseSeconds)),
 			kong.TypeMapper(reflect.TypeFor[percent](), mapper(parsePercent)),
 			kong.TypeMapper(reflect.TypeFor[bytes](), mapper(parseBytes)),
+			kong.TypeMapper(reflect.TypeFor[memory](), mapper(parseMemory)),
 		} {
 			if err := o.Apply(k); err != nil {
 				return err
@@ -67,7 +96,7 @@ func parseSeconds(text string) (seconds, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no duration: want seconds such as 60, or 60s, 300ms, 1h", text)
+		return 0, fmt.Errorf("invalid duration %q: give seconds such as 60, or 60s, 300ms, 1h", text)
 	}
 	return seconds(d), nil
 }
@@ -80,7 +109,7 @@ func parseBytes(text string) (bytes, error) {
 	}[unit]
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || !ok || n < 0 || n > 1<<62>>shift {
-		return 0, fmt.Errorf("%q is no size: want bytes such as 65536, or 64KB, 8MiB, 1GB", text)
+		return 0, fmt.Errorf("invalid size %q: give bytes such as 65536, or 64KB, 8MiB, 1GB; a KB is 1,024 bytes", text)
 	}
 	return bytes(n << shift), nil
 }
