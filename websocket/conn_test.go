@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,11 +19,13 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+// patience is how long a test waits for what must happen: much longer than it takes
+// on a machine that is busy with other things.
+const patience = 2 * time.Minute
 
 // listenAndUpgrade starts a server that hands over each upgraded connection.
 func listenAndUpgrade(t testing.TB, cfg Config) (wsURL string, conns <-chan *Conn) {
+	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, patience)
 	ch := make(chan *Conn, 16)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := Upgrade(w, r, cfg); err == nil {
@@ -36,6 +39,7 @@ func listenAndUpgrade(t testing.TB, cfg Config) (wsURL string, conns <-chan *Con
 // pair returns both ends of a connection over a loopback socket.
 func pair(t testing.TB, serverCfg, clientCfg Config) (server, client *Conn) {
 	wsURL, conns := listenAndUpgrade(t, serverCfg)
+	clientCfg.CloseTimeout = cmp.Or(clientCfg.CloseTimeout, patience)
 	client, err := Dial(t.Context(), wsURL, clientCfg)
 	if err != nil {
 		t.Fatal(err)

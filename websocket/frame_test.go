@@ -175,7 +175,7 @@ func TestCheckText(t *testing.T) {
 		if ok && (whole == len(b)) != utf8.Valid(b) {
 			t.Errorf("%x: %d whole bytes of %d", b, whole, len(b))
 		}
-		if len(b) < 3 || len(b) == 3 && b[0] >= 0xF0 {
+		if len(b) < 2 || ok && (len(b) < 3 || b[0] >= 0xF0 && len(b) < 4) {
 			for _, next := range bytesOfInterest {
 				try(append(b[:len(b):len(b)], next))
 			}

@@ -45,7 +45,10 @@ func TestRead_pingFlood(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { echo(server) })
 	pings := bytes.Repeat(frame(true, OpPing, strings.Repeat("p", 125)), 1000)
-	for range 200 { // 26 MB, more than the socket's buffers take as pongs
+	if err := socket.SetReadBuffer(32 << 10); err != nil {
+		t.Fatal(err)
+	}
+	for range 60 { // 8 MB, more than the sockets' buffers take as pongs
 		if _, err := socket.Write(pings); err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +81,9 @@ func TestRead_backpressure(t *testing.T) {
 			wantClose(t, err, StatusNormal, "")
 		}
 	})
-	const n = 3000
+	const n = 1000
 	payload := bytes.Repeat([]byte("0123456789"), 1000)
-	for range n { // 30 MB
+	for range n { // 10 MB
 		if err := client.Queue(OpText, payload); err != nil {
 			t.Fatal(err)
 		}
