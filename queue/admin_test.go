@@ -195,7 +195,7 @@ func TestNode_HeldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	for _, table := range []string{"queue", "queue_side", "queue_1000_journal_0", "queue_1000_journal_1", "stream_1000"} {
+	for _, table := range []string{"queue", "queue_side", "queue_1000_journal", "stream_1000"} {
 		if _, err := tx.Exec(t.Context(), `SELECT * FROM tidewire.`+table); err != nil {
 			t.Fatal(err)
 		}

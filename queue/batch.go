@@ -10,6 +10,7 @@ type batch struct {
 	settled []*settlement
 	gaps    []span    // positions without a message
 	free    []segment // given up
+	tried   []try
 }
 
 // settlement is what became of one message.
@@ -24,23 +25,26 @@ type settlement struct {
 }
 
 // empty reports whether there is nothing to record.
-func (b *batch) empty() bool { return len(b.settled) == 0 && len(b.gaps) == 0 && len(b.free) == 0 }
+func (b *batch) empty() bool { return len(b.settled)+len(b.gaps)+len(b.free)+len(b.tried) == 0 }
 
 // take moves what is in other to b.
 func (b *batch) take(other *batch) {
 	b.settled = append(b.settled, other.settled...)
 	b.gaps = append(b.gaps, other.gaps...)
 	b.free = append(b.free, other.free...)
+	b.tried = append(b.tried, other.tried...)
 	other.clear()
 }
 
 func (b *batch) clear() {
 	clear(b.settled) // the messages are not ours to keep
-	b.settled, b.gaps, b.free = b.settled[:0], b.gaps[:0], b.free[:0]
+	clear(b.tried)
+	b.settled, b.gaps, b.free, b.tried = b.settled[:0], b.gaps[:0], b.free[:0], b.tried[:0]
 }
 
 // entries returns what of the batch goes to the journal, as the token's.
 func (b *batch) entries(token int64) (entries []entry) {
+	entries = b.tries(token)
 	done := slices.Clone(b.gaps)
 	for _, s := range b.settled {
 		if !s.item.aside {
@@ -73,7 +77,12 @@ func (b *batch) side() *sideRequest {
 			r.Done = append(r.Done, s.item.Position)
 		}
 	}
-	if len(r.Put) == 0 && len(r.Done) == 0 {
+	for _, t := range b.tried {
+		if t.item.aside {
+			r.Tried = append(r.Tried, sideTry{t.item.Position, t.attempts})
+		}
+	}
+	if len(r.Put)+len(r.Done)+len(r.Tried) == 0 {
 		return nil
 	}
 	return &r

@@ -12,15 +12,14 @@ const sweepEvery = 20 * time.Millisecond
 
 // schedule is when the Node does what by itself. A zero time is never.
 type schedule struct {
-	look  time.Time // read the journal
-	poll  time.Time // read the stream
-	later time.Time // write what waits for company
-	sweep time.Time // a delivery's time may have run out
-	due   time.Time // a message aside is due
-	rest  time.Time // a message of a lane has rested
-	busy  time.Time // when the lease last served for something
-	// When to try again to begin the journal anew, and to empty the old one.
-	rotate, truncate time.Time
+	look   time.Time // read the journal
+	poll   time.Time // read the stream
+	later  time.Time // write what waits for company
+	sweep  time.Time // a delivery's time may have run out
+	due    time.Time // a message aside is due
+	rest   time.Time // a message of a lane has rested
+	busy   time.Time // when the lease last served for something
+	rotate time.Time // the journal may begin anew
 }
 
 // laterDue reports whether what waits for company has waited long enough.

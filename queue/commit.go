@@ -176,6 +176,12 @@ func (n *part) said(b *batch) {
 		}
 		return nil, true
 	})
+	for _, t := range b.tried {
+		n.tried(t)
+	}
+	for _, g := range b.free {
+		n.node.stats.GivenBack += g.size()
+	}
 	b.clear()
 }
 
@@ -216,9 +222,10 @@ func (n *part) adopt(before []span) bool {
 		return false
 	}
 	for _, s := range fresh {
+		n.node.stats.Claimed += s.size()
 		for at := s.lo; at <= s.hi; {
 			g, _ := n.state.find(at)
-			part := segment{span{at, min(g.hi, s.hi)}, n.token, g.attempts}
+			part := g.over(span{at, min(g.hi, s.hi)})
 			n.unread = insertSegment(n.unread, part)
 			at = part.hi + 1
 		}
@@ -244,7 +251,7 @@ func (n *part) lose(b *batch) {
 func (n *part) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
-	n.fetching = 0
+	n.fetching, n.proving = 0, 0
 	clear(n.aside)
 	if n.lane != nil {
 		n.lane.clear()

@@ -19,8 +19,9 @@ const MaxReason = 1024
 // Safe for concurrent use.
 type Delivery struct {
 	stream.Message
-	// Attempt is how often the message was handed out, this time included. If a
-	// node died, messages it had claimed and not handed out count as handed out.
+	// Attempt is how often the message was delivered, this time included. One whose
+	// node died before it ended is not counted, nor one less than NodeConfig's
+	// LaterEvery before; what that node had claimed is counted exactly from then on.
 	Attempt int
 	// Priority is that of the message; 0 in a queue without.
 	Priority int
@@ -172,8 +173,8 @@ func (d *Delivery) AckLater() error {
 	return nil
 }
 
-// Extend has the delivery's time run out d from now, later or sooner than it
-// would. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if d is not
+// Extend has the delivery's time run out by from now, which may be later or sooner
+// than it would. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if by is not
 // positive. It asks nothing of PostgreSQL.
 func (d *Delivery) Extend(by time.Duration) error {
 	if by <= 0 {

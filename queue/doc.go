@@ -49,7 +49,8 @@
 //	free       the start claimed   claim behind the top, or of what was given up
 //	claimed    claimed   done      acknowledgement; gap; put aside
 //	claimed    claimed   free      given up; the node stopped
-//	claimed    claimed   free      its node's lease ended: tried once more
+//	claimed    claimed   free      its node's lease ended
+//	claimed    claimed   claimed   delivered so many times
 //	free       free      done      purge
 //	aside      done      aside     refused, or not due yet; due again: claimed
 //	aside      aside     gone      acknowledged
@@ -62,9 +63,18 @@
 // renews the lease, and a call that is repeated because its answer was lost, or
 // that was stuck and comes late, changes nothing.
 //
-// Deliveries and their times are in the memory of the node. The number of
-// attempts survives it roughly: the death of a node counts as one for all that
-// it had claimed up to the end of the stream.
+// Deliveries and their times are in the memory of the node.
+//
+// # Attempts
+//
+// An attempt is a delivery to a Consumer. It counts when it ends without an Ack:
+// refused, out of time, or given back by a Close; also if the Consumer never looked
+// at it. It is recorded then, in company, within [NodeConfig].LaterEvery as a rule.
+// One that is under way when its Node dies is not counted, and what a Node had
+// claimed and not delivered is as it was. But a message may be why a process died.
+// So what a dead Node had claimed is suspect: of these each delivery is recorded
+// before it is made. A message that kills whoever gets it is therefore delivered
+// MaxAttempts times, and once more, and is a dead letter then.
 //
 // All need the schema that package migrate makes.
 package queue

@@ -26,6 +26,18 @@ func Leases(t *testing.T, q *Queue) int {
 	return all
 }
 
+// RecordedAttempts is how often a message of the log was delivered, as the journal
+// says.
+func RecordedAttempts(t *testing.T, q *Queue, position int64) int {
+	t.Helper()
+	s, _, err := q.members[0].load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _ := s.find(position)
+	return g.attempts
+}
+
 // CountWrites counts the calls of queue_write that are made for the Queue from
 // now on. Call it before there are Nodes.
 func CountWrites(q *Queue) *atomic.Int64 {

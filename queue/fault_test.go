@@ -149,6 +149,19 @@ type member struct {
 // join starts a node with consumers that do all that consumers may do.
 func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *member {
 	t.Helper()
+	m := joinNode(t, url, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := m.cancel
+	m.cancel = func() { cancel(); stop() }
+	for i := range 3 {
+		m.running.Go(func() { consume(t, ctx, m.node, rand.New(rand.NewPCG(seed, uint64(i))), c) })
+	}
+	return m
+}
+
+// joinNode starts a node in a process of its own, as far as a test can have one.
+func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *member {
+	t.Helper()
 	pool := newPool(t, url)
 	var q *queue.Queue
 	eventually(t, "the queue is found", func() bool {
@@ -164,9 +177,6 @@ func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfi
 			t.Errorf("Run: %v", err)
 		}
 	})
-	for i := range 3 {
-		m.running.Go(func() { consume(t, ctx, m.node, rand.New(rand.NewPCG(seed, uint64(i))), c) })
-	}
 	return m
 }
 
@@ -222,8 +232,14 @@ func (m *member) leave() {
 	m.pool.Close()
 }
 
-// feed enqueues until told to stop, from a pool of its own.
+// feed enqueues that many messages, from a pool of its own.
 func feed(t *testing.T, url string, messages int, pause time.Duration, c *checker) {
+	t.Helper()
+	feedAs(t, url, "", messages, pause, c)
+}
+
+// feedAs is feed with texts that begin with name.
+func feedAs(t *testing.T, url, name string, messages int, pause time.Duration, c *checker) {
 	t.Helper()
 	_, q := elsewhere(t, url, "jobs")
 	p := queue.NewProducer(q, queue.ProducerConfig{})
@@ -236,7 +252,7 @@ func feed(t *testing.T, url string, messages int, pause time.Duration, c *checke
 	for caller := range 4 {
 		calling.Go(func() {
 			for i := range messages / 4 {
-				text := fmt.Sprint(caller, " ", i)
+				text := fmt.Sprint(name, caller, " ", i)
 				if _, err := p.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte(text)}}); err != nil {
 					t.Errorf("enqueue: %v", err)
 					return

@@ -88,10 +88,6 @@ func (n *part) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 		if it == nil {
 			break
 		}
-		if it.attempts >= n.node.queue.opts.MaxAttempts {
-			n.bury(it)
-			continue
-		}
 		it.attempts++
 		d := &Delivery{Message: n.outward(it.Message), Attempt: it.attempts, Priority: n.priority(), part: n, consumer: c, item: it, deadline: now.Add(c.cfg.Visibility)}
 		n.flight[d] = struct{}{}
@@ -99,6 +95,7 @@ func (n *part) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 		ds = append(ds, d)
 	}
 	if len(ds) > 0 {
+		n.node.stats.Delivered += int64(len(ds))
 		n.times.busy = now
 		n.sweepBy(now.Add(c.cfg.Visibility))
 	}
@@ -141,10 +138,11 @@ func (n *part) handAgain(it *item) {
 		return
 	}
 	n.readyBytes += it.held()
-	n.again = append(n.again, it)
+	n.failed(it)
+	n.place(it)
 }
 
-// bury makes a message a dead letter that was handed out too often without an
+// bury makes a message a dead letter that was delivered too often without an
 // answer.
 func (n *part) bury(it *item) {
 	reason := it.reason
@@ -153,6 +151,7 @@ func (n *part) bury(it *item) {
 	}
 	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.aside}
 	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
+	n.node.stats.Buried++
 	n.later(0)
 }
 

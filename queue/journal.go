@@ -24,6 +24,7 @@ type request struct {
 type sideRequest struct {
 	Done  []int64   `json:"done,omitempty"`
 	Put   []sidePut `json:"put,omitempty"`
+	Tried []sideTry `json:"tried,omitempty"`
 	Want  int       `json:"want"`
 	Known []int64   `json:"known,omitempty"`
 }
@@ -38,6 +39,12 @@ type sidePut struct {
 	Dead     bool       `json:"dead"`
 	Reason   string     `json:"reason"`
 	Fresh    bool       `json:"fresh"`
+}
+
+// sideTry says how often a message aside that the node keeps was delivered.
+type sideTry struct {
+	Position int64 `json:"position"`
+	Attempts int   `json:"attempts"`
 }
 
 // outcome is what became of a request.
@@ -64,6 +71,7 @@ type answer struct {
 type sideRow struct {
 	position int64
 	attempts int
+	suspect  bool
 }
 
 // write makes the call, in one round trip. If it fails, the request may have
@@ -153,7 +161,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 		case e.kind == kindDue && !e.until.IsZero():
 			a.due = &e.until
 		case e.kind == kindSide:
-			a.side = append(a.side, sideRow{position: e.sequence, attempts: int(e.token)})
+			a.side = append(a.side, sideRow{position: e.sequence, attempts: int(e.token), suspect: e.lo == 1})
 		case e.kind < kindDue:
 			a.news = append(a.news, e)
 		}

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -76,7 +75,7 @@ func TestWrite_DatabaseChecksLease(t *testing.T) {
 		t.Error("an ack of a lease that is over was recorded")
 	}
 	mustWrite(t, q, other, takeover, written)
-	want := []segment{{span{3, 5}, 0, 1}, {span{6, 10}, 0, 0}}
+	want := []segment{{span{3, 5}, 0, 0, true}, {span{6, 10}, 0, 0, false}}
 	if !slices.Equal(other.live, want) {
 		t.Errorf("after the takeover %v, want %v", other.live, want)
 	}
@@ -111,7 +110,7 @@ func TestWrite_SecondRunIsStale(t *testing.T) {
 			t.Errorf("known after the second run: %v to %d, want %v to %d", before.live, before.top, s.live, s.top)
 		}
 	}
-	if want := []segment{{span{1, 1}, 1, 0}, {span{5, 6}, 1, 0}, {span{7, 10}, 0, 0}}; !slices.Equal(s.live, want) {
+	if want := []segment{{span{1, 1}, 1, 0, false}, {span{5, 6}, 1, 0, false}, {span{7, 10}, 0, 0, false}}; !slices.Equal(s.live, want) {
 		t.Errorf("live %v, want %v", s.live, want)
 	}
 }
@@ -170,6 +169,7 @@ func TestState_LikeASlowTwin(t *testing.T) {
 	type cell struct {
 		owner    int64
 		attempts int
+		suspect  bool
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	s, twin := &state{leases: make(map[int64]time.Time), last: make(map[int64]mark)}, make(map[int64]cell)
@@ -181,25 +181,27 @@ func TestState_LikeASlowTwin(t *testing.T) {
 				twin[p] = cell{owner: e.token}
 			}
 		} else {
-			e.kind = []kind{kindTake, kindDone, kindFree, kindFree, kindEnd}[random.IntN(5)]
+			e.kind = []kind{kindTake, kindDone, kindFree, kindFree, kindTried, kindEnd}[random.IntN(6)]
 			e.lo, e.hi = random.Int64N(3), random.Int64N(s.top)
 			var spans []span
 			for p, c := range twin {
 				switch {
 				case e.kind == kindEnd && c.owner == e.token:
-					if p <= e.hi {
-						c.attempts++
-					}
-					twin[p] = cell{0, c.attempts}
+					twin[p] = cell{0, c.attempts, c.suspect || p <= e.hi}
 				case e.kind == kindEnd || random.IntN(4) > 0:
 				case e.kind == kindTake && c.owner == 0:
-					twin[p] = cell{e.token, c.attempts}
+					twin[p] = cell{e.token, c.attempts, c.suspect}
 					spans = append(spans, span{p, p})
 				case e.kind == kindDone && c.owner == e.token:
 					delete(twin, p)
 					spans = append(spans, span{p, p})
+				case e.kind == kindTried:
+					if c.owner == e.token {
+						twin[p] = cell{c.owner, int(e.lo), c.suspect}
+					}
+					spans = append(spans, span{p, p})
 				case e.kind == kindFree && c.owner == e.token:
-					twin[p] = cell{0, int(e.lo)}
+					twin[p] = cell{0, int(e.lo), c.suspect}
 					spans = append(spans, span{p, p})
 				}
 			}
@@ -220,7 +222,7 @@ func TestState_LikeASlowTwin(t *testing.T) {
 		for p := int64(1); p <= s.top; p++ {
 			g, live := s.find(p)
 			want, wantLive := twin[p]
-			if live != wantLive || live && (g.owner != want.owner || g.attempts != want.attempts) || s.done(p) == live {
+			if live != wantLive || live && (g.owner != want.owner || g.attempts != want.attempts || g.suspect != want.suspect) || s.done(p) == live {
 				t.Fatalf("after entry %d, position %d is %v %t, want %v %t", sequence, p, g, live, want, wantLive)
 			}
 		}
@@ -245,62 +247,5 @@ func TestSpans(t *testing.T) {
 	}
 	if got, want := coalesce([]span{{5, 6}, {1, 2}, {3, 3}, {6, 9}}), []span{{1, 3}, {5, 9}}; !slices.Equal(got, want) {
 		t.Errorf("coalesced %v, want %v", got, want)
-	}
-}
-
-// TestRotate_HeldSnapshot has a transaction read both journals and stay: nodes
-// go on, and the old journal is truncated once it is over.
-func TestRotate_HeldSnapshot(t *testing.T) {
-	t.Parallel()
-	q := testQueue(t)
-	n := newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
-	s, _, err := q.members[0].load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.state = *s
-	step := func() {
-		t.Helper()
-		mustWrite(t, q, &n.state, request{own: 0, entries: []entry{{kind: kindPause}, {kind: kindPause}}}, written)
-		n.times.rotate, n.times.truncate = time.Time{}, time.Time{}
-		n.rotate(t.Context())
-		mustWrite(t, q, &n.state, request{}, written)
-	}
-	rows := func() (both [2]int) {
-		t.Helper()
-		for i, sql := range []string{`SELECT count(*) FROM tidewire.queue_1000_journal_0`, `SELECT count(*) FROM tidewire.queue_1000_journal_1`} {
-			if err := q.pool.QueryRow(t.Context(), sql).Scan(&both[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return both
-	}
-	step()
-	if got := rows(); got != [2]int{0, 1} {
-		t.Fatalf("after a rotation the journals have %v rows, want 0 and 1", got)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tx, err := q.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{`SELECT count(*) FROM tidewire.queue_1000_journal_0`, `SELECT count(*) FROM tidewire.queue_1000_journal_1`} {
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 5 {
-		step() // the first begins anew; the old journal cannot be truncated
-	}
-	if got := rows(); got[0] <= 5 || got[1] == 0 {
-		t.Errorf("with a snapshot held the journals have %v rows, want the first to grow", got)
-	}
-	if err := tx.Rollback(ctx); err != nil {
-		t.Fatal(err)
-	}
-	step()
-	if got := rows(); got != [2]int{0, 1} {
-		t.Errorf("afterwards the journals have %v rows, want 0 and 1", got)
 	}
 }

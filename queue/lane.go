@@ -67,14 +67,20 @@ func (n *part) queueUp(it *item) {
 	}
 }
 
-// place makes a message ready, at once or when its rest is over.
+// place makes a message ready, at once or when its rest is over. One that was
+// delivered too often becomes a dead letter.
 func (n *part) place(it *item) {
 	switch {
+	case it.attempts >= n.node.queue.opts.MaxAttempts:
+		n.readyBytes -= it.held()
+		n.bury(it)
 	case time.Now().Before(it.rest):
 		n.lane.resting = append(n.lane.resting, it)
 		n.times.rest = earliest(n.times.rest, it.rest)
 		signal(n.rearm)
-	case it.attempts > 0 || it.aside:
+	case it.unproven():
+		n.prove(it)
+	case it.attempts > 0 || it.aside || it.suspect:
 		n.again = append(n.again, it)
 	default:
 		n.ready = append(n.ready, it)
@@ -115,6 +121,7 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	d.consumer.settledAt = time.Now()
 	d.item.rest, d.item.reason = time.Now().Add(delay), reason
 	n.readyBytes += d.item.held()
+	n.failed(d.item)
 	n.place(d.item)
 	signal(n.rearm) // a lane that is to be given back may have waited for this
 	n.node.changed()

@@ -3,8 +3,8 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -17,9 +17,8 @@ type member struct {
 	pool   *pgxpool.Pool
 	db     batcher // the pool: what queue_write is sent through
 	stream *stream.Stream
-	id     int32        // the stream's
-	index  int          // its priority or lane
-	active atomic.Int32 // the journal in use, as last heard of
+	id     int32 // the stream's
+	index  int   // its priority or lane
 }
 
 func newMember(pool *pgxpool.Pool, s *stream.Stream, index int) *member {
@@ -35,6 +34,9 @@ func (m *member) explain(what string, err error) error { return explain(what, m.
 func explain(what, name string, err error) error {
 	if pg.Code(err) == codeNotFound || pg.Code(err) == pg.CodeUndefinedTable || errors.Is(err, stream.ErrNotFound) {
 		err = ErrNotFound
+	}
+	if lost, ok := errors.AsType[*pgconn.PgError](err); ok && lost.Code == codeJournalLost {
+		err = fmt.Errorf("%w: %w. %s", ErrJournalLost, err, lost.Hint)
 	}
 	return fmt.Errorf("%s queue %q: %w", what, name, err)
 }

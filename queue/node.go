@@ -44,7 +44,10 @@ type NodeConfig struct {
 	// no more are read. One read may exceed it. Defaults to 16 MiB.
 	BufferBytes int
 	// RotateRows is the number of rows from which the journal is begun anew; up
-	// to half more, so that nodes do not do so in step. Defaults to 10,000.
+	// to half more, so that nodes do not do so in step, and not before it has as
+	// many rows as the queue has ranges of messages that are not done. The row
+	// that replaces them is written, and they are deleted, under the queue's lock:
+	// some milliseconds. Defaults to 2,000.
 	RotateRows int
 	// Drain is for how long Run, when it stops, waits for what was handed out
 	// to be acknowledged. Defaults to 10 s.
@@ -95,7 +98,7 @@ func (c NodeConfig) withDefaults() NodeConfig {
 		c.BufferBytes = 16 << 20
 	}
 	if c.RotateRows <= 0 {
-		c.RotateRows = 10_000
+		c.RotateRows = 2_000
 	}
 	c.RotateRows += rand.IntN(c.RotateRows/2 + 1)
 	if c.Log == nil {
@@ -124,12 +127,14 @@ type Node struct {
 	failed  chan error    // one slot: what ended the Node
 	drained chan struct{} // one slot: nothing is handed out any more
 	members chan struct{} // one slot: the Consumers are others
+	litter  chan struct{} // one slot: a journal has deleted rows
 
 	mu        sync.Mutex // guards the fields below, and those of the parts
 	consumers []*Consumer
 	turn      int // of the Consumer to be woken, and the lane to be looked at, first
 	closed    bool
 	err       error
+	stats     NodeStats // but for JournalRows
 }
 
 // NewNode returns a Node of the queue, which reads and writes through the
@@ -139,7 +144,7 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 		cfg: cfg.withDefaults(), queue: q,
 		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
 		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
-		members: make(chan struct{}, 1),
+		members: make(chan struct{}, 1), litter: make(chan struct{}, 1),
 	}
 	n.work, n.abandon = context.WithCancel(context.Background())
 	for _, m := range q.members {
@@ -200,6 +205,7 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 		writing.Go(func() { p.clock(gathering) })
 		writing.Go(func() { p.group.Run(gathering, n.work, p.commit) })
 	}
+	reading.Go(func() { n.tend(ctx) })
 	if n.queue.opts.family() {
 		reading.Go(func() { n.look(ctx) })
 	}

@@ -14,8 +14,8 @@ const (
 
 // Options of a queue, chosen when it is made.
 type Options struct {
-	// MaxAttempts is how often a message is handed out before it becomes a dead
-	// letter. Defaults to 10.
+	// MaxAttempts is how often a message is delivered before it becomes a dead
+	// letter; a delivery that ended with its Node is not counted. Defaults to 10.
 	MaxAttempts int
 	// RetryMin is the pause behind the first refusal; it doubles with each, and
 	// a random half is taken off. Defaults to 1 s.

@@ -44,6 +44,7 @@ type part struct {
 	aside      map[int64]struct{} // of positions that have a row of their own
 	fetch      []sideRow          // of those, the ones to be read
 	fetching   int                // and how many are being read
+	proving    int                // suspects whose next delivery is being recorded
 	flight     map[*Delivery]struct{}
 	lane       *lane // nil: there is no order of keys
 
@@ -53,6 +54,7 @@ type part struct {
 	waiting int  // settlements that somebody waits for
 
 	finishing bool // gives up everything
+	littered  bool // the journal has deleted rows
 	alone     bool // nobody else wrote to the journal of late; commit's alone
 }
 
@@ -60,7 +62,9 @@ type part struct {
 type item struct {
 	stream.Message
 	token    int64 // lease under which we have it
-	attempts int   // how often it was handed out
+	attempts int   // how often it was delivered
+	recorded int   // how often as a row of the journal says that this node wrote
+	suspect  bool  // a node died that had it
 	aside    bool  // has a row of its own
 	reason   string
 	rest     time.Time // not to be handed out before, in a lane
@@ -134,6 +138,7 @@ func (n *part) giveUpAll() {
 		n.giveBack(it)
 	}
 	n.again = nil
+	n.dropProofs()
 	if n.lane != nil {
 		for _, it := range n.lane.clear() {
 			n.giveBack(it)

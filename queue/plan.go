@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -91,7 +92,7 @@ func (r *request) empty() bool { return len(r.entries) == 0 && r.claim == 0 && r
 
 // writes reports whether the request does more than look.
 func (r *request) writes() bool {
-	return len(r.entries) > 0 || r.claim > 0 || r.side != nil && (r.side.Want > 0 || len(r.side.Done)+len(r.side.Put) > 0)
+	return len(r.entries) > 0 || r.claim > 0 || r.side != nil && (r.side.Want > 0 || len(r.side.Done)+len(r.side.Put)+len(r.side.Tried) > 0)
 }
 
 // ownEntry reports whether the request leaves a row that can be the Node's own
@@ -111,6 +112,7 @@ func (r *request) ownEntry() bool {
 // refuseStrangers answers what belongs to a lease that is over.
 func (n *part) refuseStrangers(b *batch) {
 	b.resolve(func(s *settlement) (error, bool) { return ErrLeaseLost, s.item.token != n.token })
+	b.tried = slices.DeleteFunc(b.tried, func(t try) bool { return t.item.token != n.token })
 }
 
 // wantsLease reports whether a Node without a lease has something to claim: an
@@ -189,7 +191,7 @@ func (n *part) idle(now time.Time) bool {
 
 // holds reports whether the part has messages that were read, or are aside.
 func (n *part) holds() bool {
-	return len(n.flight)+len(n.ready)+len(n.again)+len(n.aside) > 0 || n.lane != nil && len(n.lane.keys) > 0
+	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.aside) > 0 || n.lane != nil && len(n.lane.keys) > 0
 }
 
 // ends reports whether the request ends the Node's own lease.
@@ -294,7 +296,7 @@ func (n *part) demand(now time.Time) (credits int64) {
 // that are aside and being read. Without them the Node would take more and more
 // of what is due until the first are read.
 func (n *part) atHand() int64 {
-	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching)
+	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.proving)
 	for _, g := range n.unread {
 		if g.lo <= n.head {
 			have += min(g.hi, n.head) - g.lo + 1

@@ -37,7 +37,11 @@ FROM tidewire.queue_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
 	// idleTimeoutSQL ends a rotation whose client froze with the lock.
 	idleTimeoutSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 	rotateSQL      = `SELECT tidewire.rotate_queue($1, $2, $3, $4)`
-	truncateSQL    = `SELECT tidewire.truncate_queue($1)`
+
+	// vacuumFmt, of a queue's id and whether a large table gives its free end back,
+	// waits for nobody: autovacuum may be at it.
+	vacuumFmt      = `VACUUM (SKIP_LOCKED, TRUNCATE %[2]t) tidewire.queue_%[1]d_journal`
+	journalSizeSQL = `SELECT pg_relation_size(tidewire.journal_of($1)::regclass)`
 
 	sideStatsSQL = `
 SELECT count(*) FILTER (WHERE dead), count(*) FILTER (WHERE NOT dead AND token IS NULL),
@@ -47,10 +51,10 @@ FROM tidewire.queue_side WHERE queue = $1`
 SELECT position, attempts, reason FROM tidewire.queue_side
 WHERE queue = $1 AND dead AND position > $2 ORDER BY position LIMIT $3`
 	redriveSQL = `
-UPDATE tidewire.queue_side SET dead = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 	redriveAllSQL = `
-UPDATE tidewire.queue_side SET dead = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead`
 	purgeSideSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND NOT dead AND token IS NULL`
 	purgeDeadSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead`

@@ -28,13 +28,22 @@ var (
 	ErrLeaseLost = errors.New("queue: lease lost")
 	// ErrSettled: the delivery was acknowledged or refused before.
 	ErrSettled = errors.New("queue: delivery settled before")
+	// ErrJournalLost: the database does not say what was delivered and acknowledged,
+	// for it was restored from a backup without the queue's journal, as earlier
+	// versions could make. The error's text tells how to go on. No message is
+	// delivered before.
+	ErrJournalLost = errors.New("queue: journal lost")
 	// ErrUnknown: the Node stopped while PostgreSQL was away. Whether the
 	// acknowledgement is recorded is unknown.
 	ErrUnknown = errors.New("queue: stopped without an answer of PostgreSQL")
 )
 
-// codeNotFound is what the functions raise where there is no such queue.
-const codeNotFound = "TW003"
+const (
+	// codeNotFound is what the functions raise where there is no such queue.
+	codeNotFound = "TW003"
+	// codeJournalLost is what they raise where a journal has no row.
+	codeJournalLost = "TW030"
+)
 
 // Queue is a named queue: a stream of that name, and who has done what of it;
 // or several, for priorities or lanes. Safe for concurrent use.

@@ -157,16 +157,16 @@ func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int
 	n.average = bytes/len(msgs) + 100
 	var rest []segment
 	for _, g := range n.unread { // parts of it may have been given up meanwhile
-		part := segment{span{max(g.lo, from), min(g.hi, last)}, g.owner, g.attempts}
+		part := g.over(span{max(g.lo, from), min(g.hi, last)})
 		if part.lo > part.hi {
 			rest = append(rest, g)
 			continue
 		}
 		if g.lo < part.lo {
-			rest = append(rest, segment{span{g.lo, part.lo - 1}, g.owner, g.attempts})
+			rest = append(rest, g.over(span{g.lo, part.lo - 1}))
 		}
 		if g.hi > part.hi {
-			rest = append(rest, segment{span{part.hi + 1, g.hi}, g.owner, g.attempts})
+			rest = append(rest, g.over(span{part.hi + 1, g.hi}))
 		}
 		msgs = n.fill(part, msgs)
 	}
@@ -220,7 +220,7 @@ func (n *part) fill(g segment, msgs []stream.Message) []stream.Message {
 		}
 		gap(m.Position - 1)
 		at = m.Position + 1
-		n.arrive(&item{Message: m, token: n.token, attempts: g.attempts})
+		n.arrive(&item{Message: m, token: n.token, attempts: g.attempts, suspect: g.suspect})
 	}
 	gap(g.hi)
 	return msgs
@@ -277,10 +277,10 @@ func (n *part) shedUnread(surplus, lo, hi int64) int64 {
 		}
 		cut.lo = max(cut.lo, cut.hi-surplus+1)
 		surplus -= cut.size()
-		n.pending.free = append(n.pending.free, segment{cut, 0, g.attempts})
+		n.pending.free = append(n.pending.free, g.over(cut))
 		var rest []segment
 		for _, part := range subtract([]span{g.span}, []span{cut}) {
-			rest = append(rest, segment{part, g.owner, g.attempts})
+			rest = append(rest, g.over(part))
 		}
 		n.unread = slices.Replace(n.unread, i, i+1, rest...)
 		n.later(0)
@@ -298,7 +298,7 @@ func (n *part) giveBack(it *item) {
 		put := &sidePut{Position: it.Position, Attempts: it.attempts, Reason: it.reason}
 		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 	} else {
-		n.pending.free = append(n.pending.free, segment{span{it.Position, it.Position}, 0, it.attempts})
+		n.pending.free = append(n.pending.free, segment{span: span{it.Position, it.Position}, attempts: it.attempts})
 	}
 	n.later(0)
 }

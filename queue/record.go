@@ -14,28 +14,23 @@ const (
 	// queue_write.
 	holdSQL = `SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1953064037, -$1::int)`
 
-	// recordFmt, of a queue's id and the number of a journal, does what
-	// queue_write does with the rows of one lease that depend on nobody else, if
-	// nobody else has written since row $1, the lease lasts until later, and the
-	// journal is the one in use; else nothing. It is run after the lock was taken,
+	// recordFmt, of a queue's id, does what queue_write does with the rows of one
+	// lease that depend on nobody else, if nobody else has written since row $1 and
+	// the lease lasts until later; else nothing. It is run after the lock was taken,
 	// as a statement of its own: under READ COMMITTED that sees all that was
 	// committed before. Positions of a claim, of kind 4, count from the top.
 	recordFmt = `
 WITH head AS MATERIALIZED (
-	SELECT sequence, top, clock_timestamp() AS at
-	FROM tidewire.queue_%[1]d_journal_%[2]d ORDER BY sequence DESC LIMIT 1
-), judged AS MATERIALIZED (
-	SELECT q.active, h.sequence, h.top, h.at,
-		coalesce(q.active = %[2]d AND h.sequence = $1::bigint AND h.at < $2::timestamptz, false) AS free
-	FROM tidewire.queue AS q LEFT JOIN head AS h ON true WHERE q.id = %[1]d
+	SELECT sequence, top, base, clock_timestamp() AS at
+	FROM tidewire.queue_%[1]d_journal ORDER BY sequence DESC LIMIT 1
 ), recorded AS (
-	INSERT INTO tidewire.queue_%[1]d_journal_%[2]d (sequence, kind, token, lo, hi, body, top)
-	SELECT j.sequence + e.n, e.kind, $3::bigint, e.lo + base.at, e.hi + base.at, e.body, j.top + $4::bigint
-	FROM judged AS j, unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bytea[]) WITH ORDINALITY AS e (kind, lo, hi, body, n),
-		LATERAL (SELECT CASE e.kind WHEN 4 THEN j.top ELSE 0 END AS at) AS base
-	WHERE j.free
+	INSERT INTO tidewire.queue_%[1]d_journal (sequence, kind, token, lo, hi, body, top, base)
+	SELECT h.sequence + e.n, e.kind, $3::bigint, e.lo + above.top, e.hi + above.top, e.body, h.top + $4::bigint, h.base
+	FROM head AS h, unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bytea[]) WITH ORDINALITY AS e (kind, lo, hi, body, n),
+		LATERAL (SELECT CASE e.kind WHEN 4 THEN h.top ELSE 0 END AS top) AS above
+	WHERE h.sequence = $1::bigint AND h.at < $2::timestamptz
 )
-SELECT active, free, coalesce(top, 0), coalesce(at, clock_timestamp()) FROM judged`
+SELECT sequence = $1::bigint AND at < $2::timestamptz, top, at FROM head`
 
 	// recordEdition is how many rows of the journal lie between two preparations
 	// of the statement: PostgreSQL may keep a plan that was best while the journal
@@ -50,7 +45,7 @@ func (r *request) plain() bool {
 		return false
 	}
 	for _, e := range r.entries {
-		if e.token != r.own || e.kind != kindDone && e.kind != kindFree && e.kind != kindNote {
+		if e.token != r.own || e.kind != kindDone && e.kind != kindFree && e.kind != kindNote && e.kind != kindTried {
 			return false
 		}
 	}
@@ -69,7 +64,7 @@ func (q *member) record(ctx context.Context, r request) (*answer, error) {
 	for i, e := range entries {
 		kinds[i], los[i], his[i], bodies[i] = int16(e.kind), e.lo, e.hi, e.body
 	}
-	sql := fmt.Sprintf(recordFmt+" -- %[3]d", q.id, q.active.Load(), r.seen/recordEdition)
+	sql := fmt.Sprintf(recordFmt+" -- %[2]d", q.id, r.seen/recordEdition)
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)
 	batch.Queue(holdSQL, q.id)
@@ -94,18 +89,16 @@ func (q *member) readRecorded(results pgx.BatchResults, r request, entries []ent
 		}
 	}
 	var (
-		active int32
-		free   bool
-		top    int64
-		at     time.Time
+		free bool
+		top  int64
+		at   time.Time
 	)
-	if err := results.QueryRow().Scan(&active, &free, &top, &at); err != nil {
+	if err := results.QueryRow().Scan(&free, &top, &at); err != nil {
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = nil // there is no such queue
+			err = nil // there is no journal
 		}
 		return nil, err
 	}
-	q.active.Store(active)
 	if _, err := results.Exec(); err != nil || !free {
 		return nil, err
 	}

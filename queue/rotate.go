@@ -7,8 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rotateAgain is how long a rotation that failed, or found the other table in
-// use, waits for the next attempt.
+// rotateAgain is how long a rotation that failed waits for the next attempt.
 const rotateAgain = 2 * time.Second
 
 // rotate begins the journal anew if it has grown. A failure is logged: the
@@ -16,48 +15,44 @@ const rotateAgain = 2 * time.Second
 func (n *part) rotate(ctx context.Context) {
 	now := time.Now()
 	n.mu.Lock()
-	due := n.state.seen-n.state.base >= int64(n.cfg.RotateRows) && !now.Before(n.times.rotate)
-	truncate := !n.times.truncate.IsZero() && !now.Before(n.times.truncate)
+	due := n.grown(&n.state) && !now.Before(n.times.rotate)
 	n.mu.Unlock()
-	if !due && !truncate {
+	if !due {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	err := n.truncate(ctx) // another's, that died before it did
-	if err == nil && due {
-		if err = n.rewrite(ctx); err == nil {
-			err = n.truncate(ctx)
-		}
-	}
+	rotated, err := n.rewrite(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.times.rotate, n.times.truncate = now.Add(jitter(rotateAgain)), time.Time{}
-	if err != nil {
-		n.times.truncate = n.times.rotate
-		n.cfg.Log.Info("journal not truncated, trying again", "queue", n.queue.Name(), "error", err)
+	n.times.rotate = now.Add(jitter(rotateAgain))
+	switch {
+	case err != nil:
+		n.cfg.Log.Info("journal not begun anew, trying again", "queue", n.queue.Name(), "error", err)
+	case rotated:
+		n.node.stats.Rotations++
+		n.littered = true
+		signal(n.node.litter)
 	}
 }
 
-// truncate empties the journal that is not in use. A transaction that has read
-// it makes this fail at once.
-func (n *part) truncate(ctx context.Context) error {
-	return pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, truncateSQL, n.queue.id)
-		return err
-	})
+// grown reports whether the journal is to begin anew: it has many rows, and not
+// fewer than the row that replaces them has parts.
+func (n *part) grown(s *state) bool {
+	return s.seen-s.base >= int64(max(n.cfg.RotateRows, len(s.live)))
 }
 
-// rewrite writes the state as the first row of the other journal. It holds the
-// lock for two round trips: the state must not change in between, and many
-// nodes write while one tries.
-func (n *part) rewrite(ctx context.Context) error {
-	return pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+// rewrite appends the state as the row that begins the journal anew and deletes
+// what is before it, unless another node was first. It holds the lock for two
+// round trips: the state must not change in between, and many nodes write while
+// one tries. A snapshot sees either the one row or all that it replaces.
+func (n *part) rewrite(ctx context.Context) (rotated bool, err error) {
+	err = pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, idleTimeoutSQL); err != nil {
 			return err
 		}
 		s, now, err := n.current(ctx, tx)
-		if err != nil || s.seen-s.base < int64(n.cfg.RotateRows) { // another was first
+		if err != nil || !n.grown(s) {
 			return err
 		}
 		body, err := s.snapshot(now)
@@ -65,8 +60,10 @@ func (n *part) rewrite(ctx context.Context) error {
 			return err
 		}
 		_, err = tx.Exec(ctx, rotateSQL, n.queue.id, s.seen+1, s.top, body)
+		rotated = err == nil
 		return err
 	})
+	return rotated && err == nil, err
 }
 
 // current returns the state and PostgreSQL's time, and holds the lock until the end of tx.

@@ -24,6 +24,7 @@ const (
 	kindPause                      // nothing is handed out if lo is 1
 	kindNote                       // token wrote something aside
 	kindLeaseAlone                 // as kindLease, if no other has one; stored as that
+	kindTried                      // positions of the token were delivered lo times
 
 	// Not in the journal: what queue_write returns besides.
 	kindDue  kind = 101
@@ -39,13 +40,23 @@ type entry struct {
 	body          []byte
 }
 
-// segment is positions that are not done and of which the same is true: who
-// has them, 0 being nobody, and how often they were handed out by those who had
-// them before.
+// segment is positions that are not done and of which the same is true.
 type segment struct {
 	span
-	owner    int64
-	attempts int
+	owner    int64 // who has them, 0 being nobody
+	attempts int   // how often they were delivered, as far as recorded
+	suspect  bool  // a node died that had them, and they may be why
+}
+
+// over returns what the segment says of other positions.
+func (g segment) over(s span) segment {
+	g.span = s
+	return g
+}
+
+// like reports whether two segments say the same.
+func (g segment) like(other segment) bool {
+	return g.over(span{}) == other.over(span{})
 }
 
 // state is what the journal amounts to. It is the same in all processes that
@@ -83,7 +94,7 @@ func (s *state) clone() *state {
 func (s *state) apply(e entry) error {
 	s.seen = e.sequence
 	spans, err := []span(nil), error(nil)
-	if e.kind == kindTake || e.kind == kindDone || e.kind == kindFree || e.kind == kindPurge {
+	if e.kind == kindTake || e.kind == kindDone || e.kind == kindFree || e.kind == kindPurge || e.kind == kindTried {
 		if spans, err = decodeSpans(e.body); err != nil {
 			return fmt.Errorf("entry %d: %w", e.sequence, err)
 		}
@@ -102,13 +113,20 @@ func (s *state) apply(e entry) error {
 		s.end(e.token, e.hi)
 	case kindNext:
 		s.top = e.hi
-		s.live = appendSegment(s.live, segment{span{e.lo, e.hi}, e.token, 0})
+		s.live = appendSegment(s.live, segment{span: span{e.lo, e.hi}, owner: e.token})
 	case kindTake:
 		s.each(spans, func(g segment) (segment, bool) { g.owner = e.token; return g, true })
 	case kindDone:
 		s.each(spans, func(g segment) (segment, bool) { return g, false })
 	case kindFree:
 		s.each(spans, func(g segment) (segment, bool) { g.owner, g.attempts = 0, int(e.lo); return g, true })
+	case kindTried:
+		s.each(spans, func(g segment) (segment, bool) {
+			if g.owner == e.token {
+				g.attempts = int(e.lo)
+			}
+			return g, true
+		})
 	case kindPurge:
 		s.each(spans, func(g segment) (segment, bool) { return g, false })
 		s.top = max(s.top, e.hi)
@@ -118,14 +136,13 @@ func (s *state) apply(e entry) error {
 	return nil
 }
 
-// end gives up what the token has. Positions above head were not there to be
-// handed out.
+// end gives up what the token has. If others end its lease, head is the end of the
+// stream, up to where the messages may be why its node died.
 func (s *state) end(token, head int64) {
 	delete(s.leases, token)
 	for _, at := range s.owned(token) {
 		s.edit(span{at.lo, min(at.hi, head)}, func(g segment) (segment, bool) {
-			g.owner = 0
-			g.attempts++
+			g.owner, g.suspect = 0, true
 			return g, true
 		})
 		s.edit(span{max(at.lo, head+1), at.hi}, func(g segment) (segment, bool) { g.owner = 0; return g, true })
@@ -176,7 +193,7 @@ func (s *state) edit(at span, change func(segment) (segment, bool)) {
 // appendSegment appends g, or widens the last segment by it.
 func appendSegment(all []segment, g segment) []segment {
 	if n := len(all); n > 0 {
-		if last := &all[n-1]; last.hi+1 == g.lo && last.owner == g.owner && last.attempts == g.attempts {
+		if last := &all[n-1]; last.hi+1 == g.lo && last.like(g) {
 			last.hi = g.hi
 			return all
 		}
@@ -217,7 +234,7 @@ func (s *state) find(position int64) (segment, bool) {
 // snapshot is a state as the body of a reset.
 type snapshot struct {
 	Top    int64           `json:"top"`
-	Live   [][4]int64      `json:"live"` // lo, hi, owner, attempts
+	Live   [][5]int64      `json:"live"` // lo, hi, owner, attempts, 1 if suspect
 	Leases map[int64]int64 `json:"leases"`
 	// Last is sequence and end of the lease for each token.
 	Last   map[int64][2]int64 `json:"last"`
@@ -233,7 +250,11 @@ func (s *state) snapshot(now time.Time) ([]byte, error) {
 		}
 	}
 	for _, g := range s.live {
-		out.Live = append(out.Live, [4]int64{g.lo, g.hi, g.owner, int64(g.attempts)})
+		suspect := int64(0)
+		if g.suspect {
+			suspect = 1
+		}
+		out.Live = append(out.Live, [5]int64{g.lo, g.hi, g.owner, int64(g.attempts), suspect})
 	}
 	for token, until := range s.leases {
 		out.Leases[token] = until.UnixMicro()
@@ -254,7 +275,7 @@ func (s *state) reset(e entry) error {
 		leases: make(map[int64]time.Time), last: make(map[int64]mark),
 	}
 	for _, g := range in.Live {
-		s.live = append(s.live, segment{span{g[0], g[1]}, g[2], int(g[3])})
+		s.live = append(s.live, segment{span{g[0], g[1]}, g[2], int(g[3]), g[4] == 1})
 	}
 	for token, until := range in.Leases {
 		s.leases[token] = time.UnixMicro(until)
