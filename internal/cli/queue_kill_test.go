@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -269,4 +270,56 @@ func awaitEmpty(t *testing.T, addr string) {
 		}
 	}
 	t.Errorf("the queue still holds %+v", left)
+}
+
+// TestQueue_KilledServerCountsNoAttempt kills the server of a queue whose messages
+// are delivered once at most: none becomes a dead letter for that.
+func TestQueue_KilledServerCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	const jobs = 20
+	one := serve(t, "--database-url", db.URL)
+	if status, text := request(t, "POST", one.addr, "/v1/queues/jobs", `{"max_attempts":1}`); status != 200 {
+		t.Fatalf("create: %d %s", status, text)
+	}
+	w := wireDial(t, one.addr)
+	enqueueMany(t, w, jobs)
+	w.ask(`{"type":"consume","queue":"jobs","credits":2,"id":2}`)
+	for range 2 {
+		mustNext(t, w)
+	}
+	one.cmd.Process.Kill()
+
+	two := serve(t, "--database-url", db.URL)
+	w = wireDial(t, two.addr)
+	w.ask(`{"type":"consume","queue":"jobs","credits":2,"id":2}`)
+	got := make(map[string]int)
+	for range jobs { // two of them once the lease of the dead is over
+		m := mustNext(t, w)
+		got[m.Payload] = m.Attempt
+		w.ask(`{"type":"ack","queue":"jobs","delivery":%q,"id":3}`, m.Delivery)
+	}
+	for payload, attempt := range got {
+		if attempt != 1 {
+			t.Errorf("%s came at attempt %d, want 1", payload, attempt)
+		}
+	}
+	awaitEmpty(t, two.addr)
+	if _, text := request(t, "GET", two.addr, "/v1/queues/jobs", ""); len(got) != jobs || !strings.Contains(text, `"dead":0,`) {
+		t.Errorf("%d of %d messages delivered, in the end %s; want no dead letter", len(got), jobs, text)
+	}
+}
+
+// mustNext is the next delivery.
+func mustNext(t *testing.T, w *wire) wireMessage {
+	t.Helper()
+	for {
+		m, err := w.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Type == "delivery" {
+			return m
+		}
+	}
 }
