@@ -7,7 +7,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
+
+// lockPatience is how long a write waits for the queue's lock at a time.
+const lockPatience = 2 * time.Second
 
 // request is one call of queue_write.
 type request struct {
@@ -83,6 +88,7 @@ func (q *member) write(ctx context.Context, r request) (*answer, error) {
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)
+	batch.Queue(pg.WriterSettings(lockPatience))
 	batch.Queue(writeSQL, args...)
 	batch.Queue(commitSQL)
 	results := q.db.SendBatch(ctx, batch)
@@ -123,10 +129,12 @@ func (r *request) args(id int32) ([]any, error) {
 	return []any{id, r.seen, r.own, r.validUntil, r.lease, kinds, tokens, los, his, untils, bodies, r.claim, side}, nil
 }
 
-// readAnswer reads the results of BEGIN, queue_write and COMMIT.
+// readAnswer reads the results of BEGIN, settings, queue_write and COMMIT.
 func readAnswer(results pgx.BatchResults) (*answer, error) {
-	if _, err := results.Exec(); err != nil {
-		return nil, err
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			return nil, err
+		}
 	}
 	rows, err := results.Query()
 	if err != nil {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
@@ -248,4 +250,46 @@ func TestSpans(t *testing.T) {
 	if got, want := coalesce([]span{{5, 6}, {1, 2}, {3, 3}, {6, 9}}), []span{{1, 3}, {5, 9}}; !slices.Equal(got, want) {
 		t.Errorf("coalesced %v, want %v", got, want)
 	}
+}
+
+// TestWrite_IsNamed: a session that froze with the queue's lock is known by its
+// name, whatever pool it is of, and others may end it; and the database's own
+// time-outs do not end a write that waits.
+func TestWrite_IsNamed(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	if _, err := q.pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET statement_timeout = 100', current_database()); END $$`); err != nil {
+		t.Fatal(err)
+	}
+	q.pool.Reset() // so that connections have the setting
+	s, common := lease(t, q)
+	common.entries = []entry{done(1, span{1, 1})}
+	for name, write := range map[string]func(context.Context, request) (*answer, error){
+		"queue_write": q.members[0].write, "record": q.members[0].record,
+	} {
+		tx, err := q.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
+			t.Fatal(err)
+		}
+		wrote := make(chan error, 1)
+		go func() { _, err := write(t.Context(), common); wrote <- err }()
+		for named := 0; named == 0; time.Sleep(time.Millisecond) {
+			err := q.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'`, pg.WriterName).Scan(&named)
+			if err != nil || t.Context().Err() != nil || len(wrote) > 0 {
+				t.Fatalf("%s: no session has the writer's name: %v", name, err)
+			}
+		}
+		time.Sleep(300 * time.Millisecond) // three times what the database allows
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-wrote; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	mustWrite(t, q, s, request{}, written)
 }

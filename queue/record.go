@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 const (
-	// holdSQL takes the queue's lock as hold_queue does, with the patience of
-	// queue_write.
-	holdSQL = `SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(1953064037, -$1::int)`
+	// holdSQL takes the queue's lock as hold_queue does.
+	holdSQL = `SELECT pg_advisory_xact_lock(1953064037, -$1::int)`
 
 	// recordFmt, of a queue's id, does what queue_write does with the rows of one
 	// lease that depend on nobody else, if nobody else has written since row $1 and
@@ -67,6 +68,7 @@ func (q *member) record(ctx context.Context, r request) (*answer, error) {
 	sql := fmt.Sprintf(recordFmt+" -- %[2]d", q.id, r.seen/recordEdition)
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)
+	batch.Queue(pg.WriterSettings(lockPatience))
 	batch.Queue(holdSQL, q.id)
 	batch.Queue(sql, r.seen, *r.validUntil, r.own, r.claim, kinds, los, his, bodies)
 	batch.Queue(commitSQL)
@@ -81,9 +83,9 @@ func (q *member) record(ctx context.Context, r request) (*answer, error) {
 	return a, nil
 }
 
-// readRecorded reads the results of the four statements of record.
+// readRecorded reads the results of the five statements of record.
 func (q *member) readRecorded(results pgx.BatchResults, r request, entries []entry) (*answer, error) {
-	for range 2 {
+	for range 3 {
 		if _, err := results.Exec(); err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // rotateAgain is how long a rotation that failed waits for the next attempt.
@@ -48,8 +50,10 @@ func (n *part) grown(s *state) bool {
 // one tries. A snapshot sees either the one row or all that it replaces.
 func (n *part) rewrite(ctx context.Context) (rotated bool, err error) {
 	err = pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, idleTimeoutSQL); err != nil {
-			return err
+		for _, sql := range []string{pg.WriterSettings(lockPatience), idleTimeoutSQL} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
 		}
 		s, now, err := n.current(ctx, tx)
 		if err != nil || !n.grown(s) {
