@@ -49,6 +49,15 @@ func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
 // Errors: ctx's own; ErrClosed after Close or the Store's; ErrNotFound; else
 // PostgreSQL's. After an error nothing is skipped: the next call goes on.
 func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
+	return sub.NextUpTo(ctx, streamRows)
+}
+
+// NextUpTo is Next with at most most events, for a reader that has room for so
+// many: the others are not read. most is at least 1.
+func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error) {
+	if most < 1 {
+		return nil, invalid("most", "%d, want at least 1", most)
+	}
 	s := sub.store
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +69,7 @@ func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 		_, changed := s.hub.now() // before the read: what comes behind it is heard of
 		after := sub.after.Load()
 		before := sub.window.before(after)
-		request := pageRequest{query: sub.query, after: after, before: before, limit: streamRows, bytes: streamBytes, head: true}
+		request := pageRequest{query: sub.query, after: after, before: before, limit: min(most, streamRows), bytes: streamBytes, head: true}
 		events, found, err := s.follow(ctx, request)
 		switch {
 		case ctx.Err() != nil:

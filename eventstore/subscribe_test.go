@@ -155,3 +155,31 @@ func TestWatch_TellsOfStaleDecisions(t *testing.T) {
 		t.Errorf("%v, want a conflict at %d", err, want[0])
 	}
 }
+
+// TestNextUpTo_NeverMore than there is room for, and none left out.
+func TestNextUpTo_NeverMore(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	for range 20 {
+		mustAppend(t, s, event("Wanted"), event("Other"))
+	}
+	for _, most := range []int{1, 3, 100} {
+		sub, err := s.Subscribe(eventstore.Typed("Wanted"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < 20; {
+			page, err := sub.NextUpTo(t.Context(), most)
+			if err != nil || len(page) == 0 || len(page) > most {
+				t.Fatalf("up to %d: %d events, %v", most, len(page), err)
+			}
+			for _, e := range page {
+				if n++; e.Position != int64(2*n-1) {
+					t.Fatalf("up to %d: event %d has position %d", most, n, e.Position)
+				}
+			}
+		}
+		sub.Close()
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -102,11 +103,20 @@ func (s *storedRooms) catchUp(p *participant, name string, after int64) (last in
 // at which the peer takes it, and returns how many messages that was.
 func (s *storedRooms) send(p *participant, name string, after, upTo int64) (last int64, count int, err error) {
 	var frames []byte
+	memory, held := p.conn.memory, int64(0)
+	defer func() { memory.Release(budget.CatchUp, held) }()
 	for after < upTo {
 		next, n := upTo, 0
+		if err := memory.Reserve(p.catchUps, budget.CatchUp, 2*historyBytes-held); err != nil {
+			return after, count, err
+		}
+		held = max(held, 2*historyBytes)
 		if frames, next, n, err = s.page(p.catchUps, frames[:0], name, after, upTo); err != nil {
 			return after, count, err
 		}
+		memory.Take(budget.CatchUp, int64(cap(frames))-held)
+		memory.Release(budget.CatchUp, held-int64(cap(frames)))
+		held = int64(cap(frames))
 		if len(frames) > 0 {
 			if err := p.conn.WriteBulkFrames(p.catchUps, frames); err != nil {
 				return after, count, fmt.Errorf("send history: %w", err)

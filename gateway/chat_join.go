@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -78,6 +79,7 @@ func (p *participant) catchUp(msg chatMessage, j *joining) {
 	m, more, why := p.joinStored(msg)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.conn.memory.Release(budget.CatchUp, int64(j.bytes))
 	delete(p.joins, msg.room())
 	if m != nil {
 		p.enter(msg.room(), m)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -137,7 +138,9 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	if j := p.joinBefore(msg); j != nil {
 		if !j.keep(m) {
 			p.refuse(msg, codeJoining)
+			return
 		}
+		p.conn.memory.Take(budget.CatchUp, int64(len(m.Payload)))
 		return
 	}
 	switch msg.Type {

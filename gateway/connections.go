@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -14,6 +15,7 @@ import (
 type connections struct {
 	opened prometheus.Counter
 	panics *panics
+	budget *budget.Budget
 	lanes  laneTotals
 
 	mu      sync.Mutex
@@ -29,6 +31,9 @@ type connection struct {
 	owner  *connections
 	onStop func()      // guarded by owner.mu
 	broken atomic.Bool // what serves it has panicked
+
+	memory  *budget.Holder
+	evicted atomic.Bool // it held the most while memory was short
 }
 
 // slot is a place for a connection, taken before its handshake.
@@ -37,15 +42,17 @@ type slot struct {
 	conn  *connection
 }
 
-func newConnections(metrics prometheus.Registerer, panics *panics) *connections {
+func newConnections(cfg Config) *connections {
 	c := &connections{
 		all:    make(map[*connection]struct{}),
 		done:   make(chan struct{}),
-		panics: panics,
+		panics: newPanics(cfg.Metrics, cfg.Log),
+		budget: cfg.Budget,
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
-	c.lanes.register(metrics)
-	metrics.MustRegister(c.opened, prometheus.NewGaugeFunc(
+	registerBudget(cfg.Budget, cfg.Metrics)
+	c.lanes.register(cfg.Metrics)
+	cfg.Metrics.MustRegister(c.opened, prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "tidewire_connections", Help: "WebSocket connections open now."},
 		func() float64 { return float64(c.count()) }))
 	return c
@@ -73,6 +80,7 @@ func (s *slot) open(conn *websocket.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.conn = &connection{Conn: conn, owner: c}
+	s.conn.memory = c.budget.Open(s.conn.evict)
 	c.all[s.conn] = struct{}{}
 	c.opened.Inc()
 	c.lanes.opened(conn)
@@ -83,6 +91,7 @@ func (s *slot) release() {
 	c := s.owner
 	if s.conn != nil {
 		c.lanes.closed(s.conn.Conn)
+		s.conn.memory.Close()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +123,7 @@ func (c *connection) wakeAt(t time.Time) {
 }
 
 // ending reports whether the connection is to end for a reason of the server's.
-func (c *connection) ending() bool { return c.broken.Load() || c.stopping() }
+func (c *connection) ending() bool { return c.broken.Load() || c.evicted.Load() || c.stopping() }
 
 // stopping reports whether the server is shutting down.
 func (c *connection) stopping() bool {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -67,7 +68,7 @@ func (c *consumer) leave() {
 
 // tell says that the consumption has ended without being asked to.
 func (c *consumer) tell(err error) {
-	if c.ctx.Err() != nil || c.session.conn.broken.Load() {
+	if c.ctx.Err() != nil || c.session.conn.ending() {
 		return
 	}
 	why := codeOf(err, codeUnavailable)
@@ -87,6 +88,9 @@ func (c *consumer) deliver(source Consumption) error {
 	for {
 		n, err := c.room(source)
 		if err != nil {
+			return err
+		}
+		if err := c.session.conn.admit(c.ctx); err != nil {
 			return err
 		}
 		ds, err := c.receive(source, n)
@@ -165,7 +169,14 @@ func (c *consumer) grant(n int64) bool {
 
 // send sends deliveries on the bulk lane, some at a time.
 func (c *consumer) send(ds []Delivery, tokens []string) error {
-	server := c.session.server
+	server, memory := c.session.server, c.session.conn.memory
+	held := 0
+	for i := range ds {
+		held += messageBytes(&ds[i].Message)
+	}
+	held += min(held, pushFrames)
+	memory.Take(budget.Page, int64(held))
+	defer memory.Release(budget.Page, int64(held))
 	text, frames := server.buffer(), server.buffer()
 	defer func() { server.reuse(text); server.reuse(frames) }()
 	for i, d := range ds {

@@ -40,6 +40,8 @@ func closeCode(c *connection, err error) websocket.StatusCode {
 		return closed.Code
 	case c.broken.Load():
 		return websocket.StatusInternalError
+	case c.evicted.Load():
+		return websocket.StatusTryAgainLater
 	case c.stopping():
 		return websocket.StatusGoingAway
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -84,6 +84,6 @@ type EventStore interface {
 // EventSubscription is Subscription for events.
 type EventSubscription interface {
 	Position() int64
-	Next(ctx context.Context) ([]Event, error)
+	Next(ctx context.Context, most int) ([]Event, error)
 	Close()
 }

@@ -85,12 +85,12 @@ type fakeEventSubscription struct {
 
 func (s *fakeEventSubscription) Position() int64 { return s.after }
 func (s *fakeEventSubscription) Close()          {}
-func (s *fakeEventSubscription) Next(ctx context.Context) ([]gateway.Event, error) {
+func (s *fakeEventSubscription) Next(ctx context.Context, most int) ([]gateway.Event, error) {
 	for {
 		s.mu.Lock()
 		changed := s.changed
 		s.mu.Unlock()
-		if found, _ := s.Query(ctx, "", s.query, gateway.EventRange{After: s.after, Limit: 10}); len(found) > 0 {
+		if found, _ := s.Query(ctx, "", s.query, gateway.EventRange{After: s.after, Limit: min(most, 10)}); len(found) > 0 {
 			s.after = found[len(found)-1].Position
 			return found, nil
 		}

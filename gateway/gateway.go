@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -66,6 +67,10 @@ type Config struct {
 	// Access decides which web pages may use /ws and /v1, and under which host
 	// names. Defaults to the pages of the server's own origin.
 	Access *websocket.Access
+	// Budget bounds the memory that connections and requests make the server
+	// hold. When it is short, those that hold most wait, and then are ended, with
+	// 1013 or 503. Defaults to one without a limit.
+	Budget *budget.Budget
 	// DrainTimeout is how long Shutdown lets a peer that asked for no
 	// acknowledgements go on sending before it answers the Close frame, and a
 	// request's body arrive. Defaults to 3 s.
@@ -88,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Streams.MaxPartitions == 0 {
 		c.Streams.MaxPartitions = 64
+	}
+	if c.Budget == nil {
+		c.Budget = budget.New(0)
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 3 * time.Second
@@ -138,7 +146,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg.Metrics, newPanics(cfg.Metrics, cfg.Log)), work: work, stop: stop}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
@@ -247,13 +255,15 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
 		return
 	}
-	cfg.MaxMessage, cfg.Access = s.cfg.MaxMessage, s.cfg.Access
+	memory := new(socketMemory)
+	cfg.MaxMessage, cfg.Access, cfg.Memory = s.cfg.MaxMessage, s.cfg.Access, memory
 	conn, err := websocket.Upgrade(w, r, cfg)
 	if err != nil {
 		slot.release()
 		return // answered already
 	}
 	c := slot.open(conn)
+	memory.holder = c.memory
 	go func() {
 		defer slot.release()
 		c.guard(func() { serve(c) })

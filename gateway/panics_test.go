@@ -44,7 +44,7 @@ func (p panicking) Read(context.Context, string, *string, int64, int) ([]gateway
 type panickingFeed struct{}
 
 func (panickingFeed) Position() int64                                          { return 0 }
-func (panickingFeed) Next(context.Context) ([]gateway.Message, error)          { panic("next") }
+func (panickingFeed) Next(context.Context, int) ([]gateway.Message, error)     { panic("next") }
 func (panickingFeed) Receive(context.Context, int) ([]gateway.Delivery, error) { panic("receive") }
 func (panickingFeed) Submit(context.Context, [][]byte) error                   { panic("submit") }
 func (panickingFeed) Wait(context.Context) error                               { return nil }

@@ -111,12 +111,16 @@ type eventFeed struct {
 	name string
 }
 
-func (f eventFeed) next(ctx context.Context) (int, appendNth, error) {
-	page, err := f.Next(ctx)
-	return len(page), func(dst []byte, n int) []byte {
+func (f eventFeed) next(ctx context.Context, most int) (page, error) {
+	events, err := f.Next(ctx, most)
+	p := page{size: len(events), text: func(dst []byte, n int) []byte {
 		dst = appendText(append(dst, `{"type":"event","subscription":`...), f.name)
-		return append(appendEvent(append(dst, ','), &page[n]), '}')
-	}, err
+		return append(appendEvent(append(dst, ','), &events[n]), '}')
+	}}
+	for i := range events {
+		p.bytes += eventBytes(&events[i])
+	}
+	return p, err
 }
 
 // subscribeEvents begins a subscription of events, which has a name.

@@ -112,11 +112,11 @@ type Start struct {
 type Subscription interface {
 	// Position is that of the last message of Next, before that where it begins.
 	Position() int64
-	// Next returns the next messages in order, at least one, without gap or
-	// repetition, bounded in number and bytes by the store. It waits until there
-	// is one, also while the database is away. They are not changed. Any error
-	// but ctx's is for good.
-	Next(ctx context.Context) ([]Message, error)
+	// Next returns the next messages in order, from one to most, without gap or
+	// repetition, bounded in bytes by the store. It waits until there is one, also
+	// while the database is away. They are not changed. Any error but ctx's is for
+	// good.
+	Next(ctx context.Context, most int) ([]Message, error)
 	Close()
 }
 

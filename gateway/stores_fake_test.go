@@ -93,6 +93,7 @@ type fakeStreams struct {
 	fail    error         // of commits and reads
 	page    int
 	pulled  int // pages that subscriptions got
+	given   int // messages on them
 	open    int // subscriptions
 }
 
@@ -233,7 +234,7 @@ type fakeSubscription struct {
 
 func (s *fakeSubscription) Position() int64 { return s.at }
 
-func (s *fakeSubscription) Next(ctx context.Context) ([]gateway.Message, error) {
+func (s *fakeSubscription) Next(ctx context.Context, most int) ([]gateway.Message, error) {
 	for {
 		s.f.state.Lock()
 		grown, log := s.f.grown, s.f.streams[s.stream]
@@ -245,9 +246,10 @@ func (s *fakeSubscription) Next(ctx context.Context) ([]gateway.Message, error) 
 			s.f.state.Unlock()
 			return nil, &gateway.TooOldError{Oldest: log.oldest}
 		case s.at < int64(len(log.messages)):
-			page := slices.Clone(log.messages[s.at:min(int(s.at)+s.f.page, len(log.messages))])
+			page := slices.Clone(log.messages[s.at:min(int(s.at)+min(s.f.page, most), len(log.messages))])
 			s.at += int64(len(page))
 			s.f.pulled++
+			s.f.given += len(page)
 			s.f.state.Unlock()
 			return page, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -14,10 +15,16 @@ const pushFrames = 256 << 10
 type feed interface {
 	// Position behind which it begins.
 	Position() int64
-	// next waits for a page and returns its size, at least 1, and how to encode
-	// what it holds, until the next call.
-	next(ctx context.Context) (size int, text appendNth, err error)
+	// next waits for a page of at most most messages.
+	next(ctx context.Context, most int) (page, error)
 	Close()
+}
+
+// page is what a feed returns.
+type page struct {
+	size  int       // messages, at least 1
+	bytes int       // about what they take in memory
+	text  appendNth // encodes one of them
 }
 
 // appendNth appends the nth message of a page as a client gets it.
@@ -29,14 +36,18 @@ type streamFeed struct {
 	stream, name string
 }
 
-func (f streamFeed) next(ctx context.Context) (int, appendNth, error) {
-	page, err := f.Next(ctx)
-	return len(page), func(dst []byte, n int) []byte { return appendMessage(dst, f.stream, f.name, page[n]) }, err
+func (f streamFeed) next(ctx context.Context, most int) (page, error) {
+	messages, err := f.Next(ctx, most)
+	p := page{size: len(messages), text: func(dst []byte, n int) []byte { return appendMessage(dst, f.stream, f.name, messages[n]) }}
+	for i := range messages {
+		p.bytes += messageBytes(&messages[i])
+	}
+	return p, err
 }
 
-// subscriber is a subscription of a connection. Its goroutine takes a page of
-// the store, sends it at the pace at which the peer takes it, and only then the
-// next: a slow peer costs one page.
+// subscriber is a subscription of a connection. Its goroutine takes credit and then
+// a page of the store, sends it at the pace at which the peer takes it, and only
+// then the next: a slow peer costs one page, and one without credit none.
 type subscriber struct {
 	session *session
 	name    string
@@ -85,7 +96,7 @@ func (sub *subscriber) leave() {
 
 // tell says that the subscription has ended without being asked to.
 func (sub *subscriber) tell(err error) {
-	if sub.ctx.Err() != nil || sub.session.conn.broken.Load() {
+	if sub.ctx.Err() != nil || sub.session.conn.ending() {
 		return
 	}
 	with := explained(err, codeUnavailable)
@@ -99,35 +110,40 @@ func (sub *subscriber) tell(err error) {
 	sub.session.pushEnd(with)
 }
 
-// follow sends page after page until something ends it.
+// follow sends page after page until something ends it. It takes credit first, so
+// that it holds nothing while it has none.
 func (sub *subscriber) follow(source feed) error {
 	for {
-		size, text, err := source.next(sub.ctx)
+		most, err := sub.credits.take(sub.ctx, maxBatch)
 		if err != nil {
 			return err
 		}
-		for from := 0; from < size; {
-			n, err := sub.credits.take(sub.ctx, size-from)
-			if err != nil {
-				return err
-			}
-			if err := sub.send(from, from+n, text); err != nil {
-				return err
-			}
-			from += n
+		if err := sub.session.conn.admit(sub.ctx); err != nil {
+			return err
+		}
+		p, err := source.next(sub.ctx, most)
+		if err != nil {
+			return err
+		}
+		sub.credits.giveBack(most - p.size)
+		if err := sub.send(p); err != nil {
+			return err
 		}
 	}
 }
 
-// send sends messages on the bulk lane, some at a time.
-func (sub *subscriber) send(from, to int, text appendNth) error {
-	server := sub.session.server
+// send sends a page on the bulk lane, some messages at a time.
+func (sub *subscriber) send(p page) error {
+	server, memory := sub.session.server, sub.session.conn.memory
+	held := int64(p.bytes + min(p.bytes, pushFrames))
+	memory.Take(budget.Page, held)
+	defer memory.Release(budget.Page, held)
 	one, frames := server.buffer(), server.buffer()
 	defer func() { server.reuse(one); server.reuse(frames) }()
-	for i := from; i < to; i++ {
-		one = text(one[:0], i)
+	for i := range p.size {
+		one = p.text(one[:0], i)
 		frames = websocket.AppendFrame(frames, websocket.OpText, one)
-		if len(frames) < pushFrames && i < to-1 {
+		if len(frames) < pushFrames && i < p.size-1 {
 			continue
 		}
 		if err := sub.session.push(sub.ctx, frames); err != nil {
@@ -135,7 +151,7 @@ func (sub *subscriber) send(from, to int, text appendNth) error {
 		}
 		frames = frames[:0]
 	}
-	server.delivered.Add(uint64(to - from))
+	server.delivered.Add(uint64(p.size))
 	return nil
 }
 
@@ -201,6 +217,13 @@ func (c *credits) take(ctx context.Context, n int) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// giveBack returns what was taken and not needed.
+func (c *credits) giveBack(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left += int64(n)
 }
 
 // add reports whether n makes sense; without a bound there is nothing to add to.

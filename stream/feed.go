@@ -81,7 +81,7 @@ func (f *feed) look(after int64) view {
 // PostgreSQL is away, so that only one asks for it.
 func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	var hints uint64
-	p, more, err := f.read(ctx, after, func() { hints = f.hintCount() })
+	p, more, err := f.read(ctx, after, f.cfg.PageMessages, func() { hints = f.hintCount() })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leading = false
@@ -102,12 +102,12 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 }
 
 // read reads the page behind position after, and tries again while PostgreSQL
-// is away. Each attempt begins with a call of begin. more is false if what was
+// is away: at most most messages. Each attempt begins with a call of begin. more is false if what was
 // committed when the last attempt began ends with this page.
-func (f *feed) read(ctx context.Context, after int64, begin func()) (p tailPage, more bool, err error) {
+func (f *feed) read(ctx context.Context, after int64, most int, begin func()) (p tailPage, more bool, err error) {
 	for failed := 0; ; failed++ {
 		begin()
-		p, more, err = f.readOnce(ctx, after)
+		p, more, err = f.readOnce(ctx, after, min(most, f.cfg.PageMessages))
 		if err == nil {
 			return p, more, nil
 		}
@@ -121,10 +121,10 @@ func (f *feed) read(ctx context.Context, after int64, begin func()) (p tailPage,
 	}
 }
 
-func (f *feed) readOnce(ctx context.Context, after int64) (tailPage, bool, error) {
+func (f *feed) readOnce(ctx context.Context, after int64, most int) (tailPage, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	return f.stream.page(ctx, after, f.cfg.PageMessages, f.cfg.PageBytes)
+	return f.stream.page(ctx, after, most, f.cfg.PageBytes)
 }
 
 func (f *feed) hintCount() uint64 {

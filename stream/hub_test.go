@@ -402,3 +402,34 @@ func TestHub_GoesOnBehindWhatWasDeleted(t *testing.T) {
 		t.Errorf("page %v, want what the Hub has kept", page)
 	}
 }
+
+// TestNextUpTo_NeverMore than there is room for, from memory and from PostgreSQL.
+func TestNextUpTo_NeverMore(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	h, _ := runHub(t, db.Pool, stream.HubConfig{TailBytes: 2000})
+	a := notified(t, db.Pool, s, h)
+	const total = 40
+	for n := range total {
+		mustAppend(t, a, stream.Message{Payload: fmt.Append(nil, n)})
+	}
+	for _, most := range []int{1, 3, 7, total + 1} {
+		sub := subscribe(t, h, s, stream.After(0))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for last := int64(0); last < total; last = sub.Position() {
+			page, err := sub.NextUpTo(ctx, most)
+			if err != nil || len(page) == 0 || len(page) > most {
+				t.Fatalf("up to %d: %d messages, %v", most, len(page), err)
+			}
+			for i, m := range page {
+				if m.Position != last+1+int64(i) {
+					t.Fatalf("up to %d: after %d came %d", most, last+int64(i), m.Position)
+				}
+			}
+		}
+	}
+	if _, err := subscribe(t, h, s, stream.After(0)).NextUpTo(t.Context(), 0); !errors.Is(err, stream.ErrInvalid) {
+		t.Errorf("up to 0: %v, want ErrInvalid", err)
+	}
+}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 )
 
@@ -32,11 +33,20 @@ type Subscription struct {
 // or the end of the Hub; else PostgreSQL's. After an error nothing is skipped:
 // the next call goes on.
 func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
+	return s.NextUpTo(ctx, math.MaxInt)
+}
+
+// NextUpTo is Next with at most most messages, for a reader that has room for so
+// many: the others are not read, or not held for it. most is at least 1.
+func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error) {
+	if err := validLimit(most); err != nil {
+		return nil, err
+	}
 	for {
 		if err := s.over(ctx); err != nil {
 			return nil, err
 		}
-		page, err := s.step(ctx)
+		page, err := s.step(ctx, most)
 		if err != nil {
 			if over := s.over(ctx); over != nil {
 				return nil, over
@@ -44,6 +54,7 @@ func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
 			return nil, err
 		}
 		if len(page) > 0 {
+			page = page[:min(len(page), most)]
 			s.after.Store(page[len(page)-1].Position)
 			return page, nil
 		}
@@ -59,7 +70,7 @@ func (s *Subscription) over(ctx context.Context) error {
 }
 
 // step looks once for messages, or waits until there may be some.
-func (s *Subscription) step(ctx context.Context) ([]Message, error) {
+func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
 	after := s.after.Load()
 	v := s.feed.look(after)
 	if len(v.page) > 0 || v.err != nil {
@@ -79,7 +90,7 @@ func (s *Subscription) step(ctx context.Context) ([]Message, error) {
 	if v.leads {
 		return s.feed.lead(ctx, after)
 	}
-	p, _, err := s.feed.read(ctx, after, func() {})
+	p, _, err := s.feed.read(ctx, after, most, func() {})
 	if err == nil && len(p.messages) == 0 {
 		s.after.Store(v.from) // what was between was deleted by hand
 	}

@@ -189,8 +189,8 @@ func (s *eventStores) SubscribeEvents(ctx context.Context, name string, q gatewa
 type eventSubscription struct{ *eventstore.Subscription }
 
 // Next implements gateway.EventSubscription.
-func (s eventSubscription) Next(ctx context.Context) ([]gateway.Event, error) {
-	page, err := s.Subscription.Next(ctx)
+func (s eventSubscription) Next(ctx context.Context, most int) ([]gateway.Event, error) {
+	page, err := s.NextUpTo(ctx, most)
 	return gatewayEvents(page), eventError(err)
 }
 

@@ -250,8 +250,8 @@ func (s *streamStore) CommitLater(ctx context.Context, name, group string, posit
 type subscription struct{ *stream.Subscription }
 
 // Next implements gateway.Subscription.
-func (s subscription) Next(ctx context.Context) ([]gateway.Message, error) {
-	page, err := s.Subscription.Next(ctx)
+func (s subscription) Next(ctx context.Context, most int) ([]gateway.Message, error) {
+	page, err := s.NextUpTo(ctx, most)
 	return gatewayMessages(page), gatewayError(err)
 }
 

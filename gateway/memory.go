@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+const (
+	// admission is what a connection must be able to reserve before it reads a
+	// page whose size nobody knows yet: a connection that holds much waits there
+	// while the budget is short, and one that holds little does not.
+	admission = 64 << 10
+	// heldOverhead is about what a message takes in memory beside its contents.
+	heldOverhead = 160
+)
+
+// admit waits until the connection may hold more.
+func (c *connection) admit(ctx context.Context) error {
+	if err := c.memory.Reserve(ctx, budget.Page, admission); err != nil {
+		return err
+	}
+	c.memory.Release(budget.Page, admission)
+	return nil
+}
+
+// evict ends the connection, because it holds the most while memory is short. The
+// budget calls it, perhaps under locks of the connection: it only begins.
+func (c *connection) evict() {
+	c.evicted.Store(true)
+	go c.Evict(websocket.StatusTryAgainLater, budget.ErrEvicted.Error())
+}
+
+// socketMemory has the budget told of a WebSocket's own buffers.
+type socketMemory struct{ holder *budget.Holder }
+
+func (m *socketMemory) Assembly(delta int) { m.count(budget.Assembly, int64(delta)) }
+func (m *socketMemory) Output(delta int)   { m.count(budget.Output, int64(delta)) }
+
+func (m *socketMemory) count(k budget.Kind, delta int64) {
+	m.holder.Take(k, delta) // which counts nothing below 1, as Release does
+	m.holder.Release(k, -delta)
+}
+
+// messageBytes and eventBytes are about what one takes in memory.
+func messageBytes(m *Message) int {
+	return heldOverhead + len(m.Key) + len(m.Headers) + len(m.Payload)
+}
+
+func eventBytes(e *Event) int {
+	n := heldOverhead + len(e.Type) + len(e.ID) + len(e.Data)
+	for _, tag := range e.Tags {
+		n += 16 + len(tag)
+	}
+	return n
+}
+
+// registerBudget shows who holds what at /metrics.
+func registerBudget(b *budget.Budget, metrics prometheus.Registerer) {
+	for k := range budget.Kinds {
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "tidewire_memory_held_bytes", Help: "Bytes that clients make the server hold, by what for.",
+			ConstLabels: prometheus.Labels{"kind": budget.Kind(k).String()},
+		}, func() float64 { return float64(b.Stats().ByKind[k]) }))
+	}
+	for _, m := range []struct {
+		name, help string
+		counter    bool
+		value      func(budget.Stats) float64
+	}{
+		{"tidewire_memory_limit_bytes", "Bytes that clients may make the server hold.", false, func(s budget.Stats) float64 { return float64(s.Limit) }},
+		{"tidewire_memory_largest_holder_bytes", "Bytes that the greediest connection or request holds.", false, func(s budget.Stats) float64 { return float64(s.Largest) }},
+		{"tidewire_memory_waits_total", "Times that a connection or request had to wait for memory.", true, func(s budget.Stats) float64 { return float64(s.Waits) }},
+		{"tidewire_memory_evictions_total", "Connections and requests that were ended because they held the most.", true, func(s budget.Stats) float64 { return float64(s.Evictions) }},
+	} {
+		value := func() float64 { return m.value(b.Stats()) }
+		if m.counter {
+			metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, value))
+		} else {
+			metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.name, Help: m.help}, value))
+		}
+	}
+}

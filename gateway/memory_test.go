@@ -1,0 +1,42 @@
+package gateway_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// TestBudget_GreedyConnectionsAreEvicted when memory is short, and one that reads
+// is served all the same.
+func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
+	t.Parallel()
+	const limit, total = 8 << 20, 200
+	streams := newFakeStreams(t, "orders")
+	fill(streams, "orders", total, 100_000)
+	account := budget.New(limit)
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), Budget: account})
+	var greedy []*websocket.Conn
+	for range 8 {
+		c := dial(t, "ws://"+addr+"/ws")
+		for n := range 5 {
+			send(t, c, fmt.Sprintf(`{"type":"subscribe","stream":"orders","after":0,"subscription":"%d"}`, n))
+		}
+		greedy = append(greedy, c) // which never reads
+	}
+	waitFor(t, func() bool { return account.Stats().Evictions > 0 }, "nobody was evicted")
+	good := connect(t, addr)
+	good.ask(`{"type":"subscribe","stream":"orders","after":0,"id":1}`, `{"type":"ok","id":1,"position":0}`)
+	good.positions("orders", 1, total)
+	for _, c := range greedy {
+		c.Abort()
+	}
+	waitFor(t, func() bool { return account.Stats().Holders == 1 }, "connections that have ended are still counted")
+	if s := account.Stats(); s.Excess != 0 {
+		t.Errorf("%d bytes were released that nobody held", s.Excess)
+	}
+	good.Abort()
+	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
+}
