@@ -53,16 +53,12 @@ func (c *Conn) drop() {
 // part to the end; the resources are released in any case. No goroutine of the
 // Conn is left. Only the first call of Close or Abort does something.
 func (c *Conn) Close(code StatusCode, reason string) error {
-	return c.closeWithin(c.cfg.CloseTimeout, code, reason)
-}
-
-func (c *Conn) closeWithin(limit time.Duration, code StatusCode, reason string) error {
 	c.mu.Lock()
 	if !c.closeBy.IsZero() || c.err == ErrClosed {
 		c.mu.Unlock()
 		return ErrClosed
 	}
-	c.closeBy = time.Now().Add(limit)
+	c.closeBy = time.Now().Add(c.cfg.CloseTimeout)
 	_ = c.conn.SetDeadline(c.closeBy)
 	c.startClose(code, reason)
 	c.mu.Unlock()

@@ -71,7 +71,8 @@ type Conn struct {
 	closeSent  bool
 	readBy     time.Time             // the deadline of Read
 	messageBy  time.Time             // that of an unfinished message
-	closeBy    time.Time             // set by Close
+	closeBy    time.Time             // set by Close and Evict
+	evicted    bool                  // Evict was called
 	err        error                 // why nothing can be written any more
 	onWritable func(fd uintptr) bool // tryWrite, bound once
 	out        []byte                // what tryWrite is to write

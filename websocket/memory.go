@@ -1,6 +1,9 @@
 package websocket
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Memory is told what a connection holds for its peer, as it grows and shrinks.
 // delta is a number of bytes, below zero when they are given back. Once the
@@ -59,19 +62,67 @@ func (c *Conn) tellOutput() {
 	}
 }
 
-// evictTime is how long Evict lets the peer take part in the closing handshake.
-const evictTime = time.Second
+const (
+	// evictTime is how long the peer has to take the Close frame of Evict and to
+	// close its side.
+	evictTime = time.Second
+	// evictHead is the largest buffer under way for which Evict waits, in bytes.
+	evictHead = 64 << 10
+)
 
-// Evict is Close for a connection whose memory is needed: what is queued and has
-// not begun to be sent is dropped at once, and the closing handshake takes at most
-// a second. Read fails by then.
+// Evict ends a connection whose memory is needed, and gives the buffers back at
+// once: what is queued and what is there of a message are dropped, and Read fails.
+// A Close frame is sent, and the peer has a second to take it; but if much is under
+// way that the peer does not take, the connection is aborted. The error is ErrClosed
+// if the connection was closed before.
 func (c *Conn) Evict(code StatusCode, reason string) error {
 	c.mu.Lock()
-	if !c.closeSent {
-		c.shed()
+	if !c.closeBy.IsZero() || c.err == ErrClosed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.evicted = true
+	c.closeBy = time.Now().Add(min(evictTime, c.cfg.CloseTimeout))
+	_ = c.conn.SetWriteDeadline(c.closeBy)
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // Read returns
+	c.shed()
+	if c.holdsMuch() {
+		c.reset()
+	} else {
+		c.startClose(code, reason)
 	}
 	c.mu.Unlock()
-	return c.closeWithin(min(evictTime, c.cfg.CloseTimeout), code, reason)
+
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	c.dec.abandon() // messages that Read returned may be in use
+	c.dec.release()
+	c.dec.err = cmp.Or(c.dec.err, error(ErrClosed))
+	c.tellAssembly()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.writing {
+		c.moved.Wait()
+	}
+	if c.err == nil {
+		_ = c.conn.SetReadDeadline(c.closeBy)
+		c.linger()
+	}
+	c.shut()
+	return nil
+}
+
+// holdsMuch reports whether much is under way that the peer does not take. c.mu is
+// held.
+func (c *Conn) holdsMuch() bool {
+	n := 0
+	for _, b := range [...]*buffer{c.head.buffer, c.parked.buffer} {
+		if b != nil {
+			n += cap(b.b)
+		}
+	}
+	return n > evictHead || c.bulking
 }
 
 // shed drops what is queued, but what is being sent: it may be in the middle of a

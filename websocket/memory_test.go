@@ -155,6 +155,54 @@ func TestMemory_lanes(t *testing.T) {
 	}
 }
 
+// TestEvict_assembly: what is there of a message is given back before the peer
+// does anything.
+func TestEvict_assembly(t *testing.T) {
+	t.Parallel()
+	for _, reading := range []bool{true, false} {
+		l := &ledger{t: t}
+		server, socket := rawPair(t, Config{Memory: l, CloseTimeout: time.Hour})
+		message := frame(true, OpBinary, strings.Repeat("x", 600<<10))
+		if _, err := socket.Write(join(frame(true, OpText, "whole"), message[:500<<10])); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		if reading {
+			go func() {
+				_, err := readAll(server)
+				ended <- err
+			}()
+			until(t, "the part is counted", func() bool { return l.assembly.Load() >= 500<<10 })
+		} else if msgs, err := server.Read(); err != nil || len(msgs) != 1 {
+			t.Fatal(len(msgs), err)
+		} else {
+			defer func() {
+				if string(msgs[0].Payload) != "whole" {
+					t.Errorf("a payload in use became %q", msgs[0].Payload)
+				}
+			}()
+		}
+		evicted := make(chan error, 1)
+		go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
+		until(t, "nothing is counted", func() bool { return l.assembly.Load() == 0 })
+		got, err := io.ReadAll(socket)
+		if want := AppendClose(nil, StatusTryAgainLater, "short of memory"); !bytes.Equal(got, want) {
+			t.Errorf("peer got %q, %v", got, err)
+		}
+		socket.Close()
+		if err := <-evicted; err != nil {
+			t.Error(err)
+		}
+		if !reading {
+			_, err := server.Read()
+			ended <- err
+		}
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+	}
+}
+
 // TestEvict: what is queued goes at once, Read ends soon, and a peer that reads
 // hears why.
 func TestEvict(t *testing.T) {
@@ -179,8 +227,8 @@ func TestEvict(t *testing.T) {
 			go func() { evicted <- server.Evict(StatusTryAgainLater, "short of memory") }()
 			until(t, "the queue is dropped", func() bool { return l.output.Load() < 32<<20 })
 			if queued > 0 { // a peer that does not read
-				if err := <-evicted; err == nil {
-					t.Error("a handshake of one")
+				if err := <-evicted; err != nil {
+					t.Error(err)
 				}
 				if err := <-ended; err == nil {
 					t.Error("Read goes on")

@@ -116,6 +116,9 @@ func (c *Conn) fill() error {
 func (c *Conn) cause(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.evicted {
+		return ErrClosed
+	}
 	return cmp.Or(c.err, err)
 }
 
