@@ -181,5 +181,6 @@ func (b *Budget) Stats() Stats {
 
 // ClientShare returns how much of the memory that a process may use is for what
 // clients make it hold: the limit for New. The rest is for garbage that is not
-// collected yet, and for what is not counted.
+// collected yet, and for what is not counted. Half was enough in measurements:
+// docs/decisions/0019-one-memory-budget.md.
 func ClientShare(maxMemory int64) int64 { return maxMemory / 2 }
