@@ -51,6 +51,7 @@ const (
 	codeManyPartitions  code = "many_partitions"
 	codeManyLanes       code = "many_lanes"
 	codePartitioned     code = "partitioned"
+	codeIncomplete      code = "offset_missing"
 	codeQueueStream     code = "queue_stream"
 	codeConflict        code = "conflict"
 	codeDuplicateID     code = "duplicate_id"
@@ -79,7 +80,7 @@ var publicErrors = map[code]string{
 	codeJoining:      "the join of this room is still sending what was said before: wait for its answer",
 	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
 	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
-	codeAhead:        "nothing has been stored at this position yet: join without it",
+	codeAhead:        "nothing has been stored at this position yet: join without it, or commit no further than what was received",
 	codeUnavailable:  "this cannot be read now; try again later",
 	codeNotStored:    "the message could not be stored",
 
@@ -114,6 +115,7 @@ var publicErrors = map[code]string{
 	codeManyPartitions: "the keys of these messages belong to several partitions: publish those of each apart",
 	codeManyLanes:      "the keys of these messages belong to several lanes: enqueue those of each apart",
 	codePartitioned:    "the stream has partitions: name one of them, such as name/0",
+	codeIncomplete:     "the group has no offset: the database was restored from a backup that lacks it; an operator sets it anew",
 	codeQueueStream:    "this stream holds the messages of a queue: use the requests of queues; it can be read",
 	codeConflict:       "an event is in the way: see position and event_type",
 	codeDuplicateID:    "an event with that id is stored, and this append is no repetition of the one that stored it",
@@ -138,6 +140,7 @@ var statuses = map[code]int{
 	codeHost:           http.StatusMisdirectedRequest,
 	codeNotServed:      http.StatusNotFound,
 	codeNotFound:       http.StatusNotFound,
+	codeIncomplete:     http.StatusConflict,
 	codeNoPath:         http.StatusNotFound,
 	codeMethod:         http.StatusMethodNotAllowed,
 	codeExists:         http.StatusConflict,
@@ -169,7 +172,7 @@ func codeOf(err error, otherwise code) code {
 	}{
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
-		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrQueueStream, codeQueueStream},
+		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrAhead, codeAhead}, {ErrIncomplete, codeIncomplete}, {ErrQueueStream, codeQueueStream},
 		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
 		if errors.Is(err, known.err) {

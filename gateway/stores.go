@@ -39,6 +39,10 @@ var (
 	ErrSequenceTooOld = errors.New("gateway: sequence too old")
 	// ErrManyPartitions: the messages' keys belong to several partitions.
 	ErrManyPartitions = errors.New("gateway: several partitions")
+	// ErrAhead: the position is after the end of the stream.
+	ErrAhead = errors.New("gateway: position after the end")
+	// ErrIncomplete: the database was restored without the group's offset.
+	ErrIncomplete = errors.New("gateway: offset missing")
 	// ErrPartitioned: that is done with one partition, not with the whole stream.
 	ErrPartitioned = errors.New("gateway: has partitions")
 	// ErrQueueStream: the stream holds a queue's messages, and only the queue may

@@ -12,6 +12,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
+var (
+	// ErrAhead: the position is after the last message of the stream. Only Seek
+	// goes there.
+	ErrAhead = errors.New("stream: position after the end of the stream")
+	// ErrIncomplete: the group has no offset, for the database was restored from a
+	// backup that lacks it. Seek gives it one.
+	ErrIncomplete = errors.New("stream: the group's offset is missing from the database; seek sets it anew")
+)
+
 // codeForeignKey is a group whose stream is gone.
 const codeForeignKey = "23503"
 
@@ -87,7 +96,14 @@ func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo
 	var all []GroupInfo
 	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g GroupInfo, err error) {
-			return g, row.Scan(&g.Name, &g.CreatedAt, &g.Offset)
+			var offset *int64
+			if err = row.Scan(&g.Name, &g.CreatedAt, &offset); err == nil && offset == nil {
+				return g, fmt.Errorf("group %q: %w", g.Name, ErrIncomplete)
+			}
+			if err == nil {
+				g.Offset = *offset
+			}
+			return g, err
 		})
 		return err
 	})
@@ -125,12 +141,15 @@ func (g *Group) Name() string { return g.name }
 
 // Offset returns the committed offset.
 func (g *Group) Offset(ctx context.Context) (int64, error) {
-	var offset int64
+	var offset *int64
 	err := inReadCommitted(ctx, g.groups.pool, readOffsetSQL, []any{g.id}, scanOne(&offset))
+	if err == nil && offset == nil {
+		err = ErrIncomplete
+	}
 	if err != nil {
 		return 0, g.explain("read offset of", err)
 	}
-	return offset, nil
+	return *offset, nil
 }
 
 // Commit moves the offset forward to the position, and returns the offset once
@@ -138,8 +157,8 @@ func (g *Group) Offset(ctx context.Context) (int64, error) {
 // may have made it, nothing is written and the answer is the higher one. It
 // waits while PostgreSQL is away, and needs Groups.Run.
 //
-// Errors: ErrInvalid for a negative position; ErrNotFound for a group that was
-// dropped; ErrClosed. If ctx ends first, or with ErrAbandoned, the offset may
+// Errors: ErrInvalid for a negative position; ErrAhead; ErrNotFound for a group
+// that was dropped; ErrIncomplete; ErrClosed. If ctx ends first, or with ErrAbandoned, the offset may
 // be committed or not.
 func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err error) {
 	offset, err = g.groups.commit(ctx, ownedOffset{group: g.id}, position)

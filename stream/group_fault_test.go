@@ -24,8 +24,10 @@ import (
 var smallTables = stream.GroupsConfig{RotateRows: 300}
 
 // commitUnderLoad has nodes commit the offsets of the same groups until over
-// is closed: no answer and no reading may ever go back.
-func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over <-chan struct{}) {
+// is closed: no answer and no reading may ever go back. It calls ready when it
+// begins.
+func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over <-chan struct{}, ready func()) {
+	reach(t, nodes[0], s)
 	const groups = 8
 	var committing sync.WaitGroup
 	var next, answered [groups]atomic.Int64
@@ -36,6 +38,7 @@ func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over
 			opened[n] = append(opened[n], openGroup(t, gs, s, fmt.Sprint(i)))
 		}
 	}
+	ready()
 	for n := range nodes {
 		for i, g := range opened[n] {
 			committing.Go(func() {
@@ -123,22 +126,38 @@ FROM tidewire.group_rotation`).Scan(&inUse, &old)
 	return inUse, old
 }
 
+// TestGroups_RotateUnderLoad: the tables change roles while nodes commit, unless a
+// snapshot sees the old one; then the one in use grows, and nobody waits.
 func TestGroups_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	// Any snapshot held, of a transaction that has not read the tables.
 	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
 	defer holder.Rollback(context.Background())
-	enough, stop := context.WithTimeout(t.Context(), time.Minute)
+	enough, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	var counting sync.WaitGroup
 	counting.Go(func() {
+		defer stop()
+		for inUse := int64(0); inUse < 3000*52 && enough.Err() == nil; time.Sleep(time.Millisecond) {
+			inUse, _ = offsetTableSizes(t, db.Pool)
+		}
+		var groups, seen int
+		err := holder.QueryRow(t.Context(), `
+SELECT (SELECT count(*) FROM tidewire.stream_group),
+	CASE current WHEN 0 THEN (SELECT count(*) FROM tidewire.group_offset_0) ELSE (SELECT count(*) FROM tidewire.group_offset_1) END
+FROM tidewire.group_rotation`).Scan(&groups, &seen)
+		if err != nil || seen < groups {
+			t.Errorf("a snapshot sees %d groups and %d offsets, %v", groups, seen, err)
+		}
+		if err := holder.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
 		if n := rotations(t, db.Pool, 5, enough.Done()); n < 5 {
 			t.Errorf("%d rotations", n)
 		}
-		stop()
 	})
-	commitUnderLoad(t, pools(t, db.URL, 3), s, enough.Done())
+	commitUnderLoad(t, pools(t, db.URL, 3), s, enough.Done(), func() {})
 	counting.Wait()
 }
 
@@ -162,6 +181,7 @@ func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 func TestGroups_ReadersOfTheTables(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
+	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, smallTables)
 	g := openGroup(t, gs, s, "g")
 	holder := repeatableRead(t, db, `SELECT count(*) FROM tidewire.group_offset_0, tidewire.group_offset_1`)
@@ -183,10 +203,11 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	commit(20)
-	if inUse, old := offsetTableSizes(t, db.Pool); old != 0 || inUse > 500*52 {
-		t.Errorf("tables of %d and %d bytes, want both small", inUse, old)
-	}
+	await(t, "both tables to be small", func() bool {
+		commit(20)
+		inUse, old := offsetTableSizes(t, db.Pool)
+		return old == 0 && inUse <= 500*52
+	})
 	wantOffset(t, g, position)
 }
 
@@ -195,6 +216,7 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
+	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})
 	g := openGroup(t, gs, s, "g")
 	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.ensure_group(1000, 'group ' || n, 0) FROM generate_series(1, 2000) AS n`); err != nil {
@@ -229,17 +251,18 @@ func TestGroups_PostgreSQLKilledUnderLoad(t *testing.T) {
 			nodes := pools(t, server.URL(), 3)
 			s := ensureOn(t, nodes[2], "killed")
 			random := rand.New(rand.NewPCG(seed, 6))
-			over := make(chan struct{})
+			over, ready := make(chan struct{}), make(chan struct{})
 			var killing sync.WaitGroup
 			killing.Go(func() {
 				defer close(over)
+				<-ready
 				for range 3 {
 					time.Sleep(time.Duration(200+random.IntN(400)) * time.Millisecond)
 					pgtest.Crash(t, server)
 				}
 				time.Sleep(200 * time.Millisecond)
 			})
-			commitUnderLoad(t, nodes[:2], s, over)
+			commitUnderLoad(t, nodes[:2], s, over, func() { close(ready) })
 			killing.Wait()
 		})
 	}
@@ -310,6 +333,7 @@ func TestGroup_CommitFailsAtTheEnd(t *testing.T) {
 					failed()
 				}
 			}), nil))
+			reach(t, db.Pool, s)
 			gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{Log: log})
 			g := openGroup(t, gs, s, "group")
 			if _, err := db.Pool.Exec(t.Context(), fmt.Sprintf(`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -43,9 +44,92 @@ func wantOffset(t *testing.T, g *stream.Group, want int64) {
 	}
 }
 
+// reach moves the end of the stream, or of each of its partitions, far ahead: what
+// is committed below need not be a message.
+func reach(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), `
+SELECT setval(format('tidewire.stream_%s_position_seq', id)::regclass, 1000000000) FROM tidewire.stream
+WHERE partitions = 0 AND (id = $1 OR parent = $1)`, s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGroup_CommitAhead: a position that no message can have yet is refused, and
+// what others commit with it is not.
+func TestGroup_CommitAhead(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for range 3 {
+		mustAppend(t, a, stream.Message{Payload: []byte("x")})
+	}
+	gs, stop := runGroups(t, db.Pool, stream.GroupsConfig{LaterEvery: time.Millisecond})
+	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
+	for _, position := range []int64{4, math.MaxInt64} {
+		if got, err := g.Commit(t.Context(), position); !errors.Is(err, stream.ErrAhead) {
+			t.Errorf("Commit(%d): %d, %v, want ErrAhead", position, got, err)
+		}
+	}
+	if got, err := other.Commit(t.Context(), 2); err != nil || got != 2 {
+		t.Errorf("Commit of another group: %d, %v", got, err)
+	}
+	if got, err := g.Commit(t.Context(), 3); err != nil || got != 3 {
+		t.Errorf("Commit of the last message: %d, %v", got, err)
+	}
+	if err := g.Seek(t.Context(), 1000); err != nil {
+		t.Errorf("Seek: %v", err)
+	}
+	if got, err := g.Commit(t.Context(), 1000); err != nil || got != 1000 {
+		t.Errorf("Commit where Seek has gone: %d, %v", got, err)
+	}
+	var calling sync.WaitGroup // in one batch, mostly
+	for n := range int64(20) {
+		calling.Go(func() {
+			if got, err := other.Commit(t.Context(), 3+n*n); (n == 0) != (err == nil) || n == 0 && got != 3 {
+				t.Errorf("Commit(%d) beside others: %d, %v", 3+n*n, got, err)
+			}
+		})
+	}
+	calling.Wait()
+	g.CommitLater(2000)
+	stop()
+	wantOffset(t, g, 1000)
+}
+
+// TestGroup_OffsetMissing: a group without an offset is one of a database that was
+// restored in part. It says so, and Seek mends it.
+func TestGroup_OffsetMissing(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	reach(t, db.Pool, s)
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
+	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.group_offset_0 WHERE group_id = (SELECT id FROM tidewire.stream_group WHERE name = 'g')`); err != nil {
+		t.Fatal(err)
+	}
+	_, offsetErr := g.Offset(t.Context())
+	_, commitErr := g.Commit(t.Context(), 7)
+	_, listErr := stream.ListGroups(t.Context(), db.Pool, s)
+	for what, err := range map[string]error{"Offset": offsetErr, "Commit": commitErr, "ListGroups": listErr} {
+		if !errors.Is(err, stream.ErrIncomplete) {
+			t.Errorf("%s: %v, want ErrIncomplete", what, err)
+		}
+	}
+	if got, err := other.Commit(t.Context(), 7); err != nil || got != 7 {
+		t.Errorf("another group: %d, %v", got, err)
+	}
+	if err := g.Seek(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	wantOffset(t, g, 5)
+}
+
 func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
+	reach(t, db.Pool, s)
 	// Nothing here may depend on the database's default.
 	if _, err := db.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`); err != nil {
 		t.Fatal(err)
@@ -191,6 +275,7 @@ func offsetRows(t *testing.T, db pgtest.DB) (rows int) {
 func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
+	reach(t, db.Pool, s)
 	pool, writes := countingPool(t, db.URL, "commit_offsets")
 	const every = 50 * time.Millisecond
 	gs, stop := runGroups(t, pool, stream.GroupsConfig{LaterEvery: every})
@@ -238,6 +323,7 @@ func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 func TestGroup_CommitsShareTransactions(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
+	reach(t, db.Pool, s)
 	pool, writes := countingPool(t, db.URL, "commit_offsets")
 	gs, _ := runGroups(t, pool, stream.GroupsConfig{})
 	const callers = 60

@@ -53,6 +53,7 @@ type Groups struct {
 	later  chan struct{} // one slot: a CommitLater has added
 
 	unchecked int // rows written since the tables were looked at; of Run alone
+	clearing  clearing
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
@@ -101,6 +102,7 @@ func (gs *Groups) Run(ctx context.Context) {
 	defer abandon()
 	patience := time.AfterFunc(never, abandon)
 	defer patience.Stop()
+	defer gs.clearing.stop()
 	defer context.AfterFunc(ctx, func() { patience.Reset(gs.cfg.StopTimeout) })()
 	var due <-chan time.Time
 	for {

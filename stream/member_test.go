@@ -190,6 +190,7 @@ func TestMember_PausedIsFenced(t *testing.T) {
 func TestMember_CommitsBesideOthers(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 2)
+	reach(t, db.Pool, s)
 	owned := make(chan *stream.Ownership, 2)
 	joinShare(t, db.Pool, stream.ShareConfig{Name: "two", Numbers: 2, Own: func(_ context.Context, o *stream.Ownership) { owned <- o; <-o.Asked() }})
 	mine := <-owned

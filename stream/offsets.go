@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,6 +20,13 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 	committed, err := gs.writeCommits(ctx, b.positions)
 	for _, c := range b.commits {
 		offset, found := committed[c.ownedOffset]
+		if offset == offsetAhead && c.position < b.positions[c.ownedOffset] { // of another caller
+			own, ownErr := gs.writeCommits(ctx, map[ownedOffset]int64{c.ownedOffset: c.position})
+			if offset, found = own[c.ownedOffset]; ownErr != nil {
+				c.answer <- offsetAnswer{err: ownErr}
+				continue
+			}
+		}
 		switch {
 		case err != nil:
 			c.answer <- offsetAnswer{err: err}
@@ -24,6 +34,10 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 			c.answer <- offsetAnswer{err: ErrNotOwner}
 		case !found:
 			c.answer <- offsetAnswer{err: ErrNotFound}
+		case offset == offsetMissing:
+			c.answer <- offsetAnswer{err: ErrIncomplete}
+		case offset == offsetAhead:
+			c.answer <- offsetAnswer{err: fmt.Errorf("%w: %d", ErrAhead, c.position)}
 		default:
 			c.answer <- offsetAnswer{offset: offset}
 		}
@@ -32,6 +46,12 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 		c.answer <- offsetAnswer{offset: c.position, err: gs.writeSeek(ctx, c)}
 	}
 }
+
+// What a commit may return in place of an offset.
+const (
+	offsetAhead   = -1 // as tidewire.commit_offsets has it
+	offsetMissing = -2
+)
 
 // writeCommits returns the offsets that the groups have then; those that were
 // dropped, or have another owner, have none.
@@ -76,14 +96,17 @@ func (a *offsetArrays) add(of ownedOffset, position int64) {
 // writeSome runs one query and adds the offsets that it returns: columns are
 // where it puts whose they are, the group's id first and the token last.
 func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64, sql string, args []any, of *ownedOffset, columns ...any) error {
-	var offset int64
+	var offset *int64
 	var written bool
 	columns = append([]any{columns[0], &offset, &written}, columns[1:]...)
 	found := make(map[ownedOffset]int64)
 	err := gs.persist(ctx, "offsets not committed", sql, args, func(rows pgx.Rows) error {
 		clear(found) // of an attempt that was not committed
 		_, err := pgx.ForEachRow(rows, columns, func() error {
-			found[*of] = offset
+			found[*of] = offsetMissing
+			if offset != nil {
+				found[*of] = *offset
+			}
 			if written {
 				gs.unchecked++
 			}
@@ -142,15 +165,60 @@ func (gs *Groups) rotate(ctx context.Context) {
 		return
 	}
 	gs.unchecked = 0
+	gs.clearing.start(ctx, gs.clear)
 	var rotated bool
 	err := gs.query(ctx, rotateOffsetsSQL, []any{gs.cfg.RotateRows}, scanOne(&rotated))
-	if err == nil {
-		err = gs.query(ctx, truncateOffsetsSQL, nil, func(rows pgx.Rows) error {
-			rows.Close()
-			return rows.Err()
-		})
+	if rotated {
+		gs.clearing.start(ctx, gs.clear)
 	}
+	gs.complain(err)
+}
+
+func (gs *Groups) complain(err error) {
 	if err != nil && pg.Code(err) != pg.CodeLockNotAvailable && !errors.Is(err, context.Canceled) {
 		gs.cfg.Log.Warn("offsets not rotated", "error", err)
 	}
+}
+
+// clear empties the table that is not in use. Commits go on meanwhile.
+func (gs *Groups) clear(ctx context.Context) {
+	var old *string
+	err := gs.query(ctx, clearOffsetsSQL, nil, scanOne(&old))
+	if err == nil && old != nil {
+		err = vacuum(ctx, gs.pool, *old)
+	}
+	gs.complain(err)
+}
+
+// clearing is work in the background, of which there is one at a time. While a
+// snapshot keeps what there is to clear, that is looked through in vain: for one
+// part in 20 of the time at most.
+type clearing struct {
+	busy   sync.WaitGroup
+	ends   atomic.Pointer[context.CancelFunc] // of the one under way
+	paused atomic.Int64                       // until that time, in nanoseconds
+}
+
+func (c *clearing) start(ctx context.Context, work func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	if time.Now().UnixNano() < c.paused.Load() || !c.ends.CompareAndSwap(nil, &cancel) {
+		cancel()
+		return
+	}
+	c.busy.Go(func() {
+		began := time.Now()
+		work(ctx)
+		now := time.Now()
+		c.paused.Store(now.Add(20 * now.Sub(began)).UnixNano())
+		cancel()
+		c.ends.Store(nil)
+	})
+}
+
+// stop ends what is under way.
+func (c *clearing) stop() {
+	if end := c.ends.Load(); end != nil {
+		(*end)()
+	}
+	c.busy.Wait()
 }

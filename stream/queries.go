@@ -44,6 +44,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	findRequestsSQL   = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
+	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
 
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
@@ -226,11 +227,15 @@ const (
 SELECT g.name, g.created_at, o.committed
 FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = $1)) AS o
 JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
-	readOffsetSQL      = `SELECT committed FROM tidewire.read_offsets(ARRAY[$1::int])`
-	commitOffsetsSQL   = `SELECT id, committed, written FROM tidewire.commit_offsets($1, $2)`
-	seekOffsetSQL      = `SELECT tidewire.seek_offset($1, $2)`
-	rotateOffsetsSQL   = `SELECT tidewire.rotate_offsets($1)`
-	truncateOffsetsSQL = `SELECT tidewire.truncate_offsets()`
+	readOffsetSQL    = `SELECT committed FROM tidewire.read_offsets(ARRAY[$1::int])`
+	commitOffsetsSQL = `SELECT id, committed, written FROM tidewire.commit_offsets($1, $2)`
+	seekOffsetSQL    = `SELECT tidewire.seek_offset($1, $2)`
+	rotateOffsetsSQL = `SELECT tidewire.rotate_offsets($1)`
+	clearOffsetsSQL  = `SELECT tidewire.clear_offsets()`
+
+	// vacuumFmt, of a table that was emptied, gives its blocks back as soon as no
+	// snapshot sees what they held.
+	vacuumFmt = `VACUUM tidewire.%s`
 )
 
 const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb[], $4)`

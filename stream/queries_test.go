@@ -47,7 +47,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"headsSQL": headsSQL, "findSegmentSQL": findSegmentSQL, "announceSQL": announceSQL,
 		"ensureGroupSQL": ensureGroupSQL, "lookupGroupSQL": lookupGroupSQL, "dropGroupSQL": dropGroupSQL,
 		"listGroupsSQL": listGroupsSQL, "readOffsetSQL": readOffsetSQL, "commitOffsetsSQL": commitOffsetsSQL,
-		"seekOffsetSQL": seekOffsetSQL, "rotateOffsetsSQL": rotateOffsetsSQL, "truncateOffsetsSQL": truncateOffsetsSQL,
+		"seekOffsetSQL": seekOffsetSQL, "rotateOffsetsSQL": rotateOffsetsSQL, "clearOffsetsSQL": clearOffsetsSQL, "oldRequestsSQL": oldRequestsSQL,
 		"publishBatchSQL":   publishBatchSQL,
 		"recordRequestsSQL": recordRequestsSQL, "findRequestsSQL": findRequestsSQL,
 		"foldRequestsSQL": foldRequestsSQL, "swapRequestsSQL": swapRequestsSQL,

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -50,8 +51,8 @@ func (a *Appender) rotateInTurn(ctx context.Context) error {
 	}
 }
 
-// rotateRequests gives up the records that need not be kept, in two
-// transactions: the first may take its time and delays nobody, the second has
+// rotateRequests gives up the records that need not be kept: in a transaction that
+// may take its time and delays nobody, by vacuuming, and in a transaction that has
 // the stream's lock.
 func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error {
 	var due bool
@@ -61,7 +62,23 @@ func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error
 	if err != nil || !due {
 		return err
 	}
+	var old *string
+	if err := pool.QueryRow(folding, oldRequestsSQL, stream).Scan(&old); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := vacuum(folding, pool, *old); err != nil {
+			return err
+		}
+	}
 	return step(ctx, pool, sealWait, &due, swapRequestsSQL, stream, KeepRequests)
+}
+
+// vacuum gives back what a table held that was emptied, as far as no snapshot sees
+// it.
+func vacuum(ctx context.Context, pool *pgxpool.Pool, table string) error {
+	_, err := pool.Exec(ctx, fmt.Sprintf(vacuumFmt, table))
+	return err
 }
 
 // step runs one query in a transaction, and waits for no lock longer than the

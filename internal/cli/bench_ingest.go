@@ -164,8 +164,12 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 // refuseData keeps a benchmark, which drops the messages table, from dropping
 // anybody's messages.
 func refuseData(ctx context.Context, pool *pgxpool.Pool) error {
-	var rows bool
-	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM public.messages)`).Scan(&rows); err != nil {
+	var there, rows bool
+	err := pool.QueryRow(ctx, `SELECT to_regclass('public.messages') IS NOT NULL`).Scan(&there)
+	if err == nil && there {
+		err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM public.messages)`).Scan(&rows)
+	}
+	if err != nil {
 		return explainDatabase(err)
 	}
 	if rows {

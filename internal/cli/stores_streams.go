@@ -356,6 +356,8 @@ func gatewayError(err error) error {
 		{stream.ErrSequenceTooOld, gateway.ErrSequenceTooOld},
 		{stream.ErrManyPartitions, gateway.ErrManyPartitions},
 		{stream.ErrPartitioned, gateway.ErrPartitioned},
+		{stream.ErrAhead, gateway.ErrAhead},
+		{stream.ErrIncomplete, gateway.ErrIncomplete},
 		{stream.ErrPartition, gateway.ErrPartitioned},
 	} {
 		if errors.Is(err, e.from) {
