@@ -149,8 +149,9 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 }
 
 // Close returns the Consumer's credits. What it did not acknowledge is void and
-// is handed out to others at once: those of this Node, or of others. Closing
-// again does nothing.
+// is handed out to others at once: those of this Node, or of others. This Node
+// hands it out in the order of positions, after what others gave back before, and
+// before all that was never handed out. Closing again does nothing.
 func (c *Consumer) Close() {
 	n := c.node
 	n.mu.Lock()

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,4 +65,26 @@ func TestConsumer_StallGivesBack(t *testing.T) {
 	})
 	other.SetCredits(49)
 	receive(t, other, 49)
+}
+
+// TestClose_HandsBackInOrder: what two closed Consumers had comes in the order of
+// positions, one's after the other's, and before what is new.
+func TestClose_HandsBackInOrder(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{})
+	n, _ := start(t, q, queue.NodeConfig{StallAfter: time.Hour, Lease: time.Hour})
+	a := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
+	b := n.Consume(queue.ConsumerOptions{Credits: 20, Visibility: time.Hour})
+	enqueue(t, n, numbered(50)...)
+	first := receiveUpTo(t, a, 20)
+	second := receiveUpTo(t, b, 20)
+	want := append(texts(second), texts(first)...)
+	c := n.Consume(queue.ConsumerOptions{Credits: 50}) // so that all stays with this node
+	b.Close()
+	a.Close()
+	want = append(want, numbered(50)[40:]...)
+	got := texts(receiveUpTo(t, c, 50))
+	if !slices.Equal(got, want) {
+		t.Errorf("after Close came %q, want %q", got, want)
+	}
 }
