@@ -13,6 +13,18 @@ type NodeStats struct {
 	JournalRows int64
 }
 
+// Add returns the sum of what two Nodes have done.
+func (s NodeStats) Add(other NodeStats) NodeStats {
+	s.Claimed += other.Claimed
+	s.GivenBack += other.GivenBack
+	s.Delivered += other.Delivered
+	s.Buried += other.Buried
+	s.Rotations += other.Rotations
+	s.Vacuums += other.Vacuums
+	s.JournalRows += other.JournalRows
+	return s
+}
+
 // Stats returns what the Node has done so far. It asks nothing of PostgreSQL and
 // costs next to nothing.
 func (n *Node) Stats() NodeStats {

@@ -109,6 +109,9 @@ func TestRotate_HeldSnapshot(t *testing.T) {
 	for range 50 {
 		r.turn(100)
 	}
+	if s := r.node.Stats(); s.Rotations != 53 {
+		t.Errorf("%+v, want 53 rotations", s)
+	}
 	if all, last := r.blocks(0), r.blocks(r.state.seen); all > 2*fewest+20 || last > 2*fewest+20 {
 		t.Errorf("with a snapshot held a read of all looks at %d blocks and one of nothing new at %d, before at %d", all, last, fewest)
 	}

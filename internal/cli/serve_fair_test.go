@@ -110,6 +110,12 @@ func TestServeQueues_ReceiveTakesWhatItReturns(t *testing.T) {
 	for others < jobs-1 && time.Now().Before(deadline) {
 		others += len(received(t, two.addr, 10))
 	}
+	_, metrics := request(t, "GET", one.addr, "/metrics", "")
+	for _, line := range []string{"tidewire_queue_claimed_positions_total 1\n", "tidewire_queue_exhausted_messages_total 0\n", "tidewire_queue_vacuums_total 0\n"} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("the first server's metrics have no line %q", line)
+		}
+	}
 	if others != jobs-1 {
 		t.Errorf("the other server gave %d messages, want the %d that are left", others, jobs-1)
 	}

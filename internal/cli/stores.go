@@ -49,6 +49,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		s.streams = newStreamStore(pool, p.log)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made}, MaxPartitions: c.MaxPartitions}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
+		registerQueues(cfg.Metrics, s.queues)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue}}

@@ -26,6 +26,11 @@ type queueStore struct {
 	running sync.WaitGroup
 
 	open *registry[*openQueue]
+
+	gone struct { // nodes of queues that are not open any more
+		sync.Mutex
+		stats queue.NodeStats
+	}
 }
 
 // openQueue is a queue that somebody enqueues to or consumes.
@@ -35,6 +40,7 @@ type openQueue struct {
 	node     *queue.Node
 	stop     context.CancelFunc
 	progress progress // of what is enqueued
+	counted  bool     // among those that are gone; guarded by queueStore.gone
 }
 
 func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queueStore {
@@ -90,6 +96,7 @@ func (s *queueStore) start(o *openQueue) {
 
 // forget ends the producer and node of a queue that is gone.
 func (s *queueStore) forget(o *openQueue) {
+	s.count(o)
 	s.open.forget(o.Name(), o)
 	o.stop()
 }
