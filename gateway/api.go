@@ -216,7 +216,7 @@ func (c *call) refuse(why code) { writeError(c.w, refusal(why)) }
 // fail refuses the call for what a store says.
 func (c *call) fail(err error, otherwise code) {
 	with := explained(err, otherwise)
-	if with.Code == otherwise && c.r.Context().Err() == nil {
+	if (with.Code == otherwise || with.Code == codeRefused) && c.r.Context().Err() == nil {
 		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	writeError(c.w, with)

@@ -20,6 +20,7 @@ const (
 	codeAhead        code = "position_ahead"
 	codeUnavailable  code = "unavailable"
 	codeNotStored    code = "not_stored"
+	codeRefused      code = "database_refused"
 
 	codeChunksNotOffered code = "chunks_not_offered"
 	codeCreditNotOffered code = "credit_not_offered"
@@ -83,6 +84,7 @@ var publicErrors = map[code]string{
 	codeAhead:        "nothing has been stored at this position yet: join without it, or commit no further than what was received",
 	codeUnavailable:  "this cannot be read now; try again later",
 	codeNotStored:    "the message could not be stored",
+	codeRefused:      "the database refuses this, and trying again does not help: the server's operator finds the reason in its log",
 
 	codeChunksNotOffered: "this server takes no chunks",
 	codeCreditNotOffered: "say hello with credit first",
@@ -157,6 +159,7 @@ var statuses = map[code]int{
 	codeMediaType:      http.StatusUnsupportedMediaType,
 	codeTooManyLeases:  http.StatusTooManyRequests,
 	codeNotStored:      http.StatusInternalServerError,
+	codeRefused:        http.StatusInternalServerError,
 	codeUnknownOutcome: http.StatusInternalServerError,
 	codeNotSettled:     http.StatusServiceUnavailable,
 	codeUnavailable:    http.StatusServiceUnavailable,
@@ -173,7 +176,7 @@ func codeOf(err error, otherwise code) code {
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
 		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrAhead, codeAhead}, {ErrIncomplete, codeIncomplete}, {ErrQueueStream, codeQueueStream},
-		{ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
+		{ErrRefused, codeRefused}, {ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code

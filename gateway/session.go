@@ -238,7 +238,7 @@ func (s *session) refuse(r request, why code) {
 // fail is refuse for what a store says.
 func (s *session) fail(r request, err error, otherwise code) {
 	with := explained(err, otherwise)
-	if with.Code == otherwise {
+	if with.Code == otherwise || with.Code == codeRefused {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
 	}
 	s.server.ignored.Add(1)

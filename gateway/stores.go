@@ -48,6 +48,9 @@ var (
 	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
 	// write to it, drop it, or have offsets in it.
 	ErrQueueStream = errors.New("gateway: stream of a queue")
+	// ErrRefused: the database refuses it, and will until an operator has changed
+	// something: rights, or tables that are missing. Nothing was stored.
+	ErrRefused = errors.New("gateway: refused by the database")
 	// ErrOutcomeUnknown: it may have been stored or not.
 	ErrOutcomeUnknown = errors.New("gateway: outcome unknown")
 )

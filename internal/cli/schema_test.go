@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -151,26 +152,14 @@ func TestCommands_Reserved(t *testing.T) {
 func TestServe_LeastRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	name := "app \"" + strings.TrimPrefix(pathOf(t, db.URL), "/") + "\""
-	role := pgx.Identifier{name}.Sanitize()
+	as, _ := appRole(t, db)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
+		execSQL(t, db, sql)
 	}
 	database := pgx.Identifier{strings.TrimPrefix(pathOf(t, db.URL), "/")}.Sanitize()
-	exec("CREATE ROLE " + role)
-	t.Cleanup(func() {
-		for _, sql := range []string{"DROP OWNED BY " + role + " CASCADE", "DROP ROLE " + role} {
-			if _, err := db.Pool.Exec(context.Background(), sql); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	exec("REVOKE ALL ON DATABASE " + database + " FROM PUBLIC")
 	exec("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	as := db.URL + "&options=" + strings.ReplaceAll(url.QueryEscape("-c role="+strings.ReplaceAll(name, " ", `\ `)), "+", "%20")
 	code, _, text := run(t, nil, "serve", "--port", "0", "--database-url", as)
 	if code != cli.ExitDatabase || strings.Count(text, ";\n") < 3 {
 		t.Fatalf("exit code %d, %q, want the SQL to run", code, text)
@@ -187,6 +176,24 @@ func TestServe_LeastRights(t *testing.T) {
 	if code := p.stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// appRole makes a role that is no superuser, and returns the URL to be it, and its
+// name as SQL takes it. It goes with the test.
+func appRole(t *testing.T, db pgtest.DB) (as, role string) {
+	t.Helper()
+	name := "app \"" + strings.TrimPrefix(pathOf(t, db.URL), "/") + "\""
+	role = pgx.Identifier{name}.Sanitize()
+	execSQL(t, db, "CREATE ROLE "+role)
+	t.Cleanup(func() {
+		for _, sql := range []string{"DROP OWNED BY " + role + " CASCADE", "DROP ROLE " + role} {
+			if _, err := db.Pool.Exec(context.Background(), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	option := url.QueryEscape("-c role=" + strings.ReplaceAll(name, " ", `\ `))
+	return db.URL + "&options=" + strings.ReplaceAll(option, "+", "%20"), role
 }
 
 func pathOf(t *testing.T, raw string) string {
@@ -213,5 +220,53 @@ func TestStream_CreateWithoutDatabase(t *testing.T) {
 	}
 	if code, out, text := run(t, getenv, "stream", "list", "--data-dir", data); code != cli.ExitOK || !strings.Contains(out, "orders") {
 		t.Errorf("exit code %d, %q %q", code, out, text)
+	}
+}
+
+// TestServe_PermissionDenied: what waiting does not mend is not called temporary.
+func TestServe_PermissionDenied(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	as, role := appRole(t, db)
+	execSQL(t, db, "CREATE SCHEMA tidewire AUTHORIZATION "+role)
+	p := serve(t, "--table", "tidewire.messages", "--database-url", as)
+	request(t, "POST", p.addr, "/v1/streams/s", "")
+	request(t, "POST", p.addr, "/v1/queues/q", "")
+	w := wireDial(t, p.addr)
+	asked := []string{
+		`{"type":"publish","stream":"s","payload":"x","id":1}`,
+		`{"type":"enqueue","queue":"q","payload":"x","id":1}`,
+		`{"type":"append","events":[{"type":"e"}],"id":1}`,
+	}
+	for _, text := range asked {
+		w.ask("%s", text)
+	}
+	execSQL(t, db, "REVOKE ALL ON ALL TABLES IN SCHEMA tidewire FROM "+role)
+	for _, text := range asked {
+		say(w.Conn, "%s", text)
+		if m, err := w.next(); err != nil || m.Code != "database_refused" {
+			t.Errorf("%s: %+v, %v", text, m, err)
+		}
+	}
+	for path, body := range map[string]string{
+		"/v1/streams": "", "/v1/streams/s": "", "/v1/streams/s/messages": "", "/v1/queues/q": "", "/v1/events": "",
+	} {
+		if status, text := request(t, "GET", p.addr, path, body); status != 500 || !strings.Contains(text, "database_refused") {
+			t.Errorf("GET %s: %d %s", path, status, text)
+		}
+	}
+	p.await(t, "permission denied")
+	execSQL(t, db, "GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO "+role)
+	for _, text := range asked { // a failed lookup is remembered for a moment
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			say(w.Conn, "%s", text)
+			m, err := w.next()
+			if err == nil && m.Type == "ok" {
+				break
+			}
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%s, after the grant: %+v, %v", text, m, err)
+			}
+		}
 	}
 }

@@ -94,7 +94,7 @@ func eventError(err error) error {
 			return fmt.Errorf("%w: %w", to, err)
 		}
 	}
-	return err
+	return refusedError(err)
 }
 
 // wireField is a field as it is called on the wire.

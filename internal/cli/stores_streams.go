@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -364,5 +365,15 @@ func gatewayError(err error) error {
 			return fmt.Errorf("%w: %w", e.to, err)
 		}
 	}
-	return err
+	return refusedError(err)
+}
+
+// refusedError marks an error of PostgreSQL that stays until somebody changes the
+// database. One that passes is left as it is: PostgreSQL is away, or read-only while
+// another becomes the primary.
+func refusedError(err error) error {
+	if pg.Code(err) == "" || pg.Retryable(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", gateway.ErrRefused, err)
 }
