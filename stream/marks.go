@@ -28,6 +28,23 @@ type marks struct {
 	since     time.Time // when number was noted
 	number    int64
 	old, gone int64 // those of batches below old can go, and those below gone are
+	// doubted are the batches of which an attempt got no answer: it may be stranded
+	// in PostgreSQL for longer than keepMarks, so theirs are left to the sweep.
+	doubted []int64
+}
+
+// maxDoubted bounds the batches that are remembered as doubted; of more, the
+// oldest are forgotten.
+const maxDoubted = 1000
+
+func (m *marks) doubt(number int64) {
+	if n := len(m.doubted); n > 0 && m.doubted[n-1] == number {
+		return
+	}
+	if len(m.doubted) == maxDoubted {
+		m.doubted = append(m.doubted[:0], m.doubted[1:]...)
+	}
+	m.doubted = append(m.doubted, number)
 }
 
 // forget deletes some of the writer's own marks that nothing can ask for any
@@ -46,7 +63,7 @@ func (w *Writer) forget(ctx context.Context) {
 	m.gone = min(from+forgetAtOnce, m.old)
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	if _, err := w.conn.Exec(ctx, forgetSQL, w.id, from, m.gone); err != nil {
+	if _, err := w.conn.Exec(ctx, forgetSQL, w.id, from, m.gone, append([]int64{}, m.doubted...)); err != nil {
 		w.cfg.Log.Warn("old batch marks not deleted", "error", err)
 		if w.conn.Conn().IsClosed() {
 			w.Close()

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,52 @@ func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantMarks(t, db, "behind a batch", 10+left+n+1)
+	}
+}
+
+// TestWriter_KeepsTheMarksOfDoubt: an attempt without an answer may be stranded,
+// however long, and must find the mark of the one that was committed.
+func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	w := NewWriter(db.Pool, WriterConfig{})
+	defer w.Close()
+	mustExec(t, db, `INSERT INTO tidewire.batch SELECT $1, n, n FROM generate_series(0, 99) AS n`, w.id)
+	for _, number := range []int64{7, 7, 50} {
+		w.marks.doubt(number)
+	}
+	w.number = 99
+	w.marks.since, w.marks.number = time.Now().Add(-keepMarks), 100
+	if err := w.Write(t.Context(), oneRow()); err != nil {
+		t.Fatal(err)
+	}
+	wantMarks(t, db, "behind a batch", 3) // and its own
+}
+
+// TestWriterConfig_LockTimeout: Since looks back by no more than timeDisorder.
+func TestWriterConfig_LockTimeout(t *testing.T) {
+	t.Parallel()
+	if got := (WriterConfig{LockTimeout: time.Hour}).withDefaults().LockTimeout; got >= timeDisorder {
+		t.Errorf("a writer waits for the lock for %v, and Since looks back by %v", got, timeDisorder)
+	}
+}
+
+// TestWriter_SlowLine: a batch that takes longer than Timeout gets through.
+func TestWriter_SlowLine(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	mustExec(t, db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN new; END $$`)
+	mustExec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON public.messages FOR EACH ROW EXECUTE FUNCTION slow()`)
+	w := NewWriter(db.Pool, WriterConfig{Timeout: 150 * time.Millisecond, LockTimeout: 5 * time.Second})
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := w.Write(ctx, oneRow()); err != nil {
+		t.Fatal(err)
+	}
+	var rows int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM messages`).Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("%d rows, %v, want 1", rows, err)
 	}
 }
 

@@ -71,7 +71,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 SELECT count(brin_summarize_range('%s', block)), max(block) + 128
 FROM generate_series($1::bigint, pg_relation_size('%s') / current_setting('block_size')::bigint - 128, 128) AS block`
 
-	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3`
+	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3 AND number <> ALL ($4::bigint[])`
 
 	// Blocks $1 to $2 - 1 of the table, unless another process sweeps.
 	sweepMarksSQL = `

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -18,10 +19,10 @@ import (
 // moved the head of the stream.
 const codeStaleHead = "TW001"
 
-// attempt writes the batch once. If stale, it does not rely on the head that
-// the writer knows.
-func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool) error {
-	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+// attempt writes the batch once, in that time. If stale, it does not rely on the
+// head that the writer knows.
+func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return err

@@ -2,11 +2,13 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -41,10 +43,14 @@ type WriterConfig struct {
 	// CopyBytes is the batch size from which Auto uses COPY. Defaults to 256
 	// KiB.
 	CopyBytes int
-	// Timeout bounds one attempt to write a batch. Defaults to 30 s.
+	// Timeout bounds one attempt to write a batch. An attempt that follows one that
+	// took too long has twice the time, up to 64 times: a large batch gets through
+	// a slow line in the end. Defaults to 30 s.
 	Timeout time.Duration
 	// LockTimeout bounds the wait for the stream's lock; past it, a holder that
-	// is Tidewire's own and frozen is ended. Defaults to 10 s.
+	// is Tidewire's own and frozen is ended. At most 30 s, for Since relies on a
+	// message's time being no older than a minute when it is stored. Defaults to
+	// 10 s.
 	LockTimeout time.Duration
 	// Log receives a line for each attempt that failed. Defaults to none.
 	Log *slog.Logger
@@ -63,6 +69,7 @@ func (c WriterConfig) withDefaults() WriterConfig {
 	if c.LockTimeout == 0 {
 		c.LockTimeout = 10 * time.Second
 	}
+	c.LockTimeout = min(c.LockTimeout, timeDisorder/2)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,9 +112,15 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		return w.broken
 	}
 	w.number++
-	stale := false
+	stale, slow := false, 0
 	for failed := 0; ; {
-		err := w.attempt(ctx, b, stale)
+		err := w.attempt(ctx, b, stale, w.cfg.Timeout<<slow)
+		if err != nil && pg.Code(err) == "" {
+			w.marks.doubt(w.number)
+			if errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) {
+				slow = min(slow+1, 6)
+			}
+		}
 		switch {
 		case err == nil:
 			w.forget(ctx)
