@@ -71,6 +71,17 @@ type answer struct {
 	err   error
 }
 
+// answer tells the caller. A second answer is a fault of the committer, after which
+// its batches cannot be trusted: better no process than a caller who is told what
+// became of another's events, or a committer that waits for nobody.
+func (c *call) answer(a answer) {
+	select {
+	case c.done <- a:
+	default:
+		panic("eventstore: an append was answered twice: please report this")
+	}
+}
+
 var calls = sync.Pool{New: func() any { return &call{done: make(chan answer, 1)} }}
 
 // newCall encodes an append. It keeps nothing of what the caller has given.

@@ -79,7 +79,7 @@ func (c *checker) check(ctx context.Context, w *work) {
 func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 	refused := make(map[*call]struct{}, len(found.calls))
 	for i, n := range found.calls {
-		asked[n].done <- answer{err: c.store.refusal(found.positions[i], found.types[i])}
+		asked[n].answer(answer{err: c.store.refusal(found.positions[i], found.types[i])})
 		refused[asked[n]] = struct{}{}
 	}
 	kept := w.calls[:0]

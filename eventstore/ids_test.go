@@ -26,15 +26,15 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1")}
 	events := withIDs("first", event("A", "a:1"), event("B", "a:1"))
 	events[1].ID = "" // one id is enough to know an append by
-	want, err := s.AppendIf(t.Context(), events, unique)
+	want, err := s.AppendIf(soon(t), events, unique)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, again := range []*eventstore.Store{s, other} {
-		if got, err := again.AppendIf(t.Context(), events, unique); err != nil || !slices.Equal(got, want) {
+		if got, err := again.AppendIf(soon(t), events, unique); err != nil || !slices.Equal(got, want) {
 			t.Errorf("repeated with a condition: %v, %v, want %v", got, err, want)
 		}
-		if got, err := again.Append(t.Context(), events...); err != nil || !slices.Equal(got, want) {
+		if got, err := again.Append(soon(t), events...); err != nil || !slices.Equal(got, want) {
 			t.Errorf("repeated: %v, %v, want %v", got, err, want)
 		}
 	}
@@ -48,7 +48,7 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 		if name == "fewer" {
 			bad = append(slices.Clone(bad), event("E"))
 		}
-		_, err := s.Append(t.Context(), bad...)
+		_, err := s.Append(soon(t), bad...)
 		var duplicate *eventstore.DuplicateError
 		if !errors.As(err, &duplicate) || duplicate.ID != "first/0" || duplicate.Position != want[0] {
 			t.Errorf("%s: %v, want a DuplicateError", name, err)
@@ -74,12 +74,12 @@ func TestAppend_SameIDAtOnce(t *testing.T) {
 		calling.Go(func() {
 			for n := range rounds {
 				name := fmt.Sprint("shared ", n)
-				positions, err := stores[c%2].Append(t.Context(), withIDs(name, event("A", "n:"+name), event("B"))...)
+				positions, err := stores[c%2].Append(soon(t), withIDs(name, event("A", "n:"+name), event("B"))...)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := stores[c%2].Append(t.Context(), event("Own", fmt.Sprint("c:", c))); err != nil {
+				if _, err := stores[c%2].Append(soon(t), event("Own", fmt.Sprint("c:", c))); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -104,44 +104,44 @@ func TestAppendIfTx(t *testing.T) {
 	s := open(t, db.Pool, eventstore.Config{})
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1"), WantEvents: 1}
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		tx, err := db.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		tx, err := db.Pool.BeginTx(soon(t), pgx.TxOptions{IsoLevel: level})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrIsolation) {
+		if _, err := s.AppendIfTx(soon(t), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrIsolation) {
 			t.Errorf("%s: %v, want ErrIsolation", level, err)
 		}
-		tx.Rollback(t.Context())
+		tx.Rollback(soon(t))
 	}
-	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		if _, err := s.AppendIfTx(t.Context(), tx, withIDs("tx", event("A", "a:1")), unique); err != nil {
+	err := pgx.BeginFunc(soon(t), db.Pool, func(tx pgx.Tx) error {
+		if _, err := s.AppendIfTx(soon(t), tx, withIDs("tx", event("A", "a:1")), unique); err != nil {
 			return err
 		}
-		if _, err := s.AppendIfTx(t.Context(), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrConflict) {
+		if _, err := s.AppendIfTx(soon(t), tx, []eventstore.Event{event("A", "a:1")}, unique); !errors.Is(err, eventstore.ErrConflict) {
 			t.Errorf("%v, want a conflict with the transaction's own event", err)
 		}
-		if _, err := s.AppendTx(t.Context(), tx, withIDs("tx", event("A", "a:1"))...); !errors.Is(err, eventstore.ErrDuplicateID) {
+		if _, err := s.AppendTx(soon(t), tx, withIDs("tx", event("A", "a:1"))...); !errors.Is(err, eventstore.ErrDuplicateID) {
 			t.Errorf("%v, want ErrDuplicateID", err)
 		}
-		_, err := s.AppendTx(t.Context(), tx, event("B"))
+		_, err := s.AppendTx(soon(t), tx, event("B"))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var conflict *eventstore.ConflictError
-	_, err = s.AppendIf(t.Context(), []eventstore.Event{event("A", "a:1")}, unique)
+	_, err = s.AppendIf(soon(t), []eventstore.Event{event("A", "a:1")}, unique)
 	if !errors.As(err, &conflict) || len(everything(t, s)) != 2 || conflict.Position != everything(t, s)[0].Position {
 		t.Errorf("%v, want a conflict with the first of two events", err)
 	}
-	tx, err := db.Pool.Begin(t.Context())
+	tx, err := db.Pool.Begin(soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.AppendTx(t.Context(), tx, event("RolledBack")); err != nil {
+	if _, err := s.AppendTx(soon(t), tx, event("RolledBack")); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
+	if err := tx.Rollback(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	if all := everything(t, s); len(all) != 2 {

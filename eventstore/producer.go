@@ -165,7 +165,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 			continue
 		}
 		if found[0].known() {
-			c.done <- found[0]
+			c.answer(found[0])
 		} else {
 			kept = append(kept, c)
 		}

@@ -19,7 +19,7 @@ import (
 
 func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.Producer, events ...eventstore.Event) []int64 {
 	t.Helper()
-	positions, err := s.AppendAs(t.Context(), p, events...)
+	positions, err := s.AppendAs(soon(t), p, events...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAppendAs_Once(t *testing.T) {
 	if slices.Sort(answers); answers[0] != answers[19] {
 		t.Errorf("answers %v", answers)
 	}
-	if err := s.Close(t.Context()); err != nil {
+	if err := s.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	other := open(t, poolOf(t, db.URL), eventstore.Config{}) // as behind a restart
@@ -58,18 +58,18 @@ func TestAppendAs_Once(t *testing.T) {
 		t.Errorf("%d events, want 5", n)
 	}
 	for _, p := range []eventstore.Producer{{}, {ID: "a\x00"}, {ID: "p", Sequence: -1}} {
-		if _, err := other.AppendAs(t.Context(), p, event("A")); !errors.Is(err, eventstore.ErrInvalid) {
+		if _, err := other.AppendAs(soon(t), p, event("A")); !errors.Is(err, eventstore.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)
 		}
 	}
-	if err := other.Close(t.Context()); err != nil {
+	if err := other.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := eventstore.Drop(t.Context(), db.Pool, ""); err != nil {
+	if err := eventstore.Drop(soon(t), db.Pool, ""); err != nil {
 		t.Error(err)
 	}
 	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'producer\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
+	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'producer\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d tables left, %v", left, err)
 	}
 }
@@ -83,17 +83,17 @@ func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:x")}
 	ann, bob := eventstore.Producer{ID: "ann"}, eventstore.Producer{ID: "bob"}
 	for i := range 4 {
-		got, err := stores[i%2].AppendIfAs(t.Context(), ann, []eventstore.Event{event("Taken", "name:x")}, unique)
+		got, err := stores[i%2].AppendIfAs(soon(t), ann, []eventstore.Event{event("Taken", "name:x")}, unique)
 		if err != nil || !slices.Equal(got, []int64{1}) {
 			t.Errorf("%v, %v, want position 1", got, err)
 		}
-		_, err = stores[i%2].AppendIfAs(t.Context(), bob, []eventstore.Event{event("Taken", "name:x")}, unique)
+		_, err = stores[i%2].AppendIfAs(soon(t), bob, []eventstore.Event{event("Taken", "name:x")}, unique)
 		if !errors.Is(err, eventstore.ErrConflict) {
 			t.Errorf("%v, want a conflict", err)
 		}
 	}
 	free := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:y")}
-	if got, err := stores[0].AppendIfAs(t.Context(), bob, []eventstore.Event{event("Taken", "name:y")}, free); err != nil {
+	if got, err := stores[0].AppendIfAs(soon(t), bob, []eventstore.Event{event("Taken", "name:y")}, free); err != nil {
 		t.Errorf("%v, %v, want it looked at anew", got, err)
 	}
 }
@@ -106,7 +106,7 @@ func rotate(t *testing.T, pool *pgxpool.Pool) {
 		`UPDATE tidewire.producer_window SET since = since - $2::interval WHERE stream = $1`,
 		`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`,
 	} {
-		if _, err := pool.Exec(t.Context(), sql, lock, eventstore.KeepRequests); err != nil {
+		if _, err := pool.Exec(soon(t), sql, lock, eventstore.KeepRequests); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,11 +125,11 @@ func TestAppendAs_TooOld(t *testing.T) {
 	rotate(t, db.Pool)
 	for _, sequence := range []int64{5, 4} {
 		old := eventstore.Producer{ID: "p", Sequence: sequence}
-		if _, err := s.AppendAs(t.Context(), old, event("A", "a")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+		if _, err := s.AppendAs(soon(t), old, event("A", "a")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
 			t.Errorf("%d: %v, want ErrSequenceTooOld", sequence, err)
 		}
 		unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a")}
-		if _, err := s.AppendIfAs(t.Context(), old, []eventstore.Event{event("A", "a")}, unique); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+		if _, err := s.AppendIfAs(soon(t), old, []eventstore.Event{event("A", "a")}, unique); !errors.Is(err, eventstore.ErrSequenceTooOld) {
 			t.Errorf("%d, with a condition: %v, want ErrSequenceTooOld", sequence, err)
 		}
 	}
@@ -150,19 +150,19 @@ func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Start(t)
 			pool := poolOf(t, server.URL())
-			if _, err := migrate.Up(t.Context(), pool); err != nil {
+			if _, err := migrate.Up(soon(t), pool); err != nil {
 				t.Fatal(err)
 			}
 			one := open(t, pool, eventstore.Config{})
 			var two *eventstore.Store
 			for cut := cutPool(t, server.URL(), seed, 60); two == nil; {
-				two, _ = eventstore.Open(t.Context(), cut, "", eventstore.Config{})
+				two, _ = eventstore.Open(soon(t), cut, "", eventstore.Config{})
 			}
 			t.Cleanup(func() { two.Close(context.Background()) })
 			var mu sync.Mutex
 			first := make(map[eventstore.Producer]int64)
 			ask := func(s *eventstore.Store, p eventstore.Producer, patience time.Duration) bool {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(soon(t), patience)
 				defer cancel()
 				tag := fmt.Sprint(p.ID, ":", p.Sequence)
 				got, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", tag), event("B", tag)}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(tag)})

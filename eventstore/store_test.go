@@ -24,6 +24,15 @@ func setup(t testing.TB) pgtest.DB {
 	return db
 }
 
+// soon is a context for what must not take longer than a minute: a test that
+// waits for ever says less than one that fails.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // open returns a Store, which is closed with the test.
 func open(t testing.TB, pool *pgxpool.Pool, cfg eventstore.Config) *eventstore.Store {
 	t.Helper()

@@ -167,7 +167,7 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 	kept := make([]*call, 0, len(b.calls))
 	for _, c := range b.calls {
 		if slices.ContainsFunc(c.eventID, func(id string) bool { return stored[id] > 0 }) {
-			c.done <- answer{err: errStoredID}
+			c.answer(answer{err: errStoredID})
 		} else {
 			kept = append(kept, c)
 		}
@@ -219,7 +219,7 @@ func tooLarge(err error) bool {
 // fail answers the calls of a batch that was not written.
 func (w *writer) fail(b batch, err error) {
 	for _, c := range b.calls {
-		c.done <- answer{err: err}
+		c.answer(answer{err: err})
 	}
 	w.tail.recycle(b.segment)
 }

@@ -129,14 +129,14 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 			continue
 		}
 		if c.outcome != nil {
-			c.done <- answer{err: c.outcome}
+			c.answer(answer{err: c.outcome})
 			continue
 		}
 		if c.conditional {
 			if conflict := w.tail.check(c); conflict != nil && w.current(ctx) {
 				w.store.counts.decidedInMemory.Add(1)
 				w.store.counts.conflicts.Add(1)
-				c.done <- answer{err: conflict}
+				c.answer(answer{err: conflict})
 				continue
 			}
 		}
@@ -214,14 +214,14 @@ func (w *writer) answer(b batch, r result) {
 			for e := range c.events {
 				b.segment.facts.events[first+e].eventType = "" // a gap
 			}
-			c.done <- answer{err: w.store.refusal(r.positions[i], r.types[i])}
+			c.answer(answer{err: w.store.refusal(r.positions[i], r.types[i])})
 			continue
 		}
 		stored += c.events
 		for _, k := range c.facts.keys {
 			w.store.popular.of(k.hash).Add(1)
 		}
-		c.done <- answer{first: r.head + int64(first) + 1}
+		c.answer(answer{first: r.head + int64(first) + 1})
 	}
 	for i, c := range b.checked {
 		if found, ok := refused[int32(len(b.calls)+i)]; ok {
