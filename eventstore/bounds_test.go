@@ -287,6 +287,41 @@ func TestSubscription_LeavesConnections(t *testing.T) {
 	}
 }
 
+// TestQuery_LeavesConnections has more queries wait for PostgreSQL than the pool
+// has connections: there is one for an append nevertheless.
+func TestQuery_LeavesConnections(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	pool := smallPool(t, db.URL, 4)
+	s := open(t, pool, eventstore.Config{NoListen: true})
+	lock, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.events_1_tag IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer cancel()
+	defer lock.Rollback(context.Background())
+	var begun atomic.Int32
+	for range 10 {
+		reading.Go(func() {
+			begun.Add(1)
+			s.Query(ctx, eventstore.Tagged("x"), eventstore.ReadOptions{})
+		})
+	}
+	waitFor(t, func() bool { return begun.Load() == 10 && pool.Stat().AcquiredConns() >= 2 })
+	for range 50 { // for the others to try
+		if taken := pool.Stat().AcquiredConns(); taken > 2 {
+			t.Fatalf("queries have taken %d of 4 connections", taken)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // TestSubscription_RareMatches reads on in smaller parts where a read of all
 // positions takes too long.
 func TestSubscription_RareMatches(t *testing.T) {

@@ -163,3 +163,36 @@ func withUser(t *testing.T, text, user string) string {
 	u.RawQuery = q.Encode()
 	return u.String()
 }
+
+// TestDrop_LeavesOthers drops the first of eleven stores: names of the tables and
+// functions of store 11 begin as those of store 1 do.
+func TestDrop_LeavesOthers(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]map[string]string{"usual": nil, "strange": strangeDefaults} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			pgtest.SetDefaults(t, db, settings)
+			stores := make(map[int32]*eventstore.Store)
+			for n := 1; len(stores) < 11; n++ {
+				s, err := eventstore.Ensure(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close(context.Background())
+				stores[s.ID()] = s
+				mustAppend(t, s, event("A"))
+			}
+			one, eleven := stores[1], stores[11]
+			if err := eventstore.Drop(t.Context(), db.Pool, one.Name()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := eleven.Append(t.Context(), event("B", "x")); err != nil {
+				t.Errorf("append to the other store: %v", err)
+			}
+			if all, err := eleven.Query(t.Context(), eventstore.Tagged("x"), eventstore.ReadOptions{}); err != nil || len(all) != 1 {
+				t.Errorf("query of the other store: %v, %v", all, err)
+			}
+		})
+	}
+}

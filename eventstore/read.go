@@ -271,6 +271,10 @@ type pageResult struct {
 func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
+	if err := acquire(ctx, s.reads); err != nil {
+		return nil, pageResult{}, err
+	}
+	defer func() { <-s.reads }()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, pageResult{}, err

@@ -119,8 +119,8 @@ func (c Config) withDefaults() Config {
 //
 // A Store takes connections of the pool: one while it appends, which it keeps
 // until it has been idle, one more to check conditions ahead, up to a quarter of
-// the pool for expensive conditions, up to half of it for subscriptions, and one
-// for each other read under way; and one beside the pool, to listen, while anybody follows it.
+// the pool for expensive conditions, and up to half of it for all that reads: more
+// reads wait for their turn. One beside the pool listens, while anybody follows it.
 // Stores that share a pool should be fewer than its connections. It must be
 // closed. Safe for concurrent use.
 type Store struct {
@@ -154,6 +154,7 @@ type Store struct {
 
 	projections chan struct{} // a slot for each that runs
 	apart       chan struct{} // the same for checks of one call
+	reads       chan struct{} // and for reads of a page
 	follows     chan struct{} // and for reads of those who follow the store
 	sweeper     sweeper
 	counts      counts
@@ -269,6 +270,7 @@ func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 		spare:       make(chan []*call, 4),
 		idle:        make(chan struct{}),
 		apart:       make(chan struct{}, max(1, pool.Config().MaxConns/4)),
+		reads:       make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		follows:     make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		projections: make(chan struct{}, cfg.MaxConcurrentProjections),
 	}
