@@ -169,7 +169,8 @@ func (c *serveCmd) serve(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access, Log: p.log,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access,
+		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
 		return c.listenAndServe(p, cfg, listeners)
