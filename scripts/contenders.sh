@@ -9,9 +9,10 @@ root=$(pwd)
 # Both Rust servers share most of their libraries.
 export CARGO_TARGET_DIR="$root/.cache/cargo"
 
+# A cargo that is rustup's is there also without a toolchain, and runs nothing then.
 have() {
-	command -v "$1" >/dev/null && return
-	echo "contenders: $2 not tested: needs $1"
+	command -v "$1" >/dev/null && "$1" --version >/dev/null 2>&1 && return
+	echo "contenders: $2 not tested: needs $1, and one that runs (rustup: rustup default stable)"
 	[ -z "${CI:-}" ] || exit 1
 	return 1
 }

@@ -49,7 +49,7 @@ type queueFlags struct {
 	Port     int    `placeholder:"N" help:"Its port. Default: 5432."`
 	DB       string `name:"db" placeholder:"NAME" help:"Its database. Default: postgres."`
 	User     string `placeholder:"NAME" help:"Its user. Default: postgres."`
-	Password string `placeholder:"WORD" help:"That user's password."`
+	Password string `placeholder:"WORD" help:"That user's password. Others on this machine see it in the list of processes: set PGPASSWORD instead."`
 	databaseFlags
 	resultFlags
 }
@@ -129,8 +129,12 @@ func (f *queueFlags) Validate() error {
 
 // databaseURL is --host and its like as a URL.
 func (f *queueFlags) databaseURL() string {
+	user := url.User(cmp.Or(f.User, "postgres")) // pgx looks for PGPASSWORD
+	if f.Password != "" {
+		user = url.UserPassword(user.Username(), f.Password)
+	}
 	u := url.URL{
-		Scheme: "postgres", User: url.UserPassword(cmp.Or(f.User, "postgres"), f.Password),
+		Scheme: "postgres", User: user,
 		Host: net.JoinHostPort(f.Host, strconv.Itoa(cmp.Or(f.Port, 5432))), Path: "/" + cmp.Or(f.DB, "postgres"),
 	}
 	return u.String()

@@ -68,7 +68,9 @@ type commands struct {
 	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
-	Completion kongcompletion.Completion `cmd:"" help:"What a shell needs to complete commands and flags."`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
+
+	Completion kongcompletion.Completion `cmd:"" help:"Generate shell completion."`
 }
 
 // process is the Env of the running command, with what all commands need.
@@ -99,7 +101,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"data_dir": defaultDataDir(env)},
+		kong.Vars{"data_dir": defaultDataDir(env), "version": "tidewire " + version()},
 		valueMappers())
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)

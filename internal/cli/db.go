@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -127,11 +128,15 @@ func (c *dbPsqlCmd) Run(p *process) error {
 			return exit(ExitUsage, "--data-dir: want a directory")
 		}
 	}
+	program, missing := findPsql(p)
+	if slices.Contains(args, "--help") { // of psql, which needs no server for that
+		return psqlHelp(p, program)
+	}
 	s, err := dir.running(p)
 	if err != nil {
 		return err
 	}
-	if program, err := findPsql(p); err == nil {
+	if missing == nil {
 		return p.attached(program, append([]string{s.URL}, args...)...)
 	}
 	commands, err := psqlCommands(args)
@@ -139,6 +144,17 @@ func (c *dbPsqlCmd) Run(p *process) error {
 		return err
 	}
 	return withoutPsql(p, s.URL, commands)
+}
+
+// psqlHelp says what db psql takes, and lets psql, if it is there, say what that does.
+func psqlHelp(p *process, program string) error {
+	fmt.Fprint(p.Out, "tidewire db psql [--data-dir DIR] [ARGUMENTS OF psql]\n"+
+		"Runs psql on the private PostgreSQL. Without psql on this machine it takes -c SQL alone.\n")
+	if program == "" {
+		return nil
+	}
+	fmt.Fprintln(p.Out)
+	return p.attached(program, "--help")
 }
 
 // psqlCommands picks the SQL out of psql's arguments. The look is that of

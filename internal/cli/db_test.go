@@ -28,6 +28,8 @@ func TestDB_LifeCycle(t *testing.T) {
 		}
 	}
 	expect(withPath, cli.ExitDatabase, "no database there yet", "db", "status")
+	expect(noPsql, cli.ExitOK, "-c SQL", "db", "psql", "--help")
+	expect(withPath, cli.ExitOK, "-c SQL", "db", "psql", "--help")
 	expect(withPath, cli.ExitOK, "is running", "db", "start")
 	expect(withPath, cli.ExitOK, "runs, pid", "db", "status")
 	expect(withPath, cli.ExitOK, "postgres://", "db", "url")

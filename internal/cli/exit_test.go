@@ -12,6 +12,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		if code, out, text := run(t, nil, args...); code != cli.ExitOK || !strings.HasPrefix(out, "tidewire ") || text != "" {
+			t.Errorf("%v: exit code %d, %q %q", args, code, out, text)
+		}
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -66,7 +66,7 @@ type chatFlags struct {
 	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may be behind before it skips ahead."`
 	MaxLagAge    seconds `default:"5s" help:"For how long a member's socket may take nothing before it skips ahead."`
 
-	StoredRooms []string `placeholder:"PATTERN,…" help:"Rooms kept in PostgreSQL, by name or pattern ('support-*'): members get what was said before, and an answered chat is committed."`
+	StoredRooms []string `placeholder:"PATTERN" help:"Rooms kept in PostgreSQL, by name or pattern ('support-*'): members get what was said before, and an answered chat is committed."`
 }
 
 func (f chatFlags) chat() gateway.ChatConfig {
