@@ -3,13 +3,15 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/budget"
 )
 
 // api is the HTTP API under /v1/. It takes JSON and answers with JSON.
@@ -96,16 +98,24 @@ type call struct {
 	api *api
 	w   http.ResponseWriter
 	r   *http.Request
-	ctx context.Context // ends with the request, and when the server gives up
+	ctx context.Context // ends when the server gives up, or evicts the request
+	// cancel ends ctx.
+	cancel  context.CancelFunc
+	memory  *budget.Holder
+	evicted atomic.Bool
 	// body is what the client sent, where it was read.
 	body request
 }
 
 func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
-	ctx, cancel := context.WithCancel(r.Context())
+	// A client that has sent all it wants to may close its half of the connection,
+	// and gets its answer. To HTTP's server it has gone: the request's own context ends.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(a.server.work, cancel)()
-	c := &call{api: a, w: w, r: r, ctx: ctx}
+	c := &call{api: a, w: w, r: r, ctx: ctx, cancel: cancel}
+	c.memory = a.server.cfg.Budget.Open(c.evict)
+	defer c.memory.Close()
 	for _, part := range []string{"stream", "queue", "group"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
@@ -131,6 +141,13 @@ const bodyTimeout = 30 * time.Second
 
 // read returns the body, unless it has refused that.
 func (c *call) read() ([]byte, bool) {
+	most := int64(c.api.server.cfg.MaxMessage)
+	if n := c.r.ContentLength; n >= 0 && n < most {
+		most = n
+	}
+	if !c.reserve(budget.Body, 2*most) { // the bytes, and what is read out of them
+		return nil, false
+	}
 	defer c.boundRead()()
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
 	var large *http.MaxBytesError
@@ -212,41 +229,3 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 }
 
 func (c *call) refuse(why code) { writeError(c.w, refusal(why)) }
-
-// fail refuses the call for what a store says.
-func (c *call) fail(err error, otherwise code) {
-	with := explained(err, otherwise)
-	if (with.Code == otherwise || with.Code == codeRefused) && c.r.Context().Err() == nil {
-		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
-	}
-	writeError(c.w, with)
-}
-
-// answer answers with a value as JSON.
-func (c *call) answer(v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // such as a time that JSON cannot hold
-		c.fail(err, codeUnavailable)
-		return
-	}
-	writeJSON(c.w, http.StatusOK, text)
-}
-
-func writeError(w http.ResponseWriter, with reply) {
-	with.Type = ""
-	text, _ := json.Marshal(map[string]reply{"error": with}) // no value of ours fails
-	status, ok := statuses[with.Code]
-	if !ok {
-		status = http.StatusBadRequest
-	}
-	writeJSON(w, status, text)
-}
-
-func writeJSON(w http.ResponseWriter, status int, text []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	w.Write(append(text, '\n'))
-}

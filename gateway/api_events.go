@@ -80,12 +80,12 @@ func (c *call) query(q EventQuery, span EventRange) {
 	if !ok {
 		return
 	}
-	events, err := store.Query(c.ctx, name, q, span)
+	events, err := readPage(c, func() ([]Event, error) { return store.Query(c.ctx, name, q, span) }, eventBytes)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	writeJSON(c.w, 200, appendEvents([]byte("{"), events, span))
+	c.write(appendEvents([]byte("{"), events, span))
 }
 
 func (c *call) project() {

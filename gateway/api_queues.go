@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/budget"
 )
 
 const (
@@ -121,6 +123,11 @@ func (c *call) receive() {
 	if !ok {
 		return
 	}
+	// Who has gone while it waited is leased nothing.
+	defer context.AfterFunc(c.r.Context(), c.cancel)()
+	if !c.reserve(budget.Page, pageReserve) {
+		return
+	}
 	d := c.api.desks.use(c.queue())
 	defer c.api.desks.release(d)
 	ds, tokens, err := c.lease(d, int(limit), max(minWait, time.Duration(wait)*time.Millisecond))
@@ -140,7 +147,7 @@ func (c *call) receive() {
 		}
 		text = appendDelivery(text, false, c.queue(), tokens[i], one)
 	}
-	writeJSON(c.w, 200, append(text, "]}"...))
+	c.write(append(text, "]}"...))
 }
 
 // lease waits for messages. What comes too late for a client that has gone is

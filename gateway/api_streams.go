@@ -165,7 +165,9 @@ func (c *call) readStream() {
 		c.refuse(codeInvalid)
 		return
 	}
-	page, err := reader.Read(c.ctx, c.stream(), key, after, int(limit))
+	page, err := readPage(c, func() ([]Message, error) {
+		return reader.Read(c.ctx, c.stream(), key, after, int(limit))
+	}, messageBytes)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -178,7 +180,7 @@ func (c *call) readStream() {
 		text = append(appendBody(append(text, '{'), m), '}')
 		after = m.Position
 	}
-	writeJSON(c.w, 200, appendNext(append(text, ']'), after))
+	c.write(appendNext(append(text, ']'), after))
 }
 
 func key(query url.Values) *string {

@@ -60,6 +60,7 @@ const (
 	codeBusy            code = "busy"
 
 	codeInternal      code = "internal"
+	codeOverloaded    code = "overloaded"
 	codeTooLarge      code = "too_large"
 	codeMediaType     code = "unsupported_media_type"
 	codeMethod        code = "method_not_allowed"
@@ -125,6 +126,7 @@ var publicErrors = map[code]string{
 	codeBusy:           "the store does as many of these at a time as it may; try again",
 
 	codeInternal:      "the server failed, and its log says why; whether anything was done is not known",
+	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
 	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
 	codeMethod:        "this path takes other methods: see the Allow header",
@@ -155,6 +157,7 @@ var statuses = map[code]int{
 	codeBusy:           http.StatusTooManyRequests,
 	codeTooOld:         http.StatusGone,
 	codeInternal:       http.StatusInternalServerError,
+	codeOverloaded:     http.StatusServiceUnavailable,
 	codeTooLarge:       http.StatusRequestEntityTooLarge,
 	codeMediaType:      http.StatusUnsupportedMediaType,
 	codeTooManyLeases:  http.StatusTooManyRequests,

@@ -18,6 +18,10 @@ const maxRunning = 64
 // maxProjecting is how many of them may project at a time.
 const maxProjecting = 4
 
+// maxQuerying is how many of them may query at a time, until their answers are
+// with the peer: each holds a page and its encoding.
+const maxQuerying = 2
+
 // session is one connection on /ws. Its reading goroutine handles all requests
 // in their order; what it hands to a store is answered later, and what has to
 // wait for one gets a goroutine. Each subscription and consumption has its own,
@@ -36,6 +40,7 @@ type session struct {
 	slots   chan struct{}
 
 	projecting chan struct{} // as many as may at a time
+	querying   chan struct{} // the same, to the end of their answers
 
 	// ctx is that of subscriptions and consumptions, cancel ends it.
 	ctx     context.Context
@@ -50,7 +55,7 @@ type session struct {
 // session serves a connection on /ws.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	sess := &session{
-		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting),
+		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting), querying: make(chan struct{}, maxQuerying),
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
 	}
 	heard := func([]byte) { sess.heart.heard = time.Now() }

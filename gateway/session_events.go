@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -53,14 +54,43 @@ func (s *session) queryEvents(r request) {
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
-		events, err := s.server.events.Query(ctx, r.Store, r.query(), span)
+		select {
+		case s.querying <- struct{}{}:
+			defer func() { <-s.querying }()
+		case <-s.ctx.Done():
+		}
+		frame, held, err := s.answerQuery(ctx, r, span)
+		defer func() { s.conn.memory.Release(budget.Page, held) }()
 		if err != nil {
 			s.fail(r, err, codeUnavailable)
 			return
 		}
-		text := append(append([]byte(`{"type":"ok","id":`), r.ID...), ',')
-		s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, appendEvents(text, events, span)))
+		s.push(ctx, frame)
 	})
+}
+
+// answerQuery reads what a query asks for and encodes it, and returns how much of
+// the budget that holds. Few do so at a time in the whole server, for what they
+// read is not counted before it is there.
+func (s *session) answerQuery(ctx context.Context, r request, span EventRange) (frame []byte, held int64, err error) {
+	if err := s.conn.memory.Reserve(ctx, budget.Page, pageReserve); err != nil {
+		return nil, 0, err
+	}
+	held = pageReserve
+	select {
+	case s.server.querying <- struct{}{}:
+		defer func() { <-s.server.querying }()
+	case <-ctx.Done():
+		return nil, held, ctx.Err()
+	}
+	events, err := s.server.events.Query(ctx, r.Store, r.query(), span)
+	if err != nil {
+		return nil, held, err
+	}
+	text := append(append([]byte(`{"type":"ok","id":`), r.ID...), ',')
+	frame = websocket.AppendFrame(nil, websocket.OpText, appendEvents(text, events, span))
+	s.conn.memory.Take(budget.Page, int64(cap(frame))-held)
+	return frame, max(held, int64(cap(frame))), nil
 }
 
 // projection is the answer to project.

@@ -26,15 +26,16 @@ func (c SessionConfig) withDefaults() SessionConfig {
 
 // sessions is what the connections on /ws have in common.
 type sessions struct {
-	cfg     SessionConfig
-	streams StreamsConfig
-	queues  QueuesConfig
-	events  EventStore
-	chats   *chatServer
-	work    context.Context
-	flusher *flusher
-	log     *rareLog
-	buffers sync.Pool // of *[]byte, in which frames are encoded
+	cfg      SessionConfig
+	streams  StreamsConfig
+	queues   QueuesConfig
+	events   EventStore
+	chats    *chatServer
+	work     context.Context
+	flusher  *flusher
+	log      *rareLog
+	querying chan struct{} // as many as may read and encode answers to queries at a time
+	buffers  sync.Pool     // of *[]byte, in which frames are encoded
 
 	ignored, stored, delivered, settled atomic.Uint64
 }
@@ -43,6 +44,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 	s := &sessions{
 		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues, events: cfg.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
+		querying: make(chan struct{}, maxReading),
 	}
 	for _, m := range []struct {
 		name, help string

@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/budget"
+)
+
+const (
+	// answerTimeout is how long a client may take for answerChunk bytes of an
+	// answer. The deadline moves with what it takes: one that reads slowly is
+	// served, and one that has stopped is cut off.
+	answerTimeout = 60 * time.Second
+	answerChunk   = 16 << 10
+	// pageReserve is what a request reserves before it reads a page whose size
+	// nobody knows yet.
+	pageReserve = 256 << 10
+)
+
+// reserve waits until the request may hold n more bytes, or refuses it. All is
+// released when the request ends.
+func (c *call) reserve(k budget.Kind, n int64) bool {
+	err := c.memory.Reserve(c.ctx, k, n)
+	if err != nil {
+		c.overloaded()
+	}
+	return err == nil
+}
+
+// evict ends the request, because it holds the most while memory is short.
+func (c *call) evict() {
+	c.evicted.Store(true)
+	c.cancel()
+	http.NewResponseController(c.w).SetWriteDeadline(time.Now()) // it may be sending its answer
+}
+
+func (c *call) overloaded() {
+	c.w.Header().Set("Retry-After", "1")
+	writeError(c.w, refusal(codeOverloaded))
+}
+
+// read reads a page of a store, in words of the budget too.
+func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T, error) {
+	if err := c.memory.Reserve(c.ctx, budget.Page, pageReserve); err != nil {
+		return nil, err
+	}
+	page, err := read()
+	held := 0
+	for i := range page {
+		held += bytes(&page[i])
+	}
+	c.memory.Take(budget.Page, int64(held)-pageReserve)
+	return page, err
+}
+
+// write sends an answer at the pace at which the client takes it.
+func (c *call) write(text []byte) {
+	c.memory.Take(budget.Body, int64(len(text)))
+	deadline := http.NewResponseController(c.w)
+	stopping := c.api.polls
+	end := context.AfterFunc(stopping, func() {
+		deadline.SetWriteDeadline(time.Now().Add(c.api.server.cfg.DrainTimeout))
+	})
+	setHeaders(c.w.Header())
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	c.w.WriteHeader(http.StatusOK)
+	for text = append(text, '\n'); len(text) > 0; {
+		if stopping.Err() == nil && !c.evicted.Load() {
+			deadline.SetWriteDeadline(time.Now().Add(answerTimeout))
+		}
+		n, err := c.w.Write(text[:min(len(text), answerChunk)])
+		if err != nil {
+			end()
+			return
+		}
+		text = text[n:]
+	}
+	if deadline.Flush() == nil && end() && !c.evicted.Load() {
+		deadline.SetWriteDeadline(time.Time{}) // the connection's next request has its own
+	}
+}
+
+// fail refuses the call for what a store says.
+func (c *call) fail(err error, otherwise code) {
+	if c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge) {
+		c.overloaded()
+		return
+	}
+	with := explained(err, otherwise)
+	if (with.Code == otherwise || with.Code == codeRefused) && c.r.Context().Err() == nil {
+		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
+	}
+	writeError(c.w, with)
+}
+
+// answer answers with a value as JSON.
+func (c *call) answer(v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // such as a time that JSON cannot hold
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.write(text)
+}
+
+func writeError(w http.ResponseWriter, with reply) {
+	with.Type = ""
+	text, _ := json.Marshal(map[string]reply{"error": with}) // no value of ours fails
+	status, ok := statuses[with.Code]
+	if !ok {
+		status = http.StatusBadRequest
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // where the connection has that
+	setHeaders(w.Header())
+	w.WriteHeader(status)
+	w.Write(append(text, '\n'))
+}
+
+func setHeaders(h http.Header) {
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
