@@ -36,7 +36,7 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum
-	$(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- -race -timeout 5m $(PKG); \
+	$(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- -race -timeout 15m $(PKG); \
 	code=$$?; echo '--- slowest tests'; \
 	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
 
