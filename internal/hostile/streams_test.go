@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -184,6 +185,8 @@ func (w *world) request(who, method, path string, body io.Reader, answer any) bo
 	case err != nil:
 		w.fault(who, "no answer", "%s %s: %v", method, path, err)
 		return false
+	case status == http.StatusConflict && strings.Contains(string(text), "lease_lost"):
+		return false // it was too slow: another consumer gets the job
 	case status != http.StatusOK:
 		w.fault(who, fmt.Sprint("status ", status), "%s %s: %.300s", method, path, text)
 		return false
