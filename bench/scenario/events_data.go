@@ -13,7 +13,7 @@ import (
 )
 
 // eventsStore is the event store of the benchmark, made anew for each load.
-const eventsStore = "tidewire.bench"
+const eventsStore = "tidewire-bench"
 
 // Types of events of the course-enrolment domain.
 const (

@@ -13,8 +13,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// benchStream is the stream of the benchmarks, made anew for each run.
-const benchStream = "tidewire.bench"
+// benchStream is the stream of the benchmarks, made anew for each run. A server
+// serves no client a name that begins with "tidewire.".
+const benchStream = "tidewire-bench"
 
 // pubsubLog is Tidewire's own: one stream, group commit, and groups that read
 // what one reader of the process has read.
