@@ -110,6 +110,7 @@ func (p *participant) beat(now time.Time) bool {
 	}
 	if ping {
 		p.send(map[string]any{"type": "ping", "ts": now.UnixMilli()})
+		p.conn.Queue(websocket.OpPing, nil) // which a browser answers by itself
 		p.conn.Flush()
 	}
 	p.conn.wakeAt(p.heart.deadline())

@@ -37,7 +37,13 @@ func (s *session) enqueueUnique(r request, opts EnqueueOptions, unique Unique) {
 		s.refuse(r, why)
 		return
 	}
+	before, end := s.uniqueTurn(r.Queue + "\x00" + unique.Key)
 	s.inBackground(func(ctx context.Context) {
+		defer end()
+		select {
+		case <-before: // the first one that was sent is the one that is stored
+		case <-ctx.Done():
+		}
 		place, duplicate, err := store.EnqueueUnique(ctx, r.Queue, messages[0], opts, unique)
 		if err != nil {
 			s.fail(r, err, codeNotStored)
@@ -50,6 +56,28 @@ func (s *session) enqueueUnique(r request, opts EnqueueOptions, unique Unique) {
 		answer.Duplicate = duplicate
 		s.ok(r, answer)
 	})
+}
+
+// uniqueTurn has the connection's enqueues of one unique key follow each other: it
+// returns a channel that is closed when those before have ended, and a function to
+// be called when this one has.
+func (s *session) uniqueTurn(key string) (before <-chan struct{}, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, done := s.unique[key], make(chan struct{})
+	if last == nil {
+		last = make(chan struct{})
+		close(last)
+	}
+	s.unique[key] = done
+	return last, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.unique[key] == done {
+			delete(s.unique, key)
+		}
+		close(done)
+	}
 }
 
 // consume begins a consumption.
