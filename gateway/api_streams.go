@@ -139,7 +139,9 @@ func (c *call) store(messages []Message, store func(done func(Place, error)) err
 			c.fail(r.err, codeNotStored)
 			return
 		}
-		c.api.server.sessions.stored.Add(uint64(len(messages)))
+		if !r.first.Duplicate {
+			c.api.server.sessions.stored.Add(uint64(len(messages)))
+		}
 		c.answer(stored(r.first, len(messages)))
 	case <-c.ctx.Done():
 		c.fail(errors.Join(ErrOutcomeUnknown, c.ctx.Err()), codeUnknownOutcome)

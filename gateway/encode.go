@@ -94,9 +94,13 @@ type reply struct {
 	Failed       []string        `json:"failed,omitempty"`
 }
 
-// stored is the answer to who had messages stored.
+// stored is the answer to who had messages stored, which says how many unless count
+// is 0. A repetition of another number is told how many the first request stored.
 func stored(first Place, count int) reply {
-	with := reply{Position: &first.Position, Count: count}
+	if first.Duplicate && (count > 0 || first.Count > 1) {
+		count = first.Count
+	}
+	with := reply{Position: &first.Position, Count: count, Duplicate: first.Duplicate}
 	if first.Partition >= 0 {
 		with.Partition = &first.Partition
 	}

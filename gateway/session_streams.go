@@ -41,7 +41,9 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 		if err != nil {
 			s.fail(answered, err, codeNotStored)
 		} else {
-			s.server.stored.Add(n)
+			if !first.Duplicate {
+				s.server.stored.Add(n)
+			}
 			s.ok(answered, stored(first, count))
 		}
 		if answered.ID != nil {

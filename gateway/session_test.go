@@ -312,12 +312,15 @@ func TestSession_PublishAgain(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
-	for id := 1; id <= 2; id++ {
-		c.ask(fmt.Sprintf(`{"type":"publish","id":%d,"stream":"orders","payload":"a","producer":"p","sequence":7}`, id),
-			fmt.Sprintf(`{"type":"ok","id":%d,"position":1}`, id))
-	}
+	c.ask(`{"type":"publish","id":1,"stream":"orders","payload":"a","producer":"p","sequence":7}`, `{"type":"ok","id":1,"position":1}`)
+	c.ask(`{"type":"publish","id":2,"stream":"orders","payload":"a","producer":"p","sequence":7}`, `{"type":"ok","id":2,"position":1,"duplicate":true}`)
 	c.ask(`{"type":"publish","id":3,"stream":"orders","payload":"a","producer":"p","sequence":8}`, `{"type":"ok","id":3,"position":2}`)
-	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","producer":"p","sequence":8}`, 200, `{"position":2,"count":1}`)
+	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","producer":"p","sequence":8}`, 200, `{"position":2,"count":1,"duplicate":true}`)
+	const three, one = `"messages":[{"payload":"b"},{"payload":"c"},{"payload":"d"}],"producer":"p","sequence":9`, `"messages":[{"payload":"b"}],"producer":"p","sequence":9`
+	c.ask(`{"type":"publish","id":4,"stream":"orders",`+three+`}`, `{"type":"ok","id":4,"position":3,"count":3}`)
+	c.ask(`{"type":"publish","id":5,"stream":"orders",`+one+`}`, `{"type":"ok","id":5,"position":3,"count":3,"duplicate":true}`)
+	c.ask(`{"type":"publish","id":6,"stream":"orders","payload":"b","producer":"p","sequence":9}`, `{"type":"ok","id":6,"position":3,"count":3,"duplicate":true}`)
+	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{`+one+`}`, 200, `{"position":3,"count":3,"duplicate":true}`)
 	client{t, addr}.refused("POST", "/v1/streams/orders/messages", `{"payload":"a","sequence":8}`, 400, "invalid")
 }
 

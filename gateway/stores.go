@@ -83,6 +83,10 @@ type Producer struct {
 type Place struct {
 	Partition int // -1 where there are none
 	Position  int64
+	// Of a request with a Producer: how many messages it has stored, and whether an
+	// earlier call did so.
+	Count     int
+	Duplicate bool
 }
 
 // StreamStore is the log behind publish, subscribe and commit. A ctx bounds the

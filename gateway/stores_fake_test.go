@@ -102,7 +102,7 @@ type fakeStream struct {
 	messages []gateway.Message
 	oldest   int64 // what is below is not kept
 	groups   map[string]int64
-	requests map[gateway.Producer]int64
+	requests map[gateway.Producer]gateway.Place
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
@@ -134,30 +134,32 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Prod
 		return gateway.ErrNotFound
 	}
 	f.later(func() {
-		var first int64
+		at := gateway.Place{Partition: -1}
 		var err error
 		f.change(func() {
 			s := f.streams[stream]
 			if err = f.fail; err != nil {
 				return
 			}
-			first = int64(len(s.messages)) + 1
+			at.Position = int64(len(s.messages)) + 1
 			if as != nil {
-				if earlier := s.requests[*as]; earlier != 0 {
-					first = earlier
+				if earlier, ok := s.requests[*as]; ok {
+					at = earlier
+					at.Duplicate = true
 					return
 				}
 				if s.requests == nil {
-					s.requests = make(map[gateway.Producer]int64)
+					s.requests = make(map[gateway.Producer]gateway.Place)
 				}
-				s.requests[*as] = first
+				at.Count = len(messages)
+				s.requests[*as] = at
 			}
 			for _, m := range messages {
 				m.Position, m.Time = int64(len(s.messages))+1, time.Unix(1000+int64(len(s.messages)), 0)
 				s.messages = append(s.messages, m)
 			}
 		})
-		done(gateway.Place{Partition: -1, Position: first}, err)
+		done(at, err)
 	})
 	return nil
 }

@@ -94,11 +94,11 @@ func (p *Producer) enqueueUnique(ctx context.Context, m *Message) (int64, error)
 	if err != nil {
 		return 0, p.queue.explain("enqueue to", err)
 	}
-	first, err := p.appender.Partition(to).AppendAs(ctx, as, plain)
+	stored, err := p.appender.Partition(to).AppendAs(ctx, as, plain)
 	if err != nil {
 		return 0, enqueueError(err)
 	}
-	return p.queue.whose(ctx, to, first, own)
+	return p.queue.whose(ctx, to, stored.First, own)
 }
 
 // whileAway does it, and again while PostgreSQL is away, until ctx ends.

@@ -106,9 +106,10 @@ type appendBatch struct {
 
 // call is one Submit: how many rows, and what became of them.
 type call struct {
-	rows     int
+	rows     int      // as stored, once it is known that an earlier call did so
 	producer Producer // without ID if it carried none
 	done     func(first int64, err error)
+	doneAs   func(Stored, error) // in place of done where there is a producer
 	first    int64
 	err      error
 	repeated bool // stored by an earlier call
@@ -183,10 +184,11 @@ func await[T any](ctx context.Context, submit func(done func(T, error)) error) (
 // there delays the next batch, so done must be brief, and must not wait for
 // this Appender.
 func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
-	return a.submit(ctx, Producer{}, msgs, done)
+	return a.submit(ctx, msgs, call{done: done})
 }
 
-func (a *Appender) submit(ctx context.Context, p Producer, msgs []Message, done func(first int64, err error)) error {
+// submit accepts the messages of a call, which says whom to answer.
+func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	if err := a.stream.checkSingle("append to"); err != nil {
 		return err
 	}
@@ -201,11 +203,12 @@ func (a *Appender) submit(ctx context.Context, p Producer, msgs []Message, done 
 		return ErrClosed
 	}
 	defer a.leave()
-	return a.group.Add(ctx, len(msgs), bytes+len(p.ID), func(b *appendBatch) {
+	c.rows = len(msgs)
+	return a.group.Add(ctx, len(msgs), bytes+len(c.producer.ID), func(b *appendBatch) {
 		for i := range msgs {
 			b.rows.appendMessage(&msgs[i])
 		}
-		b.calls = append(b.calls, call{rows: len(msgs), producer: p, done: done})
+		b.calls = append(b.calls, c)
 	})
 }
 

@@ -133,8 +133,8 @@ func TestBackup(t *testing.T) {
 		}
 	}
 	b := run(t, other.Pool, restored, stream.AppenderConfig{})
-	if first, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || first != stored {
-		t.Errorf("the request once more: %d, %v, want %d as at first", first, err, stored)
+	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
+		t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
 	}
 	if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {
 		t.Errorf("%d messages, %v, want 2", len(msgs), err)

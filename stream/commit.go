@@ -100,12 +100,25 @@ func (a *Appender) dropped(ctx context.Context) bool {
 	return err == nil && !exists
 }
 
+// answer calls back.
+func (c *call) answer() {
+	switch {
+	case c.doneAs == nil:
+		c.done(c.first, c.err)
+	case c.err != nil:
+		c.doneAs(Stored{}, c.err)
+	default:
+		c.doneAs(Stored{First: c.first, Count: c.rows, Duplicate: c.repeated}, nil)
+	}
+}
+
 // answer calls back, batch after batch.
 func (a *Appender) answer() {
 	for calls := range a.answers {
 		last := int64(0)
-		for _, c := range calls {
-			c.done(c.first, c.err)
+		for i := range calls {
+			c := &calls[i]
+			c.answer()
 			if c.err == nil && !c.repeated {
 				last = c.first + int64(c.rows) - 1
 			}

@@ -91,8 +91,8 @@ func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Plac
 }
 
 // AppendAs is Appender.AppendAs to the partition of the messages.
-func (a *PartitionedAppender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Place, error) {
-	return await(ctx, func(done func(Place, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+func (a *PartitionedAppender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Stored, error) {
+	return await(ctx, func(done func(Stored, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
 }
 
 // Submit is Appender.Submit to the partition of the messages. Calls of one
@@ -105,11 +105,13 @@ func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done f
 	if !ok {
 		partition = int(a.next.Add(1) % uint32(len(a.parts)))
 	}
-	return a.parts[partition].Submit(ctx, msgs, placed(partition, done))
+	return a.parts[partition].Submit(ctx, msgs, func(first int64, err error) {
+		done(Place{Partition: partition, Position: first}, err)
+	})
 }
 
 // SubmitAs is Submit as the producer's request: see Appender.AppendAs.
-func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Place, error)) error {
+func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Stored, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
 		return err
@@ -117,11 +119,10 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []M
 	if !ok {
 		partition = a.stream.PartitionOf(p.ID)
 	}
-	return a.parts[partition].SubmitAs(ctx, p, msgs, placed(partition, done))
-}
-
-func placed(partition int, done func(Place, error)) func(int64, error) {
-	return func(first int64, err error) { done(Place{Partition: partition, Position: first}, err) }
+	return a.parts[partition].SubmitAs(ctx, p, msgs, func(s Stored, err error) {
+		s.Partition = partition
+		done(s, err)
+	})
 }
 
 // Run is Appender.Run for all partitions.

@@ -309,16 +309,16 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 		t.Errorf("keys of two partitions: %v, want ErrManyPartitions", err)
 	}
 	producer := stream.Producer{ID: "producer", Sequence: 1}
-	for range 2 {
-		at, err = a.AppendAs(t.Context(), producer, messages("p")...)
-		if err != nil || at.Partition != s.PartitionOf(producer.ID) {
-			t.Errorf("by producer: %v, %v, want partition %d", at, err, s.PartitionOf(producer.ID))
+	for n := range 2 {
+		at, err := a.AppendAs(t.Context(), producer, messages("p")...)
+		if want := (stream.Stored{Partition: s.PartitionOf(producer.ID), First: at.First, Count: 1, Duplicate: n > 0}); err != nil || at != want {
+			t.Errorf("by producer: %+v, %v, want %+v", at, err, want)
 		}
-		wantAt(t, s.Partition(at.Partition), at.Position, "p")
+		wantAt(t, s.Partition(at.Partition), at.First, "p")
 	}
-	at, err = a.AppendAs(t.Context(), stream.Producer{ID: "producer", Sequence: 2}, keyed(other))
-	if err != nil || at.Partition != s.PartitionOf(other) {
-		t.Errorf("by key in front of the producer: %v, %v", at, err)
+	stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "producer", Sequence: 2}, keyed(other))
+	if err != nil || stored.Partition != s.PartitionOf(other) {
+		t.Errorf("by key in front of the producer: %v, %v", stored, err)
 	}
 	turns := make(map[int]int)
 	for range 8 {

@@ -42,25 +42,36 @@ func (p Producer) validate() error {
 	return nil
 }
 
+// Stored is the answer to a request of a Producer: where its messages are.
+type Stored struct {
+	Partition int   // 0 in a stream without partitions
+	First     int64 // the position of the first message; the others follow without gaps
+	// Count is the number of messages. Of a request that was recorded before
+	// Tidewire noted this it is the number that the repetition has.
+	Count int
+	// Duplicate says that an earlier call stored them, and this one nothing.
+	Duplicate bool
+}
+
 // AppendAs is Append as the producer's request: it can be repeated, in any
 // process and as often as one likes, at the same time as well. The messages are
-// stored once, and each of the calls returns the position of the first. What
-// counts is the producer's ID and sequence: the answer to a repetition with
-// other messages is about those of the first.
+// stored once, and each of the calls returns where, and whether an earlier one
+// stored them. What counts is the producer's ID and sequence: the answer to a
+// repetition with other messages is about those of the first.
 //
 // This holds for KeepRequests. An older repetition, or what might be one, is not
 // stored, and the error is ErrSequenceTooOld. All other errors are as with
 // Append; after any of them the request can be repeated, and one that was
 // refused is looked at anew.
-func (a *Appender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (first int64, err error) {
-	return await(ctx, func(done func(int64, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+func (a *Appender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Stored, error) {
+	return await(ctx, func(done func(Stored, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
 }
 
 // SubmitAs is Submit as the producer's request: see AppendAs. A repetition is
 // called back among the others, with a position that may be lower than theirs.
-func (a *Appender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(first int64, err error)) error {
+func (a *Appender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Stored, error)) error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	return a.submit(ctx, p, msgs, done)
+	return a.submit(ctx, msgs, call{producer: p, doneAs: done})
 }

@@ -16,8 +16,9 @@ import (
 
 // retries notes what producers were answered, however often they asked.
 type retries struct {
-	mu    sync.Mutex
-	first map[stream.Producer]int64
+	mu     sync.Mutex
+	first  map[stream.Producer]int64
+	stored map[stream.Producer]bool // by a call that was told so
 }
 
 // append appends as the producer, two messages that name the request. It gives
@@ -25,20 +26,30 @@ type retries struct {
 func (r *retries) append(t *testing.T, a *stream.Appender, p stream.Producer, patience time.Duration) (answered bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	first, err := a.AppendAs(ctx, p, messages(fmt.Sprint(p.ID, " ", p.Sequence, " a"), fmt.Sprint(p.ID, " ", p.Sequence, " b"))...)
+	stored, err := a.AppendAs(ctx, p, messages(fmt.Sprint(p.ID, " ", p.Sequence, " a"), fmt.Sprint(p.ID, " ", p.Sequence, " b"))...)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.Errorf("%v: %v", p, err)
 		}
 		return false
 	}
+	first := stored.First
+	if stored.Count != 2 {
+		t.Errorf("%v: %+v, want two messages", p, stored)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.first == nil {
-		r.first = make(map[stream.Producer]int64)
+		r.first, r.stored = make(map[stream.Producer]int64), make(map[stream.Producer]bool)
 	}
 	if before := r.first[p]; before != 0 && before != first {
 		t.Errorf("%v was answered %d and %d", p, before, first)
+	}
+	if !stored.Duplicate {
+		if r.stored[p] {
+			t.Errorf("two callers of %v were told that they stored it", p)
+		}
+		r.stored[p] = true
 	}
 	r.first[p] = first
 	return true
@@ -205,7 +216,9 @@ func TestAppendAs_RotatesUnderLoad(t *testing.T) {
 						return
 					}
 					// So soon rotated that it may be too old, but not stored again.
-					_, _ = a.AppendAs(t.Context(), p, messages("twice")...)
+					if again, err := a.AppendAs(soon(t), p, messages("twice")...); err == nil && (again.Count != 2 || !again.Duplicate) {
+						t.Errorf("%v again: %+v", p, again)
+					}
 				}
 			})
 		}

@@ -19,11 +19,11 @@ import (
 
 func mustAppendAs(t *testing.T, a *stream.Appender, p stream.Producer, payloads ...string) (first int64) {
 	t.Helper()
-	first, err := a.AppendAs(t.Context(), p, messages(payloads...)...)
+	stored, err := a.AppendAs(t.Context(), p, messages(payloads...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return first
+	return stored.First
 }
 
 func messages(payloads ...string) (all []stream.Message) {
@@ -76,6 +76,53 @@ func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
 	}
 }
 
+// TestAppendAs_TellsOfTheFirst: a repetition is told what the first request stored,
+// whatever it has itself, and that it was one; on any node, and in the first's batch.
+func TestAppendAs_TellsOfTheFirst(t *testing.T) {
+	t.Parallel()
+	for name, method := range bothMethods {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
+			nodes := []*stream.Appender{run(t, db.Pool, s, cfg), run(t, pools(t, db.URL, 1)[0], s, cfg)}
+			p := stream.Producer{ID: "p", Sequence: 7}
+			ask := func(a *stream.Appender, want stream.Stored, payloads ...string) {
+				t.Helper()
+				if got, err := a.AppendAs(soon(t), p, messages(payloads...)...); err != nil || got != want {
+					t.Errorf("%d messages: %+v, %v, want %+v", len(payloads), got, err, want)
+				}
+			}
+			ask(nodes[0], stream.Stored{First: 1, Count: 3}, "a", "b", "c")
+			again := stream.Stored{First: 1, Count: 3, Duplicate: true}
+			ask(nodes[0], again, "a")
+			ask(nodes[1], again, "a", "b", "c", "d", "e")
+			age(t, db, s, 1)
+			ask(nodes[1], again, "a") // its record is in the other table
+			exec(t, db.Pool, `UPDATE tidewire.producer_1000_0 SET count = NULL`)
+			ask(nodes[0], stream.Stored{First: 1, Count: 2, Duplicate: true}, "a", "b") // recorded before counts were
+
+			got := inOneBatch(t, db.Pool, s, cfg, ":x", "q:q1 q2", ":y z", "q:q1", "r:r1", "q:q1 q2 q3")
+			for i, want := range map[int]stream.Stored{1: {Count: 2}, 3: {Count: 2, Duplicate: true}, 4: {Count: 1}, 5: {Count: 2, Duplicate: true}} {
+				want.First = got[i].First
+				if got[i].err != nil || got[i].Stored != want || want.Duplicate && want.First != got[1].First {
+					t.Errorf("call %d of the batch: %+v, want %+v", i, got[i], want)
+				}
+			}
+			wantAt(t, s, got[1].First, "q1")
+			wantAt(t, s, got[4].First, "r1")
+			wantStored(t, s, "a, b, c, tick, x, q1, q2, y, z, r1")
+		})
+	}
+}
+
+// soon ends before the test would hang.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // TestAppendAs_NoBackslashQuote: a server may refuse \' in strings.
 func TestAppendAs_NoBackslashQuote(t *testing.T) {
 	t.Parallel()
@@ -102,6 +149,7 @@ func TestAppendAs_NoBackslashQuote(t *testing.T) {
 type submitted struct {
 	first int64
 	err   error
+	stream.Stored
 }
 
 // inOneBatch submits all calls before the Appender runs, and returns what they
@@ -113,13 +161,16 @@ func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.A
 	var waiting sync.WaitGroup
 	for i, call := range calls {
 		waiting.Add(1)
-		done := func(first int64, err error) { answers[i] = submitted{first, err}; waiting.Done() }
+		done := func(first int64, err error) { answers[i].first, answers[i].err = first, err; waiting.Done() }
 		id, text, _ := strings.Cut(call, ":")
 		var err error
 		if id == "" {
 			err = a.Submit(t.Context(), messages(strings.Fields(text)...), done)
 		} else {
-			err = a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages(strings.Fields(text)...), done)
+			err = a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages(strings.Fields(text)...), func(s stream.Stored, err error) {
+				answers[i].Stored = s
+				done(s.First, err)
+			})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +179,15 @@ func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.A
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { a.Run(ctx) })
-	waiting.Wait()
+	answered := make(chan struct{})
+	go func() { waiting.Wait(); close(answered) }()
+	select {
+	case <-answered:
+	case <-time.After(time.Minute):
+		a.Abandon()
+		t.Error("not all calls were answered in a minute")
+		<-answered
+	}
 	stop()
 	running.Wait()
 	return answers
@@ -313,7 +372,7 @@ func TestAppendAs_Expires(t *testing.T) {
 	age(t, db, s, 2)
 	for _, sequence := range []int64{5, 4} {
 		if at, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: sequence}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
-			t.Errorf("sequence %d: %d, %v, want ErrSequenceTooOld", sequence, at, err)
+			t.Errorf("sequence %d: %v, %v, want ErrSequenceTooOld", sequence, at, err)
 		}
 	}
 	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "late") // its record is there still

@@ -39,9 +39,9 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 
 	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the
 	// rows; behind COPY it would find them on their way already.
-	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5)`
-	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s); `
-	findRequestsSQL   = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
+	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
+	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
+	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3)`
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`

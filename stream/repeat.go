@@ -16,7 +16,7 @@ func requestsOf(all []request, calls []call) []request {
 	row := 0
 	for i := range calls {
 		if calls[i].producer.ID != "" {
-			all = append(all, request{calls[i].producer, row})
+			all = append(all, request{calls[i].producer, row, calls[i].rows})
 		}
 		row += calls[i].rows
 	}
@@ -70,8 +70,11 @@ func sortOut(rows *Batch, calls []call, found map[Producer]finding) (known []cal
 			seen[c.producer] = true
 		}
 		if to == nil {
-			known = append(known, c)
 			at = rows.skip(at, c.rows)
+			if f.count > 0 {
+				c.rows = f.count
+			}
+			known = append(known, c)
 			continue
 		}
 		to.calls = append(to.calls, c)

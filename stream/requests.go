@@ -15,45 +15,47 @@ import (
 // primary key of a table of records, called producer_….
 const codeRepeated = "TW005"
 
-// request is a Producer, and the number of the first of its rows in a batch.
+// request is a Producer, the number of the first of its rows in a batch, and how
+// many they are.
 type request struct {
 	Producer
-	row int
+	row, rows int
 }
 
 // recordTypes are those of the parameters of recordRequestsSQL: int, bigint,
-// text[], bigint[], bigint[].
-var recordTypes = []uint32{23, 20, 1009, 1016, 1016}
+// text[], bigint[], bigint[], int[].
+var recordTypes = []uint32{23, 20, 1009, 1016, 1016, 1007}
 
 // recordParams returns the parameters of recordRequestsSQL, as text.
 func (b *Batch) recordParams(stream int32) [][]byte {
-	var ids, sequences, rows strings.Builder
+	var ids, sequences, rows, counts strings.Builder
 	for i, r := range b.requests {
-		separate(&ids, &sequences, &rows, i)
+		separate(i, &ids, &sequences, &rows, &counts)
 		ids.WriteByte('"')
 		ids.WriteString(arrayEscaper.Replace(r.ID))
 		ids.WriteByte('"')
 		sequences.WriteString(strconv.FormatInt(r.Sequence, 10))
 		rows.WriteString(strconv.Itoa(r.row))
+		counts.WriteString(strconv.Itoa(r.rows))
 	}
-	for _, s := range []*strings.Builder{&ids, &sequences, &rows} {
+	for _, s := range []*strings.Builder{&ids, &sequences, &rows, &counts} {
 		s.WriteByte('}')
 	}
 	return [][]byte{
 		strconv.AppendInt(nil, int64(stream), 10), strconv.AppendInt(nil, int64(b.rows), 10),
-		[]byte(ids.String()), []byte(sequences.String()), []byte(rows.String()),
+		[]byte(ids.String()), []byte(sequences.String()), []byte(rows.String()), []byte(counts.String()),
 	}
 }
 
 // separate begins element i of arrays in PostgreSQL's text format.
-func separate(ids, sequences, rows *strings.Builder, i int) {
+func separate(i int, arrays ...*strings.Builder) {
 	c := byte(',')
 	if i == 0 {
 		c = '{'
 	}
-	ids.WriteByte(c)
-	sequences.WriteByte(c)
-	rows.WriteByte(c)
+	for _, a := range arrays {
+		a.WriteByte(c)
+	}
 }
 
 var (
@@ -72,7 +74,7 @@ func (b *Batch) recordSQL(stream int32) string {
 	}
 	params := b.recordParams(stream)
 	literal := func(n int) string { return "E'" + literalEscaper.Replace(string(params[n])) + "'" }
-	return fmt.Sprintf(recordRequestsFmt, stream, b.rows, literal(2), literal(3), literal(4))
+	return fmt.Sprintf(recordRequestsFmt, stream, b.rows, literal(2), literal(3), literal(4), literal(5))
 }
 
 // repeated reports whether a batch was refused because a request in it is
@@ -90,6 +92,7 @@ func repeated(err error) bool {
 // finding is what is known of a request: nothing if it is zero.
 type finding struct {
 	first  int64 // the position of its first message
+	count  int   // of its messages, 0 where the record does not say
 	tooOld bool
 }
 
@@ -127,10 +130,15 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 	if err == nil {
 		var first *int64
 		var tooOld bool
+		var count *int
 		n := 0
-		_, err = pgx.ForEachRow(rows, []any{&first, &tooOld}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&first, &tooOld, &count}, func() error {
 			if first != nil {
-				found[requests[n].Producer] = finding{first: *first}
+				f := finding{first: *first}
+				if count != nil {
+					f.count = *count
+				}
+				found[requests[n].Producer] = f
 			} else if tooOld {
 				found[requests[n].Producer] = finding{tooOld: true}
 			}

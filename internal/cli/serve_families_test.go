@@ -9,6 +9,41 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
+// TestServe_RepeatedPublish: a repetition is told what the first request stored, at
+// both doors, of another server, and when the first's was killed.
+func TestServe_RepeatedPublish(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
+	shell{t, db.URL}.run("stream", "create", "orders")
+	const three = `"messages":[{"payload":"a"},{"payload":"b"},{"payload":"c"}],"producer":"p","sequence":1`
+	const fewer, single = `"messages":[{"payload":"a"}],"producer":"p","sequence":1`, `"payload":"a","producer":"p","sequence":1`
+	ws := func(w *wire, fields string, duplicate bool) {
+		t.Helper()
+		m := w.ask(`{"type":"publish","stream":"orders","id":1,%s}`, fields)
+		if m.Position != 1 || m.Count != 3 || m.Duplicate != duplicate {
+			t.Errorf("/ws, %s: %+v", fields, m)
+		}
+	}
+	again := func(addr string) {
+		t.Helper()
+		w := wireDial(t, addr)
+		for _, fields := range []string{three, fewer, single} {
+			ws(w, fields, true)
+			status, text := request(t, "POST", addr, "/v1/streams/orders/messages", "{"+fields+"}")
+			if want := `{"position":1,"count":3,"duplicate":true}`; status != 200 || strings.TrimSpace(text) != want {
+				t.Errorf("/v1, %s: %d %s, want %s", fields, status, text, want)
+			}
+		}
+	}
+	ws(wireDial(t, one.addr), three, false)
+	again(one.addr)
+	again(two.addr)
+	one.cmd.Process.Kill()
+	again(two.addr)
+	again(serve(t, "--database-url", db.URL).addr)
+}
+
 // TestServe_Partitions: a stream with partitions, and publishing that is
 // repeated, to another server.
 func TestServe_Partitions(t *testing.T) {
@@ -20,7 +55,7 @@ func TestServe_Partitions(t *testing.T) {
 	a, b := wireDial(t, one.addr), wireDial(t, two.addr)
 	first := a.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","producer":"p","sequence":1,"id":1}`)
 	again := b.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","producer":"p","sequence":1,"id":2}`)
-	if first.Position != 1 || again.Position != first.Position || again.Partition != first.Partition {
+	if first.Position != 1 || first.Duplicate || again.Position != first.Position || again.Partition != first.Partition || !again.Duplicate {
 		t.Errorf("stored at %+v, and repeated at %+v", first, again)
 	}
 	other := a.ask(`{"type":"publish","stream":"orders","key":"k","payload":"two","id":3}`)

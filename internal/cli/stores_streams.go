@@ -161,26 +161,31 @@ func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Prod
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 	}
 	o.progress.begin()
-	answer := func(first stream.Place, err error) {
-		o.progress.end()
-		if errors.Is(err, stream.ErrNotFound) {
-			s.forget(o)
-		}
-		place := gateway.Place{Partition: -1, Position: first.Position}
-		if o.Partitions() > 0 {
-			place.Partition = first.Partition
-		}
-		done(place, gatewayError(err))
-	}
 	if as != nil {
-		err = o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, answer)
+		err = o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, func(at stream.Stored, err error) {
+			s.published(o, gateway.Place{Partition: at.Partition, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}, err, done)
+		})
 	} else {
-		err = o.appender.Submit(ctx, out, answer)
+		err = o.appender.Submit(ctx, out, func(first stream.Place, err error) {
+			s.published(o, gateway.Place{Partition: first.Partition, Position: first.Position}, err, done)
+		})
 	}
-	if err != nil { // then answer is not called
+	if err != nil { // then published is not called
 		o.progress.end()
 	}
 	return gatewayError(err)
+}
+
+// published answers a call of Publish.
+func (s *streamStore) published(o *openStream, at gateway.Place, err error, done func(gateway.Place, error)) {
+	o.progress.end()
+	if errors.Is(err, stream.ErrNotFound) {
+		s.forget(o)
+	}
+	if o.Partitions() == 0 {
+		at.Partition = -1
+	}
+	done(at, gatewayError(err))
 }
 
 // Subscribe implements gateway.StreamStore.
