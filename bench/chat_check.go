@@ -11,6 +11,17 @@ func (c ChatConfig) joinMargin() time.Duration {
 	return 250 * time.Millisecond
 }
 
+// expectedUntil is up to when a chat must have been said for a membership that
+// ends now to have had it: it would have had a margin to arrive. Of memberships
+// that last, all wait for what was said in the hold, and for nothing later.
+func (c *chatRun) expectedUntil(now time.Duration) time.Duration {
+	until := now - c.cfg.leaveMargin()
+	if c.phase > holding && !c.cfg.moving() {
+		return min(until, c.result.HoldEnd.At)
+	}
+	return until
+}
+
 // leaveMargin is how long before its end a membership expects a chat last: it
 // would have had that much time to arrive.
 func (c ChatConfig) leaveMargin() time.Duration {
@@ -61,10 +72,10 @@ func newChatCheck(client, clients, base int) *chatCheck {
 	return &chatCheck{client: client, base: base, last: make([]int32, clients), joined: -1}
 }
 
-// arrived notes chat n of a client.
-func (c *chatCheck) arrived(client, n int) {
+// arrived notes chat n of a client, and reports whether it is the first time.
+func (c *chatCheck) arrived(client, n int) bool {
 	if n < c.base { // said before this membership was asked for
-		return
+		return false
 	}
 	at := n - c.base
 	for len(c.seen) <= at/64 {
@@ -73,14 +84,15 @@ func (c *chatCheck) arrived(client, n int) {
 	bit := uint64(1) << (at % 64)
 	if c.seen[at/64]&bit != 0 {
 		c.Duplicated++
-		return
+		return false
 	}
 	c.seen[at/64] |= bit
 	if int32(n+1) < c.last[client] {
 		c.Reordered++
-		return
+		return true
 	}
 	c.last[client] = int32(n + 1)
+	return true
 }
 
 // finish compares with what was said: the chats of the others from a margin

@@ -63,6 +63,7 @@ type chatClient struct {
 	session *chatSession // nil: not connected
 	said    int          // in the hold
 	heard   int          // of what others said in the hold
+	again   int          // of those, what is known to be no first time
 }
 
 type dialed struct {
@@ -224,7 +225,7 @@ func (c *chatRun) allJoined() bool { return c.mark.Open == len(c.clients) }
 // allHeard reports whether every client has had all chats of the hold.
 func (c *chatRun) allHeard() bool {
 	for i := range c.clients {
-		if c.clients[i].heard < c.held-c.clients[i].said {
+		if client := &c.clients[i]; client.heard-client.again < c.held-client.said {
 			return false
 		}
 	}

@@ -131,7 +131,7 @@ func (c *chatRun) leave(s *chatSession) {
 		return
 	}
 	now := c.now()
-	s.state, s.until = left, now-c.cfg.leaveMargin()
+	s.state, s.until = left, c.expectedUntil(now)
 	c.mark.Open--
 	s.rest = appendLeave(s.rest)
 	c.after(now+c.cfg.Patience, timeoutDue, s.client, s)
@@ -149,7 +149,7 @@ func (c *chatRun) closed(s *chatSession) {
 	now := c.now()
 	if s.state == member {
 		c.mark.Open--
-		s.until = now - c.cfg.leaveMargin()
+		s.until = c.expectedUntil(now)
 	}
 	if s.check != nil {
 		c.result.Checked.add(s.check.finish(&c.history, c.cfg.joinMargin(), s.until))
@@ -300,8 +300,11 @@ func (c *chatRun) check(s *chatSession, text []byte, now time.Duration) {
 	if !ok || client >= len(c.clients) || n >= len(c.history.due) {
 		return // not one of ours: it is missed elsewhere
 	}
-	s.check.arrived(client, n)
+	first := s.check.arrived(client, n)
 	if text[1] == inHold {
+		if !first {
+			c.clients[s.client].again++
+		}
 		c.latency.record(now - c.history.due[n])
 	}
 }

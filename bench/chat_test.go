@@ -18,7 +18,7 @@ import (
 // to each of the others, as often as copies says, 1 being right.
 type chatServer struct {
 	url    string
-	copies func(delivery int) int
+	copies func(delivery int) int      // called with mu held
 	encode func(payload []byte) []byte // as it was sent, if nil
 
 	mu         sync.Mutex
@@ -92,7 +92,7 @@ func (s *chatServer) deliver(to *websocket.Conn, p []byte) {
 }
 
 func lively(url string) ChatConfig {
-	return ChatConfig{URL: url, Clients: 10, Hold: time.Second, Rate: 20, Payload: 128, Checked: 10}
+	return ChatConfig{URL: url, Clients: 10, Hold: time.Second, Rate: 20, Payload: 128, Checked: 10, Patience: time.Minute}
 }
 
 func runChat(t *testing.T, cfg ChatConfig) ChatResult {
@@ -129,13 +129,17 @@ func TestChat_NoticesWhatAServerDoesWrong(t *testing.T) {
 			s := newChatServer(t)
 			s.copies = c.copies
 			cfg := lively(s.url)
-			cfg.Patience = time.Second // for what never comes
+			if name == "loses" {
+				cfg.Patience = time.Second // for what never comes
+			}
 			r := runChat(t, cfg)
 			if !c.want(r) || r.Checked.Reordered != 0 || r.End.Errors != 0 {
 				t.Errorf("%+v", r)
 			}
-			// Within the hold all ten speak at fixed times: 20 a second each.
-			if said := r.HoldEnd.Sent - r.HoldStart.Sent; said < 180 || said > 220 || r.Expected != 9*said {
+			// Within the hold all ten speak at fixed times: 20 a second each, if this
+			// process got its turn.
+			said, onTime := r.HoldEnd.Sent-r.HoldStart.Sent, r.Late.Quantile(1) < 50*time.Millisecond
+			if onTime && (said < 180 || said > 220) || r.Expected != 9*said {
 				t.Errorf("%d said, %d deliveries expected: want 200 and nine for each", said, r.Expected)
 			}
 		})
@@ -159,30 +163,38 @@ func TestChat_KnowsChatsThatWereEncodedAnew(t *testing.T) {
 func TestChat_MembershipsThatEnd(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
-	r := runChat(t, ChatConfig{
-		URL: s.url, Clients: 20, Ramp: time.Second, Hold: time.Second, Down: time.Second / 2, Rate: 20,
-		Session: time.Second / 2, Return: 2 * time.Second, Payload: 200, Checked: 20,
-	})
-	if r.Lost() != 0 || r.Expected == 0 || r.End.Errors != 0 || r.End.Open != 0 {
-		t.Errorf("%+v", r)
-	}
-	if r.End.Connections < 40 { // 20 over a second, each back every half until two
-		t.Errorf("%d connections: clients did not come back", r.End.Connections)
+	// A busy machine needs longer to come back, and what takes too long to arrive
+	// counts as lost: then once more, with twice the time.
+	for second := time.Second; ; second *= 2 {
+		r := runChat(t, ChatConfig{
+			URL: s.url, Clients: 20, Ramp: second, Hold: second, Down: second / 2, Rate: 20, Session: second / 2, Return: 2 * second,
+			Payload: 200, Checked: 20, Patience: time.Minute,
+		})
+		if r.Expected == 0 || r.End.Errors != 0 || r.End.Open != 0 || r.Checked.Duplicated+r.Checked.Reordered != 0 {
+			t.Fatalf("%+v", r)
+		}
+		if r.Lost() == 0 && r.End.Connections >= 40 { // 20 over a second, each back every half until two
+			return
+		}
+		if second > 10*time.Second {
+			t.Fatalf("%d connections, want 40 or more; %d of %d lost", r.End.Connections, r.Lost(), r.Expected)
+		}
 	}
 }
 
 func TestChat_AServerThatEndsIsAResult(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
+	s.copies = func(delivery int) int {
+		if delivery == 500 {
+			for c := range s.members {
+				c.Abort()
+			}
+		}
+		return 1
+	}
 	cfg := lively(s.url)
 	cfg.Patience = time.Second
-	time.AfterFunc(500*time.Millisecond, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for c := range s.members {
-			c.Abort()
-		}
-	})
 	r := runChat(t, cfg)
 	if r.Errors["read"]+r.Errors["write"] == 0 || r.FirstError["read"]+r.FirstError["write"] == "" {
 		t.Errorf("connections were cut, and the errors are %v", r.Errors)

@@ -69,6 +69,7 @@ func TestStall_Chat(t *testing.T) {
 	const clients = 10
 	r := runChat(t, ChatConfig{
 		URL: stalling(t, faulty.Chat(faulty.Honest)), Clients: clients, Hold: stallRun, Rate: stallPer / clients, Payload: 128, Checked: clients,
+		Patience: time.Minute,
 	})
 	showsStall(t, r.Latency)
 	if r.Lost() != 0 {
