@@ -32,6 +32,7 @@ type session struct {
 	chat   *participant
 	heart  heartbeat   // of the reading goroutine
 	slow   atomic.Bool // the peer takes nothing: reading is to end
+	gone   atomic.Bool // nobody is there for answers: what only reads need not begin
 
 	// pending are requests that a store answers, and running those with a
 	// goroutine, at most as many as slots. The end waits for both.
@@ -76,6 +77,7 @@ func (s *session) run() {
 	// Behind a Close frame there are no answers: it comes when they have left.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
 	err := s.conn.try(s.read)
+	s.gone.Store(!s.owed(err))
 	s.conn.SetUnread(true) // no answer is to wait for a pong
 	s.chat.end()
 	s.conn.await(&s.pending, s.server.work)
@@ -83,6 +85,13 @@ func (s *session) run() {
 	s.cancel() // consumptions give back what has not been acknowledged by now
 	s.feeding.Wait()
 	s.conn.Close(closeCode(s.conn, err), "")
+}
+
+// owed reports whether the peer may still take answers after reading has ended:
+// after its Close frame, or where the server stops.
+func (s *session) owed(err error) bool {
+	var closed *websocket.CloseError
+	return (errors.As(err, &closed) || errors.Is(err, os.ErrDeadlineExceeded)) && !s.slow.Load() && !s.conn.evicted.Load() && !s.conn.broken.Load()
 }
 
 // read handles messages until the connection ends. All messages of one read

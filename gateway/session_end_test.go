@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -118,4 +119,57 @@ func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
 		break
 	}
 	stopping.Wait()
+}
+
+// TestSession_QueriesWithoutClient has a client go with queries waiting: they are not
+// begun, since nobody is there for the answers.
+func TestSession_QueriesWithoutClient(t *testing.T) {
+	t.Parallel()
+	const waiting = 10
+	events, _, addr := holdEvents(t)
+	c := connect(t, addr)
+	send(t, c.Conn, `{"type":"join","room":"r"}`)
+	for range 2 + waiting {
+		send(t, c.Conn, `{"type":"query","id":1}`)
+	}
+	<-events.asked
+	<-events.asked
+	awaitMetric(t, addr, "tidewire_chat_rooms 1")
+	c.Abort()
+	awaitMetric(t, addr, "tidewire_chat_rooms 0") // the end of the client has been noticed
+	close(events.let)
+	for {
+		select {
+		case <-events.asked:
+			t.Error("a query was begun for a client that has gone")
+		case <-time.After(time.Millisecond):
+		}
+		if metric(t, addr, "tidewire_connections 0") {
+			return
+		}
+	}
+}
+
+// metric reports whether a line is at /metrics.
+func metric(t *testing.T, addr, line string) bool {
+	t.Helper()
+	r, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(text), "\n"+line+"\n")
+}
+
+func awaitMetric(t *testing.T, addr, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !metric(t, addr, line); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not at /metrics within a minute", line)
+		}
+	}
 }

@@ -57,7 +57,10 @@ func (s *session) queryEvents(r request) {
 		select {
 		case s.querying <- struct{}{}:
 			defer func() { <-s.querying }()
-		case <-s.ctx.Done():
+		case <-ctx.Done():
+		}
+		if s.gone.Load() {
+			return
 		}
 		frame, held, err := s.answerQuery(ctx, r, span)
 		defer func() { s.conn.memory.Release(budget.Page, held) }()
@@ -124,6 +127,9 @@ func (s *session) project(r request) {
 		case s.projecting <- struct{}{}: // one connection does not take all that the store can do
 			defer func() { <-s.projecting }()
 		case <-ctx.Done():
+		}
+		if s.gone.Load() {
+			return
 		}
 		counts, guard, err := s.server.events.Count(ctx, r.Store, queries)
 		if err != nil {
