@@ -134,7 +134,7 @@ func TestHostile(t *testing.T) {
 		}
 	}
 	stop()
-	if err := s.stop(); err != nil {
+	if err := s.stop(false); err != nil {
 		w.fault("server", "stop without clients", "%v", err)
 	}
 }
@@ -281,7 +281,7 @@ func (w *world) restart(set settings, s *server, url string) *server {
 	}
 	time.Sleep(time.Second) // for them to get hold of it; less is an easier stop, and no fault
 	close(w.current().stop)
-	if err := s.stop(); err != nil {
+	if err := s.stop(true); err != nil {
 		w.fault("server", "stop", "%v", err)
 	}
 	release()
