@@ -3,6 +3,7 @@ package eventstore
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 const (
 	// keepMarks is for how long the row of a committed batch is kept. It must
 	// outlive every attempt that may still be waiting for the lock: those end by
-	// lock_timeout or with their connection, within a minute.
+	// lock_timeout or with their connection, within a minute. Of attempts that got no
+	// answer, see nextNumber.
 	keepMarks      = 5 * time.Minute
 	maxLockTimeout = time.Minute
 	// forgetRows is how many rows are looked at, and deleted, by one statement.
@@ -31,6 +33,18 @@ type marks struct {
 type sweeper struct {
 	busy atomic.Bool
 	last atomic.Int64 // when it began, in seconds
+}
+
+// nextNumber names the next batch. An attempt that got no answer may be stranded, on
+// its way to PostgreSQL or in it, for longer than keepMarks, and must find the row of
+// the attempt that was committed. So the writer goes on under another id: what the
+// old one has left is deleted after a day.
+func (w *writer) nextNumber() {
+	if w.doubted {
+		w.id, w.number, w.doubted = rand.Int64(), 0, false
+		w.marks = marks{since: time.Now()}
+	}
+	w.number++
 }
 
 // forget has the rows of old batches deleted, if it is time.

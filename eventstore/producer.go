@@ -185,10 +185,13 @@ func (s *Store) rotateRequests(ctx context.Context) error {
 	folding, folded := context.WithTimeout(ctx, KeepRequests)
 	defer folded()
 	var due bool
-	err := inTx(folding, s.pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
+	err := inTx(folding, s.pool, KeepRequests, func(tx pgx.Tx) error {
 		return tx.QueryRow(folding, foldRequestsSQL, s.lock(), KeepRequests).Scan(&due)
 	})
 	if err != nil || !due {
+		return err
+	}
+	if err := s.vacuumRequests(folding); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
@@ -197,4 +200,15 @@ func (s *Store) rotateRequests(ctx context.Context) error {
 		_, err := tx.Exec(ctx, swapRequestsSQL, s.lock(), KeepRequests)
 		return err
 	})
+}
+
+// vacuumRequests gives back what the table held that was folded, as far as no
+// snapshot sees it: it is not taken into use again before.
+func (s *Store) vacuumRequests(ctx context.Context) error {
+	var old *string
+	if err := s.pool.QueryRow(ctx, oldRequestsSQL, s.lock()).Scan(&old); err != nil || old == nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, fmt.Sprintf(vacuumFmt, *old))
+	return err
 }

@@ -49,7 +49,9 @@ ON CONFLICT (store, name) DO UPDATE SET
 
 	findRequestsSQL = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
 	foldRequestsSQL = `SELECT tidewire.fold_requests($1, $2)`
+	oldRequestsSQL  = `SELECT tidewire.old_requests($1)`
 	swapRequestsSQL = `SELECT tidewire.swap_requests($1, $2)`
+	vacuumFmt       = `VACUUM tidewire.%s`
 
 	statementTimeoutSQL = `SELECT set_config('statement_timeout', $1, true)`
 )

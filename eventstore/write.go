@@ -15,11 +15,12 @@ import (
 // write stores the batch and answers its calls. It tries again while
 // PostgreSQL is away; what it sends is stored once however often that takes.
 func (w *writer) write(ctx context.Context, b batch) {
-	w.number++
+	w.nextNumber()
 	unknown, late := false, 0 // an attempt may have been committed; how many took too long
 	for failed := 0; ; {
 		r, sent, err := w.attempt(ctx, &b)
 		unknown = unknown || sent && !definite(err)
+		w.doubted = w.doubted || unknown && err != nil
 		switch {
 		case err == nil:
 			w.answer(b, r)

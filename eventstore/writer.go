@@ -26,12 +26,14 @@ type writer struct {
 
 	id     int64 // with number, names each batch once and for all
 	number int64
-	tail   tail
-	params params
-	marks  marks
-	used   time.Time           // when PostgreSQL has answered on conn last
-	ids    map[string]struct{} // of the batch that is put together
-	asked  map[Producer]struct{}
+	// doubted says that an attempt of the last batches got no answer: see nextNumber.
+	doubted bool
+	tail    tail
+	params  params
+	marks   marks
+	used    time.Time           // when PostgreSQL has answered on conn last
+	ids     map[string]struct{} // of the batch that is put together
+	asked   map[Producer]struct{}
 }
 
 // batch is what one transaction writes and checks.

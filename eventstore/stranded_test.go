@@ -1,0 +1,141 @@
+package eventstore
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// stranding breaks the connection of the first append once armed, as its client sees
+// it: PostgreSQL gets what was sent much later.
+type stranding struct {
+	armed atomic.Bool
+	held  chan strandedAttempt
+}
+
+type strandedAttempt struct {
+	conn net.Conn
+	sent []byte
+}
+
+// arrive has PostgreSQL get the attempt, and waits for its answer to all of it.
+func (a strandedAttempt) arrive(t *testing.T) {
+	t.Helper()
+	defer a.conn.Close()
+	if _, err := a.conn.Write(a.sent); err != nil {
+		t.Fatal(err)
+	}
+	a.conn.SetReadDeadline(time.Now().Add(time.Minute))
+	var answer []byte
+	for chunk := make([]byte, 4096); !bytes.HasSuffix(answer, []byte("Z\x00\x00\x00\x05I")); {
+		n, err := a.conn.Read(chunk)
+		if err != nil {
+			t.Fatalf("PostgreSQL answers %q: %v", answer, err)
+		}
+		answer = append(answer, chunk[:n]...)
+	}
+}
+
+type strandable struct {
+	net.Conn
+	on   *stranding
+	gone atomic.Bool
+}
+
+func (c *strandable) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(stmtBegin)) && bytes.Contains(b, []byte(stmtCommit)) && c.on.armed.CompareAndSwap(true, false) {
+		c.gone.Store(true)
+		c.on.held <- strandedAttempt{c.Conn, bytes.Clone(b)}
+	}
+	if c.gone.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *strandable) Read(b []byte) (int, error) {
+	if c.gone.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *strandable) Close() error {
+	if c.gone.Load() {
+		return nil // arrive does
+	}
+	return c.Conn.Close()
+}
+
+func (s *stranding) pool(t *testing.T, db pgtest.DB) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &strandable{Conn: conn, on: s}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestWriter_StrandedAttempt: an attempt of which no answer came arrives when the
+// marks of its time are gone. It must find that of the attempt that was committed.
+func TestWriter_StrandedAttempt(t *testing.T) {
+	t.Parallel()
+	db, plain := prepared(t)
+	network := &stranding{held: make(chan strandedAttempt, 1)}
+	s, err := Open(t.Context(), network.pool(t, db), "", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	w := newWriter(s)
+	defer w.close()
+	write := func() {
+		t.Helper()
+		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
+		b, _ := w.assemble(t.Context(), []*call{c})
+		w.write(t.Context(), b)
+		if got := <-c.done; got.err != nil {
+			t.Fatal(got.err)
+		}
+		for s.sweeper.busy.Load() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	network.armed.Store(true)
+	write()
+	stranded := <-network.held
+	write()
+	for range 3 { // each deletes what is before the number that the last one noted
+		w.marks.since = time.Now().Add(-keepMarks)
+		write()
+	}
+	stranded.arrive(t)
+	var events int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.events_1`).Scan(&events); err != nil || events != 5 || plain.id != 1 {
+		t.Errorf("%d events of %d batches, %v", events, 5, err)
+	}
+	var marks int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.events_1_batch`).Scan(&marks); err != nil || marks > 3 {
+		t.Errorf("%d marks are left of 5, %v", marks, err)
+	}
+}
