@@ -41,7 +41,7 @@ func TestAPI_HalfClosedClientIsAnswered(t *testing.T) {
 func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
-	fill(streams, "orders", 300, 200_000) // more than sockets hold
+	fill(streams, "orders", 120, 200_000) // more than sockets hold
 	server := gateway.New(gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), DrainTimeout: 50 * time.Millisecond})
 	front := httptest.NewServer(server)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))

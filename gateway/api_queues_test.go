@@ -67,6 +67,25 @@ func TestAPI_Queues(t *testing.T) {
 	}
 }
 
+// TestAPI_CreateWithoutOptions answers what there is; only a body that names
+// options is compared with it.
+func TestAPI_CreateWithoutOptions(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := client{t, addr}
+	c.want("POST", "/v1/queues/slow", `{"retry_min_ms":5,"max_attempts":3}`, 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", "", 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", "{}", 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", `{"retry_min_ms":5,"max_attempts":3}`, 200, `{"queue":"slow"}`)
+	c.refused("POST", "/v1/queues/slow", `{"max_attempts":4}`, 409, "exists")
+	c.refused("POST", "/v1/queues/slow", `{"lanes":0}`, 409, "exists")
+	c.want("POST", "/v1/streams/keyed", `{"keyed":true,"partitions":2}`, 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.want("POST", "/v1/streams/keyed", "", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.want("POST", "/v1/streams/keyed", "{}", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.refused("POST", "/v1/streams/keyed", `{"keyed":false,"partitions":2}`, 409, "exists")
+	c.refused("POST", "/v1/streams/keyed", `{"keyed":true}`, 409, "exists")
+}
+
 // TestAPI_ReceiveOfADroppedQueue is refused, and one of its successor is not.
 func TestAPI_ReceiveOfADroppedQueue(t *testing.T) {
 	t.Parallel()

@@ -31,18 +31,19 @@ func (c *call) createStream() {
 	if !c.served(admin != nil) || !c.readJSON(true) {
 		return
 	}
-	if most := c.api.server.cfg.Streams.MaxPartitions; c.body.Partitions < 0 || c.body.Partitions > most {
-		c.fail(&FieldError{"partitions", fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", c.body.Partitions, most)}, codeInvalid)
+	n := optional(c.body.Partitions)
+	if most := c.api.server.cfg.Streams.MaxPartitions; n < 0 || n > most {
+		c.fail(&FieldError{"partitions", fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", n, most)}, codeInvalid)
 		return
 	}
-	opts := StreamOptions{Keyed: c.body.Keyed, Partitions: c.body.Partitions}
-	if err := admin.Create(c.ctx, c.stream(), opts); err != nil {
+	made, err := admin.Create(c.ctx, c.stream(), c.body.streamOptions())
+	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	answer := map[string]any{"stream": c.stream(), "keyed": opts.Keyed}
-	if opts.Partitions > 0 {
-		answer["partitions"] = opts.Partitions
+	answer := map[string]any{"stream": c.stream(), "keyed": made.Keyed}
+	if made.Partitions > 0 {
+		answer["partitions"] = made.Partitions
 	}
 	c.answer(answer)
 }

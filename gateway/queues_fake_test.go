@@ -256,13 +256,16 @@ func (f *fakeQueues) Extend(ctx context.Context, leases []gateway.Lease, lease t
 
 type fakeQueueAdmin struct{ f *fakeQueues }
 
-func (a fakeQueueAdmin) Create(_ context.Context, name string, opts gateway.QueueOptions) error {
+func (a fakeQueueAdmin) Create(_ context.Context, name string, opts *gateway.QueueOptions) error {
 	a.f.state.Lock()
 	defer a.f.state.Unlock()
-	if q := a.f.queues[name]; q != nil && q.opts != opts {
+	if q := a.f.queues[name]; q == nil {
+		a.f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob)}
+		if opts != nil {
+			a.f.queues[name].opts = *opts
+		}
+	} else if opts != nil && q.opts != *opts {
 		return gateway.ErrExists
-	} else if q == nil {
-		a.f.queues[name] = &fakeQueue{opts: opts, leased: make(map[int]*fakeJob)}
 	}
 	return nil
 }

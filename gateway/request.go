@@ -65,13 +65,13 @@ type request struct {
 	Backwards bool             `json:"backwards"`
 
 	// Of HTTP, where something is made.
-	Keyed       bool  `json:"keyed"`
-	Partitions  int   `json:"partitions"`
-	Priorities  int64 `json:"priorities"`
-	Lanes       int64 `json:"lanes"`
-	MaxAttempts int64 `json:"max_attempts"`
-	RetryMinMS  int64 `json:"retry_min_ms"`
-	RetryMaxMS  int64 `json:"retry_max_ms"`
+	Keyed       *bool  `json:"keyed"`
+	Partitions  *int   `json:"partitions"`
+	Priorities  *int64 `json:"priorities"`
+	Lanes       *int64 `json:"lanes"`
+	MaxAttempts *int64 `json:"max_attempts"`
+	RetryMinMS  *int64 `json:"retry_min_ms"`
+	RetryMaxMS  *int64 `json:"retry_max_ms"`
 }
 
 // messageFields are a message to be stored.
@@ -248,23 +248,45 @@ func (r *request) settlement(kind string) (s settlement, why code) {
 	return s, ""
 }
 
-// queueOptions returns what a queue is to be made with; 0 is the store's default.
-func (r *request) queueOptions() (opts QueueOptions, why code) {
-	low, okLow := within(r.RetryMinMS, 0, maxDelay)
-	high, okHigh := within(r.RetryMaxMS, 0, maxDelay)
+// optional is the value of a field, or zero where there is none.
+func optional[T any](field *T) (value T) {
+	if field != nil {
+		value = *field
+	}
+	return value
+}
+
+// streamOptions returns what a stream is to be made with, nil if the request does
+// not say.
+func (r *request) streamOptions() *StreamOptions {
+	if r.Keyed == nil && r.Partitions == nil {
+		return nil
+	}
+	return &StreamOptions{Keyed: optional(r.Keyed), Partitions: optional(r.Partitions)}
+}
+
+// queueOptions returns what a queue is to be made with, nil if the request does not
+// say; 0 is the store's default.
+func (r *request) queueOptions() (opts *QueueOptions, why code) {
+	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Lanes == nil {
+		return nil, ""
+	}
+	low, okLow := within(optional(r.RetryMinMS), 0, maxDelay)
+	high, okHigh := within(optional(r.RetryMaxMS), 0, maxDelay)
+	attempts, priorities, lanes := optional(r.MaxAttempts), optional(r.Priorities), optional(r.Lanes)
 	switch {
 	case !okLow || !okHigh:
-		return opts, codeDuration
-	case r.MaxAttempts < 0 || r.MaxAttempts > maxAttempts:
-		return opts, codeInvalid
+		return nil, codeDuration
+	case attempts < 0 || attempts > maxAttempts:
+		return nil, codeInvalid
 	}
-	for _, n := range []int64{r.Priorities, r.Lanes} {
+	for _, n := range []int64{priorities, lanes} {
 		if n < 0 || n > maxParts {
-			return opts, codeInvalid
+			return nil, codeInvalid
 		}
 	}
-	return QueueOptions{
-		MaxAttempts: int(r.MaxAttempts), RetryMin: low, RetryMax: high, Priorities: int(r.Priorities), Lanes: int(r.Lanes),
+	return &QueueOptions{
+		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Lanes: int(lanes),
 	}, ""
 }
 

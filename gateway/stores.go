@@ -140,8 +140,10 @@ type StreamReader interface {
 
 // StreamAdmin makes, describes and drops streams.
 type StreamAdmin interface {
-	// Create makes a stream, or returns nil if there is one with these options.
-	Create(ctx context.Context, name string, opts StreamOptions) error
+	// Create makes a stream unless there is one, and returns its options. One with
+	// other options is ErrExists, unless opts is nil: then it is made with the
+	// store's defaults, or may have any.
+	Create(ctx context.Context, name string, opts *StreamOptions) (StreamOptions, error)
 	List(ctx context.Context) ([]StreamInfo, error)
 	Info(ctx context.Context, name string) (StreamDetails, error)
 	Drop(ctx context.Context, name string) error
@@ -245,8 +247,9 @@ type LeaseStore interface {
 
 // QueueAdmin makes, describes and drops queues.
 type QueueAdmin interface {
-	// Create makes a queue, or returns nil if there is one with these options.
-	Create(ctx context.Context, name string, opts QueueOptions) error
+	// Create makes a queue unless there is one. One with other options is ErrExists,
+	// unless opts is nil: then it is made with the store's defaults, or may have any.
+	Create(ctx context.Context, name string, opts *QueueOptions) error
 	List(ctx context.Context) ([]string, error)
 	Stats(ctx context.Context, name string) (QueueStats, error)
 	Drop(ctx context.Context, name string) error

@@ -272,15 +272,20 @@ func (s *fakeSubscription) Close() {
 
 type fakeStreamAdmin struct{ f *fakeStreams }
 
-func (a fakeStreamAdmin) Create(_ context.Context, name string, opts gateway.StreamOptions) error {
+func (a fakeStreamAdmin) Create(_ context.Context, name string, opts *gateway.StreamOptions) (made gateway.StreamOptions, err error) {
 	a.f.state.Lock()
 	defer a.f.state.Unlock()
-	if s := a.f.streams[name]; s != nil && s.opts != opts {
-		return gateway.ErrExists
-	} else if s == nil {
-		a.f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: opts}
+	if opts != nil {
+		made = *opts
 	}
-	return a.f.fail
+	if s := a.f.streams[name]; s == nil {
+		a.f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: made}
+	} else if opts != nil && s.opts != *opts {
+		return made, gateway.ErrExists
+	} else {
+		made = s.opts
+	}
+	return made, a.f.fail
 }
 
 func (a fakeStreamAdmin) List(context.Context) (out []gateway.StreamInfo, err error) {

@@ -100,6 +100,22 @@ func TestServe_Families(t *testing.T) {
 	if status, text := request(t, "POST", p.addr, "/v1/queues/ordered", `{"lanes":4}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)
 	}
+	if status, text := request(t, "POST", p.addr, "/v1/streams/shared", `{"keyed":true,"partitions":2}`); status != 200 {
+		t.Fatalf("create: %d %s", status, text)
+	}
+	for path, want := range map[string]string{
+		"/v1/queues/ordered": `{"queue":"ordered"}`, "/v1/queues/urgent": `{"queue":"urgent"}`, "/v1/queues/plain": `{"queue":"plain"}`,
+		"/v1/streams/shared": `{"keyed":true,"partitions":2,"stream":"shared"}`,
+	} {
+		if status, text := request(t, "POST", p.addr, path, ""); status != 200 || strings.TrimSpace(text) != want {
+			t.Errorf("POST %s without a body: %d %s, want %s", path, status, text, want)
+		}
+	}
+	for path, body := range map[string]string{"/v1/queues/ordered": `{"lanes":3}`, "/v1/queues/shared": "", "/v1/streams/shared": `{"keyed":true}`} {
+		if status, text := request(t, "POST", p.addr, path, body); status != 409 {
+			t.Errorf("POST %s %s: %d %s, want 409", path, body, status, text)
+		}
+	}
 	w := wireDial(t, p.addr)
 	for n := range 9 {
 		w.ask(`{"type":"enqueue","queue":"urgent","priority":%d,"payload":"%d/%d","id":%d}`, n%3, n%3, n, n)

@@ -234,10 +234,19 @@ type queueAdmin struct {
 }
 
 // Create implements gateway.QueueAdmin.
-func (a queueAdmin) Create(ctx context.Context, name string, opts gateway.QueueOptions) error {
-	_, err := queue.Ensure(ctx, a.pool, name, queue.Options{
-		MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
-	})
+func (a queueAdmin) Create(ctx context.Context, name string, opts *gateway.QueueOptions) error {
+	var want queue.Options
+	if opts != nil {
+		want = queue.Options{
+			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
+		}
+	}
+	_, err := queue.Ensure(ctx, a.pool, name, want)
+	if opts == nil && errors.Is(err, queue.ErrOptions) {
+		if _, none := queue.Lookup(ctx, a.pool, name); !errors.Is(none, queue.ErrNotFound) {
+			err = none // there is one; else a stream is in its way
+		}
+	}
 	if err == nil {
 		a.made(name)
 	}

@@ -298,12 +298,20 @@ type streamAdmin struct {
 }
 
 // Create implements gateway.StreamAdmin.
-func (a streamAdmin) Create(ctx context.Context, name string, opts gateway.StreamOptions) error {
-	_, err := stream.Ensure(ctx, a.pool, name, stream.Options{Keyed: opts.Keyed, Partitions: opts.Partitions})
-	if err == nil {
-		a.made(name)
+func (a streamAdmin) Create(ctx context.Context, name string, opts *gateway.StreamOptions) (gateway.StreamOptions, error) {
+	var want stream.Options
+	if opts != nil {
+		want = stream.Options{Keyed: opts.Keyed, Partitions: opts.Partitions}
 	}
-	return gatewayError(err)
+	s, err := stream.Ensure(ctx, a.pool, name, want)
+	if opts == nil && errors.Is(err, stream.ErrOptions) {
+		s, err = stream.Lookup(ctx, a.pool, name)
+	}
+	if err != nil {
+		return gateway.StreamOptions{}, gatewayError(err)
+	}
+	a.made(name)
+	return gateway.StreamOptions{Keyed: s.Keyed(), Partitions: s.Partitions()}, nil
 }
 
 // List implements gateway.StreamAdmin.
