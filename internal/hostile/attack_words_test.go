@@ -18,7 +18,7 @@ var wordAttacks = []attack{
 		// victims is a queue of the attack's own: its stream is the server's.
 		a.call("POST", "/v1/queues/evil-queue", "{}")
 		for _, name := range []string{"tidewire.rooms", "tidewire.anything", "evil-queue"} {
-			codes := []string{"invalid_name", "not_found", "reserved_name", "forbidden"}
+			codes := []string{"invalid_name", "not_found", "reserved_name", "forbidden", "queue_stream"}
 			a.refusal("/ws", fmt.Sprintf(`{"type":"publish","stream":%q,"key":%q,"payload":"","id":1}`, name, bigRoom), codes...)
 			a.refusal("/ws", fmt.Sprintf(`{"type":"subscribe","stream":%q,"from":"start","id":1}`, name), codes...)
 			a.refusal("/ws", fmt.Sprintf(`{"type":"commit","stream":%q,"group":"g","position":1,"id":1}`, name), codes...)

@@ -72,29 +72,19 @@ func (s *server) show(t *testing.T) {
 	t.Logf("the server said (all of it: %s):\n%s", file.Name(), said[:most])
 }
 
-// program is the server's: TIDEWIRE_HOSTILE_SERVER, or this one.
-func program(t *testing.T) (path string, own bool) {
+// startServer starts the program at the path on the database, this one if there is
+// none, and waits until it listens.
+func startServer(t *testing.T, path, url string) *server {
 	t.Helper()
-	if path := os.Getenv("TIDEWIRE_HOSTILE_SERVER"); path != "" {
-		return path, false
+	if path == "" {
+		var err error
+		if path, err = os.Executable(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path, true
-}
-
-// startServer starts the program on the database, and waits until it listens.
-func startServer(t *testing.T, url string) *server {
-	t.Helper()
-	path, _ := program(t)
 	s := &server{done: make(chan struct{})}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
-		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile"}
-	if limitsMemory(path) {
-		args = append(args, "--max-memory", strconv.Itoa(memoryLimit))
-	}
+		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(memoryLimit)}
 	s.cmd = exec.Command(path, args...)
 	s.cmd.Env = append(os.Environ(), asProgram+"=1")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
@@ -126,14 +116,6 @@ func startServer(t *testing.T, url string) *server {
 		}
 	}
 	return s
-}
-
-// limitsMemory reports whether the program has the flag.
-func limitsMemory(path string) bool {
-	help := exec.Command(path, "serve", "--help")
-	help.Env = append(os.Environ(), asProgram+"=1")
-	text, _ := help.CombinedOutput()
-	return bytes.Contains(text, []byte("--max-memory"))
 }
 
 // lives reports whether the process that was started still runs.

@@ -20,7 +20,8 @@ const patience = time.Minute
 
 // world is what all clients of one run share.
 type world struct {
-	t *testing.T
+	t       *testing.T
+	program string // the server's; "" means this one
 
 	producing context.Context // its end: nobody begins anything more
 	drained   chan struct{}   // closed when all that was begun is answered
