@@ -296,7 +296,7 @@ func (w *world) tidy() {
 	}
 	w.request("tidy", "GET", "/v1/streams", nil, &all)
 	for _, s := range all.Streams {
-		if strings.HasPrefix(s.Stream, "evil") && !slices.Contains(prepared, s.Stream) {
+		if name, _, _ := strings.Cut(s.Stream, "/"); strings.HasPrefix(name, "evil") && !slices.Contains(prepared, name) {
 			w.request("tidy", "DELETE", "/v1/streams/"+url.PathEscape(s.Stream), nil, &all)
 		}
 	}
