@@ -93,18 +93,10 @@ func (c *call) enqueue() {
 		c.refuse(why)
 		return
 	}
-	if unique != nil {
-		place, duplicate, err := store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique)
-		if err != nil {
-			c.fail(err, codeNotStored)
-			return
-		}
-		answer := stored(place, 1)
-		answer.Duplicate = duplicate
-		c.answer(answer)
-		return
-	}
 	c.store(messages, func(done func(Place, error)) error {
+		if unique != nil {
+			return store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique, done)
+		}
 		return store.Enqueue(c.ctx, c.queue(), messages, opts, done)
 	})
 }

@@ -54,6 +54,7 @@ const (
 	codePartitioned     code = "partitioned"
 	codeIncomplete      code = "offset_missing"
 	codeQueueStream     code = "queue_stream"
+	codeJournalLost     code = "journal_lost"
 	codeConflict        code = "conflict"
 	codeDuplicateID     code = "duplicate_id"
 	codeTooExpensive    code = "too_expensive"
@@ -119,6 +120,7 @@ var publicErrors = map[code]string{
 	codeManyLanes:      "the keys of these messages belong to several lanes: enqueue those of each apart",
 	codePartitioned:    "the stream has partitions: name one of them, such as name/0",
 	codeIncomplete:     "the group has no offset: the database was restored from a backup that lacks it; an operator sets it anew",
+	codeJournalLost:    "the queue has lost its journal: the database was restored from a backup that lacks it; an operator restores one that has it, or begins a new one with SELECT tidewire.restart_queue(queue, after)",
 	codeQueueStream:    "this stream holds the messages of a queue: use the requests of queues; it can be read",
 	codeConflict:       "an event is in the way: see position and event_type",
 	codeDuplicateID:    "an event with that id is stored, and this append is no repetition of the one that stored it",
@@ -145,6 +147,7 @@ var statuses = map[code]int{
 	codeNotServed:      http.StatusNotFound,
 	codeNotFound:       http.StatusNotFound,
 	codeIncomplete:     http.StatusConflict,
+	codeJournalLost:    http.StatusConflict,
 	codeNoPath:         http.StatusNotFound,
 	codeMethod:         http.StatusMethodNotAllowed,
 	codeExists:         http.StatusConflict,
@@ -178,7 +181,7 @@ func codeOf(err error, otherwise code) code {
 	}{
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
 		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
-		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrAhead, codeAhead}, {ErrIncomplete, codeIncomplete}, {ErrQueueStream, codeQueueStream},
+		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrAhead, codeAhead}, {ErrIncomplete, codeIncomplete}, {ErrJournalLost, codeJournalLost}, {ErrQueueStream, codeQueueStream},
 		{ErrRefused, codeRefused}, {ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
 		if errors.Is(err, known.err) {

@@ -93,22 +93,25 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway
 }
 
 // EnqueueUnique knows the keys of one period that never ends.
-func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Message, _ gateway.EnqueueOptions, unique gateway.Unique) (place gateway.Place, duplicate bool, err error) {
-	place.Partition, err = -1, gateway.ErrNotFound
-	f.change(func() {
-		q := f.queues[queue]
-		if q == nil {
-			return
-		}
-		if place.Position, duplicate = q.unique[unique.Key]; !duplicate {
-			q.head++
-			m.Position, place.Position = q.head, q.head
-			q.ready = append(q.ready, &fakeJob{message: m})
-			q.unique[unique.Key] = q.head
-		}
-		err = nil
+func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Message, _ gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
+	f.later(func() {
+		place, err := gateway.Place{Partition: -1, Count: 1}, gateway.ErrNotFound
+		f.change(func() {
+			q := f.queues[queue]
+			if q == nil {
+				return
+			}
+			if place.Position, place.Duplicate = q.unique[unique.Key]; !place.Duplicate {
+				q.head++
+				m.Position, place.Position = q.head, q.head
+				q.ready = append(q.ready, &fakeJob{message: m})
+				q.unique[unique.Key] = q.head
+			}
+			err = nil
+		})
+		done(place, err)
 	})
-	return place, duplicate, err
+	return nil
 }
 
 func (f *fakeQueues) Consume(_ context.Context, queue string) (gateway.Consumption, error) {

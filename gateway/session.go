@@ -51,7 +51,6 @@ type session struct {
 	mu            sync.Mutex
 	subscriptions map[string]*subscriber
 	consumers     map[string]*consumer
-	unique        map[string]chan struct{} // the last enqueue of each unique key, closed when it has ended
 }
 
 // session serves a connection on /ws.
@@ -59,7 +58,6 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	sess := &session{
 		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting), querying: make(chan struct{}, maxQuerying),
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
-		unique: make(map[string]chan struct{}),
 	}
 	heard := func([]byte) { sess.heart.heard = time.Now() }
 	cfg := websocket.Config{OnPing: heard, OnPong: heard}

@@ -12,72 +12,16 @@ func (s *session) enqueue(r request) {
 		return
 	}
 	store := s.server.queues.Store
-	if unique != nil {
-		s.enqueueUnique(r, opts, *unique)
+	if unique != nil && r.Messages != nil {
+		s.refuse(r, codeInvalid)
 		return
 	}
 	s.store(r, r.Queue, store != nil, func(messages []Message, done func(Place, error)) error {
+		if unique != nil {
+			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
+		}
 		return store.Enqueue(s.server.work, r.Queue, messages, opts, done)
 	})
-}
-
-// enqueueUnique stores a message unless there is one.
-func (s *session) enqueueUnique(r request, opts EnqueueOptions, unique Unique) {
-	store := s.server.queues.Store
-	messages, why := r.messages()
-	switch {
-	case store == nil:
-		why = codeNotServed
-	case !usable(r.Queue):
-		why = codeName
-	case why == "" && r.Messages != nil:
-		why = codeInvalid
-	}
-	if why != "" {
-		s.refuse(r, why)
-		return
-	}
-	before, end := s.uniqueTurn(r.Queue + "\x00" + unique.Key)
-	s.inBackground(func(ctx context.Context) {
-		defer end()
-		select {
-		case <-before: // the first one that was sent is the one that is stored
-		case <-ctx.Done():
-		}
-		place, duplicate, err := store.EnqueueUnique(ctx, r.Queue, messages[0], opts, unique)
-		if err != nil {
-			s.fail(r, err, codeNotStored)
-			return
-		}
-		if !duplicate {
-			s.server.stored.Add(1)
-		}
-		answer := stored(place, 0)
-		answer.Duplicate = duplicate
-		s.ok(r, answer)
-	})
-}
-
-// uniqueTurn has the connection's enqueues of one unique key follow each other: it
-// returns a channel that is closed when those before have ended, and a function to
-// be called when this one has.
-func (s *session) uniqueTurn(key string) (before <-chan struct{}, end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, done := s.unique[key], make(chan struct{})
-	if last == nil {
-		last = make(chan struct{})
-		close(last)
-	}
-	s.unique[key] = done
-	return last, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.unique[key] == done {
-			delete(s.unique, key)
-		}
-		close(done)
-	}
 }
 
 // consume begins a consumption.

@@ -43,6 +43,8 @@ var (
 	ErrAhead = errors.New("gateway: position after the end")
 	// ErrIncomplete: the database was restored without the group's offset.
 	ErrIncomplete = errors.New("gateway: offset missing")
+	// ErrJournalLost: the database was restored without the queue's journal.
+	ErrJournalLost = errors.New("gateway: journal lost")
 	// ErrPartitioned: that is done with one partition, not with the whole stream.
 	ErrPartitioned = errors.New("gateway: has partitions")
 	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
@@ -195,9 +197,10 @@ type Unique struct {
 type QueueStore interface {
 	// Enqueue is StreamStore's Publish, for no producer.
 	Enqueue(ctx context.Context, queue string, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
-	// EnqueueUnique stores a message unless one with that key was stored in this
-	// period: then it returns that one's place. It waits for the commit.
-	EnqueueUnique(ctx context.Context, queue string, m Message, opts EnqueueOptions, unique Unique) (place Place, duplicate bool, err error)
+	// EnqueueUnique is Enqueue of a message unless one with that key was stored in
+	// this period: then done is told that one's place, which is a Duplicate. What one
+	// caller enqueues like that one after the other is looked at in that order.
+	EnqueueUnique(ctx context.Context, queue string, m Message, opts EnqueueOptions, unique Unique, done func(place Place, err error)) error
 	// Consume begins to take part in a queue.
 	Consume(ctx context.Context, queue string) (Consumption, error)
 }

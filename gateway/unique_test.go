@@ -12,11 +12,11 @@ import (
 // lateUnique takes longer for the first message of a key than for the others.
 type lateUnique struct{ *fakeQueues }
 
-func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique) (gateway.Place, bool, error) {
+func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
 	if string(m.Payload) == "0" {
 		time.Sleep(50 * time.Millisecond)
 	}
-	return l.fakeQueues.EnqueueUnique(ctx, queue, m, opts, unique)
+	return l.fakeQueues.EnqueueUnique(ctx, queue, m, opts, unique, done)
 }
 
 // TestEnqueue_TheFirstOfAKeyIsStored and the later ones of the connection are its

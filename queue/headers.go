@@ -79,12 +79,3 @@ func dueTime(headers json.RawMessage) time.Time {
 	}
 	return in.Due.UTC()
 }
-
-// headerOf returns the text of a header, or none.
-func headerOf(headers json.RawMessage, name string) (text string) {
-	all := make(map[string]json.RawMessage)
-	if json.Unmarshal(headers, &all) != nil || json.Unmarshal(all[name], &text) != nil {
-		return ""
-	}
-	return text
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,7 @@ type Producer struct {
 	queue    *Queue
 	appender *stream.PartitionedAppender // its partitions are the members
 	turn     atomic.Uint32               // of the lane for messages without a key
+	unique   *uniques
 }
 
 // NewProducer returns a Producer to the queue, which writes through the
@@ -60,15 +62,30 @@ func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
 			cfg.Appender.OnCommit(last)
 		}
 	}
-	return &Producer{queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(streams...), own)}
+	return &Producer{
+		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(streams...), own), unique: newUniques(),
+	}
 }
 
 // Run enqueues until ctx ends and what was accepted by then is answered. Call
 // it once.
-func (p *Producer) Run(ctx context.Context) { p.appender.Run(ctx) }
+func (p *Producer) Run(ctx context.Context) {
+	defer p.unique.abandon()
+	appending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var running sync.WaitGroup
+	running.Go(func() { p.appender.Run(appending) })
+	p.unique.run(ctx, p.submitUniques)
+	stop() // the appender has what was unique by now
+	running.Wait()
+}
 
 // Abandon gives up what is accepted and not committed: stream.Appender says how.
-func (p *Producer) Abandon() { p.appender.Abandon() }
+func (p *Producer) Abandon() {
+	p.unique.closed.Store(true)
+	p.unique.abandon()
+	p.appender.Abandon()
+}
 
 // Enqueue stores the messages, in this order, all or none, and returns the
 // position of the first once they are committed. The others have those that
@@ -82,7 +99,7 @@ func (p *Producer) Abandon() { p.appender.Abandon() }
 // stream.ErrAbandoned, the messages may be stored or not.
 func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
 	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
-		return p.enqueueUnique(ctx, &msgs[0])
+		return p.enqueueUnique(ctx, msgs[0])
 	}
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
@@ -97,7 +114,7 @@ func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, e
 // returns nil, done is called once, with the position of the first message or
 // with Enqueue's error; otherwise done is not called. All calls for one priority
 // or lane, or for a queue without, come from one goroutine, in the order of
-// positions: done must be brief. Messages that are Unique need Enqueue.
+// positions: done must be brief. Messages that are Unique need SubmitUnique.
 func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
@@ -108,6 +125,9 @@ func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first i
 
 // prepare returns the messages as the stream stores them, and which one.
 func (p *Producer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
+	if p.unique.closed.Load() { // the appender may still take what is unique
+		return nil, 0, ErrClosed
+	}
 	if err := noneUnique(msgs); err != nil {
 		return nil, 0, err
 	}

@@ -28,7 +28,7 @@ WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1`
 	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
 
-	periodSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint / $1::bigint`
+	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 	writeSQL = `
 SELECT sequence, kind, token, lo, hi, until, body

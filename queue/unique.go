@@ -1,15 +1,11 @@
 package queue
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -37,14 +33,11 @@ type DuplicateError struct{ Position int64 }
 func (e *DuplicateError) Error() string { return fmt.Sprintf("%v at %d", ErrDuplicate, e.Position) }
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
-// uniqueHeader holds a number by which an Enqueue knows its own message.
-const uniqueHeader = "tidewire_unique"
-
 // noneUnique refuses unique messages where they cannot be had.
 func noneUnique(msgs []Message) error {
 	for i := range msgs {
 		if msgs[i].Unique != (Unique{}) {
-			return fmt.Errorf("%w unique message: want an Enqueue of its own, with a key", ErrInvalid)
+			return fmt.Errorf("%w unique message: want a SubmitUnique or Enqueue of its own, with a key", ErrInvalid)
 		}
 	}
 	return nil
@@ -64,70 +57,4 @@ func (u Unique) validate() error {
 // is a part of the name, for sequences of another would be lower.
 func (u Unique) producer() string {
 	return fmt.Sprintf("unique/%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
-}
-
-// enqueueUnique stores the message as the request of its key and period, and
-// looks whose message is there then: package stream does not tell.
-func (p *Producer) enqueueUnique(ctx context.Context, m *Message) (int64, error) {
-	if err := m.Unique.validate(); err != nil {
-		return 0, err
-	}
-	to, ok, err := p.queue.route(m)
-	if err != nil {
-		return 0, err
-	}
-	as := stream.Producer{ID: m.Unique.producer()}
-	if !ok {
-		to = p.queue.LaneOf(as.ID)
-	}
-	plain, err := m.withDue()
-	own := strconv.FormatUint(rand.Uint64(), 36)
-	if err == nil {
-		plain, err = withHeader(plain, uniqueHeader, own)
-	}
-	if err != nil {
-		return 0, err
-	}
-	err = whileAway(ctx, func() error {
-		return p.queue.pool.QueryRow(ctx, periodSQL, m.Unique.Period.Microseconds()).Scan(&as.Sequence)
-	})
-	if err != nil {
-		return 0, p.queue.explain("enqueue to", err)
-	}
-	stored, err := p.appender.Partition(to).AppendAs(ctx, as, plain)
-	if err != nil {
-		return 0, enqueueError(err)
-	}
-	return p.queue.whose(ctx, to, stored.First, own)
-}
-
-// whileAway does it, and again while PostgreSQL is away, until ctx ends.
-func whileAway(ctx context.Context, do func() error) error {
-	for failed := 0; ; failed++ {
-		err := do()
-		if !pg.Retryable(err) {
-			return err
-		}
-		if err := pg.Backoff(ctx, failed); err != nil {
-			return err
-		}
-	}
-}
-
-// whose returns the position of the message, with a DuplicateError if it is not
-// the one with that header. It is stored: that it cannot be read yet is no error.
-func (q *Queue) whose(ctx context.Context, to int, position int64, own string) (int64, error) {
-	outward := q.outward(to, position)
-	var msgs []stream.Message
-	err := whileAway(ctx, func() (err error) {
-		msgs, err = q.members[to].readFrom(ctx, position-1, 1)
-		return err
-	})
-	if err != nil {
-		return 0, q.explain("read", err)
-	}
-	if len(msgs) == 1 && msgs[0].Position == position && headerOf(msgs[0].Headers, uniqueHeader) == own {
-		return outward, nil
-	}
-	return outward, &DuplicateError{Position: outward}
 }

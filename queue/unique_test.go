@@ -119,13 +119,13 @@ func (c *cutter) TraceQueryStart(ctx context.Context, conn *pgx.Conn, q pgx.Trac
 
 func (c *cutter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestUnique_ConnectionLost cuts the connections on which an Enqueue asks for the
-// period, and looks whose message is stored: it tells of no error, for the message
-// is stored.
+// TestUnique_ConnectionLost cuts the connections on which an Enqueue asks for
+// PostgreSQL's clock, and on which its request is looked up: neither is an error, and
+// the first of two is stored.
 func TestUnique_ConnectionLost(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
-	for _, text := range []string{"extract(epoch FROM clock_timestamp())", "SELECT position, coalesce(key"} {
+	for _, text := range []string{"extract(epoch FROM clock_timestamp())", "tidewire.find_requests"} {
 		cfg, err := pgxpool.ParseConfig(db.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -142,12 +142,64 @@ func TestUnique_ConnectionLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, stop := start(t, q, queue.NodeConfig{})
-		if _, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute)); err != nil || !c.cut.Load() {
-			t.Errorf("behind a cut of %q, %t: %v", text, c.cut.Load(), err)
+		untilEarly(t, 10*time.Minute)
+		first, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute))
+		if err != nil {
+			t.Errorf("beside a cut of %q: %v", text, err)
+		}
+		again, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute))
+		if !errors.Is(err, queue.ErrDuplicate) || again != first || !c.cut.Load() {
+			t.Errorf("again, beside a cut of %q, %t: at %d, %v; want the duplicate of %d", text, c.cut.Load(), again, err, first)
 		}
 		stop()
 	}
-	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored != 2 {
-		t.Errorf("%d messages are stored, want 2", stored)
+	if stored := count(t, db.Pool, `SELECT head FROM tidewire.stream_state((SELECT id FROM tidewire.queue))`); stored < 2 {
+		t.Errorf("the stream ends at %d, want 2 messages", stored)
+	}
+}
+
+// TestSubmitUnique_Order has one caller submit each job twice without waiting: the
+// first is stored, and the second its duplicate. What was accepted is answered
+// though the Producer stops, and nothing is accepted after that.
+func TestSubmitUnique_Order(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "lanes": {Lanes: 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, q := setup(t, opts)
+			p := queue.NewProducer(q, queue.ProducerConfig{})
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { p.Run(ctx) })
+			untilEarly(t, 10*time.Minute)
+			const pairs = 200
+			var mu sync.Mutex
+			at, errs := make([]int64, 2*pairs), make([]error, 2*pairs)
+			answers := 0
+			for i := range 2 * pairs {
+				err := p.SubmitUnique(t.Context(), only(fmt.Sprint(i/2), "x", 10*time.Minute), func(position int64, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					at[i], errs[i] = position, err
+					answers++
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop()
+			running.Wait()
+			if answers != 2*pairs {
+				t.Errorf("%d answers, want %d", answers, 2*pairs)
+			}
+			for i := range pairs {
+				if errs[2*i] != nil || !errors.Is(errs[2*i+1], queue.ErrDuplicate) || at[2*i+1] != at[2*i] {
+					t.Errorf("pair %d: at %d, %v, and then at %d, %v", i, at[2*i], errs[2*i], at[2*i+1], errs[2*i+1])
+				}
+			}
+			if err := p.SubmitUnique(t.Context(), only("late", "", time.Second), nil); !errors.Is(err, queue.ErrClosed) {
+				t.Errorf("after the end: %v, want ErrClosed", err)
+			}
+		})
 	}
 }

@@ -111,18 +111,7 @@ func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gatewa
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	o.progress.begin()
-	err = o.producer.Submit(ctx, out, func(first int64, err error) {
-		o.progress.end()
-		if errors.Is(err, queue.ErrNotFound) {
-			s.forget(o)
-		}
-		done(gateway.Place{Partition: -1, Position: first}, queueError(err))
-	})
-	if err != nil { // then done is not called
-		o.progress.end()
-	}
-	return queueError(err)
+	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.Submit(ctx, out, done) })
 }
 
 func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message {
@@ -134,22 +123,34 @@ func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message
 }
 
 // EnqueueUnique implements gateway.QueueStore.
-func (s *queueStore) EnqueueUnique(ctx context.Context, name string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique) (gateway.Place, bool, error) {
+func (s *queueStore) EnqueueUnique(ctx context.Context, name string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
 	o, err := s.open.get(ctx, name)
 	if err != nil {
-		return gateway.Place{}, false, queueError(err)
+		return queueError(err)
 	}
 	out := queueMessage(&m, opts)
 	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
-	position, err := o.producer.Enqueue(ctx, out)
-	duplicate := errors.Is(err, queue.ErrDuplicate)
-	if duplicate {
-		err = nil
+	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.SubmitUnique(ctx, out, done) })
+}
+
+// submit has messages submitted to the queue, and says what became of them.
+func (s *queueStore) submit(o *openQueue, done func(gateway.Place, error), submit func(done func(int64, error)) error) error {
+	o.progress.begin()
+	err := submit(func(first int64, err error) {
+		o.progress.end()
+		if errors.Is(err, queue.ErrNotFound) {
+			s.forget(o)
+		}
+		place := gateway.Place{Partition: -1, Position: first, Count: 1}
+		if errors.Is(err, queue.ErrDuplicate) {
+			place.Duplicate, err = true, nil
+		}
+		done(place, queueError(err))
+	})
+	if err != nil { // then done is not called
+		o.progress.end()
 	}
-	if errors.Is(err, queue.ErrNotFound) {
-		s.forget(o)
-	}
-	return gateway.Place{Partition: -1, Position: position}, duplicate, queueError(err)
+	return queueError(err)
 }
 
 // visibility is how long a delivery is its receiver's, unless it extends that.
@@ -287,6 +288,7 @@ func queueError(err error) error {
 		{queue.ErrSettled, gateway.ErrLeaseLost},
 		{queue.ErrSpread, gateway.ErrSpread},
 		{queue.ErrUnknown, gateway.ErrOutcomeUnknown},
+		{queue.ErrJournalLost, gateway.ErrJournalLost},
 	} {
 		if errors.Is(err, e.from) {
 			return fmt.Errorf("%w: %w", e.to, err)

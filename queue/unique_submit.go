@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/stream"
+)
+
+const (
+	// uniqueBatchCalls and uniqueBatchBytes are when a batch of unique messages is
+	// full. One gathers while another is handed to the appender.
+	uniqueBatchCalls = 4096
+	uniqueBatchBytes = 1 << 20
+	// clockTimeout bounds one look at PostgreSQL's clock.
+	clockTimeout = 10 * time.Second
+)
+
+// uniques gathers unique messages in the order of the calls, so that one look at
+// PostgreSQL's clock tells the period of many.
+type uniques struct {
+	group  *pg.Group[uniqueBatch]
+	closed atomic.Bool // nothing is added any more; looked at under the group's lock
+
+	work    context.Context // of what was accepted; ends with abandon
+	abandon context.CancelFunc
+}
+
+type uniqueBatch struct{ calls []uniqueCall }
+
+// uniqueCall is one SubmitUnique.
+type uniqueCall struct {
+	message  [1]stream.Message
+	to       int // member
+	producer string
+	period   time.Duration
+	done     func(position int64, err error)
+}
+
+func newUniques() *uniques {
+	u := &uniques{group: pg.NewGroup(&uniqueBatch{}, &uniqueBatch{}, uniqueBatchCalls, uniqueBatchBytes)}
+	u.work, u.abandon = context.WithCancel(context.Background())
+	return u
+}
+
+// add accepts a call, and waits while the gathering batch is full. A call that
+// comes after closed was set is refused; one before is in the batch that run takes
+// at the end.
+func (u *uniques) add(ctx context.Context, c uniqueCall) error {
+	if u.closed.Load() {
+		return ErrClosed
+	}
+	refused := false
+	m := &c.message[0]
+	err := u.group.Add(ctx, 1, len(m.Key)+len(m.Headers)+len(m.Payload)+len(c.producer), func(b *uniqueBatch) {
+		if refused = u.closed.Load(); !refused {
+			b.calls = append(b.calls, c)
+		}
+	})
+	if refused {
+		return ErrClosed
+	}
+	return err
+}
+
+// run hands batches to submit until ctx ends and what was accepted by then is
+// submitted.
+func (u *uniques) run(ctx context.Context, submit func(context.Context, *uniqueBatch)) {
+	gathering, stop := context.WithCancel(context.Background())
+	defer stop()
+	defer context.AfterFunc(ctx, func() { u.closed.Store(true); stop() })()
+	u.group.Run(gathering, u.work, submit)
+}
+
+// SubmitUnique is Enqueue of one message that is Unique, and does not wait for the
+// commit: it returns once the message is accepted, and waits while many are. Of
+// messages that one caller submits one after the other, those of one priority or
+// lane are looked at in that order: the second of two with the same key is the
+// duplicate of the first. The order between these and the messages of Submit is not
+// kept. The message must not be changed before done is called.
+//
+// If it returns nil, done is called once, with the position of the message and nil,
+// or a DuplicateError, or with Enqueue's error; otherwise done is not called. Calls
+// come from several goroutines: done must be brief.
+func (p *Producer) SubmitUnique(ctx context.Context, m Message, done func(position int64, err error)) error {
+	if m.Unique.Key == "" {
+		return fmt.Errorf("%w unique message: no key", ErrInvalid)
+	}
+	if err := m.Unique.validate(); err != nil {
+		return err
+	}
+	to, ok, err := p.queue.route(&m)
+	if err != nil {
+		return err
+	}
+	c := uniqueCall{to: to, producer: m.Unique.producer(), period: m.Unique.Period, done: done}
+	if !ok {
+		c.to = p.queue.LaneOf(c.producer)
+	}
+	if c.message[0], err = m.withDue(); err != nil {
+		return err
+	}
+	return p.unique.add(ctx, c)
+}
+
+// enqueueUnique is SubmitUnique that waits for the commit.
+func (p *Producer) enqueueUnique(ctx context.Context, m Message) (int64, error) {
+	type answer struct {
+		position int64
+		err      error
+	}
+	answered := make(chan answer, 1)
+	err := p.SubmitUnique(ctx, m, func(position int64, err error) { answered <- answer{position, err} })
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case a := <-answered:
+		return a.position, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// submitUniques submits each message as the request of its key, in the period of
+// now: of all such requests package stream stores one.
+func (p *Producer) submitUniques(ctx context.Context, b *uniqueBatch) {
+	now, err := p.queue.clock(ctx)
+	for i := range b.calls {
+		c := &b.calls[i]
+		if err == nil {
+			as := stream.Producer{ID: c.producer, Sequence: now / c.period.Microseconds()}
+			if failed := p.appender.Partition(c.to).SubmitAs(ctx, as, c.message[:], p.uniqueAnswer(c.to, c.done)); failed != nil {
+				c.done(0, uniqueError(failed))
+			}
+			continue
+		}
+		c.done(0, uniqueError(err))
+	}
+	clear(b.calls) // the messages are not ours to keep
+	b.calls = b.calls[:0]
+}
+
+// uniqueAnswer is what the caller is told of a request to that member.
+func (p *Producer) uniqueAnswer(to int, done func(int64, error)) func(stream.Stored, error) {
+	return func(stored stream.Stored, err error) {
+		position, err := p.answer(to, stored.First, err)
+		if err == nil && stored.Duplicate {
+			err = &DuplicateError{Position: position}
+		}
+		done(position, err)
+	}
+}
+
+// uniqueError is what the caller is told of a message that was accepted and not
+// submitted: ctx is not the caller's, and ends when the Producer gives up.
+func uniqueError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w: %w", stream.ErrAbandoned, err)
+	}
+	return enqueueError(err)
+}
+
+// clock returns PostgreSQL's time in microseconds. While PostgreSQL is away it
+// waits, until ctx ends.
+func (q *Queue) clock(ctx context.Context) (now int64, err error) {
+	for failed := 0; ; failed++ {
+		now, err = q.clockOnce(ctx)
+		if ctx.Err() != nil || !pg.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err = pg.Backoff(ctx, failed); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return 0, q.explain("enqueue to", err)
+	}
+	return now, nil
+}
+
+func (q *Queue) clockOnce(ctx context.Context) (now int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
+	defer cancel()
+	err = q.pool.QueryRow(ctx, clockSQL).Scan(&now)
+	return now, err
+}
