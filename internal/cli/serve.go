@@ -41,6 +41,7 @@ type serveCmd struct {
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
 	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
+	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
 	stopping *stopping
@@ -101,6 +102,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.MaxPartitions < 1 || c.MaxPartitions > stream.MaxPartitions {
 		return fmt.Errorf("--max-partitions is %d: want 1 to %d", c.MaxPartitions, stream.MaxPartitions)
+	}
+	if c.IdleTimeout <= 0 {
+		return errors.New("--idle-timeout: want more than 0")
 	}
 	if c.RateLimit <= 0 || c.RateBurst < 1 {
 		return errors.New("--rate-limit: want more than 0, and --rate-burst at least 1")
@@ -260,7 +264,7 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 // shutdown timeout lasts.
 func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener) error {
 	server := gateway.New(cfg)
-	httpServer := newHTTPServer(server)
+	httpServer := newHTTPServer(server, time.Duration(c.IdleTimeout))
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() { failed <- httpServer.Serve(l) }()

@@ -12,9 +12,6 @@ import (
 )
 
 const (
-	// idleTimeout is for how long a connection may stay open between two HTTP
-	// requests. Load balancers keep theirs for a minute or less.
-	idleTimeout = 2 * time.Minute
 	// headerTimeout bounds how long a request's header takes to arrive.
 	headerTimeout = 10 * time.Second
 	// bodyTimeout bounds a body that no handler reads. The HTTP API sets a time of
@@ -24,10 +21,10 @@ const (
 
 // newHTTPServer returns the server of HTTP requests, WebSocket handshakes among
 // them: a connection that was upgraded has no time-outs of HTTP any more.
-func newHTTPServer(server *gateway.Server) *http.Server {
+func newHTTPServer(server *gateway.Server, idle time.Duration) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
 	}
 	h.RegisterOnShutdown(server.EndPolls)
 	return h
