@@ -315,3 +315,36 @@ func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 	}
 	waitInfo(t, s, "not dropped behind the reader", func(i stream.Info) bool { return i.Oldest > 1 })
 }
+
+// TestSubscribe_OldestBesideRetention: whoever begins with what is kept is not told
+// of what retention drops before the first read.
+func TestSubscribe_OldestBesideRetention(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, messages("a", "b")...)
+	hub := stream.NewHub(db.Pool, stream.HubConfig{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	subs := make(map[string]*stream.Subscription)
+	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.Since(time.Now().Add(-time.Hour)), "after": stream.After(0)} {
+		sub, err := hub.Subscribe(ctx, s, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		subs[name] = sub
+	}
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
+	keep(t, db.Pool)
+	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
+	alter(t, db.Pool, s, stream.Retention{})
+	at := mustAppend(t, a, messages("c")...)
+	for _, name := range []string{"oldest", "since"} {
+		if page, err := subs[name].Next(ctx); err != nil || len(page) != 1 || page[0].Position != at || string(page[0].Payload) != "c" {
+			t.Errorf("%s: %v, %v, want the message at %d", name, page, err, at)
+		}
+	}
+	_, err := subs["after"].Next(ctx)
+	wantTooOld(t, "after 0", err, 3)
+}

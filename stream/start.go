@@ -9,7 +9,7 @@ import (
 )
 
 // Start is where a reader of a stream begins. The zero value is the beginning:
-// the oldest message that is kept when the Start is used.
+// the oldest message that is kept when the first is read.
 type Start struct {
 	kind  startKind
 	after int64

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -20,6 +21,9 @@ type Subscription struct {
 	end    context.CancelFunc
 	closed atomic.Bool
 	after  atomic.Int64 // the position of the last message returned
+	// adrift says that it began with what was kept then, and has returned nothing:
+	// what retention drops before that is not missed. Next's alone.
+	adrift bool
 }
 
 // Next returns the next messages of the stream, in order, without gap or
@@ -47,6 +51,10 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 			return nil, err
 		}
 		page, err := s.step(ctx, most)
+		if old, ok := errors.AsType[*TooOldError](err); ok && s.adrift {
+			s.after.Store(old.Oldest - 1)
+			continue
+		}
 		if err != nil {
 			if over := s.over(ctx); over != nil {
 				return nil, over
@@ -54,6 +62,7 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 			return nil, err
 		}
 		if len(page) > 0 {
+			s.adrift = false
 			page = page[:min(len(page), most)]
 			s.after.Store(page[len(page)-1].Position)
 			return page, nil
