@@ -179,8 +179,16 @@ func (b *Budget) Stats() Stats {
 	return s
 }
 
+// outsideHeap is memory that Go's soft limit does not count: the program's own
+// pages, and what the heap exceeds the limit by before the collector has done its
+// work. Decision 19 has the figures.
+const outsideHeap = 64 << 20
+
+// SoftLimit returns Go's soft memory limit (debug.SetMemoryLimit) for a process that
+// may use maxMemory bytes.
+func SoftLimit(maxMemory int64) int64 { return maxMemory - min(maxMemory/4, outsideHeap) }
+
 // ClientShare returns how much of the memory that a process may use is for what
-// clients make it hold: the limit for New. The rest is for garbage that is not
-// collected yet, and for what is not counted. Half was enough in measurements:
-// docs/decisions/0019-one-memory-budget.md.
-func ClientShare(maxMemory int64) int64 { return maxMemory / 2 }
+// clients make it hold: the limit for New. It is half of the soft limit. The other
+// half is for garbage that is not collected yet, and for what is not counted.
+func ClientShare(maxMemory int64) int64 { return SoftLimit(maxMemory) / 2 }

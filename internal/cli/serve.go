@@ -134,10 +134,6 @@ func (c *serveCmd) Run(p *process) error {
 	return c.stopping.run(func() error { return c.serve(p) })
 }
 
-// outsideHeap is memory that Go's limit does not count: the program's own pages, and
-// what the heap exceeds the limit by before the collector has done its work.
-const outsideHeap = 64 << 20
-
 // limitMemory tells the collector how much memory the process may use: near that it
 // works harder, and does not let the heap double first.
 func (c *serveCmd) limitMemory(p *process) error {
@@ -146,7 +142,7 @@ func (c *serveCmd) limitMemory(p *process) error {
 		return exit(ExitUsage, "the machine's memory is unknown: give --max-memory in bytes, such as 1GiB: %w", err)
 	}
 	c.memory = c.MaxMemory.of(machine)
-	debug.SetMemoryLimit(c.memory - min(c.memory/4, outsideHeap))
+	debug.SetMemoryLimit(budget.SoftLimit(c.memory))
 	p.log.Info("memory", "max_bytes", c.memory, "machine_bytes", machine, "source", source)
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 	atOnce = 4
 	// slack is how many goroutines and files more than before the attacks are no
 	// leak: what well-behaved clients have under way is not the same all the time.
-	slack = 20
+	slack = 60
 	// poolMost is how many files more the connections to PostgreSQL may be, which
 	// stay open after a time of much work.
 	poolMost = 40
