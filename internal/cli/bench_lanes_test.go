@@ -12,7 +12,7 @@ import (
 func TestBenchLanes_EveryVariant(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "lanes.toml")
-	err := os.WriteFile(config, []byte("[server]\ndummy_message_size = \"200KB\"\ndummy_message_duration = \"2ms\"\n[client]\nrequest_duration = \"5ms\"\ntotal_request = 60\n"), 0o600)
+	err := os.WriteFile(config, []byte("[server]\ndummy_message_size = \"200KB\"\ndummy_message_duration = \"2ms\"\n[client]\nrequest_duration = \"5ms\"\ntotal_request = 30\n"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestBenchLanes_EveryVariant(t *testing.T) {
 			t.Fatalf("no row of %s in\n%s", variant, out)
 		}
 		m := row.Metrics
-		if m["sent"] != 60 || m["lost"] != 0 || m["latency_mean_worst_ms"] < m["latency_mean_ms"] || m["dummy_bytes"] < 200<<10 || m["server_cpu_seconds"] <= 0 {
+		if m["sent"] != 30 || m["lost"] != 0 || m["latency_mean_worst_ms"] < m["latency_mean_ms"] || m["dummy_bytes"] < 200<<10 || m["server_cpu_seconds"] <= 0 {
 			t.Errorf("%s: %v", variant, m)
 		}
 	}
