@@ -290,8 +290,10 @@ BEGIN
 		SET due_at = at + p.delay * interval '1 microsecond', token = NULL, attempts = p.attempts, dead = p.dead, reason = p.reason
 		FROM jsonb_to_recordset(side->'put') AS p (position bigint, delay bigint, attempts int, dead boolean, reason text, fresh boolean)
 		WHERE NOT p.fresh AND s.queue = queue_id AND s.position = p.position AND s.token = own;
+	-- A message may have been tried more than once since the last call.
 	UPDATE tidewire.queue_side AS s SET attempts = p.attempts
-		FROM jsonb_to_recordset(side->'tried') AS p (position bigint, attempts int)
+		FROM (SELECT t.position, max(t.attempts) AS attempts
+			FROM jsonb_to_recordset(side->'tried') AS t (position bigint, attempts int) GROUP BY t.position) AS p
 		WHERE s.queue = queue_id AND s.position = p.position AND s.token = own;
 	UPDATE tidewire.queue_side AS s SET token = own WHERE s.queue = queue_id AND s.position = ANY (ARRAY(
 		SELECT d.position FROM tidewire.queue_side AS d
