@@ -174,3 +174,35 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 	}
 	wantDefaults("Alter")
 }
+
+// TestAppender_ClientEncoding: text is written and read in the encoding of the
+// pool, whichever it is and whichever method writes: what is stored is found again.
+func TestAppender_ClientEncoding(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	pgtest.SetDefaults(t, db, map[string]string{"client_encoding": "LATIN1", "standard_conforming_strings": "off"})
+	s, err := stream.Ensure(t.Context(), db.Pool, "größen", stream.Options{Keyed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := stream.Producer{ID: `prüfer\n'鍵`, Sequence: 1}
+	const key = "schlüssel 鍵"
+	var first stream.Stored
+	for n, method := range []stream.Method{stream.Copy, stream.Array, stream.Copy} {
+		a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
+		got, err := a.AppendAs(t.Context(), request, stream.Message{Key: key, Payload: []byte("x")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = got
+		}
+		if got.First != first.First {
+			t.Errorf("the request is stored at %d, and again at %d", first.First, got.First)
+		}
+	}
+	found, err := s.ReadKey(t.Context(), key, 0, 100, 10)
+	if err != nil || len(found) != 1 || found[0].Key != key {
+		t.Errorf("ReadKey: %v, %v, want one message", found, err)
+	}
+}

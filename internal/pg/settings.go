@@ -16,9 +16,13 @@ const WriterName = AppName + " writer"
 
 // A database, a role or a pool may have defaults under which a writer does not
 // work: time-outs that end it while it waits for a lock, a search_path that puts
-// functions of others before PostgreSQL's, a way to read literals or text that is
-// not ours. Only what differs is set: the rest costs a look each. An encoding, a
-// path or a commit that does no harm stays as it is.
+// functions of others before PostgreSQL's, a way to read literals that is not ours.
+// Only what differs is set: the rest costs a look each. A path or a commit that does
+// no harm stays as it is.
+//
+// client_encoding is the pool's. Readers outside of these transactions use it too,
+// and PostgreSQL converts a simple query before a setting in it counts: what one
+// encoding has written, another does not find.
 //
 // synchronous_commit is never weakened. Off is raised to local: what was
 // acknowledged survives a crash of PostgreSQL.
@@ -31,7 +35,6 @@ CASE WHEN current_setting('transaction_timeout', true) <> '0' THEN set_config('t
 CASE WHEN current_setting('idle_in_transaction_session_timeout') <> '0' THEN set_config('idle_in_transaction_session_timeout', '1min', true) END,
 CASE WHEN position('pg_catalog' IN current_setting('search_path')) > 1 THEN set_config('search_path', 'pg_catalog, pg_temp', true) END,
 CASE WHEN current_setting('standard_conforming_strings') <> 'on' THEN set_config('standard_conforming_strings', 'on', true) END,
-CASE WHEN current_setting('client_encoding') <> 'UTF8' THEN set_config('client_encoding', 'UTF8', true) END,
 CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', true) END`
 
 	// openWriterSQL sets what is harmless on a connection that ends with its writer,
@@ -43,7 +46,6 @@ CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchro
 	OR current_setting('idle_in_transaction_session_timeout') <> '0'
 	OR position('pg_catalog' IN current_setting('search_path')) > 1
 	OR current_setting('standard_conforming_strings') <> 'on'
-	OR current_setting('client_encoding') <> 'UTF8'
 	OR current_setting('synchronous_commit') = 'off'`
 )
 

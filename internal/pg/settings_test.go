@@ -45,7 +45,7 @@ func TestWriterSettings(t *testing.T) {
 	}{
 		"hostile": {hostile, map[string]string{
 			"statement_timeout": "0", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "1min",
-			"search_path": "pg_catalog, pg_temp", "standard_conforming_strings": "on", "client_encoding": "UTF8",
+			"search_path": "pg_catalog, pg_temp", "standard_conforming_strings": "on", "client_encoding": "LATIN1",
 			"synchronous_commit": "local",
 		}, true},
 		"of an application": {map[string]string{
