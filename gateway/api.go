@@ -35,6 +35,7 @@ func newAPI(s *Server) *api {
 		"DELETE /v1/streams/{stream}":                     (*call).dropStream,
 		"POST /v1/streams/{stream}/messages":              (*call).publish,
 		"GET /v1/streams/{stream}/messages":               (*call).readStream,
+		"GET /v1/streams/{stream}/groups":                 (*call).listGroups,
 		"POST /v1/streams/{stream}/groups/{group}/commit": (*call).commit,
 		"GET /v1/events":                                  (*call).readEvents,
 		"POST /v1/events":                                 (*call).appendEvents,

@@ -58,10 +58,43 @@ func (c *call) streamInfo() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	if info.Groups == nil {
-		info.Groups = []GroupInfo{}
-	}
 	c.answer(info)
+}
+
+// listGroups answers with a page of the stream's groups, and the name to go on
+// after.
+func (c *call) listGroups() {
+	admin := c.api.server.cfg.Streams.Admin
+	if !c.served(admin != nil) {
+		return
+	}
+	limit, ok := c.number("limit", 1, maxBatch, 100)
+	if !ok {
+		return
+	}
+	after := c.r.URL.Query().Get("after")
+	if after != "" && !validName(after) {
+		c.refuse(codeParameter)
+		return
+	}
+	groups, err := admin.Groups(c.ctx, c.stream(), after, int(limit))
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	next := after
+	if n := len(groups); n > 0 {
+		next = groups[n-1].Name
+	} else {
+		groups = []GroupInfo{}
+	}
+	c.answer(groupsPage{groups, next})
+}
+
+// groupsPage is the answer of listGroups.
+type groupsPage struct {
+	Groups []GroupInfo `json:"groups"`
+	Next   string      `json:"next"`
 }
 
 func (c *call) dropStream() {

@@ -79,7 +79,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("POST", "/v1/streams/a%2Fb", "", 200, `{"keyed":false,"stream":"a/b"}`)
 	c.want("POST", "/v1/streams/a%2Fb", `{"keyed":false}`, 200, `{"keyed":false,"stream":"a/b"}`)
 	c.refused("POST", "/v1/streams/a%2Fb", `{"keyed":true}`, 409, "exists")
-	c.want("GET", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b","keyed":false,"created":"0001-01-01T00:00:00Z","head":0,"groups":[]}`)
+	c.want("GET", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b","keyed":false,"created":"0001-01-01T00:00:00Z","head":0}`)
 	c.want("POST", "/v1/streams/parts", `{"partitions":65}`, 400, `{"error":{"code":"invalid","message":"65, want 0 to 64 (the server's --max-partitions)","field":"partitions"}}`)
 	c.want("DELETE", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b"}`)
 	c.refused("DELETE", "/v1/streams/a%2Fb", "", 404, "not_found")
@@ -97,7 +97,9 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("GET", "/v1/streams/orders/messages?after=4", "", 200, `{"messages":[],"next":4}`)
 	c.want("GET", "/v1/streams/orders/messages?key=k", "", 200, `{"messages":[`+one+`,`+four+`],"next":4}`)
 	c.want("POST", "/v1/streams/orders/groups/g/commit", `{"position":3}`, 200, `{"position":3}`)
-	c.want("GET", "/v1/streams/orders", "", 200, `{"stream":"orders","keyed":true,"created":"0001-01-01T00:00:00Z","head":4,"groups":[{"group":"g","offset":3,"lag":1}]}`)
+	c.want("GET", "/v1/streams/orders", "", 200, `{"stream":"orders","keyed":true,"created":"0001-01-01T00:00:00Z","head":4}`)
+	c.want("GET", "/v1/streams/orders/groups", "", 200, `{"groups":[{"group":"g","offset":3,"lag":1}],"next":"g"}`)
+	c.want("GET", "/v1/streams/orders/groups?after=g", "", 200, `{"groups":[],"next":"g"}`)
 	streams.change(func() { streams.streams["orders"].oldest = 3; streams.streams["orders"].opts.Keyed = false })
 	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the messages from there on are not kept any more: see oldest","oldest":3}}`)
 	c.refused("GET", "/v1/streams/orders/messages?after=2&key=k", "", 400, "not_keyed")
@@ -132,6 +134,9 @@ func TestAPI_Refuses(t *testing.T) {
 		{"GET /v1/streams/%00", "", 400, "invalid_name"},
 		{"GET /v1/queues/" + long, "", 400, "invalid_name"},
 		{"POST /v1/streams/orders/groups/" + long + "/commit", `{"position":1}`, 400, "invalid_name"},
+		{"GET /v1/streams/nothing/groups", "", 404, "not_found"},
+		{"GET /v1/streams/orders/groups?limit=0", "", 400, "invalid_parameter"},
+		{"GET /v1/streams/orders/groups?after=%FF", "", 400, "invalid_parameter"},
 		{"POST /v1/streams/new", `{"keyed":1}`, 400, "malformed"},
 		{"GET /v1/streams/nothing", "", 404, "not_found"},
 		{"GET /v1/streams/nothing/messages", "", 404, "not_found"},

@@ -148,6 +148,9 @@ type StreamAdmin interface {
 	Create(ctx context.Context, name string, opts *StreamOptions) (StreamOptions, error)
 	List(ctx context.Context) ([]StreamInfo, error)
 	Info(ctx context.Context, name string) (StreamDetails, error)
+	// Groups returns groups of a stream, ordered by the bytes of their names: at most
+	// limit of those after a name, or from the first on if that is empty.
+	Groups(ctx context.Context, name, after string, limit int) ([]GroupInfo, error)
 	Drop(ctx context.Context, name string) error
 }
 
@@ -169,8 +172,7 @@ type StreamInfo struct {
 // StreamDetails is what is told of one stream.
 type StreamDetails struct {
 	StreamInfo
-	Head   int64       `json:"head"` // position of the last message
-	Groups []GroupInfo `json:"groups"`
+	Head int64 `json:"head"` // position of the last message
 }
 
 // GroupInfo describes a group of a stream.

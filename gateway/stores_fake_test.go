@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -305,10 +306,22 @@ func (a fakeStreamAdmin) Info(_ context.Context, name string) (gateway.StreamDet
 		return gateway.StreamDetails{}, gateway.ErrNotFound
 	}
 	d := gateway.StreamDetails{StreamInfo: gateway.StreamInfo{Name: name, Keyed: s.opts.Keyed}, Head: int64(len(s.messages))}
-	for group, offset := range s.groups {
-		d.Groups = append(d.Groups, gateway.GroupInfo{Name: group, Offset: offset, Lag: d.Head - offset})
-	}
 	return d, a.f.fail
+}
+
+func (a fakeStreamAdmin) Groups(_ context.Context, name, after string, limit int) (out []gateway.GroupInfo, err error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	s := a.f.streams[name]
+	if s == nil {
+		return nil, gateway.ErrNotFound
+	}
+	for _, group := range slices.Sorted(maps.Keys(s.groups)) {
+		if group > after && len(out) < limit {
+			out = append(out, gateway.GroupInfo{Name: group, Offset: s.groups[group], Lag: int64(len(s.messages)) - s.groups[group]})
+		}
+	}
+	return out, a.f.fail
 }
 
 func (a fakeStreamAdmin) Drop(_ context.Context, name string) (err error) {

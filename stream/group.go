@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,11 +91,17 @@ func (g *Group) make(ctx context.Context, start Start) error {
 // names; none if the stream was dropped meanwhile. Of a stream with partitions
 // the offsets and lags are the sums over them.
 func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
+	return ListGroupsAfter(ctx, pool, s, "", math.MaxInt32)
+}
+
+// ListGroupsAfter is ListGroups for a page: at most limit of the groups whose names
+// come after a name; after "" come all.
+func ListGroupsAfter(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string, limit int) ([]GroupInfo, error) {
 	if s.count > 0 {
-		return sumGroups(ctx, pool, s)
+		return sumGroups(ctx, pool, s, name, limit)
 	}
 	var all []GroupInfo
-	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id}, func(rows pgx.Rows) (err error) {
+	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id, name, limit}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g GroupInfo, err error) {
 			var offset *int64
 			if err = row.Scan(&g.Name, &g.CreatedAt, &offset); err == nil && offset == nil {

@@ -165,10 +165,12 @@ func (s *Stream) sumInfo(ctx context.Context) (sum Info, err error) {
 	return sum, nil
 }
 
-func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
+// sumGroups adds the groups of the partitions up. The first of all are among the
+// first of each.
+func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, after string, limit int) ([]GroupInfo, error) {
 	sums := make(map[string]GroupInfo)
 	for _, p := range s.parts {
-		groups, err := ListGroups(ctx, pool, p)
+		groups, err := ListGroupsAfter(ctx, pool, p, after, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +184,8 @@ func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo,
 			sums[g.Name] = g
 		}
 	}
-	return slices.SortedFunc(maps.Values(sums), func(a, b GroupInfo) int { return cmp.Compare(a.Name, b.Name) }), nil
+	all := slices.SortedFunc(maps.Values(sums), func(a, b GroupInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return all[:min(limit, len(all))], nil
 }
 
 func dropGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {

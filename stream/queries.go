@@ -225,7 +225,7 @@ const (
 	dropGroupSQL   = `DELETE FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
 	listGroupsSQL  = `
 SELECT g.name, g.created_at, o.committed
-FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = $1)) AS o
+FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = $1 AND name > $2 ORDER BY name LIMIT $3)) AS o
 JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
 	readOffsetSQL    = `SELECT committed FROM tidewire.read_offsets(ARRAY[$1::int])`
 	commitOffsetsSQL = `SELECT id, committed, written FROM tidewire.commit_offsets($1, $2)`

@@ -142,10 +142,11 @@ func TestServeStreams_OverTheWire(t *testing.T) {
 		t.Errorf("the group got %+v, %v", m, err)
 	}
 	for path, want := range map[string]string{
-		"/v1/streams/orders":                          `"head":5,"groups":[{"group":"g","offset":3,"lag":2}]`,
+		"/v1/streams/orders":                          `"head":5}`,
+		"/v1/streams/orders/groups":                   `{"groups":[{"group":"g","offset":3,"lag":2}],"next":"g"}`,
 		"/v1/streams/orders/messages?after=3&limit=1": `"position":4`,
 		"/v1/streams/orders/messages?key=k&limit=9":   `"payload":"3"`,
-		"/v1/streams": `"stream":"orders"`,
+		"/v1/streams":                                 `"stream":"orders"`,
 	} {
 		if status, text := request(t, "GET", two.addr, path, ""); status != 200 || !strings.Contains(text, want) {
 			t.Errorf("GET %s: %d %s", path, status, text)

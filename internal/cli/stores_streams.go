@@ -340,12 +340,21 @@ func (a streamAdmin) Info(ctx context.Context, name string) (d gateway.StreamDet
 		return d, gatewayError(err)
 	}
 	d.Head = info.Head
-	groups, err := stream.ListGroups(ctx, a.pool, s)
-	d.Groups = make([]gateway.GroupInfo, len(groups))
-	for i, g := range groups {
-		d.Groups[i] = gateway.GroupInfo{Name: g.Name, Offset: g.Offset, Lag: g.Lag}
+	return d, nil
+}
+
+// Groups implements gateway.StreamAdmin.
+func (a streamAdmin) Groups(ctx context.Context, name, after string, limit int) ([]gateway.GroupInfo, error) {
+	s, err := stream.Lookup(ctx, a.pool, name)
+	if err != nil {
+		return nil, gatewayError(err)
 	}
-	return d, gatewayError(err)
+	groups, err := stream.ListGroupsAfter(ctx, a.pool, s, after, limit)
+	out := make([]gateway.GroupInfo, len(groups))
+	for i, g := range groups {
+		out[i] = gateway.GroupInfo{Name: g.Name, Offset: g.Offset, Lag: g.Lag}
+	}
+	return out, gatewayError(err)
 }
 
 // Drop implements gateway.StreamAdmin.

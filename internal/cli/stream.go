@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -90,7 +91,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if err != nil {
 			return explainStream(err)
 		}
-		groups, err := stream.ListGroups(p.ctx, pool, s)
+		groups, err := allGroups(p.ctx, pool, s)
 		if err != nil {
 			return explainStream(err)
 		}
@@ -113,6 +114,20 @@ func (c *streamInfoCmd) Run(p *process) error {
 		fmt.Fprintln(p.Out, t.Render())
 		return nil
 	})
+}
+
+// groupsPage is how many groups are read at a time.
+const groupsPage = 1000
+
+// allGroups reads the groups of a stream page by page: no query takes long.
+func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all []stream.GroupInfo, err error) {
+	for after := ""; ; after = all[len(all)-1].Name {
+		page, err := stream.ListGroupsAfter(ctx, pool, s, after, groupsPage)
+		all = append(all, page...)
+		if err != nil || len(page) < groupsPage {
+			return all, err
+		}
+	}
 }
 
 // retentionText is a policy in words.
