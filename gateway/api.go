@@ -195,7 +195,7 @@ func (c *call) readJSON(optional bool) bool {
 		c.refuse(codeMediaType)
 		return false
 	}
-	r, err := parseRequest(body)
+	r, err := c.api.server.sessions.decoders.parse(c.ctx, body)
 	if err != nil {
 		c.refuse(codeMalformed)
 		return false

@@ -23,7 +23,8 @@ func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 		`"room":"a","user":"eve","user":"bob"`, `"room":"a","User":"bob"`, `"room":"a","u\u017fer":"bob"`, `"room":"a","uſer":"bob"`,
 		`"room":"a","Type":"presence"`, `"room":"a","type":"gap"`, `"room":"a","t\u0079pe":"gap"`,
 		`"room":"a","position":1,"position":2`, `"room":"a","Position":2`, `"room":"a","po\u017fition":2`,
-		`"room":"kept-1","position":9`, // the server adds one
+		`"room":"a","user\u0000":"admin","user":"bob"`, // a reader in C sees two of them
+		`"room":"kept-1","position":9`,                 // the server adds one
 	}
 	for i, fields := range refused {
 		send(t, talker, fmt.Sprintf(`{"type":"chat","text":"forged","id":%d,%s}`, i, fields))

@@ -51,7 +51,8 @@ func parseSlowly(payload []byte) (m chatMessage, ok bool) {
 		var value json.RawMessage
 		dec.Decode(&value)
 		for _, name := range []string{"type", "id", "room", "user", "position"} {
-			if strings.EqualFold(key.(string), name) && (spelled != `"`+name+`"` || values[name] != nil) {
+			upToNUL, _, _ := strings.Cut(key.(string), "\x00")
+			if strings.EqualFold(upToNUL, name) && (spelled != `"`+name+`"` || values[name] != nil) {
 				forged[name], ok = true, false
 			}
 		}

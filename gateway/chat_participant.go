@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -242,11 +243,13 @@ func (p *participant) answer(msg chatMessage, why code, more map[string]any) {
 // send queues an answer; it leaves with the others of this read. One that
 // does not fit behind what the peer has not read yet ends the connection.
 func (p *participant) send(v any) {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // a client's ts comes back as it is, and is not six times as long
+	if encoder.Encode(v) != nil {
 		return // no value of ours fails
 	}
-	if errors.Is(p.conn.Queue(websocket.OpText, text), websocket.ErrSlowReader) {
+	if errors.Is(p.conn.Queue(websocket.OpText, bytes.TrimSuffix(text.Bytes(), []byte{'\n'})), websocket.ErrSlowReader) {
 		p.conn.Abort()
 	}
 }

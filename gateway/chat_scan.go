@@ -79,8 +79,9 @@ func (f *chatFields) note(key, value []byte) int {
 // noteUnusual is note for a key with escapes or letters beyond ASCII.
 func (f *chatFields) noteUnusual(key, value []byte) int {
 	name := text(append(append([]byte{'"'}, key...), '"'))
+	upToNUL, _, _ := strings.Cut(name, "\x00") // all that readers in C see
 	for g, guard := range guarded {
-		if strings.EqualFold(name, guard) { // as encoding/json compares
+		if strings.EqualFold(upToNUL, guard) { // as encoding/json compares
 			return g
 		}
 	}

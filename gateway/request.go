@@ -89,7 +89,8 @@ func parseRequest(text []byte) (request, error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || !utf8.Valid(text) {
 		return r, errMalformed
 	}
-	if json.Unmarshal(text, &r) == nil {
+	rich := len(text) >= largeText && tooRich(text)
+	if !rich && json.Unmarshal(text, &r) == nil {
 		return r, checkID(&r.ID)
 	}
 	var some struct {

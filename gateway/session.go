@@ -132,7 +132,7 @@ func (s *session) beat(now time.Time) bool {
 
 // handle does what a message asks for.
 func (s *session) handle(m websocket.Message, now time.Time) {
-	r, err := parseRequest(m.Payload)
+	r, err := s.server.decoders.parse(s.server.work, m.Payload)
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
 		s.chat.handleAll([]websocket.Message{m}, now)

@@ -35,7 +35,8 @@ type sessions struct {
 	flusher  *flusher
 	log      *rareLog
 	querying chan struct{} // as many as may read and encode answers to queries at a time
-	buffers  sync.Pool     // of *[]byte, in which frames are encoded
+	decoders decoders
+	buffers  sync.Pool // of *[]byte, in which frames are encoded
 
 	ignored, stored, delivered, settled atomic.Uint64
 }
@@ -44,7 +45,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 	s := &sessions{
 		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues, events: cfg.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
-		querying: make(chan struct{}, maxReading),
+		querying: make(chan struct{}, maxReading), decoders: newDecoders(),
 	}
 	for _, m := range []struct {
 		name, help string
