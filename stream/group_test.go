@@ -98,6 +98,52 @@ func TestGroup_CommitAhead(t *testing.T) {
 	wantOffset(t, g, 1000)
 }
 
+// TestGroup_CommitLaterBesideAhead: what is committed later, without an answer, is
+// not lost because others commit positions that no message has yet: few, many, or
+// the one directly after the last.
+func TestGroup_CommitLaterBesideAhead(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	for range 3 {
+		mustAppend(t, a, stream.Message{Payload: []byte("x")})
+	}
+	for name, ahead := range map[string][]int64{
+		"one": {1 << 40}, "next": {4}, "many": numbers(1000, 1500), "all that there are": append(numbers(4, 40), math.MaxInt64),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool, writes := countingPool(t, db.URL, "commit_offsets")
+			gs, stop := runGroups(t, pool, stream.GroupsConfig{LaterEvery: time.Hour}) // all in one batch
+			g := openGroup(t, gs, s, name)
+			other := openGroup(t, gs, s, name+", other")
+			for _, position := range ahead {
+				g.CommitLater(position)
+				if position%2 == 0 {
+					g.CommitLater(1 + position/2%3)
+				}
+			}
+			for position := range int64(4) {
+				g.CommitLater(position)
+				other.CommitLater(position)
+			}
+			stop()
+			wantOffset(t, g, 3)
+			wantOffset(t, other, 3)
+			if got := writes.count.Load(); got != 2 {
+				t.Errorf("%d transactions, want one, and one more because of what is ahead", got)
+			}
+		})
+	}
+}
+
+func numbers(from, to int64) []int64 {
+	var all []int64
+	for n := from; n < to; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
 // TestGroup_OffsetMissing: a group without an offset is one of a database that was
 // restored in part. It says so, and Seek mends it.
 func TestGroup_OffsetMissing(t *testing.T) {

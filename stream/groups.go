@@ -62,7 +62,7 @@ type Groups struct {
 
 // offsetBatch is what gathers for one transaction, and the seeks behind it.
 type offsetBatch struct {
-	positions map[ownedOffset]int64 // the highest
+	positions map[ownedOffset]heights
 	commits   []offsetCall
 	seeks     []offsetCall
 }
@@ -185,9 +185,11 @@ func (gs *Groups) add(fill func(*offsetBatch)) bool {
 
 func (b *offsetBatch) raise(of ownedOffset, position int64) {
 	if b.positions == nil {
-		b.positions = make(map[ownedOffset]int64)
+		b.positions = make(map[ownedOffset]heights)
 	}
-	b.positions[of] = max(b.positions[of], position)
+	h := b.positions[of]
+	h.add(position)
+	b.positions[of] = h
 }
 
 func (gs *Groups) take() offsetBatch {

@@ -15,36 +15,82 @@ import (
 )
 
 // write commits what has gathered, in one transaction, and then the seeks, one
-// by one, and answers all.
+// by one, and answers all. Where the highest position is after the end of the
+// stream, the lower ones are tried, in one more transaction.
 func (gs *Groups) write(ctx context.Context, b offsetBatch) {
-	committed, err := gs.writeCommits(ctx, b.positions)
+	committed, err := gs.writeCommits(ctx, b.highest())
+	if err == nil {
+		err = gs.writeLower(ctx, b, committed)
+	}
 	for _, c := range b.commits {
-		offset, found := committed[c.ownedOffset]
-		if offset == offsetAhead && c.position < b.positions[c.ownedOffset] { // of another caller
-			own, ownErr := gs.writeCommits(ctx, map[ownedOffset]int64{c.ownedOffset: c.position})
-			if offset, found = own[c.ownedOffset]; ownErr != nil {
-				c.answer <- offsetAnswer{err: ownErr}
-				continue
-			}
-		}
-		switch {
-		case err != nil:
-			c.answer <- offsetAnswer{err: err}
-		case !found && c.token != 0:
-			c.answer <- offsetAnswer{err: ErrNotOwner}
-		case !found:
-			c.answer <- offsetAnswer{err: ErrNotFound}
-		case offset == offsetMissing:
-			c.answer <- offsetAnswer{err: ErrIncomplete}
-		case offset == offsetAhead:
-			c.answer <- offsetAnswer{err: fmt.Errorf("%w: %d", ErrAhead, c.position)}
-		default:
-			c.answer <- offsetAnswer{offset: offset}
-		}
+		c.answer <- c.answerOf(committed, err)
 	}
 	for _, c := range b.seeks {
 		c.answer <- offsetAnswer{offset: c.position, err: gs.writeSeek(ctx, c)}
 	}
+}
+
+// answerOf answers a commit by the offsets that the groups have then. err is why
+// one may be missing.
+func (c *offsetCall) answerOf(committed map[ownedOffset]int64, err error) offsetAnswer {
+	offset, found := committed[c.ownedOffset]
+	switch {
+	case !found && err != nil:
+		return offsetAnswer{err: err}
+	case !found && c.token != 0:
+		return offsetAnswer{err: ErrNotOwner}
+	case !found:
+		return offsetAnswer{err: ErrNotFound}
+	case offset == offsetMissing:
+		return offsetAnswer{err: ErrIncomplete}
+	case offset < c.position: // offsetAhead, too
+		return offsetAnswer{err: fmt.Errorf("%w: %d", ErrAhead, c.position)}
+	}
+	return offsetAnswer{offset: offset}
+}
+
+// highest returns the highest position of each offset.
+func (b *offsetBatch) highest() offsetPositions {
+	var wanted offsetPositions
+	for of, h := range b.positions {
+		wanted.add(of, h[0])
+	}
+	return wanted
+}
+
+// lower returns the positions below the highest, where that is after the end.
+func (b *offsetBatch) lower(committed map[ownedOffset]int64) offsetPositions {
+	var wanted offsetPositions
+	for of, h := range b.positions {
+		if committed[of] == offsetAhead {
+			for _, position := range h.lower() {
+				wanted.add(of, position)
+			}
+		}
+	}
+	for _, c := range b.commits { // of which each has to be decided
+		if committed[c.ownedOffset] == offsetAhead && c.position < b.positions[c.ownedOffset][0] {
+			wanted.add(c.ownedOffset, c.position)
+		}
+	}
+	return wanted
+}
+
+// writeLower replaces what was answered for the highest positions by what is
+// answered for the lower ones.
+func (gs *Groups) writeLower(ctx context.Context, b offsetBatch, committed map[ownedOffset]int64) error {
+	wanted := b.lower(committed)
+	if len(wanted.free.ids)+len(wanted.owned.ids) == 0 {
+		return nil
+	}
+	again, err := gs.writeCommits(ctx, wanted)
+	for _, a := range []offsetArrays{wanted.free, wanted.owned} {
+		for i, group := range a.ids {
+			delete(committed, ownedOffset{group, a.tokens[i]})
+		}
+	}
+	maps.Copy(committed, again)
+	return err
 }
 
 // What a commit may return in place of an offset.
@@ -55,16 +101,9 @@ const (
 
 // writeCommits returns the offsets that the groups have then; those that were
 // dropped, or have another owner, have none.
-func (gs *Groups) writeCommits(ctx context.Context, wanted map[ownedOffset]int64) (map[ownedOffset]int64, error) {
-	var free, owned offsetArrays
-	for of, position := range wanted {
-		if of.token == 0 {
-			free.add(of, position)
-		} else {
-			owned.add(of, position)
-		}
-	}
-	committed := make(map[ownedOffset]int64, len(wanted))
+func (gs *Groups) writeCommits(ctx context.Context, wanted offsetPositions) (map[ownedOffset]int64, error) {
+	free, owned := wanted.free, wanted.owned
+	committed := make(map[ownedOffset]int64, len(free.ids)+len(owned.ids))
 	if len(free.ids) > 0 {
 		var of ownedOffset
 		err := gs.writeSome(ctx, committed, commitOffsetsSQL, []any{free.ids, free.positions}, &of, &of.group)
@@ -91,6 +130,19 @@ type offsetArrays struct {
 
 func (a *offsetArrays) add(of ownedOffset, position int64) {
 	a.ids, a.positions, a.tokens = append(a.ids, of.group), append(a.positions, position), append(a.tokens, of.token)
+}
+
+// offsetPositions are positions to be written, without and with an ownership.
+type offsetPositions struct {
+	free, owned offsetArrays
+}
+
+func (p *offsetPositions) add(of ownedOffset, position int64) {
+	if of.token == 0 {
+		p.free.add(of, position)
+	} else {
+		p.owned.add(of, position)
+	}
 }
 
 // writeSome runs one query and adds the offsets that it returns: columns are
