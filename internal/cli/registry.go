@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +32,8 @@ type registry[V comparable] struct {
 	closed bool
 	count  int
 	gone   map[string]failure // what is not there, or cannot be opened
-	change int                // counts calls of changed
+	under  map[*lookup]bool   // the look-ups under way
+	change int                // counts the changes, whatever they are of
 	warned time.Time
 }
 
@@ -56,6 +60,12 @@ type entry[V comparable] struct {
 	opened time.Time
 }
 
+// lookup is one call of Open.
+type lookup struct {
+	name  string
+	stale bool // there was a change of the name since it began
+}
+
 // failure is why something was not opened.
 type failure struct {
 	err   error
@@ -78,7 +88,7 @@ const (
 )
 
 func newRegistry[V comparable](cfg registryConfig[V]) *registry[V] {
-	return &registry[V]{open: cfg, slots: make(chan struct{}, maxOpening), gone: make(map[string]failure)}
+	return &registry[V]{open: cfg, slots: make(chan struct{}, maxOpening), gone: make(map[string]failure), under: make(map[*lookup]bool)}
 }
 
 // get returns what is open by that name, or opens it. It waits while PostgreSQL is
@@ -113,10 +123,14 @@ func (r *registry[V]) peek(name string) (v V, ok bool) {
 	return e.value, true
 }
 
-// once is one attempt, shared with all who want the same at that time.
+// once is one attempt, shared with all who want the same at that time. An attempt
+// that may have begun before a change is not shared with callers after it.
 func (r *registry[V]) once(ctx context.Context, name string) (v V, err error) {
+	r.mu.Lock()
+	key := strconv.Itoa(r.change) + "\x00" + name
+	r.mu.Unlock()
 	select {
-	case result := <-r.opening.DoChan(name, func() (any, error) { return r.attempt(name) }):
+	case result := <-r.opening.DoChan(key, func() (any, error) { return r.attempt(name) }):
 		if result.Err != nil {
 			return v, result.Err
 		}
@@ -128,13 +142,6 @@ func (r *registry[V]) once(ctx context.Context, name string) (v V, err error) {
 
 // attempt opens something, unless that has just been done, or found to be in vain.
 func (r *registry[V]) attempt(name string) (v V, err error) {
-	if v, ok := r.peek(name); ok {
-		return v, nil
-	}
-	change, err := r.refused(name)
-	if err != nil {
-		return v, err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	select {
@@ -143,61 +150,83 @@ func (r *registry[V]) attempt(name string) (v V, err error) {
 	case <-ctx.Done():
 		return v, ctx.Err()
 	}
-	if v, err = r.open.Open(ctx, name); err != nil {
-		r.fail(name, err, change)
-		return v, err
+	for {
+		if v, ok := r.peek(name); ok {
+			return v, nil
+		}
+		l, err := r.begin(name)
+		if err != nil {
+			return v, err
+		}
+		found, err := r.open.Open(ctx, name)
+		if err != nil {
+			r.fail(l, err)
+			return v, err
+		}
+		kept, err := r.enter(l, found)
+		if kept != found && r.open.Discard != nil {
+			r.open.Discard(found)
+		}
+		if err != errStale {
+			return kept, err
+		}
 	}
-	kept, err := r.enter(name, v)
-	if kept != v && r.open.Discard != nil {
-		r.open.Discard(v)
-	}
-	return kept, err
 }
 
-// refused returns why it need not be tried.
-func (r *registry[V]) refused(name string) (change int, err error) {
+// errStale: what was looked up may not be so any more.
+var errStale = errors.New("changed while it was looked up")
+
+// begin begins a look-up, or returns why there need not be one.
+func (r *registry[V]) begin(name string) (*lookup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return 0, r.open.ErrClosed
+		return nil, r.open.ErrClosed
 	}
 	if f, ok := r.gone[name]; ok {
 		if time.Now().Before(f.until) {
-			return 0, f.err
+			return nil, f.err
 		}
 		delete(r.gone, name)
 	}
-	return r.change, nil
+	l := &lookup{name: name}
+	r.under[l] = true
+	return l, nil
 }
 
 // fail remembers an error that stays, unless what it is about has changed since.
-func (r *registry[V]) fail(name string, err error, change int) {
+func (r *registry[V]) fail(l *lookup, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.under, l)
 	switch now := time.Now(); {
 	case !pg.Retryable(err):
 		if len(r.gone) >= maxGone {
 			clear(r.gone)
 		}
-		if change == r.change {
-			r.gone[name] = failure{err, now.Add(goneFor)}
+		if !l.stale {
+			r.gone[l.name] = failure{err, now.Add(goneFor)}
 		}
 	case now.Sub(r.warned) >= warnEvery:
 		r.warned = now
-		r.open.Log.Warn("PostgreSQL does not answer; what is to be opened waits", "name", strings.ReplaceAll(name, "\x00", "/"), "error", err)
+		r.open.Log.Warn("PostgreSQL does not answer; what is to be opened waits", "name", strings.ReplaceAll(l.name, "\x00", "/"), "error", err)
 	}
 }
 
 // enter adds what was opened, and returns what is open now: nothing if the registry
-// is closed, or what another attempt entered in the meantime.
-func (r *registry[V]) enter(name string, v V) (none V, err error) {
+// is closed or the look-up is stale, or what another attempt entered in the meantime.
+func (r *registry[V]) enter(l *lookup, v V) (none V, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.under, l)
 	if r.closed {
 		return none, r.open.ErrClosed
 	}
-	if other, ok := r.peek(name); ok {
+	if other, ok := r.peek(l.name); ok {
 		return other, nil
+	}
+	if l.stale {
+		return none, errStale
 	}
 	if r.open.MaxOpen > 0 && r.count >= r.open.MaxOpen {
 		r.live.Clear()
@@ -206,30 +235,34 @@ func (r *registry[V]) enter(name string, v V) (none V, err error) {
 	if r.open.Start != nil {
 		r.open.Start(v)
 	}
-	if _, was := r.live.Swap(name, &entry[V]{v, time.Now()}); !was {
+	if _, was := r.live.Swap(l.name, &entry[V]{v, time.Now()}); !was {
 		r.count++
 	}
 	return v, nil
 }
 
-// changed has a name looked up anew that was not there: it was just made.
-func (r *registry[V]) changed(name string) {
+// changed has names looked up anew that were not there: what they stand for was
+// just made. Callers after it are not told what was so before. What is open stays.
+func (r *registry[V]) changed(is func(name string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.gone, name)
+	maps.DeleteFunc(r.gone, func(name string, _ failure) bool { return is(name) })
+	for l := range r.under {
+		l.stale = l.stale || is(l.name)
+	}
 	r.change++
-	r.opening.Forget(name) // an attempt may have begun before
 }
 
-// changedAll is changed for all names.
-func (r *registry[V]) changedAll() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range r.gone {
-		r.opening.Forget(name)
+// remove is changed for what stands for something else now, or for nothing: what is
+// open by those names is removed and returned.
+func (r *registry[V]) remove(is func(name string) bool) (removed []V) {
+	r.changed(is)
+	for name, e := range r.live.Range {
+		if v := e.(*entry[V]).value; is(name.(string)) && r.forget(name.(string), v) {
+			removed = append(removed, v)
+		}
 	}
-	clear(r.gone)
-	r.change++
+	return removed
 }
 
 // forget removes what is gone, unless it is another by now. It reports whether it

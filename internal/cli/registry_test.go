@@ -77,7 +77,7 @@ func TestRegistry_UnknownName(t *testing.T) {
 		t.Errorf("looked up %d times, want %d at most", lookups.Load(), most)
 	}
 	made.Store(true)
-	r.changed("none")
+	r.changed(named("none"))
 	if _, err := r.get(t.Context(), "none"); err != nil {
 		t.Errorf("after it was made: %v", err)
 	}
@@ -145,5 +145,65 @@ func TestRegistry_Ends(t *testing.T) {
 	v, _ := aging.get(t.Context(), "a")
 	if again, err := aging.get(t.Context(), "a"); again == v || err != nil {
 		t.Errorf("after its age: %v, %v", again, err)
+	}
+}
+
+// TestRegistry_ChangeDuringLookup: a look-up that began before a change is not
+// shared with callers after it.
+func TestRegistry_ChangeDuringLookup(t *testing.T) {
+	t.Parallel()
+	var made atomic.Bool
+	began, release := make(chan struct{}), make(chan struct{})
+	r := testRegistry(func(_ context.Context, name string) (*thing, error) {
+		if made.Load() {
+			return &thing{name}, nil
+		}
+		close(began)
+		<-release
+		return nil, errMissing
+	})
+	first := make(chan error, 1)
+	go func() { _, err := r.get(t.Context(), "s\x00g"); first <- err }()
+	<-began
+	made.Store(true)
+	r.changed(inFamily("s"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := r.get(ctx, "s\x00g"); err != nil { // while the first one still waits
+		t.Errorf("after the change: %v", err)
+	}
+	close(release)
+	<-first
+	if _, err := r.get(t.Context(), "s\x00g"); err != nil {
+		t.Errorf("after the first look-up: %v", err)
+	}
+}
+
+// TestRegistry_StaleLookup: what was looked up before a change is not kept after it.
+func TestRegistry_StaleLookup(t *testing.T) {
+	t.Parallel()
+	began, release := make(chan struct{}), make(chan struct{})
+	var lookups, discarded atomic.Int32
+	r := testRegistry(func(context.Context, string) (*thing, error) {
+		if lookups.Add(1) == 1 {
+			close(began)
+			<-release
+			return &thing{"old"}, nil
+		}
+		return nil, errMissing
+	})
+	r.open.Discard = func(*thing) { discarded.Add(1) }
+	first := make(chan error, 1)
+	go func() { _, err := r.get(t.Context(), "s"); first <- err }()
+	<-began
+	if removed := r.remove(named("s")); len(removed) != 0 {
+		t.Errorf("removed %v", removed)
+	}
+	close(release)
+	if err := <-first; !errors.Is(err, errMissing) || discarded.Load() != 1 {
+		t.Errorf("the look-up under way: %v, %d discarded", err, discarded.Load())
+	}
+	if v, err := r.get(t.Context(), "s"); !errors.Is(err, errMissing) {
+		t.Errorf("after the change: %v, %v", v, err)
 	}
 }

@@ -47,12 +47,12 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	}
 	if cfg.Only == gateway.All {
 		s.streams = newStreamStore(pool, p.log)
-		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made}, MaxPartitions: c.MaxPartitions}
+		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made, s.streams.dropped}, MaxPartitions: c.MaxPartitions}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		registerQueues(cfg.Metrics, s.queues)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events
-		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue}}
+		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.dropped}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
@@ -72,7 +72,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 
 // madeQueue is told of a queue that was made just now, perhaps of a stream.
 func (s *stores) madeQueue(name string) {
-	s.queues.open.changed(name)
+	s.queues.open.changed(named(name))
 	s.streams.becameQueue(name)
 }
 

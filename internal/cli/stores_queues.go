@@ -101,6 +101,14 @@ func (s *queueStore) forget(o *openQueue) {
 	o.stop()
 }
 
+// dropped is told of a queue that was dropped just now: there may be another of its
+// name at once. Its node finds out, tells the consumers, and ends.
+func (s *queueStore) dropped(name string) {
+	for _, o := range s.open.remove(named(name)) {
+		s.count(o)
+	}
+}
+
 // Enqueue implements gateway.QueueStore.
 func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
 	o, err := s.open.get(ctx, name)
@@ -231,7 +239,8 @@ func (s *queueStore) Extend(_ context.Context, leases []gateway.Lease, lease tim
 // queueAdmin makes and drops the queues.
 type queueAdmin struct {
 	pool *pgxpool.Pool
-	made func(name string) // is told of what may be found now
+
+	made, dropped func(name string) // are told of what was just done
 }
 
 // Create implements gateway.QueueAdmin.
@@ -275,7 +284,11 @@ func (a queueAdmin) Stats(ctx context.Context, name string) (gateway.QueueStats,
 
 // Drop implements gateway.QueueAdmin.
 func (a queueAdmin) Drop(ctx context.Context, name string) error {
-	return queueError(queue.Drop(ctx, a.pool, name))
+	err := queue.Drop(ctx, a.pool, name)
+	if err == nil {
+		a.dropped(name)
+	}
+	return queueError(err)
 }
 
 // queueError says what the gateway may tell of an error of package queue.

@@ -38,6 +38,18 @@ type streamStore struct {
 // groupKey names a group of a stream; no name has a NUL.
 func groupKey(stream, group string) string { return stream + "\x00" + group }
 
+// inFamily tells the keys of the groups of a stream and of its partitions.
+func inFamily(stream string) func(key string) bool {
+	return func(key string) bool {
+		return strings.HasPrefix(key, stream+"\x00") || strings.HasPrefix(key, stream+"/")
+	}
+}
+
+// named tells one name.
+func named(want string) func(name string) bool {
+	return func(name string) bool { return name == want }
+}
+
 const (
 	// groupAge is for how long a group that was looked up counts as there:
 	// somebody may drop it, and make another of that name.
@@ -115,8 +127,20 @@ func (s *streamStore) start(o *openStream) {
 // made is told of a stream that was made just now: what was not found is looked up
 // anew.
 func (s *streamStore) made(name string) {
-	s.open.changed(name)
-	s.opened.changedAll()
+	s.open.changed(named(name))
+	s.opened.changed(inFamily(name))
+}
+
+// dropped is told of a stream that was dropped just now: there may be another of its
+// name at once.
+func (s *streamStore) dropped(gone *stream.Stream) {
+	s.open.changed(named(gone.Name()))
+	for _, o := range s.open.all() {
+		if o.ID() == gone.ID() {
+			s.forget(o)
+		}
+	}
+	s.opened.remove(inFamily(gone.Name()))
 }
 
 // lookupOwn returns a stream, unless it holds the messages of a queue: clients
@@ -137,11 +161,10 @@ func lookupOwn(ctx context.Context, pool *pgxpool.Pool, name string) (*stream.St
 // becameQueue ends the appenders of streams that hold a queue's messages now; a
 // stream that does not is opened again.
 func (s *streamStore) becameQueue(name string) {
-	for _, o := range s.open.all() {
-		if o.Name() == name || strings.HasPrefix(o.Name(), name+"/") {
-			s.forget(o)
-		}
+	for _, o := range s.open.remove(func(open string) bool { return open == name || strings.HasPrefix(open, name+"/") }) {
+		o.stop()
 	}
+	s.opened.remove(inFamily(name))
 }
 
 // forget ends the appender of a stream that is gone.
@@ -152,14 +175,24 @@ func (s *streamStore) forget(o *openStream) {
 
 // Publish implements gateway.StreamStore.
 func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
-	o, err := s.open.get(ctx, name)
-	if err != nil {
-		return gatewayError(err)
-	}
 	out := make([]stream.Message, len(messages))
 	for i, m := range messages {
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 	}
+	for {
+		o, err := s.open.get(ctx, name)
+		if err != nil {
+			return gatewayError(err)
+		}
+		err = s.submit(ctx, o, as, out, done)
+		if !errors.Is(err, stream.ErrClosed) || s.work.Err() != nil {
+			return gatewayError(err)
+		} // else it was forgotten in between, and took nothing
+	}
+}
+
+// submit has messages stored in the stream that is open, and done called.
+func (s *streamStore) submit(ctx context.Context, o *openStream, as *gateway.Producer, out []stream.Message, done func(gateway.Place, error)) (err error) {
 	o.progress.begin()
 	if as != nil {
 		err = o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, func(at stream.Stored, err error) {
@@ -173,7 +206,7 @@ func (s *streamStore) Publish(ctx context.Context, name string, as *gateway.Prod
 	if err != nil { // then published is not called
 		o.progress.end()
 	}
-	return gatewayError(err)
+	return err
 }
 
 // published answers a call of Publish.
@@ -231,15 +264,20 @@ func (s *streamStore) openGroup(ctx context.Context, key string) (*stream.Group,
 // Commit implements gateway.StreamStore.
 func (s *streamStore) Commit(ctx context.Context, name, group string, position int64) (int64, error) {
 	key := groupKey(name, group)
-	g, err := s.opened.get(ctx, key)
-	if err != nil {
-		return 0, gatewayError(err)
+	for {
+		_, known := s.opened.peek(key) // from before, so that it may be gone
+		g, err := s.opened.get(ctx, key)
+		if err != nil {
+			return 0, gatewayError(err)
+		}
+		offset, err := g.Commit(ctx, position)
+		if !errors.Is(err, stream.ErrNotFound) {
+			return offset, gatewayError(err)
+		}
+		if s.opened.forget(key, g); !known {
+			return 0, gatewayError(err)
+		} // else there may be another of its name by now
 	}
-	offset, err := g.Commit(ctx, position)
-	if errors.Is(err, stream.ErrNotFound) {
-		s.opened.forget(key, g)
-	}
-	return offset, gatewayError(err)
 }
 
 // CommitLater implements gateway.StreamStore.
@@ -293,8 +331,9 @@ func (s *streamStore) Read(ctx context.Context, name string, key *string, after 
 
 // streamAdmin makes and drops the streams.
 type streamAdmin struct {
-	pool *pgxpool.Pool
-	made func(name string) // is told of what may be found now
+	pool    *pgxpool.Pool
+	made    func(name string)         // is told of what may be found now
+	dropped func(gone *stream.Stream) // is told of what is not there any more
 }
 
 // Create implements gateway.StreamAdmin.
@@ -359,10 +398,14 @@ func (a streamAdmin) Groups(ctx context.Context, name, after string, limit int) 
 
 // Drop implements gateway.StreamAdmin.
 func (a streamAdmin) Drop(ctx context.Context, name string) error {
-	if _, err := lookupOwn(ctx, a.pool, name); err != nil {
+	found, err := lookupOwn(ctx, a.pool, name)
+	if err != nil {
 		return gatewayError(err)
 	}
-	return gatewayError(stream.Drop(ctx, a.pool, name))
+	if err = stream.Drop(ctx, a.pool, name); err == nil {
+		a.dropped(found)
+	}
+	return gatewayError(err)
 }
 
 // gatewayError says what the gateway may tell of an error of package stream.

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// openedStores is what one server has of streams and queues.
+type openedStores struct {
+	*stores
+	streamAdmin streamAdmin
+	queueAdmin  queueAdmin
+}
+
+func startStores(t *testing.T, db pgtest.DB) openedStores {
+	t.Helper()
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	s := &stores{streams: newStreamStore(db.Pool, log)}
+	s.queues = newQueueStore(db.Pool, s.streams.hub, log)
+	s.run(context.Background())
+	t.Cleanup(func() { s.stop(context.Background()) })
+	return openedStores{s,
+		streamAdmin{db.Pool, s.streams.made, s.streams.dropped},
+		queueAdmin{db.Pool, s.madeQueue, s.queues.dropped},
+	}
+}
+
+// answered returns what done is called with.
+func answered(call func(done func(gateway.Place, error)) error) error {
+	answer := make(chan error, 1)
+	if err := call(func(_ gateway.Place, err error) { answer <- err }); err != nil {
+		return err
+	}
+	return <-answer
+}
+
+func (s openedStores) publish(ctx context.Context, name string) error {
+	return answered(func(done func(gateway.Place, error)) error {
+		return s.streams.Publish(ctx, name, nil, []gateway.Message{{Payload: []byte("x")}}, done)
+	})
+}
+
+func (s openedStores) enqueue(ctx context.Context, name string) error {
+	return answered(func(done func(gateway.Place, error)) error {
+		return s.queues.Enqueue(ctx, name, []gateway.Message{{Payload: []byte("x")}}, gateway.EnqueueOptions{}, done)
+	})
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStores_StreamMadeAnew: a stream is dropped and made anew, and what is
+// published and committed after that is stored.
+func TestStores_StreamMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := startStores(t, pgtest.Open(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err := s.streamAdmin.Create(ctx, "s", nil)
+	must(t, err, s.publish(ctx, "s"))
+	_, err = s.streams.Commit(ctx, "s", "g", 1)
+	must(t, err, s.streamAdmin.Drop(ctx, "s"))
+	_, err = s.streamAdmin.Create(ctx, "s", nil)
+	must(t, err, s.publish(ctx, "s"), s.streams.CommitLater(ctx, "s", "g", 1))
+	for offset := int64(0); offset != 1 && ctx.Err() == nil; { // the group that is there now
+		d, err := s.streamAdmin.Info(ctx, "s")
+		must(t, err)
+		if len(d.Groups) == 1 {
+			offset = d.Groups[0].Offset
+		}
+	}
+	_, err = s.streams.Commit(ctx, "s", "g", 1)
+	must(t, err, ctx.Err())
+}
+
+// TestStores_StreamMadeAnewElsewhere: another server does it.
+func TestStores_StreamMadeAnewElsewhere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	s, other := startStores(t, db), startStores(t, db)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err := s.streamAdmin.Create(ctx, "s", nil)
+	must(t, err, s.publish(ctx, "s"))
+	_, err = s.streams.Commit(ctx, "s", "g", 1)
+	must(t, err, other.streamAdmin.Drop(ctx, "s"))
+	_, err = other.streamAdmin.Create(ctx, "s", nil)
+	must(t, err, other.publish(ctx, "s"))
+	if _, err := s.streams.Commit(ctx, "s", "g", 1); err != nil {
+		t.Errorf("commit: %v", err)
+	}
+}
+
+// TestStores_StreamDroppedUnderLoad: publishers are told of nothing but that the
+// stream is not there.
+func TestStores_StreamDroppedUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := startStores(t, pgtest.Open(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err := s.streamAdmin.Create(ctx, "s", nil)
+	must(t, err)
+	var publishers sync.WaitGroup
+	stop := make(chan struct{})
+	stored := make(chan struct{}, 1)
+	for range 4 {
+		publishers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				switch err := s.publish(ctx, "s"); {
+				case err == nil:
+					select {
+					case stored <- struct{}{}:
+					default:
+					}
+				case !errors.Is(err, gateway.ErrNotFound):
+					t.Errorf("publish: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		select {
+		case <-stored:
+		case <-ctx.Done():
+		}
+		_, err := s.streamAdmin.Create(ctx, "s", nil)
+		must(t, s.streamAdmin.Drop(ctx, "s"), err)
+		_, err = s.streamAdmin.Create(ctx, "s", nil)
+		must(t, err)
+	}
+	close(stop)
+	publishers.Wait()
+}
+
+// TestStores_QueueMadeAnew: a queue is dropped and made anew, and what is enqueued
+// after that is stored.
+func TestStores_QueueMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := startStores(t, pgtest.Open(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	must(t, s.queueAdmin.Create(ctx, "q", nil), s.enqueue(ctx, "q"), s.queueAdmin.Drop(ctx, "q"),
+		s.queueAdmin.Create(ctx, "q", nil), s.enqueue(ctx, "q"))
+	stats, err := s.queueAdmin.Stats(ctx, "q")
+	if err != nil || stats.Ready != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
