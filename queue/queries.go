@@ -14,8 +14,9 @@ const (
 SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family IS NULL
 UNION ALL SELECT name FROM tidewire.queue_family WHERE NOT dropping
 ORDER BY 1`
-	ownsStreamSQL = `SELECT EXISTS (SELECT FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = $1)`
-	dropQueueSQL  = `SELECT tidewire.drop_queue($1)`
+	ownsStreamSQL   = `SELECT EXISTS (SELECT FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = $1)`
+	ownedStreamsSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = ANY($1)`
+	dropQueueSQL    = `SELECT tidewire.drop_queue($1)`
 
 	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
 	lookupFamilySQL = `

@@ -162,14 +162,27 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 
 // OwnsStream reports whether the stream of that name holds the messages of a
 // queue, or of one of its priorities or lanes. Only the queue may write to such a
-// stream. It is one short query: a server asks when it opens a stream, and again
-// when a queue was made, not for each message. A name that no stream has is
-// nobody's.
+// stream. It is one short query: a server asks when it opens a stream, not for each
+// message; OwnedStreams asks again. A name that no stream has is nobody's.
 func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (owns bool, err error) {
 	if err = pool.QueryRow(ctx, ownsStreamSQL, name).Scan(&owns); err != nil {
 		return false, fmt.Errorf("look for the queue of stream %q: %w", name, err)
 	}
 	return owns, nil
+}
+
+// OwnedStreams returns those of the names of which OwnsStream is true, in any order,
+// with one query.
+func OwnedStreams(ctx context.Context, pool *pgxpool.Pool, names []string) ([]string, error) {
+	rows, err := pool.Query(ctx, ownedStreamsSQL, names)
+	if err != nil {
+		return nil, fmt.Errorf("look for the queues of %d streams: %w", len(names), err)
+	}
+	owned, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for the queues of %d streams: %w", len(names), err)
+	}
+	return owned, nil
 }
 
 // Drop removes the queue of that name and its streams with all messages, or

@@ -78,10 +78,10 @@ func TestStores_StreamMadeAnew(t *testing.T) {
 	_, err = s.streamAdmin.Create(ctx, "s", nil)
 	must(t, err, s.publish(ctx, "s"), s.streams.CommitLater(ctx, "s", "g", 1))
 	for offset := int64(0); offset != 1 && ctx.Err() == nil; { // the group that is there now
-		d, err := s.streamAdmin.Info(ctx, "s")
+		groups, err := s.streamAdmin.Groups(ctx, "s", "", 10)
 		must(t, err)
-		if len(d.Groups) == 1 {
-			offset = d.Groups[0].Offset
+		if len(groups) == 1 {
+			offset = groups[0].Offset
 		}
 	}
 	_, err = s.streams.Commit(ctx, "s", "g", 1)
@@ -165,5 +165,32 @@ func TestStores_QueueMadeAnew(t *testing.T) {
 	stats, err := s.queueAdmin.Stats(ctx, "q")
 	if err != nil || stats.Ready != 1 {
 		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+// TestStores_QueueMadeElsewhere: another server makes a queue of a stream that is
+// open here; publishing is refused here too, in the end.
+func TestStores_QueueMadeElsewhere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	s, other := startStores(t, db), startStores(t, db)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for _, name := range []string{"x", "plain"} {
+		_, err := s.streamAdmin.Create(ctx, name, nil)
+		must(t, err, s.publish(ctx, name))
+	}
+	plain, _ := s.streams.open.peek("plain")
+	must(t, other.queueAdmin.Create(ctx, "x", nil))
+	err := s.publish(ctx, "x")
+	for err == nil {
+		time.Sleep(50 * time.Millisecond)
+		err = s.publish(ctx, "x")
+	}
+	if !errors.Is(err, gateway.ErrQueueStream) {
+		t.Errorf("published to the stream of a queue: %v", err)
+	}
+	if now, _ := s.streams.open.peek("plain"); now != plain {
+		t.Error("another stream was opened again")
 	}
 }

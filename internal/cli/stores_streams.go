@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +58,9 @@ const (
 	groupAge = 10 * time.Second
 	// maxGroups bounds how many are remembered.
 	maxGroups = 10_000
+	// ownersEvery is how often it is looked whether open streams hold a queue's
+	// messages by now.
+	ownersEvery = 5 * time.Second
 )
 
 // openStream is a stream that is published to.
@@ -86,6 +91,7 @@ func (s *streamStore) run(ctx context.Context) {
 	var readers sync.WaitGroup
 	readers.Go(func() { s.hub.Run(reading) })
 	readers.Go(func() { s.groups.Run(reading) })
+	readers.Go(func() { s.watchOwners(reading) })
 	readers.Go(func() { stream.NewKeeper(s.pool, stream.KeeperConfig{Log: s.log}).Run(reading) })
 	<-ctx.Done()
 	s.open.close() // no appender begins any more
@@ -165,6 +171,42 @@ func (s *streamStore) becameQueue(name string) {
 		o.stop()
 	}
 	s.opened.remove(inFamily(name))
+}
+
+// watchOwners ends, again and again until ctx ends, the appenders of streams that
+// hold a queue's messages by now: another server may have made the queue.
+func (s *streamStore) watchOwners(ctx context.Context) {
+	tick := time.NewTicker(ownersEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := s.checkOwners(ctx); err != nil && ctx.Err() == nil {
+			s.log.Debug("cannot look for the queues of open streams; tried again", "error", err)
+		}
+	}
+}
+
+// checkOwners looks once, with one query for all streams that are open.
+func (s *streamStore) checkOwners(ctx context.Context) error {
+	open := make(map[string]*openStream)
+	for _, o := range s.open.all() {
+		open[o.Name()] = o
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownersEvery)
+	defer cancel()
+	owned, err := queue.OwnedStreams(ctx, s.pool, slices.Collect(maps.Keys(open)))
+	for _, name := range owned {
+		s.forget(open[name])
+		s.opened.remove(inFamily(name))
+	}
+	return err
 }
 
 // forget ends the appender of a stream that is gone.
