@@ -28,7 +28,7 @@ var errAhead = errors.New("gateway: position is ahead of the store")
 // join makes p a member that first gets what was said before, as far as it
 // asked for that, and returns how much that was and up to which position it is
 // everything.
-func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (m *room.Member, count int, upTo int64, err error) {
+func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
 	if past {
 		if after, err = s.begin(p.catchUps, name, msg); err != nil {
@@ -41,7 +41,7 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	}
 	opts.Hold = true
 	s.mu.Lock()
-	m, upTo = s.hub.Join(p.conn.Conn, name, opts), s.published
+	m, upTo := s.hub.Join(p.conn.Conn, name, opts), s.published
 	s.mu.Unlock()
 	done := false
 	defer func() {
