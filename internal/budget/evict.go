@@ -37,18 +37,28 @@ func (b *Budget) choose(need, bound int64, w *waiter) victims {
 		*Holder
 		idle  time.Duration
 		greed float64
+		above bool // its fair share
 	}
+	share := max(b.fairShare(), smallest)
 	order := make([]candidate, 0, len(b.holders))
 	for _, h := range b.holders {
 		if held := h.total.Load(); held > 0 && h.ended() == nil {
 			idle := b.idle(h, now)
-			order = append(order, candidate{h, idle, float64(held) * (1 + idle.Seconds())})
+			order = append(order, candidate{h, idle, float64(held) * (1 + idle.Seconds()), held > share})
 		}
 	}
-	slices.SortFunc(order, func(x, y candidate) int { return cmp.Compare(y.greed, x.greed) })
+	slices.SortFunc(order, func(x, y candidate) int {
+		if x.above != y.above { // what is above the fair share is enough to make room
+			if x.above {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(y.greed, x.greed)
+	})
 	var found victims
 	for _, c := range order {
-		if left <= bound-need {
+		if left <= bound-need || len(found) > 0 && !c.above {
 			break
 		}
 		if len(found) > 0 && bound < b.limit && c.idle < Patience {

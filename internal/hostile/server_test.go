@@ -76,8 +76,9 @@ func (s *server) show(t *testing.T) {
 // none, and waits until it listens.
 func startServer(t *testing.T, path, url string) *server {
 	t.Helper()
-	bounded := path != ""
-	if !bounded {
+	bounded, limit := path != "", memoryLimit
+	if !bounded { // the race detector takes several times the memory
+		limit *= 4
 		var err error
 		if path, err = os.Executable(); err != nil {
 			t.Fatal(err)
@@ -85,7 +86,7 @@ func startServer(t *testing.T, path, url string) *server {
 	}
 	s := &server{done: make(chan struct{})}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
-		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(memoryLimit)}
+		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(limit)}
 	s.cmd = exec.Command(path, args...)
 	s.cmd.Env = append(os.Environ(), asProgram+"=1")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
