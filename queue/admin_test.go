@@ -66,6 +66,47 @@ func TestEnsure_LookupListDrop(t *testing.T) {
 	}
 }
 
+func TestEnsure_StreamInUse(t *testing.T) {
+	t.Parallel()
+	db, _ := setup(t, queue.Options{})
+	made := func(name string) *stream.Stream {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	publish := func(name string) {
+		if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.publish($1, NULL, NULL, 'kept')`, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(made("written").Name())
+	if _, err := stream.NewGroups(db.Pool, stream.GroupsConfig{}).Open(t.Context(), made("read"), "readers", stream.GroupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publish(made("lanes/1").Name())
+	for name, opts := range map[string]queue.Options{"written": {}, "read": {}, "lanes": {Lanes: 2}} {
+		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); !errors.Is(err, queue.ErrStreamInUse) {
+			t.Errorf("%s: %v, want ErrStreamInUse", name, err)
+		}
+		if _, err := queue.Lookup(t.Context(), db.Pool, name); !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("%s, looked up: %v, want ErrNotFound", name, err)
+		}
+	}
+	s := made("written")
+	if msgs, err := s.Read(t.Context(), 0, 10); err != nil || len(msgs) != 1 {
+		t.Errorf("the stream has %d messages, %v; want the 1 that it had", len(msgs), err)
+	}
+	// An empty one may be what a creation has left that did not come to its end.
+	made("left")
+	for range 2 {
+		if _, err := queue.Ensure(t.Context(), db.Pool, "left", queue.Options{}); err != nil {
+			t.Errorf("of an empty stream: %v", err)
+		}
+	}
+}
+
 func TestPauseResumePurge(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})

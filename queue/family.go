@@ -65,10 +65,7 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 		_, err := tx.Exec(ctx, ensureFamilySQL, name, opts.Priorities, opts.Lanes, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax)
 		return err
 	})
-	if pg.Code(err) == codeOptions {
-		err = fmt.Errorf("%w: %w", ErrOptions, err)
-	}
-	return err
+	return explainEnsure(err)
 }
 
 // lookupFamily returns the queue with priorities or lanes of that name, or

@@ -18,6 +18,9 @@ var (
 	ErrNotFound = errors.New("queue: not found")
 	// ErrOptions: a queue of that name exists with other options.
 	ErrOptions = errors.New("queue: exists with other options")
+	// ErrStreamInUse: a stream of that name has messages or groups. A queue would take
+	// it from those who use it.
+	ErrStreamInUse = errors.New("queue: a stream of that name is in use")
 	// ErrInvalid: an argument is outside of its documented limits.
 	ErrInvalid = errors.New("queue: invalid")
 	// ErrClosed: the Node, Consumer or Producer has been stopped or closed.
@@ -41,6 +44,9 @@ var (
 const (
 	// codeNotFound is what the functions raise where there is no such queue.
 	codeNotFound = "TW003"
+	// codeStreamInUse is what they raise where a stream is to become a queue that has
+	// messages or groups.
+	codeStreamInUse = "TW009"
 	// codeJournalLost is what they raise where a journal has no row.
 	codeJournalLost = "TW030"
 )
@@ -58,10 +64,10 @@ type Queue struct {
 }
 
 // Ensure returns the queue of that name, and makes it, and its streams, if there
-// is none. A stream that exists becomes an ordinary queue with all its messages.
-// It may be called by any number of processes at once. If the queue exists with
-// other options, or a queue or stream stands in the way of its name or parts,
-// the error is ErrOptions.
+// is none. It may be called by any number of processes at once. If the queue exists
+// with other options, or a queue or stream stands in the way of its name or parts,
+// the error is ErrOptions; a stream that has messages or groups is never made a
+// queue's, and the error is ErrStreamInUse.
 //
 // The name is as that of a stream, or the error is stream.ErrInvalid; with
 // priorities or lanes it is three bytes shorter at most. A stream with partitions,
@@ -97,13 +103,21 @@ func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Option
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		return q.scan(tx.QueryRow(ctx, ensureQueueSQL, s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax))
 	})
-	if pg.Code(err) == codeOptions {
-		err = fmt.Errorf("%w: %w", ErrOptions, err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, explainEnsure(err)
 	}
 	return q, nil
+}
+
+// explainEnsure says what stands in the way of a queue.
+func explainEnsure(err error) error {
+	switch pg.Code(err) {
+	case codeOptions:
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	case codeStreamInUse:
+		return fmt.Errorf("%w: %w", ErrStreamInUse, err)
+	}
+	return err
 }
 
 // ensureStream takes a stream that exists as it is.

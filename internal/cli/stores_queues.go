@@ -297,6 +297,7 @@ func queueError(err error) error {
 		{queue.ErrNotFound, gateway.ErrNotFound},
 		{queue.ErrInvalid, gateway.ErrInvalid},
 		{queue.ErrOptions, gateway.ErrExists},
+		{queue.ErrStreamInUse, gateway.ErrExists},
 		{queue.ErrLeaseLost, gateway.ErrLeaseLost},
 		{queue.ErrSettled, gateway.ErrLeaseLost},
 		{queue.ErrSpread, gateway.ErrSpread},
