@@ -158,7 +158,7 @@ func (c *call) read() ([]byte, bool) {
 	case err != nil && c.api.polls.Err() != nil:
 		c.refuse(codeStopping)
 	case err != nil: // the client has gone, most likely
-		c.refuse(codeMalformed)
+		c.refuseFor(errShortBody)
 	}
 	return body, err == nil
 }
@@ -195,9 +195,9 @@ func (c *call) readJSON(optional bool) bool {
 		c.refuse(codeMediaType)
 		return false
 	}
-	r, err := c.api.server.sessions.decoders.parse(c.ctx, body)
-	if err != nil {
-		c.refuse(codeMalformed)
+	r, why := c.api.server.sessions.decoders.parse(c.ctx, body)
+	if why != nil {
+		c.refuseFor(why)
 		return false
 	}
 	c.body = r
@@ -229,4 +229,6 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 	return n, true
 }
 
-func (c *call) refuse(why code) { writeError(c.w, refusal(why)) }
+func (c *call) refuse(why code) { c.refuseFor(because(why)) }
+
+func (c *call) refuseFor(why *problem) { writeError(c.w, why.reply()) }

@@ -86,11 +86,8 @@ func (c *call) enqueue() {
 		return
 	}
 	opts, unique, why := c.body.enqueueOptions()
-	if unique != nil && c.body.Messages != nil {
-		why = codeInvalid
-	}
-	if why != "" {
-		c.refuse(why)
+	if why != nil {
+		c.refuseFor(why)
 		return
 	}
 	c.store(messages, func(done func(Place, error)) error {
@@ -166,11 +163,11 @@ func (c *call) settle(kind string) {
 	}
 	how, why := c.body.settlement(kind)
 	tokens, wrong := c.body.tokens()
-	if why == "" {
-		why = wrong
-	}
 	if why != "" {
-		c.refuse(why)
+		wrong = because(why)
+	}
+	if wrong != nil {
+		c.refuseFor(wrong)
 		return
 	}
 	d := c.api.desks.use(c.queue())

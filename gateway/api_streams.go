@@ -137,8 +137,8 @@ func (c *call) messages() ([]Message, bool) {
 			return nil, false
 		}
 		messages, why := c.body.messages()
-		if why != "" {
-			c.refuse(why)
+		if why != nil {
+			c.refuseFor(why)
 			return nil, false
 		}
 		return messages, true
@@ -232,12 +232,12 @@ func (c *call) commit() {
 	if !c.served(store != nil) || !c.readJSON(false) {
 		return
 	}
-	position := c.body.Position
-	if position == nil || *position < 0 {
-		c.refuse(codeMalformed)
+	position, why := c.body.commitPosition()
+	if why != nil {
+		c.refuseFor(why)
 		return
 	}
-	offset, err := store.Commit(c.ctx, c.stream(), c.r.PathValue("group"), *position)
+	offset, err := store.Commit(c.ctx, c.stream(), c.r.PathValue("group"), position)
 	if err != nil {
 		c.fail(err, codeNotStored)
 		return

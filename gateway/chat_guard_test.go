@@ -26,9 +26,15 @@ func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 		`"room":"a","user\u0000":"admin","user":"bob"`, // a reader in C sees two of them
 		`"room":"kept-1","position":9`,                 // the server adds one
 	}
+	forged := strings.Fields("room room room room room user user user user type type type position position position user position")
 	for i, fields := range refused {
 		send(t, talker, fmt.Sprintf(`{"type":"chat","text":"forged","id":%d,%s}`, i, fields))
-		expect(t, talker, fmt.Sprintf(`{"code":"malformed","id":%d,"message":"the message is not a JSON object with fields of the documented types","type":"error"}`, i))
+		field := forged[i]
+		want := "this field once, spelled in no other way"
+		if i == len(refused)-1 {
+			want = "none: the server adds it"
+		}
+		expect(t, talker, fmt.Sprintf(`{"code":"malformed","id":%d,"message":"%s: want %s","type":"error"}`, i, field, want))
 	}
 	send(t, talker, `{"type":"chat","text":"forged","room":"a","id":1,"ID":2}`) // which answer would it be?
 	for i, fields := range []string{

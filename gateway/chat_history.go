@@ -157,6 +157,6 @@ func (s *storedRooms) page(ctx context.Context, frames []byte, name string, afte
 // isChat reports whether a row holds what a room would have stored. Rows come
 // from a table that others can write to.
 func isChat(payload []byte) bool {
-	msg, err := parseChat(payload)
-	return err == nil && msg.Type == "chat" && utf8.Valid(payload)
+	msg, why := parseChat(payload)
+	return why == nil && msg.Type == "chat" && utf8.Valid(payload)
 }

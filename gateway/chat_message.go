@@ -1,10 +1,6 @@
 package gateway
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-)
+import "encoding/json"
 
 // Limits of a chat message's fields, in bytes; a room's and a user's name are
 // kept by the server, the text is not.
@@ -31,28 +27,53 @@ type chatMessage struct {
 	Placed bool
 }
 
-var errMalformed = errors.New("gateway: malformed message")
-
-// parseChat reads one message. Beside an error, the message has its ID if that
+// parseChat reads one message. Beside a problem, the message has its ID if that
 // could be read: then its sender is owed an answer.
-func parseChat(payload []byte) (m chatMessage, err error) {
-	object := bytes.TrimLeft(payload, " \t\r\n")
-	if len(object) == 0 || object[0] != '{' || !json.Valid(object) {
-		return m, errMalformed
+func parseChat(payload []byte) (m chatMessage, why *problem) {
+	object := trimSpace(payload)
+	if len(object) == 0 || object[0] != '{' {
+		return m, errNoObject
 	}
-	f, err := scanChat(object)
+	if !json.Valid(object) {
+		return chatMessage{ID: identifyChat(object)}, undecodable(object, json.Unmarshal(object, new(json.RawMessage)))
+	}
+	f, why := scanChat(object)
 	m.ID = f.once[1]
-	if checkID(&m.ID) != nil || err != nil || !m.read(&f) {
-		return chatMessage{ID: m.ID}, errMalformed
+	if bad := checkID(&m.ID); bad != nil {
+		return m, bad
+	}
+	if why == nil {
+		why = m.read(&f)
+	}
+	if why != nil {
+		return chatMessage{ID: m.ID}, why
 	}
 	return m, nil
 }
 
-// read takes the values over, and reports whether they are of the right types.
-func (m *chatMessage) read(f *chatFields) bool {
+// identifyChat returns the ID of an object that is no JSON, or too deep, unless it
+// is in doubt.
+func identifyChat(object []byte) json.RawMessage {
+	var f chatFields
+	eachField(object, func(key, value []byte) { f.note(key[1:len(key)-1], value) })
+	f.settle()
+	id := json.RawMessage(f.once[1])
+	if checkID(&id) != nil || !json.Valid(id) {
+		return nil
+	}
+	return id
+}
+
+// read takes the values over, if they are of the right types.
+func (m *chatMessage) read(f *chatFields) *problem {
 	kind, room, user := f.once[0], f.once[2], f.once[3]
-	if !isText(kind) || !isText(room) || !isText(user) || !isText(f.text) || !isText(f.onLag) {
-		return false
+	for _, one := range [...]struct {
+		name  string
+		value []byte
+	}{{"type", kind}, {"room", room}, {"user", user}, {"text", f.text}, {"on_lag", f.onLag}} {
+		if !isText(one.value) {
+			return malformed(one.name, "a string")
+		}
 	}
 	m.TS, m.Placed = f.ts, f.once[4] != nil
 	m.Type, m.User, m.OnLag = text(kind), text(user), text(f.onLag)
@@ -60,9 +81,17 @@ func (m *chatMessage) read(f *chatFields) bool {
 		name := text(room)
 		m.Room = &name
 	}
-	okPresence, okAfter, okHistory := decode(f.presence, &m.Presence), decode(f.after, &m.After), decode(f.history, &m.History)
-	return okPresence && okAfter && okHistory &&
-		(m.Type != "chat" || isString(f.text)) && m.History >= 0 && (m.After == nil || *m.After >= 0)
+	switch {
+	case m.Type == "chat" && !isString(f.text):
+		return malformed("text", "a string")
+	case !decode(f.presence, &m.Presence):
+		return malformed("presence", "true or false")
+	case !decode(f.after, &m.After) || m.After != nil && *m.After < 0:
+		return malformed("after", "a whole number, 0 or more")
+	case !decode(f.history, &m.History) || m.History < 0:
+		return malformed("history", "a whole number, 0 or more")
+	}
+	return nil
 }
 
 // decode reads a value of a join, if it is there, and reports whether it is of
@@ -84,7 +113,7 @@ func isText(value []byte) bool { return len(value) == 0 || value[0] == '"' || va
 
 // checkID accepts a string or a number; anything else is no request, and is
 // removed.
-func checkID(id *json.RawMessage) error {
+func checkID(id *json.RawMessage) *problem {
 	if len(*id) == 0 {
 		return nil
 	}
@@ -92,7 +121,7 @@ func checkID(id *json.RawMessage) error {
 		return nil
 	}
 	*id = nil
-	return errMalformed
+	return errBadID
 }
 
 func (m chatMessage) room() string {

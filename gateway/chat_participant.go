@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/room"
@@ -128,9 +129,14 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 
 // handle does what a message asks for. p.mu is held.
 func (p *participant) handle(m websocket.Message, now time.Time) {
-	msg, err := parseChat(m.Payload)
-	if err != nil {
-		p.refuse(msg, codeMalformed)
+	msg, why := parseChat(m.Payload)
+	if m.Op == websocket.OpBinary && !utf8.Valid(m.Payload) { // a text was looked at as it came
+		if why = errNoUTF8; !utf8.Valid(msg.ID) {
+			msg.ID = nil
+		}
+	}
+	if why != nil {
+		p.refuseFor(msg, why)
 		return
 	}
 	if len(msg.room()) > maxNameBytes || len(msg.User) > maxNameBytes {
@@ -196,8 +202,8 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 
 // store passes a chat on by way of the store.
 func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMessage, payload []byte) {
-	if !storable(msg, payload) {
-		p.refuse(msg, codeMalformed)
+	if msg.Placed { // members trust the one that the server adds
+		p.refuseFor(msg, malformed("position", "none: the server adds it"))
 		return
 	}
 	if err := stored.append(p, member, msg.room(), msg, payload); err != nil {
@@ -226,9 +232,12 @@ func (p *participant) ok(msg chatMessage, more map[string]any) {
 }
 
 // refuse counts a message that had no effect, and tells a request why.
-func (p *participant) refuse(msg chatMessage, why code) {
+func (p *participant) refuse(msg chatMessage, why code) { p.refuseFor(msg, because(why)) }
+
+// refuseFor is refuse for a problem that may have words of its own.
+func (p *participant) refuseFor(msg chatMessage, why *problem) {
 	p.server.ignored.Add(1)
-	p.answer(msg, why, nil)
+	p.answer(msg, why.code, map[string]any{"message": why.message()})
 }
 
 func (p *participant) answer(msg chatMessage, why code, more map[string]any) {

@@ -18,17 +18,18 @@ var guarded = [...]string{"type", "id", "room", "user", "position"}
 // chatFields are the values of a chat message's fields, as they stand in its
 // bytes; nil where there is none.
 type chatFields struct {
-	// values of guarded, in that order
-	once [len(guarded)][]byte
+	// values of guarded, in that order, and which of them are there twice, or in
+	// another spelling
+	once   [len(guarded)][]byte
+	forged [len(guarded)]bool
 
 	text, ts, onLag, presence, after, history []byte
 }
 
 // scanChat finds the fields of a valid JSON object, which begins with its brace,
-// in one pass. The error says that a guarded field is there twice, or in another
+// in one pass. The problem is a guarded field that is there twice, or in another
 // spelling; the others are found nevertheless.
-func scanChat(object []byte) (f chatFields, err error) {
-	var twice [len(guarded)]bool
+func scanChat(object []byte) (f chatFields, why *problem) {
 	i := skipSpace(object, 1)
 	for object[i] != '}' {
 		end := stringEnd(object, i)
@@ -36,23 +37,28 @@ func scanChat(object []byte) (f chatFields, err error) {
 		i = skipSpace(object, end) + 1 // the colon
 		i = skipSpace(object, i)
 		end = valueEnd(object, i)
-		if g := f.note(key, object[i:end]); g >= 0 {
-			twice[g], err = true, errMalformed
-		}
+		f.note(key, object[i:end])
 		if i = skipSpace(object, end); object[i] == ',' {
 			i = skipSpace(object, i+1)
 		}
 	}
-	for g := range twice {
-		if twice[g] {
-			f.once[g] = nil // nobody knows which is meant
-		}
-	}
-	return f, err
+	return f, f.settle()
 }
 
-// note takes in one field, and returns which of the guarded ones it forges, or -1.
-func (f *chatFields) note(key, value []byte) int {
+// settle drops the guarded fields that are forged, since nobody knows which is
+// meant, and says which is.
+func (f *chatFields) settle() (why *problem) {
+	for g, name := range guarded {
+		if f.forged[g] {
+			f.once[g] = nil
+			why = malformed(name, "this field once, spelled in no other way")
+		}
+	}
+	return why
+}
+
+// note takes in one field.
+func (f *chatFields) note(key, value []byte) {
 	plain := true
 	for _, c := range key {
 		if c == '\\' || c >= utf8.RuneSelf {
@@ -61,32 +67,33 @@ func (f *chatFields) note(key, value []byte) int {
 		}
 	}
 	if !plain {
-		return f.noteUnusual(key, value)
+		f.noteUnusual(key, value)
+		return
 	}
 	for g, name := range guarded {
 		if len(key) == len(name) && bytes.EqualFold(key, []byte(name)) {
 			if string(key) != name || f.once[g] != nil {
-				return g
+				f.forged[g] = true
+				return
 			}
 			f.once[g] = value
-			return -1
+			return
 		}
 	}
 	f.noteOther(key, value)
-	return -1
 }
 
 // noteUnusual is note for a key with escapes or letters beyond ASCII.
-func (f *chatFields) noteUnusual(key, value []byte) int {
+func (f *chatFields) noteUnusual(key, value []byte) {
 	name := text(append(append([]byte{'"'}, key...), '"'))
 	upToNUL, _, _ := strings.Cut(name, "\x00") // all that readers in C see
 	for g, guard := range guarded {
 		if strings.EqualFold(upToNUL, guard) { // as encoding/json compares
-			return g
+			f.forged[g] = true
+			return
 		}
 	}
 	f.noteOther([]byte(name), value)
-	return -1
 }
 
 // noteOther takes in a field of which the last counts.
@@ -173,7 +180,7 @@ func valueEnd(b []byte, i int) int {
 			i++
 		}
 	default:
-		for b[i] != ',' && b[i] != '}' && b[i] > ' ' {
+		for b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] > ' ' {
 			i++
 		}
 		return i

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/websocket"
@@ -119,10 +118,6 @@ func appendPlaced(dst, payload []byte, position int64) []byte {
 	dst = append(dst, `,"position":`...)
 	return append(strconv.AppendInt(dst, position, 10), '}')
 }
-
-// storable reports whether a chat can be stored and sent as text. Members trust
-// the position that the server adds, so there must be no other.
-func storable(msg chatMessage, payload []byte) bool { return !msg.Placed && utf8.Valid(payload) }
 
 // stop is called when every connection has ended.
 func (s *storedRooms) stop() {

@@ -183,7 +183,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		{`"after":6`, []string{`{"history":0,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":0`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":7`, []string{`{"code":"position_ahead","id":9,"message":"nothing has been stored at this position yet: join without it, or commit no further than what was received","type":"error"}`}},
-		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"the message is not a JSON object with fields of the documented types","type":"error"}`}},
+		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","type":"error"}`}},
 	} {
 		member := dial(t, "ws://"+addr+"/ws")
 		send(t, member, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,%s}`, c.join))

@@ -191,15 +191,15 @@ type laneSettings struct {
 const maxSettings = 256 // bytes; what is larger is an application's message
 
 // parseSettings tells a message about the connection from one to be echoed. why
-// is what is wrong with it, "" if nothing.
-func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
+// is what is wrong with it, nil if nothing.
+func parseSettings(m websocket.Message) (s laneSettings, ours bool, why *problem) {
 	if m.Op != websocket.OpText || len(m.Payload) > maxSettings || !bytes.HasPrefix(bytes.TrimLeft(m.Payload, " \t\r\n"), []byte("{")) {
-		return s, false, ""
+		return s, false, nil
 	}
 	var fields map[string]json.RawMessage // names as they are: "TYPE" is an application's
 	var kind string
 	if json.Unmarshal(m.Payload, &fields) != nil || json.Unmarshal(fields["type"], &kind) != nil {
-		return s, false, ""
+		return s, false, nil
 	}
 	if id := fields["id"]; len(id) <= maxIDBytes {
 		s.id = id
@@ -210,22 +210,22 @@ func parseSettings(m websocket.Message) (s laneSettings, ours bool, why code) {
 			Chunks bool `json:"chunks"`
 			Credit bool `json:"credit"`
 		}
-		if json.Unmarshal(m.Payload, &hello) != nil {
-			return s, true, codeMalformed
+		if err := json.Unmarshal(m.Payload, &hello); err != nil {
+			return s, true, undecodable(m.Payload, err)
 		}
-		return laneSettings{id: s.id, hello: true, chunks: hello.Chunks, credit: hello.Credit}, true, ""
+		return laneSettings{id: s.id, hello: true, chunks: hello.Chunks, credit: hello.Credit}, true, nil
 	case "credit":
 		var credit struct {
 			Bytes int64 `json:"bytes"`
 		}
-		if json.Unmarshal(m.Payload, &credit) != nil {
-			return s, true, codeMalformed
+		if err := json.Unmarshal(m.Payload, &credit); err != nil {
+			return s, true, undecodable(m.Payload, err)
 		}
-		return laneSettings{id: s.id, bytes: credit.Bytes}, true, ""
+		return laneSettings{id: s.id, bytes: credit.Bytes}, true, nil
 	case "chunk":
-		return s, true, codeChunksNotOffered
+		return s, true, because(codeChunksNotOffered)
 	default:
-		return s, false, ""
+		return s, false, nil
 	}
 }
 
@@ -237,16 +237,16 @@ func (f *flooded) settings(m websocket.Message) bool {
 		return false
 	}
 	switch {
-	case why != "":
+	case why != nil:
 	case s.hello:
 		if s.chunks {
 			f.conn.SetChunked()
 		}
 		f.credit = f.credit || s.credit
 	case !f.credit:
-		why = codeCreditNotOffered
+		why = because(codeCreditNotOffered)
 	case f.conn.Grant(s.bytes) != nil:
-		why = codeCredit
+		why = because(codeCredit)
 	}
 	f.confirm(s.id, why)
 	return true
@@ -254,10 +254,10 @@ func (f *flooded) settings(m websocket.Message) bool {
 
 // confirm answers a message about the connection: if it asked for that, or was
 // wrong.
-func (f *flooded) confirm(id json.RawMessage, why code) {
+func (f *flooded) confirm(id json.RawMessage, why *problem) {
 	answer := map[string]any{"type": "ok"}
-	if why != "" {
-		answer = map[string]any{"type": "error", "code": why, "message": publicErrors[why]}
+	if why != nil {
+		answer = map[string]any{"type": "error", "code": why.code, "message": why.message()}
 	} else if id == nil {
 		return
 	}

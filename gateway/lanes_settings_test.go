@@ -20,7 +20,7 @@ func FuzzLaneSettings(f *testing.F) {
 		var kind string
 		valid := json.Unmarshal(payload, &plain) == nil
 		_ = json.Unmarshal(plain["type"], &kind) // "" if it is no text
-		if ours && !valid || why != "" && !ours {
+		if ours && !valid || why != nil && !ours {
 			t.Fatalf("%q: ours %v, %q", payload, ours, why)
 		}
 		if valid && len(payload) <= maxSettings && kind == "hello" && !ours {

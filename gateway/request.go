@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +19,7 @@ const (
 	maxReason   = 1024           // bytes
 	maxAttempts = 1 << 20        // of a queue's message
 	maxParts    = 1 << 10        // priorities or lanes of a queue: the store knows better
+	maxUnique   = 10 * time.Minute
 
 	defaultPrefetch = 100
 )
@@ -82,28 +84,48 @@ type messageFields struct {
 	PayloadBase64 *string         `json:"payload_base64"`
 }
 
-// parseRequest reads one message. Beside an error, the request has its ID and
+// parseRequest reads one message. Beside a problem, the request has its ID and
 // its type as far as these could be read: then its sender is owed an answer.
-func parseRequest(text []byte) (request, error) {
+func parseRequest(text []byte) (request, *problem) {
 	var r request
-	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || !utf8.Valid(text) {
-		return r, errMalformed
-	}
-	rich := len(text) >= largeText && tooRich(text)
-	if !rich && json.Unmarshal(text, &r) == nil {
+	why := decodeRequest(text, &r)
+	if why == nil {
 		return r, checkID(&r.ID)
 	}
-	var some struct {
-		Type json.RawMessage `json:"type"`
-		ID   json.RawMessage `json:"id"`
+	return identify(text), why
+}
+
+func decodeRequest(text []byte, r *request) *problem {
+	switch {
+	case !bytes.HasPrefix(trimSpace(text), []byte{'{'}):
+		return errNoObject
+	case !utf8.Valid(text):
+		return errNoUTF8
+	case len(text) >= largeText && tooRich(text):
+		return errTooRich
 	}
-	r = request{}
-	if json.Unmarshal(text, &some) == nil {
-		json.Unmarshal(some.Type, &r.Type)
-		r.ID = some.ID
-		checkID(&r.ID)
+	if err := json.Unmarshal(text, r); err != nil {
+		return undecodable(text, err)
 	}
-	return r, errMalformed
+	return nil
+}
+
+// identify returns a request with its type and ID alone. Of several fields of one
+// name the last counts, as for encoding/json.
+func identify(object []byte) (r request) {
+	eachField(object, func(key, value []byte) {
+		switch strings.ToLower(text(key)) {
+		case "type":
+			r.Type = ""
+			json.Unmarshal(value, &r.Type)
+		case "id":
+			r.ID = bytes.Clone(value)
+		}
+	})
+	if checkID(&r.ID) != nil || !json.Valid(r.ID) || !utf8.Valid(r.ID) {
+		r.ID = nil
+	}
+	return r
 }
 
 // validName reports whether anything may have a name.
@@ -112,49 +134,57 @@ func validName(name string) bool {
 }
 
 // messages returns what a request wants stored, one or many.
-func (r *request) messages() ([]Message, code) {
+func (r *request) messages() ([]Message, *problem) {
 	fields := r.Messages
 	switch {
 	case fields == nil:
-		fields = []messageFields{r.messageFields}
-	case len(fields) == 0 || r.Payload != nil || r.PayloadBase64 != nil:
-		return nil, codeMalformed
+		m, why := r.messageFields.message()
+		if why != nil {
+			return nil, why
+		}
+		return []Message{m}, nil
+	case len(fields) == 0:
+		return nil, malformed("messages", fmt.Sprintf("1 to %d messages", maxBatch))
+	case r.Payload != nil || r.PayloadBase64 != nil:
+		return nil, malformed("messages", "either messages or a payload, not both")
 	case len(fields) > maxBatch:
-		return nil, codeTooManyMessages
+		return nil, because(codeTooManyMessages)
 	}
 	out := make([]Message, len(fields))
 	for i, f := range fields {
-		m, ok := f.message()
-		if !ok {
-			return nil, codeMalformed
+		m, why := f.message()
+		if why != nil {
+			return nil, &problem{why.code, fmt.Sprintf("messages[%d].%s", i, why.text)}
 		}
 		out[i] = m
 	}
-	return out, ""
+	return out, nil
 }
 
 // message needs a payload, in one of the two forms.
-func (f messageFields) message() (m Message, ok bool) {
+func (f messageFields) message() (m Message, why *problem) {
 	m.Key = f.Key
 	if h := f.Headers; len(h) > 0 && !bytes.Equal(h, []byte("null")) {
 		if h[0] != '{' {
-			return m, false
+			return m, malformed("headers", "an object")
 		}
 		m.Headers = h
 	}
 	switch {
-	case (f.Payload == nil) == (f.PayloadBase64 == nil):
-		return m, false
+	case f.Payload == nil && f.PayloadBase64 == nil:
+		return m, malformed("payload", "a string here, or in payload_base64")
+	case f.Payload != nil && f.PayloadBase64 != nil:
+		return m, malformed("payload", "either payload or payload_base64, not both")
 	case f.Payload != nil:
 		m.Payload = []byte(*f.Payload)
 	default:
 		payload, err := base64.StdEncoding.DecodeString(*f.PayloadBase64)
 		if err != nil {
-			return m, false
+			return m, malformed("payload_base64", "base64, with its padding")
 		}
 		m.Payload = payload
 	}
-	return m, true
+	return m, nil
 }
 
 // as returns the producer whose request it is, or nil. The two fields go
@@ -167,6 +197,14 @@ func (r *request) as() (_ *Producer, ok bool) {
 		return nil, false
 	}
 	return &Producer{r.Producer, *r.Sequence}, true
+}
+
+// commitPosition returns the position that a request commits.
+func (r *request) commitPosition() (int64, *problem) {
+	if r.Position == nil || *r.Position < 0 {
+		return 0, malformed("position", "a whole number, 0 or more")
+	}
+	return *r.Position, nil
 }
 
 // start returns where a subscription is to begin; by default with what comes.
@@ -199,16 +237,18 @@ func (r *request) start() (from Start, why code) {
 }
 
 // tokens returns the deliveries that a request is about.
-func (r *request) tokens() ([]string, code) {
+func (r *request) tokens() ([]string, *problem) {
 	switch {
 	case r.Delivery != nil && r.Deliveries == nil:
-		return []string{*r.Delivery}, ""
-	case r.Delivery != nil || len(r.Deliveries) == 0:
-		return nil, codeMalformed
+		return []string{*r.Delivery}, nil
+	case r.Delivery != nil:
+		return nil, malformed("delivery", "either delivery or deliveries, not both")
+	case len(r.Deliveries) == 0:
+		return nil, malformed("delivery", fmt.Sprintf("a string here, or 1 to %d of them in deliveries", maxBatch))
 	case len(r.Deliveries) > maxBatch:
-		return nil, codeTooManyMessages
+		return nil, because(codeTooManyMessages)
 	default:
-		return r.Deliveries, ""
+		return r.Deliveries, nil
 	}
 }
 
@@ -293,24 +333,26 @@ func (r *request) queueOptions() (opts *QueueOptions, why code) {
 
 // enqueueOptions returns how a request wants messages enqueued; unique is nil if
 // they need not be.
-func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why code) {
+func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why *problem) {
 	delay, ok := within(r.DelayMS, 0, maxDelay)
 	if !ok {
-		return opts, nil, codeDuration
+		return opts, nil, because(codeDuration)
 	}
 	if r.Priority < 0 || r.Priority > maxParts {
-		return opts, nil, codeInvalid
+		return opts, nil, because(codeInvalid)
 	}
 	opts = EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if r.UniqueKey == nil && r.UniqueMS == 0 {
-		return opts, nil, ""
+		return opts, nil, nil
 	}
-	period, ok := within(r.UniqueMS, time.Second, maxDelay)
+	period, ok := within(r.UniqueMS, time.Second, maxUnique)
 	switch {
 	case r.UniqueKey == nil || *r.UniqueKey == "":
-		return opts, nil, codeMalformed
+		return opts, nil, malformed("unique_key", "a string that is not empty")
 	case !ok:
-		return opts, nil, codeDuration
+		return opts, nil, because(codeDuration)
+	case r.Messages != nil:
+		return opts, nil, because(codeInvalid)
 	}
-	return opts, &Unique{*r.UniqueKey, period}, ""
+	return opts, &Unique{*r.UniqueKey, period}, nil
 }

@@ -22,19 +22,22 @@ func FuzzParseRequest(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := parseRequest(text)
-		if err == nil && (!json.Valid(text) || !utf8.Valid(text)) {
+		r, why := parseRequest(text)
+		if why == nil && (!json.Valid(text) || !utf8.Valid(text)) {
 			t.Fatalf("%q was taken", text)
 		}
 		if r.ID != nil && (!json.Valid(r.ID) || len(r.ID) > maxIDBytes) {
 			t.Fatalf("id %q", r.ID)
 		}
-		if err != nil {
+		if why != nil {
+			if why.message() == "" {
+				t.Fatalf("%q is refused without a word", text)
+			}
 			return
 		}
 		messages, why := r.messages()
-		if (len(messages) == 0) != (why != "") || len(messages) > maxBatch || why != "" && publicErrors[why] == "" {
-			t.Fatalf("%d messages and %q", len(messages), why)
+		if (len(messages) == 0) != (why != nil) || len(messages) > maxBatch || why != nil && why.message() == "" {
+			t.Fatalf("%d messages and %v", len(messages), why)
 		}
 		for _, m := range messages {
 			encoded := append(appendBody([]byte{'{'}, m), '}')
@@ -42,12 +45,12 @@ func FuzzParseRequest(f *testing.F) {
 			if err := json.Unmarshal(encoded, &back); err != nil {
 				t.Fatalf("%s: %v", encoded, err)
 			}
-			if again, ok := back.message(); !ok || again.Key != m.Key || !bytes.Equal(again.Payload, m.Payload) || len(again.Headers) != len(m.Headers) {
+			if again, why := back.message(); why != nil || again.Key != m.Key || !bytes.Equal(again.Payload, m.Payload) || len(again.Headers) != len(m.Headers) {
 				t.Fatalf("%+v came back as %+v", m, again)
 			}
 		}
-		if tokens, why := r.tokens(); (len(tokens) == 0) != (why != "") {
-			t.Fatalf("tokens %q and %q", tokens, why)
+		if tokens, why := r.tokens(); (len(tokens) == 0) != (why != nil) {
+			t.Fatalf("tokens %q and %v", tokens, why)
 		}
 		if _, why := r.start(); why != "" && publicErrors[why] == "" {
 			t.Fatal(why)

@@ -132,14 +132,14 @@ func (s *session) beat(now time.Time) bool {
 
 // handle does what a message asks for.
 func (s *session) handle(m websocket.Message, now time.Time) {
-	r, err := s.server.decoders.parse(s.server.work, m.Payload)
+	r, why := s.server.decoders.parse(s.server.work, m.Payload)
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
 		s.chat.handleAll([]websocket.Message{m}, now)
 		return
 	}
-	if err != nil {
-		s.refuse(r, codeMalformed)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	switch r.Type {
@@ -180,7 +180,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 func (s *session) credit(r request) {
 	switch {
 	case (r.Queue == "") == (r.Subscription == ""):
-		s.refuse(r, codeMalformed)
+		s.refuseFor(r, malformed("subscription", "either subscription or queue"))
 	case r.Queue != "":
 		s.creditConsumer(r)
 	default:
@@ -244,9 +244,12 @@ func (s *session) ok(r request, with reply) {
 }
 
 // refuse counts a message that had no effect, and tells a request why.
-func (s *session) refuse(r request, why code) {
+func (s *session) refuse(r request, why code) { s.refuseFor(r, because(why)) }
+
+// refuseFor is refuse for a problem that may have words of its own.
+func (s *session) refuseFor(r request, why *problem) {
 	s.server.ignored.Add(1)
-	s.answer(r, refusal(why))
+	s.answer(r, why.reply())
 }
 
 // fail is refuse for what a store says.

@@ -7,15 +7,11 @@ import (
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r request) {
 	opts, unique, why := r.enqueueOptions()
-	if why != "" {
-		s.refuse(r, why)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	store := s.server.queues.Store
-	if unique != nil && r.Messages != nil {
-		s.refuse(r, codeInvalid)
-		return
-	}
 	s.store(r, r.Queue, store != nil, func(messages []Message, done func(Place, error)) error {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
@@ -104,14 +100,14 @@ func (s *session) settle(r request) {
 	c := s.consumer(r.Queue)
 	switch {
 	case s.server.queues.Leases == nil:
-		why = codeNotServed
-	case why == "" && wrong != "":
-		why = wrong
-	case why == "" && c == nil:
-		why = codeNotConsuming
+		wrong = because(codeNotServed)
+	case why != "":
+		wrong = because(why)
+	case wrong == nil && c == nil:
+		wrong = because(codeNotConsuming)
 	}
-	if why != "" {
-		s.refuse(r, why)
+	if wrong != nil {
+		s.refuseFor(r, wrong)
 		return
 	}
 	taken, lost := c.leases.take(how, tokens)

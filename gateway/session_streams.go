@@ -21,12 +21,12 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 	messages, why := r.messages()
 	switch {
 	case !served:
-		why = codeNotServed
+		why = because(codeNotServed)
 	case !usable(name):
-		why = codeName
+		why = because(codeName)
 	}
-	if why != "" {
-		s.refuse(r, why)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	count := 0 // is told where several were asked for
@@ -59,20 +59,21 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 // commit moves a group's offset.
 func (s *session) commit(r request) {
 	store := s.server.streams.Store
+	position, why := r.commitPosition()
 	switch {
 	case store == nil:
 		s.refuse(r, codeNotServed)
 	case !usable(r.Stream) || !usable(r.Group):
 		s.refuse(r, codeName)
-	case r.Position == nil || *r.Position < 0:
-		s.refuse(r, codeMalformed)
+	case why != nil:
+		s.refuseFor(r, why)
 	case r.ID == nil:
-		if err := store.CommitLater(s.server.work, r.Stream, r.Group, *r.Position); err != nil {
+		if err := store.CommitLater(s.server.work, r.Stream, r.Group, position); err != nil {
 			s.fail(r, err, codeNotStored)
 		}
 	default:
 		s.inBackground(func(ctx context.Context) {
-			offset, err := store.Commit(ctx, r.Stream, r.Group, *r.Position)
+			offset, err := store.Commit(ctx, r.Stream, r.Group, position)
 			if err != nil {
 				s.fail(r, err, codeNotStored)
 				return

@@ -1,0 +1,212 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// answered is an error as a client reads it.
+type answered struct {
+	Type, Code, Message string
+	ID                  any
+}
+
+// refusedWith sends a request and returns the answer to it.
+func (w *wire) refusedWith(text string) (a answered) {
+	w.t.Helper()
+	send(w.t, w.Conn, text)
+	if line := w.next(); json.Unmarshal([]byte(line), &a) != nil {
+		w.t.Fatalf("%.90s was answered with %s", text, line)
+	}
+	return a
+}
+
+// wrongFields is a request of each type on /ws with one field that is wrong, and
+// what its sender is told.
+var wrongFields = []struct{ fields, want string }{
+	{`"type":5`, `type: want a string`},
+	{`"type":"publish","stream":5,"payload":"x"`, `stream: want a string`},
+	{`"type":"publish","stream":"orders","payload":{"a":1}`, `payload: want a string`},
+	{`"type":"publish","stream":"orders"`, `payload: want a string here, or in payload_base64`},
+	{`"type":"publish","stream":"orders","payload":"a","payload_base64":"YQ=="`, `payload: want either payload or payload_base64, not both`},
+	{`"type":"publish","stream":"orders","payload_base64":"YQ"`, `payload_base64: want base64, with its padding`},
+	{`"type":"publish","stream":"orders","payload":"a","key":7`, `key: want a string`},
+	{`"type":"publish","stream":"orders","payload":"a","headers":[{}]`, `headers: want an object`},
+	{`"type":"publish","stream":"orders","messages":{}`, `messages: want an array`},
+	{`"type":"publish","stream":"orders","messages":[]`, `messages: want 1 to 1000 messages`},
+	{`"type":"publish","stream":"orders","payload":"b","messages":[{"payload":"a"}]`, `messages: want either messages or a payload, not both`},
+	{`"type":"publish","stream":"orders","messages":[{"payload":"a"},7]`, `messages[1]: want an object`},
+	{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{"payload":[]}]`, `messages[1].payload: want a string`},
+	{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{}]`, `messages[1].payload: want a string here, or in payload_base64`},
+	{`"type":"publish","stream":"orders","messages":[{"payload":"a","headers":"x"}]`, `messages[0].headers: want an object`},
+	{`"type":"publish","stream":"orders","payload":"a","producer":5,"sequence":1`, `producer: want a string`},
+	{`"type":"publish","stream":"orders","payload":"a","producer":"p","sequence":"1"`, `sequence: want a whole number of 64 bits`},
+	{`"type":"subscribe","stream":"orders","after":1.5`, `after: want a whole number of 64 bits`},
+	{`"type":"subscribe","stream":"orders","after":9223372036854775808`, `after: want a whole number of 64 bits`},
+	{`"type":"subscribe","stream":"orders","at":"yesterday"`, `at: want a time as RFC 3339 writes it`},
+	{`"type":"subscribe","stream":"orders","at":7`, `at: want a time as RFC 3339 writes it`},
+	{`"type":"subscribe","stream":"orders","from":true`, `from: want a string`},
+	{`"type":"subscribe","stream":"orders","group":[]`, `group: want a string`},
+	{`"type":"subscribe","stream":"orders","credits":"5"`, `credits: want a whole number of 64 bits`},
+	{`"type":"subscribe","query":{"items":[{"types":"a"}]},"subscription":"s"`, `query.items[0].types: want an array`},
+	{`"type":"unsubscribe","subscription":1`, `subscription: want a string`},
+	{`"type":"commit","stream":"orders","group":"g"`, `position: want a whole number, 0 or more`},
+	{`"type":"commit","stream":"orders","group":"g","position":-1`, `position: want a whole number, 0 or more`},
+	{`"type":"commit","stream":"orders","group":"g","position":"5"`, `position: want a whole number of 64 bits`},
+	{`"type":"enqueue","queue":{},"payload":"x"`, `queue: want a string`},
+	{`"type":"enqueue","queue":"jobs","payload":"x","delay_ms":"1"`, `delay_ms: want a whole number of 64 bits`},
+	{`"type":"enqueue","queue":"jobs","payload":"x","priority":1e400`, `priority: want a whole number of 64 bits`},
+	{`"type":"enqueue","queue":"jobs","payload":"x","unique_key":7,"unique_ms":1000`, `unique_key: want a string`},
+	{`"type":"enqueue","queue":"jobs","payload":"x","unique_ms":1000`, `unique_key: want a string that is not empty`},
+	{`"type":"consume","queue":"jobs","credits":[]`, `credits: want a whole number of 64 bits`},
+	{`"type":"ack","queue":"jobs"`, `delivery: want a string here, or 1 to 1000 of them in deliveries`},
+	{`"type":"ack","queue":"jobs","delivery":"a","deliveries":["b"]`, `delivery: want either delivery or deliveries, not both`},
+	{`"type":"nack","queue":"jobs","deliveries":["a", "b",3 ]`, `deliveries[2]: want a string`},
+	{`"type":"nack","queue":"jobs","delivery":"a","reason":{}`, `reason: want a string`},
+	{`"type":"extend","queue":"jobs","delivery":"a","lease_ms":true`, `lease_ms: want a whole number of 64 bits`},
+	{`"type":"cancel","queue":false`, `queue: want a string`},
+	{`"type":"credit","n":1`, `subscription: want either subscription or queue`},
+	{`"type":"credit","subscription":"s","n":"1"`, `n: want a whole number of 64 bits`},
+	{`"type":"append","events":[{"type":"a","tags":["x",1]}]`, `events[0].tags[1]: want a string`},
+	{`"type":"append","store":1,"events":[]`, `store: want a string`},
+	{`"type":"append","events":[{"type":"a"}],"condition":{"query":{},"after":"1"}`, `condition.after: want a whole number of 64 bits`},
+	{`"type":"query","query":[]`, `query: want an object`},
+	{`"type":"query","backwards":1`, `backwards: want true or false`},
+	{`"type":"query","limit":"1"`, `limit: want a whole number of 64 bits`},
+	{`"type":"project","queries":[{"items":[{},{"tags":{}}]}]`, `queries[0].items[1].tags: want an array`},
+}
+
+// wrongChats is the same for the messages of chats, on /ws and /ws/chat.
+var wrongChats = []struct{ fields, want string }{
+	{`"type":"join","room":7`, `room: want a string`},
+	{`"type":"join","user":{}`, `user: want a string`},
+	{`"type":"join","on_lag":1`, `on_lag: want a string`},
+	{`"type":"join","presence":"yes"`, `presence: want true or false`},
+	{`"type":"join","after":-1`, `after: want a whole number, 0 or more`},
+	{`"type":"join","history":1.5`, `history: want a whole number, 0 or more`},
+	{`"type":"chat"`, `text: want a string`},
+	{`"type":"chat","text":null`, `text: want a string`},
+	{`"type":"chat","text":"x","room":"a","Room":"b"`, `room: want this field once, spelled in no other way`},
+	{`"type":"leave","room":[]`, `room: want a string`},
+	{`"type":"ping","user":1`, `user: want a string`},
+	{`"type":"pong","room":1`, `room: want a string`},
+}
+
+func TestMalformed_NamesTheField(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	for path, table := range map[string][][]struct{ fields, want string }{
+		"/ws": {wrongFields, wrongChats}, "/ws/chat": {wrongChats},
+	} {
+		c := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		for _, rows := range table {
+			for _, row := range rows {
+				if a := c.refusedWith(`{"id":"x",` + row.fields + `}`); a.Type != "error" || a.Code != "malformed" || a.ID != "x" || a.Message != row.want {
+					t.Errorf("%s %s: %+v, want %s", path, row.fields, a, row.want)
+				}
+			}
+		}
+	}
+}
+
+func TestMalformed_NamesTheFieldOverHTTP(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	for _, c := range []struct{ path, body, want string }{
+		{"streams/orders/messages", `{"payload":1}`, `payload: want a string`},
+		{"streams/orders/messages", `{"messages":[{"payload":"a"},{}]}`, `messages[1].payload: want a string here, or in payload_base64`},
+		{"streams/orders/messages", `[]`, `want a JSON object`},
+		{"streams/orders/messages", `{"payload":}`, `not JSON: invalid character '}' looking for beginning of value, at byte 12`},
+		{"streams/orders/messages", "{\"payload\":\"\xff\"}", `not UTF-8: want JSON, which is UTF-8`},
+		{"streams/orders/messages", `{"payload":"a","id":[]}`, `id: want a string or number of at most 128 bytes`},
+		{"streams/new", `{"keyed":"yes"}`, `keyed: want true or false`},
+		{"streams/new", `{"partitions":"2"}`, `partitions: want a whole number of 64 bits`},
+		{"streams/orders/groups/g/commit", `{}`, `position: want a whole number, 0 or more`},
+		{"queues/new", `{"max_attempts":"2"}`, `max_attempts: want a whole number of 64 bits`},
+		{"queues/new", `{"retry_min_ms":{}}`, `retry_min_ms: want a whole number of 64 bits`},
+		{"queues/jobs/messages", `{"payload":"x","unique_ms":5000}`, `unique_key: want a string that is not empty`},
+		{"queues/jobs/ack", `{}`, `delivery: want a string here, or 1 to 1000 of them in deliveries`},
+		{"queues/jobs/nack", `{"delivery":1}`, `delivery: want a string`},
+		{"queues/jobs/extend", `{"delivery":"a","lease_ms":"1"}`, `lease_ms: want a whole number of 64 bits`},
+		{"events", `{"events":[{"type":1}]}`, `events[0].type: want a string`},
+		{"events/query", `{"query":1}`, `query: want an object`},
+		{"events/project", `{"queries":[1]}`, `queries[0]: want an object`},
+	} {
+		resp, err := http.Post("http://"+addr+"/v1/"+c.path, "application/json", strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Error answered }
+		err = json.NewDecoder(resp.Body).Decode(&got)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusBadRequest || got.Error.Code != "malformed" || got.Error.Message != c.want {
+			t.Errorf("%s %s: %d %+v, %v; want %s", c.path, c.body, resp.StatusCode, got.Error, err, c.want)
+		}
+	}
+}
+
+// TestMalformed_IsAnsweredAsFarAsItCanBeRead: a request is answered with its id
+// although the rest of it is no JSON, or nested deeper than it is read.
+func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	deep := strings.Repeat(`[{"]":`, 6000) + `"}\"]"` + strings.Repeat(`}]`, 6000)
+	for path, kinds := range map[string][]string{"/ws": {"publish", "append", "chat", "nonsense"}, "/ws/chat": {"chat", "join", "nonsense"}} {
+		c := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		for _, kind := range kinds {
+			for _, text := range []string{
+				`{"id":"x","type":"` + kind + `","data":` + deep + `}`,
+				`{"data":` + deep + `, "type" : "` + kind + `" , "id" : "x" }`,
+				` {"data":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `,"id":"x","type":"` + kind + `"}`,
+				`{"id":"x","type":"` + kind + `","data":` + strings.Repeat(`{"a":`, 10100),
+				`{"id":"x","type":"` + kind + `","payload":}`,
+				`{"type":"` + kind + `","payload":nonsense,"id":"x"}`,
+				`{"id":"x","type":"` + kind,
+				`{"id":"x"`,
+			} {
+				if a := c.refusedWith(text); a.Code != "malformed" || a.ID != "x" || !strings.Contains(a.Message, "not JSON") || !strings.Contains(a.Message, "at byte") {
+					t.Errorf("%s %.60s: %+v", path, text, a)
+				}
+			}
+		}
+		// Of these the id cannot be told, or it is none.
+		for _, text := range []string{`{"id":"x`, `{"id":[1],"a":}`, `{"id":"\q","a":}`, `{id:1}`, `{"a" "id":1}`, `{"a":{"id":1},`, `["id",1`, `}`, `{"a":1]"id":1}`, `{"id"`, `{"id":`, `{`, ``} {
+			send(t, c.Conn, text)
+		}
+		c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
+	}
+	// In doubt there is no answer: which one would its sender wait for?
+	c := dial(t, "ws://"+addr+"/ws/chat")
+	send(t, c, `{"id":1,"ID":2,"a":}`, `{"type":"ping","ts":1}`)
+	expect(t, c, `{"ts":1,"type":"pong"}`)
+}
+
+// TestChat_BinaryMessagesAreUTF8: members read JSON, whatever the opcode.
+func TestChat_BinaryMessagesAreUTF8(t *testing.T) {
+	t.Parallel()
+	_, _, addr := serveStored(t)
+	for _, path := range []string{"/ws", "/ws/chat"} {
+		talker, member := dial(t, "ws://"+addr+path), &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+		for _, room := range []string{"plain", "kept-1"} {
+			send(t, talker, `{"type":"join","room":"`+room+`","id":1}`)
+			heard(t, talker, "1")
+			send(t, member.Conn, `{"type":"join","room":"`+room+`","id":1}`)
+			heard(t, member.Conn, "1")
+			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\""+room+"\",\"text\":\"\xff\",\"id\":2}"))
+			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\""+room+"\",\"text\":\"x\",\"id\":\"\xff\"}"))
+			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"ping\",\"ts\":\"\xff\"}"))
+			talker.Flush()
+			expect(t, talker, `{"code":"malformed","id":2,"message":"not UTF-8: want JSON, which is UTF-8","type":"error"}`)
+			talker.Queue(websocket.OpBinary, []byte(`{"type":"chat","room":"`+room+`","text":"é","id":3}`))
+			talker.Flush()
+			heard(t, talker, "3")
+			if got := member.next(); !strings.Contains(got, `"text":"é"`) {
+				t.Errorf("%s: a member of %s got %q", path, room, got)
+			}
+		}
+	}
+}
