@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
@@ -174,22 +173,4 @@ func stored(messages []stream.Message, err error) ([]gateway.StoredMessage, erro
 		out[i] = gateway.StoredMessage{Position: m.Position, Payload: m.Payload}
 	}
 	return out, err
-}
-
-func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
-	counter := func(name, help string, value func(ingest.Stats) uint64) {
-		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
-			func() float64 { return float64(value(store.Stats())) }))
-	}
-	counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
-		func(s ingest.Stats) uint64 { return s.Received })
-	counter("tidewire_ingest_received_bytes_total", "Payload bytes received for ingest.",
-		func(s ingest.Stats) uint64 { return s.ReceivedBytes })
-	counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
-		func(s ingest.Stats) uint64 { return s.Committed })
-	counter("tidewire_ingest_failed_messages_total", "Messages that could not be stored.",
-		func(s ingest.Stats) uint64 { return s.Failed })
-	metrics.MustRegister(prometheus.NewGaugeFunc(
-		prometheus.GaugeOpts{Name: "tidewire_ingest_inflight_messages", Help: "Messages received and not yet answered."},
-		func() float64 { return float64(store.Stats().Inflight) }))
 }

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/queue"
+)
+
+// figures registers metrics that are parts of one snapshot, which is taken anew for
+// each of them when they are asked for.
+type figures[S any] struct {
+	metrics  prometheus.Registerer
+	snapshot func() S
+}
+
+// counter registers a figure that never falls.
+func (f figures[S]) counter(name, help string, value func(S) float64) {
+	f.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+		func() float64 { return value(f.snapshot()) }))
+}
+
+// gauge registers a figure that rises and falls.
+func (f figures[S]) gauge(name, help string, value func(S) float64) {
+	f.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+		func() float64 { return value(f.snapshot()) }))
+}
+
+// registerIngest tells what /ws/ingest has taken and stored.
+func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
+	f := figures[ingest.Stats]{metrics, store.Stats}
+	f.counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
+		func(s ingest.Stats) float64 { return float64(s.Received) })
+	f.counter("tidewire_ingest_received_bytes_total", "Payload bytes received for ingest.",
+		func(s ingest.Stats) float64 { return float64(s.ReceivedBytes) })
+	f.counter("tidewire_ingest_committed_messages_total", "Messages committed by ingest.",
+		func(s ingest.Stats) float64 { return float64(s.Committed) })
+	f.counter("tidewire_ingest_failed_messages_total", "Messages that could not be stored.",
+		func(s ingest.Stats) float64 { return float64(s.Failed) })
+	f.gauge("tidewire_ingest_inflight_messages", "Messages received and not yet answered.",
+		func(s ingest.Stats) float64 { return float64(s.Inflight) })
+}
+
+// registerQueues tells what this server's nodes of all queues have done.
+func registerQueues(metrics prometheus.Registerer, store *queueStore) {
+	f := figures[queue.NodeStats]{metrics, store.stats}
+	f.counter("tidewire_queue_claimed_positions_total", "Positions of queues claimed by this server, also where nothing was written yet.",
+		func(s queue.NodeStats) float64 { return float64(s.Claimed) })
+	f.counter("tidewire_queue_given_back_positions_total", "Positions claimed by this server and given back, for any server to claim.",
+		func(s queue.NodeStats) float64 { return float64(s.GivenBack) })
+	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without an answer.",
+		func(s queue.NodeStats) float64 { return float64(s.Buried) })
+	f.counter("tidewire_queue_rotations_total", "Journals of queues begun anew by this server.",
+		func(s queue.NodeStats) float64 { return float64(s.Rotations) })
+	f.counter("tidewire_queue_vacuums_total", "Journals of queues vacuumed by this server.",
+		func(s queue.NodeStats) float64 { return float64(s.Vacuums) })
+	f.gauge("tidewire_queue_journal_rows", "Rows in the journals of the queues that this server has open, as far as it has read.",
+		func(s queue.NodeStats) float64 { return float64(s.JournalRows) })
+}
