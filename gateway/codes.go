@@ -96,7 +96,7 @@ var publicErrors = map[code]string{
 	codeName:            "a name has 1 to 128 bytes without NUL; names that begin with tidewire. are the server's own",
 	codeInvalid:         "a name, key, header or number is outside of the documented limits",
 	codeNotFound:        "there is no stream, group or queue of that name",
-	codeExists:          "there is one of that name, with other options",
+	codeExists:          "there is one of that name, with other options, or a stream of that name that is in use: choose another name, or drop that one first",
 	codeNotKeyed:        "the stream was made without keyed: it cannot be read by key",
 	codeUnknownOutcome:  "it is not known whether this was stored: look, or send it again and bear a duplicate",
 	codeTooManyMessages: "too many messages or deliveries in one request",

@@ -16,7 +16,8 @@ var (
 	ErrNotFound = errors.New("gateway: not found")
 	// ErrInvalid: a name, key, header or number is outside of the store's limits.
 	ErrInvalid = errors.New("gateway: invalid")
-	// ErrExists: there is one of that name, with other options.
+	// ErrExists: there is one of that name, with other options; or, where a queue is
+	// to be made, a stream with messages, groups or partitions.
 	ErrExists = errors.New("gateway: exists with other options")
 	// ErrNotKeyed: the stream cannot be read by key.
 	ErrNotKeyed = errors.New("gateway: not keyed")

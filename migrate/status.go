@@ -91,3 +91,31 @@ func Rehearse(ctx context.Context, db pg.DB) (s Status, err error) {
 	}
 	return s, explain(err)
 }
+
+// ingestTableSQL tells whether there is anything of the table's name or of its
+// view's, and whether that is Tidewire's: the rule of tidewire.ensure_ingest_table,
+// for a database that has no such function yet.
+const ingestTableSQL = `
+SELECT t.oid IS NOT NULL OR to_regclass(format('%I.%I', $1::text, $2 || '_text')) IS NOT NULL,
+	t.oid IS NOT NULL AND to_regclass(format('%I.%I', $1::text, $2 || '_position_seq')) IS NOT NULL
+		AND 2 = (SELECT count(*) FROM pg_attribute AS a WHERE a.attrelid = t.oid AND NOT a.attisdropped
+			AND (a.attname, a.atttypid) IN (('position', 'bigint'::regtype), ('payload', 'bytea'::regtype)))
+FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
+
+// LookIngest reports whether the table that Ingest makes is there, and changes
+// nothing. The database need not be migrated. Errors: ErrForeignTable and
+// pg.ErrTable, as of Ingest.
+func LookIngest(ctx context.Context, db pg.DB, table string) (there bool, err error) {
+	t, err := pg.ParseTable(table)
+	if err != nil {
+		return false, err
+	}
+	var taken bool
+	if err := db.QueryRow(ctx, ingestTableSQL, t.Schema, t.Name).Scan(&taken, &there); err != nil {
+		return false, fmt.Errorf("look for table %s: %w", t, err)
+	}
+	if taken && !there {
+		return false, fmt.Errorf("%w: %s or %s_text", ErrForeignTable, t, t)
+	}
+	return there, nil
+}

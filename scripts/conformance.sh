@@ -16,7 +16,7 @@ work=$(mktemp -d)
 server=$!
 trap 'kill $server 2>/dev/null; rm -rf "$work"' EXIT
 for _ in $(seq 100); do grep -q '^listening' "$work/out" && break; sleep 0.1; done
-port=$(sed -n 's/^listening on ://p' "$work/out")
+port=$(sed -n 's/^listening on .*://p' "$work/out")
 # Its exit code counts the compression cases as failures; the report tells.
 $venv/bin/kosoku "127.0.0.1:$port" -x '9.*' -o "$work/reports" >"$work/log" 2>&1 || true
 [ -f "$work/reports/index.json" ] || { cat "$work/log" "$work/err"; exit 1; }

@@ -25,7 +25,7 @@ type ServerProcess struct {
 	statistics map[string]float64
 }
 
-// StartServer runs a program that prints "listening on :PORT" when it is
+// StartServer runs a program that prints "listening on HOST:PORT" when it is
 // ready, and waits for that.
 func StartServer(ctx context.Context, log io.Writer, env []string, program string, args ...string) (*ServerProcess, error) {
 	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1), statistics: make(map[string]float64)}
@@ -42,8 +42,8 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
-			if port, ok := strings.CutPrefix(lines.Text(), "listening on :"); ok {
-				ready <- port
+			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok { // of other servers perhaps without a host
+				ready <- address[strings.LastIndexByte(address, ':')+1:]
 				continue
 			}
 			s.note(lines.Text())

@@ -68,7 +68,8 @@ func (f databaseFlags) requireSchema(p *process, pool *pgxpool.Pool, mayMake boo
 		return explainDatabase(err)
 	}
 	if _, given := f.given(p); mayMake && !given && s.Version == 0 {
-		return migrateUp(p, pool, "")
+		_, err := migrateUp(p, pool, "")
+		return err
 	}
 	return explainSchema(s)
 }
@@ -88,63 +89,61 @@ func explainSchema(s migrate.Status) error {
 }
 
 // migrateUp brings the schema up to date and makes the table of what is ingested,
-// if one is named, after a look at the rights of the role.
-func migrateUp(p *process, pool *pgxpool.Pool, table string) error {
+// if one is named, after a look at the rights of the role and at what has that name.
+// It reports whether it made the table.
+func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err error) {
 	s, err := migrate.Look(p.ctx, pool)
 	if err != nil {
-		return explainDatabase(err)
+		return false, explainDatabase(err)
 	}
-	there := true
-	if table != "" {
-		if there, err = hasTable(p.ctx, pool, table); err != nil {
-			return err
-		}
+	missing, err := lacksTable(p.ctx, pool, table)
+	if err != nil {
+		return false, err
 	}
-	if len(s.Pending) == 0 && there {
-		return explainSchema(s)
+	if len(s.Pending) == 0 && !missing {
+		return false, explainSchema(s)
 	}
-	if err := checkRights(p, pool, table); err != nil {
-		return err
+	if err := checkRights(p, pool, table, missing); err != nil {
+		return false, err
 	}
 	applied, err := migrate.Up(p.ctx, pool)
 	if err != nil {
-		return explainDatabase(err)
+		return false, explainDatabase(err)
 	}
 	if applied > 0 {
 		p.log.Info("database schema brought up to date", "migrations", applied)
 	}
-	if !there {
-		_, err = migrate.Ingest(p.ctx, pool, table)
+	if missing {
+		made, err = migrate.Ingest(p.ctx, pool, table)
 	}
-	return explainDatabase(err)
+	return made, explainDatabase(err)
 }
 
 // checkRights looks at what the role may do, in the schema public only if the table
 // of what is ingested is to be made there.
-func checkRights(p *process, pool *pgxpool.Pool, table string) error {
+func checkRights(p *process, pool *pgxpool.Pool, table string, makeTable bool) error {
 	public := false
-	if table != "" {
+	if makeTable {
 		t, err := pg.ParseTable(table)
 		if err != nil {
 			return exit(ExitUsage, "%w", err)
 		}
-		there, err := hasTable(p.ctx, pool, table)
-		if err != nil {
-			return err
-		}
-		public = t.Schema == "public" && !there
+		public = t.Schema == "public"
 	}
 	return explainDatabase(migrate.Rights(p.ctx, pool, public))
 }
 
-// hasTable reports whether there is a table of that name, whoever's.
-func hasTable(ctx context.Context, pool *pgxpool.Pool, table string) (there bool, err error) {
-	t, err := pg.ParseTable(table)
-	if err != nil {
+// lacksTable reports whether the table of what is ingested is to be made: it is, if
+// one is named and it is not there.
+func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, error) {
+	if table == "" {
+		return false, nil
+	}
+	there, err := migrate.LookIngest(ctx, pool, table)
+	if errors.Is(err, pg.ErrTable) {
 		return false, exit(ExitUsage, "%w", err)
 	}
-	const sql = `SELECT EXISTS (SELECT FROM pg_class WHERE relname = $2 AND relnamespace = to_regnamespace(quote_ident($1)))`
-	return there, explainDatabase(pool.QueryRow(ctx, sql, t.Schema, t.Name).Scan(&there))
+	return err == nil && !there, explainDatabase(err)
 }
 
 // dbMigrateCmd is for those who migrate before they start servers.
@@ -179,42 +178,51 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	if err != nil {
 		return explainDatabase(err)
 	}
+	missing, err := lacksTable(p.ctx, pool, c.Table)
+	if err != nil {
+		return err
+	}
 	switch {
 	case c.Status:
 		fmt.Fprintf(p.Out, "schema version: %d\nversion of this program: %d\n", before.Version, before.Latest)
-		printMigrations(p, "to be applied", before.Pending)
-		return nil
+		c.print(p, "to be applied", before.Pending, "to be made", missing)
 	case c.DryRun:
-		if err := c.rehearse(p, pool); err != nil {
+		if err := c.rehearse(p, pool, before, missing); err != nil {
 			return err
 		}
-		printMigrations(p, "would be applied", before.Pending)
-		return nil
+		c.print(p, "would be applied", before.Pending, "would be made", missing)
+	default:
+		made, err := migrateUp(p, pool, c.Table)
+		if err != nil {
+			return err
+		}
+		c.print(p, "applied", before.Pending, "made", made)
 	}
-	if err := migrateUp(p, pool, c.Table); err != nil {
-		return err
-	}
-	printMigrations(p, "applied", before.Pending)
 	return nil
 }
 
-func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool) error {
-	s, err := migrate.Look(p.ctx, pool)
-	if err != nil || len(s.Pending) == 0 {
-		return errors.Join(explainDatabase(err), explainSchema(s))
+// rehearse tries what is to be done, apart from the table, of which it only looks
+// whether the role may make it.
+func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool, s migrate.Status, missing bool) error {
+	if len(s.Pending) == 0 && !missing {
+		return explainSchema(s)
 	}
-	if err := checkRights(p, pool, c.Table); err != nil {
+	if err := checkRights(p, pool, c.Table, missing); err != nil {
 		return err
 	}
-	_, err = migrate.Rehearse(p.ctx, pool)
+	_, err := migrate.Rehearse(p.ctx, pool)
 	return explainDatabase(err)
 }
 
-func printMigrations(p *process, what string, names []string) {
-	if len(names) == 0 {
-		fmt.Fprintln(p.Out, "nothing to apply")
-	}
+// print says which migrations there are to tell of, and whether the table is.
+func (c *dbMigrateCmd) print(p *process, applied string, names []string, made string, table bool) {
 	for _, name := range names {
-		fmt.Fprintf(p.Out, "%s: %s\n", what, name)
+		fmt.Fprintf(p.Out, "%s: %s\n", applied, name)
+	}
+	if table {
+		fmt.Fprintf(p.Out, "%s: table %s\n", made, c.Table)
+	}
+	if len(names) == 0 && !table {
+		fmt.Fprintln(p.Out, "nothing to apply")
 	}
 }

@@ -145,7 +145,7 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	}
 	pool, err := db.connect(p.ctx, 8)
 	if err == nil {
-		if err = migrateUp(p, pool, stream.DefaultTable); err != nil {
+		if _, err = migrateUp(p, pool, stream.DefaultTable); err != nil {
 			pool.Close()
 		}
 	}

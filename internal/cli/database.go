@@ -133,12 +133,14 @@ func explainDatabase(err error) error {
 		return exit(ExitDatabase, "%w", err)
 	case errors.Is(err, pg.ErrURL):
 		return exit(ExitUsage, "%w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
+	case errors.Is(err, pg.ErrLogin):
+		return exit(ExitDatabase, "%w; are the user, the password and the database in --database-url right, and may they connect (pg_hba.conf)?", err)
 	case errors.Is(err, pg.ErrUnreachable):
 		return exit(ExitDatabase, "%w; is it running, and is --database-url right? Without one, tidewire runs a private PostgreSQL", err)
 	case errors.Is(err, pg.ErrTooOld):
 		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
 	case errors.Is(err, migrate.ErrForeignTable), pg.Code(err) == migrate.CodeForeignTable:
-		return exit(ExitDatabase, "%w; have what is ingested stored in a table of another name", err)
+		return exit(ExitDatabase, "%w: what is ingested needs a table of its own; name another one with --table, and it is made", err)
 	case pg.Code(err) == "42501":
 		return exit(ExitDatabase, "%w: the role lacks a right; tidewire db migrate --dry-run says which, with the SQL that gives it", err)
 	}

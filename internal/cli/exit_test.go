@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,10 @@ func TestExitCodes(t *testing.T) {
 		{"malformed URL", []string{"serve", "--port", "0", "--database-url", "postgres://%zz"}, nil, cli.ExitUsage, "postgres://USER"},
 		{"unreachable database", []string{"serve", "--port", "0", "--database-url", "postgres://x@127.0.0.1:1/x"}, nil, cli.ExitDatabase, "--database-url"},
 		{"unreachable by DATABASE_URL", []string{"serve", "--port", "0"}, map[string]string{"DATABASE_URL": "postgres://x@127.0.0.1:1/x"}, cli.ExitDatabase, "127.0.0.1"},
-		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "table of another name"},
+		{"foreign table", []string{"serve", "--port", "0", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
+		{"foreign table, only made", []string{"db", "migrate", "--table", "messages", "--database-url", table.URL}, nil, cli.ExitDatabase, "--table"},
+		{"unknown user", []string{"stream", "list", "--database-url", as(t, db.URL, "user=nobody", "")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
+		{"unknown database", []string{"stream", "list", "--database-url", as(t, db.URL, "", "/nowhere")}, nil, cli.ExitDatabase, "PostgreSQL refuses the login"},
 		{"foreign directory", []string{"serve", "--port", "0", "--data-dir", foreign}, nil, cli.ExitDataDir, foreign},
 		{"data directory below a file", []string{"serve", "--port", "0", "--data-dir", filepath.Join(foreign, "thesis.txt", "db")}, nil, cli.ExitDataDir, "thesis.txt"},
 		{"nothing runs", []string{"db", "url", "--data-dir", filepath.Join(foreign, "none")}, nil, cli.ExitDatabase, "tidewire db start"},
@@ -94,6 +98,22 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("foreign file: %q, %v", kept, err)
 		}
 	})
+}
+
+// as is the URL of another user, or of another database.
+func as(t *testing.T, raw, user, path string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		u.RawQuery = strings.Replace(u.RawQuery, "user=tidewire", user, 1)
+	}
+	if path != "" {
+		u.Path = path
+	}
+	return u.String()
 }
 
 // lastLine is where the error stands, behind what was logged.

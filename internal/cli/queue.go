@@ -257,6 +257,8 @@ func explainQueue(err error) error {
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
 	case errors.Is(err, queue.ErrOptions):
 		return exit(ExitUsage, "%w: drop it first, or leave the options as they are", err)
+	case errors.Is(err, queue.ErrStreamInUse):
+		return exit(ExitUsage, "%w: choose another name, or drop the stream first with tidewire stream drop", err)
 	case errors.Is(err, queue.ErrInvalid):
 		return exit(ExitUsage, "%w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -239,17 +240,18 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 		table = ""
 	}
 	if c.Migrate {
-		return migrateUp(p, pool, table)
+		_, err := migrateUp(p, pool, table)
+		return err
 	}
 	s, err := migrate.Look(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}
-	if err := explainSchema(s); err != nil || table == "" {
+	if err := explainSchema(s); err != nil {
 		return err
 	}
-	there, err := hasTable(p.ctx, pool, table)
-	if err == nil && !there {
+	missing, err := lacksTable(p.ctx, pool, table)
+	if missing {
 		err = exit(ExitDatabase, "table %s, which --migrate=false leaves to others to make, is missing: make it with tidewire db migrate --table %[1]s", table)
 	}
 	return err
@@ -266,7 +268,7 @@ func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []ne
 		go func() { failed <- httpServer.Serve(l) }()
 	}
 	c.stopping.doing("serving")
-	fmt.Fprintf(p.Out, "listening on :%d\n", listeners[0].Addr().(*net.TCPAddr).Port)
+	fmt.Fprintln(p.Out, "listening on", net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)))
 	var err error
 	select {
 	case <-p.ctx.Done():

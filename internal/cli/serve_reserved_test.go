@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
@@ -108,5 +109,44 @@ func TestServe_StreamsOfQueues(t *testing.T) {
 	}
 	if code := s.stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestServe_StreamsInUse: a queue does not take the name of a stream that has
+// messages or groups, whoever makes it, and neither is lost.
+func TestServe_StreamsInUse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	s := serve(t, "--database-url", db.URL)
+	client := wireDial(t, s.addr)
+	for _, name := range []string{"orders", "read", "split"} {
+		options := map[string]string{"split": `{"partitions":2}`}[name]
+		if status, text := request(t, "POST", s.addr, "/v1/streams/"+name, options); status != 200 {
+			t.Fatalf("stream %s: %d %s", name, status, text)
+		}
+	}
+	for _, text := range []string{
+		`{"type":"publish","stream":"orders","payload":"kept","id":1}`, `{"type":"commit","stream":"read","group":"g","position":0,"id":1}`,
+		`{"type":"publish","stream":"split","payload":"kept","id":1}`,
+	} {
+		if code := client.answer(text); code != "ok" {
+			t.Fatalf("%s: %s", text, code)
+		}
+	}
+	for _, name := range []string{"orders", "read", "split"} {
+		for _, options := range []string{"", `{"max_attempts":3}`, `{"priorities":2}`} {
+			if status, text := request(t, "POST", s.addr, "/v1/queues/"+name, options); status != 409 || !strings.Contains(text, `"exists"`) || !strings.Contains(text, "drop that one first") {
+				t.Errorf("queue %s %s: %d %s, want 409 exists", name, options, status, text)
+			}
+		}
+		if code, _, text := run(t, nil, "queue", "create", name, "--database-url", db.URL); code != cli.ExitUsage || !strings.Contains(text, "drop") {
+			t.Errorf("queue create %s: exit code %d, %s", name, code, text)
+		}
+		if status, _ := request(t, "DELETE", s.addr, "/v1/queues/"+name, ""); status != 404 {
+			t.Errorf("drop of a queue %s that is none: %d", name, status)
+		}
+	}
+	if status, text := request(t, "GET", s.addr, "/v1/streams/orders/messages", ""); status != 200 || !strings.Contains(text, "kept") {
+		t.Errorf("the stream's messages: %d %s", status, text)
 	}
 }

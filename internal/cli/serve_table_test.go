@@ -19,6 +19,12 @@ func TestServe_Table(t *testing.T) {
 	if code != cli.ExitDatabase || !strings.Contains(text, "tidewire db migrate") {
 		t.Errorf("exit code %d, %q", code, text)
 	}
+	for _, args := range [][]string{{"serve", "--port", "0"}, {"db", "migrate", "--table", "messages"}, {"db", "migrate", "--table", "messages", "--dry-run"}} {
+		code, _, text = run(t, nil, append(args, "--database-url", db.URL)...)
+		if code != cli.ExitDatabase || !strings.Contains(text, "--table") || schemaVersion(t, db) != -1 {
+			t.Errorf("%v: exit code %d, %q, and a schema of version %d, want none", args, code, text, schemaVersion(t, db))
+		}
+	}
 	if code, _, text = run(t, nil, "db", "migrate", "--database-url", db.URL); code != cli.ExitOK {
 		t.Fatalf("exit code %d, %q", code, text)
 	}

@@ -108,8 +108,12 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 		}
 	})
 	for p.addr == "" {
-		if _, after, ok := strings.Cut(p.log(), "listening on :"); ok {
-			if port, _, ok := strings.Cut(after, "\n"); ok {
+		if _, after, ok := strings.Cut(p.log(), "listening on "); ok {
+			if address, _, ok := strings.Cut(after, "\n"); ok {
+				_, port, err := net.SplitHostPort(address)
+				if err != nil {
+					t.Fatal(err)
+				}
 				p.addr = "127.0.0.1:" + port
 			}
 		}

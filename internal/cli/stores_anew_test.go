@@ -178,7 +178,9 @@ func TestStores_QueueMadeElsewhere(t *testing.T) {
 	defer cancel()
 	for _, name := range []string{"x", "plain"} {
 		_, err := s.streamAdmin.Create(ctx, name, nil)
-		must(t, err, s.publish(ctx, name))
+		must(t, err)
+		_, err = s.streams.open.get(ctx, name)
+		must(t, err)
 	}
 	plain, _ := s.streams.open.peek("plain")
 	must(t, other.queueAdmin.Create(ctx, "x", nil))

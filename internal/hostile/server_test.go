@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,8 +106,12 @@ func startServer(t *testing.T, path, url string) *server {
 		}
 	})
 	for deadline := time.Now().Add(time.Minute); s.addr == ""; {
-		if _, after, ok := strings.Cut(s.said(), "listening on :"); ok {
-			if port, _, ok := strings.Cut(after, "\n"); ok {
+		if _, after, ok := strings.Cut(s.said(), "listening on "); ok {
+			if address, _, ok := strings.Cut(after, "\n"); ok {
+				_, port, err := net.SplitHostPort(address)
+				if err != nil {
+					t.Fatal(err)
+				}
 				s.addr = "127.0.0.1:" + port
 			}
 		}

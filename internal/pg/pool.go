@@ -24,6 +24,7 @@ const MinVersion = 14
 var (
 	ErrURL         = errors.New("pg: malformed database URL")
 	ErrUnreachable = errors.New("pg: database unreachable")
+	ErrLogin       = errors.New("pg: PostgreSQL refuses the login")
 	ErrTooOld      = errors.New("pg: PostgreSQL too old")
 )
 
@@ -46,7 +47,7 @@ type PoolConfig struct {
 }
 
 // Open connects, asks the server for its version and returns the pool. The
-// error is ErrURL, ErrUnreachable or ErrTooOld.
+// error is ErrURL, ErrUnreachable, ErrLogin or ErrTooOld.
 func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
@@ -77,6 +78,9 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
+	if refusesLogin(err) {
+		return fmt.Errorf("%w: %s", ErrLogin, oneLine(err))
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrUnreachable, oneLine(err))
 	}
@@ -84,6 +88,13 @@ func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("%w: this is PostgreSQL %d, Tidewire needs %d or newer", ErrTooOld, version/10000, MinVersion)
 	}
 	return nil
+}
+
+// refusesLogin reports whether the server answers and lets nobody in of that name,
+// with that password, or to that database.
+func refusesLogin(err error) bool {
+	code := Code(err)
+	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
 }
 
 // oneLine joins what pgconn says about each address it tried, once each.
