@@ -17,6 +17,9 @@ const (
 	// answer, see nextNumber.
 	keepMarks      = 5 * time.Minute
 	maxLockTimeout = time.Minute
+	// rotateEvery is how often a busy Store looks whether records of requests are
+	// old enough: of the time between two looks no more than two minutes count.
+	rotateEvery = time.Minute
 	// forgetRows is how many rows are looked at, and deleted, by one statement.
 	forgetRows = 1000
 )
@@ -26,6 +29,7 @@ const (
 type marks struct {
 	since  time.Time // when number was noted
 	number int64
+	looked time.Time // for old records of requests
 }
 
 // sweeper deletes the rows of batches that nothing can ask for any more, every
@@ -42,19 +46,24 @@ type sweeper struct {
 func (w *writer) nextNumber() {
 	if w.doubted {
 		w.id, w.number, w.doubted = rand.Int64(), 0, false
-		w.marks = marks{since: time.Now()}
+		w.marks = marks{since: time.Now(), looked: w.marks.looked}
 	}
 	w.number++
 }
 
-// forget has the rows of old batches deleted, if it is time.
+// forget has the rows of old batches deleted, and old records of requests, if it is
+// time.
 func (w *writer) forget() {
-	if time.Since(w.marks.since) < keepMarks {
-		return
+	now := time.Now()
+	switch {
+	case now.Sub(w.marks.since) >= keepMarks:
+		before := w.marks.number
+		w.marks = marks{since: now, number: w.number, looked: now}
+		w.store.sweep(w.id, before)
+	case now.Sub(w.marks.looked) >= rotateEvery:
+		w.marks.looked = now
+		w.store.aside(w.store.sweepRequests)
 	}
-	before := w.marks.number
-	w.marks.since, w.marks.number = time.Now(), w.number
-	w.store.sweep(w.id, before)
 }
 
 // sweepNowAndThen is for a Store whose own committer may have nothing to do.
@@ -64,9 +73,25 @@ func (s *Store) sweepNowAndThen() {
 	}
 }
 
-// sweep deletes in a goroutine of its own, unless one does already. Failures
-// are no batch's: the next one begins anew.
+// sweep deletes aside. Failures are no batch's: the next one begins anew.
 func (s *Store) sweep(writer, before int64) {
+	s.aside(func() {
+		s.sweeper.last.Store(time.Now().Unix())
+		if err := s.forgetAll(s.life, writer, before); err != nil && s.life.Err() == nil {
+			s.cfg.Log.Warn("old batch marks not deleted", "store", s.name, "error", err)
+		}
+		s.sweepRequests()
+	})
+}
+
+func (s *Store) sweepRequests() {
+	if err := s.rotateRequests(s.life); err != nil && s.life.Err() == nil {
+		s.cfg.Log.Warn("old requests not given up", "store", s.name, "error", err)
+	}
+}
+
+// aside sweeps in a goroutine of its own, unless one does already.
+func (s *Store) aside(sweep func()) {
 	if !s.enter() {
 		return
 	}
@@ -74,15 +99,9 @@ func (s *Store) sweep(writer, before int64) {
 	if !s.sweeper.busy.CompareAndSwap(false, true) {
 		return
 	}
-	s.sweeper.last.Store(time.Now().Unix())
 	s.running.Go(func() {
 		defer s.sweeper.busy.Store(false)
-		if err := s.forgetAll(s.life, writer, before); err != nil && s.life.Err() == nil {
-			s.cfg.Log.Warn("old batch marks not deleted", "store", s.name, "error", err)
-		}
-		if err := s.rotateRequests(s.life); err != nil && s.life.Err() == nil {
-			s.cfg.Log.Warn("old requests not given up", "store", s.name, "error", err)
-		}
+		sweep()
 	})
 }
 

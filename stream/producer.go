@@ -14,7 +14,8 @@ var ErrSequenceTooOld = errors.New("stream: sequence is too old")
 
 // KeepRequests is for how long requests that carried a producer can be
 // repeated, at least: their records go when they are between this and twice
-// this old, and stay longer while nobody appends to the stream as a producer.
+// this old, and stay longer while nobody appends to the stream as a producer. Of a
+// time in which PostgreSQL was away, two minutes count.
 const KeepRequests = 10 * time.Minute
 
 // Producer names one request to append, so that it can be repeated: for a

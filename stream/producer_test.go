@@ -390,6 +390,37 @@ func TestAppendAs_Expires(t *testing.T) {
 	wantStored(t, s, "once, tick, late, tick, x, y, z, tick, tick, tick, more")
 }
 
+// TestAppendAs_AfterAnOutage: while PostgreSQL is away, nobody can repeat anything.
+// What was recorded just before can be repeated afterwards, and what waited is stored.
+func TestAppendAs_AfterAnOutage(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	age(t, db, s, 1) // the record is now in the table whose turn it is to go
+	for hour := range 3 {
+		exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - interval '1 h', seen = seen - interval '1 h'`)
+		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
+			t.Fatal(err)
+		}
+		if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+			t.Errorf("repeated after outage %d: %d, want %d", hour, again, first)
+		}
+	}
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 4}, "late")
+	wantStored(t, s, "once, tick, late")
+	for minute := range 4 { // in which somebody looks; of each outage two count
+		exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - interval '1 min', seen = seen - interval '1 min'`)
+		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("once")...)
+		if gone := errors.Is(err, stream.ErrSequenceTooOld); gone != (minute == 3) {
+			t.Errorf("%d minutes later: %v", minute+1, err)
+		}
+	}
+}
+
 // TestAppendAs_RotationBesideReaders: a dump of the database reads all tables. It
 // sees all records that were there when it began, and nobody waits for it.
 func TestAppendAs_RotationBesideReaders(t *testing.T) {
