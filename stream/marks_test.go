@@ -2,9 +2,12 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
@@ -142,6 +145,40 @@ func TestWriter_SlowLine(t *testing.T) {
 	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM messages`).Scan(&rows); err != nil || rows != 1 {
 		t.Errorf("%d rows, %v, want 1", rows, err)
 	}
+}
+
+// TestWriter_NoTemporaryTables: a role that may make none writes as before.
+func TestWriter_NoTemporaryTables(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	var role string
+	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database() || '_writer'`).Scan(&role); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, db, `DO $$ BEGIN EXECUTE format('REVOKE TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()); END $$`)
+	mustExec(t, db, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA tidewire TO %[1]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire TO %[1]s;
+		GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO %[1]s; GRANT ALL ON ALL SEQUENCES IN SCHEMA tidewire TO %[1]s;
+		GRANT ALL ON public.messages, public.messages_position_seq TO %[1]s`, role))
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.RuntimeParams["role"] = role
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(pool, WriterConfig{})
+	w.line.slow = true
+	var b Batch
+	b.Append(make([]byte, 2*stagedBytes))
+	err = w.Write(t.Context(), &b)
+	w.Close()
+	pool.Close()
+	if err != nil || !w.line.direct {
+		t.Errorf("a large batch: %v; sent directly: %t", err, w.line.direct)
+	}
+	mustExec(t, db, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
 }
 
 // TestWriter_KnowsTheHeadBehindARefusal: what was refused has moved the

@@ -29,7 +29,10 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, timeout time
 	}
 	c := w.conn.Conn().PgConn()
 	send := w.sendArray
-	if !stale && w.prefersCopy(b) {
+	switch {
+	case w.line.stages(b):
+		send = w.sendStaged
+	case !stale && w.prefersCopy(b):
 		send = w.sendCopy
 	}
 	b.First = 0

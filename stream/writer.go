@@ -20,12 +20,10 @@ type Method int
 const (
 	// Auto takes Array or Copy by the size of the batch.
 	Auto Method = iota
-	// Array is INSERT … SELECT FROM unnest: its parameters have arrived before
-	// the lock is taken, so a client that freezes holds up nobody.
+	// Array is INSERT … SELECT FROM unnest, in one round trip with the lock.
 	Array
-	// Copy is binary COPY: half the cost per row, but the rows arrive while the
-	// lock is held. Its rows hold their positions already: where another writer
-	// has taken those, the batch goes as Array.
+	// Copy is binary COPY: half the cost per row. Its rows hold their positions
+	// already: where another writer has taken those, the batch goes as Array.
 	Copy
 )
 
@@ -86,6 +84,7 @@ type Writer struct {
 	id     int64 // with number, names each batch once and for all
 	number int64
 	head   int64 // last position taken, as far as we know
+	line   line
 	arrays []byte
 	marks  marks
 }
@@ -117,6 +116,7 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		err := w.attempt(ctx, b, stale, w.cfg.Timeout<<slow)
 		if err != nil && pg.Code(err) == "" {
 			w.marks.doubt(w.number)
+			w.line.broke(b)
 			if errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) {
 				slow = min(slow+1, 6)
 			}
@@ -128,14 +128,20 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		case pg.Code(err) == codeStaleHead:
 			stale = true
 			continue
+		case pg.Code(err) == codePrivilege && w.line.stages(b):
+			w.line.direct = true // it may make no temporary tables
+			continue
 		case ctx.Err() != nil:
 			return fmt.Errorf("write batch: %w", ctx.Err())
 		case !pg.Retryable(err):
 			return fmt.Errorf("write batch: %w", err)
 		}
 		w.cfg.Log.Warn("batch not written, trying again", "rows", b.Len(), "attempt", failed+1, "error", err)
-		if pg.Code(err) == pg.CodeLockNotAvailable {
+		switch pg.Code(err) {
+		case pg.CodeLockNotAvailable:
 			w.endFrozen(ctx)
+		case codeEnded:
+			w.line.broke(b)
 		}
 		if err := pg.Backoff(ctx, failed); err != nil {
 			return fmt.Errorf("write batch: %w", err)

@@ -251,6 +251,119 @@ func TestWriter_LostConnectionsStoreEachBatchOnce(t *testing.T) {
 	}
 }
 
+// TestWriter_LostConnectionsStoreLargeBatchesOnce: large batches are staged after a
+// connection was lost.
+func TestWriter_LostConnectionsStoreLargeBatchesOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		for name, method := range map[string]stream.Method{"array": stream.Array, "copy": stream.Copy} {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				db := setup(t)
+				w := stream.NewWriter(cutPool(t, db, randomPlan(seed, 400)), stream.WriterConfig{Method: method, LockTimeout: time.Millisecond})
+				defer w.Close()
+				for n := range int64(16) {
+					large := bytes.Repeat([]byte{byte(n)}, 40_000)
+					b := batchOf(large, large)
+					if err := w.Write(t.Context(), b); err != nil {
+						t.Fatal(err)
+					}
+					rows := stored(t, db)
+					if len(rows) != int(2*(n+1)) {
+						t.Fatalf("%d rows after %d batches of two", len(rows), n+1)
+					}
+					for i, r := range rows[2*n:] {
+						if r.Position != b.First+int64(i) || !bytes.Equal(r.Payload, large) {
+							t.Errorf("batch %d: %d bytes at %d, want %d at %d", n, len(r.Payload), r.Position, len(large), b.First+int64(i))
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// slowLine sends some 100 KB a second.
+type slowLine struct{ net.Conn }
+
+func (c slowLine) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var sent int
+		sent, err = c.Conn.Write(p[n:min(len(p), n+2048)])
+		n += sent
+		if len(p) > 2048 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return n, err
+}
+
+// TestWriter_SlowLineBesideAnother: rows that take longer to arrive than others wait
+// for the lock get through, and the others go on meanwhile.
+func TestWriter_SlowLineBesideAnother(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]stream.Method{"array": stream.Array, "copy": stream.Copy} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			cfg, err := pgxpool.ParseConfig(db.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dial := cfg.ConnConfig.DialFunc
+			cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return slowLine{conn}, err
+			}
+			pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pool.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+			defer cancel()
+			over := make(chan struct{})
+			var beside sync.WaitGroup
+			written := 0
+			beside.Go(func() {
+				w := stream.NewWriter(db.Pool, stream.WriterConfig{LockTimeout: 300 * time.Millisecond})
+				defer w.Close()
+				for ; ; written++ {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					if err := w.Write(t.Context(), batchOf([]byte("small"))); err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(5 * time.Millisecond) // leaves something to the other
+				}
+			})
+			w := stream.NewWriter(pool, stream.WriterConfig{Method: method})
+			defer w.Close()
+			large := bytes.Repeat([]byte("large"), 20_000)
+			for range 2 {
+				if err := w.Write(ctx, batchOf(large)); err != nil {
+					t.Error(err)
+				}
+			}
+			close(over)
+			beside.Wait()
+			rows, found := stored(t, db), 0
+			for _, r := range rows {
+				if bytes.Equal(r.Payload, large) {
+					found++
+				}
+			}
+			if found != 2 || len(rows) != written+2 {
+				t.Errorf("%d rows, %d of them large, want %d and 2", len(rows), found, written+2)
+			}
+		})
+	}
+}
+
 // checkBatches checks that each batch is there once, in order, and where its
 // writer was told it is.
 func checkBatches(t *testing.T, rows []row, first []int64) {
