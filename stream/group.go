@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,6 +41,9 @@ type Group struct {
 	stream *Stream
 	id     int32
 	name   string
+	// begun is the offset with which this process made the group, and 1: until the
+	// first Subscribe, and if it begins with what was kept then. Else 0.
+	begun atomic.Int64
 }
 
 // GroupInfo is what ListGroups tells of a group.
@@ -83,6 +87,9 @@ func (g *Group) make(ctx context.Context, start Start) error {
 	err = inReadCommitted(ctx, g.groups.pool, ensureGroupSQL, []any{g.stream.id, g.name, after}, scanOne(&g.id))
 	if pg.Code(err) == codeForeignKey {
 		return ErrNotFound
+	}
+	if start.adrift() {
+		g.begun.Store(after + 1)
 	}
 	return err
 }
@@ -206,13 +213,19 @@ func (g *Group) Seek(ctx context.Context, position int64) error {
 // Subscribe returns a Subscription to the group's stream that begins behind
 // the committed offset. Several of one group each get all messages: it is the
 // queues that share them out. If the stream's retention has dropped messages
-// behind the offset, Next fails with a TooOldError: Seek says where to go on.
+// behind the offset, Next fails with a TooOldError: Seek says where to go on. But
+// what is dropped between the Open that made a group at the oldest message and the
+// first read is not missed.
 func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
 	offset, err := g.Offset(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return h.Subscribe(ctx, g.stream, After(offset))
+	sub, err := h.Subscribe(ctx, g.stream, After(offset))
+	if err == nil {
+		sub.adrift = g.begun.Swap(0) == offset+1
+	}
+	return sub, err
 }
 
 func (g *Group) explain(what string, err error) error {

@@ -150,7 +150,7 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 		return nil, ErrClosed
 	}
 	life, end := context.WithCancel(h.life)
-	sub := &Subscription{hub: h, feed: h.follow(s), life: life, end: end, adrift: start.kind == startOldest || start.kind == startSince}
+	sub := &Subscription{hub: h, feed: h.follow(s), life: life, end: end, adrift: start.adrift()}
 	sub.after.Store(after)
 	return sub, nil
 }

@@ -37,13 +37,13 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	copyFmt = beginSQL + `; %[9]sSELECT tidewire.begin_batch(%[1]d, '%[10]s', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
 
-	// The rows of a staged batch are numbered from 1 on. %[3]s is empty, or records
-	// requests.
+	// The rows of a staged batch are numbered from 1 on, and their time is when they had
+	// arrived. %[3]s is empty, or records requests.
 	stageFmt = beginSQL + `; %[2]sCREATE TEMPORARY TABLE pg_temp.tidewire_rows ` +
 		`(position bigint, payload bytea, key text, headers jsonb) ON COMMIT DROP; ` +
 		`COPY pg_temp.tidewire_rows (position, %[1]s) FROM STDIN (FORMAT binary)`
 	storeStagedFmt = `SELECT tidewire.take_positions(%[1]d, '%[2]s', %[4]d, %[5]d, %[6]d); %[3]s` +
-		`INSERT INTO %[7]s (position, %[8]s) SELECT currval('%[2]s') - %[4]d + position, %[8]s ` +
+		`INSERT INTO %[7]s (position, created_at, %[8]s) SELECT currval('%[2]s') - %[4]d + position, statement_timestamp(), %[8]s ` +
 		`FROM pg_temp.tidewire_rows ORDER BY position; ` + commitSQL
 
 	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the

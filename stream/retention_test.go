@@ -335,6 +335,11 @@ func TestSubscribe_OldestBesideRetention(t *testing.T) {
 		defer sub.Close()
 		subs[name] = sub
 	}
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	made, after := openGroup(t, gs, s, "made"), openGroup(t, gs, s, "after")
+	if err := after.Seek(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	keep(t, db.Pool)
 	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
@@ -347,4 +352,24 @@ func TestSubscribe_OldestBesideRetention(t *testing.T) {
 	}
 	_, err := subs["after"].Next(ctx)
 	wantTooOld(t, "after 0", err, 3)
+	for name, group := range map[string]*stream.Group{"a new group": made, "a group at 1": after} {
+		sub, err := group.Subscribe(ctx, hub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		page, err := sub.Next(ctx)
+		if group == after {
+			wantTooOld(t, name, err, 3)
+		} else if err != nil || len(page) != 1 || page[0].Position != at {
+			t.Errorf("%s: %v, %v, want the message at %d", name, page, err, at)
+		}
+	}
+	again, err := made.Subscribe(ctx, hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	_, err = again.Next(ctx)
+	wantTooOld(t, "a group that has begun", err, 3)
 }

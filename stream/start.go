@@ -51,6 +51,9 @@ func Since(t time.Time) Start { return Start{kind: startSince, time: t} }
 // another one with a higher position.
 const timeDisorder = time.Minute
 
+// adrift reports whether a reader begins with what is kept when it reads first.
+func (from Start) adrift() bool { return from.kind == startOldest || from.kind == startSince }
+
 // resolve returns the position behind which to begin.
 func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err error) {
 	switch from.kind {
