@@ -255,15 +255,21 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
 		return
 	}
+	serving := false
+	defer func() {
+		if !serving { // also after a panic
+			slot.release()
+		}
+	}()
 	memory := new(socketMemory)
 	cfg.MaxMessage, cfg.Access, cfg.Memory = s.cfg.MaxMessage, s.cfg.Access, memory
 	conn, err := websocket.Upgrade(w, r, cfg)
 	if err != nil {
-		slot.release()
 		return // answered already
 	}
 	c := slot.open(conn)
 	memory.holder = c.memory
+	serving = true
 	go func() {
 		defer slot.release()
 		c.guard(func() { serve(c) })

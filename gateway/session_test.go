@@ -370,24 +370,3 @@ func TestSession_Chats(t *testing.T) {
 	alice.ask(`{"type":"leave","id":3}`, `{"id":3,"type":"ok"}`)
 	alice.ask(`{"type":"publish","id":4,"stream":"orders","payload":"x"}`, `{"type":"ok","id":4,"position":1}`)
 }
-
-func TestSession_SilentPeerIsClosed(t *testing.T) {
-	t.Parallel()
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Chat: gateway.ChatConfig{PingInterval: 20 * time.Millisecond, PongTimeout: 100 * time.Millisecond}})
-	answering := connect(t, addr)
-	answering.silent(300 * time.Millisecond) // whose pongs are sign enough
-	answering.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
-	fmt.Fprint(conn, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
-	start := time.Now()
-	for buf := make([]byte, 1024); err == nil; _, err = conn.Read(buf) {
-	}
-	if since := time.Since(start); errors.Is(err, os.ErrDeadlineExceeded) || since < 90*time.Millisecond {
-		t.Errorf("after %v: %v, want the end", since, err)
-	}
-}
