@@ -220,6 +220,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
+// GiveUp ends what requests and connections wait for: each of them is answered with
+// an error, and may still take that. Call it during a stop, when the stores have
+// given up what they had accepted, and before Shutdown's ctx ends.
+func (s *Server) GiveUp() { s.stop() }
+
 // EndPolls answers requests that wait for messages with what there is, at once
 // and from now on, and gives those whose body has not arrived DrainTimeout:
 // http.Server's Shutdown waits for them. Give it to RegisterOnShutdown.

@@ -178,7 +178,7 @@ func (c *serveCmd) serve(p *process) error {
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
-		return c.listenAndServe(p, cfg, listeners)
+		return c.listenAndServe(p, cfg, listeners, nil)
 	}
 	return c.withDatabase(p, cfg, listeners)
 }
@@ -226,7 +226,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
 	stores.run(context.WithoutCancel(p.ctx))
-	err = c.listenAndServe(p, cfg, listeners)
+	err = c.listenAndServe(p, cfg, listeners, stores)
 	err = errors.Join(err, c.stopStores(stores))
 	stop()
 	supervising.Wait()
@@ -259,8 +259,8 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 
 // listenAndServe serves until the process is told to stop; then everything
 // received is answered and connections are closed, as long as their share of the
-// shutdown timeout lasts.
-func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener) error {
+// shutdown timeout lasts. The stores are nil where nothing is stored.
+func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener, stores *stores) error {
 	server := gateway.New(cfg)
 	httpServer := newHTTPServer(server, time.Duration(c.IdleTimeout))
 	failed := make(chan error, len(listeners))
@@ -277,6 +277,7 @@ func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []ne
 	}
 	c.stopping.begin()
 	p.log.Info("stopping")
+	defer c.giveUpInTime(server, stores)()
 	err = errors.Join(err, c.stopHTTP(httpServer), c.stopConnections(server))
 	for range listeners {
 		<-failed

@@ -63,11 +63,25 @@ func (c *serveCmd) stopConnections(server *gateway.Server) error {
 	return server.Shutdown(ctx)
 }
 
-// stopStores waits until what was received is stored.
+// giveUpInTime has what clients wait for given up while there is time to tell them:
+// first what they want stored, then all else. It returns what ends that.
+func (c *serveCmd) giveUpInTime(server *gateway.Server, s *stores) (end func()) {
+	if s == nil {
+		return func() {}
+	}
+	stored := c.stopping.after(shareStored, s.abandon)
+	reads := c.stopping.after(shareReads, server.GiveUp)
+	return func() {
+		stored()
+		reads()
+	}
+}
+
+// stopStores ends the writers, when all that was received is stored or given up.
 func (c *serveCmd) stopStores(s *stores) error {
 	c.stopping.begin()
 	c.stopping.doing("storing what was received")
-	ctx, cancel := c.stopping.until(shareStores)
+	ctx, cancel := c.stopping.until(shareWriters)
 	defer cancel()
 	return s.stop(ctx)
 }

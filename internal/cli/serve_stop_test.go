@@ -2,6 +2,9 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +18,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // TestServe_StopWithAClientThatDoesNotRead: a stop ends, and says what it cut off.
@@ -29,22 +33,30 @@ func TestServe_StopWithAClientThatDoesNotRead(t *testing.T) {
 	conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	asked := "GET /debug/pprof/goroutine?debug=2 HTTP/1.1\r\nHost: " + p.addr + "\r\n\r\n"
 	go conn.Write([]byte(strings.Repeat(asked, 50_000))) // until it is closed
-	waits := func() bool {
-		_, text := request(t, "GET", p.addr, "/debug/pprof/goroutine?debug=2", "")
-		for stack := range strings.SplitSeq(text, "\n\n") {
-			if strings.Contains(stack, "[IO wait") && strings.Contains(stack, "http.checkConnErrorWriter.Write") {
-				return true
-			}
-		}
-		return false
-	}
-	for deadline := time.Now().Add(time.Minute); !waits(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not wait for its client to read")
-		}
-	}
+	p.awaitStacks(t, "http.checkConnErrorWriter.Write", 1, "[IO wait")
 	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "HTTP requests cut off") {
 		t.Errorf("exit code %d, want %d and what was cut off", code, cli.ExitFailure)
+	}
+}
+
+// awaitStacks waits until so many goroutines of the server, which has --profile, are
+// in a function, and perhaps in a state.
+func (p *program) awaitStacks(t *testing.T, function string, n int, state ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		_, text := request(t, "GET", p.addr, "/debug/pprof/goroutine?debug=2", "")
+		found := 0
+		for stack := range strings.SplitSeq(text, "\n\n") {
+			if strings.Contains(stack, function) && (state == nil || strings.Contains(stack, state[0])) {
+				found++
+			}
+		}
+		if found >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines of the server are in %s %v, want %d", found, function, state, n)
+		}
 	}
 }
 
@@ -124,6 +136,82 @@ func TestServe_StopWithFrozenForeignPostgreSQL(t *testing.T) {
 	if code := p.stop(t); code != cli.ExitFailure && code != cli.ExitOK { // what had arrived by then was stored, or given up
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// TestServe_StopAnswersWhatPostgreSQLDoesNot: whatever waits for a frozen PostgreSQL
+// when the server stops is answered before its connection is closed.
+func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	p := serve(t, "--database-url", server.URL(), "--stored-rooms", "lobby", "--profile", "--shutdown-timeout", "12s")
+	request(t, "POST", p.addr, "/v1/streams/s", "")
+	request(t, "POST", p.addr, "/v1/queues/q", "")
+	asked := []struct{ text, want string }{ // by an id, each on a connection of its own
+		{`{"type":"publish","stream":"s","payload":"x","id":1}`, "outcome_unknown"},
+		{`{"type":"enqueue","queue":"q","payload":"x","id":1}`, "outcome_unknown"},
+		{`{"type":"append","events":[{"type":"e"}],"id":1}`, "outcome_unknown"},
+		{`{"type":"commit","stream":"s","group":"g","position":1,"id":1}`, ""},
+		{`{"type":"query","query":{"items":[{"types":["e"]}]},"id":1}`, "unavailable"},
+		{`{"type":"chat","room":"lobby","text":"x","id":1}`, "not_stored"},
+	}
+	conns := make([]*wire, len(asked))
+	for i, it := range asked { // everything is open
+		conns[i] = wireDial(t, p.addr)
+		if i == 5 {
+			conns[i].ask(`{"type":"join","room":"lobby","id":2}`)
+		}
+		if m := conns[i].ask("%s", it.text); m.Type != "ok" {
+			t.Fatalf("%s: %+v", it.text, m)
+		}
+	}
+	pids := freezePostgres(t, server.DataDir())
+	t.Cleanup(func() {
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGCONT)
+		}
+	})
+	for i, it := range asked {
+		say(conns[i].Conn, "%s", it.text)
+		say(conns[i].Conn, `{"type":"ping"}`)
+		if m, err := conns[i].next(); err != nil || m.Type != "pong" { // then the request was taken
+			t.Fatalf("%s: %+v, %v", it.text, m, err)
+		}
+	}
+	posted := make(chan string, 3)
+	for path, want := range map[string]string{
+		"POST /v1/streams/s/messages": "500 outcome_unknown", "POST /v1/queues/q/messages": "500 outcome_unknown", "GET /v1/streams/s/messages": "503 unavailable",
+	} {
+		go func() {
+			method, path, _ := strings.Cut(path, " ")
+			body := map[string]string{"POST": `{"payload":"x"}`}[method]
+			status, text, err := tryRequest(context.Background(), method, p.addr, path, body)
+			if code, says, _ := strings.Cut(want, " "); err != nil || strconv.Itoa(status) != code || !strings.Contains(text, says) {
+				posted <- fmt.Sprintf("%s %s: %d %s, %v, want %s", method, path, status, text, err, want)
+				return
+			}
+			posted <- ""
+		}()
+	}
+	p.awaitStacks(t, "gateway.(*api).call(", cap(posted))
+	stopped := make(chan int, 1)
+	go func() { stopped <- p.stop(t) }()
+	for range cap(posted) {
+		if wrong := <-posted; wrong != "" {
+			t.Error(wrong)
+		}
+	}
+	for i, it := range asked {
+		m, err := conns[i].next()
+		if err != nil || m.Type != "error" || it.want != "" && m.Code != it.want {
+			t.Errorf("%s: %+v, %v, want %s", it.text, m, err, it.want)
+		}
+		_, err = conns[i].next()
+		var closed *websocket.CloseError
+		if !errors.As(err, &closed) || closed.Code != websocket.StatusGoingAway {
+			t.Errorf("%s: the connection ended with %v, want 1001", it.text, err)
+		}
+	}
+	<-stopped
 }
 
 // TestServe_SecondSignal ends the server at once, and with it its PostgreSQL.

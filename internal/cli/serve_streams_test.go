@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -87,23 +88,29 @@ func (w *wire) ask(format string, args ...any) wireMessage {
 // request asks the HTTP API.
 func request(t *testing.T, method, addr, path, body string) (status int, answer string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+	status, answer, err := tryRequest(t.Context(), method, addr, path, body)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return status, answer
+}
+
+// tryRequest is request for those that may be cut off.
+func tryRequest(ctx context.Context, method, addr, path, body string) (status int, answer string, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, strings.TrimSpace(string(text))
+	return resp.StatusCode, strings.TrimSpace(string(text)), err
 }
 
 // TestServeStreams_OverTheWire goes through what a client does with a stream,

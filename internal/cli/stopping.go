@@ -20,14 +20,17 @@ type stopping struct {
 	stage   atomic.Pointer[string]
 }
 
-// Shares of the time by whose end a stage gives up. The last is the time for a
-// private PostgreSQL to be killed, if nothing else ends it.
+// Shares of the time by whose end a stage gives up. What is given up first is what
+// clients wait for, so that they are answered before they are cut off. The last is
+// the time for a private PostgreSQL to be killed, if nothing else ends it.
 const (
-	shareHTTP   = 0.5  // HTTP requests are answered
-	shareEdges  = 0.7  // WebSockets are closed
-	shareStores = 0.8  // what was received is stored
-	sharePool   = 0.85 // connections to PostgreSQL are closed
-	sharePG     = 0.95 // the private PostgreSQL ends
+	shareStored  = 0.5  // what was received is stored, or answered as given up
+	shareReads   = 0.6  // what was asked besides is answered
+	shareHTTP    = 0.7  // HTTP requests have taken their answers
+	shareEdges   = 0.8  // WebSockets are closed
+	shareWriters = 0.85 // writers have ended
+	sharePool    = 0.9  // connections to PostgreSQL are closed
+	sharePG      = 0.95 // the private PostgreSQL ends
 )
 
 // newStopping returns a stop that begins, at the latest, when ctx ends.
@@ -54,6 +57,17 @@ func (s *stopping) doing(stage string) { s.stage.Store(&stage) }
 func (s *stopping) until(share float64) (context.Context, context.CancelFunc) {
 	left := time.Duration((1 - share) * float64(s.timeout))
 	return context.WithDeadline(context.Background(), s.end.Add(-left))
+}
+
+// after calls f when that share of the time is over, unless it is told before that
+// there is no need. The stop has begun.
+func (s *stopping) after(share float64, f func()) (needless func()) {
+	ctx, cancel := s.until(share)
+	stop := context.AfterFunc(ctx, f)
+	return func() {
+		stop()
+		cancel()
+	}
 }
 
 // run runs work, which ends when the stop has; past its time, run ends what the

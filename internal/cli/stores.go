@@ -117,21 +117,26 @@ func (s *stores) writers(yield func(*progress)) {
 	}
 }
 
+// abandon gives up what is accepted and not stored: whoever waits for it is answered
+// that its outcome is unknown. Nothing more is accepted.
+func (s *stores) abandon() {
+	if s.ingest != nil {
+		s.ingest.Abandon()
+	}
+	if s.rooms != nil {
+		s.rooms.Abandon()
+	}
+	if s.streams != nil {
+		s.streams.abandon()
+		s.queues.abandon()
+		s.events.abandon()
+	}
+}
+
 // stop waits until everything accepted is stored, at most until ctx ends.
 func (s *stores) stop(ctx context.Context) error {
 	s.cancel()
-	giveUp := context.AfterFunc(ctx, func() {
-		if s.ingest != nil {
-			s.ingest.Abandon()
-		}
-		if s.rooms != nil {
-			s.rooms.Abandon()
-		}
-		if s.streams != nil {
-			s.streams.abandon()
-			s.queues.abandon()
-		}
-	})
+	giveUp := context.AfterFunc(ctx, s.abandon)
 	defer giveUp()
 	if s.events != nil {
 		s.events.close(ctx)

@@ -62,6 +62,13 @@ func (s *eventStores) close(ctx context.Context) {
 	closing.Wait()
 }
 
+// abandon gives up what is accepted and not stored.
+func (s *eventStores) abandon() {
+	given, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.close(given)
+}
+
 // with calls use with a store, and says its errors as the gateway does.
 func (s *eventStores) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
 	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
