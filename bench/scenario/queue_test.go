@@ -147,3 +147,31 @@ func TestPart_Obeys(t *testing.T) {
 		}
 	}
 }
+
+// TestFlatness compares the reads in the last fifth of a run with those in the first,
+// where there are enough reports for that.
+func TestFlatness(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	for name, c := range map[string]struct {
+		acked []int // at each report
+		want  float64
+		none  bool
+	}{
+		"even":           {acked: []int{0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100}, want: 1},
+		"slower":         {acked: []int{0, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90}, want: 0.5},
+		"nothing at all": {acked: []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, none: true},
+		"stuck":          {acked: []int{0, 10, 20, 30, 30, 30, 30, 30, 30, 30, 30}, want: 0},
+		"few reports":    {acked: []int{0, 10, 20, 30, 40, 50, 60, 70, 80, 90}, none: true},
+	} {
+		r := &queueRun{}
+		for i, acked := range c.acked {
+			r.series = append(r.series, queueSample{at: start.Add(time.Duration(i) * time.Second), acked: acked})
+		}
+		m := make(map[string]float64)
+		r.flatness(m)
+		if got, ok := m["last_fifth_share"]; ok == c.none || got != c.want {
+			t.Errorf("%s: %v, %t, want %v, %t", name, got, ok, c.want, !c.none)
+		}
+	}
+}

@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,12 +17,17 @@ import (
 // try is a run of the chat scenarios that is as short as can be.
 var try = []string{"--time-scale", "0.03", "--client-scale", "0.1"}
 
-// checkout makes a source tree with contenders of these names the working
-// directory, and an empty folder all that programs are looked for in. It returns
-// both.
-func checkout(t *testing.T, names ...string) (root, programs string) {
+// checkout is a source tree, and a folder that is all that programs are looked for
+// in. Commands run there as processes: a working directory is a process's.
+type checkout struct {
+	root, programs string
+	env            []string
+}
+
+// newCheckout returns one with contenders of these names, and no programs.
+func newCheckout(t *testing.T, names ...string) *checkout {
 	t.Helper()
-	root, programs = t.TempDir(), t.TempDir()
+	root, programs := t.TempDir(), t.TempDir()
 	for _, name := range names {
 		dir := filepath.Join(root, "contenders", name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -28,9 +35,38 @@ func checkout(t *testing.T, names ...string) (root, programs string) {
 		}
 		write(t, filepath.Join(dir, "source"), "what it is made of", 0o644)
 	}
-	t.Chdir(root)
-	t.Setenv("PATH", programs)
-	return root, programs
+	return &checkout{root, programs, []string{"PATH=" + programs}}
+}
+
+// run runs a command in the tree.
+func (c *checkout) run(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.root, append(os.Environ(), c.env...), &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// benchmark is run for a benchmark that is to succeed, and returns its result.
+func (c *checkout) benchmark(t *testing.T, args ...string) (*bench.Result, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "result.json")
+	code, out, errOut := c.run(t, append(append([]string{"bench"}, args...), "--out", file)...)
+	if code != cli.ExitOK {
+		t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
+	}
+	r, err := bench.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, out
 }
 
 func write(t *testing.T, file, text string, mode os.FileMode) {
@@ -41,8 +77,9 @@ func write(t *testing.T, file, text string, mode os.FileMode) {
 }
 
 func TestContender_MissingToolchainIsNamed(t *testing.T) {
-	checkout(t, "go-gorilla", "rust-tungstenite", "zig-std")
-	r, out := benchmark(t, cli.ExitOK, append([]string{"chat", "steady", "--profile", "b"}, try...)...)
+	t.Parallel()
+	c := newCheckout(t, "go-gorilla", "rust-tungstenite", "zig-std")
+	r, out := c.benchmark(t, append([]string{"chat", "steady", "--profile", "b"}, try...)...)
 	for name, note := range map[string]string{
 		"tidewire": "", "go-gorilla": "not built: needs go", "rust-tungstenite": "not built: needs cargo", "zig-std": "not built: needs python3",
 	} {
@@ -55,7 +92,7 @@ func TestContender_MissingToolchainIsNamed(t *testing.T) {
 		t.Errorf("rows %+v", r.Rows)
 	}
 	file := filepath.Join(t.TempDir(), "r.json")
-	code, _, errOut := run(t, nil, "bench", "chat", "steady", "--target", "go-gorilla,zig-std", "--out", file)
+	code, _, errOut := c.run(t, "bench", "chat", "steady", "--target", "go-gorilla,zig-std", "--out", file)
 	if code != cli.ExitFailure || !strings.Contains(errOut, "needs go") || !strings.Contains(errOut, "needs python3") {
 		t.Errorf("nothing to measure: exit code %d\n%s", code, errOut)
 	}
@@ -65,11 +102,12 @@ func TestContender_MissingToolchainIsNamed(t *testing.T) {
 }
 
 func TestContender_BuildThatFails(t *testing.T) {
-	_, programs := checkout(t, "rust-axum")
-	write(t, filepath.Join(programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)
+	t.Parallel()
+	c := newCheckout(t, "rust-axum")
+	write(t, filepath.Join(c.programs, "cargo"), "#!/bin/sh\necho 'error: what is this?' >&2\necho 'could not compile' >&2\nexit 1\n", 0o755)
 	file := filepath.Join(t.TempDir(), "r.json")
 	args := append([]string{"bench", "chat", "steady", "--target", "tidewire,rust-axum", "--quiet", "--out", file}, try...)
-	code, out, errOut := run(t, nil, args...)
+	code, out, errOut := c.run(t, args...)
 	if code != cli.ExitOK || !strings.Contains(errOut, "error: what is this?\ncould not compile") || !strings.Contains(out, "not built: cargo build failed: could not compile") {
 		t.Errorf("exit code %d\n%s%s", code, out, errOut)
 	}
@@ -78,13 +116,14 @@ func TestContender_BuildThatFails(t *testing.T) {
 // TestContender_BuiltAndCompared has a cargo whose servers are Tidewires, in the
 // end with limits by which half of what is sent is lost.
 func TestContender_BuiltAndCompared(t *testing.T) {
-	root, programs := checkout(t, "rust-axum", "rust-tungstenite")
+	t.Parallel()
+	c := newCheckout(t, "rust-axum", "rust-tungstenite")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	builds := filepath.Join(root, "builds")
-	write(t, filepath.Join(programs, "cargo"), fmt.Sprintf(`#!/bin/sh
+	builds := filepath.Join(c.root, "builds")
+	write(t, filepath.Join(c.programs, "cargo"), fmt.Sprintf(`#!/bin/sh
 PATH=/bin:/usr/bin
 name=$(basename "$PWD")
 echo "$name $*" >>'%s'
@@ -93,7 +132,7 @@ printf '#!/bin/sh\nexec "%s" serve --only chat $LIMITS "$@"\n' >target/release/$
 chmod +x target/release/$name
 `, builds, self), 0o755)
 	file := filepath.Join(t.TempDir(), "r.json")
-	code, out, errOut := run(t, nil, "bench", "chat", "steady", "burst", "saturation", "--target", "rust-tungstenite,rust-axum",
+	code, out, errOut := c.run(t, "bench", "chat", "steady", "burst", "saturation", "--target", "rust-tungstenite,rust-axum",
 		"--time-scale", "0.01", "--client-scale", "0.1", "--out", file)
 	if code != cli.ExitOK {
 		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
@@ -117,7 +156,7 @@ chmod +x target/release/$name
 
 	again := func(want int, scenario string) *bench.Row {
 		t.Helper()
-		r, _ := benchmark(t, cli.ExitOK, append([]string{"chat", scenario, "--target", "rust-axum"}, try...)...)
+		r, _ := c.benchmark(t, append([]string{"chat", scenario, "--target", "rust-axum"}, try...)...)
 		text, err := os.ReadFile(builds)
 		if got := strings.Count(string(text), "rust-axum"); err != nil || got != want {
 			t.Errorf("built %d times, want %d", got, want)
@@ -130,10 +169,10 @@ chmod +x target/release/$name
 		t.Errorf("%v, %s, want to run all three again", err, rerun)
 	}
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(filepath.Join(root, "contenders", "rust-axum", "source"), later, later); err != nil {
+	if err := os.Chtimes(filepath.Join(c.root, "contenders", "rust-axum", "source"), later, later); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("LIMITS", "--rate-limit 0.001 --rate-burst 1")
+	c.env = append(c.env, "LIMITS=--rate-limit 0.001 --rate-burst 1")
 	m := again(2, "steady").Metrics // which is valid: another server's losses are results
 	if m["rate_limited"] == 0 || m["accepted"]+m["rate_limited"] != m["sent"] || m["offered"] != m["sent"] ||
 		m["lost"] == 0 || m["lost"] > m["expected"] || m["server_peak_rss_bytes"] == 0 || m["binary_bytes"] == 0 {
@@ -142,16 +181,18 @@ chmod +x target/release/$name
 }
 
 func TestContender_OutsideOfACheckout(t *testing.T) {
-	t.Chdir(t.TempDir())
-	code, _, errOut := run(t, nil, "bench", "chat", "steady", "--target", "tidewire,zig-std", "--out", filepath.Join(t.TempDir(), "r.json"))
+	t.Parallel()
+	c := &checkout{root: t.TempDir()}
+	code, _, errOut := c.run(t, "bench", "chat", "steady", "--target", "tidewire,zig-std", "--out", filepath.Join(t.TempDir(), "r.json"))
 	if code != cli.ExitUsage || !strings.Contains(errOut, "checkout of Tidewire") || !strings.Contains(errOut, "zig-std=ws://") {
 		t.Errorf("exit code %d\n%s", code, errOut)
 	}
 }
 
 func TestContender_ForEcho(t *testing.T) {
-	checkout(t, "go-gorilla-echo")
-	code, _, errOut := run(t, nil, "bench", "echo", "--target", "gorilla", "--out", filepath.Join(t.TempDir(), "r.json"))
+	t.Parallel()
+	c := newCheckout(t, "go-gorilla-echo")
+	code, _, errOut := c.run(t, "bench", "echo", "--target", "gorilla", "--out", filepath.Join(t.TempDir(), "r.json"))
 	if code != cli.ExitFailure || !strings.Contains(errOut, "target gorilla: not built: needs go") {
 		t.Errorf("exit code %d\n%s", code, errOut)
 	}

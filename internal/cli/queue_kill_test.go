@@ -183,7 +183,7 @@ func TestQueue_Killed(t *testing.T) {
 }
 
 func killed(t *testing.T, victim string, random *rand.Rand) {
-	const total = 2000
+	const total = 1000
 	url, crash := "", func() {}
 	if victim == "postgres" {
 		server := pgtest.Start(t)

@@ -13,6 +13,7 @@ import (
 
 // TestBenchRun_Again runs a benchmark from the file that it wrote.
 func TestBenchRun_Again(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")
 	code, _, text := run(t, nil, "bench", "echo", "--clients", "3", "--messages", "300", "--repeat", "2", "--threshold", "lost==0", "--threshold", "p99<1m",
@@ -56,6 +57,7 @@ func TestBenchRun_Again(t *testing.T) {
 
 // TestBenchRun_KeepsNoPassword, neither in the file nor in the result.
 func TestBenchRun_KeepsNoPassword(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, args := range [][]string{
 		{"--host", "127.0.0.1", "--port", "1", "--password", "hush"}, {"--database-url", "postgres://me:hush@127.0.0.1:1/x"}, {"--database-url=postgres://me:hush@127.0.0.1:1/x"},

@@ -67,9 +67,10 @@ func TestCommands_DoNotMigrate(t *testing.T) {
 		text string
 	}{{empty, "tidewire db migrate"}, {older, "tidewire db migrate"}, {newer, "newer tidewire"}} {
 		before := schemaVersion(t, c.db)
-		all := append([][]string{
-			{"stream", "create", "s"}, {"queue", "create", "q"}, {"events", "append", "--type", "t"}, {"serve", "--port", "0", "--migrate=false"},
-		}, onExisting...)
+		all := [][]string{{"queue", "create", "q"}, {"serve", "--port", "0", "--migrate=false"}, {"events", "stats"}}
+		if c.db == older { // what they say is the same of the others
+			all = append([][]string{{"stream", "create", "s"}, {"events", "append", "--type", "t"}, all[0], all[1]}, onExisting...)
+		}
 		for _, args := range all {
 			code, _, text := run(t, nil, append(args, "--database-url", c.db.URL)...)
 			if args[0] == "db" { // TestDB_Migrate has what they say

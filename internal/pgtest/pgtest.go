@@ -40,8 +40,10 @@ var (
 )
 
 // Main runs the tests, stops the shared server, fails on leaked goroutines,
-// and exits.
+// and exits. Programs that the tests start, and that are built with the race
+// detector, do not wait a second for races when they exit, as they would.
 func Main(m *testing.M) {
+	os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	code := m.Run()
 	if err := shared.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest: stop PostgreSQL:", err)
