@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,9 +40,6 @@ type Group struct {
 	stream *Stream
 	id     int32
 	name   string
-	// begun is the offset with which this process made the group, and 1: until the
-	// first Subscribe, and if it begins with what was kept then. Else 0.
-	begun atomic.Int64
 }
 
 // GroupInfo is what ListGroups tells of a group.
@@ -88,10 +84,23 @@ func (g *Group) make(ctx context.Context, start Start) error {
 	if pg.Code(err) == codeForeignKey {
 		return ErrNotFound
 	}
-	if start.adrift() {
-		g.begun.Store(after + 1)
+	if err == nil && start.adrift() {
+		err = g.skipDropped(ctx, after)
 	}
 	return err
+}
+
+// skipDropped moves a new group past what retention has dropped since its start was
+// looked up: it had no offset yet, and has missed nothing.
+func (g *Group) skipDropped(ctx context.Context, after int64) error {
+	oldest, err := g.stream.Oldest(ctx)
+	if err != nil || oldest <= after+1 {
+		return err
+	}
+	return inReadCommitted(ctx, g.groups.pool, commitOffsetsSQL, []any{[]int32{g.id}, []int64{oldest - 1}}, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	})
 }
 
 // ListGroups returns the groups of the stream, ordered by the bytes of their
@@ -213,19 +222,13 @@ func (g *Group) Seek(ctx context.Context, position int64) error {
 // Subscribe returns a Subscription to the group's stream that begins behind
 // the committed offset. Several of one group each get all messages: it is the
 // queues that share them out. If the stream's retention has dropped messages
-// behind the offset, Next fails with a TooOldError: Seek says where to go on. But
-// what is dropped between the Open that made a group at the oldest message and the
-// first read is not missed.
+// behind the offset, Next fails with a TooOldError: Seek says where to go on.
 func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
 	offset, err := g.Offset(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sub, err := h.Subscribe(ctx, g.stream, After(offset))
-	if err == nil {
-		sub.adrift = g.begun.Swap(0) == offset+1
-	}
-	return sub, err
+	return h.Subscribe(ctx, g.stream, After(offset))
 }
 
 func (g *Group) explain(what string, err error) error {
