@@ -1,22 +1,26 @@
 package eventstore
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
 
+var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
+
 func prepared(t *testing.T) (pgtest.DB, *Store) {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	s, err := Ensure(t.Context(), db.Pool, "", Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -14,14 +14,15 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
+var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
+
 // setup returns a migrated database.
 func setup(t testing.TB) pgtest.DB {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return migrated.Open(t)
 }
 
 // soon is a context for what must not take longer than a minute: a test that

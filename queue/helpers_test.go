@@ -15,13 +15,15 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
+var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
+
 // setup is a queue in a database of its own.
 func setup(t *testing.T, opts queue.Options) (pgtest.DB, *queue.Queue) {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	q, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts)
 	if err != nil {
 		t.Fatal(err)

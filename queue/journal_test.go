@@ -9,11 +9,17 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
+
+var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	return err
+})
 
 func testQueue(t *testing.T) *Queue {
 	t.Helper()
@@ -22,10 +28,7 @@ func testQueue(t *testing.T) *Queue {
 
 func testQueueOf(t *testing.T, opts Options) *Queue {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	q, err := Ensure(t.Context(), db.Pool, "journal", opts)
 	if err != nil {
 		t.Fatal(err)

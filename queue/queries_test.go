@@ -1,20 +1,12 @@
 package queue
 
-import (
-	"testing"
-
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
-)
+import "testing"
 
 // TestQueries_Prepare has PostgreSQL parse every statement on the migrated
 // schema.
 func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated.Open(t)
 	conn, err := db.Pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -13,16 +13,17 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
+var template = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	if err == nil {
+		_, err = migrate.Ingest(ctx, pool, DefaultTable)
+	}
+	return err
+})
+
 func migrated(t *testing.T) pgtest.DB {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.Ingest(t.Context(), db.Pool, DefaultTable); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return template.Open(t)
 }
 
 func mustExec(t *testing.T, db pgtest.DB, sql string, args ...any) {

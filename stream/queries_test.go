@@ -12,20 +12,13 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestQueries_Prepare has PostgreSQL parse every statement on the migrated
 // schema.
 func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	s, err := Ensure(t.Context(), db.Pool, "prepared", Options{Keyed: true})
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +77,7 @@ func TestQueries_Prepare(t *testing.T) {
 // stream.
 func TestQueries_Plans(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	s, err := Ensure(t.Context(), db.Pool, "planned", Options{Keyed: true})
 	if err != nil {
 		t.Fatal(err)

@@ -11,17 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 )
 
 // segmented returns a stream of 40,000 messages with gaps, in several segments,
 // and its handle again, which has read nothing.
 func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
+	db := migrated(t)
 	s, err := Ensure(t.Context(), db.Pool, "long", Options{})
 	if err != nil {
 		t.Fatal(err)

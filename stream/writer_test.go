@@ -24,17 +24,18 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
+var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := migrate.Up(ctx, pool)
+	if err == nil {
+		_, err = migrate.Ingest(ctx, pool, "messages")
+	}
+	return err
+})
+
 // setup returns a migrated database.
 func setup(t *testing.T) pgtest.DB {
 	t.Helper()
-	db := pgtest.Open(t)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return migrated.Open(t)
 }
 
 type row struct {
