@@ -1,9 +1,17 @@
 package stream_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// TestMain runs more tests at a time than there are processors: most wait, for
+// heartbeats and for PostgreSQL. What the command line says wins.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	pgtest.Main(m)
+}

@@ -131,13 +131,16 @@ func TestPartitions_Names(t *testing.T) {
 	}
 }
 
-// TestPartitions_Most makes and drops as many as there can be, with
-// PostgreSQL's default room for locks.
+// TestPartitions_Most makes and drops many; in a long run as many as there can be.
 func TestPartitions_Most(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	before := relations(t, db)
-	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: stream.MaxPartitions})
+	most := 160
+	if pgtest.Seeds() > 1 {
+		most = stream.MaxPartitions
+	}
+	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: most})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +155,7 @@ func TestPartitions_Most(t *testing.T) {
 	}
 	calling.Wait()
 	info, err := s.Info(t.Context())
-	if err != nil || info.Head != stream.MaxPartitions || info.Segments != stream.MaxPartitions {
+	if err != nil || info.Head != int64(most) || info.Segments != most {
 		t.Errorf("Info: %+v, %v", info, err)
 	}
 	if err := stream.Drop(t.Context(), db.Pool, "most"); err != nil {

@@ -42,6 +42,7 @@ func TestShare_DeadConnection(t *testing.T) {
 		if err != nil || later.Load() {
 			return conn, err
 		}
+		t.Cleanup(func() { conn.Close() }) // or pgx waits for its last word
 		return deadConn{conn, &dead}, nil
 	}
 	cfg.MaxConns = 4 // one that ends without an answer has its place for a while
