@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,6 +105,10 @@ type call struct {
 	cancel  context.CancelFunc
 	memory  *budget.Holder
 	evicted atomic.Bool
+	// evicting guards the connection's deadlines against evict, from when ended is
+	// set.
+	evicting sync.Mutex
+	ended    bool
 	// body is what the client sent, where it was read.
 	body request
 }
@@ -116,7 +121,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
 	defer context.AfterFunc(a.server.work, cancel)()
 	c := &call{api: a, w: w, r: r, ctx: ctx, cancel: cancel}
 	c.memory = a.server.cfg.Budget.Open(c.evict)
-	defer c.memory.Close()
+	defer c.end()
 	for _, part := range []string{"stream", "queue", "group"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)

@@ -27,16 +27,33 @@ const (
 func (c *call) reserve(k budget.Kind, n int64) bool {
 	err := c.memory.Reserve(c.ctx, k, n)
 	if err != nil {
-		c.overloaded()
+		c.fail(err, codeUnavailable)
 	}
 	return err == nil
 }
 
-// evict ends the request, because it holds the most while memory is short.
+// evict ends the request, because it holds the most while memory is short. It may
+// come as late as when the request has ended, whose connection serves the next one.
 func (c *call) evict() {
+	c.evicting.Lock()
+	defer c.evicting.Unlock()
+	if c.ended {
+		return
+	}
 	c.evicted.Store(true)
 	c.cancel()
 	http.NewResponseController(c.w).SetWriteDeadline(time.Now()) // it may be sending its answer
+}
+
+// end lets no evict touch the connection any more, on which the next request may come.
+func (c *call) end() {
+	c.memory.Close()
+	c.evicting.Lock()
+	defer c.evicting.Unlock()
+	c.ended = true
+	if c.evicted.Load() {
+		http.NewResponseController(c.w).SetWriteDeadline(time.Now().Add(answerTimeout)) // for the rest of the answer
+	}
 }
 
 func (c *call) overloaded() {
@@ -80,15 +97,21 @@ func (c *call) write(text []byte) {
 		}
 		text = text[n:]
 	}
-	if deadline.Flush() == nil && end() && !c.evicted.Load() {
-		deadline.SetWriteDeadline(time.Time{}) // the connection's next request has its own
-	}
+	deadline.Flush()
+	end()
 }
 
 // fail refuses the call for what a store says.
 func (c *call) fail(err error, otherwise code) {
-	if c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge) {
+	switch {
+	case c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge):
 		c.overloaded()
+		return
+	case c.ctx.Err() != nil && c.api.server.work.Err() == nil: // a receive, whose client has gone
+		c.refuse(codeHalfClosed)
+		return
+	case c.ctx.Err() != nil && codeOf(err, otherwise) == codeUnavailable:
+		c.refuse(codeStopping)
 		return
 	}
 	with := explained(err, otherwise)

@@ -37,6 +37,33 @@ func TestAPI_HalfClosedClientIsAnswered(t *testing.T) {
 	}
 }
 
+// TestReceive_HalfClosedClientIsTold: it looks as one that has gone, so it is leased
+// nothing.
+func TestReceive_HalfClosedClientIsTold(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	io.WriteString(conn, "POST /v1/queues/jobs/receive?wait_ms=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	conn.(*net.TCPConn).CloseWrite()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != 400 || err != nil || !strings.Contains(string(body), `"code":"half_closed"`) {
+		t.Errorf("%d %s, %v", resp.StatusCode, body, err)
+	}
+	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
+	if ready := lookAt(queues, func(q *fakeQueue) int { return len(q.ready) }); ready != 1 {
+		t.Errorf("%d messages are ready, want 1", ready)
+	}
+}
+
 // TestAPI_StopDoesNotWaitForAReader that has stopped in the middle of an answer.
 func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"net/http"
 )
@@ -71,6 +72,7 @@ const (
 	codeStopping      code = "stopping"
 	codeParameter     code = "invalid_parameter"
 	codeTooManyLeases code = "too_many_deliveries"
+	codeHalfClosed    code = "half_closed"
 )
 
 // publicErrors is all that clients ever read of an error.
@@ -137,6 +139,7 @@ var publicErrors = map[code]string{
 	codeForeign:       "a page of another origin may not do this",
 	codeStopping:      "the server is shutting down",
 	codeParameter:     "a parameter of the query is not a number in the documented range",
+	codeHalfClosed:    "the connection is closed for sending: a client that has gone looks the same, so nothing was leased; keep it open until the answer",
 	codeTooManyLeases: "too many deliveries of this queue are neither acknowledged nor expired",
 }
 
@@ -187,6 +190,9 @@ func codeOf(err error, otherwise code) code {
 		if errors.Is(err, known.err) {
 			return known.code
 		}
+	}
+	if otherwise == codeNotStored && errors.Is(err, context.Canceled) {
+		return codeUnknownOutcome // the server gave up, and PostgreSQL may have the request
 	}
 	return otherwise
 }

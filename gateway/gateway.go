@@ -189,6 +189,7 @@ func New(cfg Config) *Server {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // which an earlier request of the connection may have left
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
 
