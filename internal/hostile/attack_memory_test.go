@@ -90,6 +90,26 @@ var memoryAttacks = []attack{
 		}
 		a.hold()
 	}},
+	{"object-lists", lasting, func(a *attacker) {
+		objects := strings.Repeat("{},", 1<<20/3-100)
+		for n := range 60 * a.scale {
+			start := []string{`{"type":"publish","stream":"evil-0","messages":[`, `{"type":"append","events":[`, `{"type":"project","queries":[`}[n%3]
+			text(a.silent("/ws"), `%s%s{}],"id":1}`, start, objects)
+		}
+		a.hold()
+	}},
+	{"growing-pings", lasting, func(a *attacker) {
+		signs := strings.Repeat("<", 1<<20-100) // in JSON that is escaped six times as long
+		for n := range 10 * a.scale {
+			if c := a.silent([]string{"/ws", "/ws/chat"}[n%2]); c != nil {
+				a.calls.Go(func() {
+					for text(c, `{"type":"ping","ts":"%s"}`, signs) {
+					}
+				})
+			}
+		}
+		a.hold()
+	}},
 	{"many-partitions", brief, func(a *attacker) {
 		a.denied("POST", fmt.Sprintf("/v1/streams/evil-wide-%d", a.random.IntN(1000)), `{"partitions":1024}`)
 	}},

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -170,6 +171,11 @@ type heard struct {
 // converse sends messages on a connection of its own, one a line of ids from 1
 // on, and returns the answers when all are there, or the connection has ended.
 func (a *attacker) converse(path string, requests ...string) heard {
+	return a.talk(path, func(h heard) bool { return len(h.answers) == len(requests) }, requests...)
+}
+
+// talk is converse that ends when enough is answered.
+func (a *attacker) talk(path string, enough func(heard) bool, requests ...string) heard {
 	h := heard{answers: make(map[int]message)}
 	c, err := websocket.Dial(a, "ws://"+a.addr+path, websocket.Config{MaxMessage: 4 << 20})
 	if err != nil {
@@ -181,7 +187,7 @@ func (a *attacker) converse(path string, requests ...string) heard {
 	for i, r := range requests {
 		l.ask(i+1, "%s", r)
 	}
-	for h.err == nil && a.Err() == nil && len(h.answers) < len(requests) {
+	for h.err == nil && a.Err() == nil && !enough(h) {
 		h.err = l.next(func(m message) {
 			if m.ID > 0 && (m.Type == "ok" || m.Type == "error") {
 				h.answers[m.ID] = m
@@ -204,6 +210,19 @@ func (a *attacker) refusal(path, request string, codes ...string) {
 		}
 	}
 	a.wrong("taken", "%.300s on %s was answered %+v, want one of %v", request, path, m, codes)
+}
+
+// refusalOrNone is refusal for a request that the server may leave without an answer,
+// because its id is in doubt. The answer to the next request, 2, tells that none comes.
+func (a *attacker) refusalOrNone(path, request string, codes ...string) {
+	const unknown = `{"type":"nonsense","id":2}`
+	h := a.talk(path, func(h heard) bool { return h.answers[2].Type != "" }, request, unknown)
+	if m := h.answers[1]; m.Type != "" && (m.Type != "error" || !slices.Contains(codes, m.Code)) {
+		a.wrong("taken", "%.300s on %s was answered %+v, want one of %v or nothing", request, path, m, codes)
+	}
+	if m := h.answers[2]; h.err == nil && a.Err() == nil && m.Code != "unknown_type" {
+		a.wrong("answer", "%s on %s, after a request in doubt, was answered %+v, want unknown_type", unknown, path, m)
+	}
 }
 
 // call makes a request by HTTP and returns the answer, with status 0 if there is

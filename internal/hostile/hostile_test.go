@@ -23,6 +23,8 @@ import (
 const (
 	// atOnce is how many attacks run side by side.
 	atOnce = 4
+	// stormLeast is for how long all attacks on memory last at once, at least.
+	stormLeast = 5 * time.Second
 	// slack is how many goroutines and files more than before the attacks are no
 	// leak: what well-behaved clients have under way is not the same all the time.
 	slack = 60
@@ -40,7 +42,7 @@ type settings struct {
 
 func settingsOf(t *testing.T) settings {
 	t.Helper()
-	s := settings{seed: 15, length: 20 * time.Second}
+	s := settings{seed: 15, length: 12 * time.Second}
 	if text := os.Getenv("SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -88,6 +90,7 @@ func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
+	t.Parallel() // with the other: both wait for much
 	run(t, settingsOf(t), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
 }
 
@@ -97,11 +100,18 @@ func TestHostile_Memory(t *testing.T) {
 	if testing.Short() || os.Getenv("DURATION") != "" {
 		t.Skip("takes a minute; make test-hostile runs TestHostile with both servers")
 	}
-	path := filepath.Join(t.TempDir(), "tidewire")
+	t.Parallel()
+	run(t, settingsOf(t), plainServer(t))
+}
+
+// plainServer builds the program without the race detector.
+func plainServer(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "tidewire")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/tidewire").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	run(t, settingsOf(t), path)
+	return path
 }
 
 // run runs attacks on a program; on this one if there is none.
@@ -260,7 +270,7 @@ func (w *world) rage(set settings, attacks []attack, s *server) {
 	case <-storm.C:
 		for _, it := range memoryAttacks {
 			if set.only == nil || slices.Contains(set.only, it.name) {
-				attacking.Go(func() { perform(it, max(each, set.length/4)) })
+				attacking.Go(func() { perform(it, max(each, set.length/4, stormLeast)) })
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func (s *server) show(t *testing.T) {
 
 // startServer starts the program at the path on the database, this one if there is
 // none, and waits until it listens.
-func startServer(t *testing.T, path, url string) *server {
+func startServer(t *testing.T, path, url string, flags ...string) *server {
 	t.Helper()
 	bounded, limit := path != "", memoryLimit
 	if !bounded { // the race detector takes several times the memory
@@ -88,7 +88,7 @@ func startServer(t *testing.T, path, url string) *server {
 	s := &server{done: make(chan struct{})}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
 		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(limit)}
-	s.cmd = exec.Command(path, args...)
+	s.cmd = exec.Command(path, append(args, flags...)...)
 	s.cmd.Env = append(os.Environ(), asProgram+"=1")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	if err := s.cmd.Start(); err != nil {
