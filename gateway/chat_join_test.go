@@ -103,14 +103,18 @@ func TestJoin_TooMuchBehindIt(t *testing.T) {
 	t.Parallel()
 	store, addr := serveLongHistory(t, 10)
 	store.mu.Lock()
-	store.slow = 300 * time.Millisecond
+	store.let = make(chan struct{})
 	store.mu.Unlock()
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"join","room":"kept-1","history":5,"id":"join"}`)
 	for n := range 102 {
 		send(t, c, fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"x","id":"%d."}`, n))
 	}
-	want := []string{"100.join_pending", "101.join_pending", "7", "8", "9", "10", "11", "join"}
+	if got := heard(t, c, "101.join_pending"); len(got) != 2 || got[0] != "100.join_pending" {
+		t.Errorf("got %v", got)
+	}
+	close(store.let)
+	want := []string{"7", "8", "9", "10", "11", "join"}
 	for n := range 100 {
 		want = append(want, fmt.Sprintf("%d.", n))
 	}
@@ -148,7 +152,9 @@ func TestJoin_StopInTheMiddle(t *testing.T) {
 	expect(t, talker, `{"id":1,"position":401,"type":"ok"}`)
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"join"}`)
-	time.Sleep(100 * time.Millisecond)
+	if _, err := c.Read(); err != nil { // the history has begun
+		t.Fatal(err)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Shutdown(t.Context()) }()
 	heard(t, c, "joinunavailable")

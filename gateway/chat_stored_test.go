@@ -25,6 +25,7 @@ type memoryStore struct {
 	broken  error // of reads
 	wake    chan struct{}
 	slow    time.Duration // of a read
+	let     chan struct{} // if not nil, reads end when it is closed
 
 	widest, reads, mostReads int // bytes of a page that was wanted; reads at a time
 }
@@ -97,9 +98,12 @@ func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, l
 	s.mu.Lock()
 	s.widest, s.reads = max(s.widest, bytes), s.reads+1
 	s.mostReads = max(s.mostReads, s.reads)
-	slow := s.slow
+	slow, let := s.slow, s.let
 	s.mu.Unlock()
 	defer func() {
+		if let != nil {
+			<-let
+		}
 		time.Sleep(slow) // after the read: what was found is old by then
 		s.mu.Lock()
 		s.reads--

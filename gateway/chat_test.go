@@ -69,7 +69,7 @@ func TestChat_WithoutJoinGoesToPublic(t *testing.T) {
 
 func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 	t.Parallel()
-	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 20, RateBurst: 3}})
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 1, RateBurst: 3}})
 	alice, bob := talk(t, addr, "public"), talk(t, addr, "public")
 	var flood []string
 	for i := range 50 {
@@ -86,7 +86,7 @@ func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 		ID         int
 		Retry      int `json:"retry_after_ms"`
 	}
-	if err := json.Unmarshal(messages[0].Payload, &refused); err != nil || refused.Code != "rate_limited" || refused.ID != 9 || refused.Retry < 1 || refused.Retry > 100 {
+	if err := json.Unmarshal(messages[0].Payload, &refused); err != nil || refused.Code != "rate_limited" || refused.ID != 9 || refused.Retry < 1 || refused.Retry > 1001 {
 		t.Fatalf("got %s, want rate_limited and when to retry", messages[0].Payload)
 	}
 	time.Sleep(time.Duration(refused.Retry) * time.Millisecond)
@@ -225,17 +225,10 @@ func TestChat_StuckMemberIsCutOff(t *testing.T) {
 		RateLimit: 1e9, RateBurst: 1e9, PingInterval: 20 * time.Millisecond,
 		Room: room.Config{MaxLagBytes: 256 << 10, LagCloseTimeout: 100 * time.Millisecond},
 	}})
-	stuck, talker := dial(t, "ws://"+addr+"/ws"), talk(t, addr, "public")
-	send(t, stuck, `{"type":"join","on_lag":"disconnect","id":1}`)
-	stuck.SetReadDeadline(time.Now().Add(patience))
-	for joined := false; !joined; {
-		messages, err := stuck.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range messages { // pings too
-			joined = joined || string(m.Payload) == `{"id":1,"type":"ok"}`
-		}
+	stuck, talker := dial(t, "ws://"+addr+"/ws"), dial(t, "ws://"+addr+"/ws")
+	for _, c := range []*websocket.Conn{stuck, talker} {
+		send(t, c, `{"type":"join","on_lag":"disconnect","id":1}`)
+		heard(t, c, "1") // after pings, perhaps
 	}
 	text := `{"type":"chat","text":"` + strings.Repeat("x", 16<<10) + `"}`
 	for range 2000 { // 32 MiB: more than the kernel keeps

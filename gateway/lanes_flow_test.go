@@ -62,7 +62,7 @@ func isClose(err error, code websocket.StatusCode) bool {
 // TestLanes_RefusedCreditChangesNothing: dummies go on by the credit there was.
 func TestLanes_RefusedCreditChangesNothing(t *testing.T) {
 	t.Parallel()
-	addr := serveLanes(t, gateway.LanesConfig{DummySize: 1000, DummyEvery: time.Millisecond, LagTimeout: time.Second})
+	addr := serveLanes(t, gateway.LanesConfig{DummySize: 1000, DummyEvery: time.Millisecond, LagTimeout: patience})
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"hello","credit":true}`, `{"type":"credit","bytes":0}`)
 	dummies, refused := 0, false
@@ -293,7 +293,7 @@ func metrics(t *testing.T, addr string) map[string]float64 {
 func TestLanes_EchoesLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const size = 1000
-	addr := serveLanes(t, gateway.LanesConfig{DummySize: size, DummyEvery: time.Millisecond, LagTimeout: 2 * time.Second})
+	addr := serveLanes(t, gateway.LanesConfig{DummySize: size, DummyEvery: time.Millisecond, LagTimeout: 10 * time.Second})
 	c := dial(t, "ws://"+addr+"/ws")
 	var asking sync.WaitGroup
 	defer asking.Wait()

@@ -20,6 +20,9 @@ type fakeQueues struct {
 	first   time.Duration // lease of a message's first delivery, if it differs
 	open    int           // consumptions
 	last    int           // lease
+
+	receiving int             // Receives that wait
+	asked     []time.Duration // delays and leases that were asked for
 }
 
 type fakeQueue struct {
@@ -80,6 +83,9 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway
 				err = f.fail
 				return
 			}
+			if opts.Delay > 0 {
+				f.asked = append(f.asked, opts.Delay)
+			}
 			first = q.head + 1
 			for _, m := range messages {
 				q.head++
@@ -130,6 +136,8 @@ type fakeConsumption struct {
 }
 
 func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+	c.f.change(func() { c.f.receiving++ })
+	defer c.f.change(func() { c.f.receiving-- })
 	for {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -248,13 +256,17 @@ func (f *fakeQueues) Nack(ctx context.Context, leases []gateway.Lease, delay tim
 	return f.settle(ctx, leases, func(q *fakeQueue, id int, job *fakeJob) {
 		delete(q.leased, id)
 		q.nacks = append(q.nacks, reason)
+		f.asked = append(f.asked, delay)
 		job.from = time.Now().Add(delay)
 		q.ready = append(q.ready, job)
 	})
 }
 
 func (f *fakeQueues) Extend(ctx context.Context, leases []gateway.Lease, lease time.Duration) []error {
-	return f.settle(ctx, leases, func(_ *fakeQueue, _ int, job *fakeJob) { job.until = time.Now().Add(lease) })
+	return f.settle(ctx, leases, func(_ *fakeQueue, _ int, job *fakeJob) {
+		f.asked = append(f.asked, lease)
+		job.until = time.Now().Add(lease)
+	})
 }
 
 type fakeQueueAdmin struct{ f *fakeQueues }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -117,6 +118,29 @@ func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
 		t.Errorf("%d, next after %v", n, next.Sub(now))
 	}
 	if n, _ := l.count(now.Add(time.Minute)); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// settling settles everything.
+type settling struct{ LeaseStore }
+
+func (settling) Extend(_ context.Context, leases []Lease, _ time.Duration) []error { return nil }
+
+// TestLeases_Extend: an extended lease keeps its credit until its new end.
+func TestLeases_Extend(t *testing.T) {
+	t.Parallel()
+	l, now := newLeases(), time.Now()
+	tokens := l.put([]Delivery{{Lease: 1, Until: now.Add(time.Second)}, {Lease: 2, Until: now.Add(time.Second)}})
+	how := settlement{kind: "extend", lease: time.Hour}
+	taken, _ := l.take(how, tokens[:1])
+	if lost, failed, err := l.settle(t.Context(), settling{}, how, taken); len(lost)+len(failed) > 0 || err != nil {
+		t.Fatal(lost, failed, err)
+	}
+	if n, next := l.count(now.Add(time.Minute)); n != 1 || next.Before(now.Add(time.Hour)) {
+		t.Errorf("%d, next after %v; want the one that was extended, after an hour", n, next.Sub(now))
+	}
+	if n, _ := l.count(now.Add(2 * time.Hour)); n != 0 {
 		t.Errorf("%d are left", n)
 	}
 }

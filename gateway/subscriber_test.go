@@ -172,14 +172,14 @@ func TestSubscribe_Credits(t *testing.T) {
 func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
-	const total = 6000
+	const total = 2000
 	fill(streams, "orders", total, 10<<10)
 	c := connect(t, addr)
 	send(t, c.Conn, `{"type":"subscribe","stream":"orders","after":0}`)
 	stable, last := 0, -1
 	for stable < 20 {
 		time.Sleep(10 * time.Millisecond)
-		if pulled := locked(streams, func() int { return streams.pulled }); pulled == last {
+		if pulled := locked(streams, func() int { return streams.pulled }); pulled == last && pulled > 0 {
 			stable++
 		} else {
 			stable, last = 0, pulled
@@ -191,6 +191,9 @@ func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 		t.Errorf("%d pages of 100 KiB were read for a peer that takes nothing", last)
 	}
 	send(t, c.Conn, `{"type":"publish","id":"late","stream":"orders","payload":"last"}`)
+	waitFor(t, func() bool {
+		return locked(streams, func() bool { return len(streams.streams["orders"].messages) == total+1 })
+	}, "nothing is published")
 	at := 0
 	for n := range total + 2 {
 		text := c.next()
