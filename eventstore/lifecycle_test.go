@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +49,51 @@ func TestAppend_EndsFrozenHolder(t *testing.T) {
 	mustAppend(t, s, event("A"))
 	if err := frozen.Ping(t.Context()); err == nil {
 		t.Error("the session that was frozen lives on")
+	}
+}
+
+// tries is a log that counts.
+type tries struct {
+	slog.Handler
+	n atomic.Int64
+}
+
+func (c *tries) Handle(context.Context, slog.Record) error {
+	c.n.Add(1)
+	return nil
+}
+
+func (c *tries) Enabled(context.Context, slog.Level) bool { return true }
+
+// TestAppendTx_HeldForLong: a transaction of the caller's that holds the lock, in a
+// pool of ours as well, may take as long as it likes; others wait for it.
+func TestAppendTx_HeldForLong(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	failed := &tries{Handler: slog.DiscardHandler}
+	s := open(t, db.Pool, eventstore.Config{LockTimeout: 20 * time.Millisecond, Log: slog.New(failed)})
+	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := s.AppendTx(t.Context(), tx, event("First")); err != nil {
+		t.Fatal(err)
+	}
+	var appending sync.WaitGroup
+	appending.Go(func() { mustAppend(t, s, event("Second")) })
+	waitFor(t, func() bool { return failed.n.Load() >= 5 }) // each time it looks whom to end
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Errorf("the caller's transaction: %v", err)
+	}
+	appending.Wait()
+	if all := everything(t, s); len(all) != 2 || all[0].Type != "First" || all[1].Type != "Second" {
+		t.Errorf("events %+v, want First and Second", all)
 	}
 }
 
