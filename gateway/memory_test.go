@@ -1,7 +1,9 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/tidewire/tidewire/gateway"
@@ -39,4 +41,37 @@ func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
 	}
 	good.Abort()
 	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
+}
+
+// heldAppends waits with appends until it is let.
+type heldAppends struct {
+	*fakeEvents
+	let chan struct{}
+}
+
+func (h heldAppends) Append(ctx context.Context, store string, events []gateway.Event, condition *gateway.EventCondition) ([]int64, error) {
+	<-h.let
+	return h.fakeEvents.Append(ctx, store, events, condition)
+}
+
+// TestBudget_CountsRequestsThatWait for a store, until they are answered.
+func TestBudget_CountsRequestsThatWait(t *testing.T) {
+	t.Parallel()
+	const requests, size = 20, 100 << 10
+	events := heldAppends{&fakeEvents{changed: make(chan struct{})}, make(chan struct{})}
+	account := budget.New(1 << 30)
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events, Budget: account})
+	c := connect(t, addr)
+	data := strings.Repeat("x", size)
+	for n := range requests {
+		send(t, c.Conn, fmt.Sprintf(`{"type":"append","id":%d,"events":[{"type":"t","tags":[],"data":%q}]}`, n, data))
+	}
+	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] >= requests*size }, "requests that wait are not counted")
+	close(events.let)
+	for range requests {
+		if text := c.next(); !strings.Contains(text, `"ok"`) {
+			t.Error(text)
+		}
+	}
+	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "what is answered is still counted")
 }

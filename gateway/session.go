@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -22,6 +23,10 @@ const maxProjecting = 4
 // with the peer: each holds a page and its encoding.
 const maxQuerying = 2
 
+// countedRequest is from how many bytes on a request that has a goroutine is counted by
+// the memory budget. All smaller ones of a connection are 64 KiB.
+const countedRequest = 1 << 10
+
 // session is one connection on /ws. Its reading goroutine handles all requests
 // in their order; what it hands to a store is answered later, and what has to
 // wait for one gets a goroutine. Each subscription and consumption has its own,
@@ -31,6 +36,7 @@ type session struct {
 	conn   *connection
 	chat   *participant
 	heart  heartbeat   // of the reading goroutine
+	size   int         // of the message that is handled, in bytes; of the reading goroutine
 	slow   atomic.Bool // the peer takes nothing: reading is to end
 	gone   atomic.Bool // nobody is there for answers: what only reads need not begin
 
@@ -132,6 +138,7 @@ func (s *session) beat(now time.Time) bool {
 
 // handle does what a message asks for.
 func (s *session) handle(m websocket.Message, now time.Time) {
+	s.size = len(m.Payload)
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
@@ -198,8 +205,14 @@ func (s *session) inBackground(f func(ctx context.Context)) {
 			return
 		}
 	}
+	held := int64(0)
+	if s.size >= countedRequest {
+		held = 2 * int64(s.size) // its text, and what was read out of it
+	}
+	s.conn.memory.Take(budget.Ingest, held)
 	s.running.Go(func() {
 		defer func() { <-s.slots }()
+		defer s.conn.memory.Release(budget.Ingest, held)
 		s.conn.guard(func() { f(s.server.work) })
 		s.server.flusher.later(s.conn)
 	})

@@ -60,6 +60,32 @@ func TestMemory_assembly(t *testing.T) {
 	}
 }
 
+// TestMemory_whileHandled: the buffer of a large message that came at once is counted
+// while its reader has to do with it, such as to wait for a store.
+func TestMemory_whileHandled(t *testing.T) {
+	t.Parallel()
+	l := &ledger{t: t}
+	server, socket := rawPair(t, Config{Memory: l, ReadBuffer: 1 << 10})
+	const size = 40 << 10
+	message := frame(true, OpBinary, strings.Repeat("x", size))
+	if _, err := socket.Write(join(message, message[:7])); err != nil { // two reads, at most
+		t.Fatal(err)
+	}
+	for range 3 {
+		msgs, err := server.Read()
+		if err != nil || len(msgs) != 1 {
+			t.Fatalf("got %d messages, %v", len(msgs), err)
+		}
+		if n := l.assembly.Load(); n < size {
+			t.Errorf("%d bytes counted for a message of %d", n, size)
+		}
+		if _, err := socket.Write(join(message[7:], message[:7])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Abort()
+}
+
 func TestMemory_output(t *testing.T) {
 	t.Parallel()
 	l := &ledger{t: t}

@@ -141,7 +141,11 @@ func (c *Conn) receive() (int, error) {
 // tryRead reads once. If there is nothing to read it gives the buffer back and
 // has the runtime wait: an idle connection holds no buffer.
 func (c *Conn) tryRead(fd uintptr) bool {
-	c.readN, c.readErr = sysRead(fd, c.dec.space())
+	space := c.dec.space()
+	if len(c.dec.buf.b) > c.dec.size { // it stays while the caller deals with a large message
+		c.tellAssembly()
+	}
+	c.readN, c.readErr = sysRead(fd, space)
 	switch {
 	case c.readErr == nil && c.readN == 0:
 		c.readErr = io.EOF
