@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,5 +44,25 @@ func TestWriter_ShortestLockTimeout(t *testing.T) {
 	var bound string
 	if err := w.conn.QueryRow(t.Context(), `SHOW lock_timeout`).Scan(&bound); err != nil || bound != "1ms" {
 		t.Errorf("lock_timeout %s, %v, want 1ms", bound, err)
+	}
+}
+
+// TestWriter_OneRequestTwice: a repetition does not share a transaction with the
+// first, which would refuse all that share it.
+func TestWriter_OneRequestTwice(t *testing.T) {
+	t.Parallel()
+	_, s := prepared(t)
+	w := newWriter(s)
+	defer w.close()
+	var pending []*call
+	for _, sequence := range []int64{1, 2, 1, 1, 3} {
+		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
+		c.producer = Producer{ID: "p", Sequence: sequence}
+		pending = append(pending, c)
+	}
+	first, second := pending[2], pending[3]
+	b, waiting := w.assemble(t.Context(), pending)
+	if len(b.calls) != 3 || !slices.Equal(waiting, []*call{first, second}) {
+		t.Errorf("%d calls share a transaction, and %d wait; want 3, and the 2 repetitions", len(b.calls), len(waiting))
 	}
 }
