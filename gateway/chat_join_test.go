@@ -27,7 +27,7 @@ func serveLongHistory(t *testing.T, count int) (*memoryStore, string) {
 
 func TestJoin_LongHistoryAtThePeersPace(t *testing.T) {
 	t.Parallel()
-	const total = 2000 // 20 MiB
+	const total = 1000 // 10 MiB: more than sockets and the credit hold
 	_, addr := serveLongHistory(t, total)
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"join","room":"kept-1","after":0}`)
@@ -39,7 +39,7 @@ func TestJoin_LongHistoryAtThePeersPace(t *testing.T) {
 // answers, "pong" for one to a ping.
 func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for {
 		messages, err := c.Read()
 		for _, m := range messages {
@@ -73,7 +73,7 @@ func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 // joined comes behind the join.
 func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
 	t.Parallel()
-	const total = 2000
+	const total = 1000
 	_, addr := serveLongHistory(t, total)
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c,

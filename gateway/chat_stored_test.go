@@ -244,7 +244,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 
 // follow reads up to a position: every position there is, once and in order.
 func follow(t *testing.T, c *websocket.Conn, after, to int64) int64 {
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for after < to {
 		messages, err := c.Read()
 		for _, m := range messages {

@@ -142,7 +142,7 @@ func TestLanes_LargeMessages(t *testing.T) {
 	}
 	c.Flush()
 	time.Sleep(500 * time.Millisecond)
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	for got := 0; got < count; {
 		time.Sleep(2 * time.Millisecond)
 		messages, err := c.Read()
