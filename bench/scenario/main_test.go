@@ -15,6 +15,7 @@ const partVariable = "TIDEWIRE_TEST_PART"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(partVariable) == "" {
+		pgtest.SideBySide(3)
 		pgtest.Main(m)
 	}
 	if err := RunPart(context.Background(), os.Stdin, os.Stdout); err != nil {

@@ -1,10 +1,7 @@
 package cli_test
 
 import (
-	"flag"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
@@ -23,20 +20,6 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Main())
 	}
 	os.Setenv(asProgram, "1") // for the processes that this one starts
-	sideBySide()
+	pgtest.SideBySide(3)
 	pgtest.Main(m)
-}
-
-// atOnce is how many parallel tests run side by side on each processor: most of them
-// wait for processes, time-outs and loads of a fixed rate.
-const atOnce = 3
-
-// sideBySide has as many tests run at a time, unless -parallel says otherwise.
-func sideBySide() {
-	flag.Parse()
-	asked := false
-	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
-	if !asked {
-		flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0)))
-	}
 }

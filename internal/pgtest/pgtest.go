@@ -13,8 +13,11 @@ package pgtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,6 +60,18 @@ func Main(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// SideBySide has so many parallel tests run at a time on each processor, unless
+// -parallel says otherwise: for packages whose tests wait for most of their time. Call
+// it before Main.
+func SideBySide(perProcessor int) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		flag.Set("test.parallel", strconv.Itoa(perProcessor*runtime.GOMAXPROCS(0)))
+	}
 }
 
 // Open creates an empty database and a pool on it; both go with the test.
