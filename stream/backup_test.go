@@ -189,3 +189,48 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 		t.Errorf("tables without a replica identity: %q, %v", without, err)
 	}
 }
+
+// TestKeeper_BesidePgDump: a pg_dump that waits for somebody's lock, and has yet to
+// lock the segments that it has seen, ends well beside retention; retention goes on
+// after it.
+func TestKeeper_BesidePgDump(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	dump := program(t, db, "pg_dump")
+	ctx := soon(t)
+	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())
+	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) SELECT n, 'x' FROM generate_series(1, 30000) AS n`)
+	before := inspect(t, s)
+	// pg_dump locks in the order of names: it comes to these before the segments.
+	ddl := begin(t, db.Pool, pgx.ReadCommitted)
+	defer ddl.Rollback(context.Background())
+	exec(t, ddl, `ALTER TABLE tidewire.group_rotation ADD COLUMN more int`)
+	dumped := make(chan error, 1)
+	file := filepath.Join(t.TempDir(), "dump")
+	go func() {
+		out, err := osexec.CommandContext(ctx, dump, "-Fc", "-f", file, db.URL).CombinedOutput()
+		if err != nil {
+			t.Logf("%s", out)
+		}
+		dumped <- err
+	}()
+	await(t, "the dump to wait", func() bool {
+		var waits bool
+		err := db.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'tidewire.group_rotation'::regclass)`).Scan(&waits)
+		return err == nil && waits
+	})
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
+	pool, looks := countingPool(t, db.URL, "tidewire.drop_segments")
+	keep(t, pool)
+	await(t, "attempts to drop", func() bool { return looks.count.Load() >= 5 })
+	if info := inspect(t, s); info.Oldest != before.Oldest {
+		t.Errorf("beside a dump the oldest became %d", info.Oldest)
+	}
+	if err := ddl.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-dumped; err != nil {
+		t.Errorf("pg_dump: %v", err)
+	}
+	waitInfo(t, s, "not dropped after the dump", func(i stream.Info) bool { return i.Oldest > 16384 })
+}
