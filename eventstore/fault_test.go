@@ -10,6 +10,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime/pprof"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,27 +251,21 @@ func (l *ledger) noteUntil(ctx context.Context) func(outcome) {
 func (l *ledger) await(t *testing.T, names ...string) {
 	t.Helper()
 	l.mu.Lock()
-	from := len(l.outcomes)
+	next := len(l.outcomes)
 	l.mu.Unlock()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		missing := 0
-		for _, name := range names {
-			found := false
-			for _, o := range l.outcomes[from:] {
-				found = found || len(o.Op.Name) > len(name) && o.Op.Name[:len(name)] == name && o.Err == ""
-			}
-			if !found {
-				missing++
-			}
+	missing := slices.Clone(names)
+	for deadline := time.Now().Add(3 * time.Minute); len(missing) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			var stacks strings.Builder
+			pprof.Lookup("goroutine").WriteTo(&stacks, 1)
+			t.Fatalf("no answers for %v in three minutes\n%s", missing, stacks.String())
+		}
+		l.mu.Lock() // not for long: those who answer need it
+		for ; next < len(l.outcomes); next++ {
+			o := l.outcomes[next]
+			missing = slices.DeleteFunc(missing, func(name string) bool { return o.Err == "" && strings.HasPrefix(o.Op.Name, name) })
 		}
 		l.mu.Unlock()
-		if missing == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no answers for one of %v within a minute", names)
-		}
 	}
 }
 
