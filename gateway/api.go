@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"strconv"
@@ -228,7 +230,11 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < low || n > high {
-		c.refuse(codeParameter)
+		want := between(low, high)
+		if high == math.MaxInt64 {
+			want = fmt.Sprintf("a number, %d or more", low)
+		}
+		c.refuseFor(wrong(codeParameter, name, want))
 		return 0, false
 	}
 	return n, true

@@ -55,11 +55,16 @@ func (c *call) readEvents() {
 	if !okLimit {
 		return
 	}
+	backwards := query.Get("backwards")
+	if backwards != "" && backwards != "true" && backwards != "false" {
+		c.refuseFor(wrong(codeParameter, "backwards", "true or false"))
+		return
+	}
 	q := EventQuery{}
 	if query.Has("type") || query.Has("tag") {
 		q.Items = []EventItem{{Types: query["type"], Tags: query["tag"]}}
 	}
-	c.query(q, EventRange{After: after, Before: before, Limit: int(limit), Backwards: query.Get("backwards") == "true"})
+	c.query(q, EventRange{After: after, Before: before, Limit: int(limit), Backwards: backwards == "true"})
 }
 
 // queryEvents answers any query.

@@ -40,8 +40,8 @@ func (c *call) createQueue() {
 		return
 	}
 	opts, why := c.body.queueOptions()
-	if why != "" {
-		c.refuse(why)
+	if why != nil {
+		c.refuseFor(why)
 		return
 	}
 	if err := admin.Create(c.ctx, c.queue(), opts); err != nil {
@@ -162,12 +162,12 @@ func (c *call) settle(kind string) {
 		return
 	}
 	how, why := c.body.settlement(kind)
-	tokens, wrong := c.body.tokens()
-	if why != "" {
-		wrong = because(why)
+	tokens, whyTokens := c.body.tokens()
+	if why == nil {
+		why = whyTokens
 	}
-	if wrong != nil {
-		c.refuseFor(wrong)
+	if why != nil {
+		c.refuseFor(why)
 		return
 	}
 	d := c.api.desks.use(c.queue())

@@ -74,7 +74,7 @@ func (c *call) listGroups() {
 	}
 	after := c.r.URL.Query().Get("after")
 	if after != "" && !validName(after) {
-		c.refuse(codeParameter)
+		c.refuseFor(wrong(codeParameter, "after", "a name of 1 to 128 bytes"))
 		return
 	}
 	groups, err := admin.Groups(c.ctx, c.stream(), after, int(limit))
@@ -118,9 +118,9 @@ func (c *call) publish() {
 	if !ok {
 		return
 	}
-	as, ok := c.body.as()
-	if !ok {
-		c.refuse(codeInvalid)
+	as, why := c.body.as()
+	if why != nil {
+		c.refuseFor(why)
 		return
 	}
 	c.store(messages, func(done func(Place, error)) error {
@@ -149,7 +149,7 @@ func (c *call) messages() ([]Message, bool) {
 		return nil, false
 	}
 	if !utf8.ValidString(query.Get("key")) {
-		c.refuse(codeInvalid)
+		c.refuseFor(wrong(codeInvalid, "key", "UTF-8"))
 		return nil, false
 	}
 	body, ok := c.read()
@@ -198,7 +198,7 @@ func (c *call) readStream() {
 	}
 	key := key(c.r.URL.Query())
 	if key != nil && !utf8.ValidString(*key) {
-		c.refuse(codeInvalid)
+		c.refuseFor(wrong(codeInvalid, "key", "UTF-8"))
 		return
 	}
 	page, err := readPage(c, func() ([]Message, error) {

@@ -84,6 +84,8 @@ func (m *chatMessage) read(f *chatFields) *problem {
 	switch {
 	case m.Type == "chat" && !isString(f.text):
 		return malformed("text", "a string")
+	case m.OnLag != "" && m.OnLag != "gap" && m.OnLag != "disconnect":
+		return malformed("on_lag", "gap or disconnect")
 	case !decode(f.presence, &m.Presence):
 		return malformed("presence", "true or false")
 	case !decode(f.after, &m.After) || m.After != nil && *m.After < 0:
@@ -114,7 +116,8 @@ func isText(value []byte) bool { return len(value) == 0 || value[0] == '"' || va
 // checkID accepts a string or a number; anything else is no request, and is
 // removed.
 func checkID(id *json.RawMessage) *problem {
-	if len(*id) == 0 {
+	if len(*id) == 0 || string(*id) == "null" {
+		*id = nil
 		return nil
 	}
 	if c := (*id)[0]; len(*id) <= maxIDBytes && (c == '"' || c == '-' || c >= '0' && c <= '9') {

@@ -184,7 +184,8 @@ func TestEvents_OverHTTP(t *testing.T) {
 		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"none, want at least 1","field":"events"}}`},
 		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
 		{"GET", "/v1/events?tag=c:2&after=7", "", 200, `{"events":[],"next":7}`},
-		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"a parameter of the query is not a number in the documented range"}}`},
+		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false"}}`},
+		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"limit: want a number from 1 to 1000"}}`},
 		{"POST", "/v1/events/query", `{"query":{"items":[{"types":["None"]}]}}`, 200, `{"events":[],"next":0}`},
 		{"POST", "/v1/events/project", `{"queries":[{}]}`, 200, `{"counts":[1],"condition":{"query":{"items":[]},"after":99}}`},
 	} {

@@ -24,10 +24,16 @@ func because(why code) *problem {
 	return &problem{code: why}
 }
 
-// malformed is a field that is not what is wanted there.
-func malformed(field, want string) *problem {
-	return &problem{codeMalformed, field + ": want " + want}
+// wrong is a field that is not what is wanted there.
+func wrong(why code, field, want string) *problem {
+	return &problem{why, field + ": want " + want}
 }
+
+// malformed is a field of another kind than is wanted there.
+func malformed(field, want string) *problem { return wrong(codeMalformed, field, want) }
+
+// between says which numbers are wanted.
+func between(low, high int64) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 var (
 	errNoObject  = &problem{codeMalformed, "want a JSON object"}

@@ -53,6 +53,7 @@ var wrongFields = []struct{ fields, want string }{
 	{`"type":"subscribe","stream":"orders","group":[]`, `group: want a string`},
 	{`"type":"subscribe","stream":"orders","credits":"5"`, `credits: want a whole number of 64 bits`},
 	{`"type":"subscribe","query":{"items":[{"types":"a"}]},"subscription":"s"`, `query.items[0].types: want an array`},
+	{`"type":"subscribe","stream":"orders","query":{}`, `query: want either a stream or a query, not both`},
 	{`"type":"unsubscribe","subscription":1`, `subscription: want a string`},
 	{`"type":"commit","stream":"orders","group":"g"`, `position: want a whole number, 0 or more`},
 	{`"type":"commit","stream":"orders","group":"g","position":-1`, `position: want a whole number, 0 or more`},
@@ -85,6 +86,7 @@ var wrongChats = []struct{ fields, want string }{
 	{`"type":"join","room":7`, `room: want a string`},
 	{`"type":"join","user":{}`, `user: want a string`},
 	{`"type":"join","on_lag":1`, `on_lag: want a string`},
+	{`"type":"join","on_lag":"disconect"`, `on_lag: want gap or disconnect`},
 	{`"type":"join","presence":"yes"`, `presence: want true or false`},
 	{`"type":"join","after":-1`, `after: want a whole number, 0 or more`},
 	{`"type":"join","history":1.5`, `history: want a whole number, 0 or more`},
@@ -111,6 +113,61 @@ func TestMalformed_NamesTheField(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestInvalid_NamesTheField: so is what is of the right kind and out of range.
+func TestInvalid_NamesTheField(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
+	for _, row := range []struct{ fields, code, want string }{
+		{`"type":"publish","stream":"orders","payload":"x","sequence":1`, "invalid", "producer: want a name of 1 to 128 bytes beside sequence"},
+		{`"type":"publish","stream":"orders","payload":"x","producer":"p"`, "invalid", "sequence: want a number, 0 or more, beside producer"},
+		{`"type":"publish","stream":"orders","payload":"x","producer":"p","sequence":-1`, "invalid", "sequence: want a number, 0 or more, beside producer"},
+		{`"type":"enqueue","queue":"jobs","payload":"x","producer":"p","sequence":1`, "invalid", "producer: want none here: unique_key is for messages that are enqueued again"},
+		{`"type":"enqueue","queue":"jobs","payload":"x","priority":10`, "invalid", "priority: want a number from 0 to 9"},
+		{`"type":"enqueue","queue":"jobs","payload":"x","delay_ms":-1`, "invalid_duration", "delay_ms: want a number from 0 to 86400000"},
+		{`"type":"enqueue","queue":"jobs","payload":"x","unique_key":"k","unique_ms":600001`, "invalid_duration", "unique_ms: want a number from 1000 to 600000"},
+		{`"type":"enqueue","queue":"jobs","messages":[{"payload":"x"}],"unique_key":"k","unique_ms":1000`, "invalid", "messages: want one message beside unique_key"},
+		{`"type":"subscribe","stream":"orders","after":-1`, "invalid_start", "after: want a position, 0 or more"},
+		{`"type":"subscribe","stream":"orders","from":"now"`, "invalid_start", "from: want start or end"},
+		{`"type":"subscribe","stream":"orders","credits":-1`, "invalid_credits", "credits: want a number from 0 to 1073741824"},
+		{`"type":"consume","queue":"jobs","credits":10001`, "invalid_credits", "credits: want a number from 0 to 10000"},
+		{`"type":"extend","queue":"jobs","delivery":"a"`, "invalid_duration", "lease_ms: want a number from 1 to 86400000"},
+		{`"type":"nack","queue":"jobs","delivery":"a","reason":"` + strings.Repeat("x", 1025) + `"`, "invalid", "reason: want at most 1024 bytes"},
+	} {
+		if a := c.refusedWith(`{"id":"x",` + row.fields + `}`); a.Code != row.code || a.ID != "x" || a.Message != row.want {
+			t.Errorf("%.90s: %+v, want %s, %s", row.fields, a, row.code, row.want)
+		}
+	}
+	for _, row := range []struct{ path, body, code, want string }{
+		{"queues/new", `{"max_attempts":-1}`, "invalid", "max_attempts: want a number from 1 to 1048576"},
+		{"queues/new", `{"priorities":11}`, "invalid", "priorities: want a number from 2 to 10"},
+		{"queues/new", `{"lanes":65}`, "invalid", "lanes: want a number from 1 to 64"},
+		{"queues/new", `{"lanes":2,"priorities":2}`, "invalid", "lanes: want either priorities or lanes, not both"},
+		{"queues/new", `{"retry_max_ms":-1}`, "invalid_duration", "retry_max_ms: want a number from 0 to 86400000"},
+		{"queues/jobs/receive?max=1001", `{}`, "invalid_parameter", "max: want a number from 1 to 1000"},
+	} {
+		resp, err := http.Post("http://"+addr+"/v1/"+row.path, "application/json", strings.NewReader(row.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Error answered }
+		err = json.NewDecoder(resp.Body).Decode(&got)
+		resp.Body.Close()
+		if err != nil || got.Error.Code != row.code || got.Error.Message != row.want {
+			t.Errorf("%s %s: %+v, %v; want %s, %s", row.path, row.body, got.Error, err, row.code, row.want)
+		}
+	}
+}
+
+// TestRequest_NullIsNoID: many a library writes null where a field is not set.
+func TestRequest_NullIsNoID(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
+	send(t, c.Conn, `{"id":null,"type":"publish","stream":"orders","payload":"unasked"}`)
+	c.ask(`{"id":1,"type":"publish","stream":"orders","payload":"asked"}`, `{"type":"ok","id":1,"position":2}`)
 }
 
 func TestMalformed_NamesTheFieldOverHTTP(t *testing.T) {

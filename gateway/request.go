@@ -18,8 +18,10 @@ const (
 	maxDelay    = 24 * time.Hour // of an enqueue or nack
 	maxReason   = 1024           // bytes
 	maxAttempts = 1 << 20        // of a queue's message
-	maxParts    = 1 << 10        // priorities or lanes of a queue: the store knows better
 	maxUnique   = 10 * time.Minute
+
+	maxPriorities = 10 // of a queue, as package queue has it
+	maxLanes      = 64 // likewise
 
 	defaultPrefetch = 100
 )
@@ -189,14 +191,16 @@ func (f messageFields) message() (m Message, why *problem) {
 
 // as returns the producer whose request it is, or nil. The two fields go
 // together.
-func (r *request) as() (_ *Producer, ok bool) {
+func (r *request) as() (*Producer, *problem) {
 	switch {
 	case r.Producer == "" && r.Sequence == nil:
-		return nil, true
-	case !validName(r.Producer) || r.Sequence == nil || *r.Sequence < 0:
-		return nil, false
+		return nil, nil
+	case !validName(r.Producer):
+		return nil, wrong(codeInvalid, "producer", "a name of 1 to 128 bytes beside sequence")
+	case r.Sequence == nil || *r.Sequence < 0:
+		return nil, wrong(codeInvalid, "sequence", "a number, 0 or more, beside producer")
 	}
-	return &Producer{r.Producer, *r.Sequence}, true
+	return &Producer{r.Producer, *r.Sequence}, nil
 }
 
 // commitPosition returns the position that a request commits.
@@ -208,7 +212,7 @@ func (r *request) commitPosition() (int64, *problem) {
 }
 
 // start returns where a subscription is to begin; by default with what comes.
-func (r *request) start() (from Start, why code) {
+func (r *request) start() (from Start, why *problem) {
 	given := 0
 	for _, is := range []bool{r.After != nil, r.At != nil, r.From != "", r.Group != ""} {
 		if is {
@@ -216,23 +220,24 @@ func (r *request) start() (from Start, why code) {
 		}
 	}
 	switch {
-	case given > 1, r.After != nil && *r.After < 0:
-		return from, codeStart
+	case given > 1:
+		return from, because(codeStart)
+	case r.After != nil && *r.After < 0:
+		return from, wrong(codeStart, "after", "a position, 0 or more")
 	case r.After != nil:
-		return Start{After: *r.After}, ""
+		return Start{After: *r.After}, nil
 	case r.At != nil:
-		return Start{At: *r.At}, ""
+		return Start{At: *r.At}, nil
+	case r.Group != "" && !usable(r.Group):
+		return from, because(codeName)
 	case r.Group != "":
-		if !usable(r.Group) {
-			return from, codeName
-		}
-		return Start{Group: r.Group}, ""
+		return Start{Group: r.Group}, nil
 	case r.From == "start":
-		return Start{}, ""
+		return Start{}, nil
 	case r.From == "end", r.From == "":
-		return Start{End: true}, ""
+		return Start{End: true}, nil
 	default:
-		return from, codeStart
+		return from, wrong(codeStart, "from", "start or end")
 	}
 }
 
@@ -252,13 +257,20 @@ func (r *request) tokens() ([]string, *problem) {
 	}
 }
 
-// within returns a number of milliseconds, if it is one from low to high.
-func within(ms int64, low, high time.Duration) (time.Duration, bool) {
-	ok := ms >= low.Milliseconds() && ms <= high.Milliseconds()
-	if !ok {
-		return 0, false
+// within returns a field that is a number of milliseconds from low to high.
+func within(field string, ms int64, low, high time.Duration) (time.Duration, *problem) {
+	if ms < low.Milliseconds() || ms > high.Milliseconds() {
+		return 0, wrong(codeDuration, field, between(low.Milliseconds(), high.Milliseconds()))
 	}
-	return time.Duration(ms) * time.Millisecond, true
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// creditsWithin checks the credits that a request gives from the start.
+func (r *request) creditsWithin(most int64) *problem {
+	if r.Credits != nil && (*r.Credits < 0 || *r.Credits > most) {
+		return wrong(codeCredits, "credits", between(0, most))
+	}
+	return nil
 }
 
 // settlement is how a request deals with deliveries.
@@ -270,23 +282,19 @@ type settlement struct {
 }
 
 // settlement returns what a request of that kind is to do.
-func (r *request) settlement(kind string) (s settlement, why code) {
+func (r *request) settlement(kind string) (s settlement, why *problem) {
 	s.kind = kind
-	ok := true
 	switch kind {
 	case "nack":
 		s.reason = r.Reason
-		s.delay, ok = within(r.DelayMS, 0, maxDelay)
+		s.delay, why = within("delay_ms", r.DelayMS, 0, maxDelay)
 	case "extend":
-		s.lease, ok = within(r.LeaseMS, time.Millisecond, maxDelay)
+		s.lease, why = within("lease_ms", r.LeaseMS, time.Millisecond, maxDelay)
 	}
-	switch {
-	case !ok:
-		return s, codeDuration
-	case len(s.reason) > maxReason:
-		return s, codeInvalid
+	if len(s.reason) > maxReason {
+		why = wrong(codeInvalid, "reason", fmt.Sprintf("at most %d bytes", maxReason))
 	}
-	return s, ""
+	return s, why
 }
 
 // optional is the value of a field, or zero where there is none.
@@ -308,51 +316,56 @@ func (r *request) streamOptions() *StreamOptions {
 
 // queueOptions returns what a queue is to be made with, nil if the request does not
 // say; 0 is the store's default.
-func (r *request) queueOptions() (opts *QueueOptions, why code) {
+func (r *request) queueOptions() (*QueueOptions, *problem) {
 	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Lanes == nil {
-		return nil, ""
+		return nil, nil
 	}
-	low, okLow := within(optional(r.RetryMinMS), 0, maxDelay)
-	high, okHigh := within(optional(r.RetryMaxMS), 0, maxDelay)
+	low, whyLow := within("retry_min_ms", optional(r.RetryMinMS), 0, maxDelay)
+	high, whyHigh := within("retry_max_ms", optional(r.RetryMaxMS), 0, maxDelay)
 	attempts, priorities, lanes := optional(r.MaxAttempts), optional(r.Priorities), optional(r.Lanes)
 	switch {
-	case !okLow || !okHigh:
-		return nil, codeDuration
+	case whyLow != nil:
+		return nil, whyLow
+	case whyHigh != nil:
+		return nil, whyHigh
 	case attempts < 0 || attempts > maxAttempts:
-		return nil, codeInvalid
-	}
-	for _, n := range []int64{priorities, lanes} {
-		if n < 0 || n > maxParts {
-			return nil, codeInvalid
-		}
+		return nil, wrong(codeInvalid, "max_attempts", between(1, maxAttempts))
+	case priorities < 0 || priorities > maxPriorities || priorities == 1:
+		return nil, wrong(codeInvalid, "priorities", between(2, maxPriorities))
+	case lanes < 0 || lanes > maxLanes:
+		return nil, wrong(codeInvalid, "lanes", between(1, maxLanes))
+	case priorities > 0 && lanes > 0:
+		return nil, wrong(codeInvalid, "lanes", "either priorities or lanes, not both")
 	}
 	return &QueueOptions{
 		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Lanes: int(lanes),
-	}, ""
+	}, nil
 }
 
 // enqueueOptions returns how a request wants messages enqueued; unique is nil if
 // they need not be.
 func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why *problem) {
-	delay, ok := within(r.DelayMS, 0, maxDelay)
-	if !ok {
-		return opts, nil, because(codeDuration)
-	}
-	if r.Priority < 0 || r.Priority > maxParts {
-		return opts, nil, because(codeInvalid)
+	delay, why := within("delay_ms", r.DelayMS, 0, maxDelay)
+	switch {
+	case why != nil:
+		return opts, nil, why
+	case r.Priority < 0 || r.Priority >= maxPriorities:
+		return opts, nil, wrong(codeInvalid, "priority", between(0, maxPriorities-1))
+	case r.Producer != "" || r.Sequence != nil:
+		return opts, nil, wrong(codeInvalid, "producer", "none here: unique_key is for messages that are enqueued again")
 	}
 	opts = EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if r.UniqueKey == nil && r.UniqueMS == 0 {
 		return opts, nil, nil
 	}
-	period, ok := within(r.UniqueMS, time.Second, maxUnique)
+	period, why := within("unique_ms", r.UniqueMS, time.Second, maxUnique)
 	switch {
 	case r.UniqueKey == nil || *r.UniqueKey == "":
 		return opts, nil, malformed("unique_key", "a string that is not empty")
-	case !ok:
-		return opts, nil, because(codeDuration)
+	case why != nil:
+		return opts, nil, why
 	case r.Messages != nil:
-		return opts, nil, because(codeInvalid)
+		return opts, nil, wrong(codeInvalid, "messages", "one message beside unique_key")
 	}
 	return opts, &Unique{*r.UniqueKey, period}, nil
 }

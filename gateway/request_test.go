@@ -53,8 +53,8 @@ func FuzzParseRequest(f *testing.F) {
 		if tokens, why := r.tokens(); (len(tokens) == 0) != (why != nil) {
 			t.Fatalf("tokens %q and %v", tokens, why)
 		}
-		if _, why := r.start(); why != "" && publicErrors[why] == "" {
-			t.Fatal(why)
+		if _, why := r.start(); why != nil && why.message() == "" {
+			t.Fatal(why.code)
 		}
 	})
 }

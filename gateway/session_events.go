@@ -164,17 +164,15 @@ func (s *session) subscribeEvents(r request) {
 	if !s.eventsServed(r) {
 		return
 	}
-	why := code("")
+	why := r.creditsWithin(maxCredits)
 	switch {
 	case !validName(r.Subscription):
-		why = codeName
+		why = wrong(codeName, "subscription", "a name of 1 to 128 bytes")
 	case r.After != nil && *r.After < 0, r.At != nil, r.From != "" && (r.After != nil || r.From != "start" && r.From != "end"), r.Group != "":
-		why = codeStart
-	case r.Credits != nil && (*r.Credits < 0 || *r.Credits > maxCredits):
-		why = codeCredits
+		why = wrong(codeStart, "after", "a position, 0 or more; or from: start or end")
 	}
-	if why != "" {
-		s.refuse(r, why)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	sub := newSubscriber(s, r.Subscription, r)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 )
 
 // enqueue stores messages in a queue.
@@ -26,17 +27,15 @@ func (s *session) consume(r request) {
 	if r.Credits != nil {
 		credits = *r.Credits
 	}
-	var why code
+	why := r.creditsWithin(maxPrefetch)
 	switch {
 	case s.server.queues.Store == nil:
-		why = codeNotServed
+		why = because(codeNotServed)
 	case !usable(r.Queue):
-		why = codeName
-	case credits < 0 || credits > maxPrefetch:
-		why = codeCredits
+		why = because(codeName)
 	}
-	if why != "" {
-		s.refuse(r, why)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	c := newConsumer(s, r.Queue, credits)
@@ -86,7 +85,7 @@ func (s *session) creditConsumer(r request) {
 	case c == nil:
 		s.refuse(r, codeNotConsuming)
 	case !c.grant(r.N):
-		s.refuse(r, codeCredits)
+		s.refuseFor(r, wrong(codeCredits, "n", fmt.Sprintf("a number that leaves the consumption 0 to %d credits", maxPrefetch)))
 	default:
 		s.ok(r, reply{})
 	}
@@ -96,18 +95,19 @@ func (s *session) creditConsumer(r request) {
 // credit, from when the request was read, and again if that fails.
 func (s *session) settle(r request) {
 	how, why := r.settlement(r.Type)
-	tokens, wrong := r.tokens()
+	tokens, whyTokens := r.tokens()
+	if why == nil {
+		why = whyTokens
+	}
 	c := s.consumer(r.Queue)
 	switch {
 	case s.server.queues.Leases == nil:
-		wrong = because(codeNotServed)
-	case why != "":
-		wrong = because(why)
-	case wrong == nil && c == nil:
-		wrong = because(codeNotConsuming)
+		why = because(codeNotServed)
+	case why == nil && c == nil:
+		why = because(codeNotConsuming)
 	}
-	if wrong != nil {
-		s.refuseFor(r, wrong)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	taken, lost := c.leases.take(how, tokens)

@@ -1,13 +1,16 @@
 package gateway
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // publish stores messages in a stream.
 func (s *session) publish(r request) {
 	store := s.server.streams.Store
-	as, ok := r.as()
-	if !ok {
-		s.refuse(r, codeInvalid)
+	as, why := r.as()
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	s.store(r, r.Stream, store != nil, func(messages []Message, done func(Place, error)) error {
@@ -93,15 +96,17 @@ func (s *session) subscribe(r request) {
 	}
 	switch {
 	case s.server.streams.Store == nil:
-		why = codeNotServed
-	case why != "":
+		why = because(codeNotServed)
+	case why != nil:
+	case r.Query != nil:
+		why = malformed("query", "either a stream or a query, not both")
 	case !usable(r.Stream) || !validName(name):
-		why = codeName
-	case r.Credits != nil && (*r.Credits < 0 || *r.Credits > maxCredits):
-		why = codeCredits
+		why = because(codeName)
+	default:
+		why = r.creditsWithin(maxCredits)
 	}
-	if why != "" {
-		s.refuse(r, why)
+	if why != nil {
+		s.refuseFor(r, why)
 		return
 	}
 	sub := newSubscriber(s, name, r)
@@ -160,7 +165,7 @@ func (s *session) creditSubscriber(r request) {
 	case sub == nil:
 		s.refuse(r, codeNotSubscribed)
 	case !sub.credits.add(r.N):
-		s.refuse(r, codeCredits)
+		s.refuseFor(r, wrong(codeCredits, "n", fmt.Sprintf("a number from 1 on, and no more than %d unused credits", maxCredits)))
 	default:
 		s.ok(r, reply{})
 	}
