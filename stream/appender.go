@@ -17,8 +17,8 @@ var (
 	// ErrClosed: what was called has been stopped or closed, and accepted
 	// nothing.
 	ErrClosed = errors.New("stream: closed")
-	// ErrAbandoned: the Appender was told to give up. Whether the messages are
-	// stored is unknown.
+	// ErrAbandoned: the Appender was told to give up, or PostgreSQL did not answer
+	// and then refused it. Whether the messages are stored is unknown.
 	ErrAbandoned = errors.New("stream: abandoned without an answer of PostgreSQL")
 )
 

@@ -71,7 +71,7 @@ func (a *Appender) settle(calls []call, first int64, err error) {
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 func blamesRows(err error) bool {
 	code := pg.Code(err)
-	return len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
+	return !errors.Is(err, ErrAbandoned) && len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
 }
 
 // explain turns the error of a batch into what the callers are told.
@@ -81,6 +81,8 @@ func (a *Appender) explain(ctx context.Context, err error) error {
 	}
 	if a.dropped(ctx) {
 		err = ErrNotFound
+	} else if errors.Is(err, ErrAbandoned) {
+		return err
 	}
 	return a.stream.explain("append to", err)
 }

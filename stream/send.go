@@ -20,10 +20,12 @@ import (
 const codeStaleHead = "TW001"
 
 // attempt writes the batch once, in that time. If stale, it does not rely on the
-// head that the writer knows.
+// head that the writer knows. With an error the batch has its first position if
+// positions were taken for it, which happens only if no other attempt is committed.
 func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	b.First = 0
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -35,7 +37,6 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, timeout time
 	case !stale && w.prefersCopy(b):
 		send = w.sendCopy
 	}
-	b.First = 0
 	if err := send(ctx, c, b); err != nil {
 		if b.First > 0 && behindBegin(err) {
 			w.head = b.First + int64(b.Len()) - 1 // a sequence is not rolled back

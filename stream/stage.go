@@ -15,8 +15,7 @@ const (
 	// any line before somebody ends the session that holds the lock.
 	stagedBytes = 64 << 10
 
-	codeEnded     = "57P01" // the session was ended, by another writer for one
-	codePrivilege = "42501"
+	codeEnded = "57P01" // the session was ended, by another writer for one
 )
 
 // line is what a Writer knows of its connection to PostgreSQL. Rows usually arrive
@@ -35,10 +34,12 @@ func (l *line) broke(b *Batch) { l.slow = l.slow || b.Bytes() >= stagedBytes }
 
 // sendStaged sends the rows to a temporary table, for as long as that takes, and then
 // takes the lock and stores them: two round trips, and rows that are written twice.
+// To others the transaction is old when it has the lock; nobody takes it for frozen,
+// for the part that holds the lock is one message, which has arrived whole.
 func (w *Writer) sendStaged(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
 	began := time.Now()
 	b.number(1)
-	b.First = 0
+	b.First = 0 // that of b.number
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
 	if _, err := c.CopyFrom(ctx, rows, fmt.Sprintf(stageFmt, w.table.columns, w.settings)); err != nil {

@@ -104,19 +104,25 @@ func newWriter(on *session, t *table, cfg WriterConfig) *Writer {
 
 // Write stores the batch, sets its First position, and returns when the
 // batch is committed. While PostgreSQL is away it tries again, until ctx ends;
-// the batch is stored once however often that took. Any other error means that
-// nothing of the batch was stored, except for ctx's own: then it is unknown.
+// the batch is stored once however often that took. With ctx's own error, or with
+// ErrAbandoned, it may be stored or not: an attempt got no answer. Any other error
+// means that nothing of the batch was stored.
 func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	if b.Len() == 0 || w.broken != nil {
 		return w.broken
 	}
 	w.number++
-	stale, slow := false, 0
+	stale, slow, unanswered := false, 0, false
 	for failed := 0; ; {
 		err := w.attempt(ctx, b, stale, w.cfg.Timeout<<slow)
 		if err != nil && pg.Code(err) == "" {
 			w.marks.doubt(w.number)
 			w.line.broke(b)
+			if !errors.As(err, new(*pgconn.ConnectError)) { // something was sent
+				// From now on a refusal counts only if the attempt that got it has found
+				// that no other was committed, which COPY does not tell.
+				unanswered, stale = true, true
+			}
 			if errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) {
 				slow = min(slow+1, 6)
 			}
@@ -128,11 +134,13 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		case pg.Code(err) == codeStaleHead:
 			stale = true
 			continue
-		case pg.Code(err) == codePrivilege && w.line.stages(b):
-			w.line.direct = true // it may make no temporary tables
-			continue
 		case ctx.Err() != nil:
 			return fmt.Errorf("write batch: %w", ctx.Err())
+		case !pg.Retryable(err) && b.First == 0 && w.line.stages(b):
+			w.line.direct = true // there are no temporary tables for this role, say
+			continue
+		case !pg.Retryable(err) && b.First == 0 && unanswered:
+			return fmt.Errorf("write batch: %w: %w", ErrAbandoned, err)
 		case !pg.Retryable(err):
 			return fmt.Errorf("write batch: %w", err)
 		}

@@ -1,0 +1,143 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// cutNext keeps back the answer to what is written next, and breaks the connection.
+func (p *cutPlan) cutNext() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.after[p.writes+1] = true
+}
+
+// forbidTables has PostgreSQL refuse to make a table, a temporary one too, with an
+// error as triggers raise them for a row.
+func forbidTables(t *testing.T, db pgtest.DB) {
+	exec(t, db.Pool, `CREATE FUNCTION no_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no tables here'; END $$`)
+	exec(t, db.Pool, `CREATE EVENT TRIGGER no_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_tables()`)
+}
+
+// TestAppender_RefusedAfterALostAnswer: the answer to a COMMIT is lost, and PostgreSQL
+// refuses the server from then on. The message is there, so nobody may be told that
+// it is not.
+func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var role string
+	if err := db.Pool.QueryRow(t.Context(), `SELECT current_database() || '_appender'`).Scan(&role); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db.Pool, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA tidewire TO %[1]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire TO %[1]s;
+		GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO %[1]s; GRANT ALL ON ALL SEQUENCES IN SCHEMA tidewire TO %[1]s`, role))
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.RuntimeParams["role"] = role
+	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
+	dial := cfg.ConnConfig.DialFunc
+	var dials atomic.Int32
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			if _, err := db.Pool.Exec(ctx, `REVOKE USAGE ON SCHEMA tidewire FROM `+role); err != nil {
+				t.Error(err)
+			}
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &cuttable{Conn: conn, plan: plan}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, stop := start(t, pool, s, stream.AppenderConfig{})
+	if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("first")}); err != nil {
+		t.Fatal(err)
+	}
+	plan.cutNext()
+	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("second")})
+	if !errors.Is(err, stream.ErrAbandoned) {
+		t.Errorf("the answer was lost, and the caller is told %v", err)
+	}
+	wantStored(t, s, "first, second")
+	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
+	if err == nil || errors.Is(err, stream.ErrAbandoned) {
+		t.Errorf("refused at once: %v", err)
+	}
+	stop()
+	pool.Close()
+	exec(t, db.Pool, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
+}
+
+// TestAppender_RepetitionIsNotStaged: the answer to a large batch of two callers is
+// lost. Its repetition is refused before it can find that the first is committed.
+func TestAppender_RepetitionIsNotStaged(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	forbidTables(t, db)
+	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
+	a := run(t, cutPool(t, db, plan), s, stream.AppenderConfig{Linger: 200 * time.Millisecond})
+	if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("first")}); err != nil {
+		t.Fatal(err)
+	}
+	plan.cutNext()
+	var answers sync.WaitGroup
+	positions := make([]int64, 2)
+	for i := range positions {
+		answers.Add(1)
+		err := a.Submit(t.Context(), []stream.Message{{Payload: bytes.Repeat([]byte{byte('a' + i)}, 40_000)}}, func(first int64, err error) {
+			defer answers.Done()
+			if positions[i] = first; err != nil {
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers.Wait()
+	var n, there int
+	err := db.Pool.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE position = ANY($1)) FROM tidewire.stream_%d`, s.ID()), positions).Scan(&n, &there)
+	if err != nil || n != 3 || there != 2 {
+		t.Errorf("%d messages, %d of them where they were said to be, %v; want 3 and 2", n, there, err)
+	}
+}
+
+// TestWriter_StagedIsRefused: a batch that cannot be staged goes the direct way.
+func TestWriter_StagedIsRefused(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	forbidTables(t, db)
+	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
+	w := stream.NewWriter(cutPool(t, db, plan), stream.WriterConfig{})
+	defer w.Close()
+	large := bytes.Repeat([]byte("large"), 30_000)
+	for n := range 3 {
+		if n == 1 {
+			plan.cutNext()
+		}
+		if err := w.Write(t.Context(), batchOf(large)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows := stored(t, db); len(rows) != 3 {
+		t.Errorf("%d rows, want 3", len(rows))
+	}
+}
