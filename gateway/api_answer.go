@@ -104,6 +104,8 @@ func (c *call) write(text []byte) {
 // fail refuses the call for what a store says.
 func (c *call) fail(err error, otherwise code) {
 	switch {
+	case codeOf(err, otherwise) == codeUnknownOutcome:
+		// Nothing else may be said, such as to try again: that would store it twice.
 	case c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge):
 		c.overloaded()
 		return

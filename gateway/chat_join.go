@@ -144,6 +144,9 @@ func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any,
 	case errors.Is(err, websocket.ErrSlowReader):
 		p.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
 		return nil, nil, codeUnavailable
+	case errors.Is(err, ErrRefused):
+		p.server.stored.log.warn("join failed", "error", err)
+		return nil, nil, codeRefused
 	case err != nil:
 		return nil, nil, codeUnavailable
 	}

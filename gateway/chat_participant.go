@@ -207,10 +207,20 @@ func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMe
 		return
 	}
 	if err := stored.append(p, member, msg.room(), msg, payload); err != nil {
-		p.answer(msg, codeNotStored, nil)
+		p.notStored(msg, err)
 		return
 	}
 	p.server.messages.Add(1)
+}
+
+// notStored answers a chat that the store did not take, or of which nobody knows
+// whether it did.
+func (p *participant) notStored(msg chatMessage, err error) {
+	with := explained(err, codeNotStored)
+	if with.Code == codeNotStored || with.Code == codeRefused {
+		p.server.stored.log.warn("chat not stored", "error", err)
+	}
+	p.answer(msg, with.Code, map[string]any{"message": with.Message})
 }
 
 func (p *participant) leave(msg chatMessage) {

@@ -20,7 +20,8 @@ type RoomStore interface {
 	// Append accepts a room's next message, of which it keeps a copy, and waits
 	// while the store is behind. If it returns nil it calls done once: after the
 	// commit with the position, or with why there is none; all calls in the order
-	// of positions, from one goroutine.
+	// of positions, from one goroutine. With ErrOutcomeUnknown the message may be
+	// stored; with any other error it is not.
 	Append(ctx context.Context, room string, payload []byte, done func(position int64, err error)) error
 	// After returns messages of a room after a position, up to one inclusive, in
 	// order: at most limit, and none after those with which it holds bytes bytes.
@@ -88,7 +89,7 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
 		defer p.pending.done()
 		if err != nil {
-			p.answer(chatMessage{ID: id}, codeNotStored, nil)
+			p.notStored(chatMessage{ID: id}, err)
 		} else {
 			s.publish(name, member, payload, position)
 			p.ok(chatMessage{ID: id}, map[string]any{"position": position})

@@ -278,6 +278,38 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 	expect(t, c, `{"code":"unavailable","id":3,"message":"this cannot be read now; try again later","type":"error"}`)
 	send(t, c, `{"type":"chat","room":"kept-2","text":"x","id":4}`)
 	expect(t, c, `{"code":"not_joined","id":4,"message":"join the room first","type":"error"}`)
+	for id, known := range map[int]struct {
+		err        error
+		chat, join string
+	}{
+		5: {gateway.ErrOutcomeUnknown, "outcome_unknown", "unavailable"},
+		6: {gateway.ErrRefused, "database_refused", "database_refused"},
+	} {
+		err := fmt.Errorf("wrapped: %w", known.err)
+		store.mu.Lock()
+		store.fail, store.broken = err, err
+		store.mu.Unlock()
+		send(t, c, fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"x","id":%d}`, id))
+		if got := nextCode(t, c); got != known.chat {
+			t.Errorf("a chat, %v: %s, want %s", err, got, known.chat)
+		}
+		send(t, c, fmt.Sprintf(`{"type":"join","room":"kept-2","history":5,"id":%d}`, id))
+		if got := nextCode(t, c); got != known.join {
+			t.Errorf("a join, %v: %s, want %s", err, got, known.join)
+		}
+	}
+}
+
+// nextCode reads one message and returns its code.
+func nextCode(t *testing.T, c *websocket.Conn) string {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	messages, err := c.Read()
+	var answer struct{ Code string }
+	if len(messages) != 1 || json.Unmarshal(messages[0].Payload, &answer) != nil {
+		t.Fatalf("%q, %v", messages, err)
+	}
+	return answer.Code
 }
 
 // TestStored_CloseComesBehindTheAnswers, whoever closes.

@@ -3,6 +3,8 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -74,4 +76,51 @@ func TestBudget_CountsRequestsThatWait(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "what is answered is still counted")
+}
+
+// TestBudget_EvictedPublishMayBeStored: a request that is ended while the store has
+// it is not told to try again, which would store it twice.
+func TestBudget_EvictedPublishMayBeStored(t *testing.T) {
+	t.Parallel()
+	const limit, small = 1 << 20, 60 << 10
+	streams := newFakeStreams(t, "orders")
+	account := budget.New(limit)
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), Budget: account, MaxMessage: 256 << 10})
+	streams.hold(true)
+	type answer struct {
+		status     int
+		retryAfter string
+		text       []byte
+		err        error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		body := `{"payload":"` + strings.Repeat("x", 200_000) + `"}`
+		resp, err := http.Post("http://"+addr+"/v1/streams/orders/messages", "application/json", strings.NewReader(body))
+		if err != nil {
+			answered <- answer{err: err}
+			return
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		answered <- answer{resp.StatusCode, resp.Header.Get("Retry-After"), text, err}
+	}()
+	waitFor(t, func() bool {
+		streams.mu.Lock()
+		defer streams.mu.Unlock()
+		return len(streams.waiting) > 0
+	}, "the store does not get the message")
+	for range limit / small { // others, so that the request is the greediest
+		other := account.Open(nil)
+		defer other.Close()
+		other.Take(budget.Page, small)
+	}
+	if got := <-answered; got.err != nil || got.status != 500 || got.retryAfter != "" || !strings.Contains(string(got.text), `"outcome_unknown"`) {
+		t.Errorf("the request was answered %d %s, %v, to be tried again after %q", got.status, got.text, got.err, got.retryAfter)
+	}
+	streams.hold(false)
+	waitFor(t, func() (there bool) {
+		streams.change(func() { there = len(streams.streams["orders"].messages) == 1 })
+		return there
+	}, "the message is not stored")
 }

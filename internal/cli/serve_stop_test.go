@@ -152,7 +152,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 		{`{"type":"append","events":[{"type":"e"}],"id":1}`, "outcome_unknown"},
 		{`{"type":"commit","stream":"s","group":"g","position":1,"id":1}`, ""},
 		{`{"type":"query","query":{"items":[{"types":["e"]}]},"id":1}`, "unavailable"},
-		{`{"type":"chat","room":"lobby","text":"x","id":1}`, "not_stored"},
+		{`{"type":"chat","room":"lobby","text":"x","id":1}`, "outcome_unknown"},
 	}
 	conns := make([]*wire, len(asked))
 	for i, it := range asked { // everything is open

@@ -159,7 +159,10 @@ type roomStore struct {
 }
 
 func (s roomStore) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
-	return s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, done)
+	err := s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, func(position int64, err error) {
+		done(position, gatewayError(err))
+	})
+	return gatewayError(err)
 }
 
 func (s roomStore) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
@@ -167,15 +170,19 @@ func (s roomStore) After(ctx context.Context, room string, after, upTo int64, li
 }
 
 func (s roomStore) Start(ctx context.Context, room string, upTo int64, n int) (int64, error) {
-	return s.log.KeyStart(ctx, room, upTo, n)
+	after, err := s.log.KeyStart(ctx, room, upTo, n)
+	return after, gatewayError(err)
 }
 
-func (s roomStore) Head(ctx context.Context) (int64, error) { return s.log.Head(ctx) }
+func (s roomStore) Head(ctx context.Context) (int64, error) {
+	head, err := s.log.Head(ctx)
+	return head, gatewayError(err)
+}
 
 func stored(messages []stream.Message, err error) ([]gateway.StoredMessage, error) {
 	out := make([]gateway.StoredMessage, len(messages))
 	for i, m := range messages {
 		out[i] = gateway.StoredMessage{Position: m.Position, Payload: m.Payload}
 	}
-	return out, err
+	return out, gatewayError(err)
 }
