@@ -32,9 +32,11 @@ const (
 // Source takes the messages of one connection into the store.
 type Source interface {
 	// Submit accepts payloads in order and copies them; it waits while the
-	// store is behind. An error says that a message could not be stored.
+	// store is behind. An error says that a message could not be stored, and one
+	// that wraps context.Canceled that messages may be stored or not.
 	Submit(ctx context.Context, payloads [][]byte) error
-	// Wait returns when everything submitted is committed.
+	// Wait returns when everything submitted is committed, or an error as Submit
+	// does.
 	Wait(ctx context.Context) error
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -67,7 +68,7 @@ func (in *ingestion) run() {
 		in.finish(closeCode(in.conn, err))
 	case errors.As(err, &store):
 		in.server.cfg.Log.Error("connection closed", "peer", in.conn.RemoteAddr(), "error", err)
-		in.conn.Close(websocket.StatusInternalError, "message could not be stored")
+		in.conn.Close(websocket.StatusInternalError, notStored(store))
 	default: // a bare end: what was received is stored, nobody is there to be told
 		in.conn.Close(websocket.StatusNormal, "")
 	}
@@ -81,6 +82,15 @@ type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
+
+// notStored is the reason of a Close frame. A store that was told to give up does
+// not know what it has stored.
+func notStored(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "given up: messages may be stored"
+	}
+	return "message could not be stored"
+}
 
 // read submits what arrives until reading ends.
 func (in *ingestion) read() error {
@@ -115,7 +125,7 @@ func (in *ingestion) stopReading() {
 // finish waits until all is committed, tells the peer, and closes.
 func (in *ingestion) finish(code websocket.StatusCode) {
 	if err := in.source.Wait(in.server.work); err != nil {
-		in.conn.Close(websocket.StatusInternalError, "message could not be stored")
+		in.conn.Close(websocket.StatusInternalError, notStored(err))
 		return
 	}
 	if in.acks != nil {

@@ -361,7 +361,8 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 	})
 }
 
-func TestAbandon_FailsWhatCannotBeWritten(t *testing.T) {
+// TestAbandon_EndsWhatCannotBeWritten, and says that nobody knows what became of it.
+func TestAbandon_EndsWhatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgtest.Open(t).URL)
 	lock, err := pool.Begin(t.Context())
@@ -379,11 +380,11 @@ func TestAbandon_FailsWhatCannotBeWritten(t *testing.T) {
 	}
 	in.Abandon()
 	stop()
-	if err := src.Wait(t.Context()); err == nil {
-		t.Error("Wait says the message is committed")
+	if err := src.Wait(t.Context()); !errors.Is(err, ingest.ErrAbandoned) {
+		t.Errorf("Wait: %v, want %v", err, ingest.ErrAbandoned)
 	}
-	if s := in.Stats(); s.Inflight != 0 || s.Failed != 1 {
-		t.Errorf("stats %+v, want one failed", s)
+	if s := in.Stats(); s.Inflight != 0 || s.Failed != 0 || s.Abandoned != 1 {
+		t.Errorf("stats %+v, want one abandoned", s)
 	}
 }
 

@@ -114,7 +114,7 @@ func (g *grouped) commit(ctx context.Context, b *groupedBatch) {
 	default:
 	}
 	if err != nil {
-		g.cfg.Log.Error("messages refused", "rows", rows, "error", err)
+		err = explain(g.cfg.Log, rows, err)
 		for _, m := range marks {
 			m.src.failed(int(m.end-m.first), err)
 		}

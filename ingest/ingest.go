@@ -30,8 +30,13 @@ const (
 // Modes lists all strategies in the order in which they are compared.
 func Modes() []Mode { return []Mode{Naive, Buffered, Bulk, Copy, Auto} }
 
-// ErrMode is what an unknown mode gets.
-var ErrMode = errors.New("ingest: unknown mode")
+var (
+	// ErrMode is what an unknown mode gets.
+	ErrMode = errors.New("ingest: unknown mode")
+	// ErrAbandoned: the Ingester was told to give up. Whether the messages are
+	// stored is not known.
+	ErrAbandoned = errors.New("ingest: given up without an answer of PostgreSQL; messages may be stored")
+)
 
 // ParseMode returns the mode of that name.
 func ParseMode(name string) (Mode, error) {
@@ -186,7 +191,8 @@ func (i *Ingester) Run(ctx context.Context) {
 	background.Wait()
 }
 
-// Abandon gives up what is accepted and not committed: their Sources fail.
+// Abandon gives up what is accepted and not committed: their Sources fail with
+// ErrAbandoned.
 func (i *Ingester) Abandon() { i.abandon() }
 
 // Stats returns what happened so far.
@@ -195,4 +201,15 @@ func (i *Ingester) Stats() Stats { return i.stats.snapshot() }
 func (i *Ingester) wrote(rows int) {
 	i.stats.committed(rows)
 	i.maintainer.Wrote(rows)
+}
+
+// explain logs why messages were not committed, and returns what their sources are
+// told. The error of a context that has ended does not say whether they were.
+func explain(log *slog.Logger, rows int, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		log.Error("messages given up: they may be stored", "rows", rows, "error", err)
+		return fmt.Errorf("%w: %w", ErrAbandoned, err)
+	}
+	log.Error("messages refused", "rows", rows, "error", err)
+	return err
 }

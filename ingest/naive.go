@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,10 +18,11 @@ const NaiveConnections = 80
 type naive struct {
 	inserters chan *stream.Inserter // idle ones
 	wrote     func(rows int)
+	log       *slog.Logger
 }
 
 func newNaive(pool *pgxpool.Pool, cfg Config, wrote func(int)) *naive {
-	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote}
+	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote, log: cfg.Log}
 	for range max(1, min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve)) {
 		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Table: cfg.Table, Log: cfg.Log})
 	}
@@ -38,6 +40,7 @@ func (n *naive) submit(ctx context.Context, src *Source, first uint64, payloads 
 		err := inserter.Insert(ctx, payloads[i:i+1])
 		n.inserters <- inserter
 		if err != nil {
+			err = explain(n.log, 1, err)
 			src.failed(1, err)
 			return i + 1, err
 		}

@@ -150,7 +150,7 @@ func (w *worker) write(ctx context.Context) {
 	}
 	err := w.inserter.Insert(ctx, w.payloads)
 	if err != nil {
-		w.log.Error("messages refused", "rows", len(w.batch), "error", err)
+		err = explain(w.log, len(w.batch), err)
 	}
 	w.answer(w.batch, err)
 	clear(w.batch) // payloads can be collected

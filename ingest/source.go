@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -19,7 +20,7 @@ type Source struct {
 	mu        sync.Mutex
 	watermark uint64            // all messages below are committed
 	ahead     map[uint64]uint64 // committed out of turn: first index to the one past the last
-	err       error             // why a message could not be stored
+	err       error             // why a message could not be stored, or ErrAbandoned
 	settled   chan struct{}     // closed when watermark reaches want, or on err
 	want      uint64
 }
@@ -104,10 +105,14 @@ func (s *Source) committed(first, end uint64) {
 	s.mu.Unlock()
 }
 
-// failed records that so many messages could not be stored. The watermark stays
-// below them for ever.
+// failed records that so many messages could not be stored, or that this is not
+// known. The watermark stays below them for ever.
 func (s *Source) failed(rows int, err error) {
-	s.ingester.stats.failed(rows)
+	if errors.Is(err, ErrAbandoned) {
+		s.ingester.stats.abandoned(rows)
+	} else {
+		s.ingester.stats.failed(rows)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

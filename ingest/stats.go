@@ -12,6 +12,7 @@ type Stats struct {
 	ReceivedBytes uint64 // their payloads
 	Committed     uint64 // messages committed
 	Failed        uint64 // messages that could not be stored
+	Abandoned     uint64 // messages given up without an answer of PostgreSQL, which may be stored
 	Inflight      int64  // messages submitted and not yet answered
 }
 
@@ -22,7 +23,7 @@ const pause = time.Second
 // stats counts, and remembers the current burst: from the first message after
 // a pause on.
 type stats struct {
-	receivedRows, receivedBytes, committedRows, refusedRows, failedRows atomic.Uint64
+	receivedRows, receivedBytes, committedRows, refusedRows, failedRows, abandonedRows atomic.Uint64
 
 	first atomic.Int64 // when the burst's first message came, ns since start; 0: no burst
 	last  atomic.Int64 // when something was last received or committed
@@ -51,17 +52,21 @@ func (s *stats) refused(rows int) { s.refusedRows.Add(uint64(rows)) }
 // failed counts messages that were accepted and could not be stored.
 func (s *stats) failed(rows int) { s.failedRows.Add(uint64(rows)) }
 
+// abandoned counts messages that were accepted and may be stored or not.
+func (s *stats) abandoned(rows int) { s.abandonedRows.Add(uint64(rows)) }
+
 func (s *stats) committed(rows int) {
 	s.committedRows.Add(uint64(rows))
 	s.last.Store(int64(time.Since(s.start)))
 }
 
 func (s *stats) snapshot() Stats {
-	committed, refused, failed := s.committedRows.Load(), s.refusedRows.Load(), s.failedRows.Load()
+	committed, refused := s.committedRows.Load(), s.refusedRows.Load()
+	failed, abandoned := s.failedRows.Load(), s.abandonedRows.Load()
 	received := s.receivedRows.Load() // read last: never below what became of them
 	return Stats{
-		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed, Failed: failed,
-		Inflight: int64(received - refused - committed - failed),
+		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed, Failed: failed, Abandoned: abandoned,
+		Inflight: int64(received - refused - committed - failed - abandoned),
 	}
 }
 

@@ -37,6 +37,8 @@ func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
 		func(s ingest.Stats) float64 { return float64(s.Committed) })
 	f.counter("tidewire_ingest_failed_messages_total", "Messages that could not be stored.",
 		func(s ingest.Stats) float64 { return float64(s.Failed) })
+	f.counter("tidewire_ingest_abandoned_messages_total", "Messages given up without an answer of PostgreSQL, which may be stored.",
+		func(s ingest.Stats) float64 { return float64(s.Abandoned) })
 	f.gauge("tidewire_ingest_inflight_messages", "Messages received and not yet answered.",
 		func(s ingest.Stats) float64 { return float64(s.Inflight) })
 }

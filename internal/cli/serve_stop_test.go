@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/embedpg"
 	"github.com/tidewire/tidewire/internal/pgtest"
@@ -118,23 +120,103 @@ func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 }
 
 // TestServe_StopWithFrozenForeignPostgreSQL: the database that was given is
-// another's, and the server ends alone, also with a message that it cannot store.
+// another's, and the server ends alone. Whatever it had sent there may be stored, and
+// its clients and its log say so.
 func TestServe_StopWithFrozenForeignPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	p := serve(t, "--database-url", server.URL(), "--shutdown-timeout", "3s")
+	p := serve(t, "--database-url", server.URL(), "--shutdown-timeout", "12s")
 	request(t, "POST", p.addr, "/v1/streams/s", "")
 	w := wireDial(t, p.addr)
-	w.ask(`{"type":"publish","stream":"s","payload":"first","id":1}`)
+	if m := w.ask(`{"type":"publish","stream":"s","payload":"first","id":1}`); m.Type != "ok" {
+		t.Fatalf("%+v", m)
+	}
+	in, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws/ingest?ack=1", websocket.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Abort()
+	in.SetReadDeadline(time.Now().Add(time.Minute))
+	say(in, "first")
+	if got, err := in.Read(); err != nil || len(got) != 1 || string(got[0].Payload) != "1" {
+		t.Fatalf("%q, %v, want that 1 is committed", got, err)
+	}
 	pids := freezePostgres(t, server.DataDir())
-	defer func() {
+	thaw := func() {
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGCONT)
 		}
-	}()
+	}
+	defer thaw()
 	say(w.Conn, `{"type":"publish","stream":"s","payload":"second","id":2}`)
-	if code := p.stop(t); code != cli.ExitFailure && code != cli.ExitOK { // what had arrived by then was stored, or given up
-		t.Errorf("exit code %d", code)
+	say(w.Conn, `{"type":"ping"}`)
+	if m, err := w.next(); err != nil || m.Type != "pong" { // then the request was taken
+		t.Fatalf("%+v, %v", m, err)
+	}
+	say(in, "second")
+	p.awaitMetric(t, "tidewire_ingest_received_messages_total 2")
+	stopped := make(chan int, 1)
+	go func() { stopped <- p.stop(t) }()
+	if m, err := w.next(); err != nil || m.Code != "outcome_unknown" {
+		t.Errorf("the publish was answered %+v, %v", m, err)
+	}
+	var closed *websocket.CloseError
+	if got, err := in.Read(); !errors.As(err, &closed) || closed.Code != websocket.StatusInternalError || !strings.Contains(closed.Reason, "may be stored") {
+		t.Errorf("ingest got %q, %v, want that messages may be stored", got, err)
+	}
+	if code := <-stopped; code != cli.ExitFailure || !strings.Contains(p.log(), "1 messages were received and given up") || strings.Contains(p.log(), "could not be stored") {
+		t.Errorf("exit code %d, want %d and that one message may be stored", code, cli.ExitFailure)
+	}
+	thaw()
+	checkStoredOnce(t, server.URL())
+}
+
+// awaitMetric waits until /metrics has a line.
+func (p *program) awaitMetric(t *testing.T, line string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		_, text := request(t, "GET", p.addr, "/metrics", "")
+		if strings.Contains(text, "\n"+line+"\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics have no %q", line)
+		}
+	}
+}
+
+// checkStoredOnce waits until PostgreSQL has done what a server that has ended had
+// sent it. Of stream s and of what was ingested, the first message is there, and the
+// second at most once.
+func checkStoredOnce(t *testing.T, url string) {
+	t.Helper()
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background())
+	count := func(sql string) (n int) {
+		t.Helper()
+		if err := db.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for deadline := time.Now().Add(time.Minute); count(`SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the sessions of the server that has ended are still there")
+		}
+	}
+	var id int
+	if err := db.QueryRow(t.Context(), `SELECT id FROM tidewire.stream WHERE name = 's'`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{fmt.Sprintf("tidewire.stream_%d", id), "messages"} {
+		first := count(`SELECT count(*) FROM ` + table + ` WHERE payload = 'first'`)
+		second := count(`SELECT count(*) FROM ` + table + ` WHERE payload = 'second'`)
+		if first != 1 || second > 1 {
+			t.Errorf("%s has the first message %d times, the second %d times", table, first, second)
+		}
 	}
 }
 

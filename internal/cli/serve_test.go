@@ -437,7 +437,7 @@ func TestServe_StopGivesUpInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "1 messages were received and could not be stored") {
+	if code := p.stop(t); code != cli.ExitFailure || !strings.Contains(p.log(), "1 messages were received and given up, because PostgreSQL did not answer in time: they may be stored") {
 		t.Errorf("exit code %d, want %d and what is lost", code, cli.ExitFailure)
 	}
 }

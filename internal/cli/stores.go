@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -145,11 +146,19 @@ func (s *stores) stop(ctx context.Context) error {
 	if s.ingest == nil {
 		return nil
 	}
-	if done := s.ingest.Stats(); done.Inflight > 0 || done.Failed > 0 {
-		n := done.Inflight + int64(done.Failed)
-		return fmt.Errorf("%d messages were received and could not be stored", n)
+	return lost(s.ingest.Stats())
+}
+
+// lost says what became of messages that were received and are not known to be
+// stored.
+func lost(done ingest.Stats) (err error) {
+	if done.Failed > 0 {
+		err = fmt.Errorf("%d messages were received and could not be stored", done.Failed)
 	}
-	return nil
+	if n := done.Inflight + int64(done.Abandoned); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d messages were received and given up, because PostgreSQL did not answer in time: they may be stored", n))
+	}
+	return err
 }
 
 // roomStore is a stream with rooms as its keys.
