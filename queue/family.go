@@ -61,10 +61,8 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 		}
 		ids = append(ids, s.ID())
 	}
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, ensureFamilySQL, name, opts.Priorities, opts.Lanes, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax)
-		return err
-	})
+	args := []any{name, opts.Priorities, opts.Lanes, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax}
+	err = inWriter(ctx, pool, ensureFamilySQL, args, func(row pgx.Row) error { return row.Scan(nil) })
 	return explainEnsure(err)
 }
 

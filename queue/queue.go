@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -67,7 +68,8 @@ type Queue struct {
 // is none. It may be called by any number of processes at once. If the queue exists
 // with other options, or a queue or stream stands in the way of its name or parts,
 // the error is ErrOptions; a stream that has messages or groups is never made a
-// queue's, and the error is ErrStreamInUse.
+// queue's, and the error is ErrStreamInUse. While others write to such a stream, Ensure
+// waits, for seconds at most; then it fails, and can be tried again.
 //
 // The name is as that of a stream, or the error is stream.ErrInvalid; with
 // priorities or lanes it is three bytes shorter at most. A stream with partitions,
@@ -100,13 +102,27 @@ func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Option
 		return nil, err
 	}
 	q := newQueue(pool, name, newMember(pool, s, 0))
-	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return q.scan(tx.QueryRow(ctx, ensureQueueSQL, s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax))
-	})
+	args := []any{s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax}
+	err = inWriter(ctx, pool, ensureQueueSQL, args, q.scan)
 	if err != nil {
 		return nil, explainEnsure(err)
 	}
 	return q, nil
+}
+
+// ensurePatience bounds each wait of Ensure for others that use the stream.
+const ensurePatience = 5 * time.Second
+
+// inWriter runs a query for one row in a transaction, in one round trip: a client
+// that freezes leaves no locks to wait for. What scan found holds only if the error
+// is nil.
+func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan func(pgx.Row) error) error {
+	batch := &pgx.Batch{}
+	batch.Queue(beginSQL)
+	batch.Queue(pg.WriterSettings(ensurePatience))
+	batch.Queue(sql, args...).QueryRow(scan)
+	batch.Queue(commitSQL)
+	return pool.SendBatch(ctx, batch).Close()
 }
 
 // explainEnsure says what stands in the way of a queue.
@@ -116,6 +132,8 @@ func explainEnsure(err error) error {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	case codeStreamInUse:
 		return fmt.Errorf("%w: %w", ErrStreamInUse, err)
+	case pg.CodeLockNotAvailable:
+		return fmt.Errorf("others use the stream at this moment, try again: %w", err)
 	}
 	return err
 }

@@ -75,32 +75,19 @@ func (gs *Groups) Open(ctx context.Context, s *Stream, name string, opts GroupOp
 	return g, nil
 }
 
+// make makes the group. Another process may have made it meanwhile: then it stays
+// where it is.
 func (g *Group) make(ctx context.Context, start Start) error {
 	after, err := start.resolve(ctx, g.stream)
 	if err != nil {
 		return err
 	}
-	err = inReadCommitted(ctx, g.groups.pool, ensureGroupSQL, []any{g.stream.id, g.name, after}, scanOne(&g.id))
+	args := []any{g.stream.id, g.name, after, start.adrift()}
+	err = inReadCommitted(ctx, g.groups.pool, ensureGroupSQL, args, scanOne(&g.id))
 	if pg.Code(err) == codeForeignKey {
 		return ErrNotFound
 	}
-	if err == nil && start.adrift() {
-		err = g.skipDropped(ctx, after)
-	}
 	return err
-}
-
-// skipDropped moves a new group past what retention has dropped since its start was
-// looked up: it had no offset yet, and has missed nothing.
-func (g *Group) skipDropped(ctx context.Context, after int64) error {
-	oldest, err := g.stream.Oldest(ctx)
-	if err != nil || oldest <= after+1 {
-		return err
-	}
-	return inReadCommitted(ctx, g.groups.pool, commitOffsetsSQL, []any{[]int32{g.id}, []int64{oldest - 1}}, func(rows pgx.Rows) error {
-		rows.Close()
-		return rows.Err()
-	})
 }
 
 // ListGroups returns the groups of the stream, ordered by the bytes of their

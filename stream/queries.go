@@ -229,7 +229,7 @@ WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id
 
 // Offsets of groups: to be run in READ COMMITTED, as migrate/sql says.
 const (
-	ensureGroupSQL = `SELECT tidewire.ensure_group($1, $2, $3)`
+	ensureGroupSQL = `SELECT tidewire.ensure_group($1, $2, $3, $4)`
 	lookupGroupSQL = `SELECT id FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
 	dropGroupSQL   = `DELETE FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
 	listGroupsSQL  = `
