@@ -178,13 +178,18 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	if err != nil {
 		return explainDatabase(err)
 	}
+	if c.Status {
+		fmt.Fprintf(p.Out, "schema version: %d\nversion of this program: %d\n", before.Version, before.Latest)
+	}
+	if errors.Is(before.Err(), migrate.ErrNewer) { // there is nothing to apply, and that is no good news
+		return explainSchema(before)
+	}
 	missing, err := lacksTable(p.ctx, pool, c.Table)
 	if err != nil {
 		return err
 	}
 	switch {
 	case c.Status:
-		fmt.Fprintf(p.Out, "schema version: %d\nversion of this program: %d\n", before.Version, before.Latest)
 		c.print(p, "to be applied", before.Pending, "to be made", missing)
 	case c.DryRun:
 		if err := c.rehearse(p, pool, before, missing); err != nil {

@@ -133,6 +133,23 @@ func TestDB_Migrate(t *testing.T) {
 	}
 }
 
+// TestDB_MigrateNewer: a schema that this program does not know cannot be used, and
+// none of its forms says that all is well.
+func TestDB_MigrateNewer(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	execSQL(t, db, `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'of the future')`)
+	for _, args := range [][]string{nil, {"--status"}, {"--dry-run"}, {"--status", "--table", "inbox"}, {"--dry-run", "--table", "inbox"}} {
+		code, out, text := run(t, nil, append([]string{"db", "migrate", "--database-url", db.URL}, args...)...)
+		if code != cli.ExitDatabase || !strings.Contains(text, "newer tidewire") || strings.Contains(out, "nothing to apply") {
+			t.Errorf("%v: exit code %d, %q %q, want %d and that a newer tidewire is needed", args, code, out, text, cli.ExitDatabase)
+		}
+		if args != nil && args[0] == "--status" && !strings.Contains(out, "schema version: 9999\n") {
+			t.Errorf("%v: %q, want the schema's version", args, out)
+		}
+	}
+}
+
 // TestCommands_Reserved: what is the server's own is not changed from the shell.
 func TestCommands_Reserved(t *testing.T) {
 	t.Parallel()
