@@ -53,6 +53,8 @@ func TestExitCodes(t *testing.T) {
 		{"bad size", []string{"serve", "--max-inflight-bytes", "much"}, nil, cli.ExitUsage, "8MiB"},
 		{"bad memory", []string{"serve", "--max-memory", "1MiB"}, nil, cli.ExitUsage, "64MiB or more"},
 		{"bad share of memory", []string{"serve", "--max-memory", "120%"}, nil, cli.ExitUsage, "120%"},
+		{"message above the memory", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "10GB", "--max-memory", "4GiB"}, nil, cli.ExitUsage, "--max-message is 10737418240 bytes: want at most 528482304,"},
+		{"message above its share", []string{"serve", "--only", "echo", "--port", "0", "--max-message", "6291457", "--max-memory", "64MiB"}, nil, cli.ExitUsage, "want at most 6291456, a quarter of the 25165824 bytes"},
 		{"bad table", []string{"serve", "--table", "Messages"}, nil, cli.ExitUsage, "lower-case"},
 		{"bad port", []string{"serve", "--port", "70000"}, nil, cli.ExitUsage, "65535"},
 		{"bad batch", []string{"serve", "--port", "0", "--mode", "bulk", "--batch", "100000", "--database-url", db.URL}, nil, cli.ExitUsage, "65534"},

@@ -40,7 +40,7 @@ type serveCmd struct {
 	Migrate bool `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
-	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted."`
+	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted; at most a quarter of what clients may hold, which is less than half of --max-memory."`
 	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
@@ -143,8 +143,25 @@ func (c *serveCmd) limitMemory(p *process) error {
 		return exit(ExitUsage, "the machine's memory is unknown: give --max-memory in bytes, such as 1GiB: %w", err)
 	}
 	c.memory = c.MaxMemory.of(machine)
+	if err := c.checkMessage(); err != nil {
+		return err
+	}
 	debug.SetMemoryLimit(budget.SoftLimit(c.memory))
 	p.log.Info("memory", "max_bytes", c.memory, "machine_bytes", machine, "source", source)
+	return nil
+}
+
+// messageShare is which part of what clients may hold one message may be: an HTTP
+// request reserves twice its body, and there are other clients.
+const messageShare = 4
+
+// checkMessage refuses a message that would not fit into the memory for clients.
+func (c *serveCmd) checkMessage() error {
+	clients := budget.ClientShare(c.memory)
+	if most := clients / messageShare; int64(c.MaxMessage) > most {
+		return exit(ExitUsage, "--max-message is %d bytes: want at most %d, a quarter of the %d bytes that clients may hold with --max-memory at %d; lower --max-message or raise --max-memory",
+			c.MaxMessage, most, clients, c.memory)
+	}
 	return nil
 }
 
