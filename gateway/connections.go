@@ -32,8 +32,9 @@ type connection struct {
 	onStop func()      // guarded by owner.mu
 	broken atomic.Bool // what serves it has panicked
 
-	memory  *budget.Holder
-	evicted atomic.Bool // it held the most while memory was short
+	memory    *budget.Holder
+	evicted   atomic.Bool            // it held the most while memory was short
+	onEvicted atomic.Pointer[func()] // called then
 }
 
 // slot is a place for a connection, taken before its handshake.
@@ -109,6 +110,15 @@ func (c *connection) whenStopped(f func()) {
 	stopping := c.owner.closing
 	c.owner.mu.Unlock()
 	if stopping {
+		f()
+	}
+}
+
+// whenEvicted has f called when the connection is evicted, or now if it is already;
+// it may be called twice. f must not block.
+func (c *connection) whenEvicted(f func()) {
+	c.onEvicted.Store(&f)
+	if c.evicted.Load() {
 		f()
 	}
 }

@@ -31,6 +31,9 @@ func (c *connection) admit(ctx context.Context) error {
 // budget calls it, perhaps under locks of the connection: it only begins.
 func (c *connection) evict() {
 	c.evicted.Store(true)
+	if f := c.onEvicted.Load(); f != nil {
+		(*f)()
+	}
 	go c.Evict(websocket.StatusTryAgainLater, budget.ErrEvicted.Error())
 }
 

@@ -130,6 +130,12 @@ func identify(object []byte) (r request) {
 	return r
 }
 
+// named is the request with its names alone, which are short: what waits for long
+// keeps no more of it.
+func (r request) named() request {
+	return request{Type: r.Type, ID: r.ID, Stream: r.Stream, Queue: r.Queue, Group: r.Group, Subscription: r.Subscription}
+}
+
 // validName reports whether anything may have a name.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && strings.IndexByte(name, 0) < 0 && utf8.ValidString(name)

@@ -23,8 +23,8 @@ const maxProjecting = 4
 // with the peer: each holds a page and its encoding.
 const maxQuerying = 2
 
-// countedRequest is from how many bytes on a request that has a goroutine is counted by
-// the memory budget. All smaller ones of a connection are 64 KiB.
+// countedRequest is from how many bytes on a request that has a goroutine, or a query
+// that is subscribed to, is counted by the memory budget. All smaller ones of a connection are 64 KiB.
 const countedRequest = 1 << 10
 
 // session is one connection on /ws. Its reading goroutine handles all requests
@@ -41,10 +41,14 @@ type session struct {
 	gone   atomic.Bool // nobody is there for answers: what only reads need not begin
 
 	// pending are requests that a store answers, and running those with a
-	// goroutine, at most as many as slots. The end waits for both.
-	pending pending
-	running sync.WaitGroup
-	slots   chan struct{}
+	// goroutine, at most as many as slots. The end waits for both. work is the
+	// context of running, which ends with the server's work, or when the connection
+	// is evicted: what waits for a store gives its memory back.
+	pending  pending
+	running  sync.WaitGroup
+	slots    chan struct{}
+	work     context.Context
+	stopWork context.CancelFunc
 
 	projecting chan struct{} // as many as may at a time
 	querying   chan struct{} // the same, to the end of their answers
@@ -73,6 +77,9 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		sess.conn, sess.chat = c, newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		sess.chat.stays = true
 		sess.ctx, sess.cancel = context.WithCancel(s.work)
+		sess.work, sess.stopWork = context.WithCancel(s.work)
+		defer sess.stopWork()
+		c.whenEvicted(sess.stopWork)
 		sess.run()
 	})
 }
@@ -196,26 +203,48 @@ func (s *session) credit(r request) {
 }
 
 // inBackground has f answer a request in a goroutine of its own. If there are
-// too many of them nothing is read until one has ended.
-func (s *session) inBackground(f func(ctx context.Context)) {
+// too many of them nothing is read until one has ended. It returns false if there
+// will be no answer: the connection was evicted, or the server gave up.
+func (s *session) inBackground(f func(ctx context.Context)) bool {
+	held, ok := s.reserve()
+	if !ok {
+		return false
+	}
 	select {
 	case s.slots <- struct{}{}:
 	default:
 		if !s.awaitSlot() {
-			return
+			s.conn.memory.Release(budget.Ingest, held)
+			return false
 		}
 	}
-	held := int64(0)
-	if s.size >= countedRequest {
-		held = 2 * int64(s.size) // its text, and what was read out of it
-	}
-	s.conn.memory.Take(budget.Ingest, held)
 	s.running.Go(func() {
 		defer func() { <-s.slots }()
 		defer s.conn.memory.Release(budget.Ingest, held)
-		s.conn.guard(func() { f(s.server.work) })
+		s.conn.guard(func() { f(s.work) })
 		s.server.flusher.later(s.conn)
 	})
+	return true
+}
+
+// reserve has the memory budget count the request that is handled, and returns how
+// much. While memory is short nothing more is read.
+func (s *session) reserve() (held int64, ok bool) {
+	if s.size < countedRequest {
+		return 0, true
+	}
+	held = 2 * int64(s.size) // its text, and what was read out of it
+	if s.conn.memory.TryReserve(budget.Ingest, held) {
+		return held, true
+	}
+	s.conn.SetUnread(true)
+	defer s.conn.SetUnread(false)
+	err := s.conn.memory.Reserve(s.work, budget.Ingest, held)
+	if errors.Is(err, budget.ErrTooLarge) {
+		s.conn.memory.Take(budget.Ingest, held) // it is there already
+		err = nil
+	}
+	return held, err == nil
 }
 
 // feed runs a subscription or consumption.
@@ -231,7 +260,7 @@ func (s *session) awaitSlot() bool {
 	select {
 	case s.slots <- struct{}{}:
 		return true
-	case <-s.server.work.Done():
+	case <-s.work.Done():
 		return false
 	}
 }

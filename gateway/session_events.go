@@ -175,8 +175,13 @@ func (s *session) subscribeEvents(r request) {
 		s.refuseFor(r, why)
 		return
 	}
+	held, ok := s.reserve() // the query, as long as it is followed
+	if !ok {
+		return
+	}
 	sub := newSubscriber(s, r.Subscription, r)
 	if why := s.enterSubscriber(sub); why != "" {
+		s.conn.memory.Release(budget.Ingest, held)
 		s.refuse(r, why)
 		return
 	}
@@ -188,6 +193,7 @@ func (s *session) subscribeEvents(r request) {
 		after = -1
 	}
 	s.feed(func() {
+		defer s.conn.memory.Release(budget.Ingest, held)
 		sub.run(r, func(ctx context.Context) (feed, error) {
 			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.query(), after)
 			return eventFeed{source, r.Subscription}, err

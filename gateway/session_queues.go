@@ -43,6 +43,7 @@ func (s *session) consume(r request) {
 		s.refuse(r, why)
 		return
 	}
+	r = r.named()
 	s.feed(func() { c.run(r) })
 }
 
@@ -120,10 +121,13 @@ func (s *session) settle(r request) {
 	}
 	answered := request{Type: r.Type, ID: r.ID}
 	c.settling.add()
-	s.inBackground(func(ctx context.Context) {
+	runs := s.inBackground(func(ctx context.Context) {
 		defer c.settling.done()
 		s.settled(ctx, answered, c, how, taken, lost)
 	})
+	if !runs {
+		c.settling.done()
+	}
 }
 
 // settled settles and answers.

@@ -75,6 +75,7 @@ func (s *session) commit(r request) {
 			s.fail(r, err, codeNotStored)
 		}
 	default:
+		r = r.named()
 		s.inBackground(func(ctx context.Context) {
 			offset, err := store.Commit(ctx, r.Stream, r.Group, position)
 			if err != nil {
@@ -115,6 +116,7 @@ func (s *session) subscribe(r request) {
 		return
 	}
 	store := s.server.streams.Store
+	r = r.named()
 	s.feed(func() {
 		sub.run(r, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, r.Stream, from)

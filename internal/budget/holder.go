@@ -59,6 +59,19 @@ func (h *Holder) Reserve(ctx context.Context, k Kind, n int64) error {
 	return b.wait(ctx, h, k, n)
 }
 
+// TryReserve is Reserve if that need not wait, and else returns false and counts
+// nothing.
+func (h *Holder) TryReserve(k Kind, n int64) bool {
+	if h == nil || n <= 0 {
+		return true
+	}
+	if n > h.b.mark || h.b.pressed.Load() {
+		return false
+	}
+	ok, _ := h.tryAdd(k, n, h.b.mark)
+	return ok
+}
+
 // Release gives back n bytes that Take or Reserve counted. It is safe after
 // Close, which has released everything.
 func (h *Holder) Release(k Kind, n int64) {

@@ -33,7 +33,7 @@ func (j *jobs) make() {
 	next := 1
 	j.w.keep("producer of "+j.queue, "/ws", func(l *line) error {
 		say := func(n int) {
-			l.ask(n, `{"type":"enqueue","queue":%q,"producer":%q,"sequence":%d,"payload":"job %d","id":%d}`, j.queue, "producer of "+j.queue, n, n, n)
+			l.ask(n, `{"type":"enqueue","queue":%q,"payload":"job %d","id":%d}`, j.queue, n, n)
 		}
 		for n := range pending {
 			say(n)
