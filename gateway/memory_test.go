@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tidewire/tidewire/gateway"
@@ -45,14 +46,18 @@ func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
 	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
 }
 
-// heldAppends waits with appends until it is let.
+// heldAppends waits with appends until it is let, or nobody wants them any more.
 type heldAppends struct {
 	*fakeEvents
 	let chan struct{}
 }
 
 func (h heldAppends) Append(ctx context.Context, store string, events []gateway.Event, condition *gateway.EventCondition) ([]int64, error) {
-	<-h.let
+	select {
+	case <-h.let:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	return h.fakeEvents.Append(ctx, store, events, condition)
 }
 
@@ -123,4 +128,57 @@ func TestBudget_EvictedPublishMayBeStored(t *testing.T) {
 		streams.change(func() { there = len(streams.streams["orders"].messages) == 1 })
 		return there
 	}, "the message is not stored")
+}
+
+// appending sends appends of so many bytes until the connection ends.
+func appending(c *websocket.Conn, size int) {
+	text := fmt.Appendf(nil, `{"type":"append","id":1,"events":[{"type":"t","tags":[],"data":%q}]}`, strings.Repeat("x", size))
+	for err := error(nil); err == nil; err = c.Flush() {
+		c.Queue(websocket.OpText, text)
+	}
+}
+
+// TestBudget_RequestsWaitForRoom: while a store does not answer, requests fill the
+// budget and no more, and those of evicted connections make room.
+func TestBudget_RequestsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	const limit, size, greedy = 8 << 20, 300 << 10, 2
+	events := heldAppends{&fakeEvents{changed: make(chan struct{})}, make(chan struct{})}
+	account := budget.New(limit)
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events, Budget: account})
+	var sending sync.WaitGroup
+	for range greedy {
+		c := dial(t, "ws://"+addr+"/ws")
+		sending.Go(func() { appending(c, size) })
+	}
+	waitFor(t, func() bool {
+		s := account.Stats()
+		if s.Held > limit {
+			t.Errorf("%d bytes are held, of %d", s.Held, limit)
+		}
+		return s.Evictions == greedy
+	}, "connections that fill the budget stay")
+	sending.Wait()
+	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what evicted connections asked for is still held")
+	close(events.let)
+	connect(t, addr).ask(`{"type":"append","id":1,"events":[{"type":"t","tags":[]}]}`, `{"type":"ok","id":1,"positions":[1]}`)
+}
+
+// TestBudget_CountsSubscribedQueries as long as they are subscribed to.
+func TestBudget_CountsSubscribedQueries(t *testing.T) {
+	t.Parallel()
+	const queries, size = 10, 100 << 10
+	account := budget.New(1 << 30)
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})}, Budget: account})
+	c := connect(t, addr)
+	for n := range queries {
+		c.ask(fmt.Sprintf(`{"type":"subscribe","id":1,"subscription":"%d","query":{"items":[{"tags":[%q]}]}}`, n, strings.Repeat("t", size)), `{"type":"ok","id":1,"position":0}`)
+	}
+	if held := account.Stats().ByKind[budget.Ingest]; held < queries*size {
+		t.Errorf("%d queries of %d bytes count %d", queries, size, held)
+	}
+	for n := range queries {
+		c.ask(fmt.Sprintf(`{"type":"unsubscribe","id":1,"subscription":"%d"}`, n), `{"type":"ok","id":1}`)
+	}
+	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "queries that nobody follows are still counted")
 }

@@ -413,3 +413,29 @@ func BenchmarkTakeRelease(b *testing.B) {
 		}
 	})
 }
+
+func TestBudget_tryReserve(t *testing.T) {
+	b := New(100)
+	h := b.Open(nil)
+	defer h.Close()
+	for _, c := range []struct {
+		n    int64
+		want bool
+		held int64
+	}{{-1, true, 0}, {70, true, 70}, {6, false, 70}, {5, true, 75}, {1, false, 75}} { // the mark is 75
+		if got := h.TryReserve(Page, c.n); got != c.want || b.Stats().Held != c.held {
+			t.Errorf("%d bytes: %t and %d held, want %t and %d", c.n, got, b.Stats().Held, c.want, c.held)
+		}
+	}
+	if h.TryReserve(Page, math.MaxInt64) {
+		t.Error("more than there is was granted")
+	}
+	var none *Holder
+	if !none.TryReserve(Page, math.MaxInt64) {
+		t.Error("no budget bounds nothing")
+	}
+	h.Close()
+	if h.TryReserve(Page, 1) {
+		t.Error("granted after Close")
+	}
+}
