@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -193,35 +194,37 @@ func TestEnsure_NoDeadlock(t *testing.T) {
 // ends in a deadlock.
 func atOnce(t *testing.T, pool *pgxpool.Pool, name string) {
 	t.Helper()
-	s, err := stream.Ensure(t.Context(), pool, name+"/1", stream.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := stream.Ensure(ctx, pool, name+"/1", stream.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ensure := func(name string, opts queue.Options) error {
-		_, err := queue.Ensure(t.Context(), pool, name, opts)
+		_, err := queue.Ensure(ctx, pool, name, opts)
 		return err
 	}
 	var running sync.WaitGroup
 	for what, do := range map[string]func() error{
 		"ensure a queue":    func() error { return ensure(s.Name(), queue.Options{}) },
 		"ensure lanes":      func() error { return ensure(name, queue.Options{Lanes: 2}) },
-		"drop the queue":    func() error { return queue.Drop(t.Context(), pool, s.Name()) },
-		"drop the lanes":    func() error { return queue.Drop(t.Context(), pool, name) },
-		"drop the stream":   func() error { return stream.Drop(t.Context(), pool, s.Name()) },
-		"set the retention": func() error { return stream.Alter(t.Context(), pool, s.Name(), stream.Retention{MaxAge: time.Hour}) },
+		"drop the lanes":    func() error { return queue.Drop(ctx, pool, name) },
+		"drop the stream":   func() error { return stream.Drop(ctx, pool, s.Name()) },
+		"set the retention": func() error { return stream.Alter(ctx, pool, s.Name(), stream.Retention{MaxAge: time.Hour}) },
 		"open a group": func() error {
-			_, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(t.Context(), s, "readers", stream.GroupOptions{})
+			_, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(ctx, s, "readers", stream.GroupOptions{})
 			return err
 		},
 		"publish": func() error {
-			_, err := pool.Exec(t.Context(), `SELECT tidewire.publish($1 || '/' || n, NULL, NULL, 'x') FROM generate_series(0, 1) AS n`, name)
+			_, err := pool.Exec(ctx, `SELECT tidewire.publish($1 || '/' || n, NULL, NULL, 'x') FROM generate_series(0, 1) AS n`, name)
 			return err
 		},
 	} {
 		running.Go(func() {
 			for range 5 {
-				if err := do(); pg.Code(err) == "40P01" {
-					t.Errorf("%s: %v", what, err)
+				var refused *pgconn.PgError
+				if err := do(); errors.As(err, &refused) && refused.Code == "40P01" {
+					t.Errorf("%s: %v\n%s", what, err, refused.Detail)
 				}
 			}
 		})

@@ -36,8 +36,7 @@ $$;
 -- which every writer holds until its commit.
 --
 -- This is the order of drop_stream. A writer has the stream's lock alone and never
--- waits for the row. drop_queue takes the queue's lock before the row: it is not
--- taken here.
+-- waits for the row. The queue's own lock is not needed for that.
 CREATE OR REPLACE FUNCTION tidewire.ensure_queue(queue_id int, attempts int, retry_from interval, retry_to interval)
 RETURNS tidewire.queue LANGUAGE plpgsql AS $$
 DECLARE
@@ -123,7 +122,7 @@ END
 $$;
 
 -- refuse_queue_retention as before, but it waits for ensure_queue by the row of the
--- stream. The queue's lock came after the row, and in drop_queue before it.
+-- stream.
 CREATE OR REPLACE FUNCTION tidewire.refuse_queue_retention() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM tidewire.stream WHERE id = NEW.stream FOR KEY SHARE;
@@ -133,5 +132,24 @@ BEGIN
 			(SELECT quote_ident(name) FROM tidewire.stream WHERE id = NEW.stream) USING ERRCODE = 'TW008';
 	END IF;
 	RETURN NEW;
+END
+$$;
+
+-- drop_queue as before, but it locks the row of the stream first: drop_stream has that
+-- when its foreign key waits for the queue's row.
+CREATE OR REPLACE FUNCTION tidewire.drop_queue(queue_name text)
+RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
+DECLARE
+	queue_id int := (SELECT q.id FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = queue_name);
+BEGIN
+	IF queue_id IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM FROM tidewire.stream WHERE id = queue_id FOR UPDATE;
+	PERFORM pg_advisory_xact_lock(1953064037, -queue_id);
+	DELETE FROM tidewire.queue WHERE id = queue_id;
+	DELETE FROM tidewire.queue_side WHERE queue = queue_id;
+	EXECUTE format('DROP TABLE %s', tidewire.journal_of(queue_id));
+	RETURN tidewire.drop_stream(queue_name);
 END
 $$;
