@@ -135,6 +135,21 @@ func waitFor(t *testing.T, condition func() bool) {
 	}
 }
 
+// TestClose_GivesUpNothing: a Close that does not wait says that it gave something
+// up only if it did.
+func TestClose_GivesUpNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	if _, err := s.Append(t.Context(), event("A")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestClose_AnswersWhatWasAccepted closes under load: every append is answered
 // with positions that hold its event, or was not accepted.
 func TestClose_AnswersWhatWasAccepted(t *testing.T) {

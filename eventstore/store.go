@@ -146,6 +146,7 @@ type Store struct {
 
 	closed    atomic.Bool
 	appending atomic.Int64  // calls that may still add
+	gaveUp    atomic.Bool   // an accepted append was abandoned
 	idle      chan struct{} // closed when the last of them has left a closed Store
 	idleOnce  sync.Once
 
@@ -312,9 +313,8 @@ func (s *Store) Close(ctx context.Context) error {
 	<-s.idle // with ctx's end the committer gives up, and there is room for all
 	s.hub.close(s.end)
 	s.running.Wait()
-	abandoned := s.work.Err() != nil
 	s.abandon()
-	if abandoned && ctx.Err() != nil {
+	if s.gaveUp.Load() {
 		return fmt.Errorf("close event store %q: %w", s.name, ErrAbandoned)
 	}
 	return nil

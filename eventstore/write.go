@@ -219,6 +219,9 @@ func tooLarge(err error) bool {
 
 // fail answers the calls of a batch that was not written.
 func (w *writer) fail(b batch, err error) {
+	if errors.Is(err, ErrAbandoned) {
+		w.store.gaveUp.Store(true)
+	}
 	for _, c := range b.calls {
 		c.answer(answer{err: err})
 	}

@@ -110,7 +110,7 @@ func wireField(field string) string {
 		return "condition.query.items" + rest
 	}
 	if rest, ok := strings.CutPrefix(field, "projections"); ok {
-		return "queries" + rest
+		return "queries" + strings.Replace(rest, "].query", "]", 1)
 	}
 	return field
 }
