@@ -83,7 +83,7 @@ func TestStore_Published(t *testing.T) {
 		}
 	}
 	mustExec(t, db.Pool, `SELECT tidewire.events_1_forget(0, 1000, 0, 0)`)
-	// What rotates records is due after ten minutes.
+	// Records are rotated after ten minutes.
 	for range 2 {
 		mustExec(t, db.Pool, `UPDATE tidewire.producer_window SET since = '-infinity'`)
 		mustExec(t, db.Pool, fmt.Sprintf(`SELECT tidewire.fold_requests(%d, '0 s')`, 1<<30+s.ID()))

@@ -112,7 +112,7 @@ func (c *call) receive() {
 	if !ok {
 		return
 	}
-	// Who has gone while it waited is leased nothing.
+	// A client that has gone while it waited is leased nothing.
 	defer context.AfterFunc(c.r.Context(), c.cancel)()
 	if !c.reserve(budget.Page, pageReserve) {
 		return

@@ -38,7 +38,7 @@ func (d *demand) add(n int) {
 }
 
 // set raises the credits to what they should be, or sees to it that they are
-// lowered. What is settled lowers them too, so they are looked at again while they
+// lowered. Settled deliveries lower them too, so they are looked at again while they
 // are more than is waited for.
 func (d *demand) set() {
 	if d.source == nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // A panic in what serves one connection or one request ends that connection or
-// request, and nothing else. What commits or flushes for all is not caught: its
-// state may be wrong for everybody, so the process ends.
+// request, and nothing else. A panic of a committer or flusher, which works for all,
+// is not caught: its state may be wrong for everybody, so the process ends.
 
 // panics counts and logs what was caught.
 type panics struct {

@@ -2,9 +2,9 @@ package queue
 
 import "slices"
 
-// An attempt is a delivery to a Consumer. What ended without an acknowledgement is
-// recorded soon after, in company. What was under way when its node died is not
-// counted, but the message is suspect from then on: each further delivery is
+// An attempt is a delivery to a Consumer. One that ended without an acknowledgement is
+// recorded soon after, in company. One that was under way when its node died is not
+// counted, but its message is suspect from then on: each further delivery is
 // recorded first, so that one that kills whoever takes it becomes a dead letter.
 
 // try is how often a message was delivered, to be recorded.

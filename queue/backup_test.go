@@ -46,7 +46,7 @@ func keys[V any](m map[string]V) map[string]bool {
 
 // TestBackup_BesideRotations takes a backup that has to wait for another
 // transaction's lock, with a snapshot from before, while the journal begins anew
-// again and again. What is restored from it goes on where the snapshot was.
+// again and again. The restored queue goes on where the snapshot was.
 func TestBackup_BesideRotations(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -114,8 +114,8 @@ func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Option
 const ensurePatience = 5 * time.Second
 
 // inWriter runs a query for one row in a transaction, in one round trip: a client
-// that freezes leaves no locks to wait for. What scan found holds only if the error
-// is nil.
+// that freezes leaves no locks to wait for. The row that scan got holds only if the
+// error is nil.
 func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan func(pgx.Row) error) error {
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)

@@ -159,7 +159,7 @@ func TestUnique_ConnectionLost(t *testing.T) {
 }
 
 // TestSubmitUnique_Order has one caller submit each job twice without waiting: the
-// first is stored, and the second its duplicate. What was accepted is answered
+// first is stored, and the second its duplicate. Accepted calls are answered
 // though the Producer stops, and nothing is accepted after that.
 func TestSubmitUnique_Order(t *testing.T) {
 	t.Parallel()

@@ -63,7 +63,7 @@ func TestLag_AgeBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestLag_Bytes: a member may be MaxLagBytes behind, and no more.
+// TestLag_Bytes: MaxLagBytes may wait for a member, and no more.
 func TestLag_Bytes(t *testing.T) {
 	t.Parallel()
 	const frame, most = 100, 10
@@ -74,11 +74,11 @@ func TestLag_Bytes(t *testing.T) {
 		f.flush(now)
 	}
 	if r.log.head != most*frame || m.lagging || m.missed > 0 {
-		t.Fatalf("%d bytes behind it lags: %v", r.log.head, m.lagging)
+		t.Fatalf("it lags with %d bytes that wait: %v", r.log.head, m.lagging)
 	}
 	r.publish(nil, websocket.OpText, []byte(strings.Repeat("x", frame-2)))
 	f.flush(now)
 	if !m.lagging || m.missed != most+1 {
-		t.Errorf("%d bytes behind it lags: %v, and missed %d messages, want %d", (most+1)*frame, m.lagging, m.missed, most+1)
+		t.Errorf("with %d bytes that wait it lags: %v, and missed %d messages, want %d", (most+1)*frame, m.lagging, m.missed, most+1)
 	}
 }

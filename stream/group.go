@@ -226,7 +226,7 @@ func (g *Group) explain(what string, err error) error {
 const lockWait = 10 * time.Second
 
 // inReadCommitted runs one query in a READ COMMITTED transaction, whatever the
-// database's defaults are, in one round trip. What collect found holds only if
+// database's defaults are, in one round trip. The rows that collect got hold only if
 // the error is nil: else it may not be committed.
 func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, collect func(pgx.Rows) error) error {
 	var b pgx.Batch

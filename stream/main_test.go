@@ -8,7 +8,7 @@ import (
 )
 
 // TestMain runs more tests at a time than there are processors: most wait, for
-// heartbeats and for PostgreSQL. What the command line says wins.
+// heartbeats and for PostgreSQL. The command line wins.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)

@@ -98,7 +98,7 @@ func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 		if err := w.Write(t.Context(), oneRow()); err != nil {
 			t.Fatal(err)
 		}
-		wantMarks(t, db, "behind a batch", 10+left+n+1)
+		wantMarks(t, db, "after a batch", 10+left+n+1)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
 	if err := w.Write(t.Context(), oneRow()); err != nil {
 		t.Fatal(err)
 	}
-	wantMarks(t, db, "behind a batch", 3) // and its own
+	wantMarks(t, db, "after a batch", 3) // and its own
 }
 
 // TestWriterConfig_LockTimeout: Since looks back by no more than timeDisorder.

@@ -93,7 +93,7 @@ func (gs *Groups) writeLower(ctx context.Context, b offsetBatch, committed map[o
 	return err
 }
 
-// What a commit may return in place of an offset.
+// A commit may return these in place of an offset.
 const (
 	offsetAhead   = -1 // as tidewire.commit_offsets has it
 	offsetMissing = -2

@@ -321,7 +321,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	}
 	stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "producer", Sequence: 2}, keyed(other))
 	if err != nil || stored.Partition != s.PartitionOf(other) {
-		t.Errorf("by key in front of the producer: %v, %v", stored, err)
+		t.Errorf("by key before the producer: %v, %v", stored, err)
 	}
 	turns := make(map[int]int)
 	for range 8 {

@@ -57,7 +57,7 @@ type Stored struct {
 // AppendAs is Append as the producer's request: it can be repeated, in any
 // process and as often as one likes, at the same time as well. The messages are
 // stored once, and each of the calls returns where, and whether an earlier one
-// stored them. What counts is the producer's ID and sequence: the answer to a
+// stored them. Only the producer's ID and sequence count: the answer to a
 // repetition with other messages is about those of the first.
 //
 // This holds for KeepRequests. An older repetition, or what might be one, is not

@@ -391,7 +391,7 @@ func TestAppendAs_Expires(t *testing.T) {
 }
 
 // TestAppendAs_AfterAnOutage: while PostgreSQL is away, nobody can repeat anything.
-// What was recorded just before can be repeated afterwards, and what waited is stored.
+// Requests recorded just before can be repeated afterwards, and those that waited are stored.
 func TestAppendAs_AfterAnOutage(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

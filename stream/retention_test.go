@@ -299,7 +299,7 @@ func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	keep(t, pool)
-	// Who waited for a drop would wait for the reader too, and so for ever.
+	// An append that waited for a drop would wait for the reader too, and so for ever.
 	ctx := soon(t)
 	for n := 0; n < 20 || steps.count.Load() < 8; n++ {
 		if _, err := a.Append(ctx, stream.Message{}); err != nil {

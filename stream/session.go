@@ -17,7 +17,7 @@ type session struct {
 	pool     *pgxpool.Pool
 	conn     *pgxpool.Conn
 	prepared map[*table]bool
-	settings string // behind each BEGIN: see pg.OpenWriter
+	settings string // after each BEGIN: see pg.OpenWriter
 }
 
 func newSession(pool *pgxpool.Pool) *session { return &session{pool: pool} }

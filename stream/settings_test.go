@@ -129,7 +129,7 @@ func TestWriter_FrozenInAnyPool(t *testing.T) {
 	}
 }
 
-// TestWriter_LeavesNoSettings: whoever takes the pool's only connection behind a
+// TestWriter_LeavesNoSettings: whoever takes the pool's only connection after a
 // writer finds it as the pool made it.
 func TestWriter_LeavesNoSettings(t *testing.T) {
 	t.Parallel()

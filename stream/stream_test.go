@@ -239,7 +239,7 @@ func TestDrop_DoesNotStopWritersBehindALongReader(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// Who waited for the drop would wait for the reader too, and so for ever.
+	// An append that waited for the drop would wait for the reader too, and so for ever.
 	ctx := soon(t)
 	for n := 0; n < 20 || drops.count.Load() < 3; n++ {
 		if _, err := a.Append(ctx, stream.Message{}); err != nil {

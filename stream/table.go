@@ -40,7 +40,7 @@ func messagesTable(t pg.Table) *table {
 	}).withSQL(insertPayloadsFmt)
 }
 
-// What belongs to a table of messages, by its name and a suffix.
+// Relations that belong to a table of messages have its name and a suffix.
 const (
 	suffixPositions = "_position_seq"
 	suffixIndex     = "_position_idx"
@@ -75,7 +75,7 @@ func (t *table) withSQL(insertFmt string) *table {
 }
 
 // copySQL is one simple query: lock, COPY and commit share a round trip.
-// settings come directly behind BEGIN, and between comes in front of COPY.
+// settings come directly after BEGIN, and between comes before COPY.
 func (t *table) copySQL(head int64, size int, writer, number int64, settings, between string) string {
 	return fmt.Sprintf(copyFmt, t.lock, t.name, head, size, writer, number, t.columns, between, settings, t.positions)
 }

@@ -210,8 +210,8 @@ func (p hostPattern) matches(host string) bool {
 	return host == p.host
 }
 
-// parseHostPattern parses "rt.example.com", "*.example.com" or an address. What is
-// below a whole top-level domain is refused, except below localhost.
+// parseHostPattern parses "rt.example.com", "*.example.com" or an address. A pattern
+// of a whole top-level domain is refused, except below localhost.
 func parseHostPattern(s string) (hostPattern, bool) {
 	name, below := strings.CutPrefix(s, "*.")
 	if strings.Contains(name, ":") && !strings.HasPrefix(name, "[") {

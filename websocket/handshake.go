@@ -96,7 +96,7 @@ func checkHandshake(r *http.Request, access *Access) *HandshakeError {
 	return access.check(r)
 }
 
-// errBody refuses a body. What a proxy takes for one would be read as frames:
+// errBody refuses a body. Frames would be read out of what a proxy takes for one:
 // request smuggling.
 var errBody = &HandshakeError{http.StatusBadRequest, "a WebSocket handshake has no body: send frames after the answer"}
 

@@ -19,7 +19,7 @@ type Memory interface {
 	Output(delta int)
 }
 
-// What a connection may hold without telling, in bytes.
+// A connection may hold so many bytes without telling.
 const (
 	freeAssembly = 4 << 10
 	freeOutput   = 16 << 10

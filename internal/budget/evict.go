@@ -23,8 +23,8 @@ func (v victims) evict() {
 }
 
 // choose chooses who is evicted so that need more bytes fit below bound, and
-// marks them. What evicted holders still hold counts as free: they are about to
-// release it. w is the waiter that is to be served, or nil: the first victim is the
+// marks them. Bytes that evicted holders still hold count as free: they are about
+// to be released. w is the waiter that is to be served, or nil: the first victim is the
 // greediest; others go with it only if they are stuck, or if the limit leaves no
 // choice. b.mu is held.
 func (b *Budget) choose(need, bound int64, w *waiter) victims {

@@ -36,7 +36,7 @@ func Main() int {
 }
 
 // endAtOnce ends the process by the signal, as if nobody had caught it, but leaves
-// no PostgreSQL behind.
+// no PostgreSQL running.
 func endAtOnce(sig syscall.Signal) {
 	embedpg.EndOwned() // nobody reads its error any more
 	signal.Reset(sig)

@@ -242,7 +242,7 @@ func (r *registry[V]) enter(l *lookup, v V) (none V, err error) {
 }
 
 // changed has names looked up anew that were not there: what they stand for was
-// just made. Callers after it are not told what was so before. What is open stays.
+// just made. Callers after it are not told what was so before. Open ones stay open.
 func (r *registry[V]) changed(is func(name string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,7 +288,7 @@ func (r *registry[V]) all() (open []V) {
 	return open
 }
 
-// close has everything that is opened from now on refused. What is open stays.
+// close has everything that is opened from now on refused. Open ones stay open.
 func (r *registry[V]) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

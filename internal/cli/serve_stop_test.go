@@ -103,7 +103,7 @@ func awaitEnded(t *testing.T, pids []int) {
 }
 
 // TestServe_StopWithFrozenPostgreSQL: a stop ends by the shutdown timeout, and
-// leaves no process behind, whatever PostgreSQL does.
+// leaves no process running, whatever PostgreSQL does.
 func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)

@@ -341,8 +341,8 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 // TestServe_ClosedTerminal: it is a clean stop, unless nohup has it ignored.
 func TestServe_ClosedTerminal(t *testing.T) {
 	t.Parallel()
-	// What this process ignores, as under nohup, its children do; what it catches,
-	// they do not.
+	// Children ignore the signals that this process ignores, as under nohup, and not
+	// those that it catches.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	data := dataDir(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// What the attacks on memory read: made before they begin.
+// The attacks on memory read these; they are made before.
 const (
 	bigRoom   = "stored-big"
 	bigStream = "big"

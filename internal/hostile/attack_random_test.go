@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What random requests are made of.
+// Random requests are made of these.
 var (
 	randomTypes = strings.Fields(`publish subscribe unsubscribe commit enqueue consume ack nack extend cancel credit append query project
 		join chat leave ping pong hello chunk presence nonsense`)

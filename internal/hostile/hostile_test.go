@@ -253,7 +253,7 @@ func (w *world) rage(set settings, attacks []attack, s *server) {
 		next = next[1:]
 		return it
 	}
-	// What is left of the time after the storm, shared out.
+	// The rest of the time, after the storm, is shared out.
 	each := min(10*time.Second, max(500*time.Millisecond, set.length*7/10*atOnce/time.Duration(len(attacks))))
 	var attacking sync.WaitGroup
 	storm := time.NewTimer(set.length / 3)

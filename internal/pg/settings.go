@@ -38,7 +38,7 @@ CASE WHEN current_setting('standard_conforming_strings') <> 'on' THEN set_config
 CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'local', true) END`
 
 	// openWriterSQL sets what is harmless on a connection that ends with its writer,
-	// and is its own behind a pooler as well or is set by every writer alike; and
+	// and is its own with a pooler as well or is set by every writer alike; and
 	// asks whether its transactions need more.
 	openWriterSQL = `SELECT set_config('application_name', '` + WriterName + `', false), set_config('lock_timeout', $1, false),
 	current_setting('statement_timeout') <> '0'
@@ -49,18 +49,18 @@ CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchro
 	OR current_setting('synchronous_commit') = 'off'`
 )
 
-// WriterSettings returns the statement that comes directly behind the BEGIN of
+// WriterSettings returns the statement that comes directly after the BEGIN of
 // every transaction that writes, in the same round trip, and before its first
 // lock: it names the transaction as Tidewire's, bounds its waits for locks, and
-// sets what the writing depends on. It returns one row, of no interest. What it
-// sets is gone with the transaction, so that the connection may go back to the
+// sets what the writing depends on. It returns one row, of no interest. The
+// settings end with the transaction, so that the connection may go back to the
 // caller's pool, and a pooler may lend the session to others.
 //
 //	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 //	batch.Queue(pg.WriterSettings(10 * time.Second))
 //
 // In a pgx.Tx it is the first Exec. A shorter bound, or a statement_timeout that
-// is wanted, is set behind it. The text is the same for the same bound, so that
+// is wanted, is set after it. The text is the same for the same bound, so that
 // the connection prepares it once.
 //
 // A writer that keeps a connection of its own, and closes it in the end, calls
@@ -70,7 +70,7 @@ func WriterSettings(lockTimeout time.Duration) string {
 }
 
 // OpenWriter prepares a connection that its writer keeps, and closes in the end:
-// it must not go back to a pool. It returns the statement that has to come behind
+// it must not go back to a pool. It returns the statement that has to come after
 // each BEGIN, as with WriterSettings, or "" where the defaults of the database
 // and of its role need no change.
 func OpenWriter(ctx context.Context, conn *pgx.Conn, lockTimeout time.Duration) (perTransaction string, err error) {

@@ -98,7 +98,7 @@ func TestWriterSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			if (perTransaction != "") != c.differ {
-				t.Errorf("OpenWriter wants %q behind each BEGIN", perTransaction)
+				t.Errorf("OpenWriter wants %q after each BEGIN", perTransaction)
 			}
 			inTx(func(tx pgx.Tx) {
 				if perTransaction != "" {
