@@ -274,7 +274,7 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
-	s.start(work, &running, c, callers, func(took time.Duration, err error) { tallies[phase.Load()].add(took, err) })
+	s.start(work, &running, c, callers, func() *tallyEvents { return tallies[phase.Load()] })
 	if err := sleep(ctx, s.cfg.WarmUp); err != nil {
 		return nil, err
 	}
@@ -310,13 +310,13 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	return m, s.check(ctx, c, callers, tallies)
 }
 
-// start has the callers call until ctx ends.
-func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell, callers []*eventsCaller, done func(time.Duration, error)) {
+// start has the callers call until ctx ends. tally returns where a call counts that
+// has ended now.
+func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell, callers []*eventsCaller, tally func() *tallyEvents) {
 	if c.op == projectionLimits {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				began := time.Now()
-				projectTogether(context.WithoutCancel(ctx), callers, func(_ int, err error) { done(time.Since(began), err) })
+				projectRound(context.WithoutCancel(ctx), callers, tally)
 			}
 		})
 		return
@@ -335,7 +335,7 @@ func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell,
 					break
 				}
 				err := call(context.WithoutCancel(ctx), caller)
-				done(time.Since(due), err)
+				tally().add(time.Since(due), err)
 			}
 			if s.rate > 0 {
 				s.unsent.Add(int64(pace.missed(n)))

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/tidewire/tidewire/bench"
 	"github.com/tidewire/tidewire/eventstore"
@@ -144,6 +145,22 @@ func callConflict(ctx context.Context, c *eventsCaller) error {
 		return fmt.Errorf("want a conflict, not %w", err)
 	}
 	return nil
+}
+
+// projectRound has all callers project once, and counts the round as a whole: half of
+// one would have another share of refusals.
+func projectRound(ctx context.Context, callers []*eventsCaller, tally func() *tallyEvents) {
+	type outcome struct {
+		took time.Duration
+		err  error
+	}
+	outcomes := make([]outcome, len(callers))
+	began := time.Now()
+	projectTogether(ctx, callers, func(caller int, err error) { outcomes[caller] = outcome{time.Since(began), err} })
+	counted := tally()
+	for _, o := range outcomes {
+		counted.add(o.took, o.err)
+	}
 }
 
 // projectTogether has all callers project at the same time, once: those that are
