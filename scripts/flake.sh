@@ -8,7 +8,8 @@ GO=${GO:-go}
 minutes=${MINUTES:-60}
 dir=$PWD/.cache/flake
 rm -rf "$dir"
-mkdir -p "$dir/bin" "$dir/failed"
+mkdir -p "$dir/failed"
+bin=$(mktemp -d) # as go test does: a program that finds itself in a checkout uses that
 : >"$dir/runs"
 busy=()
 current=
@@ -48,6 +49,7 @@ finish() {
 	trap - EXIT
 	[ -z "$current" ] || { kill "$current" && wait "$current"; } 2>/dev/null
 	stop_busy
+	rm -rf "$bin"
 	summary || exit 1
 	exit "${1:-0}"
 }
@@ -76,7 +78,7 @@ run() { # package directory mode flags…
 	name=$(tr / . <<<"$package")
 	log=$dir/$name.$mode.$number.log
 	printf '%s  %-8s %s ' "$(date +%T)" "$mode" "$package"
-	(cd "$where" && exec "$dir/bin/$name.test" -test.v -test.timeout 15m "$@") >"$log" 2>&1 &
+	(cd "$where" && exec "$bin/$name.test" -test.v -test.timeout 15m "$@") >"$log" 2>&1 &
 	current=$!
 	wait $current # in the background, so that a signal is heard at once
 	code=$?
@@ -90,7 +92,7 @@ mapfile -t packages < <($GO list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Impo
 [ ${#packages[@]} -gt 0 ] || { echo "no package with tests in ${PKG:-./...}" >&2; exit 2; }
 for entry in "${packages[@]}"; do
 	package=${entry%% *}
-	$GO test -race -c -o "$dir/bin/$(tr / . <<<"$package").test" "$package" || exit 2
+	$GO test -race -c -o "$bin/$(tr / . <<<"$package").test" "$package" || exit 2
 done
 
 trap finish EXIT
