@@ -43,7 +43,8 @@ func judged(t *testing.T, result *bench.Result, row, prefix string, vice faulty.
 	kept := slices.ContainsFunc(result.Recording.AllLatencies(), func(l bench.Latencies) bool {
 		return l.Row == row && l.Trial == 0 && l.Prefix == prefix && l.Count() > 0
 	})
-	if !kept {
+	// A machine with no time left may have read nothing in the time.
+	if rate, has := r.Metrics["messages_per_second"]; !kept && (!has || rate > 0) {
 		t.Errorf("the latencies of row %q are not recorded", row)
 	}
 }
