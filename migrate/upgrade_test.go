@@ -1,11 +1,9 @@
 package migrate_test
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -29,16 +27,7 @@ import (
 // is what pg_dump --inserts made of it.
 func loadUsed(t *testing.T, db pgtest.DB) {
 	t.Helper()
-	file, err := os.Open("testdata/used-before-14.sql.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sql, err := io.ReadAll(unpacked)
+	sql, err := os.ReadFile("testdata/used-before-14.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
