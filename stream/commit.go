@@ -51,7 +51,11 @@ func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
 	}
 	if err != nil {
 		err = a.explain(ctx, err)
-		a.cfg.Writer.Log.Error("messages refused", "stream", a.stream.name, "messages", rows.Len(), "error", err)
+		what := "messages refused"
+		if errors.Is(err, ErrAbandoned) {
+			what = "messages given up, which may be stored"
+		}
+		a.cfg.Writer.Log.Error(what, "stream", a.stream.name, "messages", rows.Len(), "error", err)
 	}
 	a.settle(calls, rows.First, err)
 }

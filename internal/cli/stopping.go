@@ -20,9 +20,9 @@ type stopping struct {
 	stage   atomic.Pointer[string]
 }
 
-// Shares of the time by whose end a stage gives up. Requests that
-// clients wait for come first, so that they are answered before they are cut off. The last is
-// the time for a private PostgreSQL to be killed, if nothing else ends it.
+// Shares of the time by whose end a stage gives up. Requests that clients wait for
+// come first, so that they are answered before they are cut off. The last is the
+// time for a private PostgreSQL to be killed, if nothing else ends it.
 const (
 	shareStored  = 0.5  // what was received is stored, or answered as given up
 	shareReads   = 0.6  // what was asked besides is answered
