@@ -85,9 +85,7 @@ func TestStore_Published(t *testing.T) {
 	mustExec(t, db.Pool, `SELECT tidewire.events_1_forget(0, 1000, 0, 0)`)
 	// Records are rotated after ten minutes.
 	for range 2 {
-		mustExec(t, db.Pool, `UPDATE tidewire.producer_window SET since = '-infinity'`)
-		mustExec(t, db.Pool, fmt.Sprintf(`SELECT tidewire.fold_requests(%d, '0 s')`, 1<<30+s.ID()))
-		mustExec(t, db.Pool, fmt.Sprintf(`SELECT tidewire.swap_requests(%d, '0 s')`, 1<<30+s.ID()))
+		rotate(t, db.Pool)
 	}
 	if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("A", "x")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
 		t.Errorf("a request whose record was given up: %v, want ErrSequenceTooOld", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
@@ -98,18 +99,31 @@ func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
 	}
 }
 
-// rotate gives up the records of requests as if KeepRequests had passed.
+// rotate gives up the records of requests of the first store as if KeepRequests had
+// passed. A Store that is open looks for itself after its first append, and either may
+// find the other in its way: what counts is that the tables have changed places.
 func rotate(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	const lock = 1<<30 + 1
-	for _, sql := range []string{
-		`UPDATE tidewire.producer_window SET since = since - $2::interval WHERE stream = $1`,
-		`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`,
-	} {
-		if _, err := pool.Exec(soon(t), sql, lock, eventstore.KeepRequests); err != nil {
+	current := func() (n int) {
+		t.Helper()
+		if err := pool.QueryRow(soon(t), `SELECT current FROM tidewire.producer_window WHERE stream = $1`, lock).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
+		return n
 	}
+	before := current()
+	mustExec(t, pool, fmt.Sprintf(`UPDATE tidewire.producer_window SET since = since - interval '%d s' WHERE stream = %d`,
+		int(eventstore.KeepRequests.Seconds()), lock))
+	waitFor(t, func() bool {
+		for _, sql := range []string{`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`} {
+			_, err := pool.Exec(soon(t), sql, lock, eventstore.KeepRequests)
+			if err != nil && pg.Code(err) != pg.CodeLockNotAvailable {
+				t.Fatal(err)
+			}
+		}
+		return current() != before
+	})
 }
 
 func TestAppendAs_TooOld(t *testing.T) {
