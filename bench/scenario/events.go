@@ -145,7 +145,9 @@ func measureCell(ctx context.Context, sides []*eventsSide, c cell, trial int, fi
 		m["compare_calls_per_second"] = got["calls_per_second"]
 		m["compare_latency_p50_ms"] = got["latency_p50_ms"]
 		m["compare_latency_p99_ms"] = got["latency_p99_ms"]
-		m["gain"] = got["calls_per_second"] / m["calls_per_second"]
+		if m["calls_per_second"] > 0 {
+			m["gain"] = got["calls_per_second"] / m["calls_per_second"]
+		}
 	}
 	describe := eventsOps[c.op].describe
 	if c.op == projectionLimits {

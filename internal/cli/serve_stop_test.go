@@ -261,13 +261,15 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	}
 	posted := make(chan string, 3)
 	for path, want := range map[string]string{
-		"POST /v1/streams/s/messages": "500 outcome_unknown", "POST /v1/queues/q/messages": "500 outcome_unknown", "GET /v1/streams/s/messages": "503 unavailable",
+		"POST /v1/streams/s/messages": "500 outcome_unknown", "POST /v1/queues/q/messages": "500 outcome_unknown", "GET /v1/streams/s/messages": "503 unavailable", // or stopping
 	} {
 		go func() {
 			method, path, _ := strings.Cut(path, " ")
 			body := map[string]string{"POST": `{"payload":"x"}`}[method]
 			status, text, err := tryRequest(context.Background(), method, p.addr, path, body)
-			if code, says, _ := strings.Cut(want, " "); err != nil || strconv.Itoa(status) != code || !strings.Contains(text, says) {
+			code, says, _ := strings.Cut(want, " ")
+			told := strings.Contains(text, says) || method == "GET" && strings.Contains(text, `"stopping"`)
+			if err != nil || strconv.Itoa(status) != code || !told {
 				posted <- fmt.Sprintf("%s %s: %d %s, %v, want %s", method, path, status, text, err, want)
 				return
 			}
