@@ -123,7 +123,7 @@ func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 			return err
 		}
 		if err == nil {
-			err = dropOne(ctx, pool, member)
+			err = dropOne(ctx, pool, member, &id)
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) { // another one drops it too
 			return err

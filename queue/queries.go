@@ -17,6 +17,9 @@ ORDER BY 1`
 	ownsStreamSQL   = `SELECT EXISTS (SELECT FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = $1)`
 	ownedStreamsSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = ANY($1)`
 	dropQueueSQL    = `SELECT tidewire.drop_queue($1)`
+	// holdQueueSQL locks the row of the stream, as drop_queue does first, and tells
+	// whether the queue belongs to the family, or to none.
+	holdQueueSQL = `SELECT q.family IS NOT DISTINCT FROM $2 FROM tidewire.stream AS s JOIN tidewire.queue AS q USING (id) WHERE s.name = $1 FOR UPDATE OF s`
 
 	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
 	lookupFamilySQL = `

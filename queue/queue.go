@@ -226,7 +226,7 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	err := dropFamily(ctx, pool, name)
 	if errors.Is(err, ErrNotFound) {
 		if _, err = lookupOne(ctx, pool, name); err == nil {
-			err = dropOne(ctx, pool, name)
+			err = dropOne(ctx, pool, name, nil)
 		}
 	}
 	if err != nil {
@@ -235,11 +235,21 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	return nil
 }
 
-func dropOne(ctx context.Context, pool *pgxpool.Pool, name string) error {
+// dropOne drops one queue that is a member of the family, or of none. Another one of
+// its name, made meanwhile, is left alone.
+func dropOne(ctx context.Context, pool *pgxpool.Pool, name string, family *int32) error {
 	for failed := 0; ; failed++ {
 		var dropped bool
 		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, dropQueueSQL, name).Scan(&dropped)
+			var meant bool
+			err := tx.QueryRow(ctx, holdQueueSQL, name, family).Scan(&meant)
+			if err == nil && meant {
+				err = tx.QueryRow(ctx, dropQueueSQL, name).Scan(&dropped)
+			}
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = nil
+			}
+			return err
 		})
 		if err == nil && !dropped {
 			err = ErrNotFound

@@ -1,0 +1,34 @@
+package queue
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestDropOne_AnotherOfItsName: a queue was found to be dropped, and gone when that was
+// to be done: what has its name by then, as a part of another queue or by itself, stays.
+func TestDropOne_AnotherOfItsName(t *testing.T) {
+	t.Parallel()
+	q := testQueue(t)
+	family, err := Ensure(t.Context(), q.pool, "family", Options{Priorities: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := int32(1_000_000)
+	for _, c := range []struct {
+		name string
+		of   *int32
+	}{{"family/1", nil}, {"family/1", &other}, {q.Name(), &other}} {
+		if err := dropOne(t.Context(), q.pool, c.name, c.of); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s was dropped: %v", c.name, err)
+		}
+	}
+	if again, err := Lookup(t.Context(), q.pool, "family"); err != nil || len(again.members) != len(family.members) {
+		t.Errorf("the family has %d members, %v", len(again.members), err)
+	}
+	for _, name := range []string{"family", q.Name()} {
+		if err := Drop(t.Context(), q.pool, name); err != nil {
+			t.Error(err)
+		}
+	}
+}
