@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"sync"
 	"testing"
 )
 
@@ -31,4 +32,29 @@ func TestDropOne_AnotherOfItsName(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestEnsure_BesideDrop: whoever asks for a queue gets it, also while others drop it.
+func TestEnsure_BesideDrop(t *testing.T) {
+	t.Parallel()
+	pool := testQueue(t).pool
+	const rounds = 30
+	var working sync.WaitGroup
+	for range 2 {
+		working.Go(func() {
+			for range rounds {
+				if _, err := Ensure(t.Context(), pool, "contested", Options{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		working.Go(func() {
+			for range rounds {
+				if err := Drop(t.Context(), pool, "contested"); err != nil && !errors.Is(err, ErrNotFound) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Wait()
 }

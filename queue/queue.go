@@ -92,8 +92,17 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 	return q, nil
 }
 
-// ensureOne makes an ordinary queue.
+// ensureOne makes an ordinary queue. If its stream is dropped meanwhile, it begins anew.
 func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
+	for failed := 0; ; failed++ {
+		q, err := makeOne(ctx, pool, name, opts)
+		if code := pg.Code(err); code != codeForeignKey && code != pg.CodeUndefinedTable || pg.Backoff(ctx, failed) != nil {
+			return q, err
+		}
+	}
+}
+
+func makeOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	if q, err := lookupFamily(ctx, pool, name); err == nil || !errors.Is(err, ErrNotFound) {
 		return q, err
 	}
