@@ -112,7 +112,7 @@ func Run(ctx context.Context, env Env) (code int) {
 	}
 	kctx, err := parser.Parse(quickened(longFlags(env.Args)))
 	if err != nil {
-		fmt.Fprintf(env.Err, "tidewire: %v (see tidewire --help)\n", err)
+		fmt.Fprintf(env.Err, "tidewire: %v (see %s --help)\n", err, commandOf(err))
 		return ExitUsage
 	}
 	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx)}
@@ -127,6 +127,20 @@ func Run(ctx context.Context, env Env) (code int) {
 		return ExitFailure
 	}
 	return ExitOK
+}
+
+// commandOf is the command whose arguments could not be parsed, as far as it is known.
+func commandOf(err error) string {
+	command := "tidewire"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		for _, at := range parse.Context.Path {
+			if at.Command != nil {
+				command += " " + at.Command.Name
+			}
+		}
+	}
+	return command
 }
 
 var singleDash = regexp.MustCompile(`^-[a-z][a-z0-9-]+(=.*)?$`)

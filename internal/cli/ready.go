@@ -159,15 +159,20 @@ func (w *writeProbe) write(ctx context.Context) (err error) {
 	return err
 }
 
-func (w *writeProbe) connect(ctx context.Context) error {
-	cfg, err := pgx.ParseConfig(w.url)
+// connectAlone connects beside every pool.
+func connectAlone(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = pg.AppName
 	}
-	if w.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+func (w *writeProbe) connect(ctx context.Context) (err error) {
+	if w.conn, err = connectAlone(ctx, w.url); err != nil {
 		w.conn = nil
 		return err
 	}

@@ -208,6 +208,12 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stopDatabase(db)) }()
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stop()
+	p, outage := p.withOutageLog(ctx, db.url)
+	defer outage.running.Wait()
+	defer stop()
+	cfg.Log = p.log
 	conns := 24 + c.Workers
 	if c.Mode == string(ingest.Naive) {
 		conns = ingest.NaiveConnections + 4
@@ -238,8 +244,6 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		probe.close()
 	}()
 
-	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stop()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
 	stores.run(context.WithoutCancel(p.ctx))
@@ -279,6 +283,11 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 // shutdown timeout lasts. The stores are nil where nothing is stored.
 func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener, stores *stores) error {
 	server := gateway.New(cfg)
+	stopLog := make(chan struct{})
+	var logging sync.WaitGroup
+	logging.Go(func() { logEvictions(cfg.Budget, p.log, evictionsEvery, stopLog) })
+	defer logging.Wait()
+	defer close(stopLog)
 	httpServer := newHTTPServer(server, time.Duration(c.IdleTimeout))
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {

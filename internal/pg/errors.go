@@ -64,6 +64,16 @@ func Retryable(err error) bool {
 	return false
 }
 
+// Away reports whether err says that PostgreSQL, and not something in it, does not
+// work: no connection, or one that is refused or was ended because it starts or stops.
+func Away(err error) bool {
+	code := Code(err)
+	if code == "" {
+		return err != nil && connectionLost(err)
+	}
+	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
+}
+
 func connectionLost(err error) bool {
 	var connect *pgconn.ConnectError
 	var netErr net.Error
