@@ -54,6 +54,9 @@ type ingestion struct {
 	conn   *connection
 	source Source
 	acks   *acks // nil if not asked for
+
+	mu             sync.Mutex // guards the fields below
+	stopped, until time.Time  // when the server began to stop, and for how long it reads on
 }
 
 func (in *ingestion) run() {
@@ -101,9 +104,11 @@ func (in *ingestion) read() error {
 		for _, m := range messages {
 			payloads = append(payloads, m.Payload)
 		}
+		began := time.Now()
 		if err := in.source.Submit(in.server.work, payloads); err != nil {
 			return &storeError{err}
 		}
+		in.waited(began)
 		if err != nil {
 			return err
 		}
@@ -119,7 +124,26 @@ func (in *ingestion) stopReading() {
 		return
 	}
 	in.conn.StartClose(websocket.StatusGoingAway, "server is shutting down")
-	in.conn.SetReadDeadline(time.Now().Add(in.server.cfg.DrainTimeout))
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.stopped = time.Now()
+	in.until = in.stopped.Add(in.server.cfg.DrainTimeout)
+	in.conn.SetReadDeadline(in.until)
+}
+
+// waited gives the peer the time back in which the store kept us from reading what it
+// had sent.
+func (in *ingestion) waited(began time.Time) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.until.IsZero() {
+		return
+	}
+	if began.Before(in.stopped) {
+		began = in.stopped
+	}
+	in.until = in.until.Add(time.Since(began))
+	in.conn.SetReadDeadline(in.until)
 }
 
 // finish waits until all is committed, tells the peer, and closes.

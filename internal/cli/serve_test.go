@@ -267,7 +267,7 @@ func TestServe_StopStoresEverythingReceived(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Open(t)
-			p := serve(t, "--only", "ingest", "-mode", mode, "--database-url", db.URL)
+			p := serve(t, "--only", "ingest", "-mode", mode, "--database-url", db.URL, "--shutdown-timeout", "50s") // one row a commit, on a slow machine
 			c, err := websocket.Dial(t.Context(), "ws://"+p.addr+"/ws", websocket.Config{})
 			if err != nil {
 				t.Fatal(err)
