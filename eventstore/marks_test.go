@@ -12,14 +12,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	t.Parallel()
 	db, _ := prepared(t)
 	s := reopen(t, db, Config{Timeout: time.Second})
-	for n := range int64(2) { // behind the first it sweeps, before it takes the second
-		if _, err := s.AppendAs(t.Context(), Producer{ID: "p", Sequence: n}, Event{Type: "T"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for s.sweeper.busy.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	appendAndSweep(t, s)
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.producer_window SET since = since - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +38,11 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	}
 }
 
-// TestSweep_VacuumsOldRequests: records that were given up are many, and the table is
-// taken into use again only when it is small.
-func TestSweep_VacuumsOldRequests(t *testing.T) {
-	t.Parallel()
-	db, s := prepared(t)
-	for n := range int64(2) { // behind the first it sweeps, before it takes the second
+// appendAndSweep appends as a producer, and returns when the Store has swept: it does so
+// after the first append, and before it takes the second.
+func appendAndSweep(t *testing.T, s *Store) {
+	t.Helper()
+	for n := range int64(2) {
 		if _, err := s.AppendAs(t.Context(), Producer{ID: "p", Sequence: n}, Event{Type: "T"}); err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +50,14 @@ func TestSweep_VacuumsOldRequests(t *testing.T) {
 	for s.sweeper.busy.Load() {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// TestSweep_VacuumsOldRequests: records that were given up are many, and the table is
+// taken into use again only when it is small.
+func TestSweep_VacuumsOldRequests(t *testing.T) {
+	t.Parallel()
+	db, s := prepared(t)
+	appendAndSweep(t, s)
 	for _, sql := range []string{
 		fmt.Sprintf(`ALTER TABLE tidewire.producer_%d_1 SET (autovacuum_enabled = false)`, s.lock()),
 		fmt.Sprintf(`INSERT INTO tidewire.producer_%d_1 (producer, sequence, position) SELECT 'old', n, n FROM generate_series(1, 30000) AS n`, s.lock()),

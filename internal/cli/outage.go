@@ -24,7 +24,8 @@ type outageLog struct {
 type outage struct {
 	probe func(context.Context) error
 	ctx   context.Context // of the probes
-	log   *slog.Logger    // of the outage itself
+	stop  context.CancelFunc
+	log   *slog.Logger // of the outage itself
 
 	mu      sync.Mutex
 	probing bool
@@ -32,18 +33,27 @@ type outage struct {
 	running sync.WaitGroup
 }
 
-// newOutageLog returns a log on top of another, whose outage is probed until ctx ends.
-func newOutageLog(ctx context.Context, on *slog.Logger, probe func(context.Context) error) (*slog.Logger, *outage) {
-	o := &outage{probe: probe, ctx: ctx, log: on}
+// newOutageLog returns a log on top of another. End the outage in the end.
+func newOutageLog(on *slog.Logger, probe func(context.Context) error) (*slog.Logger, *outage) {
+	o := &outage{probe: probe, log: on}
+	o.ctx, o.stop = context.WithCancel(context.Background())
 	return slog.New(outageLog{on.Handler(), o}), o
 }
 
 // withOutageLog returns the process with such a log, for a server on that database.
-func (p *process) withOutageLog(ctx context.Context, url string) (*process, *outage) {
+func (p *process) withOutageLog(url string) (*process, *outage) {
 	own := *p
-	log, o := newOutageLog(ctx, p.log, connectOnce(url))
+	log, o := newOutageLog(p.log, connectOnce(url))
 	own.log = log
 	return &own, o
+}
+
+// end returns when PostgreSQL is not probed any more.
+func (o *outage) end() {
+	o.mu.Lock()
+	o.stop() // no probe begins from here on
+	o.mu.Unlock()
+	o.running.Wait()
 }
 
 // Handle implements slog.Handler.

@@ -37,9 +37,7 @@ func TestOutageLog(t *testing.T) {
 	t.Parallel()
 	var out lines
 	probes := make(chan error)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	log, o := newOutageLog(ctx, slog.New(slog.NewTextHandler(&out, nil)), func(ctx context.Context) error {
+	log, o := newOutageLog(slog.New(slog.NewTextHandler(&out, nil)), func(ctx context.Context) error {
 		select {
 		case err := <-probes:
 			return err
@@ -80,8 +78,7 @@ func TestOutageLog(t *testing.T) {
 	}
 	log.Warn("one connection was ended", "error", lost)
 	probes <- nil // PostgreSQL lives: there is nothing more to tell
-	cancel()
-	o.running.Wait()
+	o.end()
 	if n := out.count("does not answer"); n != 2 {
 		t.Errorf("%d outages told, want 2", n)
 	}

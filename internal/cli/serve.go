@@ -208,11 +208,8 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stopDatabase(db)) }()
-	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stop()
-	p, outage := p.withOutageLog(ctx, db.url)
-	defer outage.running.Wait()
-	defer stop()
+	p, outage := p.withOutageLog(db.url)
+	defer outage.end()
 	cfg.Log = p.log
 	conns := 24 + c.Workers
 	if c.Mode == string(ingest.Naive) {
@@ -244,6 +241,8 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		probe.close()
 	}()
 
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stop()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
 	stores.run(context.WithoutCancel(p.ctx))
