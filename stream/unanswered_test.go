@@ -141,3 +141,35 @@ func TestWriter_StagedIsRefused(t *testing.T) {
 		t.Errorf("%d rows, want 3", len(rows))
 	}
 }
+
+// TestAppender_SessionsEnd ends sessions that write, again and again: what was stored is
+// answered so, and nothing is stored twice.
+func TestAppender_SessionsEnd(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	ctx, stop := context.WithCancel(t.Context())
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		for ctx.Err() == nil {
+			_, err := db.Pool.Exec(context.Background(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'tidewire writer' AND pid <> pg_backend_pid()`)
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	for n := range 60 {
+		if _, err := a.Append(t.Context(), messages(fmt.Sprint(n))...); err != nil {
+			t.Errorf("message %d: %v", n, err)
+		}
+	}
+	stop()
+	ending.Wait()
+	for n, m := range everything(t, s) {
+		if string(m.Payload) != fmt.Sprint(n) {
+			t.Fatalf("message %d is %s", n, m.Payload)
+		}
+	}
+}

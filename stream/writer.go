@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -164,6 +165,10 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 	if w.conn.Conn().IsClosed() {
 		w.Close()
+		if pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == "batch_pkey" {
+			// Stored, and where is not known as yet: the next attempt finds it again.
+			return fmt.Errorf("the session has ended before the batch was looked up: %w", net.ErrClosed)
+		}
 		return err
 	}
 	if _, rollbackErr := w.conn.Exec(ctx, `ROLLBACK`); rollbackErr != nil {
