@@ -167,9 +167,13 @@ func TestAppender_SessionsEnd(t *testing.T) {
 	}
 	stop()
 	ending.Wait()
-	for n, m := range everything(t, s) {
+	all := everything(t, s)
+	for n, m := range all {
 		if string(m.Payload) != fmt.Sprint(n) {
 			t.Fatalf("message %d is %s", n, m.Payload)
 		}
+	}
+	if len(all) != 60 {
+		t.Errorf("%d messages, want the 60 that were answered", len(all))
 	}
 }
