@@ -1,12 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -24,7 +27,10 @@ type WireMessage struct {
 	Position int64
 	Count    int
 	Delivery string
-	Payload  []byte
+	// Subscription and Queue say what a message belongs to that the server sent by
+	// itself.
+	Subscription, Queue string
+	Payload             []byte
 }
 
 // Err is the error that the message is, or nil.
@@ -36,15 +42,15 @@ func (m *WireMessage) Err() error {
 }
 
 // Wire is a client of /ws for the generator: any number of requests at a time,
-// and what the server sends by itself. Safe for concurrent use, but for Next.
+// and what the server sends by itself, by subscription and queue. Safe for
+// concurrent use.
 type Wire struct {
 	conn *websocket.Conn
 
 	mu      sync.Mutex // guards the fields below
 	id      uint64
 	waiting map[uint64]func(WireMessage, error)
-	pushed  []WireMessage
-	more    chan struct{} // one slot: pushed is not empty, or the connection is gone
+	inboxes map[string]*Inbox
 	err     error
 	ended   chan struct{}
 }
@@ -57,7 +63,7 @@ func DialWire(ctx context.Context, url string) (*Wire, error) {
 	}
 	w := &Wire{
 		conn: conn, waiting: make(map[uint64]func(WireMessage, error)),
-		more: make(chan struct{}, 1), ended: make(chan struct{}),
+		inboxes: make(map[string]*Inbox), ended: make(chan struct{}),
 	}
 	go w.read()
 	return w, nil
@@ -107,23 +113,41 @@ func (w *Wire) Ask(fields []byte) (WireMessage, error) {
 	return answer, failed
 }
 
-// Next waits for messages that the server sent by itself and returns all that
-// have arrived. The memory of the slice is used again by the next call.
-func (w *Wire) Next(ctx context.Context, memory []WireMessage) ([]WireMessage, error) {
+// Inbox is where a Wire puts what the server sends by itself for one subscription
+// or queue. Not safe for concurrent use.
+type Inbox struct {
+	wire    *Wire
+	arrived []WireMessage // guarded by the Wire's lock
+	more    chan struct{} // one slot: something has arrived, or the connection is gone
+}
+
+// Inbox returns that of the subscription or queue of that name. Ask for it before
+// the server can send anything for it.
+func (w *Wire) Inbox(name string) *Inbox {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in := &Inbox{wire: w, more: make(chan struct{}, 1)}
+	w.inboxes[name] = in
+	return in
+}
+
+// Next waits for messages and returns all that have arrived. The memory of the slice
+// is used again by the next call.
+func (in *Inbox) Next(ctx context.Context, memory []WireMessage) ([]WireMessage, error) {
 	for {
-		w.mu.Lock()
-		got, err := w.pushed, w.err
+		in.wire.mu.Lock()
+		got, err := in.arrived, in.wire.err
 		if len(got) > 0 {
-			w.pushed = memory[:0]
-			w.mu.Unlock()
+			in.arrived = memory[:0]
+			in.wire.mu.Unlock()
 			return got, nil
 		}
-		w.mu.Unlock()
+		in.wire.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
 		select {
-		case <-w.more:
+		case <-in.more:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -164,15 +188,19 @@ func (w *Wire) take(text []byte) error {
 	w.mu.Lock()
 	done := w.waiting[m.ID]
 	delete(w.waiting, m.ID)
-	if done == nil {
-		w.pushed = append(w.pushed, m)
+	in := w.inboxes[cmp.Or(m.Subscription, m.Queue)]
+	if done == nil && in != nil {
+		in.arrived = append(in.arrived, m)
 	}
 	w.mu.Unlock()
-	if done != nil {
+	switch {
+	case done != nil:
 		done(m, nil)
-		return nil
+	case in != nil:
+		signal(in.more)
+	default:
+		return fmt.Errorf("server sent what nobody asked for: %s", text[:min(len(text), 200)])
 	}
-	w.wake()
 	return nil
 }
 
@@ -201,16 +229,20 @@ func (w *Wire) fail(err error) {
 	w.err = err
 	waiting := w.waiting
 	w.waiting = nil
+	inboxes := slices.Collect(maps.Values(w.inboxes))
 	w.mu.Unlock()
 	for _, done := range waiting {
 		done(WireMessage{}, err)
 	}
-	w.wake()
+	for _, in := range inboxes {
+		signal(in.more)
+	}
 }
 
-func (w *Wire) wake() {
+// signal fills a channel of one slot.
+func signal(c chan<- struct{}) {
 	select {
-	case w.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -118,7 +118,7 @@ type cutBehindAppend struct {
 }
 
 func (c *cutBehindAppend) Write(b []byte) (int, error) {
-	if !bytes.Contains(b, []byte("\x00tidewire_append\x00")) {
+	if !bytes.Contains(b, []byte("_append\x00")) || !bytes.Contains(b, []byte(pg.StmtCommit)) {
 		return c.Conn.Write(b)
 	}
 	c.lost.Store(true)

@@ -12,12 +12,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// notifyChannel carries hints that a store has grown: the store's number and
-// the sender's.
-const (
-	notifyChannel = `tidewire_events`
-	announceSQL   = `SELECT pg_notify('` + notifyChannel + `', $1)`
-)
+// announceSQL sends a hint that a store has grown: the store's number and the
+// sender's.
+const announceSQL = `SELECT pg_notify('` + pg.EventChannel + `', $1)`
 
 // hub tells those who follow a Store that it may have grown. That is only ever
 // a hint: the Store's own appends give it, other processes by NOTIFY, in a
@@ -65,7 +62,7 @@ func (h *hub) follow() error {
 	if !h.store.cfg.NoListen {
 		h.store.running.Go(func() {
 			// What was announced before the connection listened is found by a poll.
-			pg.Listen(ctx, h.store.pool, notifyChannel, h.store.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+			pg.Listen(ctx, h.store.pool, pg.EventChannel, h.store.cfg.Log, func() { signal(h.pollNow) }, h.heard)
 		})
 	}
 	return nil

@@ -154,7 +154,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 	}
 	var found []answer
 	if lookErr := w.look(ctx, func() (err error) {
-		found, err = w.store.findRequests(ctx, w.conn, requests)
+		found, err = w.store.findRequests(ctx, w.on.Session().Conn(), requests)
 		return err
 	}); lookErr != nil {
 		return b, lookErr

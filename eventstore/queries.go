@@ -59,6 +59,8 @@ ON CONFLICT (store, name) DO UPDATE SET
 // storeSQL is the SQL of one store.
 type storeSQL struct {
 	append, settle, conflicts, page, tagged, ids, head, forget, basis string
+
+	stmtAppend, stmtSettle string // names of what sessions have prepared
 }
 
 func newStoreSQL(id int32) storeSQL {
@@ -66,5 +68,6 @@ func newStoreSQL(id int32) storeSQL {
 	return storeSQL{
 		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
 		ids: of(idsFmt), head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt),
+		stmtAppend: of("tidewire_events_%d_append"), stmtSettle: of("tidewire_events_%d_settle"),
 	}
 }

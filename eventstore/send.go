@@ -8,15 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-)
 
-// Names of the statements that a writer's connection has prepared.
-const (
-	stmtBegin    = "tidewire_begin"
-	stmtSettings = "tidewire_settings"
-	stmtAppend   = "tidewire_append"
-	stmtSettle   = "tidewire_settle"
-	stmtCommit   = "tidewire_commit"
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // result is what PostgreSQL says of one batch: where the store ended before it,
@@ -30,20 +23,36 @@ type result struct {
 }
 
 // attempt writes the batch once: BEGIN, lock, check, events and COMMIT in one
-// round trip. sent says that PostgreSQL may have got it.
-func (w *writer) attempt(ctx context.Context, b *batch) (r result, sent bool, err error) {
+// round trip. It waits for the lock as long as wait says. sent says that PostgreSQL
+// may have got it.
+func (w *writer) attempt(ctx context.Context, b *batch, wait time.Duration) (r result, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return result{}, false, err
 	}
 	w.encode(b)
-	r, err = w.send(ctx, stmtAppend)
+	r, err = w.send(ctx, w.store.sql.stmtAppend, wait)
 	return r, true, err
 }
 
 // settle has the last batch never be written any more, if it was not.
-func (w *writer) settle(ctx context.Context) (result, error) {
+func (w *writer) settle(ctx context.Context) (r result, err error) {
+	defer w.on.Release()
+	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
+	for {
+		if err := lock.Hold(ctx, &w.on); err != nil {
+			return result{}, err
+		}
+		r, err = w.settleOnce(ctx, lock.Next())
+		if !lock.GoesOn(err) {
+			return r, err
+		}
+		w.on.Release()
+	}
+}
+
+func (w *writer) settleOnce(ctx context.Context, wait time.Duration) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
@@ -52,21 +61,19 @@ func (w *writer) settle(ctx context.Context) (result, error) {
 	w.params.reset(keepParams)
 	w.params.int8(w.id)
 	w.params.int8(w.number)
-	return w.send(ctx, stmtSettle)
+	return w.send(ctx, w.store.sql.stmtSettle, wait)
 }
 
 // send runs the statement, with the parameters there are, in a transaction.
-func (w *writer) send(ctx context.Context, statement string) (r result, err error) {
-	p := w.conn.Conn().PgConn().StartPipeline(ctx)
-	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	if w.settings {
-		p.SendQueryPrepared(stmtSettings, nil, nil, nil)
-	}
+func (w *writer) send(ctx context.Context, statement string, wait time.Duration) (r result, err error) {
+	s := w.on.Session()
+	p := s.Conn().PgConn().StartPipeline(ctx)
+	before := s.SendBegin(p, wait)
 	p.SendQueryPrepared(statement, w.params.values(), binaryFormat, binaryFormat)
-	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
+	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	err = p.Sync()
 	if err == nil {
-		r, err = w.readResult(p)
+		r, err = readResult(p, before)
 	}
 	if closeErr := p.Close(); err == nil { // reads the other results
 		err = closeErr
@@ -191,12 +198,8 @@ func (p *params) requests(calls []*call) {
 }
 
 // readResult reads the results of all up to the append, which is the last with a
-// row of interest.
-func (w *writer) readResult(p *pgconn.Pipeline) (r result, err error) {
-	before := 1
-	if w.settings {
-		before = 2
-	}
+// row of interest; so many come before it.
+func readResult(p *pgconn.Pipeline, before int) (r result, err error) {
 	for n := range before + 1 {
 		results, err := p.GetResults()
 		if err != nil {

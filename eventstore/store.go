@@ -45,8 +45,8 @@ type Config struct {
 	// Tidewire's own and frozen is ended. Defaults to 10 s, and is at most a minute
 	// and half of Timeout: who waits for the lock is not slow.
 	LockTimeout time.Duration
-	// IdleTimeout is for how long a Store without appends keeps its connection.
-	// Defaults to 30 s.
+	// IdleTimeout is for how long a Store without appends keeps its last events in
+	// memory. Defaults to 30 s.
 	IdleTimeout time.Duration
 	// MaxConcurrentProjections is how many Project and ProjectStream may run at
 	// once; more get ErrTooManyProjections, or wait, in Decide. Defaults to 64.
@@ -117,12 +117,11 @@ func (c Config) withDefaults() Config {
 // for it, in any number of processes: they are correct together. A process
 // needs one, so that its callers share commits.
 //
-// A Store takes connections of the pool: one while it appends, which it keeps
-// until it has been idle, one more to check conditions ahead, up to a quarter of
-// the pool for expensive conditions, and up to half of it for all that reads: more
-// reads wait for their turn. One beside the pool listens, while anybody follows it.
-// Stores that share a pool should be fewer than its connections. It must be
-// closed. Safe for concurrent use.
+// A Store takes connections of the pool: for each batch of appends one of those that
+// all who write to the pool share, one more to check conditions ahead, up to a quarter
+// of the pool for expensive conditions, and up to half of it for all that reads: more
+// reads wait for their turn. One beside the pool listens for all Stores and stream.Hubs
+// on it, while anybody follows them. It must be closed. Safe for concurrent use.
 type Store struct {
 	cfg       Config
 	pool      *pgxpool.Pool

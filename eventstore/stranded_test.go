@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
@@ -50,7 +51,7 @@ type strandable struct {
 }
 
 func (c *strandable) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte(stmtBegin)) && bytes.Contains(b, []byte(stmtCommit)) && c.on.armed.CompareAndSwap(true, false) {
+	if bytes.Contains(b, []byte("_append\x00")) && bytes.Contains(b, []byte(pg.StmtCommit)) && c.on.armed.CompareAndSwap(true, false) {
 		c.gone.Store(true)
 		c.on.held <- strandedAttempt{c.Conn, bytes.Clone(b)}
 	}
@@ -108,7 +109,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 	}
 	defer s.Close(t.Context())
 	w := newWriter(s)
-	defer w.close()
+	defer w.on.Close()
 	write := func() {
 		t.Helper()
 		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)

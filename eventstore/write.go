@@ -15,10 +15,16 @@ import (
 // write stores the batch and answers its calls. It tries again while
 // PostgreSQL is away; what it sends is stored once however often that takes.
 func (w *writer) write(ctx context.Context, b batch) {
+	defer w.on.Release()
 	w.nextNumber()
 	unknown, late := false, 0 // an attempt may have been committed; how many took too long
+	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
 	for failed := 0; ; {
-		r, sent, err := w.attempt(ctx, &b)
+		if err := lock.Hold(ctx, &w.on); err != nil {
+			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
+			return
+		}
+		r, sent, err := w.attempt(ctx, &b, lock.Next())
 		unknown = unknown || sent && !definite(err)
 		w.doubted = w.doubted || unknown && err != nil
 		switch {
@@ -40,6 +46,10 @@ func (w *writer) write(ctx context.Context, b batch) {
 			if late++; w.divide(ctx, b, late) {
 				return
 			}
+		}
+		w.on.Release()
+		if lock.GoesOn(err) {
+			continue
 		}
 		w.store.cfg.Log.Warn("events not written, trying again", "store", w.store.name, "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
@@ -159,7 +169,7 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 	}
 	var stored map[string]int64
 	lookErr := w.look(ctx, func() (err error) {
-		stored, err = w.store.lookUp(ctx, w.conn, ids)
+		stored, err = w.store.lookUp(ctx, w.on.Session().Conn(), ids)
 		return err
 	})
 	if lookErr != nil {
@@ -183,16 +193,20 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 // look asks until PostgreSQL answers: no call has an answer yet.
 func (w *writer) look(ctx context.Context, ask func() error) error {
 	for failed := 0; ; failed++ {
-		err := w.connect(ctx)
-		if err == nil {
+		err := w.on.Hold(ctx)
+		if err != nil {
+			return err
+		}
+		if err = w.connect(ctx); err == nil {
 			if err = ask(); err == nil {
 				return nil
 			}
-			w.close()
+			w.lost()
 		}
 		if !pg.Retryable(err) {
 			return err
 		}
+		w.on.Release()
 		if err := pg.Backoff(ctx, failed); err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -16,13 +16,11 @@ import (
 // is not how the history went.
 const codeOtherHistory = "TW020"
 
-// writer is the committer of a Store: one goroutine, with one connection.
+// writer is the committer of a Store: one goroutine. It borrows a session of those
+// that all who write to the pool share, for each batch.
 type writer struct {
 	store *Store
-	conn  *pgxpool.Conn
-	// settings says that each transaction begins with stmtSettings: see
-	// pg.OpenWriter.
-	settings bool
+	on    pg.Borrower
 
 	id     int64 // with number, names each batch once and for all
 	number int64
@@ -31,7 +29,8 @@ type writer struct {
 	tail    tail
 	params  params
 	marks   marks
-	used    time.Time           // when PostgreSQL has answered on conn last
+	used    time.Time           // when PostgreSQL has answered last; zero after a lost connection
+	usedOn  *pgx.Conn           // the connection of the last batch
 	ids     map[string]struct{} // of the batch that is put together
 	asked   map[Producer]struct{}
 }
@@ -45,14 +44,14 @@ type batch struct {
 
 func newWriter(s *Store) *writer {
 	return &writer{
-		store: s, id: rand.Int64(), ids: make(map[string]struct{}), asked: make(map[Producer]struct{}),
+		store: s, on: pg.NewBorrower(s.pool), id: rand.Int64(), ids: make(map[string]struct{}), asked: make(map[Producer]struct{}),
 		tail: tail{maxEvents: s.cfg.TailEvents, epoch: 1},
 	}
 }
 
 // run commits what arrives until there will be no more.
 func (w *writer) run() {
-	defer w.close()
+	defer w.on.Close()
 	idle := time.NewTimer(w.store.cfg.IdleTimeout)
 	defer idle.Stop()
 	for {
@@ -66,7 +65,7 @@ func (w *writer) run() {
 			w.store.committing.Store(false)
 			idle.Reset(w.store.cfg.IdleTimeout)
 		case <-idle.C:
-			w.close()
+			w.tail.drop()
 			w.store.tailStart.Store(0)
 		}
 	}
@@ -75,6 +74,7 @@ func (w *writer) run() {
 // commit answers all calls of the batch. A call that an earlier one may decide
 // waits for the next transaction, which also takes what arrived meanwhile.
 func (w *writer) commit(ctx context.Context, next work) {
+	defer w.on.Release()
 	pending := w.receive(nil, next)
 	for len(pending) > 0 {
 		b, waiting := w.assemble(ctx, pending)
@@ -174,22 +174,24 @@ func (w *writer) sharesRequest(c *call) bool {
 	return ok
 }
 
-// trusted is for how long a connection is taken to lead to the same PostgreSQL
-// without asking.
+// trusted is for how long PostgreSQL is taken to be the same without asking.
 const trusted = time.Second
 
 // current reports whether the tail is still the end of a history that there is.
-// A connection that was not used for a while may be one to a server that is not
-// the primary any more, or to none: a refusal from memory would not notice.
+// After a while without an answer the server may not be the primary any more, or
+// gone: a refusal from memory would not notice.
 func (w *writer) current(ctx context.Context) bool {
-	if w.conn != nil && time.Since(w.used) < trusted {
+	if time.Since(w.used) < trusted {
 		return true
 	}
-	if w.conn != nil && w.goesOn(ctx) {
+	if w.on.Hold(ctx) != nil || w.connect(ctx) != nil {
+		return false
+	}
+	if w.goesOn(ctx) {
 		w.used = time.Now()
 		return true
 	}
-	w.close()
+	w.lost()
 	return false
 }
 
@@ -197,7 +199,7 @@ func (w *writer) goesOn(ctx context.Context) (there bool) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.CheckTimeout)
 	defer cancel()
 	on := w.tail.end
-	err := w.conn.QueryRow(ctx, w.store.sql.basis, on.position, on.writer, on.number).Scan(&there)
+	err := w.on.Session().Conn().QueryRow(ctx, w.store.sql.basis, on.position, on.writer, on.number).Scan(&there)
 	return err == nil && there
 }
 
@@ -242,54 +244,37 @@ func (w *writer) answer(b batch, r result) {
 	w.store.hub.committed()
 }
 
-// close ends the writer's connection. It does not go back to the pool: it
-// carries settings and statements of ours. What is in memory goes with it: a
-// later connection may lead to another history.
-func (w *writer) close() {
-	if w.conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	w.conn.Conn().Close(ctx)
-	w.conn.Release()
-	w.conn = nil
+// lost closes the connection of the session that is held. What is in memory goes with
+// it: the next one may lead to another history.
+func (w *writer) lost() {
+	w.on.Session().Close()
+	w.forgetTail()
+}
+
+func (w *writer) forgetTail() {
 	w.tail.drop()
+	w.used = time.Time{}
 }
 
-// connect takes a connection and prepares it. What an earlier connection may
-// have left under way can only commit before this one gets the lock, and then
-// its mark is found.
+// connect opens the connection of the session that is held, and prepares it for the
+// store. What an earlier connection may have left under way can only commit before
+// this one gets the lock, and then its mark is found.
 func (w *writer) connect(ctx context.Context) error {
-	if w.conn != nil {
-		return nil
-	}
-	conn, err := w.store.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("connect writer: %w", err)
-	}
-	w.conn = conn
-	if err := w.prepare(ctx); err != nil {
-		w.close()
-		return fmt.Errorf("prepare writer: %w", err)
-	}
-	return nil
-}
-
-func (w *writer) prepare(ctx context.Context) error {
-	settings, err := pg.OpenWriter(ctx, w.conn.Conn(), w.store.cfg.LockTimeout)
-	if err != nil {
+	s := w.on.Session()
+	if err := s.Connect(ctx); err != nil {
 		return err
 	}
-	statements := map[string]string{stmtBegin: beginSQL, stmtAppend: w.store.sql.append, stmtSettle: w.store.sql.settle, stmtCommit: commitSQL}
-	if w.settings = settings != ""; w.settings {
-		statements[stmtSettings] = settings
+	if conn := s.Conn(); conn != w.usedOn {
+		// Whatever was learnt by another one and cannot be named: PostgreSQL may be
+		// another as well. The tail can, and each batch does.
+		w.tail.epoch++
+		w.usedOn = conn
 	}
-	c := w.conn.Conn().PgConn()
-	for name, sql := range statements {
-		if _, err := c.Prepare(ctx, name, sql, nil); err != nil {
-			return err
-		}
+	sql := &w.store.sql
+	err := s.Prepare(ctx, w.store.lock(), map[string]string{sql.stmtAppend: sql.append, sql.stmtSettle: sql.settle})
+	if err != nil {
+		w.lost()
+		return fmt.Errorf("prepare writer: %w", err)
 	}
 	return nil
 }
@@ -297,13 +282,9 @@ func (w *writer) prepare(ctx context.Context) error {
 // recover brings the connection back to idle, or drops it, after an attempt
 // that ended with err.
 func (w *writer) recover(ctx context.Context, err error) error {
-	if w.conn.Conn().IsClosed() {
-		w.close()
-		return err
-	}
-	if _, rollbackErr := w.conn.Exec(ctx, `ROLLBACK`); rollbackErr != nil {
-		w.close()
-		return rollbackErr // what err has to say, the next attempt finds again
+	err = w.on.Session().Recover(ctx, err)
+	if w.on.Session().Conn() == nil {
+		w.forgetTail()
 	}
 	return err
 }

@@ -288,7 +288,7 @@ func (q *Queue) Resume(ctx context.Context) error { return q.pause(ctx, 0) }
 
 func (q *Queue) pause(ctx context.Context, on int64) error {
 	for _, m := range q.members {
-		_, err := m.write(ctx, request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
+		_, err := m.write(ctx, m.byPool(), request{seen: afterAll, entries: []entry{{kind: kindPause, lo: on}}})
 		if err != nil {
 			return m.explain("pause", err)
 		}
@@ -355,7 +355,7 @@ func (q *member) purgeLog(ctx context.Context) (removed int64, err error) {
 				removed += min(g.hi, head) - g.lo + 1
 			}
 		}
-		a, err := q.write(ctx, request{seen: s.seen, entries: []entry{{kind: kindPurge, hi: max(head, s.top), body: encodeSpans(coalesce(free))}}})
+		a, err := q.write(ctx, q.byPool(), request{seen: s.seen, entries: []entry{{kind: kindPurge, hi: max(head, s.top), body: encodeSpans(coalesce(free))}}})
 		if err != nil {
 			return 0, q.explain("purge", err)
 		}

@@ -17,6 +17,7 @@ import (
 // refused, the first never will be written. Until then the batch is in doubt.
 func (n *part) commit(ctx context.Context, b *batch) {
 	doubt := false
+	lock := n.lockWait()
 	for failed, slowed := 0, false; ; {
 		if err := n.beforeTakeover(ctx); err != nil {
 			n.cfg.Log.Warn("end of the stream not read", "queue", n.queue.Name(), "error", err)
@@ -35,9 +36,9 @@ func (n *part) commit(ctx context.Context, b *batch) {
 			break // and come again with what is to be recorded
 		}
 		slowed = false
-		a, err := n.send(ctx, r)
+		a, err := n.send(ctx, r, &lock)
 		if err == nil {
-			failed = 0
+			failed, lock = 0, n.lockWait()
 			if err = n.heard(b, r, a, sent, doubt); err == nil {
 				doubt = false
 				n.rotate(ctx)
@@ -47,6 +48,9 @@ func (n *part) commit(ctx context.Context, b *batch) {
 		if ctx.Err() != nil || !n.retry(err) {
 			n.giveUp(ctx, b, err)
 			break
+		}
+		if lock.GoesOn(err) {
+			continue
 		}
 		doubt = true
 		n.cfg.Log.Warn("not recorded, trying again", "queue", n.queue.Name(), "error", err)
@@ -60,17 +64,38 @@ func (n *part) commit(ctx context.Context, b *batch) {
 	signal(n.rearm)
 }
 
-// send makes the request. Among nodes that write by turns the short way finds
-// every time that others have written, so it is taken where nobody else did.
-func (n *part) send(ctx context.Context, r request) (*answer, error) {
+func (n *part) lockWait() pg.LockWait {
+	return pg.LockWait{Bound: n.cfg.Timeout, AtATime: min(lockPatience, n.cfg.Timeout)}
+}
+
+// send makes the request, on one of the connections that all who write share.
+func (n *part) send(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
+	if err := lock.Hold(ctx, &n.on); err != nil {
+		return nil, err
+	}
+	defer n.on.Release()
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
+	s := n.on.Session()
+	if err := s.Connect(ctx); err != nil {
+		return nil, err
+	}
+	a, err := n.sendBy(ctx, line{s.Conn(), s.Settings(lock.Next())}, r)
+	if err != nil {
+		err = s.Recover(ctx, err)
+	}
+	return a, err
+}
+
+// sendBy takes the short way where nobody else has written of late: among nodes that
+// write by turns that finds every time that others have.
+func (n *part) sendBy(ctx context.Context, by line, r request) (*answer, error) {
 	if n.alone && r.plain() {
-		if a, err := n.queue.record(ctx, r); a != nil || err != nil {
+		if a, err := n.queue.record(ctx, by, r); a != nil || err != nil {
 			return a, err
 		}
 	}
-	a, err := n.queue.write(ctx, r)
+	a, err := n.queue.write(ctx, by, r)
 	if err == nil {
 		n.alone = !slices.ContainsFunc(a.news, func(e entry) bool { return e.token != r.own })
 	}

@@ -35,7 +35,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	until := n.state.leases[1]
 	r := request{own: 1, seen: n.state.seen, validUntil: &until, entries: b.entries(1)}
 	if wrote {
-		if a, err := n.queue.write(t.Context(), r); err != nil || a.outcome != written {
+		if a, err := n.queue.write(t.Context(), n.queue.byPool(), r); err != nil || a.outcome != written {
 			t.Fatal(a, err)
 		}
 	}
@@ -45,7 +45,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	if rotated {
 		other.rotate(t.Context())
 	}
-	a, err := n.queue.write(t.Context(), r)
+	a, err := n.queue.write(t.Context(), n.queue.byPool(), r)
 	if err != nil || a.outcome != stale {
 		t.Fatal(a, err)
 	}
@@ -91,7 +91,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 				t.Fatalf("planned %+v", r.entries)
 			}
 			if wrote {
-				if a, err := n.queue.write(t.Context(), r); err != nil || a.outcome != written {
+				if a, err := n.queue.write(t.Context(), n.queue.byPool(), r); err != nil || a.outcome != written {
 					t.Fatal(a, err)
 				}
 			} else {
@@ -99,7 +99,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 				time.Sleep(time.Until(until) + 50*time.Millisecond)
 				mustWrite(t, q, other, request{entries: []entry{{kind: kindEnd, token: 1, hi: 10, until: until}}}, written)
 			}
-			a, err := n.queue.write(t.Context(), r)
+			a, err := n.queue.write(t.Context(), n.queue.byPool(), r)
 			if err != nil || a.outcome != stale {
 				t.Fatal(a, err)
 			}

@@ -81,18 +81,18 @@ type sideRow struct {
 
 // write makes the call, in one round trip. If it fails, the request may have
 // been written or not, or may be later.
-func (q *member) write(ctx context.Context, r request) (*answer, error) {
+func (q *member) write(ctx context.Context, by line, r request) (*answer, error) {
 	args, err := r.args(q.id)
 	if err != nil {
 		return nil, err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(beginSQL)
-	batch.Queue(pg.WriterSettings(lockPatience))
+	before := by.begin(batch)
 	batch.Queue(writeSQL, args...)
 	batch.Queue(commitSQL)
-	results := q.db.SendBatch(ctx, batch)
-	a, err := readAnswer(results)
+	q.sent()
+	results := by.db.SendBatch(ctx, batch)
+	a, err := readAnswer(results, before)
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
@@ -103,9 +103,23 @@ func (q *member) write(ctx context.Context, r request) (*answer, error) {
 	return a, nil
 }
 
-// batcher is a pool or a connection.
-type batcher interface {
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+// line is the way by which a request goes to PostgreSQL.
+type line struct {
+	db interface { // a pool or a connection
+		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	}
+	settings string // the statement that comes after BEGIN
+}
+
+// byPool is the way for those who write now and then.
+func (q *member) byPool() line { return line{q.pool, pg.WriterSettings(lockPatience)} }
+
+// begin queues the statements with which a transaction begins, and returns how many
+// they are.
+func (l line) begin(b *pgx.Batch) int {
+	b.Queue(beginSQL)
+	b.Queue(l.settings)
+	return b.Len()
 }
 
 func (r *request) args(id int32) ([]any, error) {
@@ -129,9 +143,10 @@ func (r *request) args(id int32) ([]any, error) {
 	return []any{id, r.seen, r.own, r.validUntil, r.lease, kinds, tokens, los, his, untils, bodies, r.claim, side}, nil
 }
 
-// readAnswer reads the results of BEGIN, settings, queue_write and COMMIT.
-func readAnswer(results pgx.BatchResults) (*answer, error) {
-	for range 2 {
+// readAnswer reads the results of queue_write, of so many statements before it, and
+// of COMMIT.
+func readAnswer(results pgx.BatchResults, before int) (*answer, error) {
+	for range before {
 		if _, err := results.Exec(); err != nil {
 			return nil, err
 		}
@@ -180,7 +195,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 // load reads the journal from where it begins.
 func (q *member) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
-	a, err := q.write(ctx, request{})
+	a, err := q.write(ctx, q.byPool(), request{})
 	if err != nil {
 		return nil, nil, q.explain("read", err)
 	}

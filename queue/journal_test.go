@@ -43,7 +43,7 @@ func mustWrite(t *testing.T, q *Queue, s *state, r request, want outcome) {
 	if until, ok := s.leases[r.own]; ok {
 		r.validUntil = &until
 	}
-	a, err := q.members[0].write(t.Context(), r)
+	a, err := q.members[0].write(t.Context(), q.members[0].byPool(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestWrite_IsNamed(t *testing.T) {
 	q.pool.Reset() // so that connections have the setting
 	s, common := lease(t, q)
 	common.entries = []entry{done(1, span{1, 1})}
-	for name, write := range map[string]func(context.Context, request) (*answer, error){
+	for name, write := range map[string]func(context.Context, line, request) (*answer, error){
 		"queue_write": q.members[0].write, "record": q.members[0].record,
 	} {
 		tx, err := q.pool.Begin(t.Context())
@@ -278,7 +278,7 @@ func TestWrite_IsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		wrote := make(chan error, 1)
-		go func() { _, err := write(t.Context(), common); wrote <- err }()
+		go func() { _, err := write(t.Context(), q.members[0].byPool(), common); wrote <- err }()
 		for named := 0; named == 0; time.Sleep(time.Millisecond) {
 			err := q.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'`, pg.WriterName).Scan(&named)

@@ -15,20 +15,41 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// holdAll takes all connections of a pool, so that nobody else gets one.
+// holdAll takes all connections of a pool, those that are lent to writers as well, so
+// that nobody else gets one.
 func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
-	var held []*pgxpool.Conn
-	for range pool.Config().MaxConns {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
+	var releases []func()
+	// take goes on until there is nothing left: nobody else has anything for long.
+	take := func(one func(context.Context) (func(), error)) {
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			release, err := one(ctx)
+			cancel()
+			if err != nil {
+				return
+			}
+			releases = append(releases, release)
 		}
-		held = append(held, conn)
 	}
+	take(func(ctx context.Context) (func(), error) {
+		b := pg.NewBorrower(pool)
+		err := b.Hold(ctx)
+		if err != nil {
+			b.Close()
+		}
+		return b.Close, err
+	})
+	take(func(ctx context.Context) (func(), error) {
+		conn, err := pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return conn.Release, nil
+	})
 	release = sync.OnceFunc(func() {
-		for _, conn := range held {
-			conn.Release()
+		for _, release := range releases {
+			release()
 		}
 	})
 	t.Cleanup(release)

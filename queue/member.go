@@ -15,14 +15,14 @@ import (
 // of who has done what of it. An ordinary Queue is its only member.
 type member struct {
 	pool   *pgxpool.Pool
-	db     batcher // the pool: what queue_write is sent through
 	stream *stream.Stream
-	id     int32 // the stream's
-	index  int   // its priority or lane
+	id     int32  // the stream's
+	index  int    // its priority or lane
+	sent   func() // is told of each request to write to the journal
 }
 
 func newMember(pool *pgxpool.Pool, s *stream.Stream, index int) *member {
-	return &member{pool: pool, db: pool, stream: s, id: s.ID(), index: index}
+	return &member{pool: pool, stream: s, id: s.ID(), index: index, sent: func() {}}
 }
 
 // Name is that of the stream.

@@ -52,8 +52,8 @@ type NodeConfig struct {
 	// Drain is for how long Run, when it stops, waits for what was handed out
 	// to be acknowledged. Defaults to 10 s.
 	Drain time.Duration
-	// Timeout bounds one round trip to PostgreSQL, of which two seconds may be
-	// spent waiting for the queue's lock. A session of Tidewire that holds that
+	// Timeout bounds one round trip to PostgreSQL, of which a second may be spent
+	// waiting for the queue's lock. A session of Tidewire that holds that
 	// lock for longer than Timeout, and hears nothing from its client, is ended.
 	// Defaults to 10 s.
 	Timeout time.Duration
@@ -112,8 +112,8 @@ func (c NodeConfig) withDefaults() NodeConfig {
 // records what became of them. Of a queue with priorities or lanes it does so
 // for each. A process needs one Node for each queue.
 //
-// It takes connections of the pool while it reads and writes, two at most for
-// each priority or lane, and besides those of its Producer.
+// It writes on connections that all who write to the pool share, and takes one more
+// while it reads, for each priority or lane.
 //
 // Safe for concurrent use.
 type Node struct {
@@ -203,7 +203,10 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 	for _, p := range n.parts {
 		reading.Go(func() { p.read(ctx) })
 		writing.Go(func() { p.clock(gathering) })
-		writing.Go(func() { p.group.Run(gathering, n.work, p.commit) })
+		writing.Go(func() {
+			defer p.on.Close()
+			p.group.Run(gathering, n.work, p.commit)
+		})
 	}
 	reading.Go(func() { n.tend(ctx) })
 	if n.queue.opts.family() {

@@ -56,6 +56,8 @@ type part struct {
 	finishing bool // gives up everything
 	littered  bool // the journal has deleted rows
 	alone     bool // nobody else wrote to the journal of late; commit's alone
+
+	on pg.Borrower // commit's alone
 }
 
 // item is a message between the stream and the one who acknowledges it.
@@ -72,7 +74,7 @@ type item struct {
 
 func newPart(n *Node, m *member) *part {
 	p := &part{
-		node: n, queue: m, cfg: &n.cfg, mu: &n.mu,
+		node: n, queue: m, cfg: &n.cfg, mu: &n.mu, on: pg.NewBorrower(m.pool),
 		group:   pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(n.cfg.Linger),
 		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 		aside: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),

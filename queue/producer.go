@@ -38,9 +38,8 @@ type ProducerConfig struct {
 	Notify func(s *stream.Stream)
 }
 
-// Producer enqueues for many callers: they share commits. It takes a connection
-// of the pool while it is busy, and two for a queue with priorities or lanes. Safe
-// for concurrent use.
+// Producer enqueues for many callers: they share commits. It writes on connections
+// that all who write to the pool share. Safe for concurrent use.
 type Producer struct {
 	queue    *Queue
 	appender *stream.PartitionedAppender // its partitions are the members
@@ -51,7 +50,7 @@ type Producer struct {
 // NewProducer returns a Producer to the queue, which writes through the
 // queue's pool. It does nothing until Run.
 func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
-	own := stream.PartitionedConfig{Appender: cfg.Appender, Connections: 2}
+	own := stream.PartitionedConfig{Appender: cfg.Appender}
 	streams := q.Streams()
 	own.OnCommit = func(i int, last int64) {
 		q.committed(i, last)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tidewire/tidewire/internal/pg"
 )
 
 const (
@@ -56,7 +54,7 @@ func (r *request) plain() bool {
 // record makes a plain request at a fraction of what queue_write costs, which has to
 // plan statements whose tables it is told by name. The answer is nil if nothing was
 // written: then queue_write knows why.
-func (q *member) record(ctx context.Context, r request) (*answer, error) {
+func (q *member) record(ctx context.Context, by line, r request) (*answer, error) {
 	entries := r.entries
 	if r.claim > 0 {
 		entries = append(entries[:len(entries):len(entries)], entry{kind: kindNext, token: r.own, lo: 1, hi: r.claim})
@@ -67,13 +65,13 @@ func (q *member) record(ctx context.Context, r request) (*answer, error) {
 	}
 	sql := fmt.Sprintf(recordFmt+" -- %[2]d", q.id, r.seen/recordEdition)
 	batch := &pgx.Batch{}
-	batch.Queue(beginSQL)
-	batch.Queue(pg.WriterSettings(lockPatience))
+	before := by.begin(batch)
 	batch.Queue(holdSQL, q.id)
 	batch.Queue(sql, r.seen, *r.validUntil, r.own, r.claim, kinds, los, his, bodies)
 	batch.Queue(commitSQL)
-	results := q.db.SendBatch(ctx, batch)
-	a, err := q.readRecorded(results, r, entries)
+	q.sent()
+	results := by.db.SendBatch(ctx, batch)
+	a, err := q.readRecorded(results, before, r, entries)
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
@@ -83,9 +81,10 @@ func (q *member) record(ctx context.Context, r request) (*answer, error) {
 	return a, nil
 }
 
-// readRecorded reads the results of the five statements of record.
-func (q *member) readRecorded(results pgx.BatchResults, r request, entries []entry) (*answer, error) {
-	for range 3 {
+// readRecorded reads the results of record, so many statements of which begin the
+// transaction.
+func (q *member) readRecorded(results pgx.BatchResults, before int, r request, entries []entry) (*answer, error) {
+	for range before + 1 {
 		if _, err := results.Exec(); err != nil {
 			return nil, err
 		}

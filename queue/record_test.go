@@ -39,11 +39,11 @@ func TestRecord_AsQueueWrite(t *testing.T) {
 			if !other.plain() {
 				t.Fatal("not plain")
 			}
-			want, err := long.members[0].write(t.Context(), common)
+			want, err := long.members[0].write(t.Context(), long.members[0].byPool(), common)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := short.members[0].record(t.Context(), other)
+			got, err := short.members[0].record(t.Context(), short.members[0].byPool(), other)
 			if err != nil || got == nil {
 				t.Fatal(got, err)
 			}
@@ -88,7 +88,7 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 			r.entries = []entry{done(1, span{1, 1})}
 			before(t, q, s, &r)
 			for range 2 { // the second time it knows which journal is in use
-				if a, err := q.members[0].record(t.Context(), r); a != nil || err != nil {
+				if a, err := q.members[0].record(t.Context(), q.members[0].byPool(), r); a != nil || err != nil {
 					t.Fatalf("%+v %v, want nothing", a, err)
 				}
 			}

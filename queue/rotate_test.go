@@ -168,7 +168,7 @@ func TestLoad_LostJournal(t *testing.T) {
 	if _, err := r.q.Stats(t.Context()); !errors.Is(err, ErrJournalLost) {
 		t.Errorf("Stats: %v, want ErrJournalLost", err)
 	}
-	if a, err := r.queue.record(t.Context(), request{own: 1, seen: r.state.seen, validUntil: new(time.Now().Add(time.Hour)), claim: 1}); a != nil || err != nil {
+	if a, err := r.queue.record(t.Context(), r.queue.byPool(), request{own: 1, seen: r.state.seen, validUntil: new(time.Now().Add(time.Hour)), claim: 1}); a != nil || err != nil {
 		t.Errorf("record: %+v, %v; want it left to queue_write", a, err)
 	}
 	restart := `SELECT tidewire.restart_queue('journal', 7)`

@@ -35,9 +35,6 @@ type AppenderConfig struct {
 	// that of an Appender that was idle: for fewer and larger commits at low rates.
 	// Defaults to none.
 	Linger time.Duration
-	// IdleTimeout is for how long an Appender without traffic keeps its
-	// connection. Defaults to 30 s.
-	IdleTimeout time.Duration
 	// OnCommit, if not nil, is called after the callbacks of a batch, from the
 	// same goroutine, with the position of the last message stored. It is where
 	// to call Hub.Notify.
@@ -53,9 +50,6 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 	if c.MaxBatchBytes <= 0 {
 		c.MaxBatchBytes = 8 << 20
 	}
-	if c.IdleTimeout <= 0 {
-		c.IdleTimeout = 30 * time.Second
-	}
 	if c.OnCommit == nil {
 		c.OnCommit = func(int64) {}
 	}
@@ -70,9 +64,9 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 // unless there is a Linger.
 //
 // There may be any number of Appenders for a stream, in any number of
-// processes. One that has something to write takes a connection of the pool
-// and keeps it until it has been idle: a pool needs more connections than
-// Appenders are busy at a time.
+// processes. All that write through one pool share a quarter of its connections, but
+// two at least and eight at most, and borrow one for each batch, in turn. A stream
+// whose lock somebody keeps holds up none but itself.
 //
 // Safe for concurrent use.
 type Appender struct {
@@ -92,7 +86,6 @@ type Appender struct {
 	submitting atomic.Int64  // calls of Submit that may still add
 	idle       chan struct{} // one slot: the last of them has left a closed Appender
 
-	lane     *lane // whose lock guards the writer
 	writer   *Writer
 	recorded chan struct{} // one slot: requests of producers were recorded
 	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated
@@ -123,10 +116,10 @@ const callOverhead = 128
 // does nothing until Run. To a stream with partitions a PartitionedAppender
 // appends.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
-	return newAppender(newLane(pool), make(chan struct{}, 1), s, cfg)
+	return newAppender(pool, make(chan struct{}, 1), s, cfg)
 }
 
-func newAppender(on *lane, rotating chan struct{}, s *Stream, cfg AppenderConfig) *Appender {
+func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg AppenderConfig) *Appender {
 	cfg = cfg.withDefaults()
 	a := &Appender{
 		cfg:     cfg,
@@ -135,12 +128,12 @@ func newAppender(on *lane, rotating chan struct{}, s *Stream, cfg AppenderConfig
 		answers: make(chan []call, 1),
 		spare:   make(chan []call, 2),
 		idle:    make(chan struct{}, 1),
-		lane:    on,
-		writer:  newWriter(on.on, s.table, cfg.Writer),
+		writer:  newWriter(pool, s.table, cfg.Writer),
 
 		recorded: make(chan struct{}, 1),
 		rotating: rotating,
 	}
+	a.group.Admit(func(ctx context.Context) { a.writer.on.Hold(ctx) }) // its error is Write's, too
 	a.work, a.abandon = context.WithCancel(context.Background())
 	return a
 }
@@ -262,13 +255,8 @@ func (a *Appender) close() {
 // refused, and all callbacks have returned. This may take as long as
 // PostgreSQL is away: see Abandon. Call it once.
 func (a *Appender) Run(ctx context.Context) {
-	defer a.lane.expire()
-	a.run(ctx)
-}
-
-// run is Run on a lane that others may still need.
-func (a *Appender) run(ctx context.Context) {
 	defer a.abandon()
+	defer a.writer.Close()
 	gathering, stop := context.WithCancel(context.Background())
 	defer stop()
 	var helpers sync.WaitGroup

@@ -381,30 +381,42 @@ func TestAppender_AbandonAnswersEverybody(t *testing.T) {
 	stop()
 }
 
-// TestAppender_ManyOnFewConnections has more Appenders than connections: those
-// that are idle let go of theirs.
+// TestAppender_ManyOnFewConnections has many more Appenders at work than the pool has
+// connections, and two of them wait for locks that somebody keeps.
 func TestAppender_ManyOnFewConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	cfg := db.Pool.Config()
-	cfg.MaxConns = 2
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for n := range 5 {
-		s, err := stream.Ensure(ctx, pool, fmt.Sprint("room ", n), stream.Options{})
+	pool := smallPool(t, db, 8)
+	var calling, waiting sync.WaitGroup
+	locks := make([]pgx.Tx, 2)
+	for n := range 40 {
+		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("room ", n), stream.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := run(t, pool, s, stream.AppenderConfig{IdleTimeout: 50 * time.Millisecond})
-		for want := range int64(2) {
-			if first, err := a.Append(ctx, stream.Message{}); err != nil || first != want+1 {
-				t.Fatalf("stream %d: first %d, %v", n, first, err)
+		running := &calling
+		if n < len(locks) {
+			locks[n], running = begin(t, db.Pool, pgx.ReadCommitted), &waiting
+			if err := stream.AppendTx(t.Context(), locks[n], s, messages("first")...); err != nil {
+				t.Fatal(err)
 			}
+			exec(t, locks[n], `SET CONSTRAINTS ALL IMMEDIATE`) // takes the lock
 		}
+		a := run(t, pool, s, stream.AppenderConfig{})
+		running.Go(func() {
+			for i := range 20 {
+				if _, err := a.Append(t.Context(), messages(fmt.Sprint(i))...); err != nil {
+					t.Errorf("stream %d: %v", n, err)
+				}
+			}
+			if n := len(everything(t, s)); n < 20 {
+				t.Errorf("%d messages stored, want 20", n)
+			}
+		})
 	}
+	calling.Wait()
+	for _, tx := range locks {
+		commitTx(t, tx)
+	}
+	waiting.Wait()
 }

@@ -17,10 +17,7 @@ func (a *Appender) commit(ctx context.Context, b *appendBatch) {
 	case b.calls = <-a.spare:
 	default:
 	}
-	a.lane.mu.Lock()
 	a.write(ctx, &b.rows, calls)
-	a.lane.keepConnection(a.cfg.IdleTimeout)
-	a.lane.mu.Unlock()
 	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
 	a.answers <- calls
 }
@@ -91,18 +88,22 @@ func (a *Appender) explain(ctx context.Context, err error) error {
 	return a.stream.explain("append to", err)
 }
 
-// dropped asks whether the stream is gone, on the writer's own connection if it
-// has one: the pool may have no other. A writer that comes to the table while it
+// dropped asks whether the stream is gone. A writer that comes to the table while it
 // is dropped gets an internal error of PostgreSQL, which does not say so.
 func (a *Appender) dropped(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Writer.Timeout)
 	defer cancel()
-	query := a.writer.pool.QueryRow
-	if a.writer.conn != nil {
-		query = a.writer.conn.QueryRow
+	if err := a.writer.on.Hold(ctx); err != nil {
+		return false
+	}
+	defer a.writer.on.Release()
+	s := a.writer.on.Session()
+	if err := s.Connect(ctx); err != nil {
+		return false
 	}
 	var exists bool
-	err := query(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
+	err := s.Conn().QueryRow(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
+	s.CloseIfLost()
 	return err == nil && !exists
 }
 

@@ -99,7 +99,7 @@ func (h *Hub) listenWhileBusy(ctx context.Context) {
 			stop()
 		})
 		// What was announced before the connection listened is found by a poll.
-		pg.Listen(listening, h.pool, notifyChannel, h.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+		pg.Listen(listening, h.pool, pg.StreamChannel, h.cfg.Log, func() { signal(h.pollNow) }, h.heard)
 		waiting.Wait()
 	}
 }

@@ -63,11 +63,10 @@ func (w *Writer) forget(ctx context.Context) {
 	m.gone = min(from+forgetAtOnce, m.old)
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	if _, err := w.conn.Exec(ctx, forgetSQL, w.id, from, m.gone, append([]int64{}, m.doubted...)); err != nil {
+	s := w.on.Session()
+	if _, err := s.Conn().Exec(ctx, forgetSQL, w.id, from, m.gone, append([]int64{}, m.doubted...)); err != nil {
 		w.cfg.Log.Warn("old batch marks not deleted", "error", err)
-		if w.conn.Conn().IsClosed() {
-			w.Close()
-		}
+		s.CloseIfLost()
 	}
 }
 

@@ -10,12 +10,6 @@ import (
 
 // PartitionedConfig configures a PartitionedAppender.
 type PartitionedConfig struct {
-	// Connections is how many connections of the pool it takes at most. Each
-	// serves some of the partitions, one batch at a time, and is kept until it has
-	// been idle: the pool needs more than these. A batch that cannot be written, as
-	// when somebody holds the lock of its partition for long, is tried until it can,
-	// and those of the other partitions of its connection wait. Defaults to 2.
-	Connections int
 	// OnCommit, if not nil, is called as AppenderConfig.OnCommit is, by several
 	// goroutines at once, one a partition.
 	OnCommit func(partition int, last int64)
@@ -28,10 +22,6 @@ type PartitionedConfig struct {
 const minPartitionBytes = 64 << 10
 
 func (c PartitionedConfig) withDefaults(partitions int) PartitionedConfig {
-	if c.Connections <= 0 {
-		c.Connections = 2
-	}
-	c.Connections = min(c.Connections, partitions)
 	if c.OnCommit == nil {
 		c.OnCommit = func(int, int64) {}
 	}
@@ -55,11 +45,11 @@ type Place struct {
 // A request is counted by producer and partition: whoever repeats it has to
 // give the messages the same keys, so that it gets to where it was.
 //
-// An ordinary stream will do as well, as one partition. Safe for concurrent use.
+// An ordinary stream will do as well, as one partition. Partitions are written side by
+// side, as far as there are connections: see Appender. Safe for concurrent use.
 type PartitionedAppender struct {
 	stream *Stream
 	parts  []*Appender
-	lanes  []*lane
 	next   atomic.Uint32 // partition, modulo their number
 }
 
@@ -68,15 +58,12 @@ type PartitionedAppender struct {
 func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig) *PartitionedAppender {
 	n := max(s.count, 1)
 	cfg = cfg.withDefaults(n)
-	a := &PartitionedAppender{stream: s, lanes: make([]*lane, cfg.Connections), parts: make([]*Appender, n)}
-	for i := range a.lanes {
-		a.lanes[i] = newLane(pool)
-	}
+	a := &PartitionedAppender{stream: s, parts: make([]*Appender, n)}
 	rotating := make(chan struct{}, 1)
 	for i := range a.parts {
 		own := cfg.Appender
 		own.OnCommit = func(last int64) { cfg.OnCommit(i, last) }
-		a.parts[i] = newAppender(a.lanes[i%len(a.lanes)], rotating, s.Partition(i), own)
+		a.parts[i] = newAppender(pool, rotating, s.Partition(i), own)
 	}
 	return a
 }
@@ -129,12 +116,9 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []M
 func (a *PartitionedAppender) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, p := range a.parts {
-		running.Go(func() { p.run(ctx) })
+		running.Go(func() { p.Run(ctx) })
 	}
 	running.Wait()
-	for _, l := range a.lanes {
-		l.expire()
-	}
 }
 
 // Abandon is Appender.Abandon for all partitions.

@@ -350,17 +350,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 func TestPartitionedAppender_FewConnections(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 20)
-	cfg, err := pgxpool.ParseConfig(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.MaxConns = 3
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	a := runParted(t, pool, s, stream.PartitionedConfig{Connections: 2})
+	a := runParted(t, smallPool(t, db, 3), s, stream.PartitionedConfig{})
 	var calling sync.WaitGroup
 	for c := range 40 {
 		calling.Go(func() {

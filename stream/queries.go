@@ -3,6 +3,8 @@ package stream
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // LockMessages is the number of the messages table's lock within pg.LockClass.
@@ -34,12 +36,12 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 
 	// The rows of a COPY hold their positions: begin_batch fails if the head is
 	// not where the writer thinks.
-	copyFmt = beginSQL + `; %[9]sSELECT tidewire.begin_batch(%[1]d, '%[10]s', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
+	copyFmt = beginSQL + `; %[9]s; SELECT tidewire.begin_batch(%[1]d, '%[10]s', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
 
 	// The rows of a staged batch are numbered from 1 on, and their time is when they had
 	// arrived. %[3]s is empty, or records requests.
-	stageFmt = beginSQL + `; %[2]sCREATE TEMPORARY TABLE pg_temp.tidewire_rows ` +
+	stageFmt = beginSQL + `; %[2]s; CREATE TEMPORARY TABLE pg_temp.tidewire_rows ` +
 		`(position bigint, payload bytea, key text, headers jsonb) ON COMMIT DROP; ` +
 		`COPY pg_temp.tidewire_rows (position, %[1]s) FROM STDIN (FORMAT binary)`
 	storeStagedFmt = `SELECT tidewire.take_positions(%[1]d, '%[2]s', %[4]d, %[5]d, %[6]d); %[3]s` +
@@ -167,13 +169,10 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 const (
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 
-	// notifyChannel carries hints that streams have grown: the sender's number,
-	// then the streams', with spaces between.
-	notifyChannel = `tidewire_stream`
-
-	// announceSQL does not wait for the disk, as a commit with a NOTIFY would: a
-	// hint that is lost is found by a poll.
-	announceSQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + notifyChannel + `', $1)`
+	// announceSQL sends a hint that streams have grown: the sender's number, then the
+	// streams', with spaces between. It does not wait for the disk, as a commit with a
+	// NOTIFY would: a hint that is lost is found by a poll.
+	announceSQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + pg.StreamChannel + `', $1)`
 )
 
 // Partitioned streams.

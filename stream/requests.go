@@ -116,9 +116,14 @@ func (w *Writer) find(ctx context.Context, requests []request) (map[Producer]fin
 }
 
 func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer]finding, error) {
+	if err := w.on.Hold(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	if err := w.connect(ctx); err != nil {
+	defer w.on.Release()
+	s := w.on.Session()
+	if err := s.Connect(ctx); err != nil {
 		return nil, err
 	}
 	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
@@ -126,7 +131,7 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 		ids[i], sequences[i] = r.ID, r.Sequence
 	}
 	found := make(map[Producer]finding)
-	rows, err := w.conn.Query(ctx, findRequestsSQL, w.table.lock, ids, sequences)
+	rows, err := s.Conn().Query(ctx, findRequestsSQL, w.table.lock, ids, sequences)
 	if err == nil {
 		var first *int64
 		var tooOld bool
@@ -146,8 +151,8 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 			return nil
 		})
 	}
-	if err != nil && w.conn.Conn().IsClosed() {
-		w.Close()
+	if err != nil {
+		s.CloseIfLost()
 	}
 	return found, err
 }

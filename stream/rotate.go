@@ -45,7 +45,7 @@ func (a *Appender) rotateInTurn(ctx context.Context) error {
 	select {
 	case a.rotating <- struct{}{}:
 		defer func() { <-a.rotating }()
-		return rotateRequests(ctx, a.lane.on.pool, a.stream.id)
+		return rotateRequests(ctx, a.writer.pool, a.stream.id)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

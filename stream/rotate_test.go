@@ -68,7 +68,7 @@ func TestPartitioned_RotatesInTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	a := runParted(t, pool, s, stream.PartitionedConfig{Connections: n})
+	a := runParted(t, pool, s, stream.PartitionedConfig{})
 	for i := range n {
 		mustAppendAs(t, a.Partition(i), stream.Producer{ID: fmt.Sprint("p", i), Sequence: 1}, "x")
 	}

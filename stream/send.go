@@ -22,22 +22,24 @@ const codeStaleHead = "TW001"
 // attempt writes the batch once, in that time. If stale, it does not rely on the
 // head that the writer knows. With an error the batch has its first position if
 // positions were taken for it, which happens only if no other attempt is committed.
-func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, timeout time.Duration) error {
+// It waits for a lock as long as wait says.
+func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	b.First = 0
-	if err := w.connect(ctx); err != nil {
+	prepared, err := w.connect(ctx)
+	if err != nil {
 		return err
 	}
-	c := w.conn.Conn().PgConn()
-	send := w.sendArray
 	switch {
 	case w.line.stages(b):
-		send = w.sendStaged
+		err = w.sendStaged(ctx, b, wait)
 	case !stale && w.prefersCopy(b):
-		send = w.sendCopy
+		err = w.sendCopy(ctx, b, wait)
+	default:
+		err = w.sendArray(ctx, b, wait, prepared)
 	}
-	if err := send(ctx, c, b); err != nil {
+	if err != nil {
 		if b.First > 0 && behindBegin(err) {
 			w.head = b.First + int64(b.Len()) - 1 // a sequence is not rolled back
 		}
@@ -64,12 +66,20 @@ func (w *Writer) prefersCopy(b *Batch) bool {
 	return w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes)
 }
 
-// sendCopy sends one query with the rows behind it: one round trip.
-func (w *Writer) sendCopy(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
+// sendCopy sends one query with the rows behind it: one round trip, and another one
+// before the first.
+func (w *Writer) sendCopy(ctx context.Context, b *Batch, wait time.Duration) error {
+	s := w.on.Session()
+	if w.head == 0 {
+		if err := s.Conn().QueryRow(ctx, w.table.head).Scan(&w.head); err != nil {
+			return err
+		}
+	}
 	b.number(w.head + 1)
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
-	_, err := c.CopyFrom(ctx, rows, w.table.copySQL(w.head, b.Len(), w.id, w.number, w.settings, b.recordSQL(w.table.lock)))
+	sql := w.table.copySQL(w.head, b.Len(), w.id, w.number, s.Settings(wait), b.recordSQL(w.table.lock))
+	_, err := s.Conn().PgConn().CopyFrom(ctx, rows, sql)
 	return err
 }
 
@@ -96,31 +106,25 @@ func (l *lentReader) takeBack() {
 	l.r = nil
 }
 
-// Names of the statements that a writer's connection has prepared, beside those
-// of the tables.
-const (
-	stmtBegin    = "tidewire_begin"
-	stmtSettings = "tidewire_settings"
-	stmtCommit   = "tidewire_commit"
-)
-
 // sendArray sends four statements, one more with requests to record, and one more
-// where settings differ, and one Sync: one round trip.
-func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
-	binaryFormat := []int16{1}
-	p := c.StartPipeline(ctx)
-	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	before := 1
-	if w.settings != "" {
-		p.SendQueryPrepared(stmtSettings, nil, nil, nil)
-		before++
+// with settings, and one Sync: one round trip.
+func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, prepared bool) error {
+	s := w.on.Session()
+	p := s.Conn().PgConn().StartPipeline(ctx)
+	before := s.SendBegin(p, wait)
+	send := func(name, sql string, params [][]byte, types []uint32) {
+		if prepared {
+			p.SendQueryPrepared(name, params, binaryFormat, binaryFormat)
+		} else {
+			p.SendQueryParams(sql, params, types, binaryFormat, binaryFormat)
+		}
 	}
-	p.SendQueryPrepared(w.table.stmtTake, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
+	send(w.table.stmtTake, w.table.takePositions, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, takeTypes)
 	if len(b.requests) > 0 {
 		p.SendQueryParams(recordRequestsSQL, b.recordParams(w.table.lock), recordTypes, nil, nil)
 	}
-	p.SendQueryPrepared(w.table.stmtInsert, w.insertParams(b), binaryFormat, nil)
-	p.SendQueryPrepared(stmtCommit, nil, nil, nil)
+	send(w.table.stmtInsert, w.table.insertArray, w.insertParams(b), w.table.insertTypes())
+	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())
 	}
@@ -131,6 +135,8 @@ func (w *Writer) sendArray(ctx context.Context, c *pgconn.PgConn, b *Batch) erro
 	b.First = first
 	return err
 }
+
+var binaryFormat = []int16{1}
 
 // positionTaken reads the results of take_positions and of those before it.
 func positionTaken(p *pgconn.Pipeline, before int) (first int64, err error) {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -36,13 +34,14 @@ func (l *line) broke(b *Batch) { l.slow = l.slow || b.Bytes() >= stagedBytes }
 // takes the lock and stores them: two round trips, and rows that are written twice.
 // To others the transaction is old when it has the lock; nobody takes it for frozen,
 // for the part that holds the lock is one message, which has arrived whole.
-func (w *Writer) sendStaged(ctx context.Context, c *pgconn.PgConn, b *Batch) error {
-	began := time.Now()
+func (w *Writer) sendStaged(ctx context.Context, b *Batch, wait time.Duration) error {
+	s, began := w.on.Session(), time.Now()
+	c := s.Conn().PgConn()
 	b.number(1)
 	b.First = 0 // that of b.number
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
-	if _, err := c.CopyFrom(ctx, rows, fmt.Sprintf(stageFmt, w.table.columns, w.settings)); err != nil {
+	if _, err := c.CopyFrom(ctx, rows, fmt.Sprintf(stageFmt, w.table.columns, s.Settings(wait))); err != nil {
 		return err
 	}
 	arrived := time.Since(began)

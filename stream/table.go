@@ -3,6 +3,7 @@ package stream
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -22,9 +23,18 @@ type table struct {
 	stmtTake, stmtInsert             string // names of the prepared ones
 }
 
+// hashOf tells tables apart in the names of statements, of which PostgreSQL looks at
+// the first 63 bytes.
+func hashOf(table string) string {
+	h := fnv.New64a()
+	h.Write([]byte(table))
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
 // OIDs of the types that batches hold.
 const (
 	oidBytea = 17
+	oidInt8  = 20
 	oidText  = 25
 	oidJSONB = 3802
 )
@@ -65,12 +75,27 @@ func streamTable(id int32) *table {
 	return t.withSQL(insertMessagesFmt)
 }
 
+// takeTypes are those of the parameters of takePositions.
+var takeTypes = []uint32{oidInt8, oidInt8, oidInt8}
+
+// insertTypes are those of the parameters of insertArray.
+func (t *table) insertTypes() []uint32 {
+	all := append(make([]uint32, 0, 4), oidInt8)
+	for _, oid := range t.types {
+		all = append(all, arrayOf[oid])
+	}
+	return all
+}
+
+// arrayOf are the OIDs of arrays by those of their elements.
+var arrayOf = map[uint32]uint32{oidBytea: 1001, oidText: 1009, oidJSONB: 3807}
+
 func (t *table) withSQL(insertFmt string) *table {
 	t.takePositions = fmt.Sprintf(takePositionsFmt, t.lock, t.positions)
 	t.insertArray = fmt.Sprintf(insertFmt, t.name, t.positions)
 	t.head = fmt.Sprintf(headFmt, t.positions)
-	t.stmtTake = fmt.Sprintf("tidewire_take_positions_%d", t.lock)
-	t.stmtInsert = fmt.Sprintf("tidewire_insert_array_%d", t.lock)
+	t.stmtTake = "tidewire_take_positions_" + hashOf(t.name)
+	t.stmtInsert = "tidewire_insert_array_" + hashOf(t.name)
 	return t
 }
 

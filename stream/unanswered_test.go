@@ -68,16 +68,18 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, stop := start(t, pool, s, stream.AppenderConfig{})
-	if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("first")}); err != nil {
-		t.Fatal(err)
+	for _, payload := range []string{"first", "second"} { // the session prepares with the second
+		if _, err := a.Append(t.Context(), stream.Message{Payload: []byte(payload)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	plan.cutNext()
-	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("second")})
+	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
 	if !errors.Is(err, stream.ErrAbandoned) {
 		t.Errorf("the answer was lost, and the caller is told %v", err)
 	}
-	wantStored(t, s, "first, second")
-	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
+	wantStored(t, s, "first, second, third")
+	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("fourth")})
 	if err == nil || errors.Is(err, stream.ErrAbandoned) {
 		t.Errorf("refused at once: %v", err)
 	}
@@ -94,8 +96,10 @@ func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	forbidTables(t, db)
 	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
 	a := run(t, cutPool(t, db, plan), s, stream.AppenderConfig{Linger: 200 * time.Millisecond})
-	if _, err := a.Append(t.Context(), stream.Message{Payload: []byte("first")}); err != nil {
-		t.Fatal(err)
+	for _, payload := range []string{"first", "second"} { // the session prepares with the second
+		if _, err := a.Append(t.Context(), stream.Message{Payload: []byte(payload)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	plan.cutNext()
 	var answers sync.WaitGroup
@@ -115,8 +119,8 @@ func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	answers.Wait()
 	var n, there int
 	err := db.Pool.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE position = ANY($1)) FROM tidewire.stream_%d`, s.ID()), positions).Scan(&n, &there)
-	if err != nil || n != 3 || there != 2 {
-		t.Errorf("%d messages, %d of them where they were said to be, %v; want 3 and 2", n, there, err)
+	if err != nil || n != 4 || there != 2 {
+		t.Errorf("%d messages, %d of them where they were said to be, %v; want 4 and 2", n, there, err)
 	}
 }
 
@@ -129,16 +133,16 @@ func TestWriter_StagedIsRefused(t *testing.T) {
 	w := stream.NewWriter(cutPool(t, db, plan), stream.WriterConfig{})
 	defer w.Close()
 	large := bytes.Repeat([]byte("large"), 30_000)
-	for n := range 3 {
-		if n == 1 {
+	for n := range 4 {
+		if n == 2 { // the session has prepared with the second
 			plan.cutNext()
 		}
 		if err := w.Write(t.Context(), batchOf(large)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if rows := stored(t, db); len(rows) != 3 {
-		t.Errorf("%d rows, want 3", len(rows))
+	if rows := stored(t, db); len(rows) != 4 {
+		t.Errorf("%d rows, want 4", len(rows))
 	}
 }
 

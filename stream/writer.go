@@ -75,16 +75,17 @@ func (c WriterConfig) withDefaults() WriterConfig {
 	return c
 }
 
-// Writer writes batches in position order. It keeps one connection of the
-// pool. Not safe for concurrent use: gather callers with pg.Group.
+// Writer writes batches in position order, on connections that all who write to the
+// pool share. Not safe for concurrent use: gather callers with pg.Group.
 type Writer struct {
-	cfg   WriterConfig
-	table *table
-	*session
+	cfg    WriterConfig
+	table  *table
+	pool   *pgxpool.Pool
+	on     pg.Borrower
 	broken error // no such table can be
 	id     int64 // with number, names each batch once and for all
 	number int64
-	head   int64 // last position taken, as far as we know
+	head   int64 // last position taken, as far as we know; 0 if unknown
 	line   line
 	arrays []byte
 	marks  marks
@@ -94,14 +95,18 @@ type Writer struct {
 // writes. Writing fails with ErrInvalid if the table's name is none.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
 	t, err := parseTable(cfg.Table)
-	w := newWriter(newSession(pool), messagesTable(t), cfg)
+	w := newWriter(pool, messagesTable(t), cfg)
 	w.broken = err
 	return w
 }
 
-func newWriter(on *session, t *table, cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg.withDefaults(), table: t, session: on, id: rand.Int64()}
+func newWriter(pool *pgxpool.Pool, t *table, cfg WriterConfig) *Writer {
+	return &Writer{cfg: cfg.withDefaults(), table: t, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
 }
+
+// Close gives back what the Writer has of the pool. It may be called more than once,
+// and Write after it.
+func (w *Writer) Close() { w.on.Close() }
 
 // Write stores the batch, sets its First position, and returns when the
 // batch is committed. While PostgreSQL is away it tries again, until ctx ends;
@@ -113,9 +118,18 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		return w.broken
 	}
 	w.number++
+	defer w.on.Release()
 	stale, slow, unanswered := false, 0, false
+	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; ; {
-		err := w.attempt(ctx, b, stale, w.cfg.Timeout<<slow)
+		hold := lock.Hold
+		if slow > 0 {
+			hold = holdSlow
+		}
+		if err := hold(ctx, &w.on); err != nil {
+			return fmt.Errorf("write batch: %w", err)
+		}
+		err := w.attempt(ctx, b, stale, lock.Next(), w.cfg.Timeout<<slow)
 		if err != nil && pg.Code(err) == "" {
 			w.marks.doubt(w.number)
 			w.line.broke(b)
@@ -145,6 +159,10 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		case !pg.Retryable(err):
 			return fmt.Errorf("write batch: %w", err)
 		}
+		w.on.Release()
+		if lock.GoesOn(err) {
+			continue
+		}
 		w.cfg.Log.Warn("batch not written, trying again", "rows", b.Len(), "attempt", failed+1, "error", err)
 		switch pg.Code(err) {
 		case pg.CodeLockNotAvailable:
@@ -159,26 +177,22 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	}
 }
 
+// holdSlow is for a batch that took too long: others are not to wait for it again.
+func holdSlow(ctx context.Context, b *pg.Borrower) error { return b.HoldSlow(ctx) }
+
 // recover brings the connection back to idle, or drops it, after an attempt
 // that ended with err. If an earlier attempt had been committed after all, that
 // is success.
 func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
-	if w.conn.Conn().IsClosed() {
-		w.Close()
-		if pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == "batch_pkey" {
-			// Stored, and where is not known as yet: the next attempt finds it again.
-			return fmt.Errorf("the session has ended before the batch was looked up: %w", net.ErrClosed)
-		}
+	err = w.on.Session().Recover(ctx, err)
+	if pg.Code(err) != pg.CodeUniqueViolation || pg.Constraint(err) != "batch_pkey" {
 		return err
 	}
-	if _, rollbackErr := w.conn.Exec(ctx, `ROLLBACK`); rollbackErr != nil {
-		w.Close()
-		return rollbackErr // what err has to say, the next attempt finds again
+	conn := w.on.Session().Conn()
+	if conn == nil {
+		return fmt.Errorf("the session has ended before the batch was looked up: %w", net.ErrClosed)
 	}
-	if pg.Code(err) == pg.CodeUniqueViolation && pg.Constraint(err) == "batch_pkey" {
-		return w.conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First)
-	}
-	return err
+	return conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First)
 }
 
 func (w *Writer) endFrozen(ctx context.Context) {

@@ -190,6 +190,22 @@ func (c *cuttable) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// smallPool is a pool on db of so many connections.
+func smallPool(t *testing.T, db pgtest.DB, conns int32) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = conns
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // cutPool is a pool on db whose connections follow the plan.
 func cutPool(t *testing.T, db pgtest.DB, plan *cutPlan) *pgxpool.Pool {
 	t.Helper()

@@ -78,7 +78,7 @@ type counterWriter struct {
 	calls      sync.WaitGroup
 }
 
-func (w *counterWriter) send(ctx context.Context, writer int, payloads [][]byte, done func(error)) error {
+func (w *counterWriter) send(ctx context.Context, writer, _ int, payloads [][]byte, done func(error)) error {
 	partition := uint64(writer) % w.partitions // so that a writer's messages stay in order
 	w.calls.Go(func() {
 		_, err := w.pool.Exec(ctx, publishSQL, partition, payloads)

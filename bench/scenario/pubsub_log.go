@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,17 +18,18 @@ import (
 // serves no client a name that begins with "tidewire.".
 const benchStream = "tidewire-bench"
 
-// pubsubLog is Tidewire's own: one stream, group commit, and groups that read
+// pubsubLog is Tidewire's own: a stream, group commit, and groups that read
 // what one reader of the process has read.
 var pubsubLog = sides{
-	describe: "one stream, group commit; the groups of a process share its reads",
+	describe: "a stream, group commit; the groups of a process share its reads",
 	ordered:  true,
 	wire:     logWire,
-	prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
-		if _, err := migrate.Up(ctx, pool); err != nil {
+	many:     true,
+	prepare: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) error {
+		return freshStreams(ctx, pool, load, func(name string) error {
+			_, err := stream.Ensure(ctx, pool, name, stream.Options{})
 			return err
-		}
-		return freshStream(ctx, pool)
+		})
 	},
 	writer: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error) {
 		return newLogWriter(ctx, pool, load)
@@ -37,35 +39,39 @@ var pubsubLog = sides{
 	},
 }
 
-// logWriter appends to the stream for all writers.
+// logWriter appends to the streams for all writers.
 type logWriter struct {
-	appender *stream.Appender
-	hub      *stream.Hub
-	running  sync.WaitGroup
-	stop     context.CancelFunc
+	appenders []*stream.Appender
+	hub       *stream.Hub
+	running   sync.WaitGroup
+	stop      context.CancelFunc
 }
 
 func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*logWriter, error) {
-	s, err := stream.Lookup(ctx, pool, benchStream)
-	if err != nil {
-		return nil, err
-	}
 	w := &logWriter{hub: stream.NewHub(pool, stream.HubConfig{Announce: true, AnnounceEvery: load.Linger})}
-	w.appender = stream.NewAppender(pool, s, stream.AppenderConfig{
-		Linger: load.Linger, OnCommit: func(int64) { w.hub.Notify(s) },
-	})
+	for n := range load.Streams {
+		s, err := stream.Lookup(ctx, pool, load.streamName(n))
+		if err != nil {
+			return nil, err
+		}
+		w.appenders = append(w.appenders, stream.NewAppender(pool, s, stream.AppenderConfig{
+			Linger: load.Linger, OnCommit: func(int64) { w.hub.Notify(s) },
+		}))
+	}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.hub.Run(ctx) })
-	w.running.Go(func() { w.appender.Run(ctx) })
+	for _, a := range w.appenders {
+		w.running.Go(func() { a.Run(ctx) })
+	}
 	return w, nil
 }
 
-func (w *logWriter) send(ctx context.Context, _ int, payloads [][]byte, done func(error)) error {
+func (w *logWriter) send(ctx context.Context, _, to int, payloads [][]byte, done func(error)) error {
 	messages := make([]stream.Message, len(payloads))
 	for i, p := range payloads {
 		messages[i].Payload = p
 	}
-	return w.appender.Submit(ctx, messages, func(_ int64, err error) { done(err) })
+	return w.appenders[to].Submit(ctx, messages, func(_ int64, err error) { done(err) })
 }
 
 func (w *logWriter) close() {
@@ -76,7 +82,7 @@ func (w *logWriter) close() {
 // logReader is the hub of all groups.
 type logReader struct {
 	load    QueueLoad
-	stream  *stream.Stream
+	streams []*stream.Stream
 	hub     *stream.Hub
 	groups  *stream.Groups
 	running sync.WaitGroup
@@ -84,13 +90,16 @@ type logReader struct {
 }
 
 func newLogReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*logReader, error) {
-	s, err := stream.Lookup(ctx, pool, benchStream)
-	if err != nil {
-		return nil, err
-	}
 	r := &logReader{
-		load: load, stream: s, groups: stream.NewGroups(pool, stream.GroupsConfig{}),
+		load: load, groups: stream.NewGroups(pool, stream.GroupsConfig{}),
 		hub: stream.NewHub(pool, stream.HubConfig{PageMessages: load.ReadBatch}),
+	}
+	for n := range load.Streams {
+		s, err := stream.Lookup(ctx, pool, load.streamName(n))
+		if err != nil {
+			return nil, err
+		}
+		r.streams = append(r.streams, s)
 	}
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.running.Go(func() { r.hub.Run(ctx) })
@@ -99,7 +108,7 @@ func newLogReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*log
 }
 
 func (r *logReader) open(ctx context.Context, number int) (source, error) {
-	g, err := r.groups.Open(ctx, r.stream, fmt.Sprintf("group %d", number+1), stream.GroupOptions{})
+	g, err := r.groups.Open(ctx, r.streams[r.load.streamOf(number)], groupName(r.load, number), stream.GroupOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -135,17 +144,35 @@ func (s *logSource) ack(ctx context.Context) error {
 
 func (s *logSource) close() { s.sub.Close() }
 
-// freshStream drops what an earlier run has left.
-func freshStream(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := queue.Drop(ctx, pool, benchStream); err != nil && !errors.Is(err, queue.ErrNotFound) {
+// groupName is that of a reader's group.
+func groupName(l QueueLoad, source int) string { return fmt.Sprintf("group %d", source%l.Groups+1) }
+
+// freshStreams drops the streams and queues that an earlier run has left, and makes
+// those of this one.
+func freshStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad, make func(name string) error) error {
+	if _, err := migrate.Up(ctx, pool); err != nil {
 		return err
 	}
-	if _, err := stream.Ensure(ctx, pool, benchStream, stream.Options{}); err != nil {
+	left, err := stream.List(ctx, pool)
+	if err != nil {
 		return err
 	}
-	if err := stream.Drop(ctx, pool, benchStream); err != nil {
-		return err
+	for _, s := range left {
+		if s.Name() != benchStream && !strings.HasPrefix(s.Name(), benchStream+"-") {
+			continue
+		}
+		err := queue.Drop(ctx, pool, s.Name())
+		if errors.Is(err, queue.ErrNotFound) {
+			err = stream.Drop(ctx, pool, s.Name())
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err := stream.Ensure(ctx, pool, benchStream, stream.Options{})
-	return err
+	for n := range load.Streams {
+		if err := make(load.streamName(n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -51,6 +51,7 @@ type QueueConfig struct {
 // and the readers in another. The result is complete but for the machine's
 // description.
 func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
+	cfg.Streams = max(cfg.Streams, 1)
 	about, err := bench.CapturePostgreSQL(ctx, cfg.Pool)
 	if err != nil {
 		return fmt.Errorf("describe PostgreSQL: %w", err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -17,15 +16,12 @@ import (
 var lease = sides{
 	describe: "a stream, claimed and acknowledged by ranges; every acknowledgement waits for its commit",
 	wire:     leaseWire,
-	prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
-		if _, err := migrate.Up(ctx, pool); err != nil {
+	many:     true,
+	prepare: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) error {
+		return freshStreams(ctx, pool, load, func(name string) error {
+			_, err := queue.Ensure(ctx, pool, name, queue.Options{})
 			return err
-		}
-		if err := freshStream(ctx, pool); err != nil {
-			return err
-		}
-		_, err := queue.Ensure(ctx, pool, benchStream, queue.Options{})
-		return err
+		})
 	},
 	writer: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error) {
 		return newLogWriter(ctx, pool, load)
@@ -35,37 +31,44 @@ var lease = sides{
 	},
 }
 
-// leaseReader is the node of all readers of a process.
+// leaseReader has the nodes of all readers of a process, one for each queue.
 type leaseReader struct {
 	load    QueueLoad
 	hub     *stream.Hub
-	node    *queue.Node
+	nodes   []*queue.Node
 	running sync.WaitGroup
 	stop    context.CancelFunc
 	stopHub context.CancelFunc
 }
 
 func newLeaseReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*leaseReader, error) {
-	q, err := queue.Lookup(ctx, pool, benchStream)
-	if err != nil {
-		return nil, err
-	}
 	r := &leaseReader{load: load, hub: stream.NewHub(pool, stream.HubConfig{})}
-	r.node = queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch, Linger: load.Linger})
+	for n := range load.Streams {
+		q, err := queue.Lookup(ctx, pool, load.streamName(n))
+		if err != nil {
+			return nil, err
+		}
+		r.nodes = append(r.nodes, queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch, Linger: load.Linger}))
+	}
 	ctx = context.WithoutCancel(ctx)
 	hubCtx, stopHub := context.WithCancel(ctx)
 	nodeCtx, stop := context.WithCancel(ctx)
 	r.stop, r.stopHub = stop, stopHub
 	r.running.Go(func() { r.hub.Run(hubCtx) })
 	r.running.Go(func() {
-		r.node.Run(nodeCtx) // its error is the readers'
+		var nodes sync.WaitGroup
+		for _, n := range r.nodes {
+			nodes.Go(func() { n.Run(nodeCtx) }) // its error is the reader's
+		}
+		nodes.Wait()
 		stopHub()
 	})
 	return r, nil
 }
 
-func (r *leaseReader) open(context.Context, int) (source, error) {
-	return &leaseSource{consumer: r.node.Consume(queue.ConsumerOptions{Credits: r.load.ReadBatch})}, nil
+func (r *leaseReader) open(_ context.Context, number int) (source, error) {
+	node := r.nodes[r.load.streamOf(number)]
+	return &leaseSource{consumer: node.Consume(queue.ConsumerOptions{Credits: r.load.ReadBatch})}, nil
 }
 
 func (r *leaseReader) close() {

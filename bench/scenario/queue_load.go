@@ -22,6 +22,12 @@ type QueueLoad struct {
 	Payload  int     `json:"payload"`   // bytes
 	Rate     float64 `json:"rate"`      // messages/s of all writers, at times fixed in advance; 0: as fast as it goes
 
+	// Streams is how many streams, or queues, there are. Each message goes to one of
+	// them: those of a writer take turns, and no stream has two writers, unless there is
+	// but one stream. Each queue has a reader of its own, and each group of pubsub one
+	// for each stream.
+	Streams int `json:"streams"`
+
 	Readers   int `json:"readers"`
 	ReadBatch int `json:"read_batch"`
 	// Of pubsub. Each group reads everything; a queue has one.
@@ -48,20 +54,22 @@ type sides struct {
 	// ordered says whether a writer's messages are read in its order even if it
 	// does not wait for one answer before the next call.
 	ordered bool
+	// many says that there may be any number of streams.
+	many bool
 }
 
 // writeSide writes for all writers of a process.
 type writeSide interface {
-	// send begins to write messages. done is called once, when they are committed
-	// or refused; send may wait for that, or for room.
-	send(ctx context.Context, writer int, payloads [][]byte, done func(error)) error
+	// send begins to write messages to a stream. done is called once, when they are
+	// committed or refused; send may wait for that, or for room.
+	send(ctx context.Context, writer, stream int, payloads [][]byte, done func(error)) error
 	// close returns when everything is answered.
 	close()
 }
 
 // readSide reads for all readers of a process.
 type readSide interface {
-	// open is a reader; there are load.sources().
+	// open is a reader, of load.streamOf that; there are load.sources().
 	open(ctx context.Context, number int) (source, error)
 	close()
 }
@@ -78,13 +86,45 @@ type source interface {
 // sources is how many readers there are.
 func (l QueueLoad) sources() int {
 	switch {
+	case l.Mode != "pubsub" && l.Streams > 1:
+		return l.Streams
 	case l.Mode != "pubsub":
 		return l.Readers
 	case l.Strategy == "counter-rows":
 		return l.Groups * l.Partitions
 	default:
-		return l.Groups
+		return l.Groups * max(l.Streams, 1)
 	}
+}
+
+// streamOf is the stream of a reader. Its group is its number modulo the groups.
+func (l QueueLoad) streamOf(source int) int { return source / l.groups() % max(l.Streams, 1) }
+
+// origins is how many there are whose messages are numbered: writers or, where there
+// are many, streams.
+func (l QueueLoad) origins() int {
+	if l.Streams > 1 {
+		return l.Streams
+	}
+	return l.Writers
+}
+
+// target is the stream of a writer's call, and whose message it is.
+func (l QueueLoad) target(writer, call int) (stream, origin int) {
+	if l.Streams <= 1 {
+		return 0, writer
+	}
+	own := (l.Streams - writer + l.Writers - 1) / l.Writers // streams of the writer
+	stream = writer + call%own*l.Writers
+	return stream, stream
+}
+
+// streamName is the name of a stream or queue.
+func (l QueueLoad) streamName(n int) string {
+	if l.Streams <= 1 {
+		return benchStream
+	}
+	return fmt.Sprintf("%s-%d", benchStream, n)
 }
 
 // groups is how many times each message is read.
@@ -104,7 +144,7 @@ func (l QueueLoad) connections(role string) int {
 	if role == "writers" {
 		return min(l.Writers*l.InFlight+2, maxConnections)
 	}
-	return min(l.sources()+4, maxConnections)
+	return min(l.sources()+4, maxConnections) // of many streams, most share some
 }
 
 // strategies are all there are, by mode.
@@ -131,6 +171,16 @@ func CheckWire(mode string, names []string) error {
 	for _, name := range names {
 		if strategies[mode][name].wire == nil {
 			return fmt.Errorf("%q is not what a server does", name)
+		}
+	}
+	return nil
+}
+
+// CheckMany returns an error that names what has one stream only.
+func CheckMany(mode string, names []string) error {
+	for _, name := range names {
+		if !strategies[mode][name].many {
+			return fmt.Errorf("%q has no streams", name)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &readers{load: load, all: newMeters(load.sources()), pattern: bench.AppendStamped(nil, 0, 0, time.Time{}, load.Payload)}
+	r := &readers{load: load, all: newMeters(min(load.sources(), maxMeters)), pattern: bench.AppendStamped(nil, 0, 0, time.Time{}, load.Payload)}
 	stop := func() {
 		for _, s := range r.sources {
 			s.close()
@@ -34,7 +34,7 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 		side.close()
 	}
 	for range load.groups() {
-		r.ledgers = append(r.ledgers, bench.NewLedger(load.Writers))
+		r.ledgers = append(r.ledgers, bench.NewLedger(load.origins()))
 	}
 	for i := range load.sources() {
 		s, err := side.open(ctx, i)
@@ -46,6 +46,10 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 	}
 	return r, stop, nil
 }
+
+// maxMeters bounds the histograms, of some 100 KiB for each meter: more readers share
+// them.
+const maxMeters = 64
 
 func (r *readers) meters() meters { return r.all }
 
@@ -94,6 +98,6 @@ func (r *readers) read(ctx context.Context, number int) error {
 		if err := s.ack(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("reader %d: acknowledge: %w", number, err)
 		}
-		r.all[number].read(time.Since(asked), ages)
+		r.all[number%len(r.all)].read(time.Since(asked), ages)
 	}
 }

@@ -35,7 +35,7 @@ type textbookWriter struct {
 	calls sync.WaitGroup
 }
 
-func (w *textbookWriter) send(ctx context.Context, _ int, payloads [][]byte, done func(error)) error {
+func (w *textbookWriter) send(ctx context.Context, _, _ int, payloads [][]byte, done func(error)) error {
 	w.calls.Go(func() { done(w.queue.Enqueue(ctx, payloads...)) })
 	return nil
 }

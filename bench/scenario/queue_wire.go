@@ -43,11 +43,12 @@ func newWireWriter(ctx context.Context, load QueueLoad) (*wireWriter, error) {
 	return w, nil
 }
 
-func (w *wireWriter) send(_ context.Context, writer int, payloads [][]byte, done func(error)) error {
-	fields := []byte(`"type":"publish","stream":"` + benchStream + `",`)
+func (w *wireWriter) send(_ context.Context, writer, stream int, payloads [][]byte, done func(error)) error {
+	verb := `"type":"publish","stream":`
 	if w.load.Mode == "queue" {
-		fields = []byte(`"type":"enqueue","queue":"` + benchStream + `",`)
+		verb = `"type":"enqueue","queue":`
 	}
+	fields := fmt.Appendf(nil, `%s%q,`, verb, w.load.streamName(stream))
 	if len(payloads) == 1 {
 		fields = bench.AppendWirePayload(fields, payloads[0])
 	} else {
@@ -73,17 +74,20 @@ func (w *wireWriter) close() { closeAll(w.clients) }
 
 // wireReading is how a reader asks, and says what it has read.
 type wireReading struct {
+	name  string                               // of the subscription or queue
 	begin string                               // the request's fields
 	ack   func(got []bench.WireMessage) []byte // of the request that records it
 	more  func(n int) []byte                   // of a message that asks for more; nil: an ack does
 }
 
 // leaseWire consumes a queue.
-func leaseWire(l QueueLoad, _ int) wireReading {
+func leaseWire(l QueueLoad, number int) wireReading {
+	queue := l.streamName(l.streamOf(number))
 	return wireReading{
-		begin: fmt.Sprintf(`"type":"consume","queue":%q,"credits":%d`, benchStream, l.ReadBatch),
+		name:  queue,
+		begin: fmt.Sprintf(`"type":"consume","queue":%q,"credits":%d`, queue, l.ReadBatch),
 		ack: func(got []bench.WireMessage) []byte {
-			fields := []byte(`"type":"ack","queue":"` + benchStream + `","deliveries":[`)
+			fields := fmt.Appendf(nil, `"type":"ack","queue":%q,"deliveries":[`, queue)
 			for i := range got {
 				if i > 0 {
 					fields = append(fields, ',')
@@ -97,44 +101,56 @@ func leaseWire(l QueueLoad, _ int) wireReading {
 
 // logWire is a group's subscription.
 func logWire(l QueueLoad, number int) wireReading {
-	group := fmt.Sprintf("group %d", number+1)
+	stream, group := l.streamName(l.streamOf(number)), groupName(l, number)
+	name := fmt.Sprint(number)
 	return wireReading{
+		name: name,
 		// Twice a batch, so that the next is on its way while one is recorded.
-		begin: fmt.Sprintf(`"type":"subscribe","stream":%q,"group":%q,"credits":%d`, benchStream, group, 2*l.ReadBatch),
+		begin: fmt.Sprintf(`"type":"subscribe","stream":%q,"subscription":%q,"group":%q,"credits":%d`, stream, name, group, 2*l.ReadBatch),
 		ack: func(got []bench.WireMessage) []byte {
-			fields := fmt.Appendf(nil, `"type":"commit","stream":%q,"group":%q,"position":`, benchStream, group)
+			fields := fmt.Appendf(nil, `"type":"commit","stream":%q,"group":%q,"position":`, stream, group)
 			return strconv.AppendInt(fields, got[len(got)-1].Position, 10)
 		},
 		more: func(n int) []byte {
-			return fmt.Appendf(nil, `"type":"credit","subscription":%q,"n":%d`, benchStream, n)
+			return fmt.Appendf(nil, `"type":"credit","subscription":%q,"n":%d`, name, n)
 		},
 	}
 }
 
-// wireReader opens a connection for each reader.
+// readersPerClient is how many readers of many streams share a connection: as many
+// subscriptions as a server lets it have.
+const readersPerClient = 100
+
+// wireReader opens a connection for each reader, or each hundred of them.
 type wireReader struct {
-	load QueueLoad
-	how  func(l QueueLoad, number int) wireReading
+	load    QueueLoad
+	how     func(l QueueLoad, number int) wireReading
+	clients []*bench.Wire
 }
 
 func (r *wireReader) open(ctx context.Context, number int) (source, error) {
-	client, err := bench.DialWire(ctx, r.load.Server)
-	if err != nil {
-		return nil, fmt.Errorf("connect reader: %w", err)
+	if r.load.Streams <= 1 || number%readersPerClient == 0 {
+		client, err := bench.DialWire(ctx, r.load.Server)
+		if err != nil {
+			return nil, fmt.Errorf("connect reader: %w", err)
+		}
+		r.clients = append(r.clients, client)
 	}
+	client := r.clients[len(r.clients)-1]
 	s := &wireSource{client: client, reading: r.how(r.load, number), most: r.load.ReadBatch}
+	s.inbox = client.Inbox(s.reading.name)
 	if _, err := client.Ask([]byte(s.reading.begin)); err != nil {
-		client.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (*wireReader) close() {}
+func (r *wireReader) close() { closeAll(r.clients) }
 
 // wireSource is one reader.
 type wireSource struct {
 	client   *bench.Wire
+	inbox    *bench.Inbox
 	reading  wireReading
 	most     int
 	arrived  []bench.WireMessage // and not returned yet
@@ -145,7 +161,7 @@ type wireSource struct {
 
 func (s *wireSource) receive(ctx context.Context) ([][]byte, error) {
 	if len(s.arrived) == 0 {
-		arrived, err := s.client.Next(ctx, s.memory)
+		arrived, err := s.inbox.Next(ctx, s.memory)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +187,7 @@ func (s *wireSource) ack(context.Context) error {
 	return err
 }
 
-func (s *wireSource) close() { s.client.Close() }
+func (*wireSource) close() {} // wireReader does
 
 // closeAll closes the connections at once.
 func closeAll(clients []*bench.Wire) {

@@ -17,7 +17,7 @@ type writers struct {
 	load QueueLoad
 	side writeSide
 	all  meters
-	sent []int        // messages of each writer that may be stored; of its goroutine until run returns
+	sent []int        // messages of each origin that may be stored; of its writer's goroutine until run returns
 	late atomic.Int64 // due by the end and not sent
 }
 
@@ -26,7 +26,7 @@ func newWriters(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 	if err != nil {
 		return nil, nil, err
 	}
-	return &writers{load: load, side: side, all: newMeters(load.Writers), sent: make([]int, load.Writers)}, side.close, nil
+	return &writers{load: load, side: side, all: newMeters(load.Writers), sent: make([]int, load.origins())}, side.close, nil
 }
 
 func (w *writers) meters() meters { return w.all }
@@ -76,9 +76,10 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 			w.late.Add(int64(pace.missed(n)))
 			return nil
 		}
-		memory, payloads := w.payloads(memory[:0], number, due)
-		w.sent[number] += len(payloads)
-		err := w.side.send(context.WithoutCancel(ctx), number, payloads, func(err error) {
+		stream, origin := w.load.target(number, n)
+		memory, payloads := w.payloads(memory[:0], origin, due)
+		w.sent[origin] += len(payloads)
+		err := w.side.send(context.WithoutCancel(ctx), number, stream, payloads, func(err error) {
 			took := time.Since(due)
 			for range payloads {
 				w.all[number].wrote(took, err)
@@ -94,10 +95,10 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 }
 
 // payloads makes the messages of one call.
-func (w *writers) payloads(memory []byte, number int, at time.Time) ([]byte, [][]byte) {
+func (w *writers) payloads(memory []byte, origin int, at time.Time) ([]byte, [][]byte) {
 	payloads := make([][]byte, w.load.Batch)
 	for i := range payloads {
-		memory = bench.AppendStamped(memory, number, w.sent[number]+i, at, w.load.Payload)
+		memory = bench.AppendStamped(memory, origin, w.sent[origin]+i, at, w.load.Payload)
 	}
 	for i := range payloads {
 		payloads[i] = memory[i*w.load.Payload : (i+1)*w.load.Payload]

@@ -99,7 +99,7 @@ type stalled struct {
 	from, to time.Time
 }
 
-func (s stalled) send(_ context.Context, _ int, _ [][]byte, done func(error)) error {
+func (s stalled) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) error {
 	if now := time.Now(); now.After(s.from) && now.Before(s.to) {
 		time.Sleep(s.to.Sub(now))
 	}

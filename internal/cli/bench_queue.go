@@ -18,6 +18,7 @@ import (
 // queueFlags are those of bench queue and bench pubsub.
 type queueFlags struct {
 	Strategy   []string `placeholder:"NAME" help:"What to measure, several in turn on fresh tables. queue: lease, skip-locked, skip-locked-batch; pubsub: log, counter-rows. Default: lease, or log."`
+	Streams    int      `default:"1" placeholder:"N" help:"lease, log: streams, or queues, among which each writer's messages take turns. Each has one writer, and a reader, or one of each group."`
 	Writers    int      `default:"10" help:"Writers, in a process of their own."`
 	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"Calls of a writer that are not answered yet."`
 	WriteBatch int      `name:"write-batch" aliases:"write_batch" default:"1" help:"Messages of a call."`
@@ -94,7 +95,7 @@ func (f *queueFlags) Validate() error {
 		flag     string
 		is, most int
 	}{
-		{"writers", f.Writers, 1000}, {"in-flight", f.InFlight, 1000}, {"write-batch", f.WriteBatch, 10_000},
+		{"streams", f.Streams, 100_000}, {"writers", f.Writers, 1000}, {"in-flight", f.InFlight, 1000}, {"write-batch", f.WriteBatch, 10_000},
 		{"readers", f.Readers, 1000}, {"read-batch", max(f.ReadBatch, 1), 10_000},
 		{"consumer-groups", f.ConsumerGroups, 100}, {"partitions", f.Partitions, 100}, {"repeat", f.Repeat, 100},
 	} {
@@ -103,6 +104,8 @@ func (f *queueFlags) Validate() error {
 		}
 	}
 	switch {
+	case f.Streams > 1 && f.Streams < f.Writers:
+		return fmt.Errorf("--streams is %d: want 1, or one for each of the %d --writers at least", f.Streams, f.Writers)
 	case f.Payload < bench.MinStamped || f.Payload > 1<<20:
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", f.Payload, bench.MinStamped, 1<<20)
 	case f.Duration <= 0 || f.Report <= 0:
@@ -144,7 +147,7 @@ func (f *queueFlags) load(mode string) scenario.QueueLoad {
 	return scenario.QueueLoad{
 		Mode: mode, Writers: f.Writers, InFlight: f.InFlight, Batch: f.WriteBatch, Payload: f.Payload, Rate: f.ThrottleWrites,
 		Readers: f.Readers, ReadBatch: f.ReadBatch, Groups: f.ConsumerGroups, Partitions: f.Partitions,
-		Linger: f.Linger,
+		Linger: f.Linger, Streams: f.Streams,
 	}
 }
 
@@ -159,6 +162,11 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	f.ReadBatch = cmp.Or(f.ReadBatch, batch)
 	if err := scenario.CheckStrategies(mode, f.Strategy); err != nil {
 		return exit(ExitUsage, "--strategy: %w", err)
+	}
+	if f.Streams > 1 {
+		if err := scenario.CheckMany(mode, f.Strategy); err != nil {
+			return exit(ExitUsage, "--streams: %w", err)
+		}
 	}
 	if f.Via == "server" {
 		if err := scenario.CheckWire(mode, f.Strategy); err != nil {
@@ -180,7 +188,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
 	result := bench.NewResult(mode, map[string]any{
-		"strategies": f.Strategy, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
+		"strategies": f.Strategy, "streams": f.Streams, "writers": f.Writers, "in_flight": f.InFlight, "write_batch": f.WriteBatch,
 		"readers": f.Readers, "read_batch": f.ReadBatch, "consumer_groups": f.ConsumerGroups, "partitions": f.Partitions,
 		"duration": time.Duration(f.Duration).String(), "payload": f.Payload, "throttle_writes": f.ThrottleWrites,
 		"linger": f.Linger.String(), "via": f.Via,

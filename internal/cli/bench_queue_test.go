@@ -50,6 +50,23 @@ func TestBenchQueue_ViaServer(t *testing.T) {
 	}
 }
 
+// TestBenchQueue_ManyStreams: messages of many streams and queues, each with a reader
+// of its own, in process and over few connections to a node.
+func TestBenchQueue_ManyStreams(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for _, c := range []struct{ mode, via, strategy string }{
+		{"queue", "postgres", "lease"}, {"queue", "server", "lease"}, {"pubsub", "postgres", "log"}, {"pubsub", "server", "log"},
+	} {
+		r, _ := loaded(t, "queue", "--mode", c.mode, "--via", c.via, "--database-url", db.URL, "--streams", "8",
+			"--writers", "4", "--in-flight", "4", "--consumer-groups", "2", "--read-batch", "10",
+			"--duration", "500ms", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300")
+		if m := r.Row(c.strategy).Metrics; m["read"] <= 0 || m["lost"] != 0 || m["duplicated"] != 0 {
+			t.Errorf("%s via %s: %v", c.mode, c.via, m)
+		}
+	}
+}
+
 func TestBenchQueue_BadFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -60,6 +77,8 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 		{[]string{"--mode", "log"}, "--mode"},
 		{[]string{"--writers", "0"}, "--writers"},
 		{[]string{"--payload", "5"}, "--payload"},
+		{[]string{"--streams", "9"}, "one for each"},
+		{[]string{"--streams", "100", "--strategy", "skip-locked"}, "has no streams"},
 		{[]string{"--duration", "0"}, "--duration"},
 		{[]string{"--throttle-writes", "-1"}, "--throttle-writes"},
 		{[]string{"--port", "5432"}, "go with --host"},

@@ -21,6 +21,7 @@ import (
 type Group[B any] struct {
 	maxRows, maxBytes int
 	linger            time.Duration
+	admit             func(ctx context.Context)
 	company           company       // Run's alone
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
@@ -50,6 +51,13 @@ func NewGroup[B any](a, b *B, maxRows, maxBytes int) *Group[B] {
 // commits, for that much latency. Call it before Run. It returns the Group.
 func (g *Group[B]) Linger(d time.Duration) *Group[B] {
 	g.linger = d
+	return g
+}
+
+// Admit has each batch gather until admit returns, which waits for what the commit
+// needs, such as a connection. Call it before Run. It returns the Group.
+func (g *Group[B]) Admit(admit func(ctx context.Context)) *Group[B] {
+	g.admit = admit
 	return g
 }
 
@@ -107,6 +115,9 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 		}
 		g.wait(ctx)
 		g.letArrive()
+		if g.admit != nil {
+			g.admit(work)
+		}
 		if batch := g.take(); batch != nil {
 			began := time.Now()
 			commit(work, batch)

@@ -3,49 +3,149 @@ package pg
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// The channels of Tidewire's notifications.
+const (
+	StreamChannel = `tidewire_stream` // streams have grown
+	EventChannel  = `tidewire_events` // event stores have
+)
+
 // Listen calls heard with the payload of every notification on the channel
 // until ctx ends. A lost connection is made again, with Backoff; listening is
 // called once each connection listens: what was notified before it is lost, so
-// whoever relies on more than hints looks for itself then. Both are called by
-// this goroutine.
+// whoever relies on more than hints looks for itself then. Both must be brief, for all
+// who listen through the pool share one goroutine, and one connection.
 //
 // The connection is the pool's, with all that the pool does to new ones, but
 // is taken out of it: it does not count towards the pool's size.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, log *slog.Logger, listening func(), heard func(payload string)) {
+	u := &listenUser{channel: channel, log: log, listening: listening, heard: heard}
+	l := listeners.join(pool, func() *listener { return startListener(pool) })
+	l.add(u)
+	<-ctx.Done()
+	l.remove(u)
+	if listeners.leave(pool) {
+		l.stop()
+		<-l.done
+	}
+}
+
+// listener has the connection that listens for all users of one pool. It exists while
+// there are any.
+type listener struct {
+	pool *pgxpool.Pool
+	stop context.CancelFunc
+	done chan struct{} // closed when the connection is
+
+	mu    sync.Mutex
+	users map[*listenUser]struct{}
+	live  bool // the connection listens
+}
+
+type listenUser struct {
+	channel   string
+	log       *slog.Logger
+	listening func()
+	heard     func(payload string)
+}
+
+var listeners perPool[*listener]
+
+func startListener(pool *pgxpool.Pool) *listener {
+	l := &listener{pool: pool, done: make(chan struct{}), users: make(map[*listenUser]struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	go l.run(ctx)
+	return l
+}
+
+func (l *listener) add(u *listenUser) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users[u] = struct{}{}
+	if l.live {
+		u.listening()
+	}
+}
+
+// remove returns when the user is called no more.
+func (l *listener) remove(u *listenUser) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.users, u)
+}
+
+func (l *listener) run(ctx context.Context) {
+	defer close(l.done)
 	for failed := 0; ; failed++ {
-		err := listenOnce(ctx, pool, channel, func() { failed = 0; listening() }, heard)
+		err := l.once(ctx, func() { failed = 0 })
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("not listening, trying again", "channel", channel, "error", err)
+		l.warn(err)
 		if Backoff(ctx, failed) != nil {
 			return
 		}
 	}
 }
 
-// listenOnce listens until the connection or ctx ends.
-func listenOnce(ctx context.Context, pool *pgxpool.Pool, channel string, listening func(), heard func(string)) error {
-	acquired, err := pool.Acquire(ctx)
+// once listens until the connection or ctx ends.
+func (l *listener) once(ctx context.Context, listening func()) error {
+	acquired, err := l.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	conn := acquired.Hijack()
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
+	defer l.setLive(false)
+	for _, channel := range []string{StreamChannel, EventChannel} {
+		if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return err
+		}
 	}
 	listening()
+	l.setLive(true)
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		heard(n.Payload)
+		l.tell(n.Channel, n.Payload)
+	}
+}
+
+func (l *listener) setLive(live bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live = live
+	for u := range l.users {
+		if live {
+			u.listening()
+		}
+	}
+}
+
+func (l *listener) tell(channel, payload string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for u := range l.users {
+		if u.channel == channel {
+			u.heard(payload)
+		}
+	}
+}
+
+// warn has one of the users log why nobody listens.
+func (l *listener) warn(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for u := range l.users {
+		u.log.Warn("not listening, trying again", "error", err)
+		return
 	}
 }

@@ -1,0 +1,90 @@
+package eventstore
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = conns
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestWriter_HoldsOnLostConnection: a call that waited for one that was refused holds up to
+// the head of then. Before its own transaction PostgreSQL fails over, and another
+// borrower finds that the connection is lost.
+func TestWriter_HoldsOnLostConnection(t *testing.T) {
+	t.Parallel()
+	db, s := prepared(t)
+	other, err := Open(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	third, err := Open(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close(t.Context())
+	if _, err := other.Append(t.Context(), Event{Type: "A", Tags: []string{"a:1"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	w := newWriter(s)
+	defer w.on.Close()
+	x := newCall([]Event{{Type: "X", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("a:1")}, &s.popular)
+	y := newCall([]Event{{Type: "Y", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("y:1")}, &s.popular)
+	b, waiting := w.assemble(t.Context(), []*call{x, y})
+	if len(b.checked) != 1 || len(waiting) != 1 {
+		t.Fatalf("%d checked, %d wait", len(b.checked), len(waiting))
+	}
+	w.write(t.Context(), b)
+	var conflict *ConflictError
+	if got := <-x.done; !errors.As(got.err, &conflict) {
+		t.Fatalf("x: %v", got.err)
+	}
+
+	// The session was given back. PostgreSQL fails over, to where the event of a:1 never
+	// was, and others append there; another borrower of the pool gets the broken session.
+	for _, sql := range []string{
+		`DELETE FROM tidewire.events_1`, `DELETE FROM tidewire.events_1_tag`, `DELETE FROM tidewire.events_1_batch`,
+		`ALTER SEQUENCE tidewire.events_1_position_seq RESTART`, `SELECT setval('tidewire.events_1_position_seq', 1, false)`,
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = '` + pg.WriterName + `'`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	somebody := pg.NewBorrower(db.Pool)
+	defer somebody.Close()
+	if err := somebody.Hold(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if session := somebody.Session(); session.Conn() != nil {
+		session.Recover(t.Context(), session.Conn().Ping(t.Context()))
+	}
+	somebody.Release()
+	if _, err := third.Append(t.Context(), Event{Type: "B", Tags: []string{"y:1"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	b, _ = w.assemble(t.Context(), waiting)
+	w.write(t.Context(), b)
+	if got := <-y.done; !errors.As(got.err, &conflict) {
+		t.Errorf("stored at %d, %v: want a conflict with the event at 1, which matches the condition", got.first, got.err)
+	}
+}

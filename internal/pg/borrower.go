@@ -1,0 +1,76 @@
+package pg
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Borrower borrows one session at a time, for a writer that has a batch. It joins the
+// Lender of its pool with the first; Close leaves it. Not safe for concurrent use.
+type Borrower struct {
+	pool   *pgxpool.Pool
+	lender *Lender
+	held   *Session
+	last   *Session
+}
+
+// NewBorrower returns a Borrower of the pool's sessions.
+func NewBorrower(pool *pgxpool.Pool) Borrower { return Borrower{pool: pool} }
+
+// Hold has a session to work on, borrowed if there is none. Its error is ctx's.
+func (b *Borrower) Hold(ctx context.Context) (err error) {
+	if b.held == nil {
+		b.join()
+		b.held, err = b.lender.Borrow(ctx, b.last)
+	}
+	return err
+}
+
+// HoldSlow is Hold for what may take long: on one of the sessions that are set aside, if
+// there is one.
+func (b *Borrower) HoldSlow(ctx context.Context) error {
+	if b.held != nil || b.holdAside() {
+		return nil
+	}
+	return b.Hold(ctx)
+}
+
+// holdAside has a session that was set aside, if there is one.
+func (b *Borrower) holdAside() bool {
+	b.join()
+	b.held = b.lender.BorrowAside(b.last)
+	return b.held != nil
+}
+
+func (b *Borrower) join() {
+	if b.lender == nil {
+		b.lender = JoinLender(b.pool)
+	}
+}
+
+// Session is the one that is held.
+func (b *Borrower) Session() *Session { return b.held }
+
+// Again reports whether the session is the one that was held before.
+func (b *Borrower) Again() bool { return b.held != nil && b.held == b.last }
+
+// Release returns the session, if there is one.
+func (b *Borrower) Release() {
+	if b.held == nil {
+		return
+	}
+	b.last = b.held
+	b.held = nil
+	b.lender.Return(b.last)
+}
+
+// Close releases the session and leaves the Lender.
+func (b *Borrower) Close() {
+	b.Release()
+	if b.lender == nil {
+		return
+	}
+	b.lender.Leave()
+	b.lender, b.last = nil, nil
+}

@@ -1,0 +1,48 @@
+package pg
+
+import (
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// perPool keeps one T for each pool, as long as somebody has joined it. Safe for
+// concurrent use.
+type perPool[T any] struct {
+	mu  sync.Mutex
+	all map[*pgxpool.Pool]*joined[T]
+}
+
+type joined[T any] struct {
+	of    T
+	users int
+}
+
+// join returns the pool's T, which open makes for the first that joins.
+func (p *perPool[T]) join(pool *pgxpool.Pool, open func() T) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j := p.all[pool]
+	if j == nil {
+		j = &joined[T]{of: open()}
+		if p.all == nil {
+			p.all = make(map[*pgxpool.Pool]*joined[T])
+		}
+		p.all[pool] = j
+	}
+	j.users++
+	return j.of
+}
+
+// leave has to be called once for each join, and reports whether nobody has the T any
+// more: who joins from now on gets another.
+func (p *perPool[T]) leave(pool *pgxpool.Pool) (last bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j := p.all[pool]
+	if j.users--; j.users > 0 {
+		return false
+	}
+	delete(p.all, pool)
+	return true
+}

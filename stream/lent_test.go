@@ -1,0 +1,123 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// TestWriter_TwoTables: Writers to two tables of messages share a session.
+func TestWriter_TwoTables(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	if _, err := migrate.Ingest(t.Context(), db.Pool, "other"); err != nil {
+		t.Fatal(err)
+	}
+	one := stream.NewWriter(db.Pool, stream.WriterConfig{Method: stream.Array})
+	defer one.Close()
+	two := stream.NewWriter(db.Pool, stream.WriterConfig{Method: stream.Array, Table: "other"})
+	defer two.Close()
+	for range 2 {
+		if err := one.Write(t.Context(), batchOf([]byte("for messages"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := two.Write(t.Context(), batchOf([]byte("for other"))); err != nil {
+		t.Fatal(err)
+	}
+	var messages, other int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM other)`).Scan(&messages, &other); err != nil {
+		t.Fatal(err)
+	}
+	if messages != 2 || other != 1 {
+		t.Errorf("%d in messages, %d in other; want 2 and 1", messages, other)
+	}
+}
+
+// lockStreams makes n streams whose locks a transaction keeps.
+func lockStreams(t *testing.T, db pgtest.DB, prefix string, n int) (all []*stream.Stream, tx pgx.Tx) {
+	t.Helper()
+	for i := range n {
+		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint(prefix, i), stream.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	tx = begin(t, db.Pool, pgx.ReadCommitted)
+	for _, s := range all {
+		exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
+	}
+	return all, tx
+}
+
+// TestAppender_BesideLocked: streams whose locks somebody keeps hold up no other, on
+// pools with and without connections to wait on.
+func TestAppender_BesideLocked(t *testing.T) {
+	t.Parallel()
+	for conns, kept := range map[int32]int{2: 2, 8: 30} {
+		t.Run(fmt.Sprint(conns), func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			pool := smallPool(t, db, conns)
+			locked, tx := lockStreams(t, db, "locked", kept)
+			free, err := stream.Ensure(t.Context(), db.Pool, "free", stream.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var waiting sync.WaitGroup
+			for _, s := range locked {
+				a := run(t, pool, s, stream.AppenderConfig{})
+				waiting.Go(func() {
+					if _, err := a.Append(context.Background(), messages("late")...); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			a := run(t, pool, free, stream.AppenderConfig{})
+			for range 20 {
+				mustAppend(t, a, messages("free")...)
+			}
+			tx.Rollback(context.Background())
+			waiting.Wait()
+		})
+	}
+}
+
+// TestAppender_LockInTurn: others have the lock one after the other, each for longer than
+// a first attempt waits for it. The Appender gets it in its turn.
+func TestAppender_LockInTurn(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, smallPool(t, db, 8), s, stream.AppenderConfig{})
+	mustAppend(t, a, messages("first")...)
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	for range 3 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				_, err := db.Pool.Exec(context.Background(), fmt.Sprintf(
+					`DO $$ BEGIN PERFORM pg_advisory_xact_lock(1953064037, %d); PERFORM pg_sleep(0.3); END $$`, s.ID()))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	await(t, "all others to want the lock", func() bool {
+		var waiting int
+		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, s.ID()).Scan(&waiting)
+		return err == nil && waiting == 2
+	})
+	mustAppend(t, a, messages("second")...)
+}
