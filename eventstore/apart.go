@@ -16,9 +16,6 @@ import (
 // be looked up under the lock, or together with those of others.
 var errUndecided = errors.New("eventstore: undecided")
 
-// codeQueryCanceled is what a statement ends with that runs into its timeout.
-const codeQueryCanceled = "57014"
-
 // decide looks apart, without the lock and in the caller's goroutine, for what
 // the call must not find. It returns the conflict or, if there is none, has the
 // call hold up to where it has looked.
@@ -79,7 +76,7 @@ func (s *Store) lookAlone(ctx context.Context, db interface {
 	p.probes([]*call{c}, func(c *call) int64 { return max(c.after, c.apart.position) })
 	values := append(p.values(), nil) // no budget
 	found, err = readConflicts(tx.Conn().PgConn().ExecPrepared(ctx, statement.Name, values, binaryFormat, binaryFormat))
-	if pg.Code(err) == codeQueryCanceled {
+	if pg.Code(err) == pg.CodeQueryCanceled {
 		err = fmt.Errorf("%w: a condition was looked for longer than %v: %w", ErrTooExpensive, s.cfg.CheckTimeout, err)
 	}
 	return found, err

@@ -80,7 +80,7 @@ func definite(err error) bool {
 
 // overdue reports whether PostgreSQL took too long over something.
 func overdue(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pg.Code(err) == codeQueryCanceled
+	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pg.Code(err) == pg.CodeQueryCanceled
 }
 
 // maxLate is how often one append may take too long to be written.

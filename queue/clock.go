@@ -17,6 +17,7 @@ type schedule struct {
 	later  time.Time // write what waits for company
 	sweep  time.Time // a delivery's time may have run out
 	due    time.Time // a message aside is due
+	noted  int       // how often dueBy has noted one
 	rest   time.Time // a message of a lane has rested
 	busy   time.Time // when the lease last served for something
 	rotate time.Time // the journal may begin anew
@@ -47,6 +48,7 @@ func (s *schedule) dueBy(p *sidePut, now time.Time) {
 		at = *p.Due
 	}
 	s.due = earliest(s.due, at)
+	s.noted++
 }
 
 // jitter is d, give or take a quarter.

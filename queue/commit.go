@@ -68,8 +68,31 @@ func (n *part) lockWait() pg.LockWait {
 	return pg.LockWait{Bound: n.cfg.Timeout, AtATime: min(lockPatience, n.cfg.Timeout)}
 }
 
-// send makes the request, on one of the connections that all who write share.
+// send makes the request, on one of the connections that all who write share: with those
+// of other queues, if it can.
 func (n *part) send(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
+	if n.alone && r.plain() && time.Now().After(n.apart) {
+		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+		defer cancel()
+		a, finished, err := n.recorder.record(ctx, n.queue, r)
+		if a != nil || err != nil {
+			return a, err
+		}
+		defer finished()
+	}
+	a, err := n.sendAlone(ctx, r, lock)
+	if pg.Code(err) == pg.CodeLockNotAvailable {
+		n.apart = time.Now().Add(apartFor)
+	}
+	return a, err
+}
+
+// apartFor is for how long a queue writes alone that was kept waiting for a lock: with
+// others, it would hold them up each time.
+const apartFor = 10 * time.Second
+
+// sendAlone makes the request in a transaction of its own.
+func (n *part) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
 	if err := lock.Hold(ctx, &n.on); err != nil {
 		return nil, err
 	}

@@ -2,44 +2,135 @@ package queue
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rarely is how many times less often the parts of a family look by themselves,
-// all together.
+// rarely is how many times less often a part looks by itself than a Node does, with all
+// parts of that.
 const rarely = 16
 
-// familyConfig is what the parts of a family of so many go by.
-func familyConfig(c NodeConfig, members int) *NodeConfig {
+// partConfig is what the parts of a queue of so many members go by.
+func partConfig(c NodeConfig, members int) *NodeConfig {
 	less := time.Duration(rarely * members)
 	c.Look, c.Poll = less*c.Look, less*c.Poll
-	c.BufferBytes = max(c.BufferBytes/members, 256<<10)
+	if members > 1 {
+		c.BufferBytes = max(c.BufferBytes/members, 256<<10)
+	}
 	return &c
 }
 
-// look looks at all parts of a family in one query, as often as a Node looks, or
-// polls if that is more often, so that a family at rest costs no more than an
-// ordinary queue. A part whose journal has grown then looks by itself.
-func (n *Node) look(ctx context.Context) {
-	every := min(n.cfg.Look, n.cfg.Poll)
-	timer := time.NewTimer(jitter(every))
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
+// lookQueues is how many queues one query looks at.
+const lookQueues = 1000
+
+// looker looks at all queues of the Nodes of a pool in one query, as often as the Node that
+// looks, or polls, most often. A part
+// whose journal has grown then looks by itself.
+type looker struct {
+	pool  *pgxpool.Pool
+	life  context.Context // ends when the last Node has left
+	end   context.CancelFunc
+	ended chan struct{}
+	rearm chan struct{} // one slot: the Nodes are others
+
+	mu    sync.Mutex
+	nodes []*Node
+}
+
+var lookers pg.PerPool[*looker]
+
+// joinLooker has the Node's queue looked at until leave.
+func joinLooker(n *Node) (leave func()) {
+	pool := n.queue.pool
+	l := lookers.Join(pool, func() *looker {
+		l := &looker{pool: pool, ended: make(chan struct{}), rearm: make(chan struct{}, 1)}
+		l.life, l.end = context.WithCancel(context.Background())
+		go l.run()
+		return l
+	})
+	l.mu.Lock()
+	l.nodes = append(l.nodes, n)
+	l.mu.Unlock()
+	signal(l.rearm)
+	return func() {
+		l.mu.Lock()
+		l.nodes = slices.DeleteFunc(slices.Clone(l.nodes), func(other *Node) bool { return other == n })
+		l.mu.Unlock()
+		if lookers.Leave(pool) {
+			l.end()
+			<-l.ended
 		}
-		if err := n.lookOnce(ctx); err != nil && ctx.Err() == nil {
-			n.cfg.Log.Warn("queue not looked at, trying again", "queue", n.queue.name, "error", err)
-		}
-		timer.Reset(jitter(every))
 	}
 }
 
-// sight is how one part stands, as look_at_queues tells it.
+func (l *looker) run() {
+	defer close(l.ended)
+	began := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failing := false; ; {
+		select {
+		case <-timer.C:
+			began = time.Now()
+			log, err := l.look()
+			if err != nil && !failing && l.life.Err() == nil {
+				log.Warn("queues not looked at", "error", err) // once, until it works again
+			}
+			failing = err != nil
+		case <-l.rearm:
+		case <-l.life.Done():
+			return
+		}
+		timer.Reset(max(0, jitter(l.every())-time.Since(began)))
+	}
+}
+
+// every is how often it looks.
+func (l *looker) every() time.Duration {
+	every := 24 * time.Hour
+	for _, n := range l.all() {
+		every = min(every, n.cfg.Look, n.cfg.Poll)
+	}
+	return every
+}
+
+func (l *looker) all() []*Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.nodes
+}
+
+// looked is one part that is looked at.
+type looked struct {
+	of   *part
+	id   int32
+	head int64 // of the stream, as far as the part knows
+	dues int   // that the part has noted by itself
+}
+
+// look looks once, and returns the log of a Node as well.
+func (l *looker) look() (log *slog.Logger, err error) {
+	var all []looked
+	for _, n := range l.all() {
+		log = n.cfg.Log
+		all = append(all, n.lookedAt()...)
+	}
+	for some := range slices.Chunk(all, lookQueues) {
+		if err := l.lookAt(some); err != nil {
+			return log, err
+		}
+	}
+	return log, nil
+}
+
+// sight is how one queue stands, as look_at_queues tells it.
 type sight struct {
 	id   int32
 	last *int64     // row of the journal
@@ -48,62 +139,76 @@ type sight struct {
 	now  time.Time  // PostgreSQL's clock
 }
 
-func (n *Node) lookOnce(ctx context.Context) error {
-	ids, heads := n.lookedAt()
-	if len(ids) == 0 {
-		return nil
+func (l *looker) lookAt(all []looked) error {
+	ids, heads := make([]int32, len(all)), make([]int64, len(all))
+	for i, a := range all {
+		ids[i], heads[i] = a.id, a.head
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(l.life, all[0].of.cfg.Timeout)
 	defer cancel()
-	rows, err := n.queue.pool.Query(ctx, lookSQL, ids, heads)
+	rows, err := l.pool.Query(ctx, lookSQL, ids, heads)
 	if err != nil {
 		return err
 	}
-	sights, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s sight, err error) {
-		return s, row.Scan(&s.id, &s.last, &s.due, &s.head, &s.now)
+	sights := make(map[int32]sight, len(all))
+	var s sight
+	_, err = pgx.ForEachRow(rows, []any{&s.id, &s.last, &s.due, &s.head, &s.now}, func() error {
+		sights[s.id] = s
+		return nil
 	})
 	if err != nil {
 		return err
 	}
+	for _, a := range all {
+		s, found := sights[a.id]
+		a.of.seen(s, found, a.dues)
+	}
+	return nil
+}
+
+// seen takes in what a look has shown of the part's queue. Without anything that was
+// dropped, or is being altered, and the part looks for itself.
+func (n *part) seen(s sight, found bool, dues int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range sights {
-		for _, p := range n.parts {
-			if p.queue.id == s.id {
-				p.saw(s)
-			}
-		}
+	if found {
+		n.saw(s, dues)
+	} else {
+		n.times.look = time.Time{}
+		signal(n.rearm)
 	}
-	n.changed()
-	return nil
+	n.node.changed()
 }
 
 // lookedAt returns what there is to look at: nothing without Consumers, and no
 // lanes of others.
-func (n *Node) lookedAt() (ids []int32, heads []int64) {
+func (n *Node) lookedAt() (all []looked) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.consumers) == 0 {
-		return nil, nil
+	if len(n.consumers) == 0 || n.closed {
+		return nil
 	}
 	for _, p := range n.parts {
 		if p.looks() {
-			ids, heads = append(ids, p.queue.id), append(heads, p.head)
+			all = append(all, looked{p, p.queue.id, p.head, p.times.noted})
 		}
 	}
-	return ids, heads
+	return all
 }
 
-// saw takes in a sight. The caller holds mu.
-func (n *part) saw(s sight) {
+// saw takes in a sight, which may not have what became due since so many were noted. The
+// caller holds mu.
+func (n *part) saw(s sight, dues int) {
 	now := time.Now()
 	n.dbNow, n.heardAt = s.now, now // at least as late now
 	if s.head != nil {
 		n.head = max(n.head, *s.head)
 	}
-	n.times.due = time.Time{}
+	if n.times.noted == dues {
+		n.times.due = time.Time{}
+	}
 	if s.due != nil {
-		n.times.due = now.Add(max(0, s.due.Sub(s.now)))
+		n.times.due = earliest(n.times.due, now.Add(max(0, s.due.Sub(s.now))))
 	}
 	if s.last == nil || *s.last > n.state.seen || len(n.expired(now)) > 0 {
 		n.times.look = time.Time{}

@@ -205,13 +205,13 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 		writing.Go(func() { p.clock(gathering) })
 		writing.Go(func() {
 			defer p.on.Close()
+			p.recorder = joinRecorder(p.queue.pool)
+			defer p.recorder.leave()
 			p.group.Run(gathering, n.work, p.commit)
 		})
 	}
 	reading.Go(func() { n.tend(ctx) })
-	if n.queue.opts.family() {
-		reading.Go(func() { n.look(ctx) })
-	}
+	defer joinLooker(n)()
 	if n.queue.ordered() {
 		reading.Go(func() { n.shareLanes(ctx) })
 	}

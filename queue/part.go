@@ -57,7 +57,9 @@ type part struct {
 	littered  bool // the journal has deleted rows
 	alone     bool // nobody else wrote to the journal of late; commit's alone
 
-	on pg.Borrower // commit's alone
+	on       pg.Borrower // commit's alone, and so the next
+	recorder *recorder
+	apart    time.Time // until then it writes alone: somebody keeps a lock that it needs
 }
 
 // item is a message between the stream and the one who acknowledges it.
@@ -74,15 +76,13 @@ type item struct {
 
 func newPart(n *Node, m *member) *part {
 	p := &part{
-		node: n, queue: m, cfg: &n.cfg, mu: &n.mu, on: pg.NewBorrower(m.pool),
+		node: n, queue: m, mu: &n.mu, on: pg.NewBorrower(m.pool),
 		group:   pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(n.cfg.Linger),
 		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 		aside: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
 	}
 	p.brake.off = make(chan struct{}, 1)
-	if n.queue.opts.family() {
-		p.cfg = familyConfig(n.cfg, len(n.queue.members))
-	}
+	p.cfg = partConfig(n.cfg, len(n.queue.members))
 	if n.queue.ordered() {
 		p.lane = newLane()
 	}

@@ -55,10 +55,7 @@ func (r *request) plain() bool {
 // plan statements whose tables it is told by name. The answer is nil if nothing was
 // written: then queue_write knows why.
 func (q *member) record(ctx context.Context, by line, r request) (*answer, error) {
-	entries := r.entries
-	if r.claim > 0 {
-		entries = append(entries[:len(entries):len(entries)], entry{kind: kindNext, token: r.own, lo: 1, hi: r.claim})
-	}
+	entries := r.recorded()
 	kinds, los, his, bodies := make([]int16, len(entries)), make([]int64, len(entries)), make([]int64, len(entries)), make([][]byte, len(entries))
 	for i, e := range entries {
 		kinds[i], los[i], his[i], bodies[i] = int16(e.kind), e.lo, e.hi, e.body
@@ -103,6 +100,20 @@ func (q *member) readRecorded(results pgx.BatchResults, before int, r request, e
 	if _, err := results.Exec(); err != nil || !free {
 		return nil, err
 	}
+	return r.wasRecorded(entries, top, at), nil
+}
+
+// recorded returns the rows that a plain request writes.
+func (r *request) recorded() []entry {
+	if r.claim == 0 {
+		return r.entries
+	}
+	return append(r.entries[:len(r.entries):len(r.entries)], entry{kind: kindNext, token: r.own, lo: 1, hi: r.claim})
+}
+
+// wasRecorded is the answer to a plain request that has written its rows, at that time
+// and when the top stood there.
+func (r *request) wasRecorded(entries []entry, top int64, at time.Time) *answer {
 	a := &answer{outcome: written, now: at, news: make([]entry, len(entries))}
 	for i, e := range entries {
 		if e.sequence = r.seen + 1 + int64(i); e.kind == kindNext {
@@ -110,5 +121,5 @@ func (q *member) readRecorded(results pgx.BatchResults, before int, r request, e
 		}
 		a.news[i] = e
 	}
-	return a, nil
+	return a
 }

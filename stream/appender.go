@@ -36,9 +36,12 @@ type AppenderConfig struct {
 	// Defaults to none.
 	Linger time.Duration
 	// OnCommit, if not nil, is called after the callbacks of a batch, from the
-	// same goroutine, with the position of the last message stored. It is where
-	// to call Hub.Notify.
+	// same goroutine, with the position of the last message stored.
 	OnCommit func(last int64)
+	// Hub, if not nil, is told of what is committed, after OnCommit, as by Notify.
+	// Those who follow the stream at its end get small batches without headers from
+	// memory, and need not read them.
+	Hub *Hub
 	// Writer says how batches are written, and where to log what goes wrong.
 	Writer WriterConfig
 }
@@ -64,9 +67,13 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 // unless there is a Linger.
 //
 // There may be any number of Appenders for a stream, in any number of
-// processes. All that write through one pool share a quarter of its connections, but
-// two at least and eight at most, and borrow one for each batch, in turn. A stream
-// whose lock somebody keeps holds up none but itself.
+// processes. Those that write through one pool commit small batches together, one
+// transaction for all of their streams. A batch from CopyRows or CopyBytes on, and that of
+// a stream which is the only one with anything to write, has a transaction of its own.
+// Connections are shared: all that write through one pool have a quarter of its
+// connections, but two at least and eight at most, and borrow one for each transaction,
+// in turn. A stream whose lock somebody keeps, or whose message is refused, holds up none
+// but itself.
 //
 // Safe for concurrent use.
 type Appender struct {
@@ -76,18 +83,30 @@ type Appender struct {
 
 	// answers carries committed batches to the goroutine that calls back, so
 	// that the next batch is on its way meanwhile; spare brings memory back.
-	answers chan []call
+	answers chan answer
 	spare   chan []call
 
-	work    context.Context // of what was accepted; ends with Abandon
-	abandon context.CancelFunc
+	work      context.Context // of what was accepted; ends with Abandon
+	abandon   context.CancelFunc
+	gathering context.Context // of Run; ends when nothing more is accepted
+	helpers   sync.WaitGroup
 
 	closed     atomic.Bool
 	submitting atomic.Int64  // calls of Submit that may still add
 	idle       chan struct{} // one slot: the last of them has left a closed Appender
 
+	// How what comes is written: by the committer, which writes small batches of many
+	// streams in one transaction, or alone, by this Appender's own group.
+	committer atomic.Pointer[committer] // while it runs
+	alone     atomic.Bool               // changes under the committer's lock, to false under that of the group as well
+	entries   []*entry                  // in rounds, the oldest first; guarded by the committer's lock
+	handed    []handed                  // guarded by the committer's lock
+	settled   chan struct{}             // one slot: there are no entries any more
+	slowUntil atomic.Int64              // in nanoseconds since 1970: until then it is written to alone
+
 	writer   *Writer
 	recorded chan struct{} // one slot: requests of producers were recorded
+	keeping  sync.Once     // somebody keeps the records
 	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated
 }
 
@@ -125,15 +144,20 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 		cfg:     cfg,
 		stream:  s,
 		group:   pg.NewGroup(&appendBatch{}, &appendBatch{}, cfg.MaxBatch, cfg.MaxBatchBytes).Linger(cfg.Linger),
-		answers: make(chan []call, 1),
+		answers: make(chan answer, 1),
 		spare:   make(chan []call, 2),
 		idle:    make(chan struct{}, 1),
 		writer:  newWriter(pool, s.table, cfg.Writer),
 
+		settled:  make(chan struct{}, 1),
 		recorded: make(chan struct{}, 1),
 		rotating: rotating,
 	}
-	a.group.Admit(func(ctx context.Context) { a.writer.on.Hold(ctx) }) // its error is Write's, too
+	a.alone.Store(true)
+	a.group.Admit(func(ctx context.Context) {
+		a.awaitRounds(ctx)
+		a.writer.on.Hold(ctx) // its error is Write's, too
+	}, a.writer.on.Release)
 	a.work, a.abandon = context.WithCancel(context.Background())
 	return a
 }
@@ -197,12 +221,7 @@ func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	}
 	defer a.leave()
 	c.rows = len(msgs)
-	return a.group.Add(ctx, len(msgs), bytes+len(c.producer.ID), func(b *appendBatch) {
-		for i := range msgs {
-			b.rows.appendMessage(&msgs[i])
-		}
-		b.calls = append(b.calls, c)
-	})
+	return a.add(ctx, msgs, bytes+len(c.producer.ID), c)
 }
 
 // validAppend returns what the messages of one call take in a batch.
@@ -257,19 +276,17 @@ func (a *Appender) close() {
 func (a *Appender) Run(ctx context.Context) {
 	defer a.abandon()
 	defer a.writer.Close()
-	gathering, stop := context.WithCancel(context.Background())
+	var stop context.CancelFunc
+	a.gathering, stop = context.WithCancel(context.Background())
 	defer stop()
-	var helpers sync.WaitGroup
-	helpers.Go(func() {
-		<-ctx.Done()
+	context.AfterFunc(ctx, func() {
 		a.close()
 		stop()
 	})
-	helpers.Go(a.answer)
-	helpers.Go(func() { a.keepRequests(gathering) })
-	a.group.Run(gathering, a.work, a.commit)
+	a.helpers.Go(a.answer)
+	a.writeUntil(a.gathering)
 	close(a.answers)
-	helpers.Wait()
+	a.helpers.Wait()
 }
 
 // Abandon gives up what is accepted and not committed, with ErrAbandoned, and
@@ -277,4 +294,7 @@ func (a *Appender) Run(ctx context.Context) {
 func (a *Appender) Abandon() {
 	a.closed.Store(true)
 	a.abandon()
+	if c := a.committer.Load(); c != nil {
+		c.takeBack(a)
+	}
 }

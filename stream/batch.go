@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 )
 
 // Layout of PostgreSQL's binary COPY, which is how a Batch keeps its rows:
@@ -38,6 +39,7 @@ type Batch struct {
 	// First is the position of the first row, set by Writer.Write; the others
 	// follow without gaps.
 	First int64
+	at    time.Time // that the rows got when they were written; zero if that is not known
 }
 
 // Append copies one payload into the batch, a row of the messages table.
@@ -93,7 +95,7 @@ func (b *Batch) Reset(keep int) {
 	if cap(b.buf) > keep {
 		b.buf = nil
 	}
-	b.buf, b.rows, b.First = b.buf[:0], 0, 0
+	b.buf, b.rows, b.First, b.at = b.buf[:0], 0, 0, time.Time{}
 	clear(b.requests)
 	b.requests = b.requests[:0]
 }
@@ -159,11 +161,20 @@ func (b *Batch) copyData() []byte {
 // appendArray appends one field of all rows, 0 being the payload, as a binary
 // array with elements of the type given.
 func (b *Batch) appendArray(dst []byte, field int, oid uint32) []byte {
+	return b.appendElements(appendArrayHeader(dst, oid, b.rows), field)
+}
+
+// appendArrayHeader begins a binary array of so many elements of the type given.
+func appendArrayHeader(dst []byte, oid uint32, n int) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, 1) // dimensions
 	dst = binary.BigEndian.AppendUint32(dst, 1) // may hold NULLs; PostgreSQL looks for itself
 	dst = binary.BigEndian.AppendUint32(dst, oid)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(b.rows))
-	dst = binary.BigEndian.AppendUint32(dst, 1) // lower bound
+	dst = binary.BigEndian.AppendUint32(dst, uint32(n))
+	return binary.BigEndian.AppendUint32(dst, 1) // lower bound
+}
+
+// appendElements appends one field of all rows, as elements of a binary array.
+func (b *Batch) appendElements(dst []byte, field int) []byte {
 	for at := copyHeader; at < len(b.buf); at = b.rowEnd(at) {
 		from := at + rowLength
 		for range field {
@@ -172,4 +183,24 @@ func (b *Batch) appendArray(dst []byte, field int, oid uint32) []byte {
 		dst = append(dst, b.buf[from:b.fieldEnd(from)]...) // an element is laid out like a field
 	}
 	return dst
+}
+
+// messages returns the rows of a stream as they will be read, in memory of their own; nil
+// if one has headers.
+func (b *Batch) messages() []Message {
+	all := make([]Message, 0, b.rows)
+	buf := slices.Clone(b.buf)
+	for at := copyHeader; at < len(buf); at = b.rowEnd(at) {
+		payload := buf[at+rowPayload:][:binary.BigEndian.Uint32(buf[at+rowLength:])]
+		key := at + rowPayload + len(payload)
+		if headers := b.fieldEnd(key); string(buf[headers:headers+4]) != fieldNull {
+			return nil
+		}
+		m := Message{Position: b.First + int64(len(all)), Payload: slices.Clip(payload), Time: b.at}
+		if end := b.fieldEnd(key); end > key+4 {
+			m.Key = string(buf[key+4 : end])
+		}
+		all = append(all, m)
+	}
+	return all
 }

@@ -11,30 +11,63 @@ import (
 
 // commit writes the batch and hands its calls over to be answered.
 func (a *Appender) commit(ctx context.Context, b *appendBatch) {
+	a.awaitRounds(ctx)
+	a.doHanded()
 	calls := b.calls
 	b.calls = nil
 	select {
 	case b.calls = <-a.spare:
 	default:
 	}
-	a.write(ctx, &b.rows, calls)
+	page := a.writePage(ctx, &b.rows, calls)
 	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
-	a.answers <- calls
+	a.answers <- answer{calls, page}
+}
+
+// answer is what is called back, and for the Hub.
+type answer struct {
+	calls []call
+	page  tailPage // the messages, or none: they are to be read
+}
+
+// writePage writes the rows of the calls, and returns what was written for those who
+// follow the stream.
+func (a *Appender) writePage(ctx context.Context, rows *Batch, calls []call) (p tailPage) {
+	if a.write(ctx, rows, calls) {
+		p = a.page(rows)
+	}
+	if a.writer.took >= slowAlone {
+		a.slow()
+	}
+	return p
+}
+
+// page returns the messages of a batch that is stored, if somebody subscribes to the
+// stream, and they can be told without PostgreSQL, which may spell headers in another way.
+func (a *Appender) page(rows *Batch) (p tailPage) {
+	if a.cfg.Hub == nil || rows.at.IsZero() || !a.cfg.Hub.subscribed(a.stream.id) {
+		return p
+	}
+	p.messages = rows.messages()
+	for i := range p.messages {
+		p.bytes += p.messages[i].held()
+	}
+	return p
 }
 
 // write stores the rows of the calls and notes in each what became of it. If
 // PostgreSQL refuses them for what is in them, the calls are halved until only
 // those that it will not take are refused: callers that share a batch do not
-// know each other.
-func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
+// know each other. It reports whether all rows are stored, side by side.
+func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) (whole bool) {
 	rows.requests = requestsOf(rows.requests[:0], calls)
 	err := a.writer.Write(ctx, rows)
 	if repeated(err) {
 		a.writeRest(ctx, rows, calls)
-		return
+		return false
 	}
 	if err == nil && len(rows.requests) > 0 {
-		signal(a.recorded)
+		a.noteRequests()
 	}
 	if err != nil && len(calls) > 1 && blamesRows(err) {
 		half, n := len(calls)/2, 0
@@ -44,7 +77,7 @@ func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
 		head, tail := rows.split(n)
 		a.write(ctx, head, calls[:half])
 		a.write(ctx, tail, calls[half:])
-		return
+		return false
 	}
 	if err != nil {
 		err = a.explain(ctx, err)
@@ -55,6 +88,7 @@ func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) {
 		a.cfg.Writer.Log.Error(what, "stream", a.stream.name, "messages", rows.Len(), "error", err)
 	}
 	a.settle(calls, rows.First, err)
+	return err == nil
 }
 
 // settle notes what became of calls whose rows are side by side.
@@ -121,8 +155,8 @@ func (c *call) answer() {
 
 // answer calls back, batch after batch.
 func (a *Appender) answer() {
-	for calls := range a.answers {
-		last := int64(0)
+	for one := range a.answers {
+		calls, last := one.calls, int64(0)
 		for i := range calls {
 			c := &calls[i]
 			c.answer()
@@ -132,6 +166,9 @@ func (a *Appender) answer() {
 		}
 		if last > 0 {
 			a.cfg.OnCommit(last)
+			if a.cfg.Hub != nil {
+				a.cfg.Hub.committed(a.stream, one.page)
+			}
 		}
 		clear(calls) // the callbacks are not ours to keep
 		select {

@@ -10,15 +10,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// counting is the tracer of a pool: it counts the statements that contain a text.
+// counting is the tracer of a pool: it counts the statements that contain a text, and
+// those that do not.
 type counting struct {
-	text  string
-	count atomic.Int64
+	text          string
+	count, others atomic.Int64
 }
 
 func (c *counting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, c.text) {
 		c.count.Add(1)
+	} else {
+		c.others.Add(1)
 	}
 	return ctx
 }

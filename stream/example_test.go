@@ -89,7 +89,7 @@ func ExampleHub() {
 	ctx := context.Background()
 
 	hub := stream.NewHub(pool, stream.HubConfig{Announce: true})
-	appender := stream.NewAppender(pool, orders, stream.AppenderConfig{OnCommit: func(int64) { hub.Notify(orders) }})
+	appender := stream.NewAppender(pool, orders, stream.AppenderConfig{Hub: hub})
 	running, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { hub.Run(running) })

@@ -18,7 +18,10 @@ const readTimeout = 30 * time.Second
 type feed struct {
 	stream *Stream // reads through the Hub's pool
 	cfg    *HubConfig
-	users  int // subscriptions and watchers; guarded by the Hub
+
+	// Guarded by the Hub.
+	users       int // subscriptions and watchers
+	subscribers int // subscriptions
 
 	mu       sync.Mutex // guards the fields below
 	tail     tail
@@ -91,8 +94,8 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	}
 	last := after
 	if len(p.messages) > 0 {
-		f.tail.extend(after, p)
-		last = f.tail.to
+		last = p.last()
+		f.tail.extend(f.tail.notIn(after, p))
 		f.told = max(f.told, last)
 	}
 	if !more && (f.checked.hints != hints || last < f.checked.after) {
@@ -133,6 +136,31 @@ func (f *feed) hintCount() uint64 {
 	return f.hints
 }
 
+// grown takes a page that was committed. If it comes directly after what the feed has, it
+// need not be read; and if besides nobody has said that there is more since the feed was
+// at the end, it is now, at the end of the page.
+func (f *feed) grown(p tailPage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || len(p.messages) == 0 || p.bytes > f.cfg.PageBytes || len(p.messages) > f.cfg.PageMessages {
+		f.hintLocked()
+		return
+	}
+	before := p.messages[0].Position - 1
+	if before != f.tail.to && (len(f.tail.pages) > 0 || before != f.checked.after || before < f.tail.to) {
+		f.hintLocked()
+		return
+	}
+	f.tail.extend(before, p)
+	f.told = max(f.told, f.tail.to)
+	if f.checked.hints != f.hints || f.checked.after != before {
+		f.hintLocked()
+		return
+	}
+	f.checked.after = f.tail.to
+	f.tell()
+}
+
 // hint says that the stream may have grown.
 func (f *feed) hint() {
 	f.mu.Lock()
@@ -142,6 +170,11 @@ func (f *feed) hint() {
 
 func (f *feed) hintLocked() {
 	f.hints++
+	f.tell()
+}
+
+// tell has subscriptions and watchers look. The caller holds mu.
+func (f *feed) tell() {
 	f.wake()
 	for w := range f.watchers {
 		select {
@@ -182,10 +215,12 @@ func (f *feed) wake() {
 	f.changed = make(chan struct{})
 }
 
+// settledAt is where the sequence may stand without anything new for the feed: what it
+// was told of is committed, so there is nothing more if the sequence is there as well.
 func (f *feed) settledAt() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.settled
+	return max(f.settled, f.told)
 }
 
 func (f *feed) watch() chan struct{} {

@@ -34,6 +34,7 @@ func (h *Hub) pollAll(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-h.pollNow:
+			h.growth = growth{}
 		case <-ctx.Done():
 			return
 		}
@@ -47,15 +48,97 @@ func (h *Hub) pollAll(ctx context.Context) {
 }
 
 func (h *Hub) pollOnce(ctx context.Context) error {
-	for feeds := range slices.Chunk(h.all(), pollStreams) {
-		if err := h.pollSome(ctx, feeds); err != nil {
+	feeds, joined := h.toPoll()
+	if len(feeds) == 0 {
+		return nil
+	}
+	if joined {
+		h.growth = growth{}
+	}
+	at, oldest, err := h.askGrowth(ctx)
+	if err != nil {
+		h.growth = growth{}
+		return err
+	}
+	if h.growth.still(at) {
+		h.growth.skipped++
+		return nil
+	}
+	if !h.growth.known || h.growth.at != at {
+		if h.growth, err = h.newGrowth(ctx, at); err != nil {
 			return err
 		}
 	}
+	whole := true
+	for some := range slices.Chunk(feeds, pollStreams) {
+		all, err := h.pollSome(ctx, some)
+		if err != nil {
+			h.growth = growth{}
+			return err
+		}
+		whole = whole && all
+	}
+	h.growth.settled, h.growth.skipped = whole && oldest >= h.growth.bound, 0
 	return nil
 }
 
-func (h *Hub) pollSome(ctx context.Context, feeds []*feed) error {
+// toPoll returns the feeds there are, and whether one of them is new.
+func (h *Hub) toPoll() (all []*feed, joined bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all = make([]*feed, 0, len(h.feeds))
+	for _, f := range h.feeds {
+		all = append(all, f)
+	}
+	joined, h.joined = h.joined, false
+	return all, joined
+}
+
+// growth is what a Hub knows of tidewire.growth_seq, which moves when a stream grows:
+// before the commit. So a look at the streams has shown everything only if all
+// transactions were over before it that were under way when the sequence was first seen
+// there.
+type growth struct {
+	at      int64 // of the sequence
+	bound   int64 // transactions that have moved it as far as that have lower numbers
+	known   bool
+	settled bool // a look has shown everything
+	skipped int  // looks since then
+}
+
+// maxSkipped is how many looks at the streams are left out in a row. A standby that takes
+// over may lack what moved the sequence, and be at the same place again, after others.
+const maxSkipped = 15
+
+// still reports whether a look would show nothing new.
+func (g *growth) still(at int64) bool {
+	return g.known && g.settled && g.at == at && g.skipped < maxSkipped
+}
+
+// askGrowth returns where the sequence is, and the lowest number of a transaction that is
+// under way.
+func (h *Hub) askGrowth(ctx context.Context) (at, oldest int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err = h.pool.QueryRow(ctx, growthSQL).Scan(&at, &oldest)
+	return at, oldest, err
+}
+
+// newGrowth takes a number for a transaction of its own: whoever has moved the sequence
+// there had one by then, which is lower. That a snapshot begins with what has not begun
+// does not help: its upper bound is only that of the transactions that are over.
+func (h *Hub) newGrowth(ctx context.Context, at int64) (growth, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	g := growth{at: at, known: true}
+	if err := h.pool.QueryRow(ctx, transactionSQL).Scan(&g.bound); err != nil {
+		return growth{}, err
+	}
+	return g, nil
+}
+
+// pollSome asks for the heads of so many, and reports whether all could be looked at.
+func (h *Hub) pollSome(ctx context.Context, feeds []*feed) (whole bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	ids, settled := make([]int32, len(feeds)), make([]int64, len(feeds))
@@ -64,14 +147,17 @@ func (h *Hub) pollSome(ctx context.Context, feeds []*feed) error {
 	}
 	rows, err := h.pool.Query(ctx, headsSQL, ids, settled)
 	if err != nil {
-		return err
+		return false, err
 	}
+	whole = true
 	var id int32
 	var reserved, head *int64
 	_, err = pgx.ForEachRow(rows, []any{&id, &reserved, &head}, func() error {
 		f := h.feedOf(id)
 		switch {
 		case f == nil: // left meanwhile
+		case reserved != nil && *reserved < 0: // it cannot be looked at now
+			whole = false
 		case head == nil:
 			f.fail(f.stream.explain("follow", ErrNotFound))
 		default:
@@ -79,7 +165,7 @@ func (h *Hub) pollSome(ctx context.Context, feeds []*feed) error {
 		}
 		return nil
 	})
-	return err
+	return whole, err
 }
 
 // listenWhileBusy listens to what other processes announce while anybody

@@ -74,10 +74,11 @@ func (c HubConfig) withDefaults() HubConfig {
 // Hub lets a process follow streams: one Hub reads each stream once for all
 // its subscriptions, and learns that a stream has grown
 //
-//   - at once from Notify, which the process's own Appenders call;
+//   - at once from the process's own Appenders, which also hand over small batches, or
+//     from Notify;
 //   - after milliseconds from other processes that announce;
-//   - by a poll in the end, one query for all streams: of up to 1,000 streams,
-//     however many follow them, and more queries for more.
+//   - by a poll in the end: one query tells whether any stream has grown, and if one
+//     has, another one asks for all that are followed, or several for more than 1,000.
 //
 // A process needs one Hub. It takes connections of the pool while it reads or
 // polls, and one more, which does not count towards the pool's size, to
@@ -96,8 +97,11 @@ type Hub struct {
 	announce chan struct{} // one slot: unannounced is not empty
 	crowded  chan struct{} // one slot: many wait to be announced
 
+	growth growth // pollAll's alone
+
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
+	joined      bool          // a feed that was not polled yet
 	busy, idle  chan struct{} // one is closed: whether there are feeds
 	unannounced map[int32]struct{}
 	waiting     int // calls of Notify that are not announced
@@ -150,15 +154,18 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 		return nil, ErrClosed
 	}
 	life, end := context.WithCancel(h.life)
-	sub := &Subscription{hub: h, feed: h.follow(s), life: life, end: end, adrift: start.adrift()}
+	sub := &Subscription{hub: h, feed: h.follow(s, 1), life: life, end: end, adrift: start.adrift()}
 	sub.after.Store(after)
 	return sub, nil
 }
 
-// Notify says that something was committed to the stream: the OnCommit of an
-// Appender does so, and whoever has committed an AppendTx. It never waits, and
-// asks nothing of PostgreSQL.
-func (h *Hub) Notify(s *Stream) {
+// Notify says that something was committed to the stream: an Appender that has the Hub
+// does so, and whoever has committed an AppendTx. It never waits, and asks nothing of
+// PostgreSQL.
+func (h *Hub) Notify(s *Stream) { h.committed(s, tailPage{}) }
+
+// committed is Notify with what was committed, side by side, if that is known.
+func (h *Hub) committed(s *Stream, p tailPage) {
 	h.mu.Lock()
 	f := h.feeds[s.id]
 	if h.cfg.Announce {
@@ -169,7 +176,7 @@ func (h *Hub) Notify(s *Stream) {
 	}
 	h.mu.Unlock()
 	if f != nil {
-		f.hint()
+		f.grown(p)
 	}
 	if h.cfg.Announce {
 		signal(h.announce)
@@ -182,35 +189,38 @@ func (h *Hub) Notify(s *Stream) {
 // signalled: look once behind it. stop ends the signals; it may be called more
 // than once.
 func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {
-	f := h.follow(s)
+	f := h.follow(s, 0)
 	w := f.watch()
 	return w, sync.OnceFunc(func() {
 		f.unwatch(w)
-		h.leave(f)
+		h.leave(f, 0)
 	})
 }
 
-// follow returns the stream's feed, with one user more.
-func (h *Hub) follow(s *Stream) *feed {
+// follow returns the stream's feed, with one user more, and so many subscribers.
+func (h *Hub) follow(s *Stream, subscribers int) *feed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
 	if f == nil {
 		f = newFeed(s.through(h.pool), &h.cfg)
 		h.feeds[s.id] = f
+		h.joined = true
 		if len(h.feeds) == 1 {
 			close(h.busy)
 			h.idle = make(chan struct{})
 		}
 	}
 	f.users++
+	f.subscribers += subscribers
 	return f
 }
 
 // leave takes one user off; the last one takes the feed along.
-func (h *Hub) leave(f *feed) {
+func (h *Hub) leave(f *feed, subscribers int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	f.subscribers -= subscribers
 	if f.users--; f.users > 0 {
 		return
 	}
@@ -221,15 +231,12 @@ func (h *Hub) leave(f *feed) {
 	}
 }
 
-// all returns the feeds there are.
-func (h *Hub) all() []*feed {
+// subscribed reports whether the stream has subscriptions.
+func (h *Hub) subscribed(id int32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*feed, 0, len(h.feeds))
-	for _, f := range h.feeds {
-		all = append(all, f)
-	}
-	return all
+	f := h.feeds[id]
+	return f != nil && f.subscribers > 0
 }
 
 // feedOf returns the stream's feed, or nil.

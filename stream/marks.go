@@ -48,25 +48,31 @@ func (m *marks) doubt(number int64) {
 }
 
 // forget deletes some of the writer's own marks that nothing can ask for any
-// more, in its connection. Its failure is not the batch's: what is left is swept
-// up with those of the dead.
-func (w *Writer) forget(ctx context.Context) {
-	m := &w.marks
+// more, in its session; number is that of its last batch. A failure is not the
+// batch's: what is left is swept up with those of the dead.
+func (m *marks) forget(ctx context.Context, s *pg.Session, writer, number int64) error {
 	if time.Since(m.since) >= keepMarks {
 		m.old = m.number
-		m.since, m.number = time.Now(), w.number
+		m.since, m.number = time.Now(), number
 	}
 	if m.gone >= m.old {
-		return
+		return nil
 	}
 	from := m.gone
 	m.gone = min(from+forgetAtOnce, m.old)
+	_, err := s.Conn().Exec(ctx, forgetSQL, writer, from, m.gone, append([]int64{}, m.doubted...))
+	if err != nil {
+		s.CloseIfLost()
+	}
+	return err
+}
+
+// forget has the writer's old marks deleted.
+func (w *Writer) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	s := w.on.Session()
-	if _, err := s.Conn().Exec(ctx, forgetSQL, w.id, from, m.gone, append([]int64{}, m.doubted...)); err != nil {
+	if err := w.marks.forget(ctx, w.on.Session(), w.id, w.number); err != nil {
 		w.cfg.Log.Warn("old batch marks not deleted", "error", err)
-		s.CloseIfLost()
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	// takePositionsFmt, of a table's lock and sequence, waits for the lock; what it
 	// reads it reads after the lock was taken, since each statement of a plpgsql
 	// function takes a snapshot of its own under READ COMMITTED.
-	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s', $1, $2, $3)`
+	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s', $1, $2, $3), now()`
 
 	// $1 is the number of rows. take_positions has left the sequence at the last
 	// of their positions.
@@ -56,6 +56,14 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
+
+	// Of several streams: rows, and requests, in the order of the streams.
+	appendTogetherSQL = `SELECT firsts, at, slowest, slowest_ms FROM tidewire.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	// A table that is slow is not to hold up others for longer than a second. Of a COMMIT
+	// it is not said: canceled, that might be answered before a standby has it.
+	hurrySQL          = `SELECT set_config('statement_timeout', '1000', true)`
+	noHurrySQL        = `SELECT set_config('statement_timeout', '0', true)`
+	settleTogetherSQL = `SELECT tidewire.settle_together($1, $2)`
 
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
@@ -168,6 +176,11 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 
 const (
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
+
+	// growthSQL tells where the sequence is that moves when a stream grows, and which
+	// transaction under way has the lowest number; transactionSQL takes the next number.
+	growthSQL      = `SELECT coalesce(pg_sequence_last_value('tidewire.growth_seq'), 0), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+	transactionSQL = `SELECT pg_current_xact_id()::text::bigint`
 
 	// announceSQL sends a hint that streams have grown: the sender's number, then the
 	// streams', with spaces between. It does not wait for the disk, as a commit with a

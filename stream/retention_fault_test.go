@@ -116,7 +116,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 		h, _ := runHub(t, pool, stream.HubConfig{Poll: 20 * time.Millisecond, TailBytes: 64 << 10, PageMessages: 50})
 		for c := range 3 {
 			a := run(t, pool, s, stream.AppenderConfig{
-				OnCommit: func(int64) { h.Notify(s) }, Writer: stream.WriterConfig{Method: stream.Method(c)},
+				Hub: h, Writer: stream.WriterConfig{Method: stream.Method(c)},
 			})
 			appending.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(n*10+c)))

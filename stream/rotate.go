@@ -17,6 +17,15 @@ import (
 // a quarter.
 const rotateEvery = time.Minute
 
+// noteRequests says that requests were recorded; with the first, it has somebody keep the
+// records while Run lasts.
+func (a *Appender) noteRequests() {
+	signal(a.recorded)
+	a.keeping.Do(func() {
+		a.helpers.Go(func() { a.keepRequests(a.gathering) })
+	})
+}
+
 // keepRequests rotates the records of the stream's producers, at the first that
 // this Appender adds and every now and then while it adds more, until ctx ends.
 // What fails is tried again the next time: more is kept until then.

@@ -5,12 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -26,7 +23,7 @@ const codeStaleHead = "TW001"
 func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	b.First = 0
+	b.First, b.at = 0, time.Time{}
 	prepared, err := w.connect(ctx)
 	if err != nil {
 		return err
@@ -128,38 +125,17 @@ func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, pr
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())
 	}
-	first, err := positionTaken(p, before)
+	taken, err := rowAfter(p, before)
+	if err == nil && len(taken) == 2 && len(taken[0]) == 8 {
+		b.First, b.at = int64(binary.BigEndian.Uint64(taken[0])), parseTime(taken[1])
+	}
 	if closeErr := p.Close(); err == nil { // reads the other results
 		err = closeErr
 	}
-	b.First = first
 	return err
 }
 
 var binaryFormat = []int16{1}
-
-// positionTaken reads the results of take_positions and of those before it.
-func positionTaken(p *pgconn.Pipeline, before int) (first int64, err error) {
-	for n := range before + 1 {
-		results, err := p.GetResults()
-		if err != nil {
-			return 0, err
-		}
-		reader, ok := results.(*pgconn.ResultReader)
-		if !ok {
-			return 0, fmt.Errorf("%T instead of a result", results)
-		}
-		for reader.NextRow() {
-			if n == before {
-				first = int64(binary.BigEndian.Uint64(reader.Values()[0]))
-			}
-		}
-		if _, err := reader.Close(); err != nil {
-			return 0, err
-		}
-	}
-	return first, nil
-}
 
 // insertParams returns the number of rows and an array for each column. The
 // arrays share one buffer, which may move while it grows.

@@ -35,6 +35,7 @@ func hashOf(table string) string {
 const (
 	oidBytea = 17
 	oidInt8  = 20
+	oidInt4  = 23
 	oidText  = 25
 	oidJSONB = 3802
 )

@@ -36,6 +36,9 @@ func (p tailPage) last() int64 { return p.messages[len(p.messages)-1].Position }
 // to. If it does not join on, it is a new tail: the messages in between were
 // not read.
 func (t *tail) extend(after int64, p tailPage) {
+	if len(p.messages) == 0 {
+		return
+	}
 	if after != t.to {
 		t.pages, t.bytes, t.from = nil, 0, after
 	}
@@ -50,6 +53,22 @@ func (t *tail) extend(after int64, p tailPage) {
 	}
 	clear(t.pages[:evicted]) // the array outlives them
 	t.pages = t.pages[evicted:]
+}
+
+// notIn returns what a page that was read behind position after has beyond the tail, which
+// may have been extended meanwhile.
+func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
+	if t.to <= after {
+		return after, p
+	}
+	at, _ := slices.BinarySearchFunc(p.messages, t.to+1, func(m Message, target int64) int {
+		return cmp.Compare(m.Position, target)
+	})
+	rest.messages = p.messages[at:]
+	for i := range rest.messages {
+		rest.bytes += rest.messages[i].held()
+	}
+	return t.to, rest
 }
 
 // behind returns the messages behind position after, which is from <= after <

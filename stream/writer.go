@@ -89,6 +89,7 @@ type Writer struct {
 	line   line
 	arrays []byte
 	marks  marks
+	took   time.Duration // the last attempt
 }
 
 // NewWriter returns a Writer to a table of messages; it connects when it first
@@ -129,7 +130,9 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		if err := hold(ctx, &w.on); err != nil {
 			return fmt.Errorf("write batch: %w", err)
 		}
+		began := time.Now()
 		err := w.attempt(ctx, b, stale, lock.Next(), w.cfg.Timeout<<slow)
+		w.took = time.Since(began)
 		if err != nil && pg.Code(err) == "" {
 			w.marks.doubt(w.number)
 			w.line.broke(b)

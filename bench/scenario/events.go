@@ -26,6 +26,9 @@ type EventsConfig struct {
 	Ops         []string
 	Concurrency []int
 	Batch       []int // events of an append
+	// Streams is how many event stores callers append to, in turn; those after the first
+	// begin empty. More than one go with StreamsOps alone. Defaults to 1.
+	Streams int
 	// PastEvents is how many events a condition that holds has to look past, and
 	// ConflictEvents how many one that fails finds.
 	PastEvents     int
@@ -63,6 +66,9 @@ type EventsDatabase struct {
 	Pool *pgxpool.Pool
 	URL  string
 }
+
+// StreamsOps are the operations that several event stores are measured with.
+var StreamsOps = []string{"append", "appendif"}
 
 // CheckEvents returns an error that names what is unknown.
 func CheckEvents(sets, ops []string) error {
@@ -171,6 +177,7 @@ type eventsSide struct {
 	unsent     atomic.Int64 // calls that were due and not made
 
 	store   *eventstore.Store
+	others  []*eventstore.Store
 	set     string // that the store was loaded with
 	limited bool   // the store lets few project at once
 	loaded  int    // events then
@@ -189,9 +196,7 @@ func newEventsSide(ctx context.Context, cfg EventsConfig, db EventsDatabase, res
 func (s *eventsSide) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if s.store != nil {
-		s.store.Close(ctx)
-	}
+	s.closeStores(ctx)
 	if err := dropEvents(ctx, s.pool); err != nil {
 		s.cfg.Progress("the store %q was not dropped: %v", eventsStore, err)
 	}
@@ -205,11 +210,8 @@ func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 	if same && (s.clean || !first && d.size() > smallDataset) {
 		return nil
 	}
-	if s.store != nil {
-		if err := s.store.Close(ctx); err != nil {
-			return err
-		}
-		s.store = nil
+	if err := s.closeStores(ctx); err != nil {
+		return err
 	}
 	var err error
 	config := eventstore.Config{MaxConcurrentProjections: 10_000}
@@ -218,7 +220,30 @@ func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 	}
 	s.store, s.loaded, err = freshEvents(ctx, s.pool, config, d, s.cfg.PastEvents, s.cfg.ConflictEvents, s.cfg.Progress)
 	s.set, s.limited, s.clean = c.dataset, limited, true
+	for n := 1; n < s.cfg.Streams && err == nil; n++ {
+		var other *eventstore.Store
+		if other, err = eventstore.Ensure(ctx, s.pool, fmt.Sprint(eventsStore, "-", n), config); err == nil {
+			s.others = append(s.others, other)
+		}
+	}
 	return err
+}
+
+// stores are all that callers append to.
+func (s *eventsSide) stores() []*eventstore.Store {
+	if s.store == nil {
+		return nil
+	}
+	return append([]*eventstore.Store{s.store}, s.others...)
+}
+
+func (s *eventsSide) closeStores(ctx context.Context) error {
+	var errs []error
+	for _, store := range s.stores() {
+		errs = append(errs, store.Close(ctx))
+	}
+	s.store, s.others = nil, nil
+	return errors.Join(errs...)
 }
 
 // callers returns those of a row. If they go by a serving node, its process is
@@ -242,9 +267,10 @@ func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCall
 			return nil, nil, hangUp, err
 		}
 	}
+	stores := s.stores()
 	for i := range c.concurrency {
 		one := &eventsCaller{
-			store: s.cfg.events(s.store), number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
+			store: s.cfg.events(stores[i%len(stores)]), number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
 		}
 		if node != nil {
 			if one.wire, err = bench.DialWire(ctx, node.URL("/ws")); err != nil {
@@ -368,10 +394,14 @@ func (s *eventsSide) check(ctx context.Context, c cell, callers []*eventsCaller,
 	for _, caller := range callers {
 		s.loaded += caller.appended
 	}
-	var stored int
-	err := s.pool.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM tidewire.events_%d`, s.store.ID())).Scan(&stored)
-	if err != nil {
-		return fmt.Errorf("count events: %w", err)
+	stored := 0
+	for _, store := range s.stores() {
+		var n int
+		err := s.pool.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM tidewire.events_%d`, store.ID())).Scan(&n)
+		if err != nil {
+			return fmt.Errorf("count events: %w", err)
+		}
+		stored += n
 	}
 	s.result.Check(s.rowOf(c)+": events stored equal events answered", stored == s.loaded, "%d stored, %d answered", stored, s.loaded)
 	return nil

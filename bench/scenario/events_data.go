@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -175,8 +176,17 @@ func freshEvents(ctx context.Context, pool *pgxpool.Pool, cfg eventstore.Config,
 
 func dropEvents(ctx context.Context, pool *pgxpool.Pool) error {
 	names, err := eventstore.List(ctx, pool)
-	if err != nil || !slices.Contains(names, eventsStore) {
+	if err != nil {
 		return err
 	}
-	return eventstore.Drop(ctx, pool, eventsStore)
+	for _, name := range names {
+		number, more := strings.CutPrefix(name, eventsStore+"-")
+		if _, err := strconv.Atoi(number); name != eventsStore && (!more || err != nil) {
+			continue // another's
+		}
+		if err := eventstore.Drop(ctx, pool, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -55,7 +55,7 @@ func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*log
 			return nil, err
 		}
 		w.appenders = append(w.appenders, stream.NewAppender(pool, s, stream.AppenderConfig{
-			Linger: load.Linger, OnCommit: func(int64) { w.hub.Notify(s) },
+			Linger: load.Linger, Hub: w.hub,
 		}))
 	}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,6 +20,7 @@ type benchEventsCmd struct {
 	Concurrency    []int    `default:"1,100" help:"Callers at a time."`
 	Batch          []int    `default:"1,10" help:"Events of an append."`
 	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations."`
+	Streams        int      `default:"1" help:"Event stores among which the callers are shared out; those after the first begin empty. More than one go with the operations append and appendif, which are the default then."`
 	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"Events that a condition which holds has to look past."`
 	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"Events that a condition which fails finds; several give a row each."`
 	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"Before each row."`
@@ -39,7 +41,7 @@ func (c *benchEventsCmd) Validate() error {
 		most   int
 	}{
 		{"concurrency", c.Concurrency, 10_000}, {"batch", c.Batch, 1000}, {"conflict-events", c.ConflictEvents, 10_000},
-		{"repeat", []int{c.Repeat}, 100}, {"past-events", []int{c.PastEvents + 1}, 100_001},
+		{"streams", []int{c.Streams}, 10_000}, {"repeat", []int{c.Repeat}, 100}, {"past-events", []int{c.PastEvents + 1}, 100_001},
 	} {
 		for _, n := range list.values {
 			if n < 1 || n > list.most {
@@ -58,8 +60,21 @@ func (c *benchEventsCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchEventsCmd) Run(p *process) (err error) {
+	if c.Streams > 1 && slices.Equal(c.Ops, scenario.EventsOps) {
+		c.Ops = scenario.StreamsOps
+	}
 	if err := scenario.CheckEvents(c.Datasets, c.Ops); err != nil {
 		return exit(ExitUsage, "%w", err)
+	}
+	if c.Streams > 1 {
+		for _, op := range c.Ops {
+			if !slices.Contains(scenario.StreamsOps, op) {
+				return exit(ExitUsage, "--streams %d goes with the operations %s, not with %s", c.Streams, strings.Join(scenario.StreamsOps, " and "), op)
+			}
+		}
+		if fewest := slices.Min(c.Concurrency); fewest < c.Streams {
+			return exit(ExitUsage, "--streams is %d: want one caller for each at least, and --concurrency is %d", c.Streams, fewest)
+		}
 	}
 	if c.FindCeiling { // has no rate: its callers all call at once
 		c.Ops = slices.DeleteFunc(c.Ops, func(op string) bool { return op == "projectionlimits" })
@@ -76,7 +91,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
 	cfg := scenario.EventsConfig{
-		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch,
+		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams,
 		PastEvents: c.PastEvents, ConflictEvents: c.ConflictEvents,
 		WarmUp: time.Duration(c.WarmUp), Duration: time.Duration(c.Duration), Repeat: c.Repeat,
 		Database: scenario.EventsDatabase{Pool: pool, URL: db.url},
@@ -94,7 +109,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		cfg.Compare = &scenario.EventsDatabase{Pool: other, URL: c.CompareDatabase}
 	}
 	result := bench.NewResult("events", map[string]any{
-		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops,
+		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams,
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
 		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "", "find_ceiling": c.FindCeiling,
 	})

@@ -45,6 +45,25 @@ func TestBenchEvents_EveryOperation(t *testing.T) {
 	}
 }
 
+// TestBenchEvents_Streams measures several event stores, and leaves none behind.
+func TestBenchEvents_Streams(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	r, _ := benchmark(t, cli.ExitOK, "events", "--database-url", db.URL, "--streams", "3",
+		"--datasets", "tiny", "--concurrency", "6", "--batch", "1", "--warm-up", "20ms", "--duration", "150ms")
+	for _, name := range []string{"append/tiny/c6/x1", "appendif/tiny/c6/x1"} {
+		if r.Row(name) == nil {
+			t.Errorf("no row %s in %v", name, names(r))
+		}
+	}
+	if len(names(r)) != 2 {
+		t.Errorf("rows %v, want two", names(r))
+	}
+	if n := rows(t, db.URL, `SELECT count(*) FROM tidewire.event_store`); n != 0 {
+		t.Errorf("%d event stores are left", n)
+	}
+}
+
 func TestBenchEvents_ComparedDatabase(t *testing.T) {
 	t.Parallel()
 	db, other := pgtest.Open(t), pgtest.Open(t)
@@ -94,6 +113,8 @@ func TestBenchEvents_BadFlags(t *testing.T) {
 		{[]string{"--concurrency", "0"}, "--concurrency"},
 		{[]string{"--batch", "5000"}, "--batch"},
 		{[]string{"--duration", "0"}, "--duration"},
+		{[]string{"--streams", "2", "--ops", "query"}, "append and appendif"},
+		{[]string{"--streams", "20", "--concurrency", "10"}, "--concurrency is 10"},
 	} {
 		code, _, errOut := run(t, nil, append([]string{"bench", "events"}, c.args...)...)
 		if code != cli.ExitUsage || !strings.Contains(errOut, c.say) {

@@ -56,7 +56,7 @@ func TestBenchQueue_ManyStreams(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	for _, c := range []struct{ mode, via, strategy string }{
-		{"queue", "postgres", "lease"}, {"queue", "server", "lease"}, {"pubsub", "postgres", "log"}, {"pubsub", "server", "log"},
+		{"queue", "server", "lease"}, {"pubsub", "postgres", "log"},
 	} {
 		r, _ := loaded(t, "queue", "--mode", c.mode, "--via", c.via, "--database-url", db.URL, "--streams", "8",
 			"--writers", "4", "--in-flight", "4", "--consumer-groups", "2", "--read-batch", "10",

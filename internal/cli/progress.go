@@ -17,6 +17,10 @@ type progress struct {
 	// Of stallWatch alone.
 	last  int64
 	since time.Time
+
+	// Of closeIdle alone.
+	seen    int64
+	quietAt time.Time
 }
 
 func (p *progress) begin() { p.begun.Add(1) }
@@ -34,6 +38,16 @@ func (p *progress) waits(now time.Time) time.Duration {
 		p.last, p.since = ended, now
 	}
 	return now.Sub(p.since)
+}
+
+// idle returns for how long nothing was begun and everything was answered, as far as
+// it was asked before.
+func (p *progress) idle(now time.Time) time.Duration {
+	ended, begun := p.ended.Load(), p.begun.Load()
+	if begun != ended || begun != p.seen || p.quietAt.IsZero() {
+		p.seen, p.quietAt = begun, now
+	}
+	return now.Sub(p.quietAt)
 }
 
 const (

@@ -196,3 +196,34 @@ func TestStores_QueueMadeElsewhere(t *testing.T) {
 		t.Error("another stream was opened again")
 	}
 }
+
+// TestStreamStore_ClosesIdle publishes beside a store that closes streams as soon as they
+// rest for a moment.
+func TestStreamStore_ClosesIdle(t *testing.T) {
+	t.Parallel()
+	s := startStores(t, pgtest.Open(t))
+	_, err := s.streamAdmin.Create(t.Context(), "orders", &gateway.StreamOptions{})
+	must(t, err, s.publish(t.Context(), "orders"))
+	start := time.Now()
+	s.streams.closeIdle(start, time.Hour)
+	s.streams.closeIdle(start.Add(time.Hour-1), time.Hour)
+	if len(s.streams.open.all()) != 1 {
+		t.Error("closed before its time")
+	}
+	s.streams.closeIdle(start.Add(time.Hour), time.Hour)
+	if len(s.streams.open.all()) != 0 {
+		t.Error("still open")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		for ctx.Err() == nil {
+			s.streams.closeIdle(time.Now(), time.Microsecond)
+		}
+	})
+	for range 200 {
+		must(t, s.publish(t.Context(), "orders"))
+	}
+	stop()
+	closing.Wait()
+}

@@ -33,8 +33,10 @@ type streamStore struct {
 
 	followers sync.WaitGroup // of hub, which ends after them
 
-	open   *registry[*openStream]
-	opened *registry[*stream.Group] // by groupKey
+	open    *registry[*openStream]
+	closing sync.Mutex               // of closeIdle
+	ending  sync.Map                 // id of a stream to the done of the appender that was forgotten last
+	opened  *registry[*stream.Group] // by groupKey
 }
 
 // groupKey names a group of a stream; no name has a NUL.
@@ -59,8 +61,10 @@ const (
 	// maxGroups bounds how many are remembered.
 	maxGroups = 10_000
 	// ownersEvery is how often it is looked whether open streams hold a queue's
-	// messages by now.
+	// messages by now, or are not used any more.
 	ownersEvery = 5 * time.Second
+	// idleAfter is for how long a stream stays open to which nobody publishes.
+	idleAfter = 5 * time.Minute
 )
 
 // openStream is a stream that is published to.
@@ -68,6 +72,7 @@ type openStream struct {
 	*stream.Stream
 	appender *stream.PartitionedAppender
 	stop     context.CancelFunc
+	done     chan struct{} // closed when the appender has ended
 	progress progress
 }
 
@@ -107,6 +112,10 @@ func (s *streamStore) abandon() {
 	for _, o := range s.open.all() {
 		o.appender.Abandon()
 	}
+	s.ending.Range(func(_, o any) bool {
+		o.(*openStream).appender.Abandon()
+		return true
+	})
 }
 
 // lookup finds a stream to be published to.
@@ -115,19 +124,27 @@ func (s *streamStore) lookup(ctx context.Context, name string) (*openStream, err
 	if err != nil {
 		return nil, err
 	}
-	o := &openStream{Stream: found}
+	o := &openStream{Stream: found, done: make(chan struct{})}
 	o.appender = stream.NewPartitionedAppender(s.pool, found, stream.PartitionedConfig{
-		OnCommit: func(partition int, _ int64) { s.hub.Notify(found.Partition(partition)) },
-		Appender: stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}},
+		Appender: stream.AppenderConfig{Hub: s.hub, Writer: stream.WriterConfig{Log: s.log}},
 	})
 	return o, nil
 }
 
-// start runs the appender of a stream, until the stream is found to be gone.
+// start runs the appender of a stream, until the stream is found to be gone, or idle. What
+// an appender before it has accepted comes first.
 func (s *streamStore) start(o *openStream) {
 	ctx, stop := context.WithCancel(s.work)
 	o.stop = stop
-	s.running.Go(func() { o.appender.Run(ctx) })
+	before, waits := s.ending.Load(o.ID())
+	s.running.Go(func() {
+		if waits {
+			<-before.(*openStream).done
+		}
+		o.appender.Run(ctx)
+		close(o.done)
+		s.ending.CompareAndDelete(o.ID(), o)
+	})
 }
 
 // made is told of a stream that was made just now: what was not found is looked up
@@ -187,6 +204,19 @@ func (s *streamStore) watchOwners(ctx context.Context) {
 		if err := s.checkOwners(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("cannot look for the queues of open streams; tried again", "error", err)
 		}
+		s.closeIdle(time.Now(), idleAfter)
+	}
+}
+
+// closeIdle ends the appenders to which nobody has published for so long. Whoever
+// publishes next opens the stream again.
+func (s *streamStore) closeIdle(now time.Time, after time.Duration) {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	for _, o := range s.open.all() {
+		if o.progress.idle(now) >= after {
+			s.forget(o)
+		}
 	}
 }
 
@@ -209,8 +239,14 @@ func (s *streamStore) checkOwners(ctx context.Context) error {
 	return err
 }
 
-// forget ends the appender of a stream that is gone.
+// forget ends the appender of a stream that is gone, or idle.
 func (s *streamStore) forget(o *openStream) {
+	s.ending.Store(o.ID(), o)
+	select {
+	case <-o.done: // it has ended before
+		s.ending.CompareAndDelete(o.ID(), o)
+	default:
+	}
 	s.open.forget(o.Name(), o)
 	o.stop()
 }

@@ -79,8 +79,7 @@ func (r *published) failed() error {
 func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Stream) error {
 	hub := stream.NewHub(pool, stream.HubConfig{Announce: true, Log: p.log})
 	appender := stream.NewPartitionedAppender(pool, s, stream.PartitionedConfig{
-		OnCommit: func(partition int, _ int64) { hub.Notify(s.Partition(partition)) },
-		Appender: stream.AppenderConfig{Writer: stream.WriterConfig{Log: p.log}},
+		Appender: stream.AppenderConfig{Hub: hub, Writer: stream.WriterConfig{Log: p.log}},
 	})
 	var result published
 	var announcing, appending sync.WaitGroup

@@ -16,6 +16,7 @@ const (
 	CodeUniqueViolation  = "23505"
 	CodeLockNotAvailable = "55P03"
 	CodeUndefinedTable   = "42P01"
+	CodeQueryCanceled    = "57014" // also by statement_timeout
 )
 
 // Code returns the SQLSTATE of err, or "" where PostgreSQL did not answer.
@@ -58,7 +59,7 @@ func Retryable(err error) bool {
 		code == CodeLockNotAvailable,     // a lock is held for too long
 		code == "25006",                  // read-only: a standby not yet promoted
 		code == "25P03", code == "25P04", // idle or transaction timeout ended us
-		code == "57014": // statement timeout or pg_cancel_backend
+		code == CodeQueryCanceled:
 		return true
 	}
 	return false

@@ -22,6 +22,7 @@ type Group[B any] struct {
 	maxRows, maxBytes int
 	linger            time.Duration
 	admit             func(ctx context.Context)
+	dismiss           func()
 	company           company       // Run's alone
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
@@ -55,9 +56,10 @@ func (g *Group[B]) Linger(d time.Duration) *Group[B] {
 }
 
 // Admit has each batch gather until admit returns, which waits for what the commit
-// needs, such as a connection. Call it before Run. It returns the Group.
-func (g *Group[B]) Admit(admit func(ctx context.Context)) *Group[B] {
-	g.admit = admit
+// needs, such as a connection; dismiss gives that back if all that had gathered was taken
+// out meanwhile. Call it before Run. It returns the Group.
+func (g *Group[B]) Admit(admit func(ctx context.Context), dismiss func()) *Group[B] {
+	g.admit, g.dismiss = admit, dismiss
 	return g
 }
 
@@ -66,6 +68,14 @@ func (g *Group[B]) Admit(admit func(ctx context.Context)) *Group[B] {
 // ctx's error, and has added nothing, if ctx ends first. Safe for concurrent
 // use; one Add is never split between batches.
 func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) error {
+	_, err := g.AddIf(ctx, nil, rows, bytes, func(b *B) bool { fill(b); return true })
+	return err
+}
+
+// AddIf is Add with a fill that may refuse: it returns false if it has added nothing,
+// and so does AddIf. It also does so, and does not call fill, if it has to wait when
+// giveUp is closed.
+func (g *Group[B]) AddIf(ctx context.Context, giveUp <-chan struct{}, rows, bytes int, fill func(*B) bool) (added bool, err error) {
 	g.mu.Lock()
 	for g.full() {
 		if g.room == nil {
@@ -75,12 +85,17 @@ func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) erro
 		g.mu.Unlock()
 		select {
 		case <-room:
+		case <-giveUp:
+			return false, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 		g.mu.Lock()
 	}
-	fill(g.open)
+	if !fill(g.open) {
+		g.mu.Unlock()
+		return false, nil
+	}
 	g.rows += rows
 	g.bytes += bytes
 	g.adds++
@@ -93,37 +108,72 @@ func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) erro
 	if enough {
 		signal(g.enough)
 	}
-	return nil
+	return true, nil
 }
+
+// Do calls do with the open batch, under the Group's lock. It returns how many rows and
+// bytes it has taken out of the batch.
+func (g *Group[B]) Do(do func(open *B) (rows, bytes int)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	rows, bytes := do(g.open)
+	g.rows -= rows
+	g.bytes -= bytes
+	if g.room != nil && !g.full() {
+		close(g.room)
+		g.room = nil
+	}
+}
+
+// IfEmpty calls do, under the Group's lock, if the open batch is empty.
+func (g *Group[B]) IfEmpty(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rows == 0 {
+		do()
+	}
+}
+
+// Wake has Next return soon, also if nothing gathers.
+func (g *Group[B]) Wake() { signal(g.gathered) }
 
 // Run hands one batch after the other to commit, which empties it before it
 // returns, until ctx ends; then it commits what is still open and returns. The
 // caller ends ctx after the last Add. commit is given work and not ctx: what
 // was accepted is still to be written.
 func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *B)) {
-	for {
-		select {
-		case <-g.gathered:
-		case <-ctx.Done():
-			if batch := g.take(); batch != nil {
-				commit(work, batch)
-			}
-			return
-		}
-		if g.empty() { // it was told of what the batch before took along
-			continue
-		}
-		g.wait(ctx)
-		g.letArrive()
-		if g.admit != nil {
-			g.admit(work)
-		}
-		if batch := g.take(); batch != nil {
-			began := time.Now()
-			commit(work, batch)
-			g.company.committed(began, time.Now())
-		}
+	for g.Next(ctx, work, commit) {
 	}
+}
+
+// Next is one turn of Run, for a caller that has something else to do in between: it
+// waits until something gathers, and commits that. It returns false when ctx has ended
+// and what was open is committed. There may be turns with nothing to commit.
+func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, *B)) bool {
+	select {
+	case <-g.gathered:
+	case <-ctx.Done():
+		if batch := g.take(); batch != nil {
+			commit(work, batch)
+		}
+		return false
+	}
+	if g.empty() { // it was told of what the batch before took along
+		return true
+	}
+	g.wait(ctx)
+	g.letArrive()
+	if g.admit != nil {
+		g.admit(work)
+	}
+	if batch := g.take(); batch != nil {
+		began := time.Now()
+		commit(work, batch)
+		g.company.committed(began, time.Now())
+	} else if g.dismiss != nil {
+		g.dismiss()
+	}
+	return true
 }
 
 // wait waits for those with whom the batch is to share its commit.

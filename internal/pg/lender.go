@@ -42,14 +42,14 @@ type Lender struct {
 	closed bool
 }
 
-var lenders perPool[*Lender]
+var lenders PerPool[*Lender]
 
 // JoinLender returns the Lender of the pool, to be left in the end. It lends a
 // quarter of the pool's connections, but two at least and eight at most, and as many
 // again to those who wait for locks, as far as the pool has them. The others are for
 // those who read; one is left to them in any case, of a pool that has two.
 func JoinLender(pool *pgxpool.Pool) *Lender {
-	return lenders.join(pool, func() *Lender {
+	return lenders.Join(pool, func() *Lender {
 		cfg := pool.Config()
 		conns := int(cfg.MaxConns)
 		n := min(max(conns/4, 2), maxSessions, max(conns-1, 1))
@@ -63,7 +63,7 @@ func JoinLender(pool *pgxpool.Pool) *Lender {
 // Leave has to be called once for each JoinLender, after all that was borrowed is
 // returned. The last one closes the connections.
 func (l *Lender) Leave() {
-	if lenders.leave(l.pool) {
+	if lenders.Leave(l.pool) {
 		l.close()
 	}
 }

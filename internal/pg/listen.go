@@ -25,11 +25,11 @@ const (
 // is taken out of it: it does not count towards the pool's size.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, log *slog.Logger, listening func(), heard func(payload string)) {
 	u := &listenUser{channel: channel, log: log, listening: listening, heard: heard}
-	l := listeners.join(pool, func() *listener { return startListener(pool) })
+	l := listeners.Join(pool, func() *listener { return startListener(pool) })
 	l.add(u)
 	<-ctx.Done()
 	l.remove(u)
-	if listeners.leave(pool) {
+	if listeners.Leave(pool) {
 		l.stop()
 		<-l.done
 	}
@@ -54,7 +54,7 @@ type listenUser struct {
 	heard     func(payload string)
 }
 
-var listeners perPool[*listener]
+var listeners PerPool[*listener]
 
 func startListener(pool *pgxpool.Pool) *listener {
 	l := &listener{pool: pool, done: make(chan struct{}), users: make(map[*listenUser]struct{})}

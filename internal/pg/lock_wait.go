@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// shortWait is for how long the first attempt waits for a lock. A batch of another
+	// ShortWait is for how long the first attempt waits for a lock. A batch of another
 	// process is committed in less, as a rule.
-	shortWait = 20 * time.Millisecond
+	ShortWait = 20 * time.Millisecond
 	// glance is for how long an attempt waits that only looks whether a lock is free.
 	glance = time.Millisecond
 	// maxPause bounds the time between two of them.
@@ -54,7 +54,7 @@ func (l *LockWait) Hold(ctx context.Context, b *Borrower) error {
 func (l *LockWait) Next() time.Duration {
 	switch {
 	case l.since.IsZero():
-		return min(shortWait, l.Bound)
+		return min(ShortWait, l.Bound)
 	case l.queued && l.AtATime > 0:
 		return l.AtATime
 	case l.queued:

@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// perPool keeps one T for each pool, as long as somebody has joined it. Safe for
+// PerPool keeps one T for each pool, as long as somebody has joined it. Safe for
 // concurrent use.
-type perPool[T any] struct {
+type PerPool[T any] struct {
 	mu  sync.Mutex
 	all map[*pgxpool.Pool]*joined[T]
 }
@@ -18,8 +18,8 @@ type joined[T any] struct {
 	users int
 }
 
-// join returns the pool's T, which open makes for the first that joins.
-func (p *perPool[T]) join(pool *pgxpool.Pool, open func() T) T {
+// Join returns the pool's T, which open makes for the first that joins.
+func (p *PerPool[T]) Join(pool *pgxpool.Pool, open func() T) T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	j := p.all[pool]
@@ -34,9 +34,9 @@ func (p *perPool[T]) join(pool *pgxpool.Pool, open func() T) T {
 	return j.of
 }
 
-// leave has to be called once for each join, and reports whether nobody has the T any
+// Leave has to be called once for each Join, and reports whether nobody has the T any
 // more: who joins from now on gets another.
-func (p *perPool[T]) leave(pool *pgxpool.Pool) (last bool) {
+func (p *PerPool[T]) Leave(pool *pgxpool.Pool) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	j := p.all[pool]

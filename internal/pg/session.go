@@ -76,7 +76,7 @@ func (s *Session) open(ctx context.Context) error {
 	}
 	s.differs = settings != ""
 	return s.prepare(ctx, map[string]string{
-		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`, stmtWait: s.Settings(shortWait), StmtCommit: `COMMIT`,
+		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`, stmtWait: s.Settings(ShortWait), StmtCommit: `COMMIT`,
 	})
 }
 
@@ -84,7 +84,7 @@ func (s *Session) open(ctx context.Context) error {
 // each lock for so long, and returns how many they are.
 func (s *Session) SendBegin(p *pgconn.Pipeline, wait time.Duration) int {
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
-	if wait == shortWait {
+	if wait == ShortWait {
 		p.SendQueryPrepared(stmtWait, nil, nil, nil)
 	} else {
 		p.SendQueryParams(s.Settings(wait), nil, nil, nil, nil)

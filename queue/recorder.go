@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+const (
+	recordTogetherSQL = `SELECT number, top, at FROM tidewire.record_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+
+	// togetherQueues bounds one transaction, in which some four locks are held for each
+	// queue.
+	togetherQueues = 200
+	// togetherTimeout bounds one attempt.
+	togetherTimeout = 10 * time.Second
+)
+
+// recorder makes the plain requests of all queues of a pool together, in one
+// transaction, as stream's committer does with messages. It tries once, and waits for
+// no lock: what it leaves out is to be made alone. A request whose answer is lost is
+// settled by the next of its queue, as always.
+type recorder struct {
+	pool  *pgxpool.Pool
+	on    pg.Borrower
+	group *pg.Group[recording]
+	life  context.Context // ends when the last Node has left
+	end   context.CancelFunc
+	ended chan struct{}
+
+	// Guarded by the group's lock.
+	alone   int // queues that are being written to alone
+	writing bool
+}
+
+// recording is what gathers.
+type recording struct{ all []*recordCall }
+
+// recordCall is one request that waits for its answer.
+type recordCall struct {
+	queue   *member
+	request request
+	entries []entry
+	done    chan recordAnswer
+}
+
+// recordAnswer has neither an answer nor an error if the request is to be made alone.
+type recordAnswer struct {
+	answer *answer
+	err    error
+}
+
+var recorders pg.PerPool[*recorder]
+
+// joinRecorder returns the recorder of the pool, to be left in the end.
+func joinRecorder(pool *pgxpool.Pool) *recorder {
+	return recorders.Join(pool, func() *recorder {
+		r := &recorder{pool: pool, on: pg.NewBorrower(pool), ended: make(chan struct{})}
+		r.group = pg.NewGroup(&recording{}, &recording{}, math.MaxInt, math.MaxInt)
+		r.group.Admit(func(ctx context.Context) { r.on.Hold(ctx) }, r.on.Release) // its error is attempt's, too
+		r.life, r.end = context.WithCancel(context.Background())
+		go r.run()
+		return r
+	})
+}
+
+func (r *recorder) leave() {
+	if recorders.Leave(r.pool) {
+		r.end()
+		<-r.ended
+	}
+}
+
+func (r *recorder) run() {
+	defer close(r.ended)
+	defer r.on.Close()
+	r.group.Run(r.life, r.life, r.commit)
+}
+
+func (r *recorder) do(do func()) {
+	r.group.Do(func(*recording) (int, int) { do(); return 0, 0 })
+}
+
+// record makes a request with those of other queues. The answer is nil, and so is the
+// error, if it is to be made alone; then finished has to be called after that.
+func (r *recorder) record(ctx context.Context, m *member, req request) (a *answer, finished func(), err error) {
+	call := &recordCall{queue: m, request: req, entries: req.recorded(), done: make(chan recordAnswer, 1)}
+	added, err := r.group.AddIf(ctx, nil, 1, 0, func(open *recording) bool {
+		if len(open.all) == 0 && !r.writing && r.alone == 0 {
+			return false // there are no others
+		}
+		open.all = append(open.all, call)
+		return true
+	})
+	if added {
+		m.sent()
+		select {
+		case got := <-call.done:
+			if got.answer != nil || got.err != nil {
+				return got.answer, nil, got.err
+			}
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r.do(func() { r.alone++ })
+	return nil, func() { r.do(func() { r.alone-- }) }, nil
+}
+
+// commit makes all requests that have gathered.
+func (r *recorder) commit(ctx context.Context, open *recording) {
+	defer r.on.Release()
+	r.do(func() { r.writing = true })
+	for rest := open.all; len(rest) > 0; {
+		n := min(len(rest), togetherQueues)
+		r.write(ctx, rest[:n])
+		rest = rest[n:]
+	}
+	clear(open.all)
+	open.all = open.all[:0]
+	r.do(func() { r.writing = false })
+}
+
+// write makes requests in one transaction. If PostgreSQL refuses one of them, it halves
+// them, until that one is by itself.
+func (r *recorder) write(ctx context.Context, calls []*recordCall) {
+	answers, refused, err := r.attempt(ctx, calls)
+	if refused && len(calls) > 1 {
+		half := len(calls) / 2
+		r.write(ctx, calls[:half])
+		r.write(ctx, calls[half:])
+		return
+	}
+	for i, c := range calls {
+		switch {
+		case err == nil:
+			c.done <- recordAnswer{answer: answers[i]}
+		case refused:
+			c.done <- recordAnswer{}
+		default:
+			c.done <- recordAnswer{err: err}
+		}
+	}
+}
+
+// attempt returns the answers, nil for those that were left out. If it is refused, nothing
+// was written; with any other error that is not known.
+func (r *recorder) attempt(ctx context.Context, calls []*recordCall) (answers []*answer, refused bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
+	defer cancel()
+	if err := r.on.Hold(ctx); err != nil {
+		return nil, false, err
+	}
+	s := r.on.Session()
+	if err := s.Connect(ctx); err != nil {
+		return nil, false, err
+	}
+	by := line{s.Conn(), s.Settings(pg.ShortWait)}
+	var batch pgx.Batch
+	before := by.begin(&batch)
+	batch.Queue(recordTogetherSQL, togetherArgs(calls)...)
+	batch.Queue(commitSQL)
+	results := by.db.SendBatch(ctx, &batch)
+	answers, err = readTogether(results, before, calls)
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		return answers, false, nil
+	}
+	err = s.Recover(ctx, err)
+	return nil, s.Conn() != nil && pg.Code(err) != "", err
+}
+
+func readTogether(results pgx.BatchResults, before int, calls []*recordCall) ([]*answer, error) {
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]*answer, len(calls))
+	var number int
+	var top int64
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&number, &top, &at}, func() error {
+		if number < 1 || number > len(calls) {
+			return fmt.Errorf("record_together: queue %d of %d", number, len(calls))
+		}
+		c := calls[number-1]
+		answers[number-1] = c.request.wasRecorded(c.entries, top, at)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = results.Exec()
+	return answers, err
+}
+
+// togetherArgs returns the parameters of recordTogetherSQL.
+func togetherArgs(calls []*recordCall) []any {
+	n := len(calls)
+	queues, seens, untils, owns := make([]int32, n), make([]int64, n), make([]time.Time, n), make([]int64, n)
+	claims, sizes := make([]int64, n), make([]int32, n)
+	var kinds []int16
+	var los, his []int64
+	var bodies [][]byte
+	for i, c := range calls {
+		r := &c.request
+		queues[i], seens[i], untils[i], owns[i], claims[i], sizes[i] = c.queue.id, r.seen, *r.validUntil, r.own, r.claim, int32(len(c.entries))
+		for _, e := range c.entries {
+			kinds, los, his, bodies = append(kinds, int16(e.kind)), append(los, e.lo), append(his, e.hi), append(bodies, e.body)
+		}
+	}
+	return []any{queues, seens, untils, owns, claims, sizes, kinds, los, his, bodies}
+}
