@@ -210,6 +210,10 @@ func (c *call) readStream() {
 	}
 	text := []byte(`{"messages":[`)
 	for i, m := range page {
+		if c.ctx.Err() != nil { // a stop does not wait for the rest, nor does a request that was evicted
+			c.fail(c.ctx.Err(), codeUnavailable)
+			return
+		}
 		if i > 0 {
 			text = append(text, ',')
 		}

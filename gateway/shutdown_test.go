@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,5 +85,34 @@ func TestShutdown_WaitsAreGivenUp(t *testing.T) {
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
+	}
+}
+
+// lastRead is a reader whose server gives up as it answers.
+type lastRead struct {
+	gateway.StreamReader
+	giveUp func()
+}
+
+func (r *lastRead) Read(ctx context.Context, stream string, key *string, after int64, limit int) ([]gateway.Message, error) {
+	messages, err := r.StreamReader.Read(ctx, stream, key, after, limit)
+	r.giveUp()
+	<-ctx.Done()
+	return messages, err
+}
+
+// TestShutdown_PageIsGivenUp: a stop does not wait until a page is written as JSON.
+func TestShutdown_PageIsGivenUp(t *testing.T) {
+	t.Parallel()
+	streams := newFakeStreams(t, "orders")
+	reader := &lastRead{StreamReader: streams}
+	server, addr := serve(t, gateway.Config{Streams: gateway.StreamsConfig{Store: streams, Reader: reader, Admin: fakeStreamAdmin{streams}}})
+	reader.giveUp = server.GiveUp
+	c := client{t, addr}
+	if status, text := c.do("POST", "/v1/streams/orders/messages", `{"payload":"x"}`); status != 200 {
+		t.Fatalf("publish: %d %s", status, text)
+	}
+	if status, text := c.do("GET", "/v1/streams/orders/messages", ""); status != 503 || !strings.Contains(text, "stopping") {
+		t.Errorf("a read that was given up: %d %s", status, text)
 	}
 }
