@@ -155,11 +155,16 @@ func TestNodes_RecordBesideLocked(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
-	tx, err := db.Pool.Begin(t.Context())
+	// Beside the pool: a small one has one connection for all who read.
+	conn, err := pgx.Connect(t.Context(), db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background())
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, sql := range []string{
 		fmt.Sprintf(`SELECT pg_advisory_xact_lock(1953064037, %d)`, -ids[0]),
 		fmt.Sprintf(`LOCK TABLE tidewire.queue_%d_journal IN ACCESS EXCLUSIVE MODE`, ids[1]),
