@@ -20,8 +20,8 @@ import (
 // others are the transactions of others that use the stream, as SQL of its id.
 var others = map[string][]string{
 	"publish": { // as a Writer does
-		`SELECT tidewire.take_positions(%d, 'tidewire.stream_%[1]d_position_seq', 1, 4711, 1)`,
-		`INSERT INTO tidewire.stream_%d (position, payload) VALUES (1, 'x')`,
+		`SELECT tidewire.take_shared(%d, 1, 4711, 1)`,
+		`INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES (%d, 1, false, 'x')`,
 	},
 	"group": {`SELECT tidewire.ensure_group(%d, 'readers', 0)`},
 }

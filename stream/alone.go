@@ -146,7 +146,7 @@ func (a *Appender) doHanded() {
 		default:
 			a.settle(h.answer.calls, 0, a.explain(a.work, context.Canceled))
 		}
-		a.answers <- h.answer
+		a.callBack(h.answer)
 		c.do(func(*round) { a.handed = slices.Delete(a.handed, 0, 1) })
 	}
 }

@@ -83,8 +83,9 @@ type Appender struct {
 
 	// answers carries committed batches to the goroutine that calls back, so
 	// that the next batch is on its way meanwhile; spare brings memory back.
-	answers chan answer
-	spare   chan []call
+	answers   chan answer
+	answering atomic.Bool // that goroutine runs
+	spare     chan []call
 
 	work      context.Context // of what was accepted; ends with Abandon
 	abandon   context.CancelFunc
@@ -147,7 +148,7 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 		answers: make(chan answer, 1),
 		spare:   make(chan []call, 2),
 		idle:    make(chan struct{}, 1),
-		writer:  newWriter(pool, s.table, cfg.Writer),
+		writer:  newWriter(pool, s.table, s.storage, cfg.Writer),
 
 		settled:  make(chan struct{}, 1),
 		recorded: make(chan struct{}, 1),
@@ -283,9 +284,7 @@ func (a *Appender) Run(ctx context.Context) {
 		a.close()
 		stop()
 	})
-	a.helpers.Go(a.answer)
 	a.writeUntil(a.gathering)
-	close(a.answers)
 	a.helpers.Wait()
 }
 

@@ -220,7 +220,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 	for name, method := range bothMethods {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db, s := ensure(t)
+			db, s := ensureOwn(t)
 			if _, err := db.Pool.Exec(t.Context(), `ALTER TABLE tidewire.stream_1000 ADD CHECK (payload <> 'bad')`); err != nil {
 				t.Fatal(err)
 			}
@@ -329,7 +329,7 @@ func block(t *testing.T, db pgtest.DB) pgx.Tx {
 
 func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	lock := block(t, db)
 	var stored atomic.Int64
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatchBytes: 1 << 20})
@@ -360,7 +360,7 @@ func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
 
 func TestAppender_AbandonAnswersEverybody(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	block(t, db)
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 2})
 	var calling sync.WaitGroup

@@ -144,7 +144,7 @@ func TestBackup(t *testing.T) {
 // TestKeeper_WaitsForDumps: a segment that a dump has yet to lock is not dropped.
 func TestKeeper_WaitsForDumps(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())
 	exec(t, db.Pool, `INSERT INTO tidewire.stream_1000 (position, payload) SELECT n, 'x' FROM generate_series(1, 30000) AS n`)
 	cfg, err := pgx.ParseConfig(db.URL)
@@ -195,7 +195,7 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 // after it.
 func TestKeeper_BesidePgDump(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	dump := program(t, db, "pg_dump")
 	ctx := soon(t)
 	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())

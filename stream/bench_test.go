@@ -99,7 +99,7 @@ func BenchmarkAppender(b *testing.B) {
 // BenchmarkRead reads pages of a stream of 200,000 messages of 100 bytes.
 func BenchmarkRead(b *testing.B) {
 	pool := benchPool(b)
-	s, err := stream.Ensure(b.Context(), pool, "read", stream.Options{Keyed: true})
+	s, err := stream.Ensure(b.Context(), pool, "read", stream.Options{Keyed: true, OwnTables: true})
 	if err != nil {
 		b.Fatal(err)
 	}

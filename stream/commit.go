@@ -21,7 +21,7 @@ func (a *Appender) commit(ctx context.Context, b *appendBatch) {
 	}
 	page := a.writePage(ctx, &b.rows, calls)
 	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
-	a.answers <- answer{calls, page}
+	a.callBack(answer{calls, page})
 }
 
 // answer is what is called back, and for the Hub.
@@ -153,27 +153,66 @@ func (c *call) answer() {
 	}
 }
 
-// answer calls back, batch after batch.
+// callBack has calls called back, after those before them, and waits while the calls of
+// two batches are to be called back.
+func (a *Appender) callBack(one answer) {
+	a.answers <- one
+	a.answerSoon()
+}
+
+// tryCallBack is callBack unless that has to wait.
+func (a *Appender) tryCallBack(one answer) bool {
+	select {
+	case a.answers <- one:
+		a.answerSoon()
+		return true
+	default:
+		return false
+	}
+}
+
+// answerSoon starts the goroutine that calls back, if it does not run: there is none, and
+// no stack, while there is nothing to answer. Call it after sending.
+func (a *Appender) answerSoon() {
+	if a.answering.CompareAndSwap(false, true) {
+		a.helpers.Go(a.answer)
+	}
+}
+
+// answer calls back, batch after batch, until there is none. One that is sent while it
+// ends is found by itself, or by another one that its sender starts.
 func (a *Appender) answer() {
-	for one := range a.answers {
-		calls, last := one.calls, int64(0)
-		for i := range calls {
-			c := &calls[i]
-			c.answer()
-			if c.err == nil && !c.repeated {
-				last = c.first + int64(c.rows) - 1
-			}
-		}
-		if last > 0 {
-			a.cfg.OnCommit(last)
-			if a.cfg.Hub != nil {
-				a.cfg.Hub.committed(a.stream, one.page)
-			}
-		}
-		clear(calls) // the callbacks are not ours to keep
+	for {
 		select {
-		case a.spare <- calls[:0]:
+		case one := <-a.answers:
+			a.answerBatch(one)
 		default:
+			a.answering.Store(false)
+			if len(a.answers) == 0 || !a.answering.CompareAndSwap(false, true) {
+				return
+			}
 		}
+	}
+}
+
+func (a *Appender) answerBatch(one answer) {
+	calls, last := one.calls, int64(0)
+	for i := range calls {
+		c := &calls[i]
+		c.answer()
+		if c.err == nil && !c.repeated {
+			last = c.first + int64(c.rows) - 1
+		}
+	}
+	if last > 0 {
+		a.cfg.OnCommit(last)
+		if a.cfg.Hub != nil {
+			a.cfg.Hub.committed(a.stream, one.page)
+		}
+	}
+	clear(calls) // the callbacks are not ours to keep
+	select {
+	case a.spare <- calls[:0]:
+	default:
 	}
 }

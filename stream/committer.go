@@ -21,12 +21,14 @@ const (
 )
 
 // Bounds of one transaction of a round: what its streams wait for each other, what is
-// sent once more if one of them is refused, and some ten locks a stream, of which
-// PostgreSQL has room for 6,400 by default; 27 with the first request of a producer.
+// sent once more if one of them is refused, and locks, of which PostgreSQL has room for
+// 6,400 by default: one for a shared stream, and some ten for one with tables of its own,
+// 27 with the first request of a producer.
 const (
-	togetherStreams = 100
-	togetherRows    = 4096
-	togetherBytes   = 1 << 20
+	togetherLocks = 1000
+	ownLocks      = 10
+	togetherRows  = 4096
+	togetherBytes = 1 << 20
 )
 
 // togetherTimeout bounds one attempt to commit; what takes longer is written by each
@@ -130,7 +132,7 @@ func (c *committer) add(ctx context.Context, a *Appender, msgs []Message, bytes 
 			return false
 		}
 		e := a.openEntry(open)
-		if c.quiet(open) || a.work.Err() != nil || a.isSlow() || e != nil && !e.fits(len(msgs), bytes, one.producer) || !a.small(len(msgs), bytes) {
+		if c.quiet(open) || a.work.Err() != nil || a.isSlow() || a.stream.storage.outgrown() || e != nil && !e.fits(len(msgs), bytes, one.producer) || !a.small(len(msgs), bytes) {
 			c.setAlone(a)
 			return false
 		}
@@ -209,11 +211,12 @@ func (c *committer) commit(ctx context.Context, r *round) {
 
 // transaction returns how many of the entries go into one transaction.
 func transaction(entries []*entry) (n int) {
-	rows, bytes := 0, 0
-	for n < len(entries) && n < togetherStreams {
+	rows, bytes, locks := 0, 0, 0
+	for n < len(entries) {
 		rows += entries[n].rows.Len()
 		bytes += entries[n].rows.Bytes()
-		if n > 0 && (rows > togetherRows || bytes > togetherBytes) {
+		locks += entries[n].of.stream.storage.locks()
+		if n > 0 && (rows > togetherRows || bytes > togetherBytes || locks > togetherLocks) {
 			break
 		}
 		n++
@@ -285,6 +288,7 @@ func (c *committer) finish(entries []*entry, got stored) {
 				continue
 			}
 			a.settle(e.calls, got.firsts[i], nil)
+			a.stream.storage.stored(e.rows.Len())
 			e.rows.First, e.rows.at = got.firsts[i], got.at
 			if len(e.rows.requests) > 0 {
 				a.noteRequests()
@@ -297,13 +301,10 @@ func (c *committer) finish(entries []*entry, got stored) {
 
 // answer hands calls over to be called back, after those of before.
 func (c *committer) answer(a *Appender, one answer) {
-	if len(a.handed) == 0 {
-		select {
-		case a.answers <- one:
-			return
-		default: // its callbacks take their time
-		}
+	if len(a.handed) == 0 && a.tryCallBack(one) {
+		return
 	}
+	// Its callbacks take their time.
 	c.hand(a, handed{answer: one, settled: true})
 }
 

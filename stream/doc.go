@@ -1,8 +1,9 @@
 // Package stream is the log: messages in PostgreSQL with a position each.
 //
-// A [Stream] is a named, append-only log in a table of its own: [Ensure] makes
-// it, an [Appender] appends for many callers, and [Stream.Read] and its like
-// read, by position or by key. What holds:
+// A [Stream] is a named, append-only log: [Ensure] makes it, an [Appender] appends
+// for many callers, and [Stream.Read] and its like read, by position or by key.
+// Making one costs a row: streams share a table, until they have so many messages, or
+// needs such, that they get tables of their own. What holds:
 //
 //   - An answer means committed. What was answered survives a kill of this
 //     process and of PostgreSQL.
@@ -34,7 +35,7 @@
 // owner each at a time; [Share] does that for anything that has numbers.
 //
 // [Alter] gives a stream a [Retention], by age, size, or what its groups have
-// read, and a [Keeper] applies it: a stream's table is in segments, ranges of
+// read, and a [Keeper] applies it: a stream's own table is in segments, ranges of
 // positions, which are dropped whole. Whoever reads where messages were dropped
 // gets a [TooOldError], and never goes past them unawares.
 //

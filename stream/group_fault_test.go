@@ -130,7 +130,7 @@ FROM tidewire.group_rotation`).Scan(&inUse, &old)
 // snapshot sees the old one; then the one in use grows, and nobody waits.
 func TestGroups_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	// Any snapshot held, of a transaction that has not read the tables.
 	holder := repeatableRead(t, db, `SELECT FROM tidewire.stream`)
 	defer holder.Rollback(context.Background())
@@ -180,7 +180,7 @@ func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 // is free. Nobody waits for that.
 func TestGroups_ReadersOfTheTables(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, smallTables)
 	g := openGroup(t, gs, s, "g")
@@ -215,7 +215,7 @@ func TestGroups_ReadersOfTheTables(t *testing.T) {
 // than the table may hold.
 func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{RotateRows: 10})
 	g := openGroup(t, gs, s, "g")

@@ -48,11 +48,15 @@ func wantOffset(t *testing.T, g *stream.Group, want int64) {
 // is committed below need not be a message.
 func reach(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
 	t.Helper()
-	_, err := pool.Exec(t.Context(), `
-SELECT setval(format('tidewire.stream_%s_position_seq', id)::regclass, 1000000000) FROM tidewire.stream
-WHERE partitions = 0 AND (id = $1 OR parent = $1)`, s.ID())
-	if err != nil {
-		t.Fatal(err)
+	for _, sql := range []string{
+		`SELECT setval(format('tidewire.stream_%s_position_seq', id)::regclass, 1000000000) FROM tidewire.stream
+			WHERE partitions = 0 AND NOT shared AND (id = $1 OR parent = $1)`,
+		`INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT id, 1000000000, keyed, '' FROM tidewire.stream
+			WHERE partitions = 0 AND shared AND (id = $1 OR parent = $1)`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql, s.ID()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -148,7 +152,7 @@ func numbers(from, to int64) []int64 {
 // restored in part. It says so, and Seek mends it.
 func TestGroup_OffsetMissing(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g, other := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "other")
@@ -174,7 +178,7 @@ func TestGroup_OffsetMissing(t *testing.T) {
 
 func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	// Nothing here may depend on the database's default.
 	if _, err := db.Pool.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`); err != nil {
@@ -219,7 +223,7 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 
 func TestGroups_OpenListDrop(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (1, ''), (2, ''), (10, ''); SELECT setval('tidewire.stream_1000_position_seq', 10)`); err != nil {
 		t.Fatal(err)
@@ -320,7 +324,7 @@ func offsetRows(t *testing.T, db pgtest.DB) (rows int) {
 // they can, and then the same again and again.
 func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	pool, writes := countingPool(t, db.URL, "commit_offsets")
 	const every = 50 * time.Millisecond
@@ -368,7 +372,7 @@ func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 // come meanwhile go together.
 func TestGroup_CommitsShareTransactions(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	reach(t, db.Pool, s)
 	pool, writes := countingPool(t, db.URL, "commit_offsets")
 	gs, _ := runGroups(t, pool, stream.GroupsConfig{})

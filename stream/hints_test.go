@@ -58,7 +58,7 @@ func TestHub_HearsOfOtherProcesses(t *testing.T) {
 // meanwhile is found, and what is announced later is heard.
 func TestHub_ListensAgain(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never})
 	sub := subscribe(t, h, s, stream.After(0))
 	waitListeners(t, db, 1)

@@ -240,6 +240,7 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 	for n := range 50 {
 		last = ensureOn(t, db.Pool, fmt.Sprint(n))
 		if n == 0 {
+			exec(t, db.Pool, `SELECT tidewire.own_stream(1000)`)
 			if _, err := db.Pool.Exec(t.Context(), `SELECT setval('tidewire.stream_1000_position_seq', 7)`); err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +275,7 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 // went, and then the transaction committed, with nobody saying so.
 func TestHub_FindsWhatCommitsBehindAPoll(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	pool, polls := countingPool(t, db.URL, "stream_heads")
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: 10 * time.Millisecond})
 	sub := subscribe(t, h, s, stream.After(0))
@@ -390,7 +391,7 @@ func TestHub_Stops(t *testing.T) {
 // stands, while another one has read on.
 func TestHub_GoesOnBehindWhatWasDeleted(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	h, _ := runHub(t, db.Pool, stream.HubConfig{})
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), make([]stream.Message, 3)...)
 	if page := next(t, subscribe(t, h, s, stream.After(2))); page[0].Position != 3 {

@@ -329,7 +329,7 @@ func TestMember_CommitsBeforeItFails(t *testing.T) {
 // once the group was told where.
 func TestMember_ParksWhatIsTooOld(t *testing.T) {
 	t.Parallel()
-	db, s := ensureParted(t, 2)
+	db, s := ensurePartedOwn(t, 2)
 	a := runParted(t, db.Pool, s, stream.PartitionedConfig{})
 	mustAppend(t, a.Partition(0), messages("lost", "lost", "kept")...)
 	got := make(chan string, 10)

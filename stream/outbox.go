@@ -33,7 +33,7 @@ const codeNoStream = "TW003"
 // stream's lock at once, for the rest of the transaction.
 //
 // Errors: ErrInvalid, with which the transaction may go on; ErrNotFound, and
-// PostgreSQL's own, with which it may not. Committing may fail as well: with SQLSTATE TW003 if the stream was dropped meanwhile, with 40P01 if
+// PostgreSQL's own, with which it may not. Committing may fail as well: with SQLSTATE TW003 if the stream was dropped meanwhile, or 40001 for a snapshot that is older, with 40P01 if
 // another transaction appended to several streams and waits for what this one
 // holds; then the whole transaction can be repeated.
 //

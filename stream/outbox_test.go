@@ -65,7 +65,7 @@ func TestAppendTx_IdleCallerDelaysNobody(t *testing.T) {
 	for _, level := range levels {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			db, s := ensure(t)
+			db, s := ensureOwn(t)
 			h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never})
 			sub := subscribe(t, h, s, stream.After(0))
 			a := notified(t, db.Pool, s, h)
@@ -148,7 +148,7 @@ func TestAppendTx_Refuses(t *testing.T) {
 // for its lock, in a session that knows it from before.
 func TestAppendTx_DropWhileItWaits(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	session, err := pgx.Connect(t.Context(), db.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -115,9 +115,10 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []M
 // Run is Appender.Run for all partitions.
 func (a *PartitionedAppender) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	for _, p := range a.parts {
+	for _, p := range a.parts[1:] {
 		running.Go(func() { p.Run(ctx) })
 	}
+	a.parts[0].Run(ctx)
 	running.Wait()
 }
 

@@ -19,8 +19,19 @@ import (
 // ensureParted returns a keyed stream with n partitions on a migrated database.
 func ensureParted(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 	t.Helper()
+	return ensurePartedIn(t, n, false)
+}
+
+// ensurePartedOwn is ensureParted with tables of each partition's own.
+func ensurePartedOwn(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
+	t.Helper()
+	return ensurePartedIn(t, n, true)
+}
+
+func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
+	t.Helper()
 	db := setup(t)
-	s, err := stream.Ensure(t.Context(), db.Pool, "parted", stream.Options{Keyed: true, Partitions: n})
+	s, err := stream.Ensure(t.Context(), db.Pool, "parted", stream.Options{Keyed: true, Partitions: n, OwnTables: own})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +98,7 @@ func TestPartitions_AreOneThing(t *testing.T) {
 
 func TestPartitions_Alter(t *testing.T) {
 	t.Parallel()
-	db, s := ensureParted(t, 3)
+	db, s := ensurePartedOwn(t, 3)
 	want := stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 30}
 	if err := stream.Alter(t.Context(), db.Pool, "parted", want); err != nil {
 		t.Fatal(err)
@@ -140,7 +151,7 @@ func TestPartitions_Most(t *testing.T) {
 	if pgtest.Seeds() > 1 {
 		most = stream.MaxPartitions
 	}
-	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: most})
+	s, err := stream.Ensure(t.Context(), db.Pool, "most", stream.Options{Keyed: true, Partitions: most, OwnTables: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func ensurePartitioned(ctx context.Context, pool *pgxpool.Pool, name string, opt
 // makeWhole finds or makes the stream, and the partitions that it lacks. If it
 // was being dropped, that is done, and the error is ErrNotFound.
 func (s *Stream) makeWhole(ctx context.Context, name string, opts Options) error {
-	err := inReadCommitted(ctx, s.pool, ensurePartitionedSQL, []any{name, opts.Keyed, opts.Partitions}, s.collect)
+	err := inReadCommitted(ctx, s.pool, ensurePartitionedSQL, []any{name, opts.Keyed, opts.Partitions, opts.OwnTables}, s.collect)
 	if err != nil {
 		return err
 	}

@@ -223,7 +223,7 @@ func TestAppendAs_RepeatedInABatch(t *testing.T) {
 // in the messages.
 func TestAppendAs_RefusedIsLookedAtAnew(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
 	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.stream_1000 FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
 	got := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:bad", "p:good", "q:y", "p:good")

@@ -57,6 +57,14 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
 
+	// As take_positions and insertMessagesFmt. $1 of both is the stream.
+	takeSharedSQL   = `SELECT tidewire.take_shared($1, $2, $3, $4), now()`
+	insertSharedSQL = `
+INSERT INTO tidewire.shared_message (stream, position, keyed, payload, key, headers)
+SELECT $1, (SELECT tidewire.shared_head($1)) + n, (SELECT keyed FROM tidewire.stream WHERE id = $1), p, k, h
+FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
+	ownStreamFmt = beginSQL + `; %s; SELECT tidewire.own_stream(%d); ` + commitSQL
+
 	// Of several streams: rows, and requests, in the order of the streams.
 	appendTogetherSQL = `SELECT firsts, at, slowest, slowest_ms FROM tidewire.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	// A table that is slow is not to hold up others for longer than a second. Of a COMMIT
@@ -105,8 +113,8 @@ SELECT got, pg_relation_size('tidewire.batch') / current_setting('block_size')::
 )
 
 const (
-	streamColumns   = `id, name, keyed, created_at, partitions, state`
-	ensureStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2)`
+	streamColumns   = `id, name, keyed, created_at, partitions, state, shared`
+	ensureStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2, $3)`
 	lookupStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1 AND state = 'ready'`
 	listStreamsSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent IS NULL AND state = 'ready' ORDER BY name`
 	dropStreamSQL   = `SELECT tidewire.drop_stream($1)`
@@ -171,7 +179,7 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 
 	// Its head is what the table holds and not what the sequence says: that is
 	// moved before the commit.
-	stateSQL = `SELECT head, oldest FROM tidewire.stream_state($1)`
+	stateSQL = `SELECT s.head, s.oldest, EXISTS (SELECT FROM tidewire.stream WHERE id = $1 AND NOT shared) FROM tidewire.stream_state($1) AS s`
 )
 
 const (
@@ -190,7 +198,7 @@ const (
 
 // Partitioned streams.
 const (
-	ensurePartitionedSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_partitioned($1, $2, $3)`
+	ensurePartitionedSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_partitioned($1, $2, $3, $4)`
 	makePartitionsSQL    = `SELECT tidewire.make_partitions($1, $2)`
 	partitionsSQL        = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent = $1 ORDER BY partition`
 	beginDropSQL         = `SELECT tidewire.begin_drop($1)`
@@ -218,13 +226,17 @@ const (
 	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream
 	WHERE s.partitions = 0 ORDER BY s.id`
 
-	// infoSQL looks at the size of each file, and at no message.
+	// infoSQL looks at the size of each file, and at no message; of a shared stream it
+	// looks at the last thousand, and takes the others for as large.
 	infoSQL = `
 SELECT s.head, s.oldest, g.segments, g.bytes, r.max_age, r.max_bytes, coalesce(r.consumed, false)
 FROM tidewire.stream_state($1) AS s
 CROSS JOIN LATERAL (
 	SELECT count(*) AS segments,
-		coalesce(sum(pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream, last)))), 0)::bigint AS bytes
+		coalesce(sum(pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream, last)))), (
+			SELECT avg(100 + pg_column_size(payload) + coalesce(pg_column_size(headers), 0) + coalesce(octet_length(key), 0)) * s.head
+			FROM (SELECT * FROM tidewire.shared_message WHERE stream = $1 ORDER BY position DESC LIMIT 1000) AS newest
+		), 0)::bigint AS bytes
 	FROM tidewire.segment WHERE stream = $1
 ) AS g
 LEFT JOIN tidewire.retention AS r ON r.stream = $1`

@@ -19,7 +19,7 @@ import (
 func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	s, err := Ensure(t.Context(), db.Pool, "prepared", Options{Keyed: true})
+	s, err := Ensure(t.Context(), db.Pool, "prepared", Options{Keyed: true, OwnTables: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,10 @@ func TestQueries_Prepare(t *testing.T) {
 		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
-		"readFmt": s.read.after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
-		"readPageFmt": s.read.page, "probeTimeFmt": s.read.probeTime, "scanTimeFmt": s.read.scanTime,
+		"readFmt": s.read.sql().after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
+		"readPageFmt": s.read.sql().page, "probeTimeFmt": s.timeSQL(false).probe, "scanTimeFmt": s.timeSQL(false).scan,
+		"probeTimeFmt, shared": s.timeSQL(true).probe, "scanTimeFmt, shared": s.timeSQL(true).scan,
+		"readSharedSQL": readSharedSQL, "readSharedPageSQL": readSharedPageSQL, "takeSharedSQL": takeSharedSQL, "insertSharedSQL": insertSharedSQL, "appendTogetherSQL": appendTogetherSQL,
 		"headsSQL": headsSQL, "findSegmentSQL": findSegmentSQL, "announceSQL": announceSQL,
 		"ensureGroupSQL": ensureGroupSQL, "lookupGroupSQL": lookupGroupSQL, "dropGroupSQL": dropGroupSQL,
 		"listGroupsSQL": listGroupsSQL, "readOffsetSQL": readOffsetSQL, "commitOffsetsSQL": commitOffsetsSQL,
@@ -60,9 +62,9 @@ func TestQueries_Prepare(t *testing.T) {
 	}
 	statements["summariseFmt"] = maintainer.sql
 	for _, table := range []*table{messagesTable(messages), s.table} {
-		statements["takePositionsFmt of "+table.name] = table.takePositions
-		statements["insertFmt of "+table.name] = table.insertArray
-		statements["headFmt of "+table.name] = table.head
+		statements["takePositionsFmt of "+table.name] = table.sql().takePositions
+		statements["insertFmt of "+table.name] = table.sql().insertArray
+		statements["headFmt of "+table.name] = table.sql().head
 	}
 	for name, sql := range statements {
 		if _, err := conn.Conn().PgConn().Prepare(t.Context(), "", sql, nil); err != nil {
@@ -78,7 +80,7 @@ func TestQueries_Prepare(t *testing.T) {
 func TestQueries_Plans(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	s, err := Ensure(t.Context(), db.Pool, "planned", Options{Keyed: true})
+	s, err := Ensure(t.Context(), db.Pool, "planned", Options{Keyed: true, OwnTables: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,11 +102,11 @@ func TestQueries_Plans(t *testing.T) {
 			wantFewBlocks(t, db, readKeySQL, s.id, key, 100, int64(math.MaxInt64), 100, false)
 			wantFewBlocks(t, db, readKeySQL, s.id, key, 0, int64(math.MaxInt64), 100, true)
 		}
-		wantSegments(t, db, s.read.after, 1, 10, 1010, 1000)
-		wantSegments(t, db, s.read.after, 2, 16000, 17000, 1000)
-		wantSegments(t, db, s.read.page, 1, 10, 1010, 1000, 1<<20)
-		wantSegments(t, db, s.read.probeTime, 1, 10, 1000)
-		wantSegments(t, db, s.read.scanTime, 1, 10, 1010, time.Now())
+		wantSegments(t, db, s.read.sql().after, 1, 10, 1010, 1000)
+		wantSegments(t, db, s.read.sql().after, 2, 16000, 17000, 1000)
+		wantSegments(t, db, s.read.sql().page, 1, 10, 1010, 1000, 1<<20)
+		wantSegments(t, db, s.timeSQL(false).probe, 1, 10, 1000)
+		wantSegments(t, db, s.timeSQL(false).scan, 1, 10, 1010, time.Now())
 	}
 }
 

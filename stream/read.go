@@ -28,12 +28,12 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 	}
 	for w := newWindow(after, limit); ; w.widen() {
 		how := s.reading(ctx, &w, false)
-		rows, err := s.pool.Query(ctx, how.sql, how.mode, w.after, w.to, limit)
+		rows, err := s.pool.Query(ctx, how.sql, how.args(w.after, w.to, limit)...)
 		var all []Message
 		if err == nil {
 			all, err = w.collect(rows, func(*Message) bool { return true })
 		}
-		if s.read.heard(how, &w, err) {
+		if s.heard(how, &w, err) {
 			continue
 		}
 		if err != nil {
@@ -95,10 +95,12 @@ func (s *Stream) state(ctx context.Context) (head, oldest int64, err error) {
 	if err := s.checkSingle("head of"); err != nil {
 		return 0, 0, err
 	}
-	err = s.pool.QueryRow(ctx, stateSQL, s.id).Scan(&head, &oldest)
+	var own bool
+	err = s.pool.QueryRow(ctx, stateSQL, s.id).Scan(&head, &oldest, &own)
 	if err != nil {
 		return 0, 0, s.explain("head", err)
 	}
+	s.storage.own.Store(own)
 	return head, oldest, nil
 }
 
@@ -142,7 +144,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
 	for w := newWindow(after, messages); ; w.widen() {
 		how := s.reading(ctx, &w, true)
-		rows, err := s.pool.Query(ctx, how.sql, how.mode, w.after, w.to, messages, bytes)
+		rows, err := s.pool.Query(ctx, how.sql, how.args(w.after, w.to, messages, bytes)...)
 		if err == nil {
 			p.bytes, more = 0, false
 			p.messages, err = w.collect(rows, func(m *Message) bool {
@@ -154,7 +156,7 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 				return true
 			})
 		}
-		if s.read.heard(how, &w, err) {
+		if s.heard(how, &w, err) {
 			continue
 		}
 		if err != nil {

@@ -83,7 +83,8 @@ type Info struct {
 	// Head and Oldest are what the methods of Stream return.
 	Head, Oldest int64
 	// Segments of the stream's table, one or two of which are empty as a rule,
-	// and their size on disk with all indexes.
+	// and their size on disk with all indexes. A stream that shares its table has no
+	// segments, and its size is an estimate by the last thousand messages.
 	Segments int
 	Bytes    int64
 	// Retention is what Alter has set.
@@ -99,7 +100,7 @@ func (s *Stream) Info(ctx context.Context) (Info, error) {
 	var info Info
 	var age *time.Duration
 	var bytes *int64
-	err := s.pool.QueryRow(ctx, infoSQL, s.id).Scan(&info.Head, &info.Oldest, &info.Segments, &info.Bytes,
+	err := s.pool.QueryRow(ctx, infoSQL, pgx.QueryExecModeCacheDescribe, s.id).Scan(&info.Head, &info.Oldest, &info.Segments, &info.Bytes,
 		&age, &bytes, &info.Retention.Consumed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound

@@ -290,7 +290,7 @@ func TestKeeper_Consumed(t *testing.T) {
 // the way of everybody who comes after.
 func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	pool, steps := countingPool(t, db.URL, "tidewire.drop_segments")
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{})
@@ -320,7 +320,7 @@ func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 // of what retention drops before the first read.
 func TestSubscribe_OldestBesideRetention(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, messages("a", "b")...)
 	hub := stream.NewHub(db.Pool, stream.HubConfig{})

@@ -18,7 +18,7 @@ import (
 func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
 	t.Helper()
 	db := migrated(t)
-	s, err := Ensure(t.Context(), db.Pool, "long", Options{})
+	s, err := Ensure(t.Context(), db.Pool, "long", Options{OwnTables: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestSegments_OneBatchLargerThanASegment(t *testing.T) {
 // writer before the very end of the last segment.
 func TestSegments_SpareOneCanWait(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	holder := begin(t, db.Pool, pgx.ReadCommitted)
 	defer holder.Rollback(context.Background())
 	exec(t, holder, `LOCK TABLE ONLY tidewire.stream_1000 IN SHARE UPDATE EXCLUSIVE MODE`)
@@ -170,7 +170,7 @@ INSERT INTO tidewire.stream_1000 (position, key, headers, payload) SELECT n, 'k'
 // TestDrop_ManySegments in several transactions, each with few locks.
 func TestDrop_ManySegments(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	exec(t, db.Pool, `
 SELECT tidewire.add_segment(1000, 16285 + 100 * n, 16384 + 100 * n) FROM generate_series(1, 170) AS n;
 SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 33000, 1, 1);

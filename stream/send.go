@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
@@ -24,11 +26,17 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeou
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	b.First, b.at = 0, time.Time{}
-	prepared, err := w.connect(ctx)
+	if err := w.on.Session().Connect(ctx); err != nil {
+		return err
+	}
+	shared := w.storage.shared() && !w.needsOwn(b)
+	prepared, err := w.prepare(ctx, shared)
 	if err != nil {
 		return err
 	}
 	switch {
+	case shared:
+		err = w.sendShared(ctx, b, wait)
 	case w.line.stages(b):
 		err = w.sendStaged(ctx, b, wait)
 	case !stale && w.prefersCopy(b):
@@ -68,7 +76,7 @@ func (w *Writer) prefersCopy(b *Batch) bool {
 func (w *Writer) sendCopy(ctx context.Context, b *Batch, wait time.Duration) error {
 	s := w.on.Session()
 	if w.head == 0 {
-		if err := s.Conn().QueryRow(ctx, w.table.head).Scan(&w.head); err != nil {
+		if err := s.Conn().QueryRow(ctx, w.table.sql().head).Scan(&w.head); err != nil {
 			return err
 		}
 	}
@@ -116,15 +124,21 @@ func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, pr
 			p.SendQueryParams(sql, params, types, binaryFormat, binaryFormat)
 		}
 	}
-	send(w.table.stmtTake, w.table.takePositions, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, takeTypes)
+	send(w.table.sql().stmtTake, w.table.sql().takePositions, [][]byte{int8(int64(b.Len())), int8(w.id), int8(w.number)}, takeTypes)
 	if len(b.requests) > 0 {
 		p.SendQueryParams(recordRequestsSQL, b.recordParams(w.table.lock), recordTypes, nil, nil)
 	}
-	send(w.table.stmtInsert, w.table.insertArray, w.insertParams(b), w.table.insertTypes())
+	send(w.table.sql().stmtInsert, w.table.sql().insertArray, w.insertParams(b), w.table.insertTypes())
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())
 	}
+	return b.taken(p, before)
+}
+
+// taken reads the results of a transaction, of which the statement after so many says
+// where the batch is.
+func (b *Batch) taken(p *pgconn.Pipeline, before int) error {
 	taken, err := rowAfter(p, before)
 	if err == nil && len(taken) == 2 && len(taken[0]) == 8 {
 		b.First, b.at = int64(binary.BigEndian.Uint64(taken[0])), parseTime(taken[1])
@@ -153,6 +167,10 @@ func (w *Writer) insertParams(b *Batch) [][]byte {
 		from = end
 	}
 	return params
+}
+
+func int4(v int32) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(v))
 }
 
 func int8(v int64) []byte {

@@ -5,20 +5,21 @@ import (
 	"fmt"
 )
 
-// connect opens the connection of the session that is held, and says how the
-// statements of the writer's table are to be sent there. A table that this session
-// writes to for the second time in a row is worth preparing them.
-func (w *Writer) connect(ctx context.Context) (prepared bool, err error) {
+// prepare says how the statements of the writer's table are to be sent on the session
+// that is held. A table that this session writes to for the second time in a row is
+// worth preparing them; those of the shared one are the same for all streams.
+func (w *Writer) prepare(ctx context.Context, shared bool) (prepared bool, err error) {
 	s := w.on.Session()
-	if err := s.Connect(ctx); err != nil {
-		return false, err
+	if shared {
+		err = s.Prepare(ctx, stmtTakeShared, map[string]string{stmtTakeShared: takeSharedSQL, stmtInsertShared: insertSharedSQL})
+	} else {
+		if s.Prepared(w.table.sql().stmtTake) || !w.on.Again() || !s.HasRoom() {
+			return s.Prepared(w.table.sql().stmtTake), nil
+		}
+		err = s.Prepare(ctx, w.table.sql().stmtTake, map[string]string{
+			w.table.sql().stmtTake: w.table.sql().takePositions, w.table.sql().stmtInsert: w.table.sql().insertArray,
+		})
 	}
-	if s.Prepared(w.table.stmtTake) || !w.on.Again() || !s.HasRoom() {
-		return s.Prepared(w.table.stmtTake), nil
-	}
-	err = s.Prepare(ctx, w.table.stmtTake, map[string]string{
-		w.table.stmtTake: w.table.takePositions, w.table.stmtInsert: w.table.insertArray,
-	})
 	if err != nil {
 		s.Close()
 		return false, fmt.Errorf("prepare writer: %w", err)

@@ -74,19 +74,45 @@ func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err erro
 // before returns the position behind which the first message with the time t
 // or later comes first, or else the head.
 func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
+	for {
+		shared := s.storage.shared()
+		after, err := s.search(ctx, s.timeSQL(shared), t)
+		if err != nil || !shared {
+			return after, err
+		}
+		// The messages may have moved meanwhile, and then there was nothing to find.
+		if _, _, err := s.state(ctx); err != nil || s.storage.shared() {
+			return after, err
+		}
+	}
+}
+
+// timeSQL are the queries of a search by time.
+type timeSQL struct{ probe, scan string }
+
+func (s *Stream) timeSQL(shared bool) timeSQL {
+	from := s.table.name
+	if shared {
+		from = fmt.Sprintf(sharedOfFmt, s.id)
+	}
+	return timeSQL{fmt.Sprintf(probeTimeFmt, from), fmt.Sprintf(scanTimeFmt, from)}
+}
+
+// search is before, where the messages are.
+func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, error) {
 	head, oldest, err := s.state(ctx)
 	if err != nil {
 		return 0, err
 	}
 	// Whoever has a lower position than a message from before this time was
 	// committed, and so begun, before t.
-	after, err := s.halve(ctx, oldest-1, head, t.Add(-timeDisorder))
+	after, err := s.halve(ctx, sql.probe, oldest-1, head, t.Add(-timeDisorder))
 	if err != nil {
 		return 0, err
 	}
 	for w := newWindow(after, minWindow); ; {
 		var first, last *int64
-		err := s.pool.QueryRow(ctx, s.read.scanTime, pgx.QueryExecModeCacheDescribe, w.after, w.to, t).Scan(&first, &last)
+		err := s.pool.QueryRow(ctx, sql.scan, pgx.QueryExecModeCacheDescribe, w.after, w.to, t).Scan(&first, &last)
 		switch {
 		case err != nil:
 			return 0, s.explain("search by time in", err)
@@ -105,12 +131,12 @@ func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
 
 // halve returns a position from low to high, low or that of a message with a
 // time before t, that a message with the time t or later, or none, comes next to.
-func (s *Stream) halve(ctx context.Context, low, high int64, t time.Time) (int64, error) {
+func (s *Stream) halve(ctx context.Context, probe string, low, high int64, t time.Time) (int64, error) {
 	for low < high {
 		middle := low + (high-low)/2
 		var position int64
 		var at time.Time
-		err := s.pool.QueryRow(ctx, s.read.probeTime, pgx.QueryExecModeCacheDescribe, middle, high).Scan(&position, &at)
+		err := s.pool.QueryRow(ctx, probe, pgx.QueryExecModeCacheDescribe, middle, high).Scan(&position, &at)
 		if err != nil && err != pgx.ErrNoRows {
 			return 0, s.explain("search by time in", err)
 		}

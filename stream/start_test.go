@@ -10,7 +10,7 @@ import (
 
 func TestSubscribe_Starts(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	h := stream.NewHub(db.Pool, stream.HubConfig{})
 	// Position p is of second p, but for some that waited for the lock; one in
 	// ten is missing.

@@ -45,12 +45,17 @@ type Options struct {
 	// go to the same partition. The number cannot be changed. 0 is an ordinary
 	// stream, whose name may have any slashes. Defaults to 0.
 	Partitions int
+	// OwnTables gives a stream that is made tables of its own from the beginning, and each
+	// of its partitions. Others share a table while they have few messages, and get their
+	// own with the first that needs them: making these takes some 5 ms. One that exists is
+	// as it is. Defaults to false.
+	OwnTables bool
 }
 
-// Stream is an append-only log: a table of its own in PostgreSQL, with a lock
-// and a sequence that order its messages. One with partitions is so many of
-// them, and reads by key only: else it returns ErrPartitioned. Safe for
-// concurrent use.
+// Stream is an append-only log: messages in PostgreSQL, with a lock that orders
+// them. Streams with few of them share a table, others have tables of their own.
+// One with partitions is so many streams, and reads by key only: else it returns
+// ErrPartitioned. Safe for concurrent use.
 type Stream struct {
 	pool      *pgxpool.Pool
 	id        int32
@@ -61,6 +66,7 @@ type Stream struct {
 	parts     []*Stream // the partitions, if it has any
 	count     int       // of them
 	table     *table
+	storage   *storage
 	read      *readSQL
 }
 
@@ -78,7 +84,7 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 		return ensurePartitioned(ctx, pool, name, opts)
 	}
 	s := &Stream{pool: pool}
-	err := inReadCommitted(ctx, pool, ensureStreamSQL, []any{name, opts.Keyed}, s.collect)
+	err := inReadCommitted(ctx, pool, ensureStreamSQL, []any{name, opts.Keyed, opts.OwnTables}, s.collect)
 	if err == nil {
 		err = s.checkOptions(opts)
 	}
@@ -244,14 +250,17 @@ func (s *Stream) collect(rows pgx.Rows) error {
 }
 
 func (s *Stream) scan(row pgx.Row) error {
-	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt, &s.count, &s.phase); err != nil {
+	var shared bool
+	if err := row.Scan(&s.id, &s.name, &s.keyed, &s.createdAt, &s.count, &s.phase, &shared); err != nil {
 		return err
 	}
 	if s.count > 0 {
 		return nil
 	}
 	s.table = streamTable(s.id)
-	s.read = newReadSQL(s.table)
+	s.storage = &storage{}
+	s.storage.own.Store(!shared)
+	s.read = &readSQL{table: s.table.name}
 	return nil
 }
 

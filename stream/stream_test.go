@@ -27,6 +27,17 @@ func ensure(t *testing.T) (pgtest.DB, *stream.Stream) {
 	return db, s
 }
 
+// ensureOwn is ensure with tables of the stream's own, for tests that look into these.
+func ensureOwn(t *testing.T) (pgtest.DB, *stream.Stream) {
+	t.Helper()
+	db := setup(t)
+	s, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{Keyed: true, OwnTables: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, s
+}
+
 // pools opens n more pools on db, as other nodes would.
 func pools(t *testing.T, url string, n int) []*pgxpool.Pool {
 	t.Helper()
@@ -221,7 +232,7 @@ func TestDrop_UnderLoad(t *testing.T) {
 // stands in the way of everybody who comes after.
 func TestDrop_DoesNotStopWritersBehindALongReader(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{})
 	reader, err := db.Pool.Begin(t.Context())

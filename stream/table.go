@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"sync"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -19,6 +20,13 @@ type table struct {
 	columns string
 	types   []uint32
 
+	insertFmt string
+	once      sync.Once
+	texts     tableSQL
+}
+
+// tableSQL is the SQL to write to one table.
+type tableSQL struct {
 	takePositions, insertArray, head string
 	stmtTake, stmtInsert             string // names of the prepared ones
 }
@@ -45,10 +53,10 @@ const DefaultTable = "messages"
 
 // messagesTable is what the ingest endpoint fills.
 func messagesTable(t pg.Table) *table {
-	return (&table{
+	return &table{
 		name: t.Quoted(""), positions: t.Quoted(suffixPositions), lock: LockMessages,
-		columns: "payload", types: []uint32{oidBytea},
-	}).withSQL(insertPayloadsFmt)
+		columns: "payload", types: []uint32{oidBytea}, insertFmt: insertPayloadsFmt,
+	}
 }
 
 // Relations that belong to a table of messages have its name and a suffix.
@@ -69,11 +77,10 @@ func parseTable(name string) (pg.Table, error) {
 // streamTable is the table of the stream with that id.
 func streamTable(id int32) *table {
 	name := fmt.Sprintf("tidewire.stream_%d", id)
-	t := &table{
+	return &table{
 		name: name, positions: name + suffixPositions, lock: id,
-		columns: "payload, key, headers", types: []uint32{oidBytea, oidText, oidJSONB},
+		columns: "payload, key, headers", types: rowTypes, insertFmt: insertMessagesFmt,
 	}
-	return t.withSQL(insertMessagesFmt)
 }
 
 // takeTypes are those of the parameters of takePositions.
@@ -91,13 +98,19 @@ func (t *table) insertTypes() []uint32 {
 // arrayOf are the OIDs of arrays by those of their elements.
 var arrayOf = map[uint32]uint32{oidBytea: 1001, oidText: 1009, oidJSONB: 3807}
 
-func (t *table) withSQL(insertFmt string) *table {
-	t.takePositions = fmt.Sprintf(takePositionsFmt, t.lock, t.positions)
-	t.insertArray = fmt.Sprintf(insertFmt, t.name, t.positions)
-	t.head = fmt.Sprintf(headFmt, t.positions)
-	t.stmtTake = "tidewire_take_positions_" + hashOf(t.name)
-	t.stmtInsert = "tidewire_insert_array_" + hashOf(t.name)
-	return t
+// sql is made when it is needed: a stream that shares its table never does.
+func (t *table) sql() *tableSQL {
+	t.once.Do(func() {
+		hash := hashOf(t.name)
+		t.texts = tableSQL{
+			takePositions: fmt.Sprintf(takePositionsFmt, t.lock, t.positions),
+			insertArray:   fmt.Sprintf(t.insertFmt, t.name, t.positions),
+			head:          fmt.Sprintf(headFmt, t.positions),
+			stmtTake:      "tidewire_take_positions_" + hash,
+			stmtInsert:    "tidewire_insert_array_" + hash,
+		}
+	})
+	return &t.texts
 }
 
 // copySQL is one simple query: lock, COPY and commit share a round trip.

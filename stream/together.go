@@ -27,6 +27,8 @@ const (
 // Names of prepared statements.
 const (
 	stmtAppendTogether = "tidewire_append_together"
+	stmtTakeShared     = "tidewire_take_shared"
+	stmtInsertShared   = "tidewire_insert_shared"
 	stmtHurry          = "tidewire_hurry"
 	stmtNoHurry        = "tidewire_no_hurry"
 )

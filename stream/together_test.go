@@ -19,11 +19,12 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// several makes n streams, and an Appender to each that writes through the pool.
+// several makes n streams, every second with tables of its own, and an Appender to each
+// that writes through the pool.
 func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*stream.Stream, appenders []*stream.Appender) {
 	t.Helper()
 	for i := range n {
-		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("stream-", i), stream.Options{})
+		s, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("stream-", i), stream.Options{OwnTables: i%2 == 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 // lost. Its repetition is refused before it can find that the first is committed.
 func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	db, s := ensureOwn(t)
 	forbidTables(t, db)
 	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
 	a := run(t, cutPool(t, db, plan), s, stream.AppenderConfig{Linger: 200 * time.Millisecond})

@@ -14,8 +14,11 @@ import (
 // hundreds, for a read that needs one or two.
 type window struct {
 	after, to int64
+	width     int64 // to begin with
 	reserved  int64 // no message that the query could see has a higher position
 	widened   bool
+	back      bool // it is looked for in the shared table because it has no tables
+	moved     bool // the stream has tables of its own, and was looked for in the shared one
 }
 
 // minWindow is the least positions of a window: some may be gaps.
@@ -25,13 +28,18 @@ const minWindow = 1000
 // without gaps.
 func newWindow(after int64, limit int) window {
 	after = max(after, 0)
-	return window{after: after, to: behind(after, max(int64(limit), minWindow))}
+	width := max(int64(limit), minWindow)
+	return window{after: after, to: behind(after, width), width: width}
 }
 
 // widen widens a window that held nothing: a large gap takes a few queries. It
 // begins where it did, because what it held nothing of may have been under way,
 // and is there when the next query sees what was committed behind it.
 func (w *window) widen() {
+	if w.moved { // nothing was looked into
+		w.moved, w.to = false, behind(w.after, w.width)
+		return
+	}
 	w.widened = true
 	w.to = behind(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
 }
@@ -51,17 +59,18 @@ func (w *window) ended() bool { return w.to >= w.reserved }
 // behind after were dropped, the error is a TooOldError.
 func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message, err error) {
 	defer rows.Close()
-	oldest, wanted := int64(0), true
+	oldest, wanted := int64(0), true // a stream that there is has an oldest position
 	for rows.Next() {
 		m, err := scanMessage(rows)
 		if err != nil {
 			return nil, err
 		}
-		if m.Position < 0 { // the row behind the messages: see stateRowFmt
+		if m.Position < 0 { // the row behind the messages: see stateRowFmt and read_shared
 			oldest = -m.Position
 			if w.reserved, err = strconv.ParseInt(m.Key, 10, 64); err != nil {
 				return nil, fmt.Errorf("state of the stream: %w", err)
 			}
+			w.moved = m.Headers != nil
 			continue
 		}
 		if wanted = wanted && want(&m); wanted {
@@ -70,6 +79,9 @@ func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
+	}
+	if oldest == 0 {
+		return nil, ErrNotFound
 	}
 	if oldest-1 > w.after { // after + 1 may be more than there is
 		return nil, &TooOldError{Oldest: oldest}

@@ -78,31 +78,33 @@ func (c WriterConfig) withDefaults() WriterConfig {
 // Writer writes batches in position order, on connections that all who write to the
 // pool share. Not safe for concurrent use: gather callers with pg.Group.
 type Writer struct {
-	cfg    WriterConfig
-	table  *table
-	pool   *pgxpool.Pool
-	on     pg.Borrower
-	broken error // no such table can be
-	id     int64 // with number, names each batch once and for all
-	number int64
-	head   int64 // last position taken, as far as we know; 0 if unknown
-	line   line
-	arrays []byte
-	marks  marks
-	took   time.Duration // the last attempt
+	cfg   WriterConfig
+	table *table
+	// storage of the stream, nil if it writes to a table of messages that is no stream's.
+	storage *storage
+	pool    *pgxpool.Pool
+	on      pg.Borrower
+	broken  error // no such table can be
+	id      int64 // with number, names each batch once and for all
+	number  int64
+	head    int64 // last position taken, as far as we know; 0 if unknown
+	line    line
+	arrays  []byte
+	marks   marks
+	took    time.Duration // the last attempt
 }
 
 // NewWriter returns a Writer to a table of messages; it connects when it first
 // writes. Writing fails with ErrInvalid if the table's name is none.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
 	t, err := parseTable(cfg.Table)
-	w := newWriter(pool, messagesTable(t), cfg)
+	w := newWriter(pool, messagesTable(t), nil, cfg)
 	w.broken = err
 	return w
 }
 
-func newWriter(pool *pgxpool.Pool, t *table, cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg.withDefaults(), table: t, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
+func newWriter(pool *pgxpool.Pool, t *table, s *storage, cfg WriterConfig) *Writer {
+	return &Writer{cfg: cfg.withDefaults(), table: t, storage: s, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
 }
 
 // Close gives back what the Writer has of the pool. It may be called more than once,
@@ -120,9 +122,15 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	}
 	w.number++
 	defer w.on.Release()
-	stale, slow, unanswered := false, 0, false
+	stale, slow, unanswered, movedBack := false, 0, false, false
 	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; ; {
+		if err := w.moveFor(ctx, b); err != nil {
+			if unanswered && !pg.Retryable(err) {
+				err = fmt.Errorf("%w: %w", ErrAbandoned, err)
+			}
+			return fmt.Errorf("write batch: %w", err)
+		}
 		hold := lock.Hold
 		if slow > 0 {
 			hold = holdSlow
@@ -147,8 +155,17 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		}
 		switch {
 		case err == nil:
+			w.storage.stored(b.Len())
 			w.forget(ctx)
 			return nil
+		case pg.Code(err) == codeOwnTables:
+			w.storage.own.Store(true)
+			w.head = 0
+			continue
+		case pg.Code(err) == pg.CodeUndefinedTable && w.storage != nil && !w.storage.shared() && !movedBack:
+			w.storage.own.Store(false) // or it was dropped, as the next attempt will say
+			movedBack = true
+			continue
 		case pg.Code(err) == codeStaleHead:
 			stale = true
 			continue

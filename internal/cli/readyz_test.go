@@ -82,12 +82,7 @@ func TestReadyz_WritersStarve(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Rollback(context.Background())
-	var table string
-	if err := lock.QueryRow(t.Context(), `
-		SELECT relname FROM pg_class WHERE relnamespace = 'tidewire'::regnamespace AND relkind IN ('r', 'p') AND relname ~ '^stream_[0-9]+$' LIMIT 1`).Scan(&table); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.`+table+` IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE tidewire.shared_message IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	say(w.Conn, `{"type":"publish","stream":"s","payload":"second","id":2}`)

@@ -207,11 +207,7 @@ func checkStoredOnce(t *testing.T, url string) {
 			t.Fatal("the sessions of the server that has ended are still there")
 		}
 	}
-	var id int
-	if err := db.QueryRow(t.Context(), `SELECT id FROM tidewire.stream WHERE name = 's'`).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range []string{fmt.Sprintf("tidewire.stream_%d", id), "messages"} {
+	for _, table := range []string{"tidewire.shared_message", "messages"} {
 		first := count(`SELECT count(*) FROM ` + table + ` WHERE payload = 'first'`)
 		second := count(`SELECT count(*) FROM ` + table + ` WHERE payload = 'second'`)
 		if first != 1 || second > 1 {

@@ -55,7 +55,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.dropped}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
-		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true})
+		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true, OwnTables: true})
 		if err != nil {
 			return nil, explainDatabase(err)
 		}

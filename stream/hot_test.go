@@ -1,0 +1,55 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"testing"
+)
+
+// TestHot: a stream that has had many messages in a second gets tables of its own with
+// the next one, whoever writes that.
+func TestHot(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	for _, beside := range []bool{false, true} {
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		appenderTo := func(name string) (*Stream, *Appender) {
+			s, err := Ensure(t.Context(), db.Pool, name, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := NewAppender(db.Pool, s, AppenderConfig{})
+			running.Go(func() { a.Run(ctx) })
+			if _, err := a.Append(t.Context(), Message{}); err != nil {
+				t.Fatal(err)
+			}
+			return s, a
+		}
+		_, other := appenderTo("other")
+		s, a := appenderTo("hot")
+		if beside {
+			running.Go(func() {
+				for ctx.Err() == nil {
+					other.Append(ctx, Message{})
+				}
+			})
+		}
+		if s.storage.outgrown() {
+			t.Error("hot too early")
+		}
+		s.storage.stored(hotRows)
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		var shared bool
+		if err := db.Pool.QueryRow(t.Context(), `SELECT shared FROM tidewire.stream WHERE id = $1`, s.id).Scan(&shared); err != nil || shared {
+			t.Errorf("shared is %t, %v", shared, err)
+		}
+		stop()
+		running.Wait()
+		if err := Drop(t.Context(), db.Pool, "hot"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

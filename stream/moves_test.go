@@ -1,0 +1,270 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// ensureBoth runs a test with a stream that shares its table, and with one that has its own.
+func ensureBoth(t *testing.T, test func(t *testing.T, db pgtest.DB, s *stream.Stream)) {
+	for name, ensure := range map[string]func(*testing.T) (pgtest.DB, *stream.Stream){"shared": ensure, "own": ensureOwn} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			test(t, db, s)
+		})
+	}
+}
+
+// TestAppendTx_NotSerializable: a transaction that PostgreSQL cancels is told so, and not that
+// the stream was dropped.
+func TestAppendTx_NotSerializable(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		exec(t, db.Pool, `CREATE TABLE public.x (id int PRIMARY KEY, v int); INSERT INTO public.x VALUES (1, 1), (2, 1)`)
+		one, two := begin(t, db.Pool, pgx.Serializable), begin(t, db.Pool, pgx.Serializable)
+		exec(t, one, `SELECT sum(v) FROM public.x`)
+		exec(t, two, `SELECT sum(v) FROM public.x`)
+		exec(t, one, `UPDATE public.x SET v = 0 WHERE id = 1`)
+		exec(t, two, `UPDATE public.x SET v = 0 WHERE id = 2`)
+		publish(t, one, s, "from one")
+		commitTx(t, two)
+		err := one.Commit(t.Context())
+		if pg.Code(err) != "40001" {
+			t.Errorf("%s: %v, want 40001", pg.Code(err), err)
+		}
+	})
+}
+
+// TestAppendTx_BesideEnsureQueue: a publisher with a snapshot, and a queue that is made of the
+// stream, wait for the same lock, and not for each other.
+func TestAppendTx_BesideEnsureQueue(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		holder := begin(t, db.Pool, pgx.ReadCommitted)
+		exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
+		waiting := func(n int) {
+			await(t, "waiters", func() bool {
+				var got int
+				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&got)
+				return err == nil && got >= n
+			})
+		}
+		tx := begin(t, db.Pool, pgx.RepeatableRead)
+		publish(t, tx, s, "x")
+		published, made := make(chan error, 1), make(chan error, 1)
+		go func() { published <- tx.Commit(context.Background()) }()
+		waiting(1)
+		go func() {
+			conn, err := pgx.Connect(context.Background(), db.URL)
+			if err == nil {
+				defer conn.Close(context.Background())
+				_, err = conn.Exec(context.Background(), `SELECT tidewire.ensure_queue($1, 5, '1 s', '1 min')`, s.ID())
+			}
+			made <- err
+		}()
+		waiting(2)
+		commitTx(t, holder)
+		pubErr, madeErr := <-published, <-made
+		if pg.Code(pubErr) == "40P01" || pg.Code(madeErr) == "40P01" {
+			t.Errorf("deadlock: commit: %v; ensure_queue: %v", pubErr, madeErr)
+		}
+		t.Logf("commit: %v; ensure_queue: %v", pubErr, madeErr)
+	})
+}
+
+// TestShared_GrantsMove: a role that may use all there is goes on when a stream moves.
+func TestShared_GrantsMove(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		var role string
+		if err := db.Pool.QueryRow(t.Context(), `SELECT current_database() || '_user'`).Scan(&role); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, db.Pool, fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA tidewire TO %[1]s; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidewire TO %[1]s;
+			GRANT ALL ON ALL TABLES IN SCHEMA tidewire TO %[1]s; GRANT ALL ON ALL SEQUENCES IN SCHEMA tidewire TO %[1]s`, role))
+		cfg, err := pgxpool.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.ConnConfig.RuntimeParams["role"] = role
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, stop := start(t, pool, s, stream.AppenderConfig{})
+		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Append(t.Context(), make([]stream.Message, 300)...); err != nil {
+			t.Errorf("a large batch: %v", err)
+		}
+		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
+			t.Errorf("a small one after it: %v", err)
+		}
+		stop()
+		if s, err := stream.Lookup(t.Context(), pool, "orders"); err != nil {
+			t.Error(err)
+		} else if all, err := s.Read(t.Context(), 0, 1000); err != nil || len(all) != 302 {
+			t.Errorf("%d messages, %v", len(all), err)
+		}
+		pool.Close()
+		exec(t, db.Pool, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
+	})
+}
+
+// TestShared_LongReadOfAMovedStream, by a handle of before, is short before a gap only.
+func TestShared_LongReadOfAMovedStream(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT $1, n, true, 'x' FROM generate_series(1, 30000) AS n`, s.ID())
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("shared: %d, %v", len(all), err)
+	}
+	moveStream(t, db.Pool, s)
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("by who does not know: %d, %v; want 20000, for there is no gap", len(all), err)
+	}
+	if all, err := s.Read(t.Context(), 0, 20000); err != nil || len(all) != 20000 {
+		t.Errorf("own: %d, %v", len(all), err)
+	}
+}
+
+// TestAppender_NeighboursOfARefusedOne: the answer to a batch is lost, of which one message is
+// refused. The others are stored.
+func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		table := "stream_1000"
+		if isShared(t, db, s) {
+			table = "shared_message"
+		}
+		exec(t, db.Pool, `ALTER TABLE tidewire.`+table+` ADD CHECK (payload <> 'bad')`)
+		plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
+		a := run(t, cutPool(t, db, plan), s, stream.AppenderConfig{Linger: 200 * time.Millisecond})
+		for _, payload := range []string{"first", "second"} {
+			mustAppend(t, a, stream.Message{Payload: []byte(payload)})
+		}
+		plan.cutNext()
+		var answers sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			answers.Add(1)
+			m := stream.Message{Payload: fmt.Append(nil, "m", i)}
+			if i == 1 {
+				m.Payload = []byte("bad")
+			}
+			if err := a.Submit(t.Context(), []stream.Message{m}, func(_ int64, err error) { errs[i] = err; answers.Done() }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers.Wait()
+		for i, err := range errs {
+			if i != 1 && err != nil || i == 1 && (err == nil || errors.Is(err, stream.ErrAbandoned)) {
+				t.Errorf("message %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// TestAppendTx_MovedMeanwhile: the stream moves while a transaction that publishes waits for
+// its lock, in a session that has published before. What is committed can be read.
+func TestAppendTx_MovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			db, s := ensure(t)
+			session, err := pgx.Connect(t.Context(), db.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close(context.Background())
+			publishIn := func(payload string) error {
+				tx, err := session.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: level})
+				if err == nil {
+					err = stream.AppendTx(context.Background(), tx, s, stream.Message{Payload: []byte(payload)})
+				}
+				if err == nil {
+					err = tx.Commit(context.Background())
+				}
+				return err
+			}
+			if err := publishIn("first"); err != nil {
+				t.Fatal(err)
+			}
+			holder := begin(t, db.Pool, pgx.ReadCommitted)
+			exec(t, holder, `SELECT pg_advisory_xact_lock(1953064037, $1)`, s.ID())
+			published := make(chan error, 1)
+			go func() { published <- publishIn("second") }()
+			await(t, "the publisher", func() bool {
+				var n int
+				err := holder.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
+				return err == nil && n == 1
+			})
+			exec(t, holder, `SELECT tidewire.own_stream($1)`, s.ID())
+			commitTx(t, holder)
+			if err := <-published; err != nil {
+				t.Fatal(err)
+			}
+			var orphans int
+			if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_message`).Scan(&orphans); err != nil {
+				t.Fatal(err)
+			}
+			if all := everything(t, s); len(all) != 2 || orphans != 0 {
+				t.Errorf("%d messages of 2 that were committed can be read, %d are in the shared table of a stream that has its own", len(all), orphans)
+			}
+		})
+	}
+}
+
+// TestShared_MoveIsLost: a standby takes over that lacks the move, as SQL does it here.
+func TestShared_MoveIsLost(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, make([]stream.Message, 3)...)
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 3;
+		DROP TABLE tidewire.stream_1000; DROP TABLE tidewire.producer_1000_0, tidewire.producer_1000_1, tidewire.producer_1000_floor;
+		DELETE FROM tidewire.segment; DELETE FROM tidewire.producer_window; UPDATE tidewire.stream SET shared = true`)
+	for range 2 {
+		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
+			t.Errorf("append: %v", err)
+		}
+		if _, err := s.Read(t.Context(), 0, 10); err != nil {
+			t.Errorf("read: %v", err)
+		}
+	}
+}
+
+// TestShared_TablesCannotBeMade: a stream that wants tables of its own, and does not need
+// them, goes on without.
+func TestShared_TablesCannotBeMade(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppend(t, a, stream.Message{})
+	forbidTables(t, db)
+	mustAppend(t, a, make([]stream.Message, 300)...)
+	mustAppend(t, a, stream.Message{})
+	if !isShared(t, db, s) {
+		t.Error("the stream has moved")
+	}
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err == nil || errors.Is(err, stream.ErrAbandoned) {
+		t.Errorf("a request that has nowhere to be recorded: %v", err)
+	}
+	mustAppend(t, a, stream.Message{})
+}

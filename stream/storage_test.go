@@ -1,0 +1,262 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// moveStream gives a stream tables of its own, as another process would.
+func moveStream(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
+	t.Helper()
+	exec(t, pool, `SELECT tidewire.own_stream($1)`, s.ID())
+}
+
+// isShared reports where the messages of a stream are, and wants none of them elsewhere.
+func isShared(t *testing.T, db pgtest.DB, s *stream.Stream) (shared bool) {
+	t.Helper()
+	var tables bool
+	var messages int
+	err := db.Pool.QueryRow(t.Context(), `SELECT shared, to_regclass('tidewire.stream_' || id) IS NOT NULL,
+		(SELECT count(*) FROM tidewire.shared_message WHERE stream = id) FROM tidewire.stream WHERE id = $1`, s.ID()).Scan(&shared, &tables, &messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared == tables || !shared && messages > 0 {
+		t.Errorf("shared is %t, the stream has tables: %t, and %d messages in the shared one", shared, tables, messages)
+	}
+	return shared
+}
+
+// TestShared_FollowedWhileItMoves: subscriptions and appends of two nodes go on.
+func TestShared_FollowedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			cfg := stream.HubConfig{Announce: true, PageMessages: 20}
+			if seed == 2 {
+				cfg = stream.HubConfig{NoListen: true, Poll: 20 * time.Millisecond}
+			}
+			followUnderLoad(t, pools(t, db.URL, 2), s, cfg, 100, seed, func() {
+				await(t, "messages", func() bool { head, err := s.Head(t.Context()); return err == nil && head > int64(100*(seed+1)) })
+				moveStream(t, db.Pool, s)
+			})
+			if isShared(t, db, s) {
+				t.Error("the stream has not moved")
+			}
+			for i, m := range everything(t, s) {
+				if m.Position != int64(i+1) {
+					t.Fatalf("message %d is at %d", i, m.Position)
+				}
+			}
+		})
+	}
+}
+
+// TestShared_ReadByWhoDoesNotKnow: a handle of before reads what was moved, in all ways.
+func TestShared_ReadByWhoDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), stream.Message{Key: "k", Payload: []byte("1")}, stream.Message{Payload: []byte("2")})
+	h, _ := runHub(t, db.Pool, stream.HubConfig{})
+	for what, read := range map[string]func(*stream.Stream) (int, error){
+		"Read": func(s *stream.Stream) (int, error) { all, err := s.Read(t.Context(), 0, 10); return len(all), err },
+		"ReadKey": func(s *stream.Stream) (int, error) {
+			all, err := s.ReadKey(t.Context(), "k", 0, math.MaxInt64, 10)
+			return 2 * len(all), err
+		},
+		"Head": func(s *stream.Stream) (int, error) { head, err := s.Head(t.Context()); return int(head), err },
+		"Info": func(s *stream.Stream) (int, error) { info, err := s.Info(t.Context()); return int(info.Head), err },
+		"Since": func(s *stream.Stream) (int, error) {
+			sub, err := h.Subscribe(t.Context(), s, stream.Since(time.Now().Add(-time.Hour)))
+			if err != nil {
+				return 0, err
+			}
+			defer sub.Close()
+			page, err := sub.Next(t.Context())
+			return len(page), err
+		},
+	} {
+		other, err := stream.Ensure(t.Context(), db.Pool, "of "+what, stream.Options{Keyed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.Message{Key: "k", Payload: []byte("1")}, stream.Message{Payload: []byte("2")})
+		for range 2 {
+			if n, err := read(other); n != 2 || err != nil {
+				t.Errorf("%s: %d, %v", what, n, err)
+			}
+			moveStream(t, db.Pool, other)
+		}
+		isShared(t, db, other)
+	}
+	if !isShared(t, db, s) {
+		t.Error("another stream has moved")
+	}
+}
+
+// TestShared_OldSnapshot: a transaction that does not see the end of the stream publishes
+// after it, and what comes then after that.
+func TestShared_OldSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, level := range levels[1:] {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			a := run(t, db.Pool, s, stream.AppenderConfig{})
+			for round := range 3 {
+				tx := begin(t, db.Pool, level)
+				exec(t, tx, `SELECT 1`)
+				mustAppend(t, a, stream.Message{Payload: fmt.Append(nil, round, " before")})
+				publish(t, tx, s, fmt.Sprint(round, " old"))
+				commitTx(t, tx)
+			}
+			mustAppend(t, a, stream.Message{Payload: []byte("last")})
+			wantPayloads(t, "in order", payloads(t, everything(t, s), nil), "0 before", "0 old", "1 before", "1 old", "2 before", "2 old", "last")
+			tx := begin(t, db.Pool, level)
+			exec(t, tx, `SELECT 1`)
+			moveStream(t, db.Pool, s)
+			publish(t, tx, s, "moved")
+			commitTx(t, tx)
+			if all := everything(t, s); len(all) != 8 || string(all[7].Payload) != "moved" || isShared(t, db, s) {
+				t.Errorf("%d messages", len(all))
+			}
+		})
+	}
+}
+
+// TestShared_GetsItsOwn when it needs tables that only it has.
+func TestShared_GetsItsOwn(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	for name, need := range map[string]func(s *stream.Stream, a *stream.Appender){
+		"large batch": func(_ *stream.Stream, a *stream.Appender) { mustAppend(t, a, make([]stream.Message, 300)...) },
+		"large message": func(_ *stream.Stream, a *stream.Appender) {
+			mustAppend(t, a, stream.Message{Payload: make([]byte, 300<<10)})
+		},
+		"producer": func(_ *stream.Stream, a *stream.Appender) {
+			for range 2 {
+				if at, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err != nil || at.First != 2 {
+					t.Errorf("AppendAs: %+v, %v", at, err)
+				}
+			}
+		},
+		"retention": func(s *stream.Stream, _ *stream.Appender) {
+			alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
+			k := stream.NewKeeper(db.Pool, stream.KeeperConfig{Every: time.Millisecond})
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { k.Run(ctx) })
+			await(t, "the keeper", func() bool { return !isShared(t, db, s) })
+			stop()
+			running.Wait()
+		},
+	} {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		mustAppend(t, a, stream.Message{Payload: []byte("first")})
+		if !isShared(t, db, s) {
+			t.Errorf("%s: not shared at first", name)
+		}
+		need(s, a)
+		mustAppend(t, a, stream.Message{Payload: []byte("last")})
+		all := everything(t, s)
+		if isShared(t, db, s) || string(all[0].Payload) != "first" || string(all[len(all)-1].Payload) != "last" {
+			t.Errorf("%s: shared, or not as before: %d messages", name, len(all))
+		}
+	}
+}
+
+// TestShared_MovesWhileNodesAppend: appends of two nodes, some alone and some together
+// with others, have all the positions that they are told.
+func TestShared_MovesWhileNodesAppend(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	const streams = 8
+	nodes := pools(t, db.URL, 2)
+	var handles []*stream.Stream
+	var appending sync.WaitGroup
+	for i := range streams {
+		for n, pool := range nodes {
+			s, err := stream.Ensure(t.Context(), pool, fmt.Sprint("s", i), stream.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				handles = append(handles, s)
+			}
+			a := run(t, pool, s, stream.AppenderConfig{})
+			appending.Go(func() {
+				for k := range 40 {
+					payload := fmt.Sprint(n, " ", k)
+					first, err := a.Append(t.Context(), stream.Message{Payload: []byte(payload)})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := s.Read(t.Context(), first-1, 1)
+					if err != nil || len(got) != 1 || string(got[0].Payload) != payload || got[0].Position != first {
+						t.Errorf("stream %d: %q at %d: %v, %v", i, payload, first, got, err)
+					}
+					if k == 5+3*i && n == 0 && i%2 == 0 {
+						moveStream(t, pool, s)
+					}
+				}
+			})
+		}
+	}
+	appending.Wait()
+	for i, s := range handles {
+		if all := everything(t, s); len(all) != 80 || all[79].Position != 80 || isShared(t, db, s) != (i%2 == 1) {
+			t.Errorf("stream %d: %d messages, the last at %d", i, len(all), all[len(all)-1].Position)
+		}
+	}
+}
+
+// TestShared_Drop removes the messages, and is noticed by all.
+func TestShared_Drop(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 20 * time.Millisecond})
+	mustAppend(t, a, stream.Message{})
+	sub := subscribe(t, h, s, stream.After(1))
+	if err := stream.Drop(t.Context(), db.Pool, s.Name()); err != nil {
+		t.Fatal(err)
+	}
+	_, appendErr := a.Append(t.Context(), stream.Message{})
+	_, readErr := s.Read(t.Context(), 0, 1)
+	_, headErr := s.Head(t.Context())
+	_, nextErr := sub.Next(t.Context())
+	for what, err := range map[string]error{"Append": appendErr, "Read": readErr, "Head": headErr, "Next": nextErr} {
+		if !errors.Is(err, stream.ErrNotFound) {
+			t.Errorf("%s: %v, want ErrNotFound", what, err)
+		}
+	}
+	var left int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.shared_message`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d messages are left, %v", left, err)
+	}
+	tx := begin(t, db.Pool, pgx.ReadCommitted)
+	if err := stream.AppendTx(t.Context(), tx, s, stream.Message{}); err == nil {
+		err = tx.Commit(t.Context())
+		if !errors.Is(err, pgx.ErrTxCommitRollback) && err == nil {
+			t.Error("published to a stream that was dropped")
+		}
+	}
+}
