@@ -113,12 +113,13 @@ SELECT got, pg_relation_size('tidewire.batch') / current_setting('block_size')::
 )
 
 const (
-	streamColumns   = `id, name, keyed, created_at, partitions, state, shared`
-	ensureStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2, $3)`
-	lookupStreamSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1 AND state = 'ready'`
-	listStreamsSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent IS NULL AND state = 'ready' ORDER BY name`
-	dropStreamSQL   = `SELECT tidewire.drop_stream($1)`
-	existsStreamSQL = `SELECT EXISTS (SELECT FROM tidewire.stream WHERE id = $1)`
+	streamColumns    = `id, name, keyed, created_at, partitions, state, shared`
+	ensureStreamSQL  = `SELECT ` + streamColumns + ` FROM tidewire.ensure_stream($1, $2, $3)`
+	lookupStreamSQL  = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = $1 AND state = 'ready'`
+	lookupStreamsSQL = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE name = ANY ($1) AND state = 'ready'`
+	listStreamsSQL   = `SELECT ` + streamColumns + ` FROM tidewire.stream WHERE parent IS NULL AND state = 'ready' ORDER BY name`
+	dropStreamSQL    = `SELECT tidewire.drop_stream($1)`
+	existsStreamSQL  = `SELECT EXISTS (SELECT FROM tidewire.stream WHERE id = $1)`
 
 	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
 

@@ -33,7 +33,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"insertRowsSQL": insertRowsSQL("public.messages", 3), "ensureIngestSQL": ensureIngestSQL,
 		"identifySQL": identifySQL, "endOwnSQL": endOwnSQL,
 		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
-		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL,
+		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL, "lookupStreamsSQL": lookupStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
 		"readFmt": s.read.sql().after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
 		"readPageFmt": s.read.sql().page, "probeTimeFmt": s.timeSQL(false).probe, "scanTimeFmt": s.timeSQL(false).scan,

@@ -124,6 +124,28 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Stream, erro
 	return s, nil
 }
 
+// ValidName returns ErrInvalid for a name that no stream can have.
+func ValidName(name string) error { return validName("stream", name) }
+
+// LookupAll returns those of the streams that there are, by their names: with one query, and
+// one more for each that has partitions. The names are valid. The Streams read through the
+// pool; a name that is given twice has one.
+func LookupAll(ctx context.Context, pool *pgxpool.Pool, names []string) (map[string]*Stream, error) {
+	rows, err := pool.Query(ctx, lookupStreamsSQL, names)
+	if err != nil {
+		return nil, fmt.Errorf("look up streams: %w", err)
+	}
+	all, err := collectStreams(ctx, pool, rows)
+	if err != nil {
+		return nil, fmt.Errorf("look up streams: %w", err)
+	}
+	found := make(map[string]*Stream, len(all))
+	for _, s := range all {
+		found[s.name] = s
+	}
+	return found, nil
+}
+
 // List returns all streams, ordered by the bytes of their names. Partitions are
 // not among them, but with their streams.
 func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
@@ -131,25 +153,34 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)
 	}
+	all, err := collectStreams(ctx, pool, rows)
+	if err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return all, nil
+}
+
+// collectStreams returns the streams of a query with their partitions.
+func collectStreams(ctx context.Context, pool *pgxpool.Pool, rows pgx.Rows) ([]*Stream, error) {
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Stream, error) {
 		s := &Stream{pool: pool}
 		return s, s.scan(row)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list streams: %w", err)
+		return nil, err
 	}
-	listed := all[:0]
+	whole := all[:0]
 	for _, s := range all {
 		err := s.loadPartitions(ctx)
 		if errors.Is(err, ErrNotFound) { // dropped meanwhile
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list streams: %w", err)
+			return nil, err
 		}
-		listed = append(listed, s)
+		whole = append(whole, s)
 	}
-	return listed, nil
+	return whole, nil
 }
 
 // Drop removes the stream of that name with all its messages, or returns

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -47,6 +48,9 @@ type registryConfig[V comparable] struct {
 	Start, Discard func(V)
 	// MaxAge is for how long an entry counts. Defaults to for ever.
 	MaxAge time.Duration
+	// MaxOpening bounds the calls of Open at a time. Defaults to 8, for such as take a
+	// connection each, which others need.
+	MaxOpening int
 	// MaxOpen bounds the entries, of which all are dropped when there are more:
 	// only for what needs no end. Defaults to no bound.
 	MaxOpen int
@@ -75,9 +79,7 @@ type failure struct {
 const (
 	// openTimeout bounds one attempt to open something.
 	openTimeout = 10 * time.Second
-	// maxOpening bounds the attempts at a time, which take connections that others
-	// need.
-	maxOpening = 8
+	maxOpening  = 8
 	// goneFor is for how long a name is not looked up again that is not there: a
 	// client may go on sending to it. Another node may make it meanwhile.
 	goneFor = 250 * time.Millisecond
@@ -88,7 +90,7 @@ const (
 )
 
 func newRegistry[V comparable](cfg registryConfig[V]) *registry[V] {
-	return &registry[V]{open: cfg, slots: make(chan struct{}, maxOpening), gone: make(map[string]failure), under: make(map[*lookup]bool)}
+	return &registry[V]{open: cfg, slots: make(chan struct{}, cmp.Or(cfg.MaxOpening, maxOpening)), gone: make(map[string]failure), under: make(map[*lookup]bool)}
 }
 
 // get returns what is open by that name, or opens it. It waits while PostgreSQL is

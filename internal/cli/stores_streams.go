@@ -24,6 +24,7 @@ import (
 type streamStore struct {
 	pool   *pgxpool.Pool
 	log    *slog.Logger
+	finder *finder
 	hub    *stream.Hub
 	groups *stream.Groups
 
@@ -78,12 +79,12 @@ type openStream struct {
 
 func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
 	s := &streamStore{
-		pool: pool, log: log,
+		pool: pool, log: log, finder: &finder{pool: pool},
 		hub:    stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
 		groups: stream.NewGroups(pool, stream.GroupsConfig{Log: log}),
 	}
 	s.work, s.stop = context.WithCancel(context.Background())
-	s.open = newRegistry(registryConfig[*openStream]{Open: s.lookup, Start: s.start, ErrClosed: stream.ErrClosed, Log: log})
+	s.open = newRegistry(registryConfig[*openStream]{Open: s.lookup, Start: s.start, MaxOpening: maxFound, ErrClosed: stream.ErrClosed, Log: log})
 	s.opened = newRegistry(registryConfig[*stream.Group]{
 		Open: s.openGroup, MaxAge: groupAge, MaxOpen: maxGroups, ErrClosed: stream.ErrClosed, Log: log,
 	})
@@ -120,7 +121,7 @@ func (s *streamStore) abandon() {
 
 // lookup finds a stream to be published to.
 func (s *streamStore) lookup(ctx context.Context, name string) (*openStream, error) {
-	found, err := lookupOwn(ctx, s.pool, name)
+	found, err := s.finder.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -301,11 +302,13 @@ func (s *streamStore) published(o *openStream, at gateway.Place, err error, done
 
 // Subscribe implements gateway.StreamStore.
 func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.Start) (gateway.Subscription, error) {
-	lookup := stream.Lookup
+	var found *stream.Stream
+	var err error
 	if from.Group != "" { // which has an offset in the stream
-		lookup = lookupOwn
+		found, err = s.finder.find(ctx, name)
+	} else {
+		found, err = stream.Lookup(ctx, s.pool, name)
 	}
-	found, err := lookup(ctx, s.pool, name)
 	if err != nil {
 		return nil, gatewayError(err)
 	}
@@ -332,7 +335,7 @@ func (s *streamStore) Subscribe(ctx context.Context, name string, from gateway.S
 // openGroup opens a group of a stream; it is made if there is none.
 func (s *streamStore) openGroup(ctx context.Context, key string) (*stream.Group, error) {
 	name, group, _ := strings.Cut(key, "\x00")
-	found, err := lookupOwn(ctx, s.pool, name)
+	found, err := s.finder.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
