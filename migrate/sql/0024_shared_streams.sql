@@ -498,8 +498,9 @@ BEGIN
 END
 $$;
 
--- stream_reserved is a position before which nothing is given out any more. LOCK TABLE is as
--- in move_outbox; it also fails if there is no such stream.
+-- stream_reserved is a position before which nothing is given out any more. A stream that is
+-- moved while a query runs may be shared to that, and not here, or the other way round. LOCK
+-- TABLE is as in move_outbox; it also fails if there is no such stream.
 CREATE FUNCTION tidewire.stream_reserved(stream_id int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	head bigint;
@@ -517,7 +518,7 @@ EXCEPTION WHEN undefined_table OR internal_error THEN
 END
 $$;
 
--- commit_offsets as before, by stream_reserved.
+-- commit_offsets as before, by where the stream ends. EXECUTE plans anew each time.
 CREATE OR REPLACE FUNCTION tidewire.commit_offsets(ids int[], positions bigint[])
 RETURNS TABLE (id int, committed bigint, written boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -527,9 +528,12 @@ BEGIN
 		WITH given AS MATERIALIZED (
 			SELECT DISTINCT ON (w.id) * FROM (
 				SELECT g.id, o.sequence, o.position, u.position AS wanted,
-					u.position > o.position AND u.position > tidewire.stream_reserved(g.stream) AS ahead
+					u.position > o.position AND u.position > CASE WHEN s.shared THEN coalesce((
+						SELECT m.position FROM tidewire.shared_message AS m WHERE m.stream = g.stream ORDER BY m.position DESC LIMIT 1
+					), 0) ELSE tidewire.stream_reserved(g.stream) END AS ahead
 				FROM unnest($1, $2) AS u (id, position)
 				JOIN tidewire.stream_group AS g ON g.id = u.id
+				JOIN tidewire.stream AS s ON s.id = g.stream
 				LEFT JOIN LATERAL (
 					SELECT sequence, position FROM tidewire.%1$I WHERE group_id = g.id
 					ORDER BY group_id DESC, sequence DESC, position DESC LIMIT 1
