@@ -101,8 +101,11 @@ func (c *streamInfoCmd) Run(p *process) error {
 		} else {
 			fmt.Fprintf(p.Out, "last position: %d\noldest position: %d\n", info.Head, info.Oldest)
 		}
-		fmt.Fprintf(p.Out, "size: %.1f MiB in %d segments\nretention: %s\n",
-			float64(info.Bytes)/(1<<20), info.Segments, retentionText(info.Retention))
+		where := fmt.Sprintf("in %d segments", info.Segments)
+		if info.Segments == 0 {
+			where = "or so, in the table that small streams share"
+		}
+		fmt.Fprintf(p.Out, "size: %.1f MiB %s\nretention: %s\n", float64(info.Bytes)/(1<<20), where, retentionText(info.Retention))
 		if len(groups) == 0 {
 			return nil
 		}
