@@ -6,6 +6,38 @@ import (
 	"testing"
 )
 
+// TestHot_BesideAMove: a stream that can wait for its tables is written to while another one
+// moves.
+func TestHot_BesideAMove(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	s, err := Ensure(t.Context(), db.Pool, "hot", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer running.Wait()
+	defer stop()
+	a := NewAppender(db.Pool, s, AppenderConfig{})
+	running.Go(func() { a.Run(ctx) })
+	slot := moves.Join(db.Pool, func() chan struct{} { return make(chan struct{}, 1) })
+	defer moves.Leave(db.Pool)
+	slot <- struct{}{}
+	s.storage.stored(hotRows)
+	for _, shared := range []bool{true, false} {
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if s.storage.shared() != shared {
+			t.Errorf("shared is %t, want %t", !shared, shared)
+		}
+		if shared {
+			<-slot
+		}
+	}
+}
+
 // TestHot: a stream that has had many messages in a second gets tables of its own with
 // the next one, whoever writes that.
 func TestHot(t *testing.T) {

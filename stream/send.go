@@ -71,7 +71,7 @@ func (w *Writer) prefersCopy(b *Batch) bool {
 	return w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes)
 }
 
-// sendCopy sends one query with the rows behind it: one round trip, and another one
+// sendCopy sends one query with the rows after it: one round trip, and another one
 // before the first.
 func (w *Writer) sendCopy(ctx context.Context, b *Batch, wait time.Duration) error {
 	s := w.on.Session()

@@ -11,9 +11,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// storage says where the messages of a stream are: in the table that streams share, or,
-// for good once it is so, in tables of its own. A stream gets these when it is hot, has a
-// large batch, or needs what only they have: the records of producers, retention, a queue.
+// storage says where the messages of a stream are: in the table that streams share, or in
+// tables of its own. A stream gets these when it is hot, has a
+// large batch, or needs what only they have: the records of producers, retention, a queue. It
+// keeps them for good.
 //
 // Safe for concurrent use.
 type storage struct {
@@ -82,7 +83,7 @@ const moveTimeout = 5 * time.Minute
 func (w *Writer) moveFor(ctx context.Context, b *Batch) error {
 	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; w.storage.shared() && w.wantsOwn(b); {
-		err := w.move(ctx)
+		err := w.move(ctx, w.needsOwn(b))
 		switch {
 		case err == nil:
 			return nil
@@ -121,19 +122,22 @@ func (w *Writer) stay(err error) {
 // seconds, and others need one.
 var moves pg.PerPool[chan struct{}]
 
+// errOtherMoves says that another stream is being moved.
+var errOtherMoves = errors.New("another stream is being moved")
+
 // move gives the stream tables of its own, on a session that was set aside if there is one.
-func (w *Writer) move(ctx context.Context) error {
+// While another stream is moved, one that needs them waits for its turn; for another the
+// error is errOtherMoves.
+func (w *Writer) move(ctx context.Context, needed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	w.on.Release() // who moves needs a session
+	w.on.Release() // a stream that moves needs one
 	slot := moves.Join(w.pool, func() chan struct{} { return make(chan struct{}, 1) })
 	defer moves.Leave(w.pool)
-	select {
-	case slot <- struct{}{}:
-		defer func() { <-slot }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := enterSlot(ctx, slot, needed); err != nil {
+		return err
 	}
+	defer func() { <-slot }()
 	if err := w.on.HoldSlow(ctx); err != nil {
 		return err
 	}
@@ -149,6 +153,24 @@ func (w *Writer) move(ctx context.Context) error {
 	w.storage.own.Store(true)
 	w.head = 0
 	return nil
+}
+
+// enterSlot takes the slot, or waits for it until ctx ends.
+func enterSlot(ctx context.Context, slot chan<- struct{}, wait bool) error {
+	if !wait {
+		select {
+		case slot <- struct{}{}:
+			return nil
+		default:
+			return errOtherMoves
+		}
+	}
+	select {
+	case slot <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // sendShared sends five statements and one Sync.

@@ -55,7 +55,7 @@ func (t *tail) extend(after int64, p tailPage) {
 	t.pages = t.pages[evicted:]
 }
 
-// notIn returns what a page that was read behind position after has beyond the tail, which
+// notIn returns what a page that was read from position after on has beyond the tail, which
 // may have been extended meanwhile.
 func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	if t.to <= after {

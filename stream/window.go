@@ -17,7 +17,7 @@ type window struct {
 	width     int64 // to begin with
 	reserved  int64 // no message that the query could see has a higher position
 	widened   bool
-	back      bool // it is looked for in the shared table because it has no tables
+	back      bool // its tables were not there: it is looked for in the shared one
 	moved     bool // the stream has tables of its own, and was looked for in the shared one
 }
 
@@ -65,7 +65,7 @@ func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message
 		if err != nil {
 			return nil, err
 		}
-		if m.Position < 0 { // the row behind the messages: see stateRowFmt and read_shared
+		if m.Position < 0 { // the row after the messages: see stateRowFmt and read_shared
 			oldest = -m.Position
 			if w.reserved, err = strconv.ParseInt(m.Key, 10, 64); err != nil {
 				return nil, fmt.Errorf("state of the stream: %w", err)

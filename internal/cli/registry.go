@@ -79,7 +79,8 @@ type failure struct {
 const (
 	// openTimeout bounds one attempt to open something.
 	openTimeout = 10 * time.Second
-	maxOpening  = 8
+	// maxOpening is the default of registryConfig.MaxOpening.
+	maxOpening = 8
 	// goneFor is for how long a name is not looked up again that is not there: a
 	// client may go on sending to it. Another node may make it meanwhile.
 	goneFor = 250 * time.Millisecond

@@ -79,7 +79,7 @@ func (a streamAdmin) Groups(ctx context.Context, name, after string, limit int) 
 
 // Drop implements gateway.StreamAdmin.
 func (a streamAdmin) Drop(ctx context.Context, name string) error {
-	found, err := lookupOwn(ctx, a.pool, name)
+	found, err := (&finder{pool: a.pool}).find(ctx, name)
 	if err != nil {
 		return gatewayError(err)
 	}

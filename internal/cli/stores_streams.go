@@ -167,21 +167,6 @@ func (s *streamStore) dropped(gone *stream.Stream) {
 	s.opened.remove(inFamily(gone.Name()))
 }
 
-// lookupOwn returns a stream, unless it holds the messages of a queue: clients
-// may only read that.
-func lookupOwn(ctx context.Context, pool *pgxpool.Pool, name string) (*stream.Stream, error) {
-	found, err := stream.Lookup(ctx, pool, name)
-	if err != nil {
-		return nil, err
-	}
-	if owned, err := queue.OwnsStream(ctx, pool, name); err != nil {
-		return nil, err
-	} else if owned {
-		return nil, fmt.Errorf("%w: %q", gateway.ErrQueueStream, name)
-	}
-	return found, nil
-}
-
 // becameQueue ends the appenders of streams that hold a queue's messages now; a
 // stream that does not is opened again.
 func (s *streamStore) becameQueue(name string) {

@@ -19,7 +19,7 @@ const (
 // until ctx ends. A lost connection is made again, with Backoff; listening is
 // called once each connection listens: what was notified before it is lost, so
 // whoever relies on more than hints looks for itself then. Both must be brief, for all
-// who listen through the pool share one goroutine, and one connection.
+// that listen through the pool share one goroutine, and one connection.
 //
 // The connection is the pool's, with all that the pool does to new ones, but
 // is taken out of it: it does not count towards the pool's size.

@@ -95,7 +95,7 @@ $$;
 
 -- record_together writes to the journals of the queues given, which are different, what
 -- record.go says of one: if nobody else has written since row seens[i], and the lease
--- lasts until later. Queue i has sizes[i] rows, and claims so many positions behind the
+-- lasts until later. Queue i has sizes[i] rows, and claims so many positions after the
 -- top; rows of kind 4 are counted from there.
 --
 -- It returns the number and the old top of each queue that it has written to, and the

@@ -64,7 +64,7 @@ DECLARE
 	positions regclass;
 	head bigint;
 BEGIN
-	-- First, and the messages last: what is published behind this, by another
+	-- First, and the messages last: what is published after this, by another
 	-- trigger or with constraints set immediate, is due again.
 	DELETE FROM pg_temp.tidewire_outbox_due;
 	PERFORM tidewire.note_growth();
