@@ -12,7 +12,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go k6 test-long test-flake test-hostile fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness k6 test-long test-flake test-hostile fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -55,6 +55,11 @@ bench: build
 ## bench-go: the event store's operations as Go benchmarks, for benchstat (BENCH=AppendIf)
 bench-go:
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),6) ./eventstore
+
+## bench-fairness: how evenly 1,000 partitions and 100 event stores share a pool; each target in results/fairness.tsv (APPENDS=60)
+bench-fairness:
+	mkdir -p results
+	$(GO) test -run '^$$' -bench '^BenchmarkFairness$$' -benchtime $(or $(APPENDS),60)x -timeout 60m ./bench/fairness -targets '$(CURDIR)/results/fairness.tsv'
 
 ## k6: load on a chat server that runs, made by k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:

@@ -94,6 +94,8 @@ func (p published) messages() {
 // turnRequests rotates the records of requests twice.
 func (p published) turnRequests(of int32) {
 	for range 2 {
+		p.exec(`UPDATE tidewire.shared_request_window SET since = since - interval '1 day'`)
+		p.exec(`SELECT tidewire.swap_shared_requests(turn) FROM tidewire.fold_shared_requests('1 hour', 0, 1000)`)
 		p.exec(`UPDATE tidewire.producer_window SET since = since - interval '1 day' WHERE stream = $1`, of)
 		p.exec(`SELECT tidewire.fold_requests($1, '1 hour')`, of)
 		p.exec(`DO $$ BEGIN PERFORM tidewire.swap_requests(` + fmt.Sprint(of) + `, '1 hour'); EXCEPTION WHEN lock_not_available THEN END $$`) // its owner may be at it
@@ -114,6 +116,9 @@ func (p published) requestsAndGroups() {
 			p.Fatal(err)
 		}
 		p.turnRequests(s.ID())
+		if n == 2 {
+			p.exec(`SELECT tidewire.own_stream($1)`, s.ID())
+		}
 	}
 	gs := stream.NewGroups(p.pool, stream.GroupsConfig{RotateRows: 20})
 	runs(p.T, gs.Run)
@@ -182,7 +187,7 @@ func (p published) queue() {
 			}
 		}
 	}
-	p.await(fmt.Sprintf(`SELECT min(sequence) > 1 FROM tidewire.queue_%d_journal`, q.Stream().ID()))
+	p.await(fmt.Sprintf(`SELECT min(sequence) > 1 FROM tidewire.queue_journal WHERE queue = %d`, q.Stream().ID()))
 	stop()
 	if err := <-over; err != nil {
 		p.Error(err)

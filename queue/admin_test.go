@@ -58,8 +58,8 @@ func TestEnsure_LookupListDrop(t *testing.T) {
 		t.Errorf("Receive from a dropped queue: %v, want ErrClosed", err)
 	}
 	running.Wait()
-	if tables := count(t, db.Pool, `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'queue_%journal%'`); tables != 0 {
-		t.Errorf("%d journals are left", tables)
+	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal`); rows != 0 {
+		t.Errorf("%d rows of the journal are left", rows)
 	}
 	if _, err := stream.Lookup(t.Context(), db.Pool, "jobs"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("the stream: %v, want ErrNotFound", err)
@@ -236,7 +236,7 @@ func TestNode_HeldSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	for _, table := range []string{"queue", "queue_side", "queue_1000_journal", "stream_1000"} {
+	for _, table := range []string{"queue", "queue_side", "queue_journal", "shared_message"} {
 		if _, err := tx.Exec(t.Context(), `SELECT * FROM tidewire.`+table); err != nil {
 			t.Fatal(err)
 		}

@@ -104,6 +104,7 @@ func (n *part) tick(now time.Time) {
 	}
 	if len(n.node.consumers) > 0 && !now.Before(n.times.poll) {
 		n.times.poll = now.Add(jitter(n.cfg.Poll))
+		n.polls = true
 		signal(n.readNow)
 	}
 	n.shed(now)

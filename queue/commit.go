@@ -244,8 +244,9 @@ func (n *part) leased(r request, sent time.Time) {
 	}
 	for _, e := range r.entries {
 		if e.kind == kindLease || e.kind == kindLeaseAlone {
-			// Measured from before it was sent, so that it ends here first.
-			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(n.cfg.Lease/3)
+			// Measured from before it was sent, so that it ends here first. Queues that began
+			// at the same time do not renew at the same time.
+			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(jitter(n.cfg.Lease/3))
 		}
 	}
 	if r.ends() {

@@ -58,8 +58,11 @@ func (q *Queue) Notify() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := range q.nodes {
+		n.mu.Lock()
 		for _, p := range n.parts {
+			p.polls = true
 			signal(p.readNow)
 		}
+		n.mu.Unlock()
 	}
 }

@@ -30,7 +30,7 @@ type NodeConfig struct {
 	// given up. Defaults to 5 s.
 	StallAfter time.Duration
 	// Poll is how often the stream is read for what other processes wrote, give
-	// or take a quarter. Defaults to 2 s, or 10 s with Watch.
+	// or take a quarter. Defaults to 2 s, or 10 s with a Hub.
 	Poll time.Duration
 	// Look is how often the journal is read for what other nodes gave up, and
 	// for messages that are due, give or take a quarter. Defaults to 4 s.
@@ -57,10 +57,10 @@ type NodeConfig struct {
 	// lock for longer than Timeout, and hears nothing from its client, is ended.
 	// Defaults to 10 s.
 	Timeout time.Duration
-	// Watch, if not nil, returns a channel that is signalled when the stream may
-	// have grown: stream.Hub's method of that name. Without it the Node hears of
+	// Hub, if not nil, tells the Node what has been enqueued, and gives it from memory
+	// what Producers with the same Hub have. Without it the Node hears of
 	// what Producers of the same Queue enqueue, and else polls.
-	Watch func(s *stream.Stream) (changed <-chan struct{}, stop func())
+	Hub *stream.Hub
 	// Share is how the lanes of an ordered queue are shared out among the nodes
 	// with Consumers that ask. Defaults to a stream.Share with the same Lease,
 	// evenly.
@@ -87,7 +87,7 @@ func (c NodeConfig) withDefaults() NodeConfig {
 		c.IdleAfter = c.Lease
 	}
 	if c.Poll <= 0 {
-		if c.Poll = 2 * time.Second; c.Watch != nil {
+		if c.Poll = 2 * time.Second; c.Hub != nil {
 			c.Poll = 10 * time.Second
 		}
 	}
@@ -282,12 +282,14 @@ func (n *Node) finish() {
 	}
 }
 
-// fail ends the Node for good.
+// fail ends the Node for good. One that is stopping does not wait for what cannot be recorded
+// any more, as a lane that is to be given back.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:
 	default:
 	}
+	n.abandon()
 }
 
 // rearm has all that goes by the clock look again. The caller holds mu.

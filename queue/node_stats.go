@@ -8,7 +8,7 @@ type NodeStats struct {
 	Delivered int64 // handed out to Consumers, each time
 	Buried    int64 // made dead letters for they were delivered too often
 	Rotations int64 // how often this Node began a journal anew
-	Vacuums   int64 // how often it had the deleted rows of a journal removed
+	Vacuums   int64 // how often it had the deleted rows of journals removed, of all queues
 	// JournalRows is how many rows the journals have, as far as the Node has read.
 	JournalRows int64
 }

@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 func TestNode_DeliversInOrderAndOnce(t *testing.T) {
@@ -95,6 +99,9 @@ func TestNode_SeveralInOrder(t *testing.T) {
 func TestNode_GapsAreDone(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
+	if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.own_stream(1000)`); err != nil {
+		t.Fatal(err)
+	}
 	n, _ := start(t, q, queue.NodeConfig{})
 	c := n.Consume(queue.ConsumerOptions{})
 	for range 3 {
@@ -110,6 +117,76 @@ func TestNode_GapsAreDone(t *testing.T) {
 		floor, err := q.Floor(t.Context())
 		return err == nil && floor >= ds[3].Position
 	})
+}
+
+// TestNode_ManyEmptyPositions: transactions with old snapshots leave millions of positions
+// without a message, which are claimed with a few entries of the journal.
+func TestNode_ManyEmptyPositions(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	one, _ := start(t, q, queue.NodeConfig{RotateRows: 1 << 20})
+	other, _ := start(t, q, queue.NodeConfig{RotateRows: 1 << 20})
+	c, d := one.Consume(queue.ConsumerOptions{Credits: 5}), other.Consume(queue.ConsumerOptions{Credits: 5})
+	enqueue(t, one, "before")
+	mustAck(t, receive(t, c, 1)...)
+	positions := make(chan int64, 100)
+	var working sync.WaitGroup
+	defer working.Wait()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for _, c := range []*queue.Consumer{c, d} {
+		working.Go(func() {
+			for {
+				ds, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				mustAck(t, ds...)
+				for _, d := range ds {
+					positions <- d.Position
+				}
+			}
+		})
+	}
+	var last int64
+	for n := range 3 {
+		if _, err := db.Pool.Exec(t.Context(), `SELECT tidewire.raise_shared_top($1)`, 1_000_000*(n+1)); err != nil {
+			t.Fatal(err)
+		}
+		jump(t, db.Pool, q)
+		enqueue(t, other, numbered(10)...)
+		for range 11 {
+			select {
+			case position := <-positions:
+				last = max(last, position)
+			case <-ctx.Done():
+				t.Fatal("not all messages were delivered")
+			}
+		}
+	}
+	if last < 3_000_000 {
+		t.Errorf("the last position is %d, want more than three million", last)
+	}
+	eventually(t, "the empty positions are done", func() bool {
+		floor, err := q.Floor(t.Context())
+		return err == nil && floor >= last
+	})
+	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal`); rows > 1000 {
+		t.Errorf("the journal has %d rows", rows)
+	}
+}
+
+// jump enqueues "x" in a transaction that does not see the end of the stream, which leaves
+// positions without a message if the stream is shared.
+func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue) {
+	t.Helper()
+	err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		return q.EnqueueTx(t.Context(), tx, queue.Message{Message: stream.Message{Payload: []byte("x")}})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	q.Notify()
 }
 
 // TestReceiveUpTo, and Submit.

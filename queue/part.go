@@ -29,6 +29,7 @@ type part struct {
 	mu    *sync.Mutex // the Node's; guards the fields below
 	state state       // the journal, as far as read
 	head  int64       // the stream reaches as far as this, or further
+	empty span        // positions that hold no message, as was seen: the most there were side by side
 
 	token    int64     // of the lease, or 0
 	deadline time.Time // until then the lease lasts for sure, by our own clock
@@ -53,9 +54,12 @@ type part struct {
 	nudged  bool // the group was told, and has not been through since
 	waiting int  // settlements that somebody waits for
 
+	polls     bool // it is time to ask for what was enqueued
 	finishing bool // gives up everything
-	littered  bool // the journal has deleted rows
 	alone     bool // nobody else wrote to the journal of late; commit's alone
+
+	follower *stream.Follower // nil without a Hub; read's alone, and so the next
+	doubtful bool             // something was enqueued that is not at hand, or may have been
 
 	on       pg.Borrower // commit's alone, and so the next
 	recorder *recorder

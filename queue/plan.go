@@ -224,14 +224,36 @@ func (n *part) planClaims(r *request, now time.Time) {
 			r.entries = append(r.entries, entry{kind: kindTake, token: n.token, body: encodeSpans(spans)})
 		}
 		for _, s := range spans {
-			want -= s.size()
+			want -= n.filled(s)
 		}
 		// Others may be in the way of what was given up, and never of what is behind
 		// the top: in a lane that must not come first.
 		if n.lane == nil || len(spans) == 0 {
-			r.claim = want
+			r.claim = want + n.emptyNext()
 		}
 	}
+}
+
+// emptyNext is how many positions hold no message that are claimed next. They are claimed with
+// those after them: a transaction with an old snapshot may leave millions, and what
+// Consumers have credits for would take thousands of claims.
+func (n *part) emptyNext() int64 {
+	if n.empty.lo > n.state.top+1 {
+		return 0
+	}
+	return max(0, n.empty.hi-n.state.top)
+}
+
+// messagesIn is how many messages there may be in the span, as far as the stream is known to
+// reach.
+func (n *part) messagesIn(s span) int64 {
+	s.hi = min(s.hi, n.head)
+	return max(0, n.filled(s))
+}
+
+// filled is how many positions of the span are not known to be empty.
+func (n *part) filled(s span) int64 {
+	return s.size() - max(0, span{max(s.lo, n.empty.lo), min(s.hi, n.empty.hi)}.size())
 }
 
 // wanted is how many positions to claim: as many as there are messages for, and
@@ -254,25 +276,30 @@ func (n *part) wanted(demand int64) int64 {
 
 // unclaimed is how many messages nobody has, as far as known.
 func (n *part) unclaimed() int64 {
-	messages := max(0, n.head-n.state.top)
+	messages := n.messagesIn(span{n.state.top + 1, n.head})
 	for _, g := range n.state.live {
-		if g.owner == 0 && g.lo <= n.head {
-			messages += min(g.hi, n.head) - g.lo + 1
+		if g.owner == 0 {
+			messages += n.messagesIn(g.span)
 		}
 	}
 	return messages
 }
 
-// givenUp returns the first positions that others gave up, at most so many.
+// givenUp returns the first positions that others gave up, at most so many that are not
+// known to be empty.
 func (n *part) givenUp(most int64) (spans []span) {
 	for _, g := range n.state.live {
 		if most == 0 {
 			break
 		}
 		if g.owner == 0 {
-			s := span{g.lo, min(g.hi, g.lo+most-1)}
+			s := span{g.lo, g.lo + most - 1}
+			if n.empty.lo <= s.hi && n.empty.hi >= s.lo {
+				s.hi = n.empty.hi + most - max(0, n.empty.lo-s.lo)
+			}
+			s.hi = min(s.hi, g.hi)
 			spans = append(spans, s)
-			most -= s.size()
+			most -= n.filled(s)
 		}
 	}
 	return coalesce(spans)
@@ -298,9 +325,7 @@ func (n *part) demand(now time.Time) (credits int64) {
 func (n *part) atHand() int64 {
 	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.proving)
 	for _, g := range n.unread {
-		if g.lo <= n.head {
-			have += min(g.hi, n.head) - g.lo + 1
-		}
+		have += n.messagesIn(g.span)
 	}
 	return have
 }

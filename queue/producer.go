@@ -30,12 +30,9 @@ type Message struct {
 // ProducerConfig configures a Producer.
 type ProducerConfig struct {
 	// Appender is how it appends. Its OnCommit is called as well, with positions
-	// in the stream; of a queue with priorities or lanes by several goroutines.
+	// in the stream; of a queue with priorities or lanes by several goroutines. With its
+	// Hub nodes that have one hear of what is enqueued.
 	Appender stream.AppenderConfig
-	// Notify, if not nil, is called behind each commit with the stream that has
-	// grown, so that nodes of other processes hear of it: stream.Hub's method of
-	// that name.
-	Notify func(s *stream.Stream)
 }
 
 // Producer enqueues for many callers: they share commits. It writes on connections
@@ -51,18 +48,14 @@ type Producer struct {
 // queue's pool. It does nothing until Run.
 func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
 	own := stream.PartitionedConfig{Appender: cfg.Appender}
-	streams := q.Streams()
 	own.OnCommit = func(i int, last int64) {
 		q.committed(i, last)
-		if cfg.Notify != nil {
-			cfg.Notify(streams[i])
-		}
 		if cfg.Appender.OnCommit != nil {
 			cfg.Appender.OnCommit(last)
 		}
 	}
 	return &Producer{
-		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(streams...), own), unique: newUniques(),
+		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(q.Streams()...), own), unique: newUniques(),
 	}
 }
 

@@ -42,10 +42,10 @@ FROM tidewire.queue_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
 	idleTimeoutSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 	rotateSQL      = `SELECT tidewire.rotate_queue($1, $2, $3, $4)`
 
-	// vacuumFmt, of a queue's id and whether a large table gives its free end back,
-	// waits for nobody: autovacuum may be at it.
-	vacuumFmt      = `VACUUM (SKIP_LOCKED, TRUNCATE %[2]t) tidewire.queue_%[1]d_journal`
-	journalSizeSQL = `SELECT pg_relation_size(tidewire.journal_of($1)::regclass)`
+	// vacuumFmt, of whether a large table gives its free end back, waits for nobody:
+	// autovacuum may be at it.
+	vacuumFmt      = `VACUUM (SKIP_LOCKED, TRUNCATE %t) tidewire.queue_journal`
+	journalSizeSQL = `SELECT pg_relation_size('tidewire.queue_journal')`
 
 	sideStatsSQL = `
 SELECT count(*) FILTER (WHERE dead), count(*) FILTER (WHERE NOT dead AND token IS NULL),

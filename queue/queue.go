@@ -151,7 +151,7 @@ func explainEnsure(err error) error {
 func ensureStream(ctx context.Context, pool *pgxpool.Pool, name string) (*stream.Stream, error) {
 	s, err := stream.Lookup(ctx, pool, name)
 	if errors.Is(err, stream.ErrNotFound) {
-		s, err = stream.Ensure(ctx, pool, name, stream.Options{OwnTables: true})
+		s, err = stream.Ensure(ctx, pool, name, stream.Options{})
 	}
 	return s, err
 }

@@ -16,8 +16,12 @@ const maxPage = 1000
 
 // read reads the messages of what the Node has, until ctx ends.
 func (n *part) read(ctx context.Context) {
-	changed, stop := n.watch()
-	defer stop()
+	var changed <-chan struct{}
+	if n.cfg.Hub != nil {
+		n.follower = n.cfg.Hub.Follow(n.queue.stream)
+		defer n.follower.Close()
+		changed = n.follower.Changed()
+	}
 	for failed := 0; ; {
 		select {
 		case <-n.readNow:
@@ -49,40 +53,79 @@ func (n *part) read(ctx context.Context) {
 	}
 }
 
-// watch returns the channel that says that the stream has grown.
-func (n *part) watch() (<-chan struct{}, func()) {
-	if n.cfg.Watch == nil {
-		return nil, func() {}
-	}
-	return n.cfg.Watch(n.queue.stream)
-}
-
 // readOnce reads one page, and reports whether there may be more.
 func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 	n.mu.Lock()
 	token, waits := n.token, len(n.node.consumers) > 0 && !n.node.closed && n.looks()
 	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
 		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.atHand()
+		head := n.head
 		n.mu.Unlock()
 		if !idle {
 			return false, nil
 		}
-		return false, n.readHead(ctx)
+		if n.follower != nil && n.follower.End() > head {
+			n.sawHead(n.follower.End())
+		}
+		if !n.asks() {
+			return false, nil
+		}
+		return false, n.asked(n.readHead(ctx))
 	}
-	first, limit := n.unread[0], n.pageSize()
+	first, limit, stored := n.unread[0], n.pageSize(), n.unread[0].lo <= n.head
 	n.mu.Unlock()
 	limit = int(min(int64(limit), first.size()))
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
-	defer cancel()
-	msgs, err := n.queue.stream.Read(ctx, first.lo-1, limit)
-	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
-		n.heardGone(token, old.Oldest)
-		return true, nil
-	}
-	if err != nil {
-		return false, err
+	msgs, ask := n.recent(first.lo-1, limit)
+	if len(msgs) == 0 {
+		if !ask && !stored {
+			return false, nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
+		defer cancel()
+		msgs, err = n.queue.stream.Read(ctx, first.lo-1, limit)
+		if old, gone := errors.AsType[*stream.TooOldError](err); gone {
+			n.heardGone(token, old.Oldest)
+			return true, nil
+		}
+		if err == nil && len(msgs) == limit { // there may be more than was claimed, and nobody says so again
+			err = n.readHead(ctx)
+		}
+		if n.asked(err) != nil {
+			return false, err
+		}
 	}
 	return n.heardMessages(token, first.lo, msgs, limit), nil
+}
+
+// recent returns messages after that position that are at hand, or whether PostgreSQL is to be
+// asked.
+func (n *part) recent(after int64, limit int) (msgs []stream.Message, ask bool) {
+	if n.follower == nil {
+		return nil, true
+	}
+	msgs, ask = n.follower.Recent(after, limit)
+	n.doubtful = n.doubtful || ask
+	return msgs, n.asks()
+}
+
+// asks reports whether PostgreSQL is to be asked for what was enqueued: something was that is
+// not at hand, or it is time to look.
+func (n *part) asks() bool {
+	if n.follower == nil {
+		return true
+	}
+	n.doubtful = n.follower.Hinted() || n.doubtful
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.doubtful = n.doubtful || n.polls
+	n.polls = false
+	return n.doubtful
+}
+
+// asked takes in that PostgreSQL has answered, unless err says that it has not.
+func (n *part) asked(err error) error {
+	n.doubtful = err != nil
+	return err
 }
 
 // pageSize is how many messages to read at once: about what the buffer has
@@ -155,6 +198,7 @@ func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int
 		bytes += len(m.Payload)
 	}
 	n.average = bytes/len(msgs) + 100
+	n.noteEmpty(from, msgs)
 	var rest []segment
 	for _, g := range n.unread { // parts of it may have been given up meanwhile
 		part := g.over(span{max(g.lo, from), min(g.hi, last)})
@@ -174,6 +218,24 @@ func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int
 	n.times.busy = time.Now()
 	n.node.changed()
 	return len(n.unread) > 0 && n.unread[0].lo <= n.head
+}
+
+// noteEmpty takes in that the positions between messages hold none, and never will.
+func (n *part) noteEmpty(from int64, msgs []stream.Message) {
+	var most span
+	for _, m := range msgs {
+		if s := (span{from, m.Position - 1}); s.size() > most.size() {
+			most = s
+		}
+		from = m.Position + 1
+	}
+	both := coalesce([]span{n.empty, most})
+	switch last := both[len(both)-1]; {
+	case len(both) == 1:
+		n.empty = last
+	case most.size() >= n.empty.size(), n.state.done(n.empty.hi):
+		n.empty = most
+	}
 }
 
 // heardGone takes in that what is before oldest was dropped from the stream, by

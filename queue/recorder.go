@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	recordTogetherSQL = `SELECT number, top, at FROM tidewire.record_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	recordTogetherSQL = `SELECT number, top, at FROM tidewire.record_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 
 	// togetherQueues bounds one transaction, in which some four locks are held for each
 	// queue.
@@ -214,16 +214,17 @@ func readTogether(results pgx.BatchResults, before int, calls []*recordCall) ([]
 func togetherArgs(calls []*recordCall) []any {
 	n := len(calls)
 	queues, seens, untils, owns := make([]int32, n), make([]int64, n), make([]time.Time, n), make([]int64, n)
-	claims, sizes := make([]int64, n), make([]int32, n)
+	claims, sizes, leases := make([]int64, n), make([]int32, n), make([]time.Duration, n)
 	var kinds []int16
 	var los, his []int64
 	var bodies [][]byte
 	for i, c := range calls {
 		r := &c.request
 		queues[i], seens[i], untils[i], owns[i], claims[i], sizes[i] = c.queue.id, r.seen, *r.validUntil, r.own, r.claim, int32(len(c.entries))
+		leases[i] = r.lease
 		for _, e := range c.entries {
 			kinds, los, his, bodies = append(kinds, int16(e.kind)), append(los, e.lo), append(his, e.hi), append(bodies, e.body)
 		}
 	}
-	return []any{queues, seens, untils, owns, claims, sizes, kinds, los, his, bodies}
+	return []any{queues, seens, untils, leases, owns, claims, sizes, kinds, los, his, bodies}
 }

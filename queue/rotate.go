@@ -33,7 +33,6 @@ func (n *part) rotate(ctx context.Context) {
 		n.cfg.Log.Info("journal not begun anew, trying again", "queue", n.queue.Name(), "error", err)
 	case rotated:
 		n.node.stats.Rotations++
-		n.littered = true
 		signal(n.node.litter)
 	}
 }

@@ -46,7 +46,7 @@ func (r rotor) turn(rows int) {
 	if r.state.base <= base {
 		r.t.Fatal("the journal was not begun anew")
 	}
-	if err := r.vacuum(r.t.Context()); err != nil {
+	if err := vacuum(r.t.Context(), r.q.pool); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -54,7 +54,7 @@ func (r rotor) turn(rows int) {
 // size is how many bytes the journal's file has.
 func (r rotor) size() (bytes int64) {
 	r.t.Helper()
-	if err := r.q.pool.QueryRow(r.t.Context(), journalSizeSQL, r.queue.id).Scan(&bytes); err != nil {
+	if err := r.q.pool.QueryRow(r.t.Context(), journalSizeSQL).Scan(&bytes); err != nil {
 		r.t.Fatal(err)
 	}
 	return bytes
@@ -68,9 +68,17 @@ func (r rotor) blocks(seen int64) (blocks int64) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return blocksOf(r.t, r.q.pool, writeSQL, args...)
+}
+
+// blocksOf is how many blocks PostgreSQL looks at for a query.
+func blocksOf(t *testing.T, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, sql string, args ...any) int64 {
+	t.Helper()
 	var text []byte
-	if err := r.q.pool.QueryRow(r.t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+writeSQL, args...).Scan(&text); err != nil {
-		r.t.Fatal(err)
+	if err := db.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, args...).Scan(&text); err != nil {
+		t.Fatal(err)
 	}
 	var plans []struct {
 		Plan struct {
@@ -79,7 +87,7 @@ func (r rotor) blocks(seen int64) (blocks int64) {
 		}
 	}
 	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {
-		r.t.Fatal(err, string(text))
+		t.Fatal(err, string(text))
 	}
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
@@ -134,7 +142,7 @@ func TestRotate_HeldSnapshot(t *testing.T) {
 // stateSeenBy is what the journal amounts to in the transaction's snapshot.
 func (r rotor) stateSeenBy(tx pgx.Tx) *state {
 	r.t.Helper()
-	rows, err := tx.Query(r.t.Context(), `SELECT sequence, kind, token, lo, hi, until, body FROM tidewire.queue_1000_journal ORDER BY sequence`)
+	rows, err := tx.Query(r.t.Context(), `SELECT sequence, kind, token, lo, hi, until, body FROM tidewire.queue_journal WHERE queue = 1000 ORDER BY sequence`)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -159,7 +167,7 @@ func TestLoad_LostJournal(t *testing.T) {
 	t.Parallel()
 	r := newRotor(t, 1)
 	mustWrite(t, r.q, &r.state, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}, written)
-	if _, err := r.q.pool.Exec(t.Context(), `DELETE FROM tidewire.queue_1000_journal`); err != nil {
+	if _, err := r.q.pool.Exec(t.Context(), `DELETE FROM tidewire.queue_journal`); err != nil {
 		t.Fatal(err)
 	}
 	if err := NewNode(r.q, NodeConfig{}).Run(t.Context()); !errors.Is(err, ErrJournalLost) || !strings.Contains(err.Error(), `tidewire.restart_queue('journal'`) {

@@ -38,7 +38,7 @@ type AppenderConfig struct {
 	// OnCommit, if not nil, is called after the callbacks of a batch, from the
 	// same goroutine, with the position of the last message stored.
 	OnCommit func(last int64)
-	// Hub, if not nil, is told of what is committed, after OnCommit, as by Notify.
+	// Hub, if not nil, is told of what is committed, before OnCommit, as by Notify.
 	// Those who follow the stream at its end get small batches without headers from
 	// memory, and need not read them.
 	Hub *Hub
@@ -106,8 +106,7 @@ type Appender struct {
 	slowUntil atomic.Int64              // in nanoseconds since 1970: until then it is written to alone
 
 	writer   *Writer
-	recorded chan struct{} // one slot: requests of producers were recorded
-	keeping  sync.Once     // somebody keeps the records
+	keeper   requestKeeper // of the records, while the stream has tables of its own
 	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated
 }
 
@@ -151,7 +150,6 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 		writer:  newWriter(pool, s.table, s.storage, cfg.Writer),
 
 		settled:  make(chan struct{}, 1),
-		recorded: make(chan struct{}, 1),
 		rotating: rotating,
 	}
 	a.alone.Store(true)

@@ -46,7 +46,10 @@ func program(t *testing.T, db pgtest.DB, name string) string {
 // while offsets and records are rotated, and restores what it saw.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	ensureBoth(t, backup)
+}
+
+func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	dump, restore := program(t, db, "pg_dump"), program(t, db, "pg_restore")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -107,6 +110,10 @@ func TestBackup(t *testing.T) {
 		exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - interval '1 day'`)
 		exec(t, db.Pool, `SELECT tidewire.fold_requests($1, '1 hour')`, s.ID())
 		exec(t, db.Pool, `SELECT tidewire.swap_requests($1, '1 hour')`, s.ID())
+		exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
+		if err := stream.RotateRequests(ctx, db.Pool, s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := ddl.Commit(ctx); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ const RowOverhead = rowPayload
 // safe for concurrent use.
 type Batch struct {
 	buf  []byte
+	lent *[]byte // where buf came from, nil if it is the batch's own
 	rows int
 	// extra is the number of fields behind the payload: none in rows of the
 	// messages table, key and headers in those of a stream.
@@ -71,6 +72,7 @@ const (
 // appendRow begins a row; its extra fields are for the caller to append.
 func (b *Batch) appendRow(payload []byte, extra int) {
 	if b.rows == 0 {
+		b.lend()
 		b.buf = append(b.buf[:0], copySignature...)
 		b.buf = append(b.buf, 0, 0, 0, 0, 0, 0, 0, 0)
 		b.extra = extra
@@ -89,15 +91,11 @@ func (b *Batch) Len() int { return b.rows }
 // Bytes is the size of the batch in memory.
 func (b *Batch) Bytes() int { return len(b.buf) }
 
-// Reset empties the batch and keeps its memory for the next rows, unless one
+// Reset empties the batch. Its memory is for the next rows of any batch, unless one
 // unusual batch made it larger than keep bytes.
 func (b *Batch) Reset(keep int) {
-	if cap(b.buf) > keep {
-		b.buf = nil
-	}
-	b.buf, b.rows, b.First, b.at = b.buf[:0], 0, 0, time.Time{}
-	clear(b.requests)
-	b.requests = b.requests[:0]
+	b.giveBack(keep)
+	b.rows, b.First, b.at, b.requests = 0, 0, time.Time{}, nil
 }
 
 // number writes the positions from first on into the rows.
@@ -145,6 +143,7 @@ func (b *Batch) skip(at, rows int) (end int) {
 func (b *Batch) take(from *Batch, at, rows int) (end int) {
 	end = from.skip(at, rows)
 	if b.rows == 0 {
+		b.lend()
 		b.buf, b.extra = append(b.buf[:0], from.buf[:copyHeader]...), from.extra
 	}
 	b.buf = append(b.buf, from.buf[max(at, copyHeader):end]...)

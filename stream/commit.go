@@ -171,11 +171,12 @@ func (a *Appender) tryCallBack(one answer) bool {
 	}
 }
 
-// answerSoon starts the goroutine that calls back, if it does not run: there is none, and
+// answerSoon has a worker call back, if none does: an Appender has no goroutine for that, and
 // no stack, while there is nothing to answer. Call it after sending.
 func (a *Appender) answerSoon() {
 	if a.answering.CompareAndSwap(false, true) {
-		a.helpers.Go(a.answer)
+		a.helpers.Add(1)
+		a.committer.Load().workers.answer(a)
 	}
 }
 
@@ -205,10 +206,10 @@ func (a *Appender) answerBatch(one answer) {
 		}
 	}
 	if last > 0 {
-		a.cfg.OnCommit(last)
 		if a.cfg.Hub != nil {
 			a.cfg.Hub.committed(a.stream, one.page)
 		}
+		a.cfg.OnCommit(last)
 	}
 	clear(calls) // the callbacks are not ours to keep
 	select {

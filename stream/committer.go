@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,7 +24,7 @@ const (
 // Bounds of one transaction of a round: what its streams wait for each other, what is
 // sent once more if one of them is refused, and locks, of which PostgreSQL has room for
 // 6,400 by default: one for a shared stream, and some ten for one with tables of its own,
-// 27 with the first request of a producer.
+// 27 with the first request of a producer to that.
 const (
 	togetherLocks = 1000
 	ownLocks      = 10
@@ -51,6 +52,10 @@ type committer struct {
 	id, number int64
 	marks      marks
 	params     togetherParams
+
+	keeper  requestKeeper // of the records of streams that share tables
+	helpers sync.WaitGroup
+	workers workers
 
 	group *pg.Group[round]
 	life  context.Context // ends when the last Appender has left
@@ -96,6 +101,7 @@ func joinCommitter(pool *pgxpool.Pool) *committer {
 		c.group = pg.NewGroup(&round{}, &round{}, openRows, openBytes)
 		c.group.Admit(func(ctx context.Context) { c.on.Hold(ctx) }, c.on.Release) // its error is attempt's, too
 		c.life, c.end = context.WithCancel(context.Background())
+		c.workers = workers{idle: make(chan *Appender), life: c.life.Done()}
 		go c.run()
 		return c
 	})
@@ -106,6 +112,7 @@ func (c *committer) leave() {
 	if committers.Leave(c.pool) {
 		c.end()
 		<-c.ended
+		c.helpers.Wait()
 	}
 }
 

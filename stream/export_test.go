@@ -6,7 +6,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// RotateRequests is what an Appender does every minute.
+// RotateRequests is what an Appender does every minute, or the committer for it.
 func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {
+	if s.storage.shared() {
+		return rotateShared(ctx, pool)
+	}
 	return rotateRequests(ctx, pool, s.id)
 }

@@ -22,6 +22,7 @@ type feed struct {
 	// Guarded by the Hub.
 	users       int // subscriptions and watchers
 	subscribers int // subscriptions
+	followers   int
 
 	mu       sync.Mutex // guards the fields below
 	tail     tail
@@ -97,6 +98,7 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 		last = p.last()
 		f.tail.extend(f.tail.notIn(after, p))
 		f.told = max(f.told, last)
+		f.tell() // Followers, too
 	}
 	if !more && (f.checked.hints != hints || last < f.checked.after) {
 		f.checked.hints, f.checked.after = hints, last
@@ -158,6 +160,25 @@ func (f *feed) grown(p tailPage) {
 		return
 	}
 	f.checked.after = f.tail.to
+	f.tell()
+}
+
+// grownAlone is grown of a feed without subscriptions, for its Followers: what they have not
+// asked for is kept, up to a bound, and they need not read what comes directly after it.
+func (f *feed) grownAlone(p tailPage) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || len(p.messages) == 0 || p.messages[0].Position <= f.tail.to {
+		f.hintLocked()
+		return
+	}
+	before := p.messages[0].Position - 1
+	joined := before == f.tail.to
+	f.tail.extend(before, p)
+	if f.tail.shrink(followerBytes) || !joined {
+		f.hints++
+	}
+	f.told = max(f.told, p.last())
 	f.tell()
 }
 

@@ -154,7 +154,7 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 		return nil, ErrClosed
 	}
 	life, end := context.WithCancel(h.life)
-	sub := &Subscription{hub: h, feed: h.follow(s, 1), life: life, end: end, adrift: start.adrift()}
+	sub := &Subscription{hub: h, feed: h.follow(s, 1, 0), life: life, end: end, adrift: start.adrift()}
 	sub.after.Store(after)
 	return sub, nil
 }
@@ -168,6 +168,10 @@ func (h *Hub) Notify(s *Stream) { h.committed(s, tailPage{}) }
 func (h *Hub) committed(s *Stream, p tailPage) {
 	h.mu.Lock()
 	f := h.feeds[s.id]
+	subscribers := 0
+	if f != nil {
+		subscribers = f.subscribers
+	}
 	if h.cfg.Announce {
 		h.unannounced[s.id] = struct{}{}
 		if h.waiting++; h.waiting == crowd {
@@ -175,8 +179,12 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 		}
 	}
 	h.mu.Unlock()
-	if f != nil {
+	switch {
+	case f == nil:
+	case subscribers > 0:
 		f.grown(p)
+	default:
+		f.grownAlone(p)
 	}
 	if h.cfg.Announce {
 		signal(h.announce)
@@ -189,16 +197,16 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 // signalled: look once behind it. stop ends the signals; it may be called more
 // than once.
 func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {
-	f := h.follow(s, 0)
+	f := h.follow(s, 0, 0)
 	w := f.watch()
 	return w, sync.OnceFunc(func() {
 		f.unwatch(w)
-		h.leave(f, 0)
+		h.leave(f, 0, 0)
 	})
 }
 
-// follow returns the stream's feed, with one user more, and so many subscribers.
-func (h *Hub) follow(s *Stream, subscribers int) *feed {
+// follow returns the stream's feed, with one user more: a subscriber, a follower or neither.
+func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
@@ -213,14 +221,16 @@ func (h *Hub) follow(s *Stream, subscribers int) *feed {
 	}
 	f.users++
 	f.subscribers += subscribers
+	f.followers += followers
 	return f
 }
 
 // leave takes one user off; the last one takes the feed along.
-func (h *Hub) leave(f *feed, subscribers int) {
+func (h *Hub) leave(f *feed, subscribers, followers int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f.subscribers -= subscribers
+	f.followers -= followers
 	if f.users--; f.users > 0 {
 		return
 	}
@@ -231,12 +241,19 @@ func (h *Hub) leave(f *feed, subscribers int) {
 	}
 }
 
-// subscribed reports whether the stream has subscriptions.
+// alone reports whether the feed has one user, a Follower.
+func (h *Hub) alone(f *feed) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return f.users == 1 && f.followers == 1
+}
+
+// subscribed reports whether the stream has subscriptions, or Followers.
 func (h *Hub) subscribed(id int32) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[id]
-	return f != nil && f.subscribers > 0
+	return f != nil && f.subscribers+f.followers > 0
 }
 
 // feedOf returns the stream's feed, or nil.

@@ -104,11 +104,16 @@ func TestShared_GrantsMove(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, stop := start(t, pool, s, stream.AppenderConfig{})
-		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
-			t.Fatal(err)
+		request := stream.Producer{ID: "p", Sequence: 1}
+		first := mustAppendAs(t, a, request, "x")
+		if err := stream.RotateRequests(t.Context(), pool, s); err != nil {
+			t.Errorf("rotation: %v", err)
 		}
 		if _, err := a.Append(t.Context(), make([]stream.Message, 300)...); err != nil {
 			t.Errorf("a large batch: %v", err)
+		}
+		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Duplicate || again.First != first {
+			t.Errorf("the request after it: %+v, %v", again, err)
 		}
 		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
 			t.Errorf("a small one after it: %v", err)
@@ -234,10 +239,10 @@ func TestShared_MoveIsLost(t *testing.T) {
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, make([]stream.Message, 3)...)
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err != nil {
-		t.Fatal(err)
-	}
-	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 3;
+	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "once")
+	mustAppend(t, a, make([]stream.Message, 300)...)
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 4;
+		INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count) SELECT 1000, producer, sequence, position, count FROM tidewire.producer_1000_0;
 		DROP TABLE tidewire.stream_1000; DROP TABLE tidewire.producer_1000_0, tidewire.producer_1000_1, tidewire.producer_1000_floor;
 		DELETE FROM tidewire.segment; DELETE FROM tidewire.producer_window; UPDATE tidewire.stream SET shared = true`)
 	for range 2 {
@@ -246,6 +251,9 @@ func TestShared_MoveIsLost(t *testing.T) {
 		}
 		if _, err := s.Read(t.Context(), 0, 10); err != nil {
 			t.Errorf("read: %v", err)
+		}
+		if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "twice"); again != first {
+			t.Errorf("a request of before, repeated: %d, want %d", again, first)
 		}
 	}
 }
@@ -263,8 +271,12 @@ func TestShared_TablesCannotBeMade(t *testing.T) {
 	if !isShared(t, db, s) {
 		t.Error("the stream has moved")
 	}
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err == nil || errors.Is(err, stream.ErrAbandoned) {
-		t.Errorf("a request that has nowhere to be recorded: %v", err)
+	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, make([]stream.Message, 300)...); err != nil {
+		t.Errorf("a large request: %v", err)
+	}
+	always := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
+	if _, err := always.Append(t.Context(), stream.Message{}); err == nil || errors.Is(err, stream.ErrAbandoned) {
+		t.Errorf("a batch that has nowhere to be stored: %v", err)
 	}
 	mustAppend(t, a, stream.Message{})
 }

@@ -18,8 +18,11 @@ func TestShared_PlansAreKept(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	exec(`ALTER TABLE tidewire.shared_message SET (autovacuum_enabled = false)`)
-	exec(`VACUUM ANALYZE tidewire.shared_message`)
+	tables := []string{"message", "request_0", "request_1", "request_floor"}
+	for _, table := range tables {
+		exec(`ALTER TABLE tidewire.shared_` + table + ` SET (autovacuum_enabled = false)`)
+		exec(`VACUUM ANALYZE tidewire.shared_` + table)
+	}
 	var running sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	defer running.Wait()
@@ -40,11 +43,13 @@ func TestShared_PlansAreKept(t *testing.T) {
 		t.Helper()
 		// What other sessions have counted is told when they end.
 		db.Pool.Reset()
-		if err := db.Pool.QueryRow(t.Context(), `SELECT pg_stat_get_numscans('tidewire.shared_message'::regclass)`).Scan(&n); err != nil {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT sum(pg_stat_get_numscans(('tidewire.shared_' || name)::regclass)) FROM unnest($1::text[]) AS name`,
+			tables).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
+	sequence := int64(0)
 	use := func() {
 		for range 10 { // PostgreSQL keeps a plan from the sixth use on
 			var all sync.WaitGroup
@@ -56,6 +61,17 @@ func TestShared_PlansAreKept(t *testing.T) {
 				})
 			}
 			all.Wait()
+			sequence++
+			for range 2 { // a request to each, and once more
+				for _, a := range appenders {
+					all.Go(func() {
+						if _, err := a.AppendAs(t.Context(), Producer{ID: "p", Sequence: sequence}, Message{}); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+			}
 			for _, s := range streams[:3] {
 				if _, err := s.Read(t.Context(), 0, 10); err != nil {
 					t.Error(err)
@@ -71,10 +87,16 @@ func TestShared_PlansAreKept(t *testing.T) {
 	use()
 	exec(`INSERT INTO tidewire.shared_message (stream, position, keyed, payload)
 		SELECT id, 1000 + n, false, 'x' FROM tidewire.stream, generate_series(1, 1000) AS n`)
+	for _, table := range tables[1:3] {
+		exec(`INSERT INTO tidewire.shared_` + table + ` (stream, producer, sequence, position, count)
+			SELECT id, '` + table + `', n, n, 1 FROM tidewire.stream, generate_series(1, 1000) AS n`)
+	}
+	exec(`INSERT INTO tidewire.shared_request_floor (stream, producer, sequence)
+		SELECT id, n::text, 1 FROM tidewire.stream, generate_series(1, 1000) AS n`)
 	use()
 	stop()
 	running.Wait() // the Lender's sessions as well
 	if after := scans(); after != before {
-		t.Errorf("the shared table was walked through %d times", after-before)
+		t.Errorf("the shared table was walked through %d times, or those of requests", after-before)
 	}
 }

@@ -13,8 +13,8 @@ import (
 var ErrSequenceTooOld = errors.New("stream: sequence is too old")
 
 // KeepRequests is for how long requests that carried a producer can be
-// repeated, at least: their records go when they are between this and twice
-// this old, and stay longer while nobody appends to the stream as a producer. Of a
+// repeated, at least: their records go when they are between this and some
+// twice this old, and stay longer while nobody appends as a producer. Of a
 // time in which PostgreSQL was away, two minutes count.
 const KeepRequests = 10 * time.Minute
 

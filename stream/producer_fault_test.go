@@ -83,7 +83,7 @@ func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
 func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		for name, method := range bothMethods {
+		for name, method := range allMethods {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				t.Parallel()
 				db, s := ensure(t)
@@ -178,7 +178,15 @@ func TestAppendAs_PostgreSQLKilled(t *testing.T) {
 // nothing is ever stored twice.
 func TestAppendAs_RotatesUnderLoad(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	ensureBoth(t, rotatesUnderLoad)
+}
+
+func rotatesUnderLoad(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	aged, fold, swap, args := agedSQL, `SELECT tidewire.fold_requests(1000, $1)`, `SELECT tidewire.swap_requests(1000, $1)`, []any{stream.KeepRequests}
+	if isShared(t, db, s) {
+		aged, fold = agedSharedSQL, `SELECT turn IS NOT NULL FROM tidewire.fold_shared_requests($1, 0, 1000)`
+		swap = `SELECT tidewire.swap_shared_requests(turn) FROM tidewire.shared_request_window WHERE since <= clock_timestamp() - $1::interval`
+	}
 	nodes := pools(t, db.URL, 2)
 	var r retries
 	var calling, rotating sync.WaitGroup
@@ -191,13 +199,13 @@ func TestAppendAs_RotatesUnderLoad(t *testing.T) {
 				done = true
 			default:
 			}
-			_, err := db.Pool.Exec(context.Background(), `UPDATE tidewire.producer_window SET since = since - $1::interval`, stream.KeepRequests)
+			_, err := db.Pool.Exec(context.Background(), aged, args...)
 			var due, swapped bool
 			if err == nil {
-				err = db.Pool.QueryRow(context.Background(), `SELECT tidewire.fold_requests(1000, $1)`, stream.KeepRequests).Scan(&due)
+				err = db.Pool.QueryRow(context.Background(), fold, args...).Scan(&due)
 			}
 			if err == nil && due {
-				if db.Pool.QueryRow(context.Background(), `SELECT tidewire.swap_requests(1000, $1)`, stream.KeepRequests).Scan(&swapped) == nil && swapped {
+				if db.Pool.QueryRow(context.Background(), swap, args...).Scan(&swapped) == nil && swapped {
 					rotated++
 				}
 			}

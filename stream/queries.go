@@ -48,14 +48,19 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 		`INSERT INTO %[7]s (position, created_at, %[8]s) SELECT currval('%[2]s') - %[4]d + position, statement_timestamp(), %[8]s ` +
 		`FROM pg_temp.tidewire_rows ORDER BY position; ` + commitSQL
 
-	// recordRequestsSQL comes behind take_positions or begin_batch, in front of the
-	// rows; behind COPY it would find them on their way already.
+	// recordRequestsSQL comes after take_positions, begin_batch or take_shared, and before
+	// the rows; after COPY it would find them on their way already.
 	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
 	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
 	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3)`
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
+
+	// The same of all streams that share tables. $2 and $3 are blocks.
+	foldSharedRequestsSQL = `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`
+	swapSharedRequestsSQL = `SELECT tidewire.swap_shared_requests($1)`
+	oldSharedRequestsSQL  = `SELECT tidewire.old_shared_requests()`
 
 	// As take_positions and insertMessagesFmt. $1 of both is the stream.
 	takeSharedSQL   = `SELECT tidewire.take_shared($1, $2, $3, $4), now()`

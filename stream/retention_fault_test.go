@@ -25,6 +25,7 @@ type gap struct{ after, oldest int64 }
 // on where it is told to.
 type survivor struct {
 	start int64
+	told  *atomic.Int64 // gaps of all survivors
 	seen  []int64
 	gaps  []gap
 }
@@ -55,6 +56,7 @@ func (f *survivor) follow(t *testing.T, h *stream.Hub, s *stream.Stream, until *
 		var tooOld *stream.TooOldError
 		if errors.As(err, &tooOld) {
 			f.gaps = append(f.gaps, gap{after, tooOld.Oldest})
+			f.told.Add(1)
 			after = tooOld.Oldest - 1
 		} else if err != nil {
 			t.Error(err)
@@ -102,11 +104,11 @@ func (f *survivor) check(t *testing.T, stored []int64) {
 
 // keepUnderLoad has nodes append by all methods, with two Keepers that drop what
 // is more than half a megabyte, and survivors of both nodes that begin at any
-// time. It runs until meanwhile returns.
+// time. It runs until meanwhile has returned and somebody was told that messages are gone.
 func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed uint64, meanwhile func()) {
 	alter(t, nodes[0], s, stream.Retention{MaxBytes: 512 << 10})
 	var over atomic.Bool
-	var until, highest atomic.Int64
+	var until, highest, told atomic.Int64
 	var mu sync.Mutex // guards stored
 	var stored []int64
 	var appending, following sync.WaitGroup
@@ -140,7 +142,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 			})
 		}
 		for i := range 6 {
-			f := &survivor{}
+			f := &survivor{told: &told}
 			all = append(all, f)
 			following.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(1000+n*100+i)))
@@ -153,18 +155,19 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 		}
 	}
 	meanwhile()
+	for deadline := time.Now().Add(time.Minute); told.Load() == 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	over.Store(true)
 	appending.Wait()
 	slices.Sort(stored)
 	until.Store(stored[len(stored)-1])
 	following.Wait()
-	told := 0
 	for _, f := range all {
 		f.check(t, stored)
-		told += len(f.gaps)
 	}
-	if info := inspect(t, s); told == 0 || info.Oldest == 1 {
-		t.Errorf("%+v, %d were told: nothing was tested", info, told)
+	if info := inspect(t, s); told.Load() == 0 || info.Oldest == 1 {
+		t.Errorf("%+v, %d were told: nothing was tested", info, told.Load())
 	}
 }
 

@@ -3,7 +3,9 @@ package stream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,33 +14,38 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rotateEvery is how often an Appender looks whether the records of its
-// stream's producers are to be rotated, as long as it adds to them, give or take
-// a quarter.
+// rotateEvery is how often a process looks whether records of producers are to be
+// rotated, as long as it adds to them, give or take a quarter.
 const rotateEvery = time.Minute
 
-// noteRequests says that requests were recorded; with the first, it has somebody keep the
-// records while Run lasts.
-func (a *Appender) noteRequests() {
-	signal(a.recorded)
-	a.keeping.Do(func() {
-		a.helpers.Go(func() { a.keepRequests(a.gathering) })
-	})
+// requestKeeper keeps the records of producers from the first that is added on.
+type requestKeeper struct {
+	once     sync.Once
+	recorded chan struct{} // one slot: something was recorded
 }
 
-// keepRequests rotates the records of the stream's producers, at the first that
-// this Appender adds and every now and then while it adds more, until ctx ends.
-// What fails is tried again the next time: more is kept until then.
-func (a *Appender) keepRequests(ctx context.Context) {
+// note says that requests were recorded. With the first, a goroutine of helpers begins to
+// rotate, and does so until ctx ends.
+func (k *requestKeeper) note(ctx context.Context, helpers *sync.WaitGroup, rotate func(context.Context) error, log *slog.Logger) {
+	k.once.Do(func() {
+		k.recorded = make(chan struct{}, 1)
+		helpers.Go(func() { k.keep(ctx, rotate, log) })
+	})
+	signal(k.recorded)
+}
+
+// keep rotates when something is added at first, and every now and then while more is
+// added. It tries again the next time if it fails: more is kept until then.
+func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) error, log *slog.Logger) {
 	for {
 		select {
-		case <-a.recorded:
+		case <-k.recorded:
 		case <-ctx.Done():
 			return
 		}
-		err := a.rotateInTurn(ctx)
+		err := rotate(ctx)
 		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable && ctx.Err() == nil {
-			a.cfg.Writer.Log.Warn("records of producers not rotated", "stream", a.stream.name, "error", err)
+			log.Warn("records of producers not rotated", "error", err)
 		}
 		select {
 		case <-time.After(rotateEvery*3/4 + rand.N(rotateEvery/2)):
@@ -48,13 +55,28 @@ func (a *Appender) keepRequests(ctx context.Context) {
 	}
 }
 
+// noteRequests says that requests to the stream were recorded. Those of a stream with
+// tables of its own are kept by its Appender while Run lasts, and those of all others by
+// the committer.
+func (a *Appender) noteRequests() {
+	log := a.cfg.Writer.Log
+	if c := a.committer.Load(); a.stream.storage.shared() {
+		c.keeper.note(c.life, &c.helpers, c.rotateRequests, log)
+		return
+	}
+	a.keeper.note(a.gathering, &a.helpers, a.rotateInTurn, log)
+}
+
 // rotateInTurn keeps the Appenders that share connections from rotating all at
 // once: their streams have the same age, and each fold reads a whole table.
 func (a *Appender) rotateInTurn(ctx context.Context) error {
 	select {
 	case a.rotating <- struct{}{}:
 		defer func() { <-a.rotating }()
-		return rotateRequests(ctx, a.writer.pool, a.stream.id)
+		if err := rotateRequests(ctx, a.writer.pool, a.stream.id); err != nil {
+			return fmt.Errorf("stream %q: %w", a.stream.name, err)
+		}
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -71,16 +93,55 @@ func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error
 	if err != nil || !due {
 		return err
 	}
-	var old *string
-	if err := pool.QueryRow(folding, oldRequestsSQL, stream).Scan(&old); err != nil {
+	if err := vacuumOld(folding, pool, oldRequestsSQL, stream); err != nil {
 		return err
 	}
-	if old != nil {
-		if err := vacuum(folding, pool, *old); err != nil {
+	return step(ctx, pool, sealWait, &due, swapRequestsSQL, stream, KeepRequests)
+}
+
+const (
+	// keepShared is for how long each of the two tables of shared streams is in use. A
+	// transaction that is under way at the change leaves its record in the one that has gone
+	// out of use: if it takes up to a minute, its record is kept for KeepRequests all the same.
+	keepShared = KeepRequests + time.Minute
+	// foldBlocks is how much of a table is in one transaction: some 5,000 records.
+	foldBlocks = 64
+)
+
+// rotateRequests gives up the records of shared streams that need not be kept, some in each
+// transaction, so that nobody waits for long.
+func (c *committer) rotateRequests(ctx context.Context) error { return rotateShared(ctx, c.pool) }
+
+func rotateShared(ctx context.Context, pool *pgxpool.Pool) error {
+	folding, cancel := context.WithTimeout(ctx, KeepRequests)
+	defer cancel()
+	var turn int64
+	for block, end := int64(0), int64(1); block < end; block += foldBlocks {
+		var in, blocks *int64 // nothing if it is not time, or another process is at it
+		err := inReadCommitted(folding, pool, foldSharedRequestsSQL, []any{keepShared, block, block + foldBlocks}, func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&in, &blocks}, func() error { return nil })
+			return err
+		})
+		if err != nil || in == nil || block > 0 && *in != turn {
 			return err
 		}
+		turn, end = *in, *blocks
 	}
-	return step(ctx, pool, sealWait, &due, swapRequestsSQL, stream, KeepRequests)
+	if err := vacuumOld(folding, pool, oldSharedRequestsSQL); err != nil {
+		return err
+	}
+	var swapped bool
+	return step(ctx, pool, sealWait, &swapped, swapSharedRequestsSQL, turn)
+}
+
+// vacuumOld gives back what the table of records held that the query names, as far as no
+// snapshot sees it.
+func vacuumOld(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) error {
+	var old *string
+	if err := pool.QueryRow(ctx, sql, args...).Scan(&old); err != nil || old == nil {
+		return err
+	}
+	return vacuum(ctx, pool, *old)
 }
 
 // vacuum gives back what a table held that was emptied, as far as no snapshot sees

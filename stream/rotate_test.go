@@ -56,7 +56,7 @@ func (c *atOnce) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatc
 func TestPartitioned_RotatesInTurn(t *testing.T) {
 	t.Parallel()
 	const n = 8
-	db, s := ensureParted(t, n)
+	db, s := ensurePartedOwn(t, n)
 	cfg, err := pgxpool.ParseConfig(db.URL)
 	if err != nil {
 		t.Fatal(err)

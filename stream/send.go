@@ -29,7 +29,7 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeou
 	if err := w.on.Session().Connect(ctx); err != nil {
 		return err
 	}
-	shared := w.storage.shared() && !w.needsOwn(b)
+	shared := w.storage.shared() && !w.needsOwn()
 	prepared, err := w.prepare(ctx, shared)
 	if err != nil {
 		return err
@@ -128,7 +128,9 @@ func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, pr
 	if len(b.requests) > 0 {
 		p.SendQueryParams(recordRequestsSQL, b.recordParams(w.table.lock), recordTypes, nil, nil)
 	}
-	send(w.table.sql().stmtInsert, w.table.sql().insertArray, w.insertParams(b), w.table.insertTypes())
+	rows, free := w.insertParams(b)
+	send(w.table.sql().stmtInsert, w.table.sql().insertArray, rows, w.table.insertTypes())
+	free()
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())
@@ -151,22 +153,26 @@ func (b *Batch) taken(p *pgconn.Pipeline, before int) error {
 
 var binaryFormat = []int16{1}
 
-// insertParams returns the number of rows and an array for each column. The
-// arrays share one buffer, which may move while it grows.
-func (w *Writer) insertParams(b *Batch) [][]byte {
+// insertParams returns the number of rows and an array for each column, which are good until
+// free is called. The arrays share one buffer, which may move while it grows.
+func (w *Writer) insertParams(b *Batch) (params [][]byte, free func()) {
 	ends := make([]int, 0, 4)
-	w.arrays = w.arrays[:0]
+	lent := batchMemory.Get().(*[]byte)
+	arrays := (*lent)[:0]
 	for field, oid := range w.table.types {
-		w.arrays = b.appendArray(w.arrays, field, oid)
-		ends = append(ends, len(w.arrays))
+		arrays = b.appendArray(arrays, field, oid)
+		ends = append(ends, len(arrays))
 	}
-	params := append(make([][]byte, 0, 4), int8(int64(b.Len())))
+	params = append(make([][]byte, 0, 4), int8(int64(b.Len())))
 	from := 0
 	for _, end := range ends {
-		params = append(params, w.arrays[from:end])
+		params = append(params, arrays[from:end])
 		from = end
 	}
-	return params
+	return params, func() {
+		*lent = arrays
+		batchMemory.Put(lent)
+	}
 }
 
 func int4(v int32) []byte {

@@ -11,7 +11,9 @@ import (
 func (w *Writer) prepare(ctx context.Context, shared bool) (prepared bool, err error) {
 	s := w.on.Session()
 	if shared {
-		err = s.Prepare(ctx, stmtTakeShared, map[string]string{stmtTakeShared: takeSharedSQL, stmtInsertShared: insertSharedSQL})
+		err = s.Prepare(ctx, stmtTakeShared, map[string]string{
+			stmtTakeShared: takeSharedSQL, stmtRecordRequests: recordRequestsSQL, stmtInsertShared: insertSharedSQL,
+		})
 	} else {
 		if s.Prepared(w.table.sql().stmtTake) || !w.on.Again() || !s.HasRoom() {
 			return s.Prepared(w.table.sql().stmtTake), nil

@@ -11,10 +11,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// storage says where the messages of a stream are: in the table that streams share, or in
-// tables of its own. A stream gets these when it is hot, has a
-// large batch, or needs what only they have: the records of producers, retention, a queue. It
-// keeps them for good.
+// storage says where the messages of a stream are, and the records of its producers: in
+// tables that streams share, or in tables of its own. A stream gets these when it is hot,
+// has a large batch, or needs what only they have: retention. It keeps them for good.
 //
 // Safe for concurrent use.
 type storage struct {
@@ -69,11 +68,11 @@ func (s *storage) locks() int {
 
 // wantsOwn reports whether the batch is to be written to tables of the stream's own.
 func (w *Writer) wantsOwn(b *Batch) bool {
-	return w.needsOwn(b) || !w.storage.stays.Load() && (w.storage.outgrown() || w.prefersCopy(b) || w.line.stages(b))
+	return w.needsOwn() || !w.storage.stays.Load() && (w.storage.outgrown() || w.prefersCopy(b) || w.line.stages(b))
 }
 
-// needsOwn reports whether the batch cannot be written elsewhere.
-func (w *Writer) needsOwn(b *Batch) bool { return w.cfg.Method != Auto || len(b.requests) > 0 }
+// needsOwn reports whether batches cannot be written elsewhere.
+func (w *Writer) needsOwn() bool { return w.cfg.Method != Auto }
 
 // moveTimeout bounds one attempt to move a stream: a million messages take some 7 s.
 const moveTimeout = 5 * time.Minute
@@ -83,13 +82,13 @@ const moveTimeout = 5 * time.Minute
 func (w *Writer) moveFor(ctx context.Context, b *Batch) error {
 	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; w.storage.shared() && w.wantsOwn(b); {
-		err := w.move(ctx, w.needsOwn(b))
+		err := w.move(ctx, w.needsOwn())
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !w.needsOwn(b):
+		case !w.needsOwn():
 			w.stay(err)
 			return nil
 		case !pg.Retryable(err):
@@ -173,16 +172,20 @@ func enterSlot(ctx context.Context, slot chan<- struct{}, wait bool) error {
 	}
 }
 
-// sendShared sends five statements and one Sync.
+// sendShared sends five statements, one more with requests to record, and one Sync.
 func (w *Writer) sendShared(ctx context.Context, b *Batch, wait time.Duration) error {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
 	before := s.SendBegin(p, wait)
 	id := int4(w.table.lock)
 	p.SendQueryPrepared(stmtTakeShared, [][]byte{id, int8(int64(b.Len())), int8(w.id), int8(w.number)}, binaryFormat, binaryFormat)
-	rows := w.insertParams(b)
+	if len(b.requests) > 0 {
+		p.SendQueryPrepared(stmtRecordRequests, b.recordParams(w.table.lock), nil, nil)
+	}
+	rows, free := w.insertParams(b)
 	rows[0] = id // in place of their number
 	p.SendQueryPrepared(stmtInsertShared, rows, binaryFormat, binaryFormat)
+	free()
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return errors.Join(err, p.Close())

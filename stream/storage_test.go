@@ -146,13 +146,6 @@ func TestShared_GetsItsOwn(t *testing.T) {
 		"large message": func(_ *stream.Stream, a *stream.Appender) {
 			mustAppend(t, a, stream.Message{Payload: make([]byte, 300<<10)})
 		},
-		"producer": func(_ *stream.Stream, a *stream.Appender) {
-			for range 2 {
-				if at, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, stream.Message{}); err != nil || at.First != 2 {
-					t.Errorf("AppendAs: %+v, %v", at, err)
-				}
-			}
-		},
 		"retention": func(s *stream.Stream, _ *stream.Appender) {
 			alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
 			k := stream.NewKeeper(db.Pool, stream.KeeperConfig{Every: time.Millisecond})

@@ -115,6 +115,6 @@ func (s *Subscription) Position() int64 { return s.after.Load() }
 func (s *Subscription) Close() {
 	if s.closed.CompareAndSwap(false, true) {
 		s.end()
-		s.hub.leave(s.feed, 1)
+		s.hub.leave(s.feed, 1, 0)
 	}
 }

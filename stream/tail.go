@@ -45,14 +45,36 @@ func (t *tail) extend(after int64, p tailPage) {
 	t.pages = append(t.pages, p)
 	t.bytes += p.bytes
 	t.to = p.last()
+	t.shrink(t.limit)
+}
+
+// shrink evicts the first pages of a tail that holds more than that, and reports whether there
+// were any.
+func (t *tail) shrink(limit int) bool {
 	evicted := 0
-	for t.bytes > t.limit {
+	for t.bytes > limit {
 		t.bytes -= t.pages[evicted].bytes
 		t.from = t.pages[evicted].last()
 		evicted++
 	}
-	clear(t.pages[:evicted]) // the array outlives them
-	t.pages = t.pages[evicted:]
+	t.evict(evicted)
+	return evicted > 0
+}
+
+// forget evicts the pages up to that position.
+func (t *tail) forget(upto int64) {
+	evicted := 0
+	for evicted < len(t.pages) && t.pages[evicted].last() <= upto {
+		t.bytes -= t.pages[evicted].bytes
+		t.from = t.pages[evicted].last()
+		evicted++
+	}
+	t.evict(evicted)
+}
+
+func (t *tail) evict(pages int) {
+	clear(t.pages[:pages]) // the array outlives them
+	t.pages = t.pages[pages:]
 }
 
 // notIn returns what a page that was read from position after on has beyond the tail, which

@@ -28,6 +28,7 @@ const (
 const (
 	stmtAppendTogether = "tidewire_append_together"
 	stmtTakeShared     = "tidewire_take_shared"
+	stmtRecordRequests = "tidewire_record_requests"
 	stmtInsertShared   = "tidewire_insert_shared"
 	stmtHurry          = "tidewire_hurry"
 	stmtNoHurry        = "tidewire_no_hurry"

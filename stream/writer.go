@@ -89,7 +89,6 @@ type Writer struct {
 	number  int64
 	head    int64 // last position taken, as far as we know; 0 if unknown
 	line    line
-	arrays  []byte
 	marks   marks
 	took    time.Duration // the last attempt
 }

@@ -173,6 +173,7 @@ func queueColumns() []column {
 		metric("cost/year", "cost_per_year", count),
 		metric("cost/M msg", "cost_per_million_messages", fixed(4)),
 		metric("drain s", "drain_seconds", fixed(1)),
+		metric("rows verified", "rows_verified", count),
 		metric("lost", "lost", count),
 		metric("twice", "duplicated", count),
 	}

@@ -48,6 +48,10 @@ SELECT next_offset FROM tidewire_bench.group_offset WHERE group_id = $1 AND part
 	readOffsetsSQL = `
 SELECT payload FROM tidewire_bench.topic_message
 WHERE partition = $1 AND "offset" >= $2 ORDER BY "offset" LIMIT $3`
+	storedOffsetsSQL = `
+SELECT "offset", payload FROM tidewire_bench.topic_message WHERE partition = $1 ORDER BY "offset"`
+	lastOffsetSQL = `
+SELECT next_offset - 1 FROM tidewire_bench.topic_partition WHERE id = $1`
 	moveOffsetSQL = `
 UPDATE tidewire_bench.group_offset SET next_offset = next_offset + $3 WHERE group_id = $1 AND partition = $2`
 )
@@ -70,6 +74,36 @@ var counterRows = sides{
 	reader: func(_ context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
 		return &counterReader{pool: pool, load: load}, nil
 	},
+	stored: func(_ context.Context, pool *pgxpool.Pool, load QueueLoad) (storedSide, error) {
+		return counterStored{pool, load.Partitions}, nil
+	},
+}
+
+// counterStored reads the partitions back.
+type counterStored struct {
+	pool       *pgxpool.Pool
+	partitions int
+}
+
+func (s counterStored) count() int { return s.partitions }
+
+func (s counterStored) read(ctx context.Context, n int, each func(position int64, payload []byte)) (storedEnd, error) {
+	rows, err := s.pool.Query(ctx, storedOffsetsSQL, n)
+	if err != nil {
+		return storedEnd{}, err
+	}
+	var offset int64
+	var payload []byte
+	_, err = pgx.ForEachRow(rows, []any{&offset, &payload}, func() error {
+		each(offset, payload)
+		return nil
+	})
+	if err != nil {
+		return storedEnd{}, err
+	}
+	end := storedEnd{dense: true} // the row is bumped by the transaction that inserts
+	err = s.pool.QueryRow(ctx, lastOffsetSQL, n).Scan(&end.head)
+	return end, err
 }
 
 type counterWriter struct {

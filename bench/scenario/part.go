@@ -45,6 +45,8 @@ type event struct {
 type tick struct {
 	Count  int `json:"count"`
 	Errors int `json:"errors"`
+	// Outstanding is how many messages of a writer are due or sent, and not answered.
+	Outstanding int `json:"outstanding,omitempty"`
 	// Recent has the latencies of about a second, once a second.
 	Recent *bench.Histogram `json:"recent,omitempty"`
 }
@@ -190,6 +192,9 @@ func (p *part) tick(ctx context.Context, r runner) {
 		case <-t.C:
 			now := tick{}
 			now.Count, now.Errors = r.meters().counts()
+			if o, ok := r.(interface{ outstanding() int }); ok {
+				now.Outstanding = o.outstanding()
+			}
 			if n%recentEvery == 0 {
 				now.Recent = r.meters().takeRecent()
 			}

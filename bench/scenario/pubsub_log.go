@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
@@ -37,6 +39,64 @@ var pubsubLog = sides{
 	reader: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
 		return newLogReader(ctx, pool, load)
 	},
+	stored: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (storedSide, error) {
+		streams, err := lookupStreams(ctx, pool, load)
+		return logStored(streams), err
+	},
+}
+
+// lookupMost is how many streams are looked up with one query.
+const lookupMost = 1000
+
+// lookupStreams finds all streams of the load.
+func lookupStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (all []*stream.Stream, err error) {
+	names := make([]string, load.Streams)
+	for n := range names {
+		names[n] = load.streamName(n)
+	}
+	for some := range slices.Chunk(names, lookupMost) {
+		found, err := stream.LookupAll(ctx, pool, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range some {
+			if found[name] == nil {
+				return nil, fmt.Errorf("look up stream %q: %w", name, stream.ErrNotFound)
+			}
+			all = append(all, found[name])
+		}
+	}
+	return all, nil
+}
+
+// logStored reads the streams back.
+type logStored []*stream.Stream
+
+func (s logStored) count() int { return len(s) }
+
+// A page that is read back is bounded by both.
+const (
+	storedMessages = 1000
+	storedBytes    = 4 << 20
+)
+
+func (s logStored) read(ctx context.Context, n int, each func(position int64, payload []byte)) (storedEnd, error) {
+	for after := int64(0); ; {
+		page, err := s[n].ReadPage(ctx, after, storedMessages, storedBytes)
+		if err != nil {
+			return storedEnd{}, err
+		}
+		for i := range page {
+			each(page[i].Position, page[i].Payload)
+			after = page[i].Position
+		}
+		if len(page) == 0 {
+			break
+		}
+	}
+	info, err := s[n].Info(ctx)
+	// A stream that shares its table has no segments, and no holes (decision 26).
+	return storedEnd{head: info.Head, dense: info.Segments == 0}, err
 }
 
 // logWriter appends to the streams for all writers.
@@ -49,11 +109,11 @@ type logWriter struct {
 
 func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*logWriter, error) {
 	w := &logWriter{hub: stream.NewHub(pool, stream.HubConfig{Announce: true, AnnounceEvery: load.Linger})}
-	for n := range load.Streams {
-		s, err := stream.Lookup(ctx, pool, load.streamName(n))
-		if err != nil {
-			return nil, err
-		}
+	streams, err := lookupStreams(ctx, pool, load)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range streams {
 		w.appenders = append(w.appenders, stream.NewAppender(pool, s, stream.AppenderConfig{
 			Linger: load.Linger, Hub: w.hub,
 		}))
@@ -94,12 +154,9 @@ func newLogReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*log
 		load: load, groups: stream.NewGroups(pool, stream.GroupsConfig{}),
 		hub: stream.NewHub(pool, stream.HubConfig{PageMessages: load.ReadBatch}),
 	}
-	for n := range load.Streams {
-		s, err := stream.Lookup(ctx, pool, load.streamName(n))
-		if err != nil {
-			return nil, err
-		}
-		r.streams = append(r.streams, s)
+	var err error
+	if r.streams, err = lookupStreams(ctx, pool, load); err != nil {
+		return nil, err
 	}
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.running.Go(func() { r.hub.Run(ctx) })
@@ -157,22 +214,29 @@ func freshStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad, make 
 	if err != nil {
 		return err
 	}
+	var dropping, making errgroup.Group
+	dropping.SetLimit(prepareConcurrency)
+	making.SetLimit(prepareConcurrency)
 	for _, s := range left {
 		if s.Name() != benchStream && !strings.HasPrefix(s.Name(), benchStream+"-") {
 			continue
 		}
-		err := queue.Drop(ctx, pool, s.Name())
-		if errors.Is(err, queue.ErrNotFound) {
-			err = stream.Drop(ctx, pool, s.Name())
-		}
-		if err != nil {
+		dropping.Go(func() error {
+			err := queue.Drop(ctx, pool, s.Name())
+			if errors.Is(err, queue.ErrNotFound) {
+				err = stream.Drop(ctx, pool, s.Name())
+			}
 			return err
-		}
+		})
+	}
+	if err := dropping.Wait(); err != nil {
+		return err
 	}
 	for n := range load.Streams {
-		if err := make(load.streamName(n)); err != nil {
-			return err
-		}
+		making.Go(func() error { return make(load.streamName(n)) })
 	}
-	return nil
+	return making.Wait()
 }
+
+// prepareConcurrency is how many streams are dropped, or made, at a time.
+const prepareConcurrency = 4

@@ -94,8 +94,11 @@ func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmast
 		return r.measure(ctx)
 	}
 	describe := sidesOf(QueueLoad{Mode: cfg.Mode, Strategy: strategy}).describe
+	if cfg.publishOnly() {
+		describe += "; published only"
+	}
 	if cfg.Ceiling != nil {
-		return FindCeiling(ctx, *cfg.Ceiling, strategy, describe, "end_to_end_",
+		return FindCeiling(ctx, *cfg.Ceiling, strategy, describe, cfg.latencyPrefix(),
 			func(_ context.Context, row string, rate float64) (map[string]float64, error) { return run(row, rate) }, result)
 	}
 	var m map[string]float64
@@ -114,7 +117,7 @@ func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmast
 	cfg.Prices.metrics(m)
 	result.AddTrial(strategy, describe, m)
 	row := result.Row(strategy)
-	row.Limiter = limiterOf(row.Metrics, "end_to_end_", cfg.Rate)
+	row.Limiter = limiterOf(row.Metrics, cfg.latencyPrefix(), cfg.Rate)
 	if cfg.TargetCPU == 0 {
 		checkSent(result, strategy, m)
 	}
@@ -131,15 +134,16 @@ type queueRun struct {
 	trial      int
 
 	server           *ServerProcess // or nil
-	writers, readers *partProcess
-	series           []queueSample // at the reports
+	writers, readers *partProcess   // without groups there are no readers
+	series           []queueSample  // at the reports
 	phase            atomic.Pointer[string]
 }
 
 // queueSample is how far the run was at one moment.
 type queueSample struct {
 	at             time.Time
-	written, acked int
+	written, acked int // without readers, written is as far as it goes
+	outstanding    int // messages due or sent, whose writing was not answered
 }
 
 func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error) {
@@ -164,7 +168,11 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	if err != nil {
 		return nil, err
 	}
-	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, r.writers.cmd.Process.Pid, r.readers.cmd.Process.Pid)
+	var generators []int
+	for _, p := range r.parts() {
+		generators = append(generators, p.cmd.Process.Pid)
+	}
+	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, generators...)
 	pulse := r.result.Recording.StartPulse(ctx, r.row, r.trial, sampler, withCheckpoints(ctx, r.cfg.Pool, r.counters))
 	defer pulse.Stop()
 	took, err := r.watch(ctx)
@@ -176,16 +184,33 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	if err != nil {
 		return nil, err
 	}
-	written, read, drained, err := r.finish(ctx)
+	var written *partReport
+	if r.cfg.publishOnly() {
+		m, written, err = r.published(ctx, took, usage, pulse)
+	} else {
+		m, written, err = r.delivered(ctx, took, usage)
+	}
 	if err != nil {
 		return nil, err
 	}
-	m = r.metrics(took, usage, written, read)
 	after.metrics(before, took, written.Phases[measured].Count, m)
+	return m, nil
+}
+
+// delivered ends a run with readers: they read what is left.
+func (r *queueRun) delivered(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage) (m map[string]float64, written *partReport, err error) {
+	written, read, drained, err := r.finish(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	m = r.metrics(took, usage, written)
+	r.readMetrics(m, read)
 	m["drain_seconds"] = drained.Seconds()
 	r.check(written, read)
-	r.record(written, read)
-	return m, nil
+	r.record("write_", written.Phases[measured].Latency)
+	r.record("read_", read.Phases[measured].Latency)
+	r.record("end_to_end_", read.Phases[measured].EndToEnd)
+	return m, written, nil
 }
 
 // enter says which phase the run is in.
@@ -196,12 +221,16 @@ func (r *queueRun) enter(phase string) {
 
 // counters are how far the run is.
 func (r *queueRun) counters() bench.Counters {
-	w, rd := r.writers.tick(), r.readers.tick()
-	return bench.Counters{
-		Phase: *r.phase.Load(), Messages: int64(rd.Count), Errors: int64(w.Errors + rd.Errors),
-		Missing: int64(r.depth(queueSample{time.Now(), w.Count, rd.Count})), Offered: r.cfg.Rate * float64(r.cfg.groups()),
-		Latency: r.readers.takeRecent(),
+	now := r.sample()
+	c := bench.Counters{
+		Phase: *r.phase.Load(), Messages: int64(now.acked), Missing: int64(r.depth(now)),
+		Offered: r.cfg.Rate * float64(max(r.cfg.groups(), 1)),
 	}
+	for _, p := range r.parts() {
+		c.Errors += int64(p.tick().Errors)
+		c.Latency = p.takeRecent() // of the readers, who are the last, if there are any
+	}
+	return c
 }
 
 // prepare makes fresh tables, and has their pages written before it is measured.
@@ -219,46 +248,10 @@ func (r *queueRun) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (r *queueRun) startParts(ctx context.Context) (err error) {
-	if r.cfg.Serve != nil {
-		if r.server, err = r.cfg.Serve(ctx); err != nil {
-			return err
-		}
-		r.cfg.Server = r.server.URL("/ws")
-	}
-	for _, part := range []struct {
-		role    string
-		process **partProcess
-	}{{"readers", &r.readers}, {"writers", &r.writers}} {
-		cfg := PartConfig{Role: part.role, Database: r.cfg.Database, QueueLoad: r.cfg.QueueLoad}
-		if *part.process, err = startPart(ctx, r.cfg.Part(), cfg); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *queueRun) stopParts() (err error) {
-	for _, p := range []*partProcess{r.writers, r.readers} {
-		if p != nil {
-			err = errors.Join(err, p.stop())
-		}
-	}
-	if r.server != nil {
-		err = errors.Join(err, r.server.Stop())
-	}
-	return err
-}
-
-// both gives an order to the readers and the writers.
-func (r *queueRun) both(do string) error {
-	return errors.Join(r.readers.order(order{Do: do}), r.writers.order(order{Do: do}))
-}
-
 // warmUp begins, the readers first.
 func (r *queueRun) warmUp(ctx context.Context) error {
 	r.enter(bench.PhaseWarmUp)
-	if err := r.both("begin"); err != nil {
+	if err := r.order("begin"); err != nil {
 		return err
 	}
 	select {
@@ -267,7 +260,7 @@ func (r *queueRun) warmUp(ctx context.Context) error {
 		return ctx.Err()
 	}
 	r.enter(bench.PhaseMeasured)
-	return r.both("measure")
+	return r.order("measure")
 }
 
 // watch looks how far the run is until the time is up.
@@ -282,13 +275,15 @@ func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 		select {
 		case <-report.C:
 			r.series = append(r.series, r.sample())
-			if err := errors.Join(r.writers.failed(), r.readers.failed()); err != nil {
-				return 0, err
+			for _, p := range r.parts() {
+				if err := p.failed(); err != nil {
+					return 0, err
+				}
 			}
 		case <-end.C:
 			took := time.Since(start)
 			r.enter(bench.PhaseDrain)
-			return took, r.both("end")
+			return took, r.order("end")
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -296,12 +291,22 @@ func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 }
 
 func (r *queueRun) sample() queueSample {
-	return queueSample{time.Now(), r.writers.tick().Count, r.readers.tick().Count}
+	w := r.writers.tick()
+	s := queueSample{at: time.Now(), written: w.Count, acked: w.Count, outstanding: w.Outstanding}
+	if r.readers != nil {
+		s.acked = r.readers.tick().Count
+	}
+	return s
 }
 
-// depth is how many readings are outstanding. The two counts are not of quite the
-// same moment.
-func (r *queueRun) depth(s queueSample) int { return max(0, s.written*r.cfg.groups()-s.acked) }
+// depth is how many readings are outstanding, or writings where nobody reads. The counts
+// of writers and readers are not of quite the same moment.
+func (r *queueRun) depth(s queueSample) int {
+	if r.cfg.publishOnly() {
+		return s.outstanding
+	}
+	return max(0, s.written*r.cfg.groups()-s.acked)
+}
 
 // drainPatience is for how long readers may get nowhere before what is left
 // counts as lost.

@@ -48,7 +48,7 @@ func newLeaseReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*l
 		if err != nil {
 			return nil, err
 		}
-		r.nodes = append(r.nodes, queue.NewNode(q, queue.NodeConfig{Watch: r.hub.Watch, Linger: load.Linger}))
+		r.nodes = append(r.nodes, queue.NewNode(q, queue.NodeConfig{Hub: r.hub, Linger: load.Linger}))
 	}
 	ctx = context.WithoutCancel(ctx)
 	hubCtx, stopHub := context.WithCancel(ctx)

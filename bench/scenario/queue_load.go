@@ -30,7 +30,7 @@ type QueueLoad struct {
 
 	Readers   int `json:"readers"`
 	ReadBatch int `json:"read_batch"`
-	// Of pubsub. Each group reads everything; a queue has one.
+	// Of pubsub. Each group reads everything; a queue has one. With 0, nobody reads.
 	Groups     int `json:"groups"`
 	Partitions int `json:"partitions"` // of counter-rows, each with a reader in each group
 
@@ -47,6 +47,8 @@ type sides struct {
 	writer func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (writeSide, error)
 	// reader opens the reading side.
 	reader func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error)
+	// stored opens what reads a run back that nobody has read; nil: there is no such run.
+	stored func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (storedSide, error)
 	// wire is how a reader reads by way of a serving node; nil: not at all.
 	wire func(l QueueLoad, number int) wireReading
 	// describe says what it does.
@@ -133,6 +135,17 @@ func (l QueueLoad) groups() int {
 		return l.Groups
 	}
 	return 1
+}
+
+// publishOnly reports whether nobody reads while it is measured.
+func (l QueueLoad) publishOnly() bool { return l.Mode == "pubsub" && l.Groups == 0 }
+
+// latencyPrefix is that of the latencies which speak for a run.
+func (l QueueLoad) latencyPrefix() string {
+	if l.publishOnly() {
+		return "write_"
+	}
+	return "end_to_end_"
 }
 
 // maxConnections keeps two parts below PostgreSQL's default of 100.

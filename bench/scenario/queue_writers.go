@@ -18,7 +18,10 @@ type writers struct {
 	side writeSide
 	all  meters
 	sent []int        // messages of each origin that may be stored; of its writer's goroutine until run returns
-	late atomic.Int64 // due by the end and not sent
+	late atomic.Int64 // messages due by the end and not sent
+
+	start atomic.Pointer[time.Time] // of run
+	begun atomic.Int64              // messages sent
 }
 
 func newWriters(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner, func(), error) {
@@ -37,6 +40,7 @@ func (w *writers) report([]int) *partReport {
 
 func (w *writers) run(ctx context.Context) error {
 	start := time.Now()
+	w.start.Store(&start)
 	failed := make([]error, w.load.Writers)
 	var writing sync.WaitGroup
 	for i := range w.load.Writers {
@@ -44,6 +48,19 @@ func (w *writers) run(ctx context.Context) error {
 	}
 	writing.Wait()
 	return errors.Join(failed...)
+}
+
+// outstanding is how many messages are due or sent, and not answered.
+func (w *writers) outstanding() int {
+	start, begun := w.start.Load(), int(w.begun.Load())
+	if start == nil {
+		return 0
+	}
+	if every := w.load.between(); every > 0 {
+		begun = max(begun, (int(time.Since(*start)/every)+1)*w.load.Batch)
+	}
+	answered, failed := w.all.counts()
+	return max(0, begun-answered-failed)
 }
 
 // write is one writer: it sends message after message, at most InFlight calls
@@ -64,6 +81,9 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 	for n := 0; ; n++ {
 		due, waited, ok := pace.wait(ctx, n)
 		if !ok {
+			if !waited {
+				w.missed(pace, n)
+			}
 			break
 		}
 		if waited {
@@ -73,12 +93,16 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 		select {
 		case memory = <-slots:
 		case <-ctx.Done():
-			w.late.Add(int64(pace.missed(n)))
+			w.missed(pace, n)
 			return nil
+		}
+		if w.load.Rate == 0 { // the call begins when there is room for it
+			due = time.Now()
 		}
 		stream, origin := w.load.target(number, n)
 		memory, payloads := w.payloads(memory[:0], origin, due)
 		w.sent[origin] += len(payloads)
+		w.begun.Add(int64(len(payloads)))
 		err := w.side.send(context.WithoutCancel(ctx), number, stream, payloads, func(err error) {
 			took := time.Since(due)
 			for range payloads {
@@ -93,6 +117,9 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 	}
 	return nil
 }
+
+// missed counts what is due from call n on, and is not sent any more.
+func (w *writers) missed(p pace, n int) { w.late.Add(int64(p.missed(n) * w.load.Batch)) }
 
 // payloads makes the messages of one call.
 func (w *writers) payloads(memory []byte, origin int, at time.Time) ([]byte, [][]byte) {
@@ -114,11 +141,19 @@ type pace struct {
 	sleep func(ctx context.Context, until time.Time) bool
 }
 
+// between is the time between two calls of all writers; 0 if they keep to no rate.
+func (l QueueLoad) between() time.Duration {
+	if l.Rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(l.Batch) / l.Rate * float64(time.Second))
+}
+
 func newPace(start time.Time, load QueueLoad, number int, sleep func(context.Context, time.Time) bool) pace {
 	if load.Rate == 0 {
 		return pace{}
 	}
-	between := time.Duration(float64(load.Batch) / load.Rate * float64(time.Second))
+	between := load.between()
 	if between < coarse {
 		sleep = sleepCoarsely
 	}

@@ -28,7 +28,29 @@ func vicious(s sides, vice faulty.Vice) sides {
 		honest, err := open(ctx, pool, load)
 		return viciousReader{honest, vice}, err
 	}
+	if stored := s.stored; stored != nil {
+		s.stored = func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (storedSide, error) {
+			honest, err := stored(ctx, pool, load)
+			return viciousStored{honest, vice}, err
+		}
+	}
 	return s
+}
+
+// viciousStored tells something else than what is stored: the positions are right.
+type viciousStored struct {
+	storedSide
+	vice faulty.Vice
+}
+
+func (s viciousStored) read(ctx context.Context, n int, each func(position int64, payload []byte)) (storedEnd, error) {
+	out, position := faulty.Outlet{Vice: s.vice}, int64(0)
+	return s.storedSide.read(ctx, n, func(_ int64, payload []byte) {
+		out.Pass(payload, func(p []byte) {
+			position++
+			each(position, p)
+		})
+	})
 }
 
 type viciousReader struct {
@@ -91,6 +113,35 @@ func TestVices_Queue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestVices_PublishOnly: what is stored is looked at where nobody reads.
+func TestVices_PublishOnly(t *testing.T) {
+	t.Parallel()
+	eachVice(t, func(t *testing.T, vice faulty.Vice) {
+		if vice == faulty.Slow {
+			return // to read back takes no part in what is measured
+		}
+		db := pgtest.Open(t)
+		result := bench.NewResult("pubsub", nil)
+		err := Queue(t.Context(), QueueConfig{
+			QueueLoad: QueueLoad{
+				Mode: "pubsub", Writers: 1, InFlight: 10, Batch: 4, Payload: 64, Rate: 200, Partitions: 1, Linger: time.Millisecond,
+			},
+			Strategies: []string{vice.String()}, Repeat: 1, WarmUp: 200 * time.Millisecond, Duration: time.Second,
+			Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testPart, Progress: t.Logf,
+		}, result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result.Checks = slices.DeleteFunc(result.Checks, func(c bench.Check) bool { return c.Name == vice.String()+": the load was sent" })
+		judged(t, result, vice.String(), "write_", vice, spoiling...)
+		m := result.Row(vice.String()).Metrics
+		if got := []bool{m["lost"] > 0, m["duplicated"] > 0, m["reordered"] > 0}; m["rows_verified"] == 0 ||
+			!slices.Equal(got, []bool{vice == faulty.Lossy, vice == faulty.Duplicating, vice == faulty.Reordering}) {
+			t.Errorf("lost, duplicated, reordered: %v; %v", got, m)
+		}
+	})
 }
 
 // stalled is a side that answers at once, but for one moment in which nothing at

@@ -25,7 +25,7 @@ type queueFlags struct {
 	Readers    int      `default:"15" help:"Readers of a queue, in a process of their own."`
 	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 of a queue, 1000 of pubsub."`
 
-	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: groups, each of which reads everything."`
+	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: groups, each of which reads everything. With 0 nobody reads while it is measured, and what is stored is read back at the end."`
 	Partitions     int `default:"1" help:"pubsub, counter-rows: partitions."`
 
 	Duration       seconds `default:"120s" help:"How long to measure."`
@@ -92,15 +92,15 @@ func (c *benchPubsubCmd) Run(p *process) error { return c.run(p, "pubsub") }
 // Validate is called by kong.
 func (f *queueFlags) Validate() error {
 	for _, n := range []struct {
-		flag     string
-		is, most int
+		flag            string
+		is, least, most int
 	}{
-		{"streams", f.Streams, 100_000}, {"writers", f.Writers, 1000}, {"in-flight", f.InFlight, 1000}, {"write-batch", f.WriteBatch, 10_000},
-		{"readers", f.Readers, 1000}, {"read-batch", max(f.ReadBatch, 1), 10_000},
-		{"consumer-groups", f.ConsumerGroups, 100}, {"partitions", f.Partitions, 100}, {"repeat", f.Repeat, 100},
+		{"streams", f.Streams, 1, 100_000}, {"writers", f.Writers, 1, 1000}, {"in-flight", f.InFlight, 1, 1000},
+		{"write-batch", f.WriteBatch, 1, 10_000}, {"readers", f.Readers, 1, 1000}, {"read-batch", max(f.ReadBatch, 1), 1, 10_000},
+		{"consumer-groups", f.ConsumerGroups, 0, 100}, {"partitions", f.Partitions, 1, 100}, {"repeat", f.Repeat, 1, 100},
 	} {
-		if n.is < 1 || n.is > n.most {
-			return fmt.Errorf("--%s is %d: want 1 to %d", n.flag, n.is, n.most)
+		if n.is < n.least || n.is > n.most {
+			return fmt.Errorf("--%s is %d: want %d to %d", n.flag, n.is, n.least, n.most)
 		}
 	}
 	switch {

@@ -67,6 +67,53 @@ func TestBenchQueue_ManyStreams(t *testing.T) {
 	}
 }
 
+// TestBenchPubsub_PublishOnly: without groups nobody reads, what is stored is read back
+// in the end, and the file that runs it again knows.
+func TestBenchPubsub_PublishOnly(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"paced":      {"--strategy", "log,counter-rows", "--throttle-writes", "300", "--partitions", "2"},
+		"streams":    {"--streams", "8", "--writers", "4"},
+		"via server": {"--via", "server", "--streams", "20", "--writers", "4", "--throttle-writes", "300", "--repeat", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Open(t)
+			dir := t.TempDir()
+			first, second := filepath.Join(dir, "first.json"), filepath.Join(dir, "second.json")
+			r, out := loadedTo(t, first, append([]string{"bench", "pubsub", "--database-url", db.URL, "--consumer-groups", "0", "--in-flight", "4",
+				"--duration", "500ms", "--warm-up", "0", "--report", "100ms", "--payload", "100"}, args...)...)
+			for _, row := range r.Rows {
+				m := row.Metrics
+				if m["rows_verified"] == 0 || m["rows_verified"] != m["sent"] || m["lost"] != 0 || m["duplicated"] != 0 {
+					t.Errorf("%s: %v", row.Name, m)
+				}
+				for metric := range m {
+					if strings.HasPrefix(metric, "read") || strings.HasPrefix(metric, "end_to_end") || metric == "drain_seconds" {
+						t.Errorf("%s: %s of nobody", row.Name, metric)
+					}
+				}
+				if m["messages_per_second"] != m["write_messages_per_second"] {
+					t.Errorf("%s: %v", row.Name, m)
+				}
+			}
+			if !strings.Contains(out, "rows verified") || strings.Contains(out, "R msg/s") || strings.Contains(out, "end to end") {
+				t.Errorf("printed %s", out)
+			}
+			if name != "streams" {
+				return
+			}
+			loadedTo(t, second, "bench", "run", filepath.Join(dir, "first.rerun.toml"), "--", "--database-url", db.URL)
+			for _, args := range [][]string{{"compare", first, second}, {"report", first, second, "--csv"}, {"report", first, "--markdown"}} {
+				code, out, errOut := run(t, nil, append([]string{"bench"}, args...)...)
+				if code != cli.ExitOK || !strings.Contains(out, "log") || strings.Contains(out, "NaN") || strings.Contains(out, "end_to_end") {
+					t.Errorf("%v: exit code %d\n%s%s", args, code, out, errOut)
+				}
+			}
+		})
+	}
+}
+
 func TestBenchQueue_BadFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,6 +123,7 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 		{[]string{"--strategy", "fast"}, "none of"},
 		{[]string{"--mode", "log"}, "--mode"},
 		{[]string{"--writers", "0"}, "--writers"},
+		{[]string{"--consumer-groups", "-1"}, "--consumer-groups"},
 		{[]string{"--payload", "5"}, "--payload"},
 		{[]string{"--streams", "9"}, "one for each"},
 		{[]string{"--streams", "100", "--strategy", "skip-locked"}, "has no streams"},
@@ -98,8 +146,13 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 // late, which makes the result invalid, and is no fault.
 func loaded(t *testing.T, args ...string) (*bench.Result, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "result.json")
-	code, out, errOut := run(t, nil, append(append([]string{"bench"}, args...), "--out", file)...)
+	return loadedTo(t, filepath.Join(t.TempDir(), "result.json"), append([]string{"bench"}, args...)...)
+}
+
+// loadedTo is loaded with a whole command line and a file for the result.
+func loadedTo(t *testing.T, file string, args ...string) (*bench.Result, string) {
+	t.Helper()
+	code, out, errOut := run(t, nil, append(args, "--out", file)...)
 	if code != cli.ExitOK && code != cli.ExitInvalid {
 		t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
 	}

@@ -43,7 +43,11 @@ func rerunOf(ctx *kong.Context) rerun {
 		}
 	}
 	for _, f := range node.Flags {
-		if v := tomlOf(f.Target); v != nil && !slices.Contains(notRerun, f.Name) {
+		v := tomlOf(f.Target)
+		if v == nil && f.HasDefault { // a 0 where 0 is not the default
+			v = zeroOf(f.Target)
+		}
+		if v != nil && !slices.Contains(notRerun, f.Name) {
 			r.Flags[f.Name] = v
 		}
 	}
@@ -59,6 +63,15 @@ func argsOf(v reflect.Value) (words []string) {
 		words = append(words, fmt.Sprint(v.Index(i).Interface()))
 	}
 	return words
+}
+
+// zeroOf is a number's 0 as a file has it; nil for what is no number.
+func zeroOf(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return 0
+	}
+	return nil
 }
 
 // tomlOf is a flag's value as a file has it; nil if it is not set.

@@ -19,6 +19,7 @@ import (
 // wireMessage is anything that /ws says of streams and queues.
 type wireMessage struct {
 	Type, Code, Payload, Delivery string
+	Stream, Queue                 string
 	ID                            int
 	Position                      int64
 	Attempt                       int

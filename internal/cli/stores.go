@@ -11,6 +11,7 @@ import (
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
 	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -70,10 +71,14 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	return s, nil
 }
 
-// madeQueue is told of a queue that was made just now, perhaps of a stream.
-func (s *stores) madeQueue(name string) {
-	s.queues.open.changed(named(name))
-	s.streams.becameQueue(name)
+// madeQueue is told of a queue that was made just now, perhaps of a stream, or in place of
+// one that another node has dropped.
+func (s *stores) madeQueue(q *queue.Queue) {
+	if o, open := s.queues.open.peek(q.Name()); open && o.Stream().ID() != q.Stream().ID() {
+		s.queues.dropped(q.Name())
+	}
+	s.queues.open.changed(named(q.Name()))
+	s.streams.becameQueue(q.Name())
 }
 
 // run lets the stores write until stop.

@@ -73,11 +73,11 @@ func (s *queueStore) lookup(ctx context.Context, name string) (*openQueue, error
 	if err != nil {
 		return nil, err
 	}
-	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}}
+	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
 	return &openQueue{
 		Queue:    q,
-		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender, Notify: s.hub.Notify}),
-		node:     queue.NewNode(q, queue.NodeConfig{Watch: s.hub.Watch, Log: s.log}),
+		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender}),
+		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
 	}, nil
 }
 
@@ -238,9 +238,9 @@ func (s *queueStore) Extend(_ context.Context, leases []gateway.Lease, lease tim
 
 // queueAdmin makes and drops the queues.
 type queueAdmin struct {
-	pool *pgxpool.Pool
-
-	made, dropped func(name string) // are told of what was just done
+	pool    *pgxpool.Pool
+	made    func(q *queue.Queue) // is told of what was just made
+	dropped func(name string)    // and of what was dropped
 }
 
 // Create implements gateway.QueueAdmin.
@@ -251,14 +251,14 @@ func (a queueAdmin) Create(ctx context.Context, name string, opts *gateway.Queue
 			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
 		}
 	}
-	_, err := queue.Ensure(ctx, a.pool, name, want)
+	q, err := queue.Ensure(ctx, a.pool, name, want)
 	if opts == nil && errors.Is(err, queue.ErrOptions) {
-		if _, none := queue.Lookup(ctx, a.pool, name); !errors.Is(none, queue.ErrNotFound) {
-			err = none // there is one; else a stream is in its way
+		if found, none := queue.Lookup(ctx, a.pool, name); !errors.Is(none, queue.ErrNotFound) {
+			q, err = found, none // there is one; else a stream is in its way
 		}
 	}
 	if err == nil {
-		a.made(name)
+		a.made(q)
 	}
 	return queueError(err)
 }

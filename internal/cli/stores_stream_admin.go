@@ -13,7 +13,7 @@ import (
 // streamAdmin makes and drops the streams.
 type streamAdmin struct {
 	pool    *pgxpool.Pool
-	made    func(name string)         // is told of what may be found now
+	made    func(s *stream.Stream)    // is told of what may be found now
 	dropped func(gone *stream.Stream) // is told of what is not there any more
 }
 
@@ -30,7 +30,7 @@ func (a streamAdmin) Create(ctx context.Context, name string, opts *gateway.Stre
 	if err != nil {
 		return gateway.StreamOptions{}, gatewayError(err)
 	}
-	a.made(name)
+	a.made(s)
 	return gateway.StreamOptions{Keyed: s.Keyed(), Partitions: s.Partitions()}, nil
 }
 

@@ -149,10 +149,13 @@ func (s *streamStore) start(o *openStream) {
 }
 
 // made is told of a stream that was made just now: what was not found is looked up
-// anew.
-func (s *streamStore) made(name string) {
-	s.open.changed(named(name))
-	s.opened.changed(inFamily(name))
+// anew, and so is another one of its name, which another node has dropped.
+func (s *streamStore) made(found *stream.Stream) {
+	if o, open := s.open.peek(found.Name()); open && o.ID() != found.ID() {
+		s.dropped(o.Stream)
+	}
+	s.open.changed(named(found.Name()))
+	s.opened.changed(inFamily(found.Name()))
 }
 
 // dropped is told of a stream that was dropped just now: there may be another of its

@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// held is a side whose first call does not return before the run has ended.
+type held struct{ end context.CancelFunc }
+
+func (h held) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) error {
+	time.Sleep(100 * time.Millisecond)
+	h.end()
+	done(nil)
+	return nil
+}
+
+func (held) close() {}
+
+// TestWriters_LateAtTheEnd: what was due and not sent counts, in messages, also where
+// nothing was waited for at the end.
+func TestWriters_LateAtTheEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	load := QueueLoad{Writers: 1, InFlight: 100, Batch: 2, Payload: 64, Rate: 1000} // a call every 2 ms
+	w := &writers{load: load, side: held{cancel}, all: newMeters(1), sent: make([]int, 1)}
+	if err := w.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if late := w.late.Load(); late < 98 || late%2 != 0 {
+		t.Errorf("%d messages late, want 98 at least: 100 ms of 1000 a second, but for the first call", late)
+	}
+}
+
+// TestWriters_Outstanding: what is due counts, sent or not, until it is answered.
+func TestWriters_Outstanding(t *testing.T) {
+	t.Parallel()
+	w := &writers{load: QueueLoad{Batch: 1, Rate: 10}, all: newMeters(1)}
+	if n := w.outstanding(); n != 0 {
+		t.Errorf("%d before it begins", n)
+	}
+	begun := time.Now().Add(-time.Hour)
+	w.start.Store(&begun)
+	w.all[0].wrote(time.Millisecond, nil)
+	w.all[0].wrote(time.Millisecond, errors.New("away"))
+	if n := w.outstanding(); n < 36_000-1 {
+		t.Errorf("%d outstanding, want what was due in an hour but for two", n)
+	}
+	w.load.Rate = 0
+	w.begun.Store(7)
+	if n := w.outstanding(); n != 5 {
+		t.Errorf("%d outstanding without a rate, want 5", n)
+	}
+}
+
+// slow is a side that answers each call after the same time.
+type slow struct{ delay time.Duration }
+
+func (s slow) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) error {
+	time.AfterFunc(s.delay, func() { done(nil) })
+	return nil
+}
+
+func (slow) close() {}
+
+// TestWriters_Latency: as fast as it goes, a call takes the time from when it is made,
+// and not from when its writer began to wait for an answer to another.
+func TestWriters_Latency(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const delay = 10 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := &writers{load: QueueLoad{Writers: 1, InFlight: 1, Batch: 1, Payload: 64}, side: slow{delay}, all: newMeters(1), sent: make([]int, 1)}
+		if err := w.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		latency := w.all.sum()[warmUp].Latency
+		if worst := latency.Quantile(1); latency.Count() < 90 || worst < delay || worst > delay*11/10 {
+			t.Errorf("%d calls, the slowest %v; want about 100, of %v", latency.Count(), worst, delay)
+		}
+	})
+}

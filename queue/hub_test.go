@@ -1,0 +1,168 @@
+package queue_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// runHub runs a Hub until the test ends.
+func runHub(t *testing.T, pool *pgxpool.Pool, cfg stream.HubConfig) *stream.Hub {
+	t.Helper()
+	h := stream.NewHub(pool, cfg)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return h
+}
+
+// onHint looks by itself so rarely that it has what it was told of alone.
+func onHint(h *stream.Hub) queue.NodeConfig {
+	return queue.NodeConfig{Hub: h, Poll: time.Hour, Look: time.Hour, Lease: time.Minute}
+}
+
+// TestNode_OneHint tells of 2,000 messages of another process once: more than a Node
+// reads, or has claimed, at a time.
+func TestNode_OneHint(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	pool, there := elsewhere(t, db.URL, "jobs")
+	h := runHub(t, pool, stream.HubConfig{Poll: time.Hour})
+	n, _ := start(t, there, onHint(h))
+	c := n.Consume(queue.ConsumerOptions{Credits: 1000})
+	enqueue(t, n, "first")
+	mustAck(t, receive(t, c, 1)...)
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		return q.EnqueueTx(t.Context(), tx, make([]queue.Message, 2000)...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Notify(there.Stream())
+	for got := 0; got < 2000; {
+		ds := receive(t, c, 1)
+		mustAck(t, ds...)
+		got += len(ds)
+	}
+}
+
+// TestNotify_WithAHub: Notify is heard by a Node that has a Hub.
+func TestNotify_WithAHub(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	n, _ := start(t, q, onHint(runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})))
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
+	enqueue(t, n, "first")
+	mustAck(t, receive(t, c, 1)...)
+	for range 3 {
+		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+			return q.EnqueueTx(t.Context(), tx, queue.Message{Message: stream.Message{Payload: []byte("x")}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Notify()
+		mustAck(t, receive(t, c, 1)...)
+	}
+}
+
+// TestNode_AtHand: what the process enqueues is delivered without a read.
+func TestNode_AtHand(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
+	cfg := onHint(h)
+	cfg.Appender.Hub = h
+	n, _ := start(t, q, cfg)
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
+	enqueue(t, n, "first")
+	mustAck(t, receive(t, c, 1)...)
+	for _, want := range numbered(50) {
+		enqueue(t, n, want)
+		ds := receive(t, c, 1)
+		if got := string(ds[0].Payload); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		mustAck(t, ds...)
+	}
+	wantDone(t, q)
+}
+
+// TestNode_SameHubOtherQueue: a Node at rest hears of what a Producer with the same Hub enqueues,
+// though that has looked up the queue for itself.
+func TestNode_SameHubOtherQueue(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	h := runHub(t, db.Pool, stream.HubConfig{Poll: time.Hour})
+	cfg := onHint(h)
+	cfg.IdleAfter = 100 * time.Millisecond
+	n, _ := start(t, q, cfg)
+	c := n.Consume(queue.ConsumerOptions{Credits: 10})
+	again, err := queue.Lookup(t.Context(), db.Pool, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := queue.NewProducer(again, queue.ProducerConfig{Appender: stream.AppenderConfig{Hub: h}})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	for range 3 {
+		if _, err := p.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		mustAck(t, receive(t, c, 1)...)
+		eventually(t, "the lease ends", func() bool {
+			return count(t, db.Pool, `SELECT kind FROM tidewire.queue_journal ORDER BY sequence DESC LIMIT 1`) == 3
+		})
+	}
+}
+
+// TestDrop_NodeThatStops: a Node that has lanes of a queue that was dropped stops all the same.
+func TestDrop_NodeThatStops(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{Lanes: 3})
+	n := queue.NewNode(q, quick(queue.NodeConfig{Look: time.Hour, Poll: time.Hour, Lease: time.Minute}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.Run(ctx) // its error is of no interest here
+	}()
+	c := n.Consume(queue.ConsumerOptions{Credits: 5})
+	go func() {
+		for {
+			ds, err := c.Receive(ctx)
+			if err != nil {
+				return
+			}
+			for _, d := range ds {
+				d.AckLater()
+			}
+		}
+	}()
+	eventually(t, "a lane is had", func() bool {
+		if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: []byte("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		return count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal WHERE kind = 2`) > 0
+	})
+	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the Node does not stop")
+	}
+}

@@ -1,0 +1,41 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// TestSharedRequests_OneForAll: the records of all shared streams of a pool are kept by one
+// goroutine, which no Appender has, and those of a stream with tables of its own by its Appender.
+func TestSharedRequests_OneForAll(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	c := joinCommitter(db.Pool)
+	defer c.leave()
+	for i := range 20 {
+		s, err := Ensure(t.Context(), db.Pool, fmt.Sprint("s", i), Options{OwnTables: i == 19})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := NewAppender(db.Pool, s, AppenderConfig{})
+		running.Go(func() { a.Run(ctx) })
+		if _, err := a.Append(t.Context(), Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && c.keeper.recorded != nil {
+			t.Error("records are kept before there are any")
+		}
+		if _, err := a.AppendAs(t.Context(), Producer{ID: "p", Sequence: 1}, Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if keeps := a.keeper.recorded != nil; keeps != (i == 19) || c.keeper.recorded == nil {
+			t.Errorf("stream %d: its Appender keeps records: %t, the committer does: %t", i, keeps, c.keeper.recorded != nil)
+		}
+	}
+}

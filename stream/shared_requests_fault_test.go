@@ -1,0 +1,286 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// TestSharedRequests_RotateUnderLoad: nodes repeat each other's requests to several streams, some
+// of which move, while two processes rotate the records again and again, a few blocks at a time. Each
+// request is stored once, and nobody deadlocks.
+func TestSharedRequests_RotateUnderLoad(t *testing.T) {
+	t.Parallel()
+	for seed := range max(pgtest.Seeds(), 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			db := setup(t)
+			const nStreams, nSequences = 6, 30
+			nodes := pools(t, db.URL, 2)
+			asked := make([]retries, nStreams)
+			var streams []*stream.Stream
+			var calling, rotating sync.WaitGroup
+			over := make(chan struct{})
+			for i := range nStreams {
+				streams = append(streams, ensureNamed(t, db.Pool, fmt.Sprint("s", i), false))
+				for n, pool := range nodes {
+					a := run(t, pool, ensureNamed(t, pool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
+					for c := range 2 {
+						random := rand.New(rand.NewPCG(seed, uint64(100*i+10*n+c)))
+						calling.Go(func() {
+							for sequence := range int64(nSequences) {
+								p := stream.Producer{ID: fmt.Sprint("p", n, c), Sequence: sequence}
+								if !asked[i].append(t, a, p, time.Minute) {
+									return
+								}
+								// So soon rotated that it may be too old, but not stored again.
+								again := stream.Producer{ID: p.ID, Sequence: random.Int64N(sequence + 1)}
+								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count != 2 || !got.Duplicate) {
+									t.Errorf("%v again: %+v", again, got)
+								}
+								if i < 3 && n == 0 && c == 0 && sequence == int64(5+10*i) {
+									moveStream(t, pool, streams[i])
+								}
+							}
+						})
+					}
+				}
+			}
+			var rotated [2]int
+			for n := range rotated {
+				rotating.Go(func() {
+					random := rand.New(rand.NewPCG(seed, uint64(n)))
+					for done := false; !done; {
+						select {
+						case <-over:
+							done = true
+						default:
+						}
+						if _, err := db.Pool.Exec(context.Background(), agedSharedSQL, stream.KeepRequests); err != nil {
+							t.Error(err)
+						}
+						var in, blocks *int64
+						for block, end := int64(0), int64(1); block < end; {
+							next := block + 1 + random.Int64N(3)
+							err := db.Pool.QueryRow(context.Background(), `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`,
+								stream.KeepRequests, block, next).Scan(&in, &blocks)
+							if err != nil {
+								t.Error(err)
+							}
+							if in == nil {
+								break
+							}
+							block, end = next, *blocks
+						}
+						if in == nil {
+							continue
+						}
+						var swapped bool
+						if err := db.Pool.QueryRow(context.Background(), `SELECT tidewire.swap_shared_requests($1)`, *in).Scan(&swapped); err != nil {
+							t.Error(err)
+						}
+						if swapped {
+							rotated[n]++
+						}
+					}
+				})
+			}
+			calling.Wait()
+			close(over)
+			rotating.Wait()
+			if rotated[0]+rotated[1] == 0 {
+				t.Error("nothing was rotated")
+			}
+			for i, s := range streams {
+				if len(asked[i].first) != 4*nSequences {
+					t.Errorf("stream %d: %d requests answered, want %d", i, len(asked[i].first), 4*nSequences)
+				}
+				asked[i].check(t, everything(t, s), 0)
+				if shared := i >= 3; isShared(t, db, s) != shared {
+					t.Errorf("stream %d: shared is %t", i, !shared)
+				}
+			}
+		})
+	}
+}
+
+// TestSharedRequests_Straggler: a request is recorded in a table that goes out of use, and comes into
+// use again, before it is committed. It is found there until it is old.
+func TestSharedRequests_Straggler(t *testing.T) {
+	t.Parallel()
+	for _, rotations := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(rotations), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			p := stream.Producer{ID: "p", Sequence: 1}
+			straggler := begin(t, db.Pool, pgx.ReadCommitted)
+			appendAs(t, straggler, s, p, "once")
+			for n := range rotations {
+				rotateShared(t, db, s)
+				if got := turn(t, db); got != n+1 {
+					t.Errorf("after rotation %d it is turn %d", n+1, got)
+				}
+			}
+			commitTx(t, straggler)
+			if got := sharedRecords(t, db, s); got != [3]int{1, 0, 0} {
+				t.Errorf("records and floors: %v", got)
+			}
+			a := run(t, db.Pool, s, stream.AppenderConfig{})
+			wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+			for n := 0; sharedRecords(t, db, s) != [3]int{0, 0, 1}; n++ {
+				if n == 2 {
+					t.Fatalf("records and floors two rotations later: %v", sharedRecords(t, db, s))
+				}
+				wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+				rotateShared(t, db, s)
+			}
+			wantOldRequest(t, a, p)
+			wantStored(t, s, "once")
+		})
+	}
+}
+
+// TestSharedRequests_LateWriter writes its record to the table that went out of use after that.
+func TestSharedRequests_LateWriter(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	rotateShared(t, db, s)
+	if n := turn(t, db); n != 1 {
+		t.Fatalf("turn %d", n)
+	}
+	late := begin(t, db.Pool, pgx.ReadCommitted)
+	exec(t, late, `SELECT tidewire.take_shared($1, 1, 1, 1)`, s.ID())
+	exec(t, late, `INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count) VALUES ($1, 'p', 1, 1, 1)`, s.ID())
+	exec(t, late, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, 1, true, 'once')`, s.ID())
+	commitTx(t, late)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	p := stream.Producer{ID: "p", Sequence: 1}
+	wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 2}, "two")
+	rotateShared(t, db, s)
+	wantOldRequest(t, a, p)
+	wantRequest(t, a, stream.Producer{ID: "p", Sequence: 2}, stream.Stored{First: 2, Count: 1})
+	wantStored(t, s, "once, two")
+}
+
+// twoOldStreams has two streams with a request each, whose records are due to be folded.
+func twoOldStreams(t *testing.T) (db pgtest.DB, moving, other *stream.Stream, p stream.Producer) {
+	db, moving = ensure(t)
+	other = ensureNamed(t, db.Pool, "other", false)
+	p = stream.Producer{ID: "p", Sequence: 1}
+	for _, s := range []*stream.Stream{moving, other} {
+		a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
+		for sequence := range int64(3) {
+			mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: sequence}, "x")
+		}
+		stop()
+	}
+	rotateShared(t, db, moving)
+	exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
+	return db, moving, other, p
+}
+
+// removals are what takes the records of a stream away, beside a fold.
+var removals = map[string]string{"move": `SELECT tidewire.own_stream($1)`, "drop": `SELECT tidewire.drop_stream_tables($1)`}
+
+// TestSharedRequests_FoldBesideARemoval: a fold does not wait for a stream that is moved or dropped, but
+// folds the others.
+func TestSharedRequests_FoldBesideARemoval(t *testing.T) {
+	t.Parallel()
+	for what, sql := range removals {
+		for _, commit := range []bool{true, false} {
+			t.Run(fmt.Sprint(what, commit), func(t *testing.T) {
+				t.Parallel()
+				db, s, other, p := twoOldStreams(t)
+				removal := begin(t, db.Pool, pgx.ReadCommitted)
+				exec(t, removal, sql, s.ID())
+				rotateShared(t, db, s)
+				if got := sharedRecords(t, db, other); got != [3]int{0, 0, 1} {
+					t.Errorf("records and floors of the other: %v", got)
+				}
+				if !commit {
+					if err := removal.Rollback(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 2, Count: 1})
+					return
+				}
+				commitTx(t, removal)
+				if got := sharedRecords(t, db, s); got != [3]int{} {
+					t.Errorf("records and floors: %v", got)
+				}
+				if what == "move" {
+					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 2, Count: 1})
+				}
+			})
+		}
+	}
+}
+
+// TestSharedRequests_RemovalBesideAFold: a move or drop waits for the fold, and takes the floors.
+func TestSharedRequests_RemovalBesideAFold(t *testing.T) {
+	t.Parallel()
+	for what, sql := range removals {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db, s, _, p := twoOldStreams(t)
+			fold := begin(t, db.Pool, pgx.ReadCommitted)
+			exec(t, fold, `SELECT tidewire.fold_shared_requests($1, 0, 100)`, stream.KeepRequests)
+			removed := make(chan error, 1)
+			go func() {
+				_, err := db.Pool.Exec(context.Background(), sql, s.ID())
+				removed <- err
+			}()
+			awaitLockWaiter(t, db)
+			commitTx(t, fold)
+			if err := <-removed; err != nil {
+				t.Fatalf("%s: %s %v", what, pg.Code(err), err)
+			}
+			if got := sharedRecords(t, db, s); got != [3]int{} {
+				t.Errorf("records and floors: %v", got)
+			}
+			if what == "move" {
+				a := run(t, db.Pool, s, stream.AppenderConfig{})
+				wantOldRequest(t, a, p)
+				mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "new")
+				wantStored(t, s, "x, x, x, new")
+			}
+		})
+	}
+}
+
+// TestSharedRequests_HeldSnapshot: a snapshot that is held sees every record that it could see when it began,
+// and stops neither appends nor rotations.
+func TestSharedRequests_HeldSnapshot(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	a := run(t, db.Pool, s, stream.AppenderConfig{})
+	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 0}, "x")
+	held := repeatableRead(t, db, `SELECT FROM tidewire.shared_request_0, tidewire.shared_request_1, tidewire.shared_request_floor`)
+	defer held.Rollback(context.Background())
+	for n := range int64(6) {
+		rotateShared(t, db, s)
+		mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: n + 1}, "x")
+		wantRequest(t, a, stream.Producer{ID: "p", Sequence: n + 1}, stream.Stored{First: n + 2, Count: 1})
+		if n > 0 {
+			wantOldRequest(t, a, stream.Producer{ID: "p", Sequence: n - 1})
+		}
+	}
+	var first int64
+	var tooOld bool
+	var count int
+	err := held.QueryRow(t.Context(), `SELECT * FROM tidewire.find_requests($1, ARRAY['p'], ARRAY[0::bigint])`, s.ID()).Scan(&first, &tooOld, &count)
+	if err != nil || first != 1 || tooOld || count != 1 {
+		t.Errorf("the snapshot sees %d, %t, %d, %v", first, tooOld, count, err)
+	}
+	wantStored(t, s, "x, x, x, x, x, x, x")
+}

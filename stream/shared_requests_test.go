@@ -1,0 +1,346 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// wantRequest wants the request to be answered from its record.
+func wantRequest(t *testing.T, a *stream.Appender, p stream.Producer, want stream.Stored) {
+	t.Helper()
+	want.Duplicate = true
+	if got, err := a.AppendAs(soon(t), p, messages("again")...); err != nil || got != want {
+		t.Errorf("%v repeated: %+v, %v, want %+v", p, got, err, want)
+	}
+}
+
+func wantOldRequest(t *testing.T, a *stream.Appender, p stream.Producer) {
+	t.Helper()
+	if got, err := a.AppendAs(soon(t), p, messages("again")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+		t.Errorf("%v repeated: %+v, %v, want ErrSequenceTooOld", p, got, err)
+	}
+}
+
+// sharedRecords counts what the tables that streams share have of a stream: records in each, and
+// floors.
+func sharedRecords(t *testing.T, db pgtest.DB, s *stream.Stream) (counts [3]int) {
+	t.Helper()
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.shared_request_0 WHERE stream = $1),
+		(SELECT count(*) FROM tidewire.shared_request_1 WHERE stream = $1), (SELECT count(*) FROM tidewire.shared_request_floor WHERE stream = $1)`,
+		s.ID()).Scan(&counts[0], &counts[1], &counts[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+// rotateShared rotates the records that streams share once, as if their time had come. A node that
+// looks at the same time may be the one that does it.
+func rotateShared(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	t.Helper()
+	before := turn(t, db)
+	exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)
+	await(t, "a rotation", func() bool {
+		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
+			t.Errorf("rotate: %v", err)
+		}
+		return turn(t, db) > before
+	})
+	if after := turn(t, db); after != before+1 {
+		t.Errorf("turn %d comes after %d", after, before)
+	}
+}
+
+// turn returns how often the records were rotated. Its last bit is the table in use.
+func turn(t *testing.T, db pgtest.DB) (n int) {
+	t.Helper()
+	if err := db.Pool.QueryRow(t.Context(), `SELECT turn FROM tidewire.shared_request_window`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// awaitLockWaiter waits until somebody waits for a lock in the database of the test.
+func awaitLockWaiter(t *testing.T, db pgtest.DB) {
+	t.Helper()
+	await(t, "somebody to wait for a lock", func() bool {
+		var waits bool
+		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits)
+		return err == nil && waits
+	})
+}
+
+// TestSharedRequests_ManyStreams: 500 streams to which a producer appends stay shared, and share
+// transactions, also where some of the requests are repeated.
+func TestSharedRequests_ManyStreams(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	const n = 500
+	pool := smallPool(t, db, 8)
+	streams := make([]*stream.Stream, n)
+	appenders, others := make([]*stream.Appender, n), make([]*stream.Appender, n)
+	otherPool := smallPool(t, db, 8)
+	for i := range streams {
+		streams[i] = ensureNamed(t, db.Pool, fmt.Sprint("s", i), false)
+		appenders[i] = run(t, pool, streams[i], stream.AppenderConfig{})
+		others[i] = run(t, otherPool, ensureNamed(t, otherPool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
+	}
+	// submit sends a message and a request to each stream, in one round as far as that goes.
+	submit := func(pool *pgxpool.Pool, appenders []*stream.Appender, sequence func(i int) int64) []stream.Stored {
+		t.Helper()
+		got, errs := make([]stream.Stored, n), make([]error, n)
+		var answers sync.WaitGroup
+		giveBack := occupySessions(t, pool)
+		for i, a := range appenders {
+			answers.Add(2)
+			err := a.Submit(t.Context(), messages("plain"), func(_ int64, err error) {
+				if err != nil {
+					t.Errorf("stream %d: %v", i, err)
+				}
+				answers.Done()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := stream.Producer{ID: "p", Sequence: sequence(i)}
+			err = a.SubmitAs(t.Context(), p, messages("x"), func(s stream.Stored, err error) { got[i], errs[i] = s, err; answers.Done() })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		giveBack()
+		answers.Wait()
+		for i, err := range errs {
+			if err != nil {
+				t.Errorf("stream %d: %v", i, err)
+			}
+		}
+		return got
+	}
+	rounds := int64(0)
+	await(t, "499 streams to share a transaction", func() bool {
+		rounds++
+		for i, got := range submit(pool, appenders, func(int) int64 { return rounds }) {
+			if want := (stream.Stored{First: 2 * rounds, Count: 1}); got != want {
+				t.Errorf("stream %d: %+v, want %+v", i, got, want)
+			}
+		}
+		return together(t, db) >= n-1
+	})
+	rotateShared(t, db, streams[0]) // so that no primary key is in the way of a repetition
+	// Every second one is new to its stream.
+	for i, got := range submit(otherPool, others, func(i int) int64 { return rounds + int64(i%2) }) {
+		if want := (stream.Stored{First: 2 * (rounds + int64(i%2)), Count: 1, Duplicate: i%2 == 0}); got != want {
+			t.Errorf("stream %d, of which some are repeated: %+v, want %+v", i, got, want)
+		}
+	}
+	var own, tables, stored int
+	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.stream WHERE NOT shared),
+		(SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'), (SELECT count(*) FROM tidewire.shared_message)`).Scan(&own, &tables, &stored)
+	if want := 2*n*int(rounds) + n + n/2; err != nil || own != 0 || tables != 0 || stored != want {
+		t.Errorf("%d streams and %d relations of their own, %d messages, %v; want %d", own, tables, stored, err, want)
+	}
+}
+
+// TestSharedRequests_MoveCarriesThem: what is known of requests is the same after a move, and
+// rotates as before.
+func TestSharedRequests_MoveCarriesThem(t *testing.T) {
+	t.Parallel()
+	for _, inUse := range []int{0, 1} {
+		t.Run(fmt.Sprint(inUse), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			other := ensureNamed(t, db.Pool, "other", false)
+			a, b := run(t, db.Pool, s, stream.AppenderConfig{}), run(t, db.Pool, other, stream.AppenderConfig{})
+			if inUse == 0 {
+				rotateShared(t, db, s)
+			}
+			request := func(sequence int64) stream.Producer { return stream.Producer{ID: "p", Sequence: sequence} }
+			for sequence := range int64(3) {
+				mustAppendAs(t, a, request(10*sequence), "a", "b")
+				mustAppendAs(t, b, request(10*sequence), "c")
+				if sequence < 2 {
+					rotateShared(t, db, s)
+				}
+			}
+			if n := turn(t, db); n != 3-inUse {
+				t.Fatalf("turn %d", n)
+			}
+			check := func() {
+				t.Helper()
+				wantOldRequest(t, a, request(0))
+				wantOldRequest(t, b, request(0))
+				for n := range int64(2) {
+					wantRequest(t, a, request(10+10*n), stream.Stored{First: 3 + 2*n, Count: 2})
+					wantRequest(t, b, request(10+10*n), stream.Stored{First: 2 + n, Count: 1})
+				}
+			}
+			check()
+			before := sharedRecords(t, db, other)
+			moveStream(t, db.Pool, s)
+			if got := sharedRecords(t, db, s); got != [3]int{} || before != [3]int{1, 1, 1} || sharedRecords(t, db, other) != before {
+				t.Errorf("of the stream that has moved %v are left, and of the other %v of %v", got, sharedRecords(t, db, other), before)
+			}
+			check()
+			exec(t, db.Pool, agedSQL, stream.KeepRequests)
+			moved, err := stream.Lookup(t.Context(), db.Pool, "orders")
+			if err == nil {
+				err = stream.RotateRequests(t.Context(), db.Pool, moved)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOldRequest(t, a, request(10))
+			wantRequest(t, a, request(20), stream.Stored{First: 5, Count: 2})
+			mustAppendAs(t, a, request(30), "d")
+			wantStored(t, s, "a, b, a, b, a, b, d")
+		})
+	}
+}
+
+// TestSharedRequests_MoveWithout: a stream without requests gets no tables for them.
+func TestSharedRequests_MoveWithout(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
+	moveStream(t, db.Pool, s)
+	var tables int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'`).Scan(&tables); err != nil || tables != 0 {
+		t.Errorf("%d relations, %v", tables, err)
+	}
+}
+
+// TestSharedRequests_RepeatedWhileItMoves: the repetition waits for the move, alone and beside
+// other streams.
+func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		t.Run(fmt.Sprint(beside), func(t *testing.T) {
+			t.Parallel()
+			db, s := ensure(t)
+			pool := smallPool(t, db, 8)
+			a, other := run(t, pool, s, stream.AppenderConfig{}), run(t, pool, ensureNamed(t, pool, "other", false), stream.AppenderConfig{})
+			p := stream.Producer{ID: "p", Sequence: 1}
+			first := mustAppendAs(t, a, p, "once")
+			move := begin(t, db.Pool, pgx.ReadCommitted)
+			exec(t, move, `SELECT tidewire.own_stream($1)`, s.ID())
+			var got stream.Stored
+			var err error
+			var waiting sync.WaitGroup
+			waiting.Add(1)
+			giveBack := func() {}
+			if beside {
+				giveBack = occupySessions(t, pool)
+				// The first one has nobody to share a round with.
+				if err := other.Submit(t.Context(), messages("x"), func(int64, error) {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := a.SubmitAs(t.Context(), p, messages("twice"), func(s stream.Stored, e error) { got, err = s, e; waiting.Done() }); err != nil {
+				t.Fatal(err)
+			}
+			giveBack()
+			awaitLockWaiter(t, db)
+			commitTx(t, move)
+			waiting.Wait()
+			if want := (stream.Stored{First: first, Count: 1, Duplicate: true}); err != nil || got != want {
+				t.Errorf("%+v, %v, want %+v", got, err, want)
+			}
+			wantStored(t, s, "once")
+			if isShared(t, db, s) {
+				t.Error("the stream has not moved")
+			}
+		})
+	}
+}
+
+// appendAs stores one message as a producer's first request does, up to the commit.
+func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.Producer, payload string) {
+	t.Helper()
+	exec(t, tx, `SELECT tidewire.take_shared($1, 1, $2, $3)`, s.ID(), int64(s.ID()), p.Sequence)
+	exec(t, tx, `SELECT tidewire.record_requests($1, 1, ARRAY[$2], ARRAY[$3::bigint], ARRAY[0::bigint], ARRAY[1])`, s.ID(), p.ID, p.Sequence)
+	exec(t, tx, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, tidewire.shared_head($1) + 1, true, $2)`, s.ID(), []byte(payload))
+}
+
+// TestSharedRequests_MovesWhileItIsStored: the move waits for the first request, and carries its
+// record.
+func TestSharedRequests_MovesWhileItIsStored(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	p := stream.Producer{ID: "p", Sequence: 1}
+	request := begin(t, db.Pool, pgx.ReadCommitted)
+	appendAs(t, request, s, p, "once")
+	moved := make(chan error, 1)
+	go func() {
+		_, err := db.Pool.Exec(context.Background(), `SELECT tidewire.own_stream($1)`, s.ID())
+		moved <- err
+	}()
+	awaitLockWaiter(t, db)
+	commitTx(t, request)
+	if err := <-moved; err != nil {
+		t.Fatal(err)
+	}
+	if got := sharedRecords(t, db, s); got != [3]int{} {
+		t.Errorf("%v are left", got)
+	}
+	for _, pool := range append(pools(t, db.URL, 1), db.Pool) {
+		wantRequest(t, run(t, pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 1, Count: 1})
+	}
+	wantStored(t, s, "once")
+}
+
+// TestSharedRequests_RecordIsRefused: PostgreSQL refuses the record of one request. The
+// calls that share its batch, and the streams that share its round, are stored.
+func TestSharedRequests_RecordIsRefused(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.shared_request_0 FOR EACH ROW WHEN (new.producer = 'bad') EXECUTE FUNCTION refuse()`)
+	for i, got := range inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "bad:no", "good:yes", ":y") {
+		if refused := i == 1; (got.err != nil) != refused || errors.Is(got.err, stream.ErrAbandoned) {
+			t.Errorf("call %d: %+v", i, got)
+		}
+	}
+	wantStored(t, s, "x, yes, y")
+
+	pool := smallPool(t, db, 8)
+	var streams []*stream.Stream
+	var appenders []*stream.Appender
+	for i := range 10 {
+		streams = append(streams, ensureNamed(t, pool, fmt.Sprint("s", i), false))
+		appenders = append(appenders, run(t, pool, streams[i], stream.AppenderConfig{}))
+	}
+	errs := make([]error, len(streams))
+	var answers sync.WaitGroup
+	giveBack := occupySessions(t, pool)
+	for i, a := range appenders {
+		id := "good"
+		if i == 5 {
+			id = "bad"
+		}
+		answers.Add(1)
+		if err := a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages("z"), func(_ stream.Stored, err error) { errs[i] = err; answers.Done() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	giveBack()
+	answers.Wait()
+	for i, s := range streams {
+		if refused := i == 5; (errs[i] != nil) != refused || errors.Is(errs[i], stream.ErrAbandoned) {
+			t.Errorf("stream %d: %v", i, errs[i])
+		} else if refused {
+			wantStored(t, s, "")
+		} else {
+			wantStored(t, s, "z")
+		}
+	}
+}
