@@ -59,12 +59,11 @@ func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 	token, waits := n.token, len(n.node.consumers) > 0 && !n.node.closed && n.looks()
 	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
 		idle := len(n.unread) == 0 && waits && n.demand(time.Now()) > n.atHand()
-		head := n.head
 		n.mu.Unlock()
 		if !idle {
 			return false, nil
 		}
-		if n.follower != nil && n.follower.End() > head {
+		if n.follower != nil {
 			n.sawHead(n.follower.End())
 		}
 		if !n.asks() {

@@ -50,7 +50,9 @@ func (n *Node) tend(ctx context.Context) {
 		}
 		if v.began.Before(since) {
 			v.began = time.Now()
-			n.tidied(vacuum(ctx, pool))
+			if err := vacuum(ctx, pool); ctx.Err() == nil { // else it was ended by a stop
+				n.tidied(err)
+			}
 			pause(ctx, vacuumShare*time.Since(v.began)) // its error is ctx's
 		}
 		<-v.turn
