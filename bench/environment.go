@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"maps"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -42,7 +44,7 @@ type PostgreSQL struct {
 	SyncP99Ms float64 `json:"sync_p99_ms,omitempty"`
 	// Durability is what an acknowledged commit rests on.
 	Durability map[string]string `json:"durability"`
-	// Settings are those that differ from PostgreSQL's defaults.
+	// Settings are those that differ from PostgreSQL's defaults and may change a figure.
 	Settings map[string]string `json:"settings"`
 }
 
@@ -88,14 +90,20 @@ const (
 	durabilitySQL = `
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_sync_method', 'wal_level')`
-	// What was set for this session alone, and what merely says where the
-	// cluster lies, is no setting of the server's speed.
+	// What was set for this session alone is no setting of the server.
 	settingsSQL = `
 SELECT name, setting FROM pg_settings
 WHERE source NOT IN ('default', 'override', 'client', 'session', 'environment variable')
-  AND setting IS DISTINCT FROM boot_val
-  AND name !~ '(directory|_file|^lc_|DateStyle|TimeZone|log_timezone|default_text_search_config|cluster_name)'`
+  AND setting IS DISTINCT FROM boot_val`
 )
+
+// noFigure are the settings that merely say where a cluster lies, how it is reached, what
+// it is called, and in which language and time zone it logs.
+var noFigure = regexp.MustCompile(`director(y|ies)$|_file$|^lc_|^DateStyle$|[Tt]ime_?[Zz]one$|^default_text_search_config$|^cluster_name$` +
+	`|^port$|^listen_addresses$|^unix_socket_|^bonjour|^external_pid_file$|^event_source$|^syslog_`)
+
+// ChangesFigures reports whether a setting of PostgreSQL may change what is measured.
+func ChangesFigures(setting string) bool { return !noFigure.MatchString(setting) }
 
 // Querier is a pool, a connection or a transaction.
 type Querier interface {
@@ -116,6 +124,7 @@ func CapturePostgreSQL(ctx context.Context, db Querier) (*PostgreSQL, error) {
 	if p.Settings, err = settings(ctx, db, settingsSQL); err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(p.Settings, func(name, _ string) bool { return !ChangesFigures(name) })
 	var dir string // readable by privileged users only
 	if err := db.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err == nil {
 		p.Disk = fileSystem(ctx, dir)

@@ -207,7 +207,7 @@ func (c *call) readJSON(optional bool) bool {
 		c.refuseFor(why)
 		return false
 	}
-	c.body = r
+	c.body = *r
 	return true
 }
 

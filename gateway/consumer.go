@@ -36,19 +36,24 @@ func newConsumer(s *session, queue string, credits int64) *consumer {
 }
 
 // run is the consumption's goroutine.
-func (c *consumer) run(r request) {
+func (c *consumer) run(by asked) {
 	defer c.cancel()
 	s := c.session
-	source, err := s.server.queues.Store.Consume(c.ctx, c.queue)
+	var source Consumption
+	err := s.conn.memory.Reserve(c.ctx, budget.Follow, followOverhead)
+	if err == nil {
+		defer s.conn.memory.Release(budget.Follow, followOverhead)
+		source, err = s.server.queues.Store.Consume(c.ctx, c.queue)
+	}
 	if err != nil {
 		c.leave()
 		if c.ctx.Err() != nil {
-			s.answer(r, refusal(codeEnded))
+			s.answer(by, refusal(codeEnded))
 		} else {
-			s.fail(r, err, codeUnavailable)
+			s.fail(by, err, codeUnavailable)
 		}
 	} else {
-		if err = s.pushStart(c.ctx, r, reply{}); err == nil {
+		if err = s.pushStart(c.ctx, by, reply{}); err == nil {
 			err = s.conn.try(func() error { return c.deliver(source) })
 		}
 		c.leave()

@@ -60,7 +60,7 @@ type decoders chan struct{}
 func newDecoders() decoders { return make(decoders, maxDecoding) }
 
 // parse is parseRequest, which waits for its turn where the text is large.
-func (d decoders) parse(ctx context.Context, text []byte) (request, *problem) {
+func (d decoders) parse(ctx context.Context, text []byte) (*request, *problem) {
 	if len(text) >= largeText {
 		select {
 		case d <- struct{}{}:

@@ -14,6 +14,9 @@ const (
 	// page whose size nobody knows yet: a connection that holds much waits there
 	// while the budget is short, and one that holds little does not.
 	admission = 64 << 10
+	// followOverhead is about what a subscription or consumption takes while it is idle:
+	// a goroutine, and what the store has of it.
+	followOverhead = 12 << 10
 	// heldOverhead is about what a message takes in memory beside its contents.
 	heldOverhead = 160
 )

@@ -83,6 +83,36 @@ func TestBudget_CountsRequestsThatWait(t *testing.T) {
 	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "what is answered is still counted")
 }
 
+// TestBudget_CountsWhatIsFollowed, also while it is idle, until it ends.
+func TestBudget_CountsWhatIsFollowed(t *testing.T) {
+	t.Parallel()
+	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
+	account := budget.New(1 << 30)
+	_, addr := serve(t, gateway.Config{
+		NewSource: (&memory{}).source, Streams: streams.config(), Queues: gateway.QueuesConfig{Store: queues, Leases: queues}, Budget: account,
+	})
+	c := connect(t, addr)
+	held := func() int64 { return account.Stats().ByKind[budget.Follow] }
+	c.ask(`{"type":"subscribe","stream":"orders","after":0,"id":1}`, `{"type":"ok","id":1,"position":0}`)
+	one := held()
+	if one == 0 {
+		t.Error("a subscription is not counted")
+	}
+	c.ask(`{"type":"consume","queue":"jobs","id":2}`, `{"type":"ok","id":2}`)
+	if held() != 2*one {
+		t.Errorf("%d bytes with a consumption as well, want %d", held(), 2*one)
+	}
+	send(t, c.Conn, `{"type":"subscribe","stream":"nothing","id":3}`)
+	if a := c.next(); !strings.Contains(a, "not_found") {
+		t.Error(a)
+	}
+	waitFor(t, func() bool { return held() == 2*one }, "a subscription that failed is counted")
+	c.ask(`{"type":"unsubscribe","stream":"orders","id":4}`, `{"type":"ok","id":4}`)
+	waitFor(t, func() bool { return held() == one }, "a subscription that has ended is still counted")
+	c.Abort()
+	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
+}
+
 // TestBudget_EvictedPublishMayBeStored: a request that is ended while the store has
 // it is not told to try again, which would store it twice.
 func TestBudget_EvictedPublishMayBeStored(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -26,11 +27,16 @@ const (
 	defaultPrefetch = 100
 )
 
+// asked is what the answer to a request needs of it.
+type asked struct {
+	Type string          `json:"type"`
+	ID   json.RawMessage `json:"id"`
+}
+
 // request is what a client asks for, on /ws in a message and by HTTP in a body.
 // Unknown fields are ignored.
 type request struct {
-	Type string          `json:"type"`
-	ID   json.RawMessage `json:"id"`
+	asked
 
 	Stream       string `json:"stream"`
 	Queue        string `json:"queue"`
@@ -88,13 +94,22 @@ type messageFields struct {
 
 // parseRequest reads one message. Beside a problem, the request has its ID and
 // its type as far as these could be read: then its sender is owed an answer.
-func parseRequest(text []byte) (request, *problem) {
-	var r request
-	why := decodeRequest(text, &r)
+func parseRequest(text []byte) (*request, *problem) {
+	r := requestMemory.Get().(*request)
+	why := decodeRequest(text, r)
 	if why == nil {
 		return r, checkID(&r.ID)
 	}
 	return identify(text), why
+}
+
+// requestMemory are requests that nobody has any more. One takes 1 KiB.
+var requestMemory = sync.Pool{New: func() any { return new(request) }}
+
+// recycle gives up the request. Its strings and slices may be in use.
+func (r *request) recycle() {
+	*r = request{}
+	requestMemory.Put(r)
 }
 
 func decodeRequest(text []byte, r *request) *problem {
@@ -114,7 +129,8 @@ func decodeRequest(text []byte, r *request) *problem {
 
 // identify returns a request with its type and ID alone. Of several fields of one
 // name the last counts, as for encoding/json.
-func identify(object []byte) (r request) {
+func identify(object []byte) *request {
+	r := new(request)
 	eachField(object, func(key, value []byte) {
 		switch strings.ToLower(text(key)) {
 		case "type":
@@ -128,12 +144,6 @@ func identify(object []byte) (r request) {
 		r.ID = nil
 	}
 	return r
-}
-
-// named is the request with its names alone, which are short: what waits for long
-// keeps no more of it.
-func (r request) named() request {
-	return request{Type: r.Type, ID: r.ID, Stream: r.Stream, Queue: r.Queue, Group: r.Group, Subscription: r.Subscription}
 }
 
 // validName reports whether anything may have a name.

@@ -149,16 +149,18 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
+		r.recycle()
 		s.chat.handleAll([]websocket.Message{m}, now)
 		return
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	switch r.Type {
 	case "publish":
 		s.publish(r)
+		r.recycle()
 	case "subscribe":
 		if r.Stream == "" && r.Query != nil {
 			s.subscribeEvents(r)
@@ -171,12 +173,14 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 		s.commit(r)
 	case "enqueue":
 		s.enqueue(r)
+		r.recycle()
 	case "consume":
 		s.consume(r)
 	case "cancel":
 		s.cancelConsumer(r)
 	case "ack", "nack", "extend":
 		s.settle(r)
+		r.recycle()
 	case "append":
 		s.appendEvents(r)
 	case "query":
@@ -186,15 +190,15 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	case "credit":
 		s.credit(r)
 	default:
-		s.refuse(r, codeUnknownType)
+		s.refuse(r.asked, codeUnknownType)
 	}
 }
 
 // credit is for a subscription or a consumption.
-func (s *session) credit(r request) {
+func (s *session) credit(r *request) {
 	switch {
 	case (r.Queue == "") == (r.Subscription == ""):
-		s.refuseFor(r, malformed("subscription", "either subscription or queue"))
+		s.refuseFor(r.asked, malformed("subscription", "either subscription or queue"))
 	case r.Queue != "":
 		s.creditConsumer(r)
 	default:
@@ -272,7 +276,7 @@ func (s *session) full() bool {
 }
 
 // answer queues an answer, if the request wants one.
-func (s *session) answer(r request, with reply) {
+func (s *session) answer(r asked, with reply) {
 	if r.ID == nil {
 		return
 	}
@@ -280,22 +284,22 @@ func (s *session) answer(r request, with reply) {
 	s.send(with)
 }
 
-func (s *session) ok(r request, with reply) {
+func (s *session) ok(r asked, with reply) {
 	with.Type = "ok"
 	s.answer(r, with)
 }
 
 // refuse counts a message that had no effect, and tells a request why.
-func (s *session) refuse(r request, why code) { s.refuseFor(r, because(why)) }
+func (s *session) refuse(r asked, why code) { s.refuseFor(r, because(why)) }
 
 // refuseFor is refuse for a problem that may have words of its own.
-func (s *session) refuseFor(r request, why *problem) {
+func (s *session) refuseFor(r asked, why *problem) {
 	s.server.ignored.Add(1)
 	s.answer(r, why.reply())
 }
 
 // fail is refuse for what a store says.
-func (s *session) fail(r request, err error, otherwise code) {
+func (s *session) fail(r asked, err error, otherwise code) {
 	with := explained(err, otherwise)
 	if with.Code == otherwise || with.Code == codeRefused {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
@@ -327,7 +331,7 @@ func (s *session) push(ctx context.Context, frames []byte) error {
 
 // pushStart answers a request for messages in front of them, on their lane: on
 // another one it might come behind the first of them.
-func (s *session) pushStart(ctx context.Context, r request, with reply) error {
+func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 	if r.ID == nil {
 		return nil
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 // eventsServed refuses a request for events where there are none.
-func (s *session) eventsServed(r request) bool {
+func (s *session) eventsServed(r *request) bool {
 	switch {
 	case s.server.events == nil:
-		s.refuse(r, codeNotServed)
+		s.refuse(r.asked, codeNotServed)
 	case r.Store != "" && !usable(r.Store):
-		s.refuse(r, codeName)
+		s.refuse(r.asked, codeName)
 	default:
 		return true
 	}
@@ -23,34 +23,34 @@ func (s *session) eventsServed(r request) bool {
 
 // appendEvents stores events, if their condition holds. Answers are given after
 // the commit, in any order.
-func (s *session) appendEvents(r request) {
+func (s *session) appendEvents(r *request) {
 	if !s.eventsServed(r) {
 		return
 	}
 	events, condition, err := r.events()
 	if err != nil {
-		s.fail(r, err, codeInvalid)
+		s.fail(r.asked, err, codeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
 		positions, err := s.server.events.Append(ctx, r.Store, events, condition)
 		if err != nil {
-			s.fail(r, err, codeNotStored)
+			s.fail(r.asked, err, codeNotStored)
 			return
 		}
 		s.server.stored.Add(uint64(len(events)))
-		s.ok(r, reply{Positions: positions})
+		s.ok(r.asked, reply{Positions: positions})
 	})
 }
 
 // queryEvents answers on the bulk lane: it may be much.
-func (s *session) queryEvents(r request) {
+func (s *session) queryEvents(r *request) {
 	if !s.eventsServed(r) || r.ID == nil {
 		return
 	}
 	span, err := r.eventRange()
 	if err != nil {
-		s.fail(r, err, codeInvalid)
+		s.fail(r.asked, err, codeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -65,7 +65,7 @@ func (s *session) queryEvents(r request) {
 		frame, held, err := s.answerQuery(ctx, r, span)
 		defer func() { s.conn.memory.Release(budget.Page, held) }()
 		if err != nil {
-			s.fail(r, err, codeUnavailable)
+			s.fail(r.asked, err, codeUnavailable)
 			return
 		}
 		s.push(ctx, frame)
@@ -75,7 +75,7 @@ func (s *session) queryEvents(r request) {
 // answerQuery reads what a query asks for and encodes it, and returns how much of
 // the budget that holds. Few do so at a time in the whole server, for what they
 // read is not counted before it is there.
-func (s *session) answerQuery(ctx context.Context, r request, span EventRange) (frame []byte, held int64, err error) {
+func (s *session) answerQuery(ctx context.Context, r *request, span EventRange) (frame []byte, held int64, err error) {
 	if err := s.conn.memory.Reserve(ctx, budget.Page, pageReserve); err != nil {
 		return nil, 0, err
 	}
@@ -113,13 +113,13 @@ func (p projection) told() projection {
 }
 
 // project counts events.
-func (s *session) project(r request) {
+func (s *session) project(r *request) {
 	if !s.eventsServed(r) || r.ID == nil {
 		return
 	}
 	queries, err := r.queries()
 	if err != nil {
-		s.fail(r, err, codeInvalid)
+		s.fail(r.asked, err, codeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -133,7 +133,7 @@ func (s *session) project(r request) {
 		}
 		counts, guard, err := s.server.events.Count(ctx, r.Store, queries)
 		if err != nil {
-			s.fail(r, err, codeUnavailable)
+			s.fail(r.asked, err, codeUnavailable)
 			return
 		}
 		text, _ := json.Marshal(projection{"ok", r.ID, counts, guard}.told()) // no value of ours fails
@@ -160,7 +160,7 @@ func (f eventFeed) next(ctx context.Context, most int) (page, error) {
 }
 
 // subscribeEvents begins a subscription of events, which has a name.
-func (s *session) subscribeEvents(r request) {
+func (s *session) subscribeEvents(r *request) {
 	if !s.eventsServed(r) {
 		return
 	}
@@ -172,7 +172,7 @@ func (s *session) subscribeEvents(r request) {
 		why = wrong(codeStart, "after", "a position, 0 or more; or from: start or end")
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	held, ok := s.reserve() // the query, as long as it is followed
@@ -182,7 +182,7 @@ func (s *session) subscribeEvents(r request) {
 	sub := newSubscriber(s, r.Subscription, r)
 	if why := s.enterSubscriber(sub); why != "" {
 		s.conn.memory.Release(budget.Ingest, held)
-		s.refuse(r, why)
+		s.refuse(r.asked, why)
 		return
 	}
 	after := int64(0)
@@ -194,7 +194,7 @@ func (s *session) subscribeEvents(r request) {
 	}
 	s.feed(func() {
 		defer s.conn.memory.Release(budget.Ingest, held)
-		sub.run(r, func(ctx context.Context) (feed, error) {
+		sub.run(r.asked, func(ctx context.Context) (feed, error) {
 			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.query(), after)
 			return eventFeed{source, r.Subscription}, err
 		})

@@ -6,10 +6,10 @@ import (
 )
 
 // enqueue stores messages in a queue.
-func (s *session) enqueue(r request) {
+func (s *session) enqueue(r *request) {
 	opts, unique, why := r.enqueueOptions()
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	store := s.server.queues.Store
@@ -22,7 +22,7 @@ func (s *session) enqueue(r request) {
 }
 
 // consume begins a consumption.
-func (s *session) consume(r request) {
+func (s *session) consume(r *request) {
 	credits := int64(defaultPrefetch)
 	if r.Credits != nil {
 		credits = *r.Credits
@@ -35,16 +35,16 @@ func (s *session) consume(r request) {
 		why = because(codeName)
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	c := newConsumer(s, r.Queue, credits)
 	if why := s.enterConsumer(c); why != "" {
-		s.refuse(r, why)
+		s.refuse(r.asked, why)
 		return
 	}
-	r = r.named()
-	s.feed(func() { c.run(r) })
+	by := r.asked // the rest need not be kept
+	s.feed(func() { c.run(by) })
 }
 
 // enterConsumer adds a consumption unless there is one of that queue, or too
@@ -70,31 +70,31 @@ func (s *session) consumer(queue string) *consumer {
 
 // cancelConsumer ends a consumption; the answer comes when its deliveries have
 // been given back.
-func (s *session) cancelConsumer(r request) {
+func (s *session) cancelConsumer(r *request) {
 	c := s.consumer(r.Queue)
-	if c == nil || !c.end.ask(r) {
-		s.refuse(r, codeNotConsuming)
+	if c == nil || !c.end.ask(r.asked) {
+		s.refuse(r.asked, codeNotConsuming)
 		return
 	}
 	c.cancel()
 }
 
 // creditConsumer changes how much a consumption may have unacknowledged.
-func (s *session) creditConsumer(r request) {
+func (s *session) creditConsumer(r *request) {
 	c := s.consumer(r.Queue)
 	switch {
 	case c == nil:
-		s.refuse(r, codeNotConsuming)
+		s.refuse(r.asked, codeNotConsuming)
 	case !c.grant(r.N):
-		s.refuseFor(r, wrong(codeCredits, "n", fmt.Sprintf("a number that leaves the consumption 0 to %d credits", maxPrefetch)))
+		s.refuseFor(r.asked, wrong(codeCredits, "n", fmt.Sprintf("a number that leaves the consumption 0 to %d credits", maxPrefetch)))
 	default:
-		s.ok(r, reply{})
+		s.ok(r.asked, reply{})
 	}
 }
 
 // settle deals with deliveries. They are the client's no more, and free its
 // credit, from when the request was read, and again if that fails.
-func (s *session) settle(r request) {
+func (s *session) settle(r *request) {
 	how, why := r.settlement(r.Type)
 	tokens, whyTokens := r.tokens()
 	if why == nil {
@@ -108,7 +108,7 @@ func (s *session) settle(r request) {
 		why = because(codeNotConsuming)
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	taken, lost := c.leases.take(how, tokens)
@@ -119,11 +119,11 @@ func (s *session) settle(r request) {
 		s.server.queues.Leases.AckLater(owns(taken))
 		return
 	}
-	answered := request{Type: r.Type, ID: r.ID}
+	by := r.asked
 	c.settling.add()
 	runs := s.inBackground(func(ctx context.Context) {
 		defer c.settling.done()
-		s.settled(ctx, answered, c, how, taken, lost)
+		s.settled(ctx, by, c, how, taken, lost)
 	})
 	if !runs {
 		c.settling.done()
@@ -131,7 +131,7 @@ func (s *session) settle(r request) {
 }
 
 // settled settles and answers.
-func (s *session) settled(ctx context.Context, r request, c *consumer, how settlement, taken []lease, lost []string) {
+func (s *session) settled(ctx context.Context, by asked, c *consumer, how settlement, taken []lease, lost []string) {
 	gone, failed, err := c.leases.settle(ctx, s.server.queues.Leases, how, taken)
 	if err != nil {
 		s.server.log.warn("deliveries not settled", "queue", c.queue, "type", how.kind, "error", err)
@@ -142,6 +142,6 @@ func (s *session) settled(ctx context.Context, r request, c *consumer, how settl
 	if len(lost)+len(failed) > 0 {
 		s.server.ignored.Add(1)
 	}
-	s.answer(r, settledReply(lost, failed, done))
+	s.answer(by, settledReply(lost, failed, done))
 	signal(c.changed)
 }

@@ -6,11 +6,11 @@ import (
 )
 
 // publish stores messages in a stream.
-func (s *session) publish(r request) {
+func (s *session) publish(r *request) {
 	store := s.server.streams.Store
 	as, why := r.as()
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	s.store(r, r.Stream, store != nil, func(messages []Message, done func(Place, error)) error {
@@ -20,7 +20,7 @@ func (s *session) publish(r request) {
 
 // store has messages stored and answers after the commit. While the store is
 // behind it waits, and nothing more is read.
-func (s *session) store(r request, name string, served bool, store func([]Message, func(Place, error)) error) {
+func (s *session) store(r *request, name string, served bool, store func([]Message, func(Place, error)) error) {
 	messages, why := r.messages()
 	switch {
 	case !served:
@@ -29,7 +29,7 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 		why = because(codeName)
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	count := 0 // is told where several were asked for
@@ -37,59 +37,58 @@ func (s *session) store(r request, name string, served bool, store func([]Messag
 		count = len(messages)
 	}
 	n := uint64(len(messages))
-	answered := request{Type: r.Type, ID: r.ID} // the rest need not be kept
+	by := r.asked // the rest need not be kept
 	s.pending.add()
 	err := store(messages, func(first Place, err error) {
 		defer s.pending.done()
 		if err != nil {
-			s.fail(answered, err, codeNotStored)
+			s.fail(by, err, codeNotStored)
 		} else {
 			if !first.Duplicate {
 				s.server.stored.Add(n)
 			}
-			s.ok(answered, stored(first, count))
+			s.ok(by, stored(first, count))
 		}
-		if answered.ID != nil {
+		if by.ID != nil {
 			s.server.flusher.later(s.conn)
 		}
 	})
 	if err != nil {
 		s.pending.done()
-		s.fail(r, err, codeNotStored)
+		s.fail(r.asked, err, codeNotStored)
 	}
 }
 
 // commit moves a group's offset.
-func (s *session) commit(r request) {
+func (s *session) commit(r *request) {
 	store := s.server.streams.Store
 	position, why := r.commitPosition()
 	switch {
 	case store == nil:
-		s.refuse(r, codeNotServed)
+		s.refuse(r.asked, codeNotServed)
 	case !usable(r.Stream) || !usable(r.Group):
-		s.refuse(r, codeName)
+		s.refuse(r.asked, codeName)
 	case why != nil:
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 	case r.ID == nil:
 		if err := store.CommitLater(s.server.work, r.Stream, r.Group, position); err != nil {
-			s.fail(r, err, codeNotStored)
+			s.fail(r.asked, err, codeNotStored)
 		}
 	default:
-		r = r.named()
 		s.inBackground(func(ctx context.Context) {
 			offset, err := store.Commit(ctx, r.Stream, r.Group, position)
 			if err != nil {
-				s.fail(r, err, codeNotStored)
+				s.fail(r.asked, err, codeNotStored)
 				return
 			}
-			s.ok(r, reply{Position: &offset})
+			s.ok(r.asked, reply{Position: &offset})
 		})
 	}
 }
 
 // subscribe begins a subscription, which is answered when the store has said
 // where it begins.
-func (s *session) subscribe(r request) {
+func (s *session) subscribe(r *request) {
 	from, why := r.start()
 	name := r.Subscription
 	if name == "" {
@@ -107,20 +106,19 @@ func (s *session) subscribe(r request) {
 		why = r.creditsWithin(maxCredits)
 	}
 	if why != nil {
-		s.refuseFor(r, why)
+		s.refuseFor(r.asked, why)
 		return
 	}
 	sub := newSubscriber(s, name, r)
 	if why := s.enterSubscriber(sub); why != "" {
-		s.refuse(r, why)
+		s.refuse(r.asked, why)
 		return
 	}
-	store := s.server.streams.Store
-	r = r.named()
+	store, by, of := s.server.streams.Store, r.asked, r.Stream // the rest need not be kept
 	s.feed(func() {
-		sub.run(r, func(ctx context.Context) (feed, error) {
-			source, err := store.Subscribe(ctx, r.Stream, from)
-			return streamFeed{source, r.Stream, name}, err
+		sub.run(by, func(ctx context.Context) (feed, error) {
+			source, err := store.Subscribe(ctx, of, from)
+			return streamFeed{source, of, name}, err
 		})
 	})
 }
@@ -140,7 +138,7 @@ func (s *session) enterSubscriber(sub *subscriber) code {
 	return ""
 }
 
-func (s *session) subscriber(r request) *subscriber {
+func (s *session) subscriber(r *request) *subscriber {
 	name := r.Subscription
 	if name == "" {
 		name = r.Stream
@@ -151,24 +149,24 @@ func (s *session) subscriber(r request) *subscriber {
 }
 
 // unsubscribe ends a subscription; the answer comes when nothing more of it will.
-func (s *session) unsubscribe(r request) {
+func (s *session) unsubscribe(r *request) {
 	sub := s.subscriber(r)
-	if sub == nil || !sub.end.ask(r) {
-		s.refuse(r, codeNotSubscribed)
+	if sub == nil || !sub.end.ask(r.asked) {
+		s.refuse(r.asked, codeNotSubscribed)
 		return
 	}
 	sub.cancel()
 }
 
 // creditSubscriber lets a subscription have more messages.
-func (s *session) creditSubscriber(r request) {
+func (s *session) creditSubscriber(r *request) {
 	sub := s.subscriber(r)
 	switch {
 	case sub == nil:
-		s.refuse(r, codeNotSubscribed)
+		s.refuse(r.asked, codeNotSubscribed)
 	case !sub.credits.add(r.N):
-		s.refuseFor(r, wrong(codeCredits, "n", fmt.Sprintf("a number from 1 on, and no more than %d unused credits", maxCredits)))
+		s.refuseFor(r.asked, wrong(codeCredits, "n", fmt.Sprintf("a number from 1 on, and no more than %d unused credits", maxCredits)))
 	default:
-		s.ok(r, reply{})
+		s.ok(r.asked, reply{})
 	}
 }

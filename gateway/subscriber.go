@@ -54,38 +54,76 @@ type subscriber struct {
 	credits *credits
 	ctx     context.Context
 	cancel  context.CancelFunc
+	held    int64 // of the budget
 	end     ending
 }
 
-func newSubscriber(s *session, name string, r request) *subscriber {
+func newSubscriber(s *session, name string, r *request) *subscriber {
 	sub := &subscriber{session: s, name: name, credits: newCredits(r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
 	return sub
 }
 
-// run is the subscription's goroutine.
-func (sub *subscriber) run(r request, open func(ctx context.Context) (feed, error)) {
+// run is the subscription's goroutine. It does apart all that needs a deep stack.
+func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error)) {
 	defer sub.cancel()
-	s := sub.session
-	source, err := open(sub.ctx)
-	if err != nil {
-		sub.leave()
-		if sub.ctx.Err() != nil {
-			s.answer(r, refusal(codeEnded))
-		} else {
-			s.fail(r, err, codeUnavailable)
-		}
-	} else {
-		position := source.Position()
-		if err = s.pushStart(sub.ctx, r, reply{Position: &position}); err == nil {
-			err = s.conn.try(func() error { return sub.follow(source) })
-		}
-		source.Close()
-		sub.leave()
-		sub.tell(err)
+	var source feed
+	sub.apart(func() { source = sub.begin(by, open) })
+	if source != nil {
+		err := sub.session.conn.try(func() error { return sub.follow(source) })
+		sub.apart(func() { sub.finish(source, err) })
 	}
-	sub.end.answer(s)
-	s.server.flusher.later(s.conn)
+	sub.apart(sub.answer)
+}
+
+// begin opens what is followed, and answers. It returns nothing if that did not succeed.
+func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, error)) feed {
+	s := sub.session
+	var source feed
+	err := s.conn.memory.Reserve(sub.ctx, budget.Follow, followOverhead)
+	if err == nil {
+		sub.held = followOverhead
+		source, err = open(sub.ctx)
+	}
+	switch {
+	case err == nil:
+	case sub.ctx.Err() != nil:
+		sub.leave()
+		s.answer(by, refusal(codeEnded))
+		return nil
+	default:
+		sub.leave()
+		s.fail(by, err, codeUnavailable)
+		return nil
+	}
+	position := source.Position()
+	if err := s.pushStart(sub.ctx, by, reply{Position: &position}); err != nil {
+		sub.finish(source, err)
+		return nil
+	}
+	return source
+}
+
+// finish ends what has begun, for this reason.
+func (sub *subscriber) finish(source feed, err error) {
+	source.Close()
+	sub.leave()
+	sub.tell(err)
+}
+
+// answer answers the request that has ended the subscription, if one has.
+func (sub *subscriber) answer() {
+	sub.session.conn.memory.Release(budget.Follow, sub.held)
+	sub.end.answer(sub.session)
+	sub.session.server.flusher.later(sub.session.conn)
+}
+
+// apart calls f in a goroutine of its own, with the deep stack that a query or a write takes:
+// the stacks of thousands of subscriptions that wait stay small.
+func (sub *subscriber) apart(f func()) {
+	var calling sync.WaitGroup
+	calling.Go(func() { sub.session.conn.guard(f) })
+	calling.Wait()
 }
 
 func (sub *subscriber) leave() {
@@ -160,11 +198,11 @@ func (sub *subscriber) send(p page) error {
 type ending struct {
 	mu    sync.Mutex
 	asked bool
-	by    request
+	by    asked
 }
 
 // ask notes the request, unless there was one.
-func (e *ending) ask(r request) bool {
+func (e *ending) ask(r asked) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.asked {

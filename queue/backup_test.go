@@ -3,6 +3,7 @@ package queue_test
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,7 @@ func keys[V any](m map[string]V) map[string]bool {
 func TestBackup_BesideRotations(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
+	run(t, "pg_dump", "--schema-only", "--file="+os.DevNull, "--dbname="+db.URL) // is there one for this server?
 	// Made first, so that the backup locks it before the journals.
 	if _, err := db.Pool.Exec(t.Context(), `CREATE TABLE application (id int)`); err != nil {
 		t.Fatal(err)

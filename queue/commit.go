@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,6 +37,7 @@ func (n *part) commit(ctx context.Context, b *batch) {
 			break // and come again with what is to be recorded
 		}
 		slowed = false
+		unsent := ctx.Err() != nil
 		a, err := n.send(ctx, r, &lock)
 		if err == nil {
 			failed, lock = 0, n.lockWait()
@@ -46,7 +48,7 @@ func (n *part) commit(ctx context.Context, b *batch) {
 			}
 		}
 		if ctx.Err() != nil || !n.retry(err) {
-			n.giveUp(ctx, b, err)
+			n.giveUp(ctx, b, err, doubt || ctx.Err() != nil && !unsent)
 			break
 		}
 		if lock.GoesOn(err) {
@@ -155,13 +157,21 @@ func (n *part) beforeTakeover(ctx context.Context) error {
 	return err
 }
 
-// giveUp answers what will not be recorded, or not in time.
-func (n *part) giveUp(ctx context.Context, b *batch, err error) {
-	if ctx.Err() != nil {
-		err = errors.Join(ErrUnknown, err)
-	} else {
+// giveUp answers what will not be recorded, or not in time. What is not in doubt is not
+// recorded: nobody has it any more if the queue is gone.
+func (n *part) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
+	if ctx.Err() == nil {
 		err = n.queue.explain("write to", err)
 		n.node.fail(err)
+	} else if cause := context.Cause(ctx); errors.Is(cause, ErrNotFound) {
+		err = cause
+	} else {
+		doubt = true
+	}
+	if doubt {
+		err = errors.Join(ErrUnknown, err)
+	} else if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -60,7 +60,7 @@ type NackOptions struct {
 // never handed out again. The acknowledgements of all Consumers share commits.
 // While PostgreSQL is away it waits.
 //
-// With ErrLeaseLost the message is, or will be, handed out again. If ctx ends
+// With ErrLeaseLost the message is, or will be, handed out again, unless the queue was dropped. If ctx ends
 // first, or with ErrUnknown, the acknowledgement may be recorded or not; it is
 // not taken back.
 func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }

@@ -48,7 +48,7 @@ func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Opt
 func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) error {
 	_, err := stream.Lookup(ctx, pool, name)
 	if err == nil {
-		return fmt.Errorf("%w: a stream has that name", ErrOptions)
+		return inTheWay(ctx, pool, name)
 	}
 	if !errors.Is(err, stream.ErrNotFound) {
 		return err
@@ -66,6 +66,20 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 	return explainEnsure(err)
 }
 
+// inTheWay is the error of a family whose name a stream has, perhaps that of a queue.
+func inTheWay(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	_, err := lookupOne(ctx, pool, name)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: it has no priorities and no lanes", ErrOptions)
+	case errors.Is(err, ErrInvalid):
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	case errors.Is(err, ErrNotFound):
+		return fmt.Errorf("%w: a stream has that name", ErrOptions)
+	}
+	return err
+}
+
 // lookupFamily returns the queue with priorities or lanes of that name, or
 // ErrNotFound.
 func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error) {
@@ -76,9 +90,11 @@ func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue,
 	}
 	var member string
 	var names []string
+	var id int32
+	var ids []int32
 	o := &q.opts
-	_, err = pgx.ForEachRow(rows, []any{&member, &o.MaxAttempts, &o.RetryMin, &o.RetryMax, &o.Priorities, &o.Lanes}, func() error {
-		names = append(names, member)
+	_, err = pgx.ForEachRow(rows, []any{&member, &id, &o.MaxAttempts, &o.RetryMin, &o.RetryMax, &o.Priorities, &o.Lanes}, func() error {
+		names, ids = append(names, member), append(ids, id)
 		return nil
 	})
 	if err != nil {
@@ -86,8 +102,8 @@ func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue,
 	}
 	for i, member := range names {
 		s, err := stream.Lookup(ctx, pool, member)
-		if errors.Is(err, stream.ErrNotFound) {
-			return nil, ErrNotFound
+		if errors.Is(err, stream.ErrNotFound) || err == nil && s.ID() != ids[i] {
+			return nil, ErrNotFound // it was dropped meanwhile
 		}
 		if err != nil {
 			return nil, err

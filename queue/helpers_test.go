@@ -142,11 +142,15 @@ func texts(ds []*queue.Delivery) (all []string) {
 
 func mustAck(t *testing.T, ds ...*queue.Delivery) {
 	t.Helper()
+	var acking sync.WaitGroup
 	for _, d := range ds {
-		if err := d.Ack(t.Context()); err != nil {
-			t.Errorf("ack of %d: %v", d.Position, err)
-		}
+		acking.Go(func() {
+			if err := d.Ack(t.Context()); err != nil {
+				t.Errorf("ack of %d: %v", d.Position, err)
+			}
+		})
 	}
+	acking.Wait()
 }
 
 // count is the number that a query returns.

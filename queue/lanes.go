@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,13 +21,18 @@ type Sharer func(ctx context.Context, name string, numbers int, own func(ctx con
 // shareByStream is the Sharer that package stream has.
 func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
 	s, err := stream.NewShare(n.queue.pool, stream.ShareConfig{
-		Name: name, Numbers: numbers, Lease: n.cfg.Lease, Log: n.cfg.Log,
+		Name: name, Numbers: numbers, Stream: n.queue.Stream(), Lease: n.cfg.Lease, Log: n.cfg.Log,
 		Own: func(ctx context.Context, o *stream.Ownership) { own(ctx, o.Number, o.Asked()) },
 	})
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx)
+}
+
+// shareName is that of the queue and no other: another one of its name has lanes of its own.
+func (n *Node) shareName() string {
+	return fmt.Sprintf("queue %s %d", n.queue.name, n.queue.members[0].id)
 }
 
 // shareLanes takes part in sharing out the lanes, while there are Consumers that
@@ -40,7 +46,7 @@ func (n *Node) shareLanes(ctx context.Context) {
 		sharing, stop := context.WithCancel(ctx)
 		var share sync.WaitGroup
 		share.Go(func() {
-			if err := run(sharing, "queue "+n.queue.name, len(n.parts), n.ownLane); err != nil {
+			if err := run(sharing, n.shareName(), len(n.parts), n.ownLane); err != nil {
 				n.fail(n.queue.explain("share the lanes of", err))
 				stop()
 			}

@@ -31,8 +31,8 @@ func partConfig(c NodeConfig, members int) *NodeConfig {
 const lookQueues = 1000
 
 // looker looks at all queues of the Nodes of a pool in one query, as often as the Node that
-// looks, or polls, most often. A part
-// whose journal has grown then looks by itself.
+// looks, or polls, most often. A part whose journal has grown then looks by itself. A Node
+// whose queue is gone ends, also one that has no Consumers or no lane.
 type looker struct {
 	pool  *pgxpool.Pool
 	life  context.Context // ends when the last Node has left
@@ -118,16 +118,60 @@ type looked struct {
 // look looks once, and returns the log of a Node as well.
 func (l *looker) look() (log *slog.Logger, err error) {
 	var all []looked
+	var others []*part
 	for _, n := range l.all() {
 		log = n.cfg.Log
-		all = append(all, n.lookedAt()...)
+		some, other := n.lookedAt()
+		all, others = append(all, some...), append(others, other...)
 	}
 	for some := range slices.Chunk(all, lookQueues) {
-		if err := l.lookAt(some); err != nil {
+		unseen, err := l.lookAt(some)
+		if err != nil {
+			return log, err
+		}
+		others = append(others, unseen...)
+	}
+	for some := range slices.Chunk(others, lookQueues) {
+		if err := l.endDropped(some); err != nil {
 			return log, err
 		}
 	}
 	return log, nil
+}
+
+// endDropped ends the Nodes of queues that are gone.
+func (l *looker) endDropped(parts []*part) error {
+	ctx, cancel := context.WithTimeout(l.life, parts[0].cfg.Timeout)
+	defer cancel()
+	ids := make([]int32, len(parts))
+	for i, p := range parts {
+		ids[i] = p.queue.id
+	}
+	there, err := existing(ctx, l.pool, ids)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if !there[p.queue.id] {
+			p.node.Dropped()
+		}
+	}
+	return nil
+}
+
+// existing tells which of the queues, or members of families, are not dropped.
+func existing(ctx context.Context, pool *pgxpool.Pool, ids []int32) (map[int32]bool, error) {
+	rows, err := pool.Query(ctx, existingSQL, ids)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[int32]bool, len(ids))
+	var id int32
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		there[id] = true
+		return nil
+	})
+	return there, err
 }
 
 // sight is how one queue stands, as look_at_queues tells it.
@@ -139,7 +183,8 @@ type sight struct {
 	now  time.Time  // PostgreSQL's clock
 }
 
-func (l *looker) lookAt(all []looked) error {
+// lookAt looks at parts, and returns those of which nothing was seen.
+func (l *looker) lookAt(all []looked) (unseen []*part, err error) {
 	ids, heads := make([]int32, len(all)), make([]int64, len(all))
 	for i, a := range all {
 		ids[i], heads[i] = a.id, a.head
@@ -148,7 +193,7 @@ func (l *looker) lookAt(all []looked) error {
 	defer cancel()
 	rows, err := l.pool.Query(ctx, lookSQL, ids, heads)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sights := make(map[int32]sight, len(all))
 	var s sight
@@ -157,13 +202,15 @@ func (l *looker) lookAt(all []looked) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, a := range all {
 		s, found := sights[a.id]
-		a.of.seen(s, found, a.dues)
+		if a.of.seen(s, found, a.dues); !found {
+			unseen = append(unseen, a.of)
+		}
 	}
-	return nil
+	return unseen, nil
 }
 
 // seen takes in what a look has shown of the part's queue. Without anything that was
@@ -181,19 +228,22 @@ func (n *part) seen(s sight, found bool, dues int) {
 }
 
 // lookedAt returns what there is to look at: nothing without Consumers, and no
-// lanes of others.
-func (n *Node) lookedAt() (all []looked) {
+// lanes of others. If there is nothing, others has a part that is only to be there still.
+func (n *Node) lookedAt() (all []looked, others []*part) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.consumers) == 0 || n.closed {
-		return nil
+	if n.closed {
+		return nil, nil
 	}
 	for _, p := range n.parts {
-		if p.looks() {
+		if len(n.consumers) > 0 && p.looks() {
 			all = append(all, looked{p, p.queue.id, p.head, p.times.noted})
 		}
 	}
-	return all
+	if len(all) == 0 {
+		others = n.parts[:1]
+	}
+	return all, others
 }
 
 // saw takes in a sight, which may not have what became due since so many were noted. The

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -122,8 +123,8 @@ type Node struct {
 	producer *Producer
 	parts    []*part // one for each member of the queue
 
-	work    context.Context // of what is to be recorded; ends with Abandon
-	abandon context.CancelFunc
+	work    context.Context // of what is to be recorded; ends with Abandon, or with what ended the Node as its cause
+	abandon context.CancelCauseFunc
 	failed  chan error    // one slot: what ended the Node
 	drained chan struct{} // one slot: nothing is handed out any more
 	members chan struct{} // one slot: the Consumers are others
@@ -146,7 +147,7 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
 		members: make(chan struct{}, 1), litter: make(chan struct{}, 1),
 	}
-	n.work, n.abandon = context.WithCancel(context.Background())
+	n.work, n.abandon = context.WithCancelCause(context.Background())
 	for _, m := range q.members {
 		n.parts = append(n.parts, newPart(n, m))
 	}
@@ -155,7 +156,11 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 
 // Enqueue is Producer.Enqueue, and works while Run does.
 func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
-	return n.producer.Enqueue(ctx, msgs...)
+	first, err = n.producer.Enqueue(ctx, msgs...)
+	if errors.Is(err, ErrNotFound) {
+		n.Dropped()
+	}
+	return first, err
 }
 
 // Run takes part in the queue until ctx ends. Then it hands out nothing more,
@@ -168,7 +173,7 @@ func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err e
 // It returns ErrNotFound when the queue is dropped, or another error of
 // PostgreSQL that will not go away; else nil.
 func (n *Node) Run(ctx context.Context) error {
-	defer n.abandon()
+	defer n.abandon(nil)
 	n.queue.attach(n)
 	defer n.queue.detach(n)
 	serving, stopServing := context.WithCancel(ctx)
@@ -218,13 +223,13 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 	select {
 	case <-ctx.Done():
 	case err = <-n.failed:
-		n.abandon()
+		err = n.reason(err)
 	}
 	stopServing()
 	n.close(err)
 	reading.Wait()
 	n.drain()
-	giveUp := time.AfterFunc(n.cfg.Lease+n.cfg.Timeout, n.abandon)
+	giveUp := time.AfterFunc(n.cfg.Lease+n.cfg.Timeout, func() { n.abandon(nil) })
 	defer giveUp.Stop()
 	n.finish()
 	stopGathering()
@@ -236,7 +241,7 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 // recorded, acknowledgements that wait get ErrUnknown, and other nodes take
 // over once the lease is over. Run still returns when its ctx ends.
 func (n *Node) Abandon() {
-	n.abandon()
+	n.abandon(nil)
 	n.producer.Abandon()
 }
 
@@ -289,7 +294,29 @@ func (n *Node) fail(err error) {
 	case n.failed <- err:
 	default:
 	}
-	n.abandon()
+	n.abandon(err)
+}
+
+// Dropped tells the Node that its queue is gone: Run returns ErrNotFound, as it does when the
+// Node finds that out by itself. It does not wait.
+func (n *Node) Dropped() { n.fail(n.queue.explain("serve", ErrNotFound)) }
+
+// reason returns why the Node failed: because the queue is gone, if it is, whatever PostgreSQL
+// said to one who came across it while it was dropped.
+func (n *Node) reason(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Timeout)
+	defer cancel()
+	var ids []int32
+	for _, m := range n.queue.members {
+		ids = append(ids, m.id)
+	}
+	if there, unknown := existing(ctx, n.queue.pool, ids); unknown == nil && len(there) < len(ids) {
+		return n.queue.explain("serve", ErrNotFound)
+	}
+	return err
 }
 
 // rearm has all that goes by the clock look again. The caller holds mu.

@@ -23,7 +23,7 @@ ORDER BY 1`
 
 	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
 	lookupFamilySQL = `
-SELECT s.name, max_attempts, retry_min, retry_max, f.priorities, f.lanes
+SELECT s.name, s.id, max_attempts, retry_min, retry_max, f.priorities, f.lanes
 FROM tidewire.queue_family AS f JOIN tidewire.queue AS q ON q.family = f.id JOIN tidewire.stream AS s ON s.id = q.id
 WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	beginDropSQL  = `UPDATE tidewire.queue_family SET dropping = true WHERE name = $1 RETURNING id`
@@ -31,6 +31,8 @@ WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	lastMemberSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family = $1 ORDER BY q.member DESC LIMIT 1`
 	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1`
 	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
+
+	existingSQL = `SELECT id FROM tidewire.queue WHERE id = ANY($1)`
 
 	clockSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 

@@ -19,7 +19,7 @@ var (
 	ErrNotFound = errors.New("queue: not found")
 	// ErrOptions: a queue of that name exists with other options.
 	ErrOptions = errors.New("queue: exists with other options")
-	// ErrStreamInUse: a stream of that name has messages or groups. A queue would take
+	// ErrStreamInUse: a stream of that name has messages, groups or a retention policy. A queue would take
 	// it from those who use it.
 	ErrStreamInUse = errors.New("queue: a stream of that name is in use")
 	// ErrInvalid: an argument is outside of its documented limits.
@@ -28,7 +28,7 @@ var (
 	ErrClosed = errors.New("queue: closed")
 	// ErrLeaseLost: the delivery is void, for its time ran out, its Consumer was
 	// closed, or the Node lost its lease. The message is, or will be, delivered
-	// again.
+	// again. Or the queue was dropped, and the message with it.
 	ErrLeaseLost = errors.New("queue: lease lost")
 	// ErrSettled: the delivery was acknowledged or refused before.
 	ErrSettled = errors.New("queue: delivery settled before")
@@ -46,8 +46,9 @@ const (
 	// codeNotFound is what the functions raise where there is no such queue.
 	codeNotFound = "TW003"
 	// codeStreamInUse is what they raise where a stream is to become a queue that has
-	// messages or groups.
+	// messages or groups, and codeRetention where it has a retention policy.
 	codeStreamInUse = "TW009"
+	codeRetention   = "TW008"
 	// codeJournalLost is what they raise where a journal has no row.
 	codeJournalLost = "TW030"
 )
@@ -139,7 +140,7 @@ func explainEnsure(err error) error {
 	switch pg.Code(err) {
 	case codeOptions:
 		return fmt.Errorf("%w: %w", ErrOptions, err)
-	case codeStreamInUse:
+	case codeStreamInUse, codeRetention:
 		return fmt.Errorf("%w: %w", ErrStreamInUse, err)
 	case pg.CodeLockNotAvailable:
 		return fmt.Errorf("others use the stream at this moment, try again: %w", err)

@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -35,7 +36,7 @@ func TestRetention_NotOfAQueue(t *testing.T) {
 		}
 	}
 	for name, opts := range map[string]queue.Options{"aged": {}, "aged family": {Priorities: 2}} {
-		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); err == nil || !strings.Contains(err.Error(), "retention policy") {
+		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); !errors.Is(err, queue.ErrStreamInUse) || !strings.Contains(err.Error(), "retention policy") {
 			t.Errorf("queue of %s: %v", name, err)
 		}
 	}

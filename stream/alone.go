@@ -24,8 +24,12 @@ func (a *Appender) add(ctx context.Context, msgs []Message, bytes int, c call) e
 				return err
 			}
 		}
-		added, err := a.group.AddIf(ctx, nil, len(msgs), bytes, func(b *appendBatch) bool {
-			if !a.alone.Load() {
+		s := a.solo.Load()
+		if s == nil {
+			continue // it writes with others again
+		}
+		added, err := s.group.AddIf(ctx, nil, len(msgs), bytes, func(b *appendBatch) bool {
+			if !a.alone.Load() || a.solo.Load() != s {
 				return false
 			}
 			for i := range msgs {
@@ -49,29 +53,6 @@ func (a *Appender) small(rows, bytes int) bool {
 	return rows < min(a.cfg.Writer.CopyRows, a.cfg.MaxBatch) && bytes < min(a.cfg.Writer.CopyBytes, a.cfg.MaxBatchBytes)
 }
 
-// writeUntil writes what gathers alone, or was handed back, until ctx ends and all that
-// was accepted is settled.
-func (a *Appender) writeUntil(ctx context.Context) {
-	c := joinCommitter(a.writer.pool)
-	defer c.leave()
-	a.committer.Store(c)
-	if !a.solitary() {
-		c.do(func(*round) { c.alone++ }) // as it is
-	}
-	for going := true; going; {
-		a.doHanded()
-		a.rejoin()
-		going = a.group.Next(ctx, a.work, a.commit)
-	}
-	a.awaitRounds(context.Background()) // Abandon ends it
-	a.doHanded()
-	c.do(func(*round) {
-		if a.alone.Load() && !a.solitary() {
-			c.alone--
-		}
-	})
-}
-
 const (
 	// slowWrite is from when on a table is slow, and slowFor for how long its stream is
 	// written to alone then, so that others do not wait for it.
@@ -79,10 +60,25 @@ const (
 	slowFor   = time.Minute
 	// slowAlone is the same for a batch of any size, with its commit.
 	slowAlone = 500 * time.Millisecond
+	// maxSlow is how many streams may be slow at a time. If more seem so, PostgreSQL is: a
+	// transaction for each would make that worse, and so keep it so.
+	maxSlow = 16
 )
 
-// slow notes that the stream's table is slow.
-func (a *Appender) slow() { a.slowUntil.Store(time.Now().Add(slowFor).UnixNano()) }
+// noteSlow notes that the Appender's table is slow. The caller holds the lock.
+func (c *committer) noteSlow(a *Appender) {
+	if a.isSlow() {
+		return
+	}
+	now := time.Now()
+	oldest := &c.slowUntil[c.slows%maxSlow]
+	if now.Before(*oldest) {
+		return
+	}
+	*oldest = now.Add(slowFor)
+	c.slows++
+	a.slowUntil.Store(oldest.UnixNano())
+}
 
 func (a *Appender) isSlow() bool {
 	until := a.slowUntil.Load()
@@ -91,12 +87,12 @@ func (a *Appender) isSlow() bool {
 
 // rejoin has the next messages written together with those of others, if nothing is to
 // be written alone before.
-func (a *Appender) rejoin() {
+func (a *Appender) rejoin(s *solo) {
 	if a.solitary() || !a.alone.Load() || a.work.Err() != nil || a.isSlow() {
 		return
 	}
 	c := a.committer.Load()
-	a.group.IfEmpty(func() {
+	s.group.IfEmpty(func() {
 		c.do(func(*round) {
 			if len(a.handed) == 0 {
 				a.alone.Store(false)
@@ -110,13 +106,18 @@ func (a *Appender) rejoin() {
 func (a *Appender) awaitRounds(ctx context.Context) {
 	c := a.committer.Load()
 	for c != nil {
-		left := 0
-		c.do(func(*round) { left = len(a.entries) })
-		if left == 0 {
+		var settled chan struct{}
+		c.do(func(*round) {
+			if len(a.entries) > 0 && a.settled == nil {
+				a.settled = make(chan struct{})
+			}
+			settled = a.settled
+		})
+		if settled == nil {
 			return
 		}
 		select {
-		case <-a.settled:
+		case <-settled:
 		case <-ctx.Done():
 			return
 		}
@@ -162,7 +163,8 @@ func (a *Appender) openEntry(open *round) *entry {
 
 func (a *Appender) removeEntry(e *entry) {
 	a.entries = slices.DeleteFunc(a.entries, func(o *entry) bool { return o == e })
-	if len(a.entries) == 0 {
-		signal(a.settled)
+	if len(a.entries) == 0 && a.settled != nil {
+		close(a.settled)
+		a.settled = nil
 	}
 }

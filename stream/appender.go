@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tidewire/tidewire/internal/pg"
 )
 
 var (
@@ -78,36 +76,38 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 // Safe for concurrent use.
 type Appender struct {
 	cfg    AppenderConfig
+	pool   *pgxpool.Pool
 	stream *Stream
-	group  *pg.Group[appendBatch]
 
-	// answers carries committed batches to the goroutine that calls back, so
-	// that the next batch is on its way meanwhile; spare brings memory back.
-	answers   chan answer
-	answering atomic.Bool // that goroutine runs
-	spare     chan []call
+	answers answers
+	helpers sync.WaitGroup
 
-	work      context.Context // of what was accepted; ends with Abandon
-	abandon   context.CancelFunc
-	gathering context.Context // of Run; ends when nothing more is accepted
-	helpers   sync.WaitGroup
+	work    context.Context // of what was accepted; ends with Abandon
+	abandon context.CancelFunc
+
+	starting, stopping sync.Once
 
 	closed     atomic.Bool
+	closing    sync.Once     // makes idle before closed is true
+	idle       chan struct{} // one slot: the last call of Submit has left a closed Appender
 	submitting atomic.Int64  // calls of Submit that may still add
-	idle       chan struct{} // one slot: the last of them has left a closed Appender
 
 	// How what comes is written: by the committer, which writes small batches of many
-	// streams in one transaction, or alone, by this Appender's own group.
-	committer atomic.Pointer[committer] // while it runs
+	// streams in one transaction, or alone, by a goroutine of this Appender.
+	committer atomic.Pointer[committer] // from Start on
 	alone     atomic.Bool               // changes under the committer's lock, to false under that of the group as well
-	entries   []*entry                  // in rounds, the oldest first; guarded by the committer's lock
-	handed    []handed                  // guarded by the committer's lock
-	settled   chan struct{}             // one slot: there are no entries any more
+	solo      atomic.Pointer[solo]      // while alone, and as long as its goroutine lives
 	slowUntil atomic.Int64              // in nanoseconds since 1970: until then it is written to alone
 
-	writer   *Writer
+	// Guarded by the committer's lock.
+	entries []*entry // in rounds, the oldest first
+	handed  []handed
+	settled chan struct{} // closed when there are no entries any more; nil while nobody waits
+	ending  bool          // what is to be written alone is Stop's
+
+	writer   *Writer       // of the goroutine of solo, or of Stop; nil before the first of them
 	keeper   requestKeeper // of the records, while the stream has tables of its own
-	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated
+	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated; nil if there is but one
 }
 
 // appendBatch is one batch that gathers, with the calls whose rows it holds.
@@ -132,32 +132,17 @@ type call struct {
 const callOverhead = 128
 
 // NewAppender returns an Appender to the stream, which writes through pool. It
-// does nothing until Run. To a stream with partitions a PartitionedAppender
+// writes nothing before Start, or Run. To a stream with partitions a PartitionedAppender
 // appends.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
-	return newAppender(pool, make(chan struct{}, 1), s, cfg)
+	return newAppender(pool, nil, s, cfg)
 }
 
 func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg AppenderConfig) *Appender {
-	cfg = cfg.withDefaults()
-	a := &Appender{
-		cfg:     cfg,
-		stream:  s,
-		group:   pg.NewGroup(&appendBatch{}, &appendBatch{}, cfg.MaxBatch, cfg.MaxBatchBytes).Linger(cfg.Linger),
-		answers: make(chan answer, 1),
-		spare:   make(chan []call, 2),
-		idle:    make(chan struct{}, 1),
-		writer:  newWriter(pool, s.table, s.storage, cfg.Writer),
-
-		settled:  make(chan struct{}, 1),
-		rotating: rotating,
-	}
-	a.alone.Store(true)
-	a.group.Admit(func(ctx context.Context) {
-		a.awaitRounds(ctx)
-		a.writer.on.Hold(ctx) // its error is Write's, too
-	}, a.writer.on.Release)
+	a := &Appender{cfg: cfg.withDefaults(), pool: pool, stream: s, rotating: rotating}
 	a.work, a.abandon = context.WithCancel(context.Background())
+	a.alone.Store(true)
+	a.solo.Store(newSolo(a))
 	return a
 }
 
@@ -239,59 +224,4 @@ func validAppend(msgs []Message) (bytes int, err error) {
 		return 0, fmt.Errorf("%w append: %d bytes, want at most %d", ErrInvalid, bytes, MaxAppend)
 	}
 	return bytes, nil
-}
-
-// enter lets a Submit add, until the Appender is closed. Either it sees that,
-// or close sees it.
-func (a *Appender) enter() bool {
-	a.submitting.Add(1)
-	if a.closed.Load() {
-		a.leave()
-		return false
-	}
-	return true
-}
-
-func (a *Appender) leave() {
-	if a.submitting.Add(-1) == 0 && a.closed.Load() {
-		select {
-		case a.idle <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// close accepts no more, and returns when every Submit under way has added.
-func (a *Appender) close() {
-	a.closed.Store(true)
-	for a.submitting.Load() > 0 {
-		<-a.idle
-	}
-}
-
-// Run writes until ctx ends and what was accepted by then is committed or
-// refused, and all callbacks have returned. This may take as long as
-// PostgreSQL is away: see Abandon. Call it once.
-func (a *Appender) Run(ctx context.Context) {
-	defer a.abandon()
-	defer a.writer.Close()
-	var stop context.CancelFunc
-	a.gathering, stop = context.WithCancel(context.Background())
-	defer stop()
-	context.AfterFunc(ctx, func() {
-		a.close()
-		stop()
-	})
-	a.writeUntil(a.gathering)
-	a.helpers.Wait()
-}
-
-// Abandon gives up what is accepted and not committed, with ErrAbandoned, and
-// accepts no more. Run still returns when its ctx ends.
-func (a *Appender) Abandon() {
-	a.closed.Store(true)
-	a.abandon()
-	if c := a.committer.Load(); c != nil {
-		c.takeBack(a)
-	}
 }

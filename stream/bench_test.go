@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -94,6 +96,56 @@ func BenchmarkAppender(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkIdleAppenders tells what a stream takes that is open and was appended to, but not
+// for a while: of the heap, and of stacks.
+func BenchmarkIdleAppenders(b *testing.B) {
+	pool := benchPool(b)
+	const streams = 2000
+	names := make([]string, streams)
+	for i := range names {
+		names[i] = fmt.Sprint("stream-", i)
+		if _, err := stream.Ensure(b.Context(), pool, names[i], stream.Options{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		before := memory()
+		found, err := stream.LookupAll(b.Context(), pool, names)
+		if err != nil {
+			b.Fatal(err)
+		}
+		appenders := make([]*stream.PartitionedAppender, streams)
+		var appending sync.WaitGroup
+		for i, name := range names {
+			a := stream.NewPartitionedAppender(pool, found[name], stream.PartitionedConfig{})
+			a.Start()
+			appenders[i] = a
+			appending.Go(func() {
+				if _, err := a.Append(b.Context(), stream.Message{Payload: make([]byte, 256)}); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		appending.Wait()
+		time.Sleep(2 * time.Second)
+		after := memory()
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/streams, "heap-B/stream")
+		b.ReportMetric(float64(after.StackInuse)/streams-float64(before.StackInuse)/streams, "stack-B/stream")
+		for _, a := range appenders {
+			a.Stop()
+		}
+	}
+}
+
+// memory returns what is in use after what can go has gone.
+func memory() (m runtime.MemStats) {
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m
 }
 
 // BenchmarkRead reads pages of a stream of 200,000 messages of 100 bytes.

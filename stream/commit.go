@@ -10,24 +10,18 @@ import (
 )
 
 // commit writes the batch and hands its calls over to be answered.
-func (a *Appender) commit(ctx context.Context, b *appendBatch) {
+func (a *Appender) commit(ctx context.Context, s *solo, b *appendBatch) {
 	a.awaitRounds(ctx)
 	a.doHanded()
 	calls := b.calls
 	b.calls = nil
 	select {
-	case b.calls = <-a.spare:
+	case b.calls = <-s.spare:
 	default:
 	}
 	page := a.writePage(ctx, &b.rows, calls)
 	b.rows.Reset(2 * a.cfg.MaxBatchBytes)
 	a.callBack(answer{calls, page})
-}
-
-// answer is what is called back, and for the Hub.
-type answer struct {
-	calls []call
-	page  tailPage // the messages, or none: they are to be read
 }
 
 // writePage writes the rows of the calls, and returns what was written for those who
@@ -37,7 +31,8 @@ func (a *Appender) writePage(ctx context.Context, rows *Batch, calls []call) (p 
 		p = a.page(rows)
 	}
 	if a.writer.took >= slowAlone {
-		a.slow()
+		c := a.committer.Load()
+		c.do(func(*round) { c.noteSlow(a) })
 	}
 	return p
 }
@@ -139,81 +134,4 @@ func (a *Appender) dropped(ctx context.Context) bool {
 	err := s.Conn().QueryRow(ctx, existsStreamSQL, a.stream.id).Scan(&exists)
 	s.CloseIfLost()
 	return err == nil && !exists
-}
-
-// answer calls back.
-func (c *call) answer() {
-	switch {
-	case c.doneAs == nil:
-		c.done(c.first, c.err)
-	case c.err != nil:
-		c.doneAs(Stored{}, c.err)
-	default:
-		c.doneAs(Stored{First: c.first, Count: c.rows, Duplicate: c.repeated}, nil)
-	}
-}
-
-// callBack has calls called back, after those before them, and waits while the calls of
-// two batches are to be called back.
-func (a *Appender) callBack(one answer) {
-	a.answers <- one
-	a.answerSoon()
-}
-
-// tryCallBack is callBack unless that has to wait.
-func (a *Appender) tryCallBack(one answer) bool {
-	select {
-	case a.answers <- one:
-		a.answerSoon()
-		return true
-	default:
-		return false
-	}
-}
-
-// answerSoon has a worker call back, if none does: an Appender has no goroutine for that, and
-// no stack, while there is nothing to answer. Call it after sending.
-func (a *Appender) answerSoon() {
-	if a.answering.CompareAndSwap(false, true) {
-		a.helpers.Add(1)
-		a.committer.Load().workers.answer(a)
-	}
-}
-
-// answer calls back, batch after batch, until there is none. One that is sent while it
-// ends is found by itself, or by another one that its sender starts.
-func (a *Appender) answer() {
-	for {
-		select {
-		case one := <-a.answers:
-			a.answerBatch(one)
-		default:
-			a.answering.Store(false)
-			if len(a.answers) == 0 || !a.answering.CompareAndSwap(false, true) {
-				return
-			}
-		}
-	}
-}
-
-func (a *Appender) answerBatch(one answer) {
-	calls, last := one.calls, int64(0)
-	for i := range calls {
-		c := &calls[i]
-		c.answer()
-		if c.err == nil && !c.repeated {
-			last = c.first + int64(c.rows) - 1
-		}
-	}
-	if last > 0 {
-		if a.cfg.Hub != nil {
-			a.cfg.Hub.committed(a.stream, one.page)
-		}
-		a.cfg.OnCommit(last)
-	}
-	clear(calls) // the callbacks are not ours to keep
-	select {
-	case a.spare <- calls[:0]:
-	default:
-	}
 }

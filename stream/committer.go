@@ -55,7 +55,6 @@ type committer struct {
 
 	keeper  requestKeeper // of the records of streams that share tables
 	helpers sync.WaitGroup
-	workers workers
 
 	group *pg.Group[round]
 	life  context.Context // ends when the last Appender has left
@@ -65,7 +64,9 @@ type committer struct {
 	// Guarded by the group's lock, as what its Appenders say.
 	alone   int  // Appenders that have something to write alone
 	writing bool // a round
-	spare   []*entry
+
+	slowUntil [maxSlow]time.Time // of the streams that were slow last, as a ring
+	slows     int                // where the next goes
 
 	withdrawnRows, withdrawnBytes int // from the open round, by one call of do
 }
@@ -82,15 +83,15 @@ type entry struct {
 	rows  Batch
 	calls []call
 	bytes int  // as counted by the group
+	order int  // in which it came, among those of its transaction
 	taken bool // its Appender has taken the calls back
 }
 
-// maxSpare is how many entries a committer keeps for the next rounds, and keepEntry up
-// to how many bytes each.
-const (
-	maxSpare  = 1000
-	keepEntry = 4 << 10
-)
+// entryMemory are entries for the next rounds, and keepEntry is up to how many bytes the
+// memory of one's rows is kept.
+var entryMemory = sync.Pool{New: func() any { return new(entry) }}
+
+const keepEntry = 4 << 10
 
 var committers pg.PerPool[*committer]
 
@@ -101,7 +102,6 @@ func joinCommitter(pool *pgxpool.Pool) *committer {
 		c.group = pg.NewGroup(&round{}, &round{}, openRows, openBytes)
 		c.group.Admit(func(ctx context.Context) { c.on.Hold(ctx) }, c.on.Release) // its error is attempt's, too
 		c.life, c.end = context.WithCancel(context.Background())
-		c.workers = workers{idle: make(chan *Appender), life: c.life.Done()}
 		go c.run()
 		return c
 	})
@@ -166,18 +166,21 @@ func (c *committer) quiet(open *round) bool {
 
 // setAlone has the Appender write alone. The caller holds the lock.
 func (c *committer) setAlone(a *Appender) {
-	if !a.alone.Load() {
-		a.alone.Store(true)
-		c.alone++
+	if a.alone.Load() {
+		return
 	}
+	if a.solo.Load() == nil && !a.ending {
+		s := newSolo(a)
+		a.solo.Store(s)
+		s.start()
+	}
+	a.alone.Store(true)
+	c.alone++
 }
 
 func (c *committer) newEntry(a *Appender, open *round) *entry {
-	e := &entry{}
-	if n := len(c.spare); n > 0 {
-		e, c.spare = c.spare[n-1], c.spare[:n-1]
-	}
-	e.of, e.in = a, open
+	e := entryMemory.Get().(*entry)
+	e.of, e.in, e.calls = a, open, *callMemory.Get().(*[]call)
 	open.entries = append(open.entries, e)
 	a.entries = append(a.entries, e)
 	return e
@@ -204,10 +207,13 @@ func (c *committer) commit(ctx context.Context, r *round) {
 			}
 		}
 	})
-	// In the order of ids, as move_outbox takes locks. Nobody waits for one here.
-	slices.SortFunc(r.entries, func(a, b *entry) int { return cmp.Compare(a.of.stream.id, b.of.stream.id) })
 	for rest := r.entries; len(rest) > 0; {
 		n := transaction(rest)
+		for i, e := range rest[:n] {
+			e.order = i
+		}
+		// In the order of ids, as move_outbox takes locks. Nobody waits for one here.
+		slices.SortFunc(rest[:n], func(a, b *entry) int { return cmp.Compare(a.of.stream.id, b.of.stream.id) })
 		c.write(ctx, rest[:n])
 		rest = rest[n:]
 	}
@@ -277,104 +283,6 @@ func (c *committer) remaining(entries []*entry) (left []*entry) {
 	return left
 }
 
-// finish takes in what became of entries. An entry that was left out goes back to its
-// Appender.
-func (c *committer) finish(entries []*entry, got stored) {
-	c.do(func(open *round) {
-		for i, e := range entries {
-			if e.taken {
-				continue
-			}
-			a := e.of
-			if i == got.slow && got.took >= slowWrite {
-				a.slow()
-			}
-			a.removeEntry(e)
-			if got.firsts[i] == 0 {
-				c.handBack(a, open, handed{rows: &e.rows, answer: answer{calls: e.calls}})
-				continue
-			}
-			a.settle(e.calls, got.firsts[i], nil)
-			a.stream.storage.stored(e.rows.Len())
-			e.rows.First, e.rows.at = got.firsts[i], got.at
-			if len(e.rows.requests) > 0 {
-				a.noteRequests()
-			}
-			c.answer(a, answer{e.calls, a.page(&e.rows)})
-			c.recycle(e)
-		}
-	})
-}
-
-// answer hands calls over to be called back, after those of before.
-func (c *committer) answer(a *Appender, one answer) {
-	if len(a.handed) == 0 && a.tryCallBack(one) {
-		return
-	}
-	// Its callbacks take their time.
-	c.hand(a, handed{answer: one, settled: true})
-}
-
-// giveUp has the calls of entries told that nobody knows whether they are stored.
-func (c *committer) giveUp(entries []*entry) {
-	c.do(func(open *round) {
-		for _, e := range entries {
-			if !e.taken {
-				e.of.removeEntry(e)
-				c.handBack(e.of, open, handed{answer: answer{calls: e.calls}})
-			}
-		}
-	})
-}
-
-// handBack has an Appender see to an entry, and after it to what has gathered since.
-func (c *committer) handBack(a *Appender, open *round, h handed) {
-	c.hand(a, h)
-	if next := a.openEntry(open); next != nil {
-		c.withdraw(open, next)
-		c.hand(a, handed{rows: &next.rows, answer: answer{calls: next.calls}})
-	}
-}
-
-// hand gives an Appender something to do, before all that comes to it from now on.
-func (c *committer) hand(a *Appender, h handed) {
-	c.setAlone(a)
-	a.handed = append(a.handed, h)
-	a.group.Wake()
-}
-
-// withdraw takes an entry out of the open round.
-func (c *committer) withdraw(open *round, e *entry) {
-	open.entries = slices.DeleteFunc(open.entries, func(o *entry) bool { return o == e })
-	e.of.removeEntry(e)
-	c.withdrawnRows += e.rows.Len()
-	c.withdrawnBytes += e.bytes
-}
-
-// recycle keeps the entry for another one. The calls are their Appender's.
-func (c *committer) recycle(e *entry) {
-	if len(c.spare) < maxSpare {
-		e.rows.Reset(keepEntry)
-		e.of, e.calls, e.bytes = nil, nil, 0
-		c.spare = append(c.spare, e)
-	}
-}
-
-// takeBack gives an Appender the calls that are not settled: it was told to give up.
-func (c *committer) takeBack(a *Appender) {
-	c.do(func(open *round) {
-		for _, e := range slices.Clone(a.entries) {
-			e.taken = true
-			if e.in == open {
-				c.withdraw(open, e)
-			} else {
-				a.removeEntry(e)
-			}
-			c.hand(a, handed{answer: answer{calls: e.calls}})
-		}
-	})
-}
-
 // settle finds out what became of a transaction whose answer was lost: it was
 // committed, with these firsts, or is lost for good. If PostgreSQL refuses to tell, that
 // is unknown.
@@ -408,7 +316,8 @@ const settleWait = time.Second
 // gone away without a word.
 func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
 	for _, e := range entries {
-		e.of.writer.endFrozen(ctx)
+		cfg := e.of.cfg.Writer
+		endFrozen(ctx, c.pool, e.of.stream.id, cfg.LockTimeout, cfg.Log)
 	}
 }
 

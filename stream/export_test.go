@@ -6,6 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// Round applies the retention of each stream once.
+func (k *Keeper) Round(ctx context.Context) error { return k.round(ctx) }
+
 // RotateRequests is what an Appender does every minute, or the committer for it.
 func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {
 	if s.storage.shared() {

@@ -18,7 +18,7 @@ type KeeperConfig struct {
 	// Every is how often the streams are looked at, give or take a quarter.
 	// Defaults to 10 s.
 	Every time.Duration
-	// Log receives a line when segments were dropped, or could not be. Defaults
+	// Log receives a line when messages were dropped, or could not be. Defaults
 	// to none.
 	Log *slog.Logger
 }
@@ -34,13 +34,15 @@ func (c KeeperConfig) withDefaults() KeeperConfig {
 }
 
 // Keeper applies the Retention of all streams of a database: it drops the
-// segments that need not be kept. Once an hour it also deletes what writers that
-// died have left behind. Any number of processes may run one; advisory locks let
-// one of them work at a time.
+// messages that need not be kept, of a stream with tables of its own in whole
+// segments. Once an hour it also deletes what writers that died have left behind. Any
+// number of processes may run one; advisory locks let one of them work at a time.
 //
-// Nobody waits for a Keeper longer than its bound for locks, some 40 ms: while
-// a long transaction reads a stream, that stream keeps its segments, and the
-// Keeper tries again in its next round.
+// It looks at all streams that share a table with two queries, and deletes messages of
+// many in one transaction. Nobody waits for that but who moves or drops a stream. It looks at
+// each of the others for itself, and nobody waits for it longer than its bound for
+// locks, some 40 ms: while a long transaction reads a stream, that stream keeps its
+// segments, and the Keeper tries again in its next round.
 type Keeper struct {
 	cfg   KeeperConfig
 	pool  *pgxpool.Pool
@@ -90,7 +92,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// policy names a stream that has a Retention.
+// policy names a stream with tables of its own that has a Retention.
 type policy struct {
 	id   int32
 	name string
@@ -98,6 +100,9 @@ type policy struct {
 
 // round applies the retention of each stream once.
 func (k *Keeper) round(ctx context.Context) error {
+	if err := k.keepShared(ctx); err != nil && ctx.Err() == nil {
+		k.cfg.Log.Warn("messages of shared streams not dropped", "error", err)
+	}
 	rows, err := k.pool.Query(ctx, listPoliciesSQL)
 	if err != nil {
 		return err

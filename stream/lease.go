@@ -43,7 +43,11 @@ func (s *Share) join(ctx context.Context) (*lease, error) {
 	defer cancel()
 	l := &lease{}
 	asked := time.Now()
-	args := []any{s.cfg.Name, s.cfg.stream, s.cfg.Numbers, s.cfg.Member, s.cfg.Lease}
+	var stream *int32
+	if s.cfg.Stream != nil {
+		stream = &s.cfg.Stream.id
+	}
+	args := []any{s.cfg.Name, stream, s.cfg.Numbers, s.cfg.Member, s.cfg.Lease}
 	err := inReadCommitted(ctx, s.pool, joinShareSQL, args, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&l.share, &l.member}, func() error { return nil })
 		return err

@@ -77,7 +77,7 @@ func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg
 	}
 	var err error
 	m.share, err = NewShare(gs.pool, ShareConfig{
-		Name: shareName(s, group), Numbers: n, Member: cfg.Name, stream: &s.id,
+		Name: shareName(s, group), Numbers: n, Member: cfg.Name, Stream: s,
 		Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Own: m.own, Log: cfg.Log,
 	})
 	return m, err

@@ -59,7 +59,10 @@ func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig
 	n := max(s.count, 1)
 	cfg = cfg.withDefaults(n)
 	a := &PartitionedAppender{stream: s, parts: make([]*Appender, n)}
-	rotating := make(chan struct{}, 1)
+	var rotating chan struct{}
+	if n > 1 {
+		rotating = make(chan struct{}, 1)
+	}
 	for i := range a.parts {
 		own := cfg.Appender
 		own.OnCommit = func(last int64) { cfg.OnCommit(i, last) }
@@ -114,12 +117,26 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []M
 
 // Run is Appender.Run for all partitions.
 func (a *PartitionedAppender) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, p := range a.parts[1:] {
-		running.Go(func() { p.Run(ctx) })
+	a.Start()
+	<-ctx.Done()
+	a.Stop()
+}
+
+// Start is Appender.Start for all partitions.
+func (a *PartitionedAppender) Start() {
+	for _, p := range a.parts {
+		p.Start()
 	}
-	a.parts[0].Run(ctx)
-	running.Wait()
+}
+
+// Stop is Appender.Stop for all partitions, at the same time.
+func (a *PartitionedAppender) Stop() {
+	var stopping sync.WaitGroup
+	for _, p := range a.parts[1:] {
+		stopping.Go(p.Stop)
+	}
+	a.parts[0].Stop()
+	stopping.Wait()
 }
 
 // Abandon is Appender.Abandon for all partitions.

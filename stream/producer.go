@@ -15,7 +15,8 @@ var ErrSequenceTooOld = errors.New("stream: sequence is too old")
 // KeepRequests is for how long requests that carried a producer can be
 // repeated, at least: their records go when they are between this and some
 // twice this old, and stay longer while nobody appends as a producer. Of a
-// time in which PostgreSQL was away, two minutes count.
+// time in which PostgreSQL was away, two minutes count. In a shared stream a writer that
+// takes longer than a minute from its record to its commit has its record for less.
 const KeepRequests = 10 * time.Minute
 
 // Producer names one request to append, so that it can be repeated: for a

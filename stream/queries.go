@@ -230,7 +230,7 @@ WHERE s.name = $1 AND m.until >= clock_timestamp() ORDER BY m.id`
 const (
 	setRetentionSQL = `SELECT tidewire.set_retention($1, $2, $3, $4)`
 	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream
-	WHERE s.partitions = 0 ORDER BY s.id`
+	WHERE NOT s.shared AND s.partitions = 0 ORDER BY s.id`
 
 	// infoSQL looks at the size of each file, and at no message; of a shared stream it
 	// looks at the last thousand, and takes the others for as large.
@@ -240,8 +240,8 @@ FROM tidewire.stream_state($1) AS s
 CROSS JOIN LATERAL (
 	SELECT count(*) AS segments,
 		coalesce(sum(pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream, last)))), (
-			SELECT avg(100 + pg_column_size(payload) + coalesce(pg_column_size(headers), 0) + coalesce(octet_length(key), 0)) * s.head
-			FROM (SELECT * FROM tidewire.shared_message WHERE stream = $1 ORDER BY position DESC LIMIT 1000) AS newest
+			SELECT avg(tidewire.shared_bytes(key, headers, payload)) * (s.head - s.oldest + 1)
+			FROM (SELECT * FROM tidewire.shared_message WHERE stream = $1 AND position >= s.oldest ORDER BY position DESC LIMIT 1000) AS newest
 		), 0)::bigint AS bytes
 	FROM tidewire.segment WHERE stream = $1
 ) AS g
@@ -251,7 +251,11 @@ LEFT JOIN tidewire.retention AS r ON r.stream = $1`
 SELECT s.id, (SELECT head FROM tidewire.stream_state(s.id)) FROM tidewire.stream AS s
 WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id) > $2`
 
-	// The steps of a Keeper, in READ COMMITTED and a transaction each.
+	// The steps of a Keeper, in READ COMMITTED and a transaction each: for all shared streams,
+	// and for each of the others.
+	dueSharedSQL    = `SELECT stream, upto, messages, large, policy FROM tidewire.due_shared($1, $2, $3, $4, $5)`
+	dropSharedSQL   = `SELECT stream, dropped FROM tidewire.drop_shared($1, $2, $3)`
+	moveSharedSQL   = `SELECT tidewire.own_stream($1)`
 	sealSegmentSQL  = `SELECT tidewire.seal_segment($1)`
 	expiredSQL      = `SELECT tidewire.expired($1, $2)`
 	dropSegmentsSQL = `SELECT tidewire.drop_segments($1, $2)`

@@ -52,6 +52,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"leaveShareSQL": leaveShareSQL, "listMembersSQL": listMembersSQL, "commitOwnedSQL": commitOwnedSQL,
 		"setRetentionSQL": setRetentionSQL, "listPoliciesSQL": listPoliciesSQL, "infoSQL": infoSQL, "manySegmentsSQL": manySegmentsSQL,
 		"sealSegmentSQL": sealSegmentSQL, "expiredSQL": expiredSQL, "dropSegmentsSQL": dropSegmentsSQL,
+		"dueSharedSQL": dueSharedSQL, "dropSharedSQL": dropSharedSQL, "moveSharedSQL": moveSharedSQL,
 	}
 	messages := pg.Table{Schema: "public", Name: DefaultTable}
 	inserter := newInserterSQL(messages)

@@ -27,20 +27,28 @@ func (e *TooOldError) Unwrap() error { return ErrTooOld }
 // Retention is how long a stream keeps its messages. The zero value keeps them
 // for ever.
 //
-// A stream's table is in segments, which become about 128 MiB large, or an
-// eighth of MaxBytes, or as much as comes in an eighth of MaxAge, if that is
-// less. A segment is dropped as a whole, from the oldest on and never the one
-// being written, by a Keeper, if MaxAge or MaxBytes says so, and, with Consumed,
-// if besides all groups have read it. So more may be kept than is said here, for
-// as long as a segment lasts and a Keeper does not get to it.
+// A Keeper drops messages, from the oldest on, if MaxAge or MaxBytes says so, and, with Consumed,
+// if besides all groups have read them. Until it gets to them, more is kept than is said here.
+//
+// The table of a stream that has its own is in segments, which become about 128 MiB
+// large, or an eighth of MaxBytes, or as much as comes in an eighth of MaxAge, if
+// that is less. A segment is dropped as a whole, and never the one being
+// written: so more may be kept for as long as a segment lasts. One that was begun before
+// the policy may be larger than MaxBytes, and stays until half of MaxBytes has come after it.
+//
+// A stream that shares a table loses the messages that need not be kept, and no others. Its
+// size is summed up again when an eighth of its messages have come since, or what may be an
+// eighth of MaxBytes. If more than
+// 128 MiB may be kept of it, and are, it gets tables of its own.
 type Retention struct {
-	// MaxAge: a segment goes when its last message is older. 0 is no bound.
+	// MaxAge: a message goes when it is older, a segment when its last message is.
+	// 0 is no bound.
 	MaxAge time.Duration
-	// MaxBytes: the oldest segments go while all together are larger on disk,
-	// indexes included. 0 is no bound.
+	// MaxBytes: the oldest go while all together are larger on disk, indexes
+	// included; messages that share a table count with about what they take there. 0 is no bound.
 	MaxBytes int64
-	// Consumed: a segment stays as long as any group of the stream has not
-	// committed an offset at its end; all stay if there is no group. Without
+	// Consumed: a message, or a segment, stays as long as any group of the stream has not
+	// committed an offset at it, or at its end; all stay if there is no group. Without
 	// MaxAge and MaxBytes that is the only condition.
 	Consumed bool
 }
@@ -84,7 +92,7 @@ type Info struct {
 	Head, Oldest int64
 	// Segments of the stream's table, one or two of which are empty as a rule,
 	// and their size on disk with all indexes. A stream that shares its table has no
-	// segments, and its size is an estimate by the last thousand messages.
+	// segments, and its size is an estimate by the last thousand of the messages that are kept.
 	Segments int
 	Bytes    int64
 	// Retention is what Alter has set.

@@ -129,25 +129,36 @@ func TestKeeper_SweepsUpMarks(t *testing.T) {
 // TestKeeper_BySize has every way of reading meet what was dropped.
 func TestKeeper_BySize(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	const maxBytes = 1 << 20
+	ensureBoth(t, keepBySize)
+}
+
+func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	batches, maxBytes, segments := 40, int64(1<<20), 4
+	shared := isShared(t, db, s)
+	if shared { // with few enough to stay there
+		batches, maxBytes, segments = 9, 256<<10, 0
+	}
 	alter(t, db.Pool, s, stream.Retention{MaxBytes: maxBytes})
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	behind := openGroup(t, gs, s, "behind")
-	keep(t, db.Pool)
-	for range 40 {
+	pool, steps := countingPool(t, db.URL, "tidewire.retention") // a query each round
+	keep(t, pool)
+	for range batches {
 		mustAppend(t, a, kilobytes(100)...)
-		time.Sleep(5 * time.Millisecond)
+		waitRounds(steps, 2) // a segment is sealed when it is large enough, and not long after that
 	}
 	info := waitInfo(t, s, "not dropped", func(i stream.Info) bool { return i.Oldest > 1 && i.Bytes <= maxBytes })
-	if info.Head < 4000 || info.Segments < 4 || info.Bytes < maxBytes/2 {
+	if info.Head < int64(100*batches) || info.Segments < segments || info.Bytes < maxBytes/2 {
 		t.Errorf("%+v: want about %d bytes in some segments", info, maxBytes)
+	}
+	if shared != isShared(t, db, s) || shared != (info.Segments == 0) {
+		t.Errorf("%+v: the stream was shared: %t", info, shared)
 	}
 	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.retention`); err != nil { // it stays like this
 		t.Fatal(err)
 	}
-	waitQuiet(t, db, s)
+	waitQuiet(t, db)
 	info = inspect(t, s)
 	head, err := s.Head(t.Context())
 	if oldest, err := s.Oldest(t.Context()); oldest != info.Oldest || err != nil {
@@ -192,18 +203,22 @@ func TestKeeper_BySize(t *testing.T) {
 }
 
 // waitQuiet returns when no Keeper's transaction that began before is under way.
-func waitQuiet(t *testing.T, db pgtest.DB, s *stream.Stream) {
+func waitQuiet(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
 	defer tx.Rollback(context.Background())
-	exec(t, tx, fmt.Sprintf(`LOCK TABLE ONLY tidewire.stream_%d IN ACCESS EXCLUSIVE MODE; SELECT pg_advisory_xact_lock(1953064037, 3)`, s.ID()))
+	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 3)`)
 }
 
 // TestKeeper_ByAge has all of a stream go, and a reader who had read all miss
 // nothing.
 func TestKeeper_ByAge(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	ensureBoth(t, keepByAge)
+}
+
+func keepByAge(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	shared := isShared(t, db, s)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 10 * time.Millisecond})
 	sub := subscribe(t, h, s, stream.After(0))
@@ -226,10 +241,10 @@ func TestKeeper_ByAge(t *testing.T) {
 	}
 	alter(t, db.Pool, s, stream.Retention{})
 	late := subscribe(t, h, s, stream.After(5))
-	// The rest of the sealed segment is a gap of thousands of positions.
+	// The rest of a sealed segment is a gap of thousands of positions.
 	first := mustAppend(t, a, stream.Message{Payload: []byte("new")})
-	if first < 1000 {
-		t.Errorf("the new message is at %d: nothing was sealed", first)
+	if shared && first != 6 || !shared && first < 1000 || shared != isShared(t, db, s) {
+		t.Errorf("the new message is at %d; the stream was shared: %t", first, shared)
 	}
 	for _, sub := range []*stream.Subscription{sub, late} {
 		if page := next(t, sub); len(page) != 1 || page[0].Position != first {
@@ -242,21 +257,24 @@ func TestKeeper_ByAge(t *testing.T) {
 }
 
 // waitRounds waits for some rounds of a Keeper on the counting pool.
-func waitRounds(steps *counting) {
-	for until := steps.count.Load() + 4; steps.count.Load() < until; {
+func waitRounds(steps *counting, rounds int64) {
+	for until := steps.count.Load() + rounds; steps.count.Load() < until; {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func TestKeeper_Consumed(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	pool, steps := countingPool(t, db.URL, "tidewire.expired")
+	ensureBoth(t, keepConsumed)
+}
+
+func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	pool, steps := countingPool(t, db.URL, "tidewire.retention") // a query each round
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond, Consumed: true})
 	keep(t, pool)
 	last := mustAppend(t, a, kilobytes(10)...) + 9
-	waitRounds(steps)
+	waitRounds(steps, 4)
 	if info := inspect(t, s); info.Oldest != 1 {
 		t.Errorf("%+v: dropped without a group", info)
 	}
@@ -270,20 +288,29 @@ func TestKeeper_Consumed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitRounds(steps)
-	if info := inspect(t, s); info.Oldest != 1 {
+	oldest := int64(1)
+	if isShared(t, db, s) { // where it is a question of each message
+		oldest = last
+		waitInfo(t, s, "not dropped up to the slow group", func(i stream.Info) bool { return i.Oldest == oldest })
+	}
+	waitRounds(steps, 4)
+	if info := inspect(t, s); info.Oldest != oldest {
 		t.Errorf("%+v: dropped what a group has not read", info)
 	}
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, Consumed: true})
+	waitQuiet(t, db) // who knows the other policy
 	if _, err := slow.Commit(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	waitRounds(steps)
-	if info := inspect(t, s); info.Oldest != 1 {
+	waitRounds(steps, 4)
+	if info := inspect(t, s); info.Oldest != oldest {
 		t.Errorf("%+v: dropped before its age", info)
 	}
 	alter(t, db.Pool, s, stream.Retention{Consumed: true})
 	waitInfo(t, s, "not dropped though all have read it", func(i stream.Info) bool { return i.Oldest == last+1 })
+	if _, err := slow.Commit(t.Context(), last); err != nil {
+		t.Errorf("the end, of which nothing is kept, once more: %v", err)
+	}
 }
 
 // TestKeeper_LongReaderDelaysTheDropAlone: a lock that is waited for stands in
@@ -320,7 +347,10 @@ func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 // of what retention drops before the first read.
 func TestSubscribe_OldestBesideRetention(t *testing.T) {
 	t.Parallel()
-	db, s := ensureOwn(t)
+	ensureBoth(t, subscribeBesideRetention)
+}
+
+func subscribeBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, messages("a", "b")...)
 	hub := stream.NewHub(db.Pool, stream.HubConfig{})
@@ -353,7 +383,10 @@ func TestSubscribe_OldestBesideRetention(t *testing.T) {
 // told of what was dropped while it was made.
 func TestGroups_OldestBesideRetention(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
+	ensureBoth(t, openBesideRetention)
+}
+
+func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, messages("a", "b")...)
 	hold, err := db.Pool.Begin(t.Context())

@@ -21,17 +21,26 @@ const rotateEvery = time.Minute
 // requestKeeper keeps the records of producers from the first that is added on.
 type requestKeeper struct {
 	once     sync.Once
+	cancel   context.CancelFunc
 	recorded chan struct{} // one slot: something was recorded
 }
 
 // note says that requests were recorded. With the first, a goroutine of helpers begins to
-// rotate, and does so until ctx ends.
+// rotate, and does so until ctx ends, or stop.
 func (k *requestKeeper) note(ctx context.Context, helpers *sync.WaitGroup, rotate func(context.Context) error, log *slog.Logger) {
 	k.once.Do(func() {
 		k.recorded = make(chan struct{}, 1)
+		ctx, k.cancel = context.WithCancel(ctx)
 		helpers.Go(func() { k.keep(ctx, rotate, log) })
 	})
 	signal(k.recorded)
+}
+
+// stop ends the goroutine that rotates, if there is one.
+func (k *requestKeeper) stop() {
+	if k.cancel != nil {
+		k.cancel()
+	}
 }
 
 // keep rotates when something is added at first, and every now and then while more is
@@ -56,7 +65,7 @@ func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) e
 }
 
 // noteRequests says that requests to the stream were recorded. Those of a stream with
-// tables of its own are kept by its Appender while Run lasts, and those of all others by
+// tables of its own are kept by its Appender until Stop, and those of all others by
 // the committer.
 func (a *Appender) noteRequests() {
 	log := a.cfg.Writer.Log
@@ -64,22 +73,24 @@ func (a *Appender) noteRequests() {
 		c.keeper.note(c.life, &c.helpers, c.rotateRequests, log)
 		return
 	}
-	a.keeper.note(a.gathering, &a.helpers, a.rotateInTurn, log)
+	a.keeper.note(a.work, &a.helpers, a.rotateInTurn, log)
 }
 
 // rotateInTurn keeps the Appenders that share connections from rotating all at
 // once: their streams have the same age, and each fold reads a whole table.
 func (a *Appender) rotateInTurn(ctx context.Context) error {
-	select {
-	case a.rotating <- struct{}{}:
-		defer func() { <-a.rotating }()
-		if err := rotateRequests(ctx, a.writer.pool, a.stream.id); err != nil {
-			return fmt.Errorf("stream %q: %w", a.stream.name, err)
+	if a.rotating != nil {
+		select {
+		case a.rotating <- struct{}{}:
+			defer func() { <-a.rotating }()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	if err := rotateRequests(ctx, a.pool, a.stream.id); err != nil {
+		return fmt.Errorf("stream %q: %w", a.stream.name, err)
+	}
+	return nil
 }
 
 // rotateRequests gives up the records that need not be kept: in a transaction that
@@ -156,10 +167,15 @@ func vacuum(ctx context.Context, pool *pgxpool.Pool, table string) error {
 func step(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, dst any, sql string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	return stepRows(ctx, pool, wait, scanOne(dst), sql, args...)
+}
+
+// stepRows is step with a query that returns any rows, until ctx ends.
+func stepRows(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, collect func(pgx.Rows) error, sql string, args ...any) error {
 	var b pgx.Batch
 	b.Queue(beginSQL)
 	b.Queue(pg.WriterSettings(wait))
-	b.Queue(sql, args...).Query(scanOne(dst))
+	b.Queue(sql, args...).Query(collect)
 	b.Queue(commitSQL)
 	return pool.SendBatch(ctx, &b).Close()
 }

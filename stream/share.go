@@ -47,8 +47,9 @@ type ShareConfig struct {
 	// Log receives a line when the lease is lost, or a heartbeat fails. Defaults
 	// to none.
 	Log *slog.Logger
-
-	stream *int32 // with which the share goes, or nil
+	// Stream, if not nil, is what the share goes with: it is dropped with that, and Run
+	// returns ErrNotFound.
+	Stream *Stream
 }
 
 func (c ShareConfig) withDefaults() ShareConfig {
@@ -74,8 +75,8 @@ func (c ShareConfig) withDefaults() ShareConfig {
 // owned that died is free when its lease has run out.
 //
 // The last member that leaves takes the share's rows along. If it was killed
-// they stay until somebody joins that name again, or, with the members of a
-// group, until the stream is dropped.
+// they stay until somebody joins that name again, or until ShareConfig.Stream
+// is dropped.
 //
 // It takes a connection of the pool for each heartbeat, and writes one row: a
 // pool that has none for longer than the lease costs the lease.

@@ -13,7 +13,7 @@ import (
 
 // storage says where the messages of a stream are, and the records of its producers: in
 // tables that streams share, or in tables of its own. A stream gets these when it is hot,
-// has a large batch, or needs what only they have: retention. It keeps them for good.
+// large or has a large batch. It keeps them for good.
 //
 // Safe for concurrent use.
 type storage struct {

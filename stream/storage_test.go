@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -145,16 +144,6 @@ func TestShared_GetsItsOwn(t *testing.T) {
 		"large batch": func(_ *stream.Stream, a *stream.Appender) { mustAppend(t, a, make([]stream.Message, 300)...) },
 		"large message": func(_ *stream.Stream, a *stream.Appender) {
 			mustAppend(t, a, stream.Message{Payload: make([]byte, 300<<10)})
-		},
-		"retention": func(s *stream.Stream, _ *stream.Appender) {
-			alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour})
-			k := stream.NewKeeper(db.Pool, stream.KeeperConfig{Every: time.Millisecond})
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() { k.Run(ctx) })
-			await(t, "the keeper", func() bool { return !isShared(t, db, s) })
-			stop()
-			running.Wait()
 		},
 	} {
 		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 )
 
@@ -93,6 +95,11 @@ func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
 		}
 		return nil, nil
 	}
+	return apart(func() ([]Message, error) { return s.read(ctx, v, after, most) })
+}
+
+// read reads from PostgreSQL what comes after.
+func (s *Subscription) read(ctx context.Context, v view, after int64, most int) ([]Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
@@ -104,6 +111,26 @@ func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
 		s.after.Store(v.from) // what was between was deleted by hand
 	}
 	return p.messages, err
+}
+
+// apart calls f in a goroutine of its own, with the deep stack that a query takes: the stacks
+// of thousands of subscriptions that wait stay small. A panic of f is one of the caller.
+func apart[T any](f func() (T, error)) (got T, err error) {
+	var panicked any
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		defer func() {
+			if value := recover(); value != nil {
+				panicked = fmt.Sprintf("%v\n\n%s", value, debug.Stack())
+			}
+		}()
+		got, err = f()
+	})
+	calling.Wait()
+	if panicked != nil {
+		panic(panicked)
+	}
+	return got, err
 }
 
 // Position is that of the last message that Next returned, or where the

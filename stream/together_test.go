@@ -480,25 +480,3 @@ func TestSettleTogether(t *testing.T) {
 		}
 	}
 }
-
-// TestAppenders_OneCallsBackForLong: while the callback of one stream blocks, those of others
-// are called.
-func TestAppenders_OneCallsBackForLong(t *testing.T) {
-	t.Parallel()
-	db := setup(t)
-	_, appenders := several(t, db, smallPool(t, db, 8), 20)
-	for range 5 { // new goroutines at first, and then some that have called back before
-		blocked, release := make(chan struct{}), make(chan struct{})
-		err := appenders[0].Submit(t.Context(), messages("blocks"), func(int64, error) {
-			close(blocked)
-			<-release
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-blocked
-		submitAll(t, appenders[1:], "goes on").Wait()
-		close(release)
-		mustAppend(t, appenders[0], messages("after")...)
-	}
-}

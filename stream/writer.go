@@ -215,8 +215,14 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 }
 
 func (w *Writer) endFrozen(ctx context.Context) {
-	ended, err := pg.EndFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout)
+	endFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout, w.cfg.Log)
+}
+
+// endFrozen ends a session that keeps the lock of a stream, if its client has gone away
+// without a word.
+func endFrozen(ctx context.Context, pool *pgxpool.Pool, lock int32, after time.Duration, log *slog.Logger) {
+	ended, err := pg.EndFrozen(ctx, pool, lock, after)
 	if err != nil || ended > 0 {
-		w.cfg.Log.Warn("stream lock held too long", "ended", ended, "error", err)
+		log.Warn("stream lock held too long", "ended", ended, "error", err)
 	}
 }

@@ -1,10 +1,12 @@
 package fairness_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,59 +33,80 @@ const serverConnections = 24 + 4
 // with fsync. With -benchtime 60x each target gets 60 appends.
 func BenchmarkFairness(b *testing.B) {
 	server := pgtest.Start(b)
-	if *results != "" {
-		if err := os.WriteFile(*results, []byte(tableHead), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
+	var lines strings.Builder
 	for _, v := range variants {
-		var f *field // of both calls of the variant: the first, of one append, opens and prepares
-		b.Run(v.name, func(b *testing.B) {
-			if f == nil {
-				var err error
-				if f, err = newField(b.Context(), freshDatabase(b, server.URL(), v.name), serverConnections, asMeasured); err != nil {
-					b.Fatal(err)
-				}
-			}
-			measure(b, f, v)
-		})
-		if f == nil {
+		m := measurement{server: server.URL(), variant: v}
+		if b.Run(v.name, m.measure); m.summary == nil { // it failed, or is not wanted
 			continue
 		}
-		if err := f.close(); err != nil {
+		if v.flood {
+			b.Run(v.name+"/the-flooded-one", m.flooded)
+		}
+		if err := m.summary.write(&lines, v.name); err != nil {
+			b.Fatal(err)
+		}
+		if err := m.field.close(); err != nil {
 			b.Errorf("%s: %v", v.name, err)
+		}
+	}
+	if *results != "" {
+		if err := os.WriteFile(*results, []byte(tableHead+lines.String()), 0o644); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
 
-// measure is one call of a variant: each target gets b.N appends.
-func measure(b *testing.B, f *field, v variant) {
+// openField opens what a variant measures. Each target gets one append that is not
+// measured: it connects and prepares.
+func openField(b *testing.B, server string, v variant) *field {
+	b.Helper()
+	f, err := newField(b.Context(), freshDatabase(b, server, v.name), serverConnections, asMeasured)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := f.run(b.Context(), variant{}, 1, *every); err != nil {
+		b.Fatal(errors.Join(err, f.close()))
+	}
+	return f
+}
+
+// measurement is one variant, and what the last call of measure came to.
+type measurement struct {
+	server  string // its URL
+	variant variant
+	field   *field   // of all calls: the first opens it
+	summary *summary // nil: there was no call
+	flood   float64  // appends a second
+}
+
+// measure is a benchmark: each target gets b.N appends.
+func (m *measurement) measure(b *testing.B) {
+	if m.field == nil {
+		m.field = openField(b, m.server, m.variant)
+	}
 	b.ResetTimer()
-	flooded, err := f.run(b.Context(), v, b.N, *every)
+	answered, err := m.field.run(b.Context(), m.variant, b.N, *every)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()
-	s := summarise(f.targets)
-	for unit, value := range s.metrics() {
+	m.flood = float64(answered) / b.Elapsed().Seconds()
+	s := summarise(m.field.targets, m.field.flooded(m.variant))
+	m.summary = &s
+	report(b, m.summary.metrics())
+}
+
+// flooded is a line of its own for the target that is flooded. It measures nothing.
+func (m *measurement) flooded(b *testing.B) {
+	report(b, m.summary.flooded.metrics())
+	b.ReportMetric(m.flood, "flood/s")
+}
+
+func report(b *testing.B, metrics map[string]float64) {
+	for unit, value := range metrics {
 		b.ReportMetric(value, unit)
 	}
 	b.ReportMetric(0, "ns/op") // it is the interval
-	if v.flood {
-		b.ReportMetric(float64(flooded)/b.Elapsed().Seconds(), "flood/s")
-		b.ReportMetric(milliseconds(s.medianOf(f.special(v).name)), "flooded-median-ms")
-	}
-	if b.N == 1 || *results == "" {
-		return
-	}
-	file, err := os.OpenFile(*results, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer file.Close()
-	if err := s.write(file, v.name); err != nil {
-		b.Fatal(err)
-	}
 }
 
 // freshDatabase makes a database on the server and returns its URL.

@@ -108,6 +108,14 @@ func (f *field) special(v variant) *target {
 	return f.targets[0]
 }
 
+// flooded is the target that is flooded, or nil.
+func (f *field) flooded(v variant) *target {
+	if !v.flood {
+		return nil
+	}
+	return f.special(v)
+}
+
 // write appends at times fixed in advance. A wait counts from when its append was due, also
 // if the one before it was answered later than that.
 func (t *target) write(ctx context.Context, begin time.Time, appends int, every time.Duration) error {

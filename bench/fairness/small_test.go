@@ -71,8 +71,16 @@ func TestRun_EveryVariant(t *testing.T) {
 					t.Errorf("%s: %d are stored, want %d to %d", target.name, n, least, most)
 				}
 			}
-			if want := 2*3 + 2; len(f.targets) != want || len(summarise(f.targets).targets) < want-1 {
-				t.Errorf("%d targets, want %d", len(f.targets), want)
+			s := summarise(f.targets, f.flooded(v))
+			want := 2*3 + 2
+			if v.flood || v.hold {
+				want--
+			}
+			if len(f.targets) != 2*3+2 || len(s.targets) != want {
+				t.Errorf("%d targets, of which %d are compared; want %d", len(f.targets), len(s.targets), want)
+			}
+			if v.flood != (s.flooded != nil) || v.flood && s.flooded.name != special.name {
+				t.Errorf("flooded is %+v, want %s", s.flooded, special.name)
 			}
 		})
 	}
@@ -125,9 +133,10 @@ func TestSummarise(t *testing.T) {
 		}
 		return d
 	}
-	s := summarise([]*target{
+	targets := []*target{
 		{name: "a", waits: ms(1, 2, 3), late: ms(1)}, {name: "held"}, {name: "b", waits: ms(90, 8, 6), late: ms(7)}, {name: "c", waits: ms(4, 4, 4)},
-	})
+	}
+	s := summarise(targets, nil)
 	want := map[string]float64{
 		"median-ms": 4, "slowest-median-ms": 8, "slowest-ms": 90, "slowest-median/median": 2, "slowest/median": 22.5, "late-p99-ms": 7,
 	}
@@ -139,14 +148,39 @@ func TestSummarise(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if !slices.Equal(lines, []string{"plain\tb\t3\t8.000\t90.000", "plain\tc\t3\t4.000\t4.000", "plain\ta\t3\t2.000\t3.000"}) {
+	if !slices.Equal(lines, []string{"plain\tb\tfalse\t3\t8.000\t90.000", "plain\tc\tfalse\t3\t4.000\t4.000", "plain\ta\tfalse\t3\t2.000\t3.000"}) {
 		t.Errorf("%q", lines)
 	}
-	if got := summarise(nil).metrics(); got["slowest-median/median"] != 0 {
+	if got := summarise(nil, nil).metrics(); got["slowest-median/median"] != 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 	if err := s.write(broken{}, "plain"); !errors.Is(err, errFull) {
 		t.Errorf("%v, want %v", err, errFull)
+	}
+}
+
+// TestSummarise_Flooded: the others are compared with each other, however long the one that
+// is flooded waits.
+func TestSummarise_Flooded(t *testing.T) {
+	t.Parallel()
+	wait := func(d time.Duration) []time.Duration { return []time.Duration{d * time.Millisecond} }
+	flooded := &target{name: "flooded", waits: wait(500)}
+	s := summarise([]*target{{name: "a", waits: wait(2)}, flooded, {name: "b", waits: wait(4)}, {name: "c", waits: wait(6)}}, flooded)
+	want := map[string]float64{
+		"median-ms": 4, "slowest-median-ms": 6, "slowest-ms": 6, "slowest-median/median": 1.5, "slowest/median": 1.5, "late-p99-ms": 0,
+	}
+	if got := s.metrics(); !maps.Equal(got, want) {
+		t.Errorf("of the others %v, want %v", got, want)
+	}
+	if got := s.flooded.metrics(); !maps.Equal(got, map[string]float64{"median-ms": 500, "slowest-ms": 500}) {
+		t.Errorf("of the flooded one %v", got)
+	}
+	var text strings.Builder
+	if err := s.write(&text, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(text.String(), "\n"); lines[0] != "x\tflooded\ttrue\t1\t500.000\t500.000" || len(lines) != 5 {
+		t.Errorf("%q", lines)
 	}
 }
 

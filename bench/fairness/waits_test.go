@@ -14,17 +14,19 @@ type targetWaits struct {
 	median, slowest time.Duration
 }
 
-// summary is what the waits of all targets come to.
+// summary is what the waits of the targets come to. One that is flooded is not counted
+// among the others.
 type summary struct {
 	targets []targetWaits // with a wait, those with the longest median first
+	flooded *targetWaits  // nil: none is
 	// medianOfMedians is the median of the targets' medians, and median that of all waits.
 	medianOfMedians, median time.Duration
 	slowest                 time.Duration // wait of all
 	late                    time.Duration // 99th percentile of how late writers woke
 }
 
-// summarise leaves out the targets without a wait.
-func summarise(targets []*target) (s summary) {
+// summarise leaves out the targets without a wait. One of them may be flooded, or nil.
+func summarise(targets []*target, flooded *target) (s summary) {
 	var all, late, medians []time.Duration
 	for _, t := range targets {
 		late = append(late, t.late...)
@@ -32,6 +34,10 @@ func summarise(targets []*target) (s summary) {
 			continue
 		}
 		w := targetWaits{t.name, len(t.waits), quantile(t.waits, 0.5), slices.Max(t.waits)}
+		if t == flooded {
+			s.flooded = &w
+			continue
+		}
 		s.targets = append(s.targets, w)
 		medians = append(medians, w.median)
 		all = append(all, t.waits...)
@@ -60,17 +66,12 @@ func (s summary) slowestMedian() time.Duration {
 	return s.targets[0].median
 }
 
-// medianOf returns the median wait of a target, or 0.
-func (s summary) medianOf(name string) time.Duration {
-	for _, t := range s.targets {
-		if t.name == name {
-			return t.median
-		}
-	}
-	return 0
+// metrics are the figures of a benchmark's line.
+func (w targetWaits) metrics() map[string]float64 {
+	return map[string]float64{"median-ms": milliseconds(w.median), "slowest-ms": milliseconds(w.slowest)}
 }
 
-// metrics are the figures of a benchmark's line.
+// metrics are the figures of a benchmark's line: of all targets but the one that is flooded.
 func (s summary) metrics() map[string]float64 {
 	return map[string]float64{
 		"median-ms":             milliseconds(s.medianOfMedians),
@@ -92,12 +93,18 @@ func ratio(a, b time.Duration) float64 {
 	return float64(a) / float64(b)
 }
 
-const tableHead = "variant\ttarget\tappends\tmedian_ms\tslowest_ms\n"
+const tableHead = "variant\ttarget\tflooded\tappends\tmedian_ms\tslowest_ms\n"
 
-// write writes a line for each target.
+// write writes a line for each target, the one that is flooded first.
 func (s summary) write(w io.Writer, variant string) error {
-	for _, t := range s.targets {
-		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%.3f\t%.3f\n", variant, t.name, t.appends, milliseconds(t.median), milliseconds(t.slowest)); err != nil {
+	all := s.targets
+	if s.flooded != nil {
+		all = append([]targetWaits{*s.flooded}, all...)
+	}
+	for i, t := range all {
+		flooded := i == 0 && s.flooded != nil
+		if _, err := fmt.Fprintf(w, "%s\t%s\t%t\t%d\t%.3f\t%.3f\n",
+			variant, t.name, flooded, t.appends, milliseconds(t.median), milliseconds(t.slowest)); err != nil {
 			return err
 		}
 	}

@@ -110,7 +110,14 @@ func Differences(a, b *bench.Result) (all []string) {
 	differ("PostgreSQL", pa.Version, pb.Version)
 	differ("disk", pa.Disk, pb.Disk)
 	differMaps(&all, "durability", pa.Durability, pb.Durability)
-	differMaps(&all, "setting", pa.Settings, pb.Settings)
+	differMaps(&all, "setting", figureSettings(pa), figureSettings(pb))
+	return all
+}
+
+// figureSettings are those that may change a figure: results of earlier versions have others.
+func figureSettings(p *bench.PostgreSQL) map[string]string {
+	all := maps.Clone(p.Settings)
+	maps.DeleteFunc(all, func(name, _ string) bool { return !bench.ChangesFigures(name) })
 	return all
 }
 

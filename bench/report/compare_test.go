@@ -66,6 +66,16 @@ func TestDifferences(t *testing.T) {
 	if !slices.Equal(all, want) {
 		t.Errorf("different in %q, want %q", all, want)
 	}
+	a, b := queueResult(1), queueResult(2)
+	for name, value := range map[string]string{
+		"unix_socket_directories": "/tmp/b", "data_directory": "/tmp/b/data", "hba_file": "/tmp/b/hba", "port": "5433", "listen_addresses": "",
+		"lc_messages": "C", "log_timezone": "UTC", "TimeZone": "UTC", "cluster_name": "b", "unix_socket_permissions": "0700",
+	} {
+		b.Environment.PostgreSQL.Settings[name] = value
+	}
+	if all := report.Differences(a, b); len(all) != 0 {
+		t.Errorf("where PostgreSQL lies makes a difference: %q", all)
+	}
 	other.Environment.PostgreSQL = nil
 	if all := report.Differences(queueResult(1), other); !slices.Contains(all, "PostgreSQL: true, and false") {
 		t.Errorf("different in %q", all)

@@ -65,6 +65,7 @@ func FindCeiling(ctx context.Context, c Ceiling, name, describe, prefix string, 
 		return err
 	}
 	row := result.Row(name + " at 70 %")
+	checkMeasured(result, row.Name, m["messages_per_second"], "a second done")
 	row.Metrics["knee_per_second"] = knee
 	c.Progress("%s: the knee is %.0f a second; at 70 %% of it p99 is %.1f ms", name, knee, m[prefix+"latency_p99_ms"])
 	return nil

@@ -97,9 +97,9 @@ func (cfg ChatConfig) target(ctx context.Context, target Target, round int, resu
 // plan returns the loads of each row.
 func (cfg ChatConfig) plan() (rows [][]chatStep) {
 	if c := cfg.Custom; c != nil {
-		return [][]chatStep{{{"", bench.ChatConfig{
+		return [][]chatStep{scaled([]chatStep{{"", bench.ChatConfig{
 			Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: c.Hold, Checked: max(20, c.Clients/10),
-		}}}}
+		}}}, cfg.Scale, cfg.Share)}
 	}
 	for i, step := range scaled(chatPlan(cfg.Scenario, cfg.Soak), cfg.Scale, cfg.Share) {
 		step.load.Payload = chatPayload
@@ -120,7 +120,7 @@ func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.
 		load := *cfg.Custom
 		load.Clients = max(2, int(math.Round(rate/load.Rate)))
 		cfg := cfg
-		cfg.Custom = &load
+		cfg.Custom, cfg.Share = &load, 1 // the rate says how many clients
 		run, server, err := cfg.measure(ctx, target, row, cfg.plan()[0], 0, &result.Recording)
 		if err != nil {
 			return nil, err
@@ -150,6 +150,9 @@ func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads
 	}
 	run.counted(server, target, m, result)
 	run.check(target, result)
+	if run.load.Rate > 0 {
+		checkMeasured(result, name, float64(run.seen.Expected), "deliveries were due")
+	}
 	addTrial(result, name, target.Description, m, run.offered(m))
 	row := result.Row(name)
 	row.Verdicts = append(row.Verdicts, verdicts...)

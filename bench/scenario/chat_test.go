@@ -174,6 +174,10 @@ func TestChatPlan_OneServerForEachRow(t *testing.T) {
 			t.Errorf("%s: %v loads a row, want %v", scenario, got, want)
 		}
 	}
+	custom := ChatConfig{Scenario: "load", Custom: &ChatLoad{Clients: 10, Rate: 20, Hold: time.Second}, Scale: 0.5, Share: 0.2}.plan()
+	if load := custom[0][0].load; load.Clients != 2 || load.Hold != time.Second/2 || load.Rate != 20 {
+		t.Errorf("a scaled load is %+v", load)
+	}
 	soak := ChatConfig{Scenario: "burst", Soak: 2 * time.Minute, Scale: 1, Share: 1}
 	if plan := soak.plan(); len(plan) != 1 || len(plan[0]) < 5 {
 		t.Errorf("%d rows: want one of several bursts", len(plan))

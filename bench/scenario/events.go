@@ -144,6 +144,7 @@ func measureCell(ctx context.Context, sides []*eventsSide, c cell, trial int, fi
 		if err != nil {
 			return err
 		}
+		checkMeasured(result, c.name(), got["calls_per_second"], "calls/s")
 		if i == 0 {
 			m = got
 			continue

@@ -121,6 +121,7 @@ func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmast
 	if cfg.TargetCPU == 0 {
 		checkSent(result, strategy, m)
 	}
+	checkMeasured(result, strategy, m["messages_per_second"], "messages/s")
 	return nil
 }
 

@@ -45,3 +45,9 @@ func checkSent(result *bench.Result, row string, m map[string]float64) {
 	}
 	result.Check(row+": the load was sent", unsent <= mostUnsent*offered, "%.0f of %.0f messages were due and not sent in time", unsent, offered)
 }
+
+// checkMeasured makes a result invalid where a row's figures are about nothing: n of what
+// was there to measure.
+func checkMeasured(result *bench.Result, row string, n float64, what string) {
+	result.Check(row+": there was something to measure", n > 0, "%g %s", n, what)
+}

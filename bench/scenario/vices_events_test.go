@@ -136,6 +136,7 @@ func TestVices_Events(t *testing.T) {
 				t.Fatalf("%s: %v", op, err)
 			}
 			row := result.Rows[0]
+			withoutTime(result)
 			result.Finish()
 			if want := !slices.Contains(spoiling, vice); result.Valid != want {
 				t.Errorf("%s: valid %v, want %v: %+v", op, result.Valid, want, result.Checks)

@@ -55,12 +55,13 @@ const (
 	CatchUp              // "catch_up": history sent to members that join a room
 	Body                 // "body": bodies of HTTP requests and answers
 	Ingest               // "ingest": messages that wait for their commit
+	Follow               // "follow": subscriptions and consumptions, also idle ones
 
 	// Kinds is the number of kinds.
-	Kinds = int(Ingest) + 1
+	Kinds = int(Follow) + 1
 )
 
-var kindNames = [Kinds]string{"assembly", "output", "page", "catch_up", "body", "ingest"}
+var kindNames = [Kinds]string{"assembly", "output", "page", "catch_up", "body", "ingest", "follow"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -41,8 +41,8 @@ func (c *benchChatCmd) Validate() error {
 		return fmt.Errorf("--client-scale is %g: want more than 0, and at most 1", c.ClientScale)
 	case c.Repeat < 1:
 		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
-	case c.Clients < 1 || c.Clients > 1<<16:
-		return fmt.Errorf("--clients is %d: want 1 to 65536", c.Clients)
+	case c.Clients < 2 || c.Clients > 1<<16:
+		return fmt.Errorf("--clients is %d: want 2 to 65536, since each chat goes to the others", c.Clients)
 	case c.Rate <= 0:
 		return fmt.Errorf("--rate is %g: want more than 0", c.Rate)
 	case c.Payload < bench.MinChat || c.Payload > bench.MaxChat:
@@ -59,6 +59,9 @@ func (c *benchChatCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchChatCmd) Run(p *process) error {
+	if err := c.contradiction(p.changed); err != nil {
+		return err
+	}
 	if len(c.Target) == 0 {
 		c.Target = c.defaultTargets()
 	}
@@ -133,7 +136,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 		cfg.Custom = &scenario.ChatLoad{Clients: c.Clients, Rate: c.Rate, Payload: c.Payload, Hold: time.Duration(c.Hold)}
 		cfg.Ceiling = c.ceiling(view.Progress)
 		params = map[string]any{
-			"target": c.Target, "profile": c.Profile, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload,
+			"target": c.Target, "profile": c.Profile, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat, "clients": c.Clients, "rate": c.Rate, "payload": c.Payload,
 			"hold": c.Hold.String(), "find_ceiling": c.FindCeiling,
 		}
 	}
@@ -147,9 +150,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	if several {
 		flags.Out = c.fileOf(name)
 	}
-	if name != "load" {
-		c.announce(p, name)
-	}
+	c.announce(p, name)
 	return result, flags.finish(p, result)
 }
 

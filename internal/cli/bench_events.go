@@ -52,8 +52,8 @@ func (c *benchEventsCmd) Validate() error {
 	if c.FindCeiling && c.CompareDatabase != "" {
 		return errors.New("--find-ceiling and --compare-database exclude each other")
 	}
-	if c.Duration <= 0 {
-		return errors.New("--duration: want more than 0")
+	if c.Duration <= 0 || c.WarmUp < 0 {
+		return errors.New("--duration: want more than 0; --warm-up: want 0 or more")
 	}
 	return nil
 }
@@ -75,6 +75,9 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		if fewest := slices.Min(c.Concurrency); fewest < c.Streams {
 			return exit(ExitUsage, "--streams is %d: want one caller for each at least, and --concurrency is %d", c.Streams, fewest)
 		}
+	}
+	if err := c.contradiction(p.changed); err != nil {
+		return err
 	}
 	if c.FindCeiling { // has no rate: its callers all call at once
 		c.Ops = slices.DeleteFunc(c.Ops, func(op string) bool { return op == "projectionlimits" })

@@ -12,7 +12,7 @@ import (
 func TestBenchEvents_EveryOperation(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	r, out := benchmark(t, cli.ExitOK, "events", "--database-url", db.URL,
+	r, out := loaded(t, "events", "--database-url", db.URL,
 		"--datasets", "tiny", "--concurrency", "2", "--batch", "1,3", "--conflict-events", "1,10",
 		"--warm-up", "20ms", "--duration", "250ms")
 	for _, name := range []string{
@@ -49,7 +49,7 @@ func TestBenchEvents_EveryOperation(t *testing.T) {
 func TestBenchEvents_Streams(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	r, _ := benchmark(t, cli.ExitOK, "events", "--database-url", db.URL, "--streams", "3",
+	r, _ := loaded(t, "events", "--database-url", db.URL, "--streams", "3",
 		"--datasets", "tiny", "--concurrency", "6", "--batch", "1", "--warm-up", "20ms", "--duration", "150ms")
 	for _, name := range []string{"append/tiny/c6/x1", "appendif/tiny/c6/x1"} {
 		if r.Row(name) == nil {
@@ -67,7 +67,7 @@ func TestBenchEvents_Streams(t *testing.T) {
 func TestBenchEvents_ComparedDatabase(t *testing.T) {
 	t.Parallel()
 	db, other := pgtest.Open(t), pgtest.Open(t)
-	r, out := benchmark(t, cli.ExitOK, "events", "--database-url", db.URL, "--compare-database", other.URL,
+	r, out := loaded(t, "events", "--database-url", db.URL, "--compare-database", other.URL,
 		"--datasets", "tiny", "--concurrency", "2", "--batch", "1", "--ops", "append,query", "--warm-up", "20ms", "--duration", "150ms")
 	for _, name := range []string{"append/tiny/c2/x1", "query/tiny/c2"} {
 		row := r.Row(name)

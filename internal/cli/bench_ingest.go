@@ -56,6 +56,8 @@ func (c *benchIngestCmd) Validate() error {
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", c.Payload, bench.MinPayload, 1<<20)
 	case c.Repeat < 1:
 		return fmt.Errorf("--repeat is %d: want at least 1", c.Repeat)
+	case c.Rate < 0:
+		return fmt.Errorf("--rate is %g: want 0 or more", c.Rate)
 	case c.ClosedLoop && c.Rate > 0 || c.FindCeiling && (c.ClosedLoop || c.Rate > 0 || c.Ack || c.URL != ""):
 		return errors.New("--closed-loop, --rate and --find-ceiling, which has acknowledgements and servers of its own, exclude each other")
 	}
@@ -64,6 +66,9 @@ func (c *benchIngestCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchIngestCmd) Run(p *process) (err error) {
+	if err := c.contradiction(p.changed); err != nil {
+		return err
+	}
 	program, err := self()
 	if err != nil {
 		return err
@@ -124,11 +129,17 @@ func (c *benchIngestCmd) serverLog(p *process) io.Writer {
 }
 
 // benchDatabase opens the database of a benchmark: the one given, or a private
-// PostgreSQL in a temporary directory, with default settings, that is removed
-// at the end. The tables of a given one are dropped only with the user's word.
+// PostgreSQL with default settings, in --data-dir or in a temporary directory that is
+// removed at the end. The tables of one that stays are dropped only with the user's word.
 func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpool.Pool, func() error, error) {
+	_, given := f.given(p)
+	if given && f.private() {
+		return nil, nil, nil, exit(ExitUsage, "--data-dir, --postgres, --pg-version and --pg-mirror are of a private PostgreSQL, "+
+			"and --database-url, DATABASE_URL or a PG* variable names another: leave out the ones or the others")
+	}
 	remove := func() error { return nil }
-	if _, given := f.given(p); !given {
+	temporary := !given && f.DataDir == ""
+	if temporary {
 		dir, err := os.MkdirTemp("", "tidewire-bench-")
 		if err != nil {
 			return nil, nil, nil, exit(ExitDataDir, "make a directory for the private PostgreSQL: %w", err)
@@ -149,7 +160,7 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 			pool.Close()
 		}
 	}
-	if err == nil && fresh && db.private == nil {
+	if err == nil && fresh && !temporary {
 		if err = refuseData(p.ctx, pool); err != nil {
 			pool.Close()
 		}
@@ -174,7 +185,7 @@ func refuseData(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	if rows {
 		return exit(ExitDatabase, "table messages of the given database is not empty, and a benchmark drops it: "+
-			"give another --database-url, or empty it with TRUNCATE messages")
+			"give another --database-url or --data-dir, or empty it with TRUNCATE messages")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -18,7 +19,7 @@ type benchLanesCmd struct {
 	lanesFlags
 	RequestDuration seconds  `placeholder:"TIME" help:"From one request to the next. Default: 10ms."`
 	TotalRequest    int      `placeholder:"N" help:"Requests. Default: 1000."`
-	Matrix          bool     `help:"The reference's six cells: 1000 requests every 1 ms and 10 ms, beside no dummy, 10 KB and 1 MB every 500 us."`
+	Matrix          bool     `help:"The reference's six cells: 1000 requests, or --total-request, every 1 ms and 10 ms, beside no dummy, 10 KB and 1 MB every 500 us."`
 	Variants        []string `default:"plain,lanes,lanes+credit" help:"plain: one textbook connection. lanes: ours, any client. lanes+credit: ours, a client that reassembles chunks. two-connections: a textbook one for the flood, another for requests."`
 	Repeat          int      `help:"Rounds; variants are interleaved, and medians and the worst reported. Default: 1, and 5 for the matrix."`
 	Dial            bool     `help:"Ask the server at the host and port of the config, which runs already, and not one of its own."`
@@ -47,6 +48,9 @@ func (c *benchLanesCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchLanesCmd) Run(p *process) error {
+	if err := c.contradiction(p.changed); err != nil {
+		return err
+	}
 	file, err := c.load(true)
 	if err != nil {
 		return err
@@ -65,6 +69,9 @@ func (c *benchLanesCmd) Run(p *process) error {
 	}
 	if c.Matrix {
 		cfg.Cells = scenario.LanesMatrix()
+		for i := range cfg.Cells {
+			cfg.Cells[i].Requests = cmp.Or(c.TotalRequest, cfg.Cells[i].Requests)
+		}
 		if c.Repeat == 0 {
 			cfg.Repeat = 5
 		}

@@ -108,8 +108,8 @@ func (f *queueFlags) Validate() error {
 		return fmt.Errorf("--streams is %d: want 1, or one for each of the %d --writers at least", f.Streams, f.Writers)
 	case f.Payload < bench.MinStamped || f.Payload > 1<<20:
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", f.Payload, bench.MinStamped, 1<<20)
-	case f.Duration <= 0 || f.Report <= 0:
-		return errors.New("--duration and --report: want more than 0")
+	case f.Duration <= 0 || f.Report <= 0 || f.WarmUp < 0:
+		return errors.New("--duration and --report: want more than 0; --warm-up: want 0 or more")
 	case f.ReadBatch < 0:
 		return fmt.Errorf("--read-batch is %d: want 1 to 10000", f.ReadBatch)
 	case f.ThrottleWrites < 0:
@@ -172,6 +172,9 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 		if err := scenario.CheckWire(mode, f.Strategy); err != nil {
 			return exit(ExitUsage, "--via server: %w", err)
 		}
+	}
+	if err := f.contradiction(mode, p.changed); err != nil {
+		return err
 	}
 	program, err := self()
 	if err != nil {

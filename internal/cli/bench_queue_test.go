@@ -39,13 +39,15 @@ func TestBenchPubsub_EveryStrategy(t *testing.T) {
 func TestBenchQueue_ViaServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	for mode, strategy := range map[string]string{"queue": "lease", "pubsub": "log"} {
-		r, _ := loaded(t, "queue", "--mode", mode, "--via", "server", "--database-url", db.URL,
-			"--writers", "2", "--readers", "3", "--consumer-groups", "2", "--in-flight", "4", "--write-batch", "2", "--read-batch", "10",
-			"--duration", "1s", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300")
+	for strategy, args := range map[string][]string{
+		"lease": {"--mode", "queue", "--readers", "3"}, "log": {"--mode", "pubsub", "--consumer-groups", "2"},
+	} {
+		r, _ := loaded(t, append([]string{"queue", "--via", "server", "--database-url", db.URL,
+			"--writers", "2", "--in-flight", "4", "--write-batch", "2", "--read-batch", "10",
+			"--duration", "1s", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300"}, args...)...)
 		m := r.Row(strategy).Metrics
 		if _, ok := m["server_cpu_seconds"]; !ok || m["read"] <= 0 || m["lost"] != 0 {
-			t.Errorf("%s: %v", mode, m)
+			t.Errorf("%s: %v", strategy, m)
 		}
 	}
 }
@@ -55,14 +57,14 @@ func TestBenchQueue_ViaServer(t *testing.T) {
 func TestBenchQueue_ManyStreams(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	for _, c := range []struct{ mode, via, strategy string }{
-		{"queue", "server", "lease"}, {"pubsub", "postgres", "log"},
+	for strategy, args := range map[string][]string{
+		"lease": {"--mode", "queue", "--via", "server"}, "log": {"--mode", "pubsub", "--consumer-groups", "2"},
 	} {
-		r, _ := loaded(t, "queue", "--mode", c.mode, "--via", c.via, "--database-url", db.URL, "--streams", "8",
-			"--writers", "4", "--in-flight", "4", "--consumer-groups", "2", "--read-batch", "10",
-			"--duration", "500ms", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300")
-		if m := r.Row(c.strategy).Metrics; m["read"] <= 0 || m["lost"] != 0 || m["duplicated"] != 0 {
-			t.Errorf("%s via %s: %v", c.mode, c.via, m)
+		r, _ := loaded(t, append([]string{"queue", "--database-url", db.URL, "--streams", "8",
+			"--writers", "4", "--in-flight", "4", "--read-batch", "10",
+			"--duration", "500ms", "--warm-up", "200ms", "--report", "500ms", "--payload", "100", "--throttle-writes", "300"}, args...)...)
+		if m := r.Row(strategy).Metrics; m["read"] <= 0 || m["lost"] != 0 || m["duplicated"] != 0 {
+			t.Errorf("%s: %v", strategy, m)
 		}
 	}
 }
@@ -142,8 +144,8 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 	}
 }
 
-// loaded is benchmark for a load of a fixed rate: a machine with no time left sends it
-// late, which makes the result invalid, and is no fault.
+// loaded is benchmark for what a machine with no time left sends late, or gets nowhere
+// with: that makes the result invalid, and is no fault.
 func loaded(t *testing.T, args ...string) (*bench.Result, string) {
 	t.Helper()
 	return loadedTo(t, filepath.Join(t.TempDir(), "result.json"), append([]string{"bench"}, args...)...)
@@ -161,7 +163,8 @@ func loadedTo(t *testing.T, file string, args ...string) (*bench.Result, string)
 		t.Fatal(err)
 	}
 	for _, c := range r.Checks {
-		if !c.OK && !strings.HasSuffix(c.Name, ": the load was sent") {
+		late := strings.HasSuffix(c.Name, ": the load was sent") || strings.HasSuffix(c.Name, ": there was something to measure")
+		if !c.OK && !late {
 			t.Errorf("%v: %s: %s\n%s%s", args, c.Name, c.Detail, out, errOut)
 		}
 	}

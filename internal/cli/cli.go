@@ -65,7 +65,7 @@ type commands struct {
 	Queue   queueCmd   `cmd:"" help:"Queues: messages shared out among consumers."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags, appended under conditions."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL, and the schema."`
-	Bench   benchCmd   `cmd:"" help:"Measure, on this machine."`
+	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Where the private PostgreSQL keeps its data, and leaves it. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
@@ -79,6 +79,8 @@ type process struct {
 	ctx   context.Context
 	log   *slog.Logger
 	rerun rerun // what is running
+	// changed are its flags that have another value than their default.
+	changed map[string]bool
 }
 
 // helpShown ends parsing after kong has printed the help.
@@ -101,7 +103,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"data_dir": defaultDataDir(env), "version": "tidewire " + version()},
+		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Where the private PostgreSQL keeps its data.", "version": "tidewire " + version()},
 		valueMappers())
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)
@@ -115,7 +117,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		fmt.Fprintf(env.Err, "tidewire: %v (see %s --help)\n", err, commandOf(err))
 		return ExitUsage
 	}
-	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx)}
+	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx), changed: changedFlags(kctx)}
 	if err := kctx.Run(p); err != nil {
 		if text := err.Error(); text != "" {
 			fmt.Fprintf(env.Err, "tidewire: %s\n", text)

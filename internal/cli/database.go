@@ -15,10 +15,16 @@ import (
 
 // embeddedFlags say which private PostgreSQL to run.
 type embeddedFlags struct {
-	DataDir   string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"Where the private PostgreSQL keeps its data."`
+	DataDir   string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"${data_dir_help}"`
 	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Its programs: the machine's own (system), fetched ones (fetch), or whichever is there (auto)."`
 	PGVersion int    `name:"pg-version" placeholder:"N" help:"Its major version, 14 to 18. Default: the newest at hand."`
 	PGMirror  string `name:"pg-mirror" placeholder:"URL" help:"Maven repository to fetch PostgreSQL from."`
+}
+
+// private reports whether they ask for a private PostgreSQL of a certain kind, where
+// --data-dir has no default.
+func (f embeddedFlags) private() bool {
+	return f.DataDir != "" || f.Postgres != "auto" || f.PGVersion != 0 || f.PGMirror != ""
 }
 
 // databaseFlags say which database to use: a given one, or a private one.

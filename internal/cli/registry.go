@@ -291,6 +291,13 @@ func (r *registry[V]) all() (open []V) {
 	return open
 }
 
+// len is how many are open.
+func (r *registry[V]) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count
+}
+
 // close has everything that is opened from now on refused. Open ones stay open.
 func (r *registry[V]) close() {
 	r.mu.Lock()

@@ -25,7 +25,8 @@ type rerun struct {
 // notRerun are flags that a file does not keep: where a result goes, and which
 // database it is, with its password.
 var notRerun = []string{
-	"help", "out", "quiet", "quick", "database-url", "host", "port", "db", "user", "password", "compare-database", "data-dir", "pg-mirror",
+	"help", "out", "quiet", "quick", "database-url", "host", "port", "db", "user", "password", "compare-database",
+	"data-dir", "postgres", "pg-version", "pg-mirror",
 }
 
 // rerunOf takes down the command that is running, with all its flags: the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
@@ -48,12 +49,13 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 	}
 	if cfg.Only == gateway.All {
 		s.streams = newStreamStore(pool, p.log)
+		s.streams.maxOpen = int(budget.ClientShare(c.memory) / 8 / openStreamBytes)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made, s.streams.dropped}, MaxPartitions: c.MaxPartitions}
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		registerQueues(cfg.Metrics, s.queues)
 		s.events = newEventStores(pool, p.log)
 		cfg.Events = s.events
-		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.dropped}}
+		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.changed}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
 		log, err := stream.Ensure(p.ctx, pool, roomsStream, stream.Options{Keyed: true, OwnTables: true})
@@ -73,9 +75,9 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 
 // madeQueue is told of a queue that was made just now, perhaps of a stream, or in place of
 // one that another node has dropped.
-func (s *stores) madeQueue(q *queue.Queue) {
+func (s *stores) madeQueue(ctx context.Context, q *queue.Queue) {
 	if o, open := s.queues.open.peek(q.Name()); open && o.Stream().ID() != q.Stream().ID() {
-		s.queues.dropped(q.Name())
+		s.queues.changed(ctx, q.Name())
 	}
 	s.queues.open.changed(named(q.Name()))
 	s.streams.becameQueue(q.Name())

@@ -32,7 +32,7 @@ func startStores(t *testing.T, db pgtest.DB) openedStores {
 	t.Cleanup(func() { s.stop(context.Background()) })
 	return openedStores{s,
 		streamAdmin{db.Pool, s.streams.made, s.streams.dropped},
-		queueAdmin{db.Pool, s.madeQueue, s.queues.dropped},
+		queueAdmin{db.Pool, s.madeQueue, s.queues.changed},
 	}
 }
 
@@ -209,6 +209,12 @@ func TestStreamStore_ClosesIdle(t *testing.T) {
 	s.streams.closeIdle(start.Add(time.Hour-1), time.Hour)
 	if len(s.streams.open.all()) != 1 {
 		t.Error("closed before its time")
+	}
+	if s.streams.idleAfter() != idleAfter {
+		t.Error("one is many")
+	}
+	if s.streams.maxOpen = 0; s.streams.idleAfter() != idleAfterMany {
+		t.Error("more than may be open are not many")
 	}
 	s.streams.closeIdle(start.Add(time.Hour), time.Hour)
 	if len(s.streams.open.all()) != 0 {

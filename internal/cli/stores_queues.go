@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -25,6 +26,9 @@ type queueStore struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
+	accepted context.Context    // of what is accepted and not recorded; ends with abandon
+	abandon  context.CancelFunc // gives that up
+
 	open *registry[*openQueue]
 
 	gone struct { // nodes of queues that are not open any more
@@ -38,14 +42,15 @@ type openQueue struct {
 	*queue.Queue
 	producer *queue.Producer
 	node     *queue.Node
-	stop     context.CancelFunc
 	progress progress // of what is enqueued
-	counted  bool     // among those that are gone; guarded by queueStore.gone
+	dropped  atomic.Bool
+	counted  bool // among those that are gone; guarded by queueStore.gone
 }
 
 func newQueueStore(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queueStore {
 	s := &queueStore{pool: pool, log: log, hub: hub}
 	s.work, s.stop = context.WithCancel(context.Background())
+	s.accepted, s.abandon = context.WithCancel(context.Background())
 	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: log})
 	return s
 }
@@ -57,14 +62,6 @@ func (s *queueStore) run(ctx context.Context) {
 	s.open.close() // nothing begins any more
 	s.stop()
 	s.running.Wait()
-}
-
-// abandon gives up what is accepted and not recorded.
-func (s *queueStore) abandon() {
-	for _, o := range s.open.all() {
-		o.producer.Abandon()
-		o.node.Abandon()
-	}
 }
 
 // lookup finds a queue to be enqueued to or consumed.
@@ -81,31 +78,55 @@ func (s *queueStore) lookup(ctx context.Context, name string) (*openQueue, error
 	}, nil
 }
 
-// start runs the producer and node of a queue, until the queue is found to be gone.
+// start runs the producer and node of a queue. The node alone says when that ends: it tells
+// the consumers why, and the producer ends after it.
 func (s *queueStore) start(o *openQueue) {
-	ctx, stop := context.WithCancel(s.work)
-	o.stop = stop
-	s.running.Go(func() { o.producer.Run(ctx) })
 	s.running.Go(func() {
-		if err := o.node.Run(ctx); err != nil {
-			s.log.Warn("queue is not served any more", "queue", o.Name(), "error", err)
+		defer context.AfterFunc(s.accepted, func() { o.producer.Abandon(); o.node.Abandon() })()
+		producing, stop := context.WithCancel(s.work)
+		var producer sync.WaitGroup
+		producer.Go(func() { o.producer.Run(producing) })
+		if err := o.node.Run(s.work); err != nil {
+			level := slog.LevelWarn
+			if errors.Is(err, queue.ErrNotFound) { // as somebody wanted
+				level = slog.LevelInfo
+				o.dropped.Store(true)
+			}
+			s.log.Log(s.work, level, "queue is not served any more", "queue", o.Name(), "error", err)
 			s.forget(o)
+			stop()
 		}
+		producer.Wait()
+		stop()
 	})
 }
 
-// forget ends the producer and node of a queue that is gone.
+// end has what serves a queue that is gone end. From now on its name stands for
+// the queue that is there then.
+func (s *queueStore) end(o *openQueue) {
+	s.forget(o)
+	o.node.Dropped()
+}
+
 func (s *queueStore) forget(o *openQueue) {
 	s.count(o)
 	s.open.forget(o.Name(), o)
-	o.stop()
 }
 
-// dropped is told of a queue that was dropped just now: there may be another of its
-// name at once. Its node finds out, tells the consumers, and ends.
-func (s *queueStore) dropped(name string) {
-	for _, o := range s.open.remove(named(name)) {
-		s.count(o)
+// changed is told of a queue that was made or dropped just now: there may be another of its
+// name, or none.
+func (s *queueStore) changed(ctx context.Context, name string) {
+	s.open.changed(named(name))
+	o, open := s.open.peek(name)
+	if !open {
+		return
+	}
+	q, err := queue.Lookup(ctx, s.pool, name)
+	switch {
+	case errors.Is(err, queue.ErrNotFound), err == nil && q.Stream().ID() != o.Stream().ID():
+		s.end(o)
+	case err != nil:
+		s.forget(o) // its node finds out
 	}
 }
 
@@ -147,7 +168,7 @@ func (s *queueStore) submit(o *openQueue, done func(gateway.Place, error), submi
 	err := submit(func(first int64, err error) {
 		o.progress.end()
 		if errors.Is(err, queue.ErrNotFound) {
-			s.forget(o)
+			s.end(o)
 		}
 		place := gateway.Place{Partition: -1, Position: first, Count: 1}
 		if errors.Is(err, queue.ErrDuplicate) {
@@ -157,6 +178,9 @@ func (s *queueStore) submit(o *openQueue, done func(gateway.Place, error), submi
 	})
 	if err != nil { // then done is not called
 		o.progress.end()
+	}
+	if errors.Is(err, queue.ErrClosed) && o.dropped.Load() { // since it was found to be open
+		err = queue.ErrNotFound
 	}
 	return queueError(err)
 }
@@ -239,8 +263,8 @@ func (s *queueStore) Extend(_ context.Context, leases []gateway.Lease, lease tim
 // queueAdmin makes and drops the queues.
 type queueAdmin struct {
 	pool    *pgxpool.Pool
-	made    func(q *queue.Queue) // is told of what was just made
-	dropped func(name string)    // and of what was dropped
+	made    func(ctx context.Context, q *queue.Queue) // is told of what was just made
+	dropped func(ctx context.Context, name string)    // and of what was dropped
 }
 
 // Create implements gateway.QueueAdmin.
@@ -258,7 +282,7 @@ func (a queueAdmin) Create(ctx context.Context, name string, opts *gateway.Queue
 		}
 	}
 	if err == nil {
-		a.made(q)
+		a.made(ctx, q)
 	}
 	return queueError(err)
 }
@@ -286,7 +310,7 @@ func (a queueAdmin) Stats(ctx context.Context, name string) (gateway.QueueStats,
 func (a queueAdmin) Drop(ctx context.Context, name string) error {
 	err := queue.Drop(ctx, a.pool, name)
 	if err == nil {
-		a.dropped(name)
+		a.dropped(ctx, name)
 	}
 	return queueError(err)
 }
@@ -294,12 +318,12 @@ func (a queueAdmin) Drop(ctx context.Context, name string) error {
 // queueError says what the gateway may tell of an error of package queue.
 func queueError(err error) error {
 	for _, e := range []struct{ from, to error }{
-		{queue.ErrNotFound, gateway.ErrNotFound},
 		{queue.ErrInvalid, gateway.ErrInvalid},
 		{queue.ErrOptions, gateway.ErrExists},
 		{queue.ErrStreamInUse, gateway.ErrExists},
 		{queue.ErrLeaseLost, gateway.ErrLeaseLost},
 		{queue.ErrSettled, gateway.ErrLeaseLost},
+		{queue.ErrNotFound, gateway.ErrNotFound},
 		{queue.ErrSpread, gateway.ErrSpread},
 		{queue.ErrUnknown, gateway.ErrOutcomeUnknown},
 		{queue.ErrJournalLost, gateway.ErrJournalLost},

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/internal/pg"
-	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -28,13 +25,14 @@ type streamStore struct {
 	hub    *stream.Hub
 	groups *stream.Groups
 
-	work    context.Context // of the appenders; ends with stop
+	work    context.Context // ends with stop: no appender begins any more
 	stop    context.CancelFunc
-	running sync.WaitGroup
+	running sync.WaitGroup // appenders
 
 	followers sync.WaitGroup // of hub, which ends after them
 
 	open    *registry[*openStream]
+	maxOpen int                      // streams, before idle ones are closed sooner
 	closing sync.Mutex               // of closeIdle
 	ending  sync.Map                 // id of a stream to the done of the appender that was forgotten last
 	opened  *registry[*stream.Group] // by groupKey
@@ -64,15 +62,20 @@ const (
 	// ownersEvery is how often it is looked whether open streams hold a queue's
 	// messages by now, or are not used any more.
 	ownersEvery = 5 * time.Second
-	// idleAfter is for how long a stream stays open to which nobody publishes.
-	idleAfter = 5 * time.Minute
+	// idleAfter is for how long a stream stays open to which nobody publishes, and
+	// idleAfterMany is that while more than maxOpen are.
+	idleAfter     = 5 * time.Minute
+	idleAfterMany = ownersEvery
+	// openStreamBytes is about what an open stream takes.
+	openStreamBytes = 4 << 10
 )
 
 // openStream is a stream that is published to.
 type openStream struct {
 	*stream.Stream
 	appender *stream.PartitionedAppender
-	stop     context.CancelFunc
+	started  chan struct{} // closed when the appender has been started; nil if that was at once
+	stopping sync.Once
 	done     chan struct{} // closed when the appender has ended
 	progress progress
 }
@@ -80,8 +83,9 @@ type openStream struct {
 func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
 	s := &streamStore{
 		pool: pool, log: log, finder: &finder{pool: pool},
-		hub:    stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
-		groups: stream.NewGroups(pool, stream.GroupsConfig{Log: log}),
+		maxOpen: math.MaxInt,
+		hub:     stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
+		groups:  stream.NewGroups(pool, stream.GroupsConfig{Log: log}),
 	}
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.open = newRegistry(registryConfig[*openStream]{Open: s.lookup, Start: s.start, MaxOpening: maxFound, ErrClosed: stream.ErrClosed, Log: log})
@@ -100,8 +104,11 @@ func (s *streamStore) run(ctx context.Context) {
 	readers.Go(func() { s.watchOwners(reading) })
 	readers.Go(func() { stream.NewKeeper(s.pool, stream.KeeperConfig{Log: s.log}).Run(reading) })
 	<-ctx.Done()
-	s.open.close() // no appender begins any more
 	s.stop()
+	s.open.close()
+	for _, o := range s.open.all() {
+		s.end(o)
+	}
 	s.running.Wait()
 	s.followers.Wait()
 	stopReading()
@@ -130,114 +137,6 @@ func (s *streamStore) lookup(ctx context.Context, name string) (*openStream, err
 		Appender: stream.AppenderConfig{Hub: s.hub, Writer: stream.WriterConfig{Log: s.log}},
 	})
 	return o, nil
-}
-
-// start runs the appender of a stream, until the stream is found to be gone, or idle. What
-// an appender before it has accepted comes first.
-func (s *streamStore) start(o *openStream) {
-	ctx, stop := context.WithCancel(s.work)
-	o.stop = stop
-	before, waits := s.ending.Load(o.ID())
-	s.running.Go(func() {
-		if waits {
-			<-before.(*openStream).done
-		}
-		o.appender.Run(ctx)
-		close(o.done)
-		s.ending.CompareAndDelete(o.ID(), o)
-	})
-}
-
-// made is told of a stream that was made just now: what was not found is looked up
-// anew, and so is another one of its name, which another node has dropped.
-func (s *streamStore) made(found *stream.Stream) {
-	if o, open := s.open.peek(found.Name()); open && o.ID() != found.ID() {
-		s.dropped(o.Stream)
-	}
-	s.open.changed(named(found.Name()))
-	s.opened.changed(inFamily(found.Name()))
-}
-
-// dropped is told of a stream that was dropped just now: there may be another of its
-// name at once.
-func (s *streamStore) dropped(gone *stream.Stream) {
-	s.open.changed(named(gone.Name()))
-	for _, o := range s.open.all() {
-		if o.ID() == gone.ID() {
-			s.forget(o)
-		}
-	}
-	s.opened.remove(inFamily(gone.Name()))
-}
-
-// becameQueue ends the appenders of streams that hold a queue's messages now; a
-// stream that does not is opened again.
-func (s *streamStore) becameQueue(name string) {
-	for _, o := range s.open.remove(func(open string) bool { return open == name || strings.HasPrefix(open, name+"/") }) {
-		o.stop()
-	}
-	s.opened.remove(inFamily(name))
-}
-
-// watchOwners ends, again and again until ctx ends, the appenders of streams that
-// hold a queue's messages by now: another server may have made the queue.
-func (s *streamStore) watchOwners(ctx context.Context) {
-	tick := time.NewTicker(ownersEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if err := s.checkOwners(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("cannot look for the queues of open streams; tried again", "error", err)
-		}
-		s.closeIdle(time.Now(), idleAfter)
-	}
-}
-
-// closeIdle ends the appenders to which nobody has published for so long. Whoever
-// publishes next opens the stream again.
-func (s *streamStore) closeIdle(now time.Time, after time.Duration) {
-	s.closing.Lock()
-	defer s.closing.Unlock()
-	for _, o := range s.open.all() {
-		if o.progress.idle(now) >= after {
-			s.forget(o)
-		}
-	}
-}
-
-// checkOwners looks once, with one query for all streams that are open.
-func (s *streamStore) checkOwners(ctx context.Context) error {
-	open := make(map[string]*openStream)
-	for _, o := range s.open.all() {
-		open[o.Name()] = o
-	}
-	if len(open) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, ownersEvery)
-	defer cancel()
-	owned, err := queue.OwnedStreams(ctx, s.pool, slices.Collect(maps.Keys(open)))
-	for _, name := range owned {
-		s.forget(open[name])
-		s.opened.remove(inFamily(name))
-	}
-	return err
-}
-
-// forget ends the appender of a stream that is gone, or idle.
-func (s *streamStore) forget(o *openStream) {
-	s.ending.Store(o.ID(), o)
-	select {
-	case <-o.done: // it has ended before
-		s.ending.CompareAndDelete(o.ID(), o)
-	default:
-	}
-	s.open.forget(o.Name(), o)
-	o.stop()
 }
 
 // Publish implements gateway.StreamStore.

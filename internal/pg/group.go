@@ -23,6 +23,8 @@ type Group[B any] struct {
 	linger            time.Duration
 	admit             func(ctx context.Context)
 	dismiss           func()
+	idle              time.Duration // after which Next returns; 0 if it waits
+	timer             *time.Timer   // of that
 	company           company       // Run's alone
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
@@ -60,6 +62,13 @@ func (g *Group[B]) Linger(d time.Duration) *Group[B] {
 // out meanwhile. Call it before Run. It returns the Group.
 func (g *Group[B]) Admit(admit func(ctx context.Context), dismiss func()) *Group[B] {
 	g.admit, g.dismiss = admit, dismiss
+	return g
+}
+
+// ReturnIdle has Next return also when nothing has gathered for d. Call it before Next. It
+// returns the Group.
+func (g *Group[B]) ReturnIdle(d time.Duration) *Group[B] {
+	g.idle = d
 	return g
 }
 
@@ -152,6 +161,8 @@ func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *
 func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, *B)) bool {
 	select {
 	case <-g.gathered:
+	case <-g.idleTimer():
+		return true
 	case <-ctx.Done():
 		if batch := g.take(); batch != nil {
 			commit(work, batch)
@@ -174,6 +185,19 @@ func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, 
 		g.dismiss()
 	}
 	return true
+}
+
+// idleTimer returns a channel that tells when Next has waited for long enough, or nil.
+func (g *Group[B]) idleTimer() <-chan time.Time {
+	switch {
+	case g.idle == 0:
+		return nil
+	case g.timer == nil:
+		g.timer = time.NewTimer(g.idle)
+	default:
+		g.timer.Reset(g.idle)
+	}
+	return g.timer.C
 }
 
 // wait waits for those with whom the batch is to share its commit.

@@ -152,7 +152,7 @@ func urlOf(srv *embedpg.Server, database string) string {
 // It has PostgreSQL's default settings, and the database that its URL names.
 func Start(t testing.TB) *embedpg.Server {
 	t.Helper()
-	inst, err := start(config())
+	inst, err := start(config(), "")
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

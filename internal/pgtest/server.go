@@ -53,8 +53,8 @@ func (o *once) stop() error {
 // with a pool.
 func startShared() (*instance, error) {
 	cfg := config()
-	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "300"}
-	return start(cfg)
+	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
+	return start(cfg, memoryDir())
 }
 
 // config reads TIDEWIRE_TEST_PG.
@@ -91,11 +91,11 @@ type instance struct {
 	guard  *guard
 }
 
-func start(cfg embedpg.Config) (*instance, error) {
+func start(cfg embedpg.Config, below string) (*instance, error) {
 	// Not t.TempDir: its path holds the test's name, and a socket's path is
 	// short. Below /tmp the unprivileged user can pass if the directory lets
 	// it, which os.MkdirTemp's mode does not.
-	dir, err := os.MkdirTemp("", "tw-pg-")
+	dir, err := os.MkdirTemp(below, "tw-pg-")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,159 @@
+package stream_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// beforeDrop calls something once, before a Keeper drops what it has found.
+type beforeDrop struct {
+	once sync.Once
+	do   func()
+}
+
+func (b *beforeDrop) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if strings.Contains(q.SQL, "tidewire.drop_shared(") {
+			b.once.Do(b.do)
+		}
+	}
+	return ctx
+}
+func (*beforeDrop) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (*beforeDrop) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (*beforeDrop) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*beforeDrop) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// keepWith applies retention once, and calls do between the look and the drop.
+func keepWith(t *testing.T, db pgtest.DB, do func()) {
+	t.Helper()
+	cfg := db.Pool.Config()
+	called := false
+	cfg.ConnConfig.Tracer = &beforeDrop{do: func() { called = true; do() }}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := stream.NewKeeper(pool, stream.KeeperConfig{}).Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !called {
+		t.Fatal("nothing was dropped")
+	}
+}
+
+// TestKeeper_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
+// group that is made while the Keeper is at work.
+func TestKeeper_GroupMadeBeforeADrop(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	fill(t, db, s, 1, 100)
+	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{Consumed: true}); err != nil {
+		t.Fatal(err)
+	}
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	first, err := gs.Open(t.Context(), s, "first", stream.GroupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Commit(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	var g *stream.Group
+	keepWith(t, db, func() {
+		if g, err = gs.Open(context.Background(), s, "second", stream.GroupOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	offset, err := g.Offset(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	msgs, err := s.Read(t.Context(), offset, 1000)
+	if err != nil || len(msgs) != 100-int(offset) {
+		t.Errorf("the group at %d finds %d messages, %v", offset, len(msgs), err)
+	}
+}
+
+// TestKeeper_GroupSeeksBeforeADrop: likewise a group that goes back.
+func TestKeeper_GroupSeeksBeforeADrop(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	fill(t, db, s, 1, 100)
+	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{Consumed: true}); err != nil {
+		t.Fatal(err)
+	}
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	g, err := gs.Open(t.Context(), s, "first", stream.GroupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Commit(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	keepWith(t, db, func() {
+		if err := g.Seek(context.Background(), 10); err != nil {
+			t.Error(err)
+		}
+	})
+	if msgs, err := s.Read(t.Context(), 10, 1000); err != nil || len(msgs) != 90 {
+		t.Errorf("the group at 10 finds %d messages, %v", len(msgs), err)
+	}
+}
+
+// TestKeeper_AlteredBeforeADrop: nothing is dropped once Alter has returned that all is to be kept.
+func TestKeeper_AlteredBeforeADrop(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	fill(t, db, s, 1, 100)
+	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{MaxAge: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	keepWith(t, db, func() {
+		if err := stream.Alter(context.Background(), db.Pool, s.Name(), stream.Retention{}); err != nil {
+			t.Error(err)
+		}
+		if msgs, err := s.Read(context.Background(), 0, 1000); err != nil || len(msgs) != 100 {
+			t.Errorf("%d messages, %v", len(msgs), err)
+		}
+	})
+	if msgs, err := s.Read(t.Context(), 0, 1000); err != nil || len(msgs) != 100 {
+		t.Errorf("%d messages, %v", len(msgs), err)
+	}
+}
+
+// TestKeeper_LargeMessagesAfterSmall: the oldest go while all together are larger than MaxBytes.
+func TestKeeper_LargeMessagesAfterSmall(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	fill(t, db, s, 1, 1000)
+	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{MaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	keepOnce(t, db.Pool)
+	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, key, payload)
+		SELECT $1, n, true, 'k', (SELECT string_agg(sha256((n * 10000 + i)::text::bytea), '') FROM generate_series(1, 4000) AS i)
+		FROM generate_series(1001, 1100) AS n`, s.ID())
+	for range 3 {
+		keepOnce(t, db.Pool)
+	}
+	var bytes int64
+	if err := db.Pool.QueryRow(t.Context(), `SELECT sum(pg_column_size(payload)) FROM tidewire.shared_message`).Scan(&bytes); err != nil {
+		t.Fatal(err)
+	}
+	if bytes > 2<<20 {
+		t.Errorf("%d bytes are kept, of 1 MiB at most", bytes)
+	}
+}

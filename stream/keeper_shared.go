@@ -1,0 +1,150 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Bounds of what a Keeper does with shared streams at a time.
+const (
+	// dueStreams is the most streams with something to drop that one look returns.
+	dueStreams = 1000
+	// dueMessages is the most messages of one stream that a look finds. The others are found by
+	// the next one.
+	dueMessages = 1000
+	// dropMessages is how many messages one transaction deletes, or as many as one stream has.
+	dropMessages = 5000
+)
+
+// due is a shared stream of which something is to be dropped.
+type due struct {
+	stream   int32
+	upto     *int64 // nil if there is nothing
+	messages int
+	large    bool // it is to get tables of its own
+	policy   string
+}
+
+// keepShared applies the retention of all shared streams once: first of those with messages that
+// may be dropped whether they were read or not.
+func (k *Keeper) keepShared(ctx context.Context) error {
+	return errors.Join(k.keepSharedIf(ctx, false), k.keepSharedIf(ctx, true))
+}
+
+// keepSharedIf applies the policies with Consumed, or those without. It goes on with
+// those streams that have more to be dropped.
+func (k *Keeper) keepSharedIf(ctx context.Context, consumed bool) error {
+	more, dropped, err := k.dropDue(ctx, consumed, nil)
+	for len(more) > 0 && err == nil {
+		var n int64
+		more, n, err = k.dropDue(ctx, consumed, more)
+		dropped += n
+	}
+	if dropped > 0 {
+		k.cfg.Log.Info("messages of shared streams dropped", "messages", dropped)
+	}
+	return err
+}
+
+// dropDue looks once at all shared streams with such policies, or at those given, and drops what is due. It
+// returns the streams that may have more.
+func (k *Keeper) dropDue(ctx context.Context, consumed bool, only []int32) (more []int32, dropped int64, err error) {
+	for after, last := int32(0), false; !last; {
+		found, lookErr := k.look(ctx, consumed, after, only)
+		if lookErr != nil {
+			return nil, dropped, errors.Join(err, lookErr)
+		}
+		for from := 0; from < len(found); {
+			to := from + dropEnd(found[from:])
+			again, n, dropErr := k.dropSome(ctx, found[from:to])
+			more, dropped, err = append(more, again...), dropped+n, errors.Join(err, dropErr)
+			from = to
+		}
+		if last = len(found) < dueStreams; !last {
+			after = found[len(found)-1].stream
+		}
+	}
+	return more, dropped, err
+}
+
+// dropEnd returns how many of the streams, at least one, have so many messages to drop as one
+// transaction deletes.
+func dropEnd(found []due) int {
+	messages := found[0].messages
+	for i, d := range found[1:] {
+		if messages += d.messages; messages > dropMessages {
+			return i + 1
+		}
+	}
+	return len(found)
+}
+
+// look returns shared streams with something to drop: those after one, or of those given.
+func (k *Keeper) look(ctx context.Context, consumed bool, after int32, only []int32) (found []due, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err = stepRows(ctx, k.pool, sealWait, func(rows pgx.Rows) error {
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (d due, err error) {
+			return d, row.Scan(&d.stream, &d.upto, &d.messages, &d.large, &d.policy)
+		})
+		return err
+	}, dueSharedSQL, consumed, after, only, dueStreams, dueMessages)
+	if err != nil {
+		return nil, fmt.Errorf("look for messages: %w", err)
+	}
+	return found, nil
+}
+
+// dropSome drops what is due of some streams. It returns those that have more.
+func (k *Keeper) dropSome(ctx context.Context, found []due) (more []int32, dropped int64, err error) {
+	var ids []int32
+	var uptos []int64
+	var policies []string
+	window := make(map[int32]bool)
+	for _, d := range found {
+		if d.large {
+			k.moveLarge(ctx, d.stream)
+		}
+		if d.upto != nil {
+			ids, uptos, policies = append(ids, d.stream), append(uptos, *d.upto), append(policies, d.policy)
+			window[d.stream] = d.messages == dueMessages
+		}
+	}
+	if len(ids) == 0 {
+		return nil, 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err = stepRows(ctx, k.pool, sealWait, func(rows pgx.Rows) error {
+		var id int32
+		var n int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &n}, func() error {
+			dropped += n
+			if window[id] {
+				more = append(more, id)
+			}
+			return nil
+		})
+		return err
+	}, dropSharedSQL, ids, uptos, policies)
+	if err != nil {
+		return nil, 0, fmt.Errorf("drop messages: %w", err)
+	}
+	return more, dropped, nil
+}
+
+// moveLarge gives a shared stream tables of its own. If it cannot have any, it stays.
+func (k *Keeper) moveLarge(ctx context.Context, id int32) {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	err := stepRows(ctx, k.pool, sealWait, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	}, moveSharedSQL, id)
+	if err != nil && ctx.Err() == nil {
+		k.cfg.Log.Warn("large stream gets no tables of its own", "stream", id, "error", err)
+	}
+}
