@@ -247,8 +247,8 @@ func TestKeeper_DropDelaysNoAppend(t *testing.T) {
 	stands(t, "after the commit", s, 11, 12)
 }
 
-// TestKeeper_LargeStreamMoves: a shared stream that is larger than a segment gets tables of its own, with
-// what is kept of it, if it may be so large.
+// TestKeeper_LargeStreamMoves: a shared stream whose policy lets it be larger than a segment, and which
+// is, gets tables of its own. Its messages that are kept move there.
 func TestKeeper_LargeStreamMoves(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -54,7 +54,7 @@ type PartitionedAppender struct {
 }
 
 // NewPartitionedAppender returns an appender to all partitions of the stream,
-// which writes through the pool. It does nothing until Run.
+// which writes through the pool. It writes nothing before Start, or Run.
 func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig) *PartitionedAppender {
 	n := max(s.count, 1)
 	cfg = cfg.withDefaults(n)

@@ -47,9 +47,7 @@ func (a *Appender) stop() {
 		s.stop()
 		<-s.ended
 	}
-	if a.writer == nil {
-		a.writer = newWriter(a.pool, a.stream.table, a.stream.storage, a.cfg.Writer)
-	}
+	a.openWriter()
 	a.awaitRounds(context.Background()) // Abandon ends it
 	a.doHanded()
 	c.do(func(*round) {
@@ -144,9 +142,7 @@ func (s *solo) run() {
 	defer close(s.ended)
 	defer s.stop()
 	a := s.of
-	if a.writer == nil {
-		a.writer = newWriter(a.pool, a.stream.table, a.stream.storage, a.cfg.Writer)
-	}
+	a.openWriter()
 	for going := true; going; {
 		a.doHanded()
 		a.rejoin(s)
@@ -158,6 +154,13 @@ func (s *solo) run() {
 		if going && idle && a.retire(s) {
 			return
 		}
+	}
+}
+
+// openWriter makes the writer, with the first goroutine that writes alone.
+func (a *Appender) openWriter() {
+	if a.writer == nil {
+		a.writer = newWriter(a.pool, a.stream.table, a.stream.storage, a.cfg.Writer)
 	}
 }
 
