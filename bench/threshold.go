@@ -11,10 +11,11 @@ import (
 // Threshold is a bound that the user sets for a metric of every row, such as
 // p99<25ms or lost==0.
 type Threshold struct {
-	text   string
-	metric string
-	op     string
-	bound  float64 // in the metric's unit
+	text    string
+	written string // the metric as the user wrote it
+	metric  string
+	op      string
+	bound   float64 // in the metric's unit
 }
 
 var (
@@ -24,7 +25,7 @@ var (
 
 // UnmarshalText reads a threshold: a metric of docs/results.md, or short p50, p90,
 // p95, p99, p99.9, max and mean for latencies, with write_, read_, end_to_end_ or
-// connect_ in front; then <, <=, ==, !=, >= or >; then a number, with us, ms, s, m,
+// connect_ before it; then <, <=, ==, !=, >= or >; then a number, with us, ms, s, m,
 // %, k or M.
 func (t *Threshold) UnmarshalText(text []byte) error {
 	parts := thresholdForm.FindStringSubmatch(string(text))
@@ -43,7 +44,7 @@ func (t *Threshold) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("threshold %q: %w", text, err)
 	}
-	*t = Threshold{strings.TrimSpace(string(text)), metric, parts[2], bound}
+	*t = Threshold{strings.TrimSpace(string(text)), parts[1], metric, parts[2], bound}
 	return nil
 }
 
@@ -71,7 +72,7 @@ func inUnitOf(metric string, value float64, unit string) (float64, error) {
 	case isDuration && strings.HasSuffix(metric, "seconds"):
 		return value * d.Seconds(), nil
 	}
-	return 0, fmt.Errorf("%s is not a time: give the number without %s", metric, unit)
+	return 0, fmt.Errorf("%s is not a time: give the number without %s, or a metric that is one (docs/results.md lists them)", metric, unit)
 }
 
 // Check holds if each row that has the metric keeps to the bound, and one does.

@@ -80,7 +80,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("POST", "/v1/streams/a%2Fb", `{"keyed":false}`, 200, `{"keyed":false,"stream":"a/b"}`)
 	c.refused("POST", "/v1/streams/a%2Fb", `{"keyed":true}`, 409, "exists")
 	c.want("GET", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b","keyed":false,"created":"0001-01-01T00:00:00Z","head":0}`)
-	c.want("POST", "/v1/streams/parts", `{"partitions":65}`, 400, `{"error":{"code":"invalid","message":"65, want 0 to 64 (the server's --max-partitions)","field":"partitions"}}`)
+	c.want("POST", "/v1/streams/parts", `{"partitions":65}`, 400, `{"error":{"code":"invalid","message":"partitions: 65, want 0 to 64 (the server's --max-partitions)","field":"partitions"}}`)
 	c.want("DELETE", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b"}`)
 	c.refused("DELETE", "/v1/streams/a%2Fb", "", 404, "not_found")
 	c.want("GET", "/v1/streams", "", 200, `{"streams":[{"stream":"orders","keyed":true,"created":"0001-01-01T00:00:00Z"}]}`)

@@ -211,7 +211,7 @@ func explained(err error, otherwise code) reply {
 	}
 	var field *FieldError
 	if errors.As(err, &field) {
-		with.Field, with.Message = field.Field, field.Problem
+		with.Field, with.Message = field.Field, field.Field+": "+field.Problem
 	}
 	return with
 }

@@ -53,9 +53,12 @@ func (c *consumer) run(by asked) {
 			s.fail(by, err, codeUnavailable)
 		}
 	} else {
-		if err = s.pushStart(c.ctx, by, reply{}); err == nil {
-			err = s.conn.try(func() error { return c.deliver(source) })
-		}
+		err = s.conn.try(func() error {
+			if err := s.pushStart(c.ctx, by, reply{}); err != nil {
+				return err
+			}
+			return c.deliver(source)
+		})
 		c.leave()
 		c.settling.wait(s.server.work)
 		source.Close()
@@ -144,12 +147,18 @@ func (c *consumer) room(source Consumption) (int, error) {
 		if n := credits - held; n > 0 {
 			return n, nil
 		}
+		select {
+		case <-source.Broken():
+			return 1, nil // the source says why, and leases none
+		default:
+		}
 		var ends <-chan time.Time
 		if held > 0 {
 			ends = time.After(next.Sub(now))
 		}
 		select {
 		case <-c.changed:
+		case <-source.Broken():
 		case <-ends:
 		case <-c.ctx.Done():
 			return 0, c.ctx.Err()

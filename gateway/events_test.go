@@ -181,7 +181,7 @@ func TestEvents_OverHTTP(t *testing.T) {
 	}{
 		{"POST", "/v1/events", `{"events":[{"type":"Offered","tags":["c:1"],"data":[1]}]}`, 200, `{"positions":[1]}`},
 		{"POST", "/v1/events", `{"events":[{"type":"X"}],"condition":{"query":{}}}`, 409, `{"error":{"code":"conflict","message":"an event is in the way: see position and event_type","position":1,"event_type":"Offered"}}`},
-		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"none, want at least 1","field":"events"}}`},
+		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"events: none, want at least 1","field":"events"}}`},
 		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
 		{"GET", "/v1/events?tag=c:2&after=7", "", 200, `{"events":[],"next":7}`},
 		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false"}}`},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ func (panickingFeed) Submit(context.Context, [][]byte) error                   {
 func (panickingFeed) Wait(context.Context) error                               { return nil }
 func (panickingFeed) Close()                                                   {}
 func (panickingFeed) SetCredits(int)                                           {}
+func (panickingFeed) Broken() <-chan struct{}                                  { return nil }
 
 type panickingQueues struct{ *fakeQueues }
 
@@ -149,5 +151,55 @@ func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "panics_test.go") || !strings.Contains(text, "level=ERROR") {
 		t.Errorf("the log lacks the stack:\n%s", text)
+	}
+}
+
+// closingStreams are streams whose subscriptions panic, and count that they are closed.
+type closingStreams struct {
+	*fakeStreams
+	closed atomic.Int32
+}
+
+func (c *closingStreams) Subscribe(_ context.Context, stream string, _ gateway.Start) (gateway.Subscription, error) {
+	return closingFeed{of: c, panicsIn: stream}, nil
+}
+
+type closingFeed struct {
+	panickingFeed
+	of       *closingStreams
+	panicsIn string
+}
+
+func (f closingFeed) Position() int64 {
+	if f.panicsIn == "position" {
+		panic("position")
+	}
+	return 0
+}
+
+func (f closingFeed) Close() {
+	f.of.closed.Add(1)
+	if f.panicsIn == "close" {
+		panic("close")
+	}
+}
+
+// TestPanic_ClosesSubscriptions: what a subscription follows is closed, whatever of it panics.
+func TestPanic_ClosesSubscriptions(t *testing.T) {
+	t.Parallel()
+	store := &closingStreams{fakeStreams: newFakeStreams(t)}
+	_, addr := serve(t, gateway.Config{Streams: gateway.StreamsConfig{Store: store}})
+	for n, stream := range []string{"position", "next", "close"} {
+		conn := dial(t, "ws://"+addr+"/ws")
+		send(t, conn, `{"type":"subscribe","stream":"`+stream+`"}`)
+		conn.SetReadDeadline(time.Now().Add(patience))
+		if err := drained(conn); !isClose(err, websocket.StatusInternalError) {
+			t.Errorf("panic in %s: ended with %v, want a Close frame with 1011", stream, err)
+		}
+		conn.Abort()
+		waitMetric(t, addr, "tidewire_connections 0")
+		if closed := int(store.closed.Load()); closed != n+1 {
+			t.Errorf("panic in %s: %d of %d subscriptions are closed", stream, closed, n+1)
+		}
 	}
 }

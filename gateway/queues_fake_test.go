@@ -165,6 +165,9 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Del
 // SetCredits changes nothing: only what is received is leased.
 func (c *fakeConsumption) SetCredits(int) {}
 
+// Broken is never closed: Receive looks for itself.
+func (c *fakeConsumption) Broken() <-chan struct{} { return nil }
+
 func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []gateway.Delivery) {
 	now := time.Now()
 	for id, job := range q.leased {

@@ -221,6 +221,8 @@ type Consumption interface {
 	// beyond that goes to consumers elsewhere. It is for any goroutine, and does
 	// nothing after Close.
 	SetCredits(n int)
+	// Broken is closed when there is nothing more to come: Receive returns why.
+	Broken() <-chan struct{}
 	// Close gives back at once what was received and not settled; what was given
 	// to AckLater is settled. It is called after Receive has returned, and waits
 	// at most briefly for the database.

@@ -55,6 +55,7 @@ type subscriber struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	held    int64 // of the budget
+	source  feed  // what it follows, once that is open
 	end     ending
 }
 
@@ -64,50 +65,57 @@ func newSubscriber(s *session, name string, r *request) *subscriber {
 	return sub
 }
 
-// run is the subscription's goroutine. It does apart all that needs a deep stack.
+// run is the subscription's goroutine. It does apart all that needs a deep stack. Whatever of it
+// panics, what was opened is closed.
 func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error)) {
 	defer sub.cancel()
-	var source feed
-	sub.apart(func() { source = sub.begin(by, open) })
-	if source != nil {
-		err := sub.session.conn.try(func() error { return sub.follow(source) })
-		sub.apart(func() { sub.finish(source, err) })
+	err := sub.apart(func() error { return sub.begin(by, open) })
+	if sub.source == nil {
+		sub.apart(func() error { sub.refuse(by, err); return nil })
+	} else {
+		if err == nil {
+			err = sub.session.conn.try(sub.follow)
+		}
+		sub.apart(func() error { sub.finish(err); return nil })
 	}
-	sub.apart(sub.answer)
+	sub.apart(func() error { sub.answer(); return nil })
 }
 
-// begin opens what is followed, and answers. It returns nothing if that did not succeed.
-func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, error)) feed {
+// begin opens what is followed, and answers if that succeeds.
+func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, error)) error {
 	s := sub.session
-	var source feed
-	err := s.conn.memory.Reserve(sub.ctx, budget.Follow, followOverhead)
-	if err == nil {
-		sub.held = followOverhead
-		source, err = open(sub.ctx)
+	if err := s.conn.memory.Reserve(sub.ctx, budget.Follow, followOverhead); err != nil {
+		return err
 	}
-	switch {
-	case err == nil:
-	case sub.ctx.Err() != nil:
-		sub.leave()
-		s.answer(by, refusal(codeEnded))
-		return nil
-	default:
-		sub.leave()
-		s.fail(by, err, codeUnavailable)
-		return nil
+	sub.held = followOverhead
+	source, err := open(sub.ctx)
+	if err != nil {
+		return err
 	}
+	sub.source = source
 	position := source.Position()
-	if err := s.pushStart(sub.ctx, by, reply{Position: &position}); err != nil {
-		sub.finish(source, err)
-		return nil
+	return s.pushStart(sub.ctx, by, reply{Position: &position})
+}
+
+// refuse answers that nothing was opened, for this reason.
+func (sub *subscriber) refuse(by asked, err error) {
+	s := sub.session
+	sub.leave()
+	switch {
+	case s.conn.broken.Load(): // nothing is answered any more
+	case sub.ctx.Err() != nil:
+		s.answer(by, refusal(codeEnded))
+	default:
+		s.fail(by, err, codeUnavailable)
 	}
-	return source
 }
 
 // finish ends what has begun, for this reason.
-func (sub *subscriber) finish(source feed, err error) {
-	source.Close()
-	sub.leave()
+func (sub *subscriber) finish(err error) {
+	func() {
+		defer sub.leave()
+		sub.source.Close()
+	}()
 	sub.tell(err)
 }
 
@@ -119,11 +127,12 @@ func (sub *subscriber) answer() {
 }
 
 // apart calls f in a goroutine of its own, with the deep stack that a query or a write takes:
-// the stacks of thousands of subscriptions that wait stay small.
-func (sub *subscriber) apart(f func()) {
+// the stacks of thousands of subscriptions that wait stay small. A panic is returned as an error.
+func (sub *subscriber) apart(f func() error) (err error) {
 	var calling sync.WaitGroup
-	calling.Go(func() { sub.session.conn.guard(f) })
+	calling.Go(func() { err = sub.session.conn.try(f) })
 	calling.Wait()
+	return err
 }
 
 func (sub *subscriber) leave() {
@@ -150,7 +159,7 @@ func (sub *subscriber) tell(err error) {
 
 // follow sends page after page until something ends it. It takes credit first, so
 // that it holds nothing while it has none.
-func (sub *subscriber) follow(source feed) error {
+func (sub *subscriber) follow() error {
 	for {
 		most, err := sub.credits.take(sub.ctx, maxBatch)
 		if err != nil {
@@ -159,7 +168,7 @@ func (sub *subscriber) follow(source feed) error {
 		if err := sub.session.conn.admit(sub.ctx); err != nil {
 			return err
 		}
-		p, err := source.next(sub.ctx, most)
+		p, err := sub.source.next(sub.ctx, most)
 		if err != nil {
 			return err
 		}

@@ -148,6 +148,10 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 	}
 }
 
+// Broken is closed when the Node fails, because the queue is gone for one: from then on Receive
+// returns why. One that stops in good order still takes acknowledgements.
+func (c *Consumer) Broken() <-chan struct{} { return c.node.broken }
+
 // Close returns the Consumer's credits. What it did not acknowledge is void and
 // is handed out to others at once: those of this Node, or of others. This Node
 // hands it out in the order of positions, after what others gave back before, and

@@ -48,7 +48,7 @@ func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Opt
 func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) error {
 	_, err := stream.Lookup(ctx, pool, name)
 	if err == nil {
-		return inTheWay(ctx, pool, name)
+		return inTheWay(ctx, pool, name, opts)
 	}
 	if !errors.Is(err, stream.ErrNotFound) {
 		return err
@@ -67,11 +67,11 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 }
 
 // inTheWay is the error of a family whose name a stream has, perhaps that of a queue.
-func inTheWay(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	_, err := lookupOne(ctx, pool, name)
+func inTheWay(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) error {
+	q, err := lookupOne(ctx, pool, name)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%w: it has no priorities and no lanes", ErrOptions)
+		return q.opts.differ(opts)
 	case errors.Is(err, ErrInvalid):
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	case errors.Is(err, ErrNotFound):

@@ -129,6 +129,7 @@ type Node struct {
 	drained chan struct{} // one slot: nothing is handed out any more
 	members chan struct{} // one slot: the Consumers are others
 	litter  chan struct{} // one slot: a journal has deleted rows
+	broken  chan struct{} // closed when it fails, because its queue is gone for one
 
 	mu        sync.Mutex // guards the fields below, and those of the parts
 	consumers []*Consumer
@@ -145,7 +146,7 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 		cfg: cfg.withDefaults(), queue: q,
 		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
 		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
-		members: make(chan struct{}, 1), litter: make(chan struct{}, 1),
+		members: make(chan struct{}, 1), litter: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
 	n.work, n.abandon = context.WithCancelCause(context.Background())
 	for _, m := range q.members {
@@ -249,6 +250,9 @@ func (n *Node) Abandon() {
 func (n *Node) close(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if err != nil && n.err == nil {
+		close(n.broken)
+	}
 	n.closed = true
 	if n.err = ErrClosed; err != nil {
 		n.err = fmt.Errorf("%w: %w", ErrClosed, err)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -64,3 +65,35 @@ func (o Options) validate() error {
 
 // family reports whether the queue consists of several.
 func (o Options) family() bool { return o.Priorities+o.Lanes > 0 }
+
+// differ is ErrOptions with what differs from the options that were asked for, or nil.
+func (o Options) differ(asked Options) error {
+	if o == asked {
+		return nil
+	}
+	var has, wants []string
+	own, others := o.words(), asked.words()
+	for i := range own {
+		if own[i] != others[i] {
+			has, wants = append(has, own[i]), append(wants, others[i])
+		}
+	}
+	return fmt.Errorf("%w: the queue has %s; you asked for %s", ErrOptions, strings.Join(has, ", "), strings.Join(wants, ", "))
+}
+
+// words says what the options are, each at its place.
+func (o Options) words() []string {
+	count := func(n int, one, many string) string {
+		switch n {
+		case 0:
+			return "no " + many
+		case 1:
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	return []string{
+		count(o.Lanes, "lane", "lanes"), count(o.Priorities, "priority", "priorities"), count(o.MaxAttempts, "attempt", "attempts"),
+		fmt.Sprintf("a first retry pause of %v", o.RetryMin), fmt.Sprintf("a longest retry pause of %v", o.RetryMax),
+	}
+}

@@ -84,8 +84,8 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 	} else if err == nil {
 		q, err = ensureOne(ctx, pool, name, opts)
 	}
-	if err == nil && q.opts != opts {
-		err = fmt.Errorf("%w: %+v, not %+v", ErrOptions, q.opts, opts)
+	if err == nil {
+		err = q.opts.differ(opts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ensure queue %q: %w", name, err)

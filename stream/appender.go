@@ -152,7 +152,8 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 //
 // Errors: ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
 // stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
-// or with ErrAbandoned, the messages may be stored or not.
+// or with ErrAbandoned, the messages may be stored or not. An error that is ErrNotFound and
+// ErrAbandoned means that they may have been stored before the stream was dropped.
 func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, err error) {
 	return await(ctx, func(done func(int64, error)) error { return a.Submit(ctx, msgs, done) })
 }

@@ -227,7 +227,7 @@ func TestKeeper_BesidePgDump(t *testing.T) {
 		return err == nil && waits
 	})
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-	pool, looks := countingPool(t, db.URL, "tidewire.drop_segments")
+	pool, looks := countingPool(t, db.URL, "tidewire.drop_expired")
 	keep(t, pool)
 	await(t, "attempts to drop", func() bool { return looks.count.Load() >= 5 })
 	if info := inspect(t, s); info.Oldest != before.Oldest {

@@ -109,9 +109,13 @@ func (a *Appender) explain(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrAbandoned, err)
 	}
-	if a.dropped(ctx) {
+	abandoned := errors.Is(err, ErrAbandoned)
+	switch dropped := a.dropped(ctx); {
+	case dropped && abandoned: // it may have been stored before
+		return fmt.Errorf("append to stream %q: %w: %w", a.stream.name, ErrNotFound, err)
+	case dropped:
 		err = ErrNotFound
-	} else if errors.Is(err, ErrAbandoned) {
+	case abandoned:
 		return err
 	}
 	return a.stream.explain("append to", err)

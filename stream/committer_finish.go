@@ -21,7 +21,7 @@ func (c *committer) finish(entries []*entry, got stored) {
 				continue
 			}
 			a.settle(e.calls, got.firsts[i], nil)
-			a.stream.storage.stored(e.rows.Len())
+			a.stream.storage.stored(got.firsts[i], e.rows.Len())
 			e.rows.First, e.rows.at = got.firsts[i], got.at
 			if len(e.rows.requests) > 0 {
 				a.noteRequests()

@@ -273,6 +273,29 @@ func ExampleAppender_AppendAs() {
 	}
 }
 
+// A process may have an Appender for each of thousands of streams: one that is started and
+// has nothing to write has no goroutine.
+func ExampleAppender_Start() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	for _, name := range []string{"customer 7", "customer 8"} {
+		customer, err := stream.Ensure(ctx, pool, name, stream.Options{})
+		if err != nil {
+			log.Print(err)
+			return
+		}
+		appender := stream.NewAppender(pool, customer, stream.AppenderConfig{})
+		appender.Start()
+		defer appender.Stop() // when all that was accepted is answered
+		first, err := appender.Append(ctx, stream.Message{Payload: []byte("2 apples")})
+		fmt.Println(name, first, err)
+	}
+}
+
 // Each process runs a member; they share out the partitions of the stream.
 func ExampleMember() {
 	ctx := context.Background()

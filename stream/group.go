@@ -146,6 +146,12 @@ func DropGroup(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) 
 	return nil
 }
 
+// ID is the number of the group in this database. It is never used again.
+func (g *Group) ID() int32 { return g.id }
+
+// Stream returns the stream of the group.
+func (g *Group) Stream() *Stream { return g.stream }
+
 // Name returns the name of the group.
 func (g *Group) Name() string { return g.name }
 

@@ -2,6 +2,8 @@ package stream_test
 
 import (
 	"context"
+	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -79,4 +82,41 @@ func TestGroups_OldestOfAnotherMaker(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGroup_CommitAheadOfASealedSegment: the positions that the rest of a sealed segment leaves out
+// come after the end of the stream, also when retention has dropped all messages.
+func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		a := run(t, db.Pool, s, stream.AppenderConfig{})
+		gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+		g, unread := openGroup(t, gs, s, "g"), openGroup(t, gs, s, "unread")
+		wantEnd := func(what string, end int64) {
+			t.Helper()
+			for _, position := range []int64{end + 1, end + 1000, math.MaxInt64} {
+				if offset, err := g.Commit(t.Context(), position); !errors.Is(err, stream.ErrAhead) {
+					t.Errorf("%s, which ends at %d: Commit(%d): %d, %v, want ErrAhead", what, end, position, offset, err)
+				}
+			}
+			if offset, err := g.Commit(t.Context(), end); err != nil || offset != end {
+				t.Errorf("%s: Commit(%d): %d, %v", what, end, offset, err)
+			}
+		}
+		mustAppend(t, a, kilobytes(5)...)
+		time.Sleep(2 * oldAge)
+		alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: true})
+		keepOnce(t, db.Pool)
+		wantEnd("kept for a group", 5)
+		if _, err := unread.Commit(t.Context(), 5); err != nil {
+			t.Fatal(err)
+		}
+		keepOnce(t, db.Pool)
+		stands(t, "emptied", s, 6, 5)
+		if err := g.Seek(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd("emptied", 5)
+		wantEnd("goes on", mustAppend(t, a, messages("next")...))
+	})
 }

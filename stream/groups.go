@@ -22,6 +22,9 @@ type GroupsConfig struct {
 	// its ctx has ended; the callers that still wait then get ErrAbandoned.
 	// Defaults to 10 s.
 	StopTimeout time.Duration
+	// OnGone, if not nil, is called from Run's goroutine with the ID of a group to which a
+	// position was to be committed, also by CommitLater, and which was dropped.
+	OnGone func(group int32)
 	// Log receives a line for each attempt that failed. Defaults to none.
 	Log *slog.Logger
 }

@@ -24,7 +24,7 @@ func TestHot_BesideAMove(t *testing.T) {
 	slot := moves.Join(db.Pool, func() chan struct{} { return make(chan struct{}, 1) })
 	defer moves.Leave(db.Pool)
 	slot <- struct{}{}
-	s.storage.stored(hotRows)
+	s.storage.stored(1, hotRows)
 	for _, shared := range []bool{true, false} {
 		if _, err := a.Append(t.Context(), Message{}); err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ func TestHot(t *testing.T) {
 		if s.storage.outgrown() {
 			t.Error("hot too early")
 		}
-		s.storage.stored(hotRows)
+		s.storage.stored(1, hotRows)
 		if _, err := a.Append(t.Context(), Message{}); err != nil {
 			t.Fatal(err)
 		}

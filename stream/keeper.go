@@ -64,7 +64,7 @@ const (
 	// doubles each time. Everybody who comes to the table waits as well.
 	dropWait  = 5 * time.Millisecond
 	dropTries = 4
-	// dropBatch is the most segments that tidewire.drop_segments drops at once.
+	// dropBatch is the most segments that tidewire.drop_segments drops at once, and so drop_expired.
 	dropBatch = 32
 )
 
@@ -143,19 +143,19 @@ func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
 		return 0, nil
 	}
 	for {
-		n, err := k.drop(ctx, id, upto)
+		n, err := k.drop(ctx, dropExpiredSQL, id, *settled)
 		if dropped += n; err != nil || n < dropBatch {
 			return dropped, err
 		}
 	}
 }
 
-// drop drops segments up to that position, a batch of them at most. It waits a
-// little longer with each attempt: behind short reads it gets its turn, and
-// behind a long one it gives up.
-func (k *Keeper) drop(ctx context.Context, id int32, upto int64) (dropped int, err error) {
+// drop has the query drop segments up to that position, a batch of them at most. It waits a
+// little longer with each attempt: after short reads it gets its turn, and
+// after a long one it gives up.
+func (k *Keeper) drop(ctx context.Context, sql string, id int32, upto int64) (dropped int, err error) {
 	for failed := range dropTries {
-		err = step(ctx, k.pool, dropWait<<failed, &dropped, dropSegmentsSQL, id, upto)
+		err = step(ctx, k.pool, dropWait<<failed, &dropped, sql, id, upto)
 		if pg.Code(err) != pg.CodeLockNotAvailable {
 			return dropped, err
 		}

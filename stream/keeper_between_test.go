@@ -2,7 +2,7 @@ package stream_test
 
 import (
 	"context"
-	"strings"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +20,12 @@ type beforeDrop struct {
 	do   func()
 }
 
+// isDrop tells the statements that drop.
+var isDrop = regexp.MustCompile(`tidewire\.drop_(shared|expired)\(`)
+
 func (b *beforeDrop) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, q := range data.Batch.QueuedQueries {
-		if strings.Contains(q.SQL, "tidewire.drop_shared(") {
+		if isDrop.MatchString(q.SQL) {
 			b.once.Do(b.do)
 		}
 	}
@@ -54,83 +57,92 @@ func keepWith(t *testing.T, db pgtest.DB, do func()) {
 	}
 }
 
+// fillBoth stores a hundred messages of a stream of either kind, which are older than oldAge.
+func fillBoth(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	t.Helper()
+	if isShared(t, db, s) {
+		fill(t, db, s, 1, 100)
+		return
+	}
+	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), kilobytes(100)...)
+	time.Sleep(2 * oldAge)
+}
+
+const oldAge = 5 * time.Millisecond
+
+// wantKept wants the messages after a position to be there.
+func wantKept(t *testing.T, s *stream.Stream, after int64) {
+	t.Helper()
+	if msgs, err := s.Read(t.Context(), after, 1000); err != nil || len(msgs) != 100-int(after) {
+		t.Errorf("%d messages after %d, %v", len(msgs), after, err)
+	}
+}
+
 // TestKeeper_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
 // group that is made while the Keeper is at work.
 func TestKeeper_GroupMadeBeforeADrop(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	fill(t, db, s, 1, 100)
-	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{Consumed: true}); err != nil {
-		t.Fatal(err)
-	}
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	first, err := gs.Open(t.Context(), s, "first", stream.GroupOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Commit(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
-	var g *stream.Group
-	keepWith(t, db, func() {
-		if g, err = gs.Open(context.Background(), s, "second", stream.GroupOptions{}); err != nil {
-			t.Error(err)
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		fillBoth(t, db, s)
+		alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: true})
+		gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+		if _, err := openGroup(t, gs, s, "first").Commit(t.Context(), 100); err != nil {
+			t.Fatal(err)
 		}
+		var g *stream.Group
+		var err error
+		keepWith(t, db, func() {
+			if g, err = gs.Open(context.Background(), s, "second", stream.GroupOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+		offset, err := g.Offset(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKept(t, s, offset)
 	})
-	offset, err := g.Offset(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	msgs, err := s.Read(t.Context(), offset, 1000)
-	if err != nil || len(msgs) != 100-int(offset) {
-		t.Errorf("the group at %d finds %d messages, %v", offset, len(msgs), err)
-	}
 }
 
 // TestKeeper_GroupSeeksBeforeADrop: likewise a group that goes back.
 func TestKeeper_GroupSeeksBeforeADrop(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	fill(t, db, s, 1, 100)
-	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{Consumed: true}); err != nil {
-		t.Fatal(err)
-	}
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	g, err := gs.Open(t.Context(), s, "first", stream.GroupOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Commit(t.Context(), 100); err != nil {
-		t.Fatal(err)
-	}
-	keepWith(t, db, func() {
-		if err := g.Seek(context.Background(), 10); err != nil {
-			t.Error(err)
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		fillBoth(t, db, s)
+		alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge, Consumed: true})
+		gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+		g := openGroup(t, gs, s, "first")
+		if _, err := g.Commit(t.Context(), 100); err != nil {
+			t.Fatal(err)
 		}
+		keepWith(t, db, func() {
+			if err := g.Seek(context.Background(), 10); err != nil {
+				t.Error(err)
+			}
+		})
+		wantKept(t, s, 10)
 	})
-	if msgs, err := s.Read(t.Context(), 10, 1000); err != nil || len(msgs) != 90 {
-		t.Errorf("the group at 10 finds %d messages, %v", len(msgs), err)
-	}
 }
 
-// TestKeeper_AlteredBeforeADrop: nothing is dropped once Alter has returned that all is to be kept.
+// TestKeeper_AlteredBeforeADrop: nothing is dropped once Alter has returned that all is to be kept,
+// or more than before.
 func TestKeeper_AlteredBeforeADrop(t *testing.T) {
 	t.Parallel()
-	db, s := ensure(t)
-	fill(t, db, s, 1, 100)
-	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{MaxAge: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	keepWith(t, db, func() {
-		if err := stream.Alter(context.Background(), db.Pool, s.Name(), stream.Retention{}); err != nil {
-			t.Error(err)
-		}
-		if msgs, err := s.Read(context.Background(), 0, 1000); err != nil || len(msgs) != 100 {
-			t.Errorf("%d messages, %v", len(msgs), err)
-		}
-	})
-	if msgs, err := s.Read(t.Context(), 0, 1000); err != nil || len(msgs) != 100 {
-		t.Errorf("%d messages, %v", len(msgs), err)
+	for name, r := range map[string]stream.Retention{"all": {}, "unread": {Consumed: true}, "longer": {MaxAge: 48 * time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+				fillBoth(t, db, s)
+				alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge})
+				keepWith(t, db, func() {
+					if err := stream.Alter(context.Background(), db.Pool, s.Name(), r); err != nil {
+						t.Error(err)
+					}
+					wantKept(t, s, 0)
+				})
+				wantKept(t, s, 0)
+			})
+		})
 	}
 }
 

@@ -119,6 +119,9 @@ func sharedUnderLoad(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 99))
 	pause := func() { time.Sleep(time.Duration(500+random.IntN(500)) * time.Millisecond) }
 	pause()
+	for _, k := range all[:streams-1] {
+		await(t, k.s.Name()+" to lose messages", func() bool { return inspect(t, k.s).Oldest > 1 })
+	}
 	moveStream(t, db.Pool, all[0].s)
 	pause()
 	if err := stream.Drop(t.Context(), db.Pool, all[streams-1].s.Name()); err != nil {

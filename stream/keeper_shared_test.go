@@ -141,7 +141,7 @@ func appendTogether(t *testing.T, db pgtest.DB, s *stream.Stream, requests ...in
 		producers[i], counts[i] = "p", 1
 	}
 	var firsts []int64
-	err := db.Pool.QueryRow(t.Context(), `SELECT firsts FROM tidewire.append_together(1, 1, ARRAY[$1::int], ARRAY[1], ARRAY['next'::bytea], ARRAY[NULL], ARRAY[NULL::jsonb],
+	err := db.Pool.QueryRow(t.Context(), `SELECT firsts FROM tidewire.append_together(1, 1, ARRAY[$1::int], ARRAY[0::bigint], ARRAY[1], ARRAY[1], ARRAY['next'::bytea], ARRAY[NULL], ARRAY[NULL::jsonb],
 		$2, $3, $4, $5, $6)`, s.ID(), sizes, producers, requests, rows, counts).Scan(&firsts)
 	if err != nil || len(firsts) != 1 || firsts[0] != 20_001 {
 		t.Errorf("at %d, %v", firsts, err)

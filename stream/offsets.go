@@ -22,11 +22,26 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 	if err == nil {
 		err = gs.writeLower(ctx, b, committed)
 	}
+	if err == nil {
+		gs.tellGone(b, committed)
+	}
 	for _, c := range b.commits {
 		c.answer <- c.answerOf(committed, err)
 	}
 	for _, c := range b.seeks {
 		c.answer <- offsetAnswer{offset: c.position, err: gs.writeSeek(ctx, c)}
+	}
+}
+
+// tellGone tells of the groups that have no offset, for they were dropped.
+func (gs *Groups) tellGone(b offsetBatch, committed map[ownedOffset]int64) {
+	if gs.cfg.OnGone == nil || len(committed) == len(b.positions) {
+		return
+	}
+	for of := range b.positions {
+		if _, found := committed[of]; !found && of.token == 0 {
+			gs.cfg.OnGone(of.group)
+		}
 	}
 }
 

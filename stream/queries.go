@@ -71,7 +71,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	ownStreamFmt = beginSQL + `; %s; SELECT tidewire.own_stream(%d); ` + commitSQL
 
 	// Of several streams: rows, and requests, in the order of the streams.
-	appendTogetherSQL = `SELECT firsts, at, slowest, slowest_ms FROM tidewire.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+	appendTogetherSQL = `SELECT firsts, at, slowest, slowest_ms FROM tidewire.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
 	// A table that is slow is not to hold up others for longer than a second. Of a COMMIT
 	// it is not said: canceled, that might be answered before a standby has it.
 	hurrySQL          = `SELECT set_config('statement_timeout', '1000', true)`
@@ -259,6 +259,7 @@ WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id
 	sealSegmentSQL  = `SELECT tidewire.seal_segment($1)`
 	expiredSQL      = `SELECT tidewire.expired($1, $2)`
 	dropSegmentsSQL = `SELECT tidewire.drop_segments($1, $2)`
+	dropExpiredSQL  = `SELECT tidewire.drop_expired($1, $2)`
 )
 
 // Offsets of groups: to be run in READ COMMITTED, as migrate/sql says.

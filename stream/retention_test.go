@@ -318,7 +318,7 @@ func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
 func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
-	pool, steps := countingPool(t, db.URL, "tidewire.drop_segments")
+	pool, steps := countingPool(t, db.URL, "tidewire.drop_expired")
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, stream.Message{})
 	reader := begin(t, db.Pool, pgx.ReadCommitted)
@@ -341,85 +341,4 @@ func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitInfo(t, s, "not dropped behind the reader", func(i stream.Info) bool { return i.Oldest > 1 })
-}
-
-// TestSubscribe_OldestBesideRetention: whoever begins with what is kept is not told
-// of what retention drops before the first read.
-func TestSubscribe_OldestBesideRetention(t *testing.T) {
-	t.Parallel()
-	ensureBoth(t, subscribeBesideRetention)
-}
-
-func subscribeBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, messages("a", "b")...)
-	hub := stream.NewHub(db.Pool, stream.HubConfig{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	subs := make(map[string]*stream.Subscription)
-	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.Since(time.Now().Add(-time.Hour)), "after": stream.After(0)} {
-		sub, err := hub.Subscribe(ctx, s, start)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer sub.Close()
-		subs[name] = sub
-	}
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-	keep(t, db.Pool)
-	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-	alter(t, db.Pool, s, stream.Retention{})
-	at := mustAppend(t, a, messages("c")...)
-	for _, name := range []string{"oldest", "since"} {
-		if page, err := subs[name].Next(ctx); err != nil || len(page) != 1 || page[0].Position != at || string(page[0].Payload) != "c" {
-			t.Errorf("%s: %v, %v, want the message at %d", name, page, err, at)
-		}
-	}
-	_, err := subs["after"].Next(ctx)
-	wantTooOld(t, "after 0", err, 3)
-}
-
-// TestGroups_OldestBesideRetention: a group that is made at the oldest message is not
-// told of what was dropped while it was made.
-func TestGroups_OldestBesideRetention(t *testing.T) {
-	t.Parallel()
-	ensureBoth(t, openBesideRetention)
-}
-
-func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppend(t, a, messages("a", "b")...)
-	hold, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hold.Rollback(context.Background())
-	if _, err := hold.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil { // of all offsets
-		t.Fatal(err)
-	}
-	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	var making sync.WaitGroup
-	var g *stream.Group
-	making.Go(func() {
-		var err error
-		if g, err = gs.Open(t.Context(), s, "new", stream.GroupOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-	await(t, "the group to wait for the lock", func() bool {
-		var waits bool
-		err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'advisory'
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits)
-		return err == nil && waits
-	})
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
-	keep(t, db.Pool)
-	waitInfo(t, s, "dropped", func(i stream.Info) bool { return i.Oldest == 3 })
-	if err := hold.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	making.Wait()
-	if offset, err := g.Offset(t.Context()); err != nil || offset != 2 {
-		t.Errorf("the group is at %d, %v, want 2", offset, err)
-	}
 }

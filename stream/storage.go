@@ -22,6 +22,9 @@ type storage struct {
 	own   atomic.Bool
 	stays atomic.Bool // tables could not be made, and it does without them
 
+	// head is the last position that was stored from here, or 0: others may have gone on.
+	head atomic.Int64
+
 	mu    sync.Mutex
 	began time.Time // of a second
 	rows  int       // since then
@@ -35,9 +38,13 @@ const hotRows = 1000
 // codeOwnTables is what tidewire.take_shared raises.
 const codeOwnTables = "TW010"
 
-// stored notes that so many messages were stored.
-func (s *storage) stored(rows int) {
-	if s == nil || s.own.Load() || s.hot.Load() || s.stays.Load() {
+// stored notes that so many messages were stored, the first of them at this position.
+func (s *storage) stored(first int64, rows int) {
+	if s == nil {
+		return
+	}
+	s.head.Store(first + int64(rows) - 1)
+	if s.own.Load() || s.hot.Load() || s.stays.Load() {
 		return
 	}
 	s.mu.Lock()
@@ -49,6 +56,14 @@ func (s *storage) stored(rows int) {
 	if s.rows >= hotRows {
 		s.hot.Store(true)
 	}
+}
+
+// knownHead returns where the stream ends as far as that is known, or 0.
+func (s *storage) knownHead() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.head.Load()
 }
 
 // shared reports whether messages are written to the shared table. A table of messages

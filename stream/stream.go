@@ -246,7 +246,7 @@ func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
 		}
 		var dropped int
 		if err == nil {
-			dropped, err = k.drop(ctx, id, head)
+			dropped, err = k.drop(ctx, dropSegmentsSQL, id, head)
 		}
 		if pg.Code(err) == pg.CodeUndefinedTable {
 			return nil // another one was faster

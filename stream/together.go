@@ -179,7 +179,9 @@ func (t *togetherParams) of(writer, number int64, entries []*entry) [][]byte {
 	t.buf = binary.BigEndian.AppendUint64(t.buf, uint64(number))
 	t.end()
 	t.int4s(entries, func(e *entry) int { return int(e.of.stream.id) })
+	t.heads(entries)
 	t.int4s(entries, func(e *entry) int { return e.rows.Len() })
+	t.batches(entries, rows)
 	for field, oid := range rowTypes {
 		t.buf = appendArrayHeader(t.buf, oid, rows)
 		for _, e := range entries {
@@ -213,6 +215,26 @@ func (t *togetherParams) int4s(entries []*entry, number func(*entry) int) {
 	t.buf = appendArrayHeader(t.buf, oidInt4, len(entries))
 	for _, e := range entries {
 		t.int4(number(e))
+	}
+	t.end()
+}
+
+// heads adds an array with where each stream ends, as far as that is known.
+func (t *togetherParams) heads(entries []*entry) {
+	t.buf = appendArrayHeader(t.buf, oidInt8, len(entries))
+	for _, e := range entries {
+		t.int8(e.of.stream.storage.knownHead())
+	}
+	t.end()
+}
+
+// batches adds an array that says of each row to which entry it belongs, from 1.
+func (t *togetherParams) batches(entries []*entry, rows int) {
+	t.buf = appendArrayHeader(t.buf, oidInt4, rows)
+	for i, e := range entries {
+		for range e.rows.Len() {
+			t.int4(i + 1)
+		}
 	}
 	t.end()
 }

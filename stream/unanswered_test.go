@@ -31,6 +31,64 @@ func forbidTables(t *testing.T, db pgtest.DB) {
 	exec(t, db.Pool, `CREATE EVENT TRIGGER no_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_tables()`)
 }
 
+// redialPool returns a pool whose connections the plan cuts, and which calls again before each connection but
+// the first.
+func redialPool(t *testing.T, cfg *pgxpool.Config, plan *cutPlan, again func(ctx context.Context)) *pgxpool.Pool {
+	t.Helper()
+	dial := cfg.ConnConfig.DialFunc
+	var dials atomic.Int32
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) > 1 {
+			again(ctx)
+		}
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &cuttable{Conn: conn, plan: plan}, nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestAppender_DroppedAfterALostAnswer: the answer to a COMMIT is lost, and the stream is dropped before
+// the batch is written again. The caller is told that it may have been there.
+func TestAppender_DroppedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
+		cfg, err := pgxpool.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
+		var drop sync.Once
+		pool := redialPool(t, cfg, plan, func(ctx context.Context) {
+			drop.Do(func() {
+				if err := stream.Drop(ctx, db.Pool, s.Name()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		a := run(t, pool, s, stream.AppenderConfig{})
+		for _, payload := range []string{"first", "second"} { // the session prepares with the second
+			mustAppend(t, a, stream.Message{Payload: []byte(payload)})
+		}
+		plan.cutNext()
+		_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
+		if !errors.Is(err, stream.ErrNotFound) || !errors.Is(err, stream.ErrAbandoned) {
+			t.Errorf("stored and dropped: %v", err)
+		}
+		_, err = a.Append(t.Context(), stream.Message{Payload: []byte("fourth")})
+		if !errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrAbandoned) {
+			t.Errorf("after the drop: %v", err)
+		}
+	})
+}
+
 // TestAppender_RefusedAfterALostAnswer: the answer to a COMMIT is lost, and PostgreSQL
 // refuses the server from then on. The message is there, so nobody may be told that
 // it is not.
@@ -49,24 +107,11 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 	}
 	cfg.ConnConfig.RuntimeParams["role"] = role
 	plan := &cutPlan{before: map[int]bool{}, after: map[int]bool{}}
-	dial := cfg.ConnConfig.DialFunc
-	var dials atomic.Int32
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dials.Add(1) > 1 {
-			if _, err := db.Pool.Exec(ctx, `REVOKE USAGE ON SCHEMA tidewire FROM `+role); err != nil {
-				t.Error(err)
-			}
+	pool := redialPool(t, cfg, plan, func(ctx context.Context) {
+		if _, err := db.Pool.Exec(ctx, `REVOKE USAGE ON SCHEMA tidewire FROM `+role); err != nil {
+			t.Error(err)
 		}
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &cuttable{Conn: conn, plan: plan}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	a, stop := start(t, pool, s, stream.AppenderConfig{})
 	for _, payload := range []string{"first", "second"} { // the session prepares with the second
 		if _, err := a.Append(t.Context(), stream.Message{Payload: []byte(payload)}); err != nil {

@@ -154,7 +154,7 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 		}
 		switch {
 		case err == nil:
-			w.storage.stored(b.Len())
+			w.storage.stored(b.First, b.Len())
 			w.forget(ctx)
 			return nil
 		case pg.Code(err) == codeOwnTables:

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/tidewire/tidewire/bench"
 	"github.com/tidewire/tidewire/bench/report"
 	"github.com/tidewire/tidewire/bench/scenario"
@@ -17,34 +19,45 @@ import (
 
 // benchCmd groups the scenarios.
 type benchCmd struct {
-	Ingest  benchIngestCmd  `cmd:"" help:"WebSocket to PostgreSQL: which way of writing pays."`
-	Chat    benchChatCmd    `cmd:"" help:"Rooms: many members, every chat to all of them."`
-	Lanes   benchLanesCmd   `cmd:"" help:"Requests on a connection that is flooded."`
-	Queue   benchQueueCmd   `cmd:"" help:"Competing consumers on PostgreSQL, or with --mode pubsub groups."`
-	Pubsub  benchPubsubCmd  `cmd:"" help:"Publish and subscribe on PostgreSQL: every group reads everything."`
+	Ingest  benchIngestCmd  `cmd:"" help:"Store WebSocket messages in PostgreSQL: compare ways of writing."`
+	Chat    benchChatCmd    `cmd:"" help:"Chat rooms: each chat goes to all members."`
+	Lanes   benchLanesCmd   `cmd:"" help:"Latency of requests on a connection that carries a flood of data."`
+	Queue   benchQueueCmd   `cmd:"" help:"Queues on PostgreSQL: the readers share the messages."`
+	Pubsub  benchPubsubCmd  `cmd:"" help:"Streams on PostgreSQL: each group reads all messages."`
 	Events  benchEventsCmd  `cmd:"" help:"The event store: append, conditional append, queries and projections."`
-	Echo    benchEchoCmd    `cmd:"" help:"Round trips of small messages."`
-	Idle    benchIdleCmd    `cmd:"" help:"Memory of connections that do nothing."`
-	All     benchAllCmd     `cmd:"" help:"Every scenario, and one report of all."`
-	List    benchListCmd    `cmd:"" help:"What there is to measure."`
-	Compare benchCompareCmd `cmd:"" help:"Two results: what changed, and whether that may be chance."`
-	Report  benchReportCmd  `cmd:"" help:"Result files as one page, Markdown or CSV."`
-	Run     benchRunCmd     `cmd:"" help:"A benchmark again, from the .rerun.toml beside its result."`
+	Echo    benchEchoCmd    `cmd:"" help:"Round trips of small messages over WebSocket."`
+	Idle    benchIdleCmd    `cmd:"" help:"Memory of idle connections."`
+	All     benchAllCmd     `cmd:"" help:"Run every benchmark, and write one report."`
+	List    benchListCmd    `cmd:"" help:"List the benchmarks."`
+	Compare benchCompareCmd `cmd:"" help:"Compare two results: what changed, and whether it may be chance."`
+	Report  benchReportCmd  `cmd:"" help:"Turn result files into one page, Markdown or CSV."`
+	Run     benchRunCmd     `cmd:"" help:"Repeat a benchmark from the .rerun.toml file beside its result."`
 	Part    benchPartCmd    `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
 }
 
 // resultFlags say where a result goes.
 type resultFlags struct {
-	Out       string            `placeholder:"FILE" help:"Result file. Default: a new one under results/."`
-	Threshold []bench.Threshold `sep:"none" placeholder:"BOUND" help:"A bound for every row, such as 'p99<25ms' or 'lost==0'; may be given several times. Exit code 8 if one is missed."`
-	Quick     bool              `help:"Small, and once: tidewire bench list says what it stands for."`
-	Quiet     bool              `help:"No progress."`
+	Out       string            `placeholder:"FILE" help:"Where to write the result. Default: a new file in results/."`
+	Threshold []bench.Threshold `sep:"none" placeholder:"BOUND" help:"A bound for each row, such as 'lost==0' or 'p99<25ms' (bench queue and pubsub: 'end_to_end_p99<25ms'). Can be given several times. If a row misses a bound, the exit code is 8. docs/results.md lists the metrics."`
+	Quick     bool              `help:"Run a small version, once."`
+	Quiet     bool              `help:"Do not show progress."`
+}
+
+// AfterApply is called by kong. A threshold that no row can have is refused before
+// the run, and not after it.
+func (f resultFlags) AfterApply(ctx *kong.Context) error {
+	for _, t := range f.Threshold {
+		if err := t.In(ctx.Selected().Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ceilingFlags look for the highest rate.
 type ceilingFlags struct {
-	FindCeiling  bool    `help:"Raise the offered rate until it is not kept, find the knee, and run at 70 % of it: a row for each rate, each as long as --duration or its like says (10s is good)."`
-	CeilingStart float64 `default:"1000" placeholder:"N" help:"The rate to begin with, a second."`
+	FindCeiling  bool    `help:"Find the highest rate that the system keeps up with, then run at 70 % of it. Each rate that is tried takes as long as --duration says (10s is good) and is a row of the result."`
+	CeilingStart float64 `default:"1000" placeholder:"N" help:"First rate that --find-ceiling tries, in messages (or calls, or chats) a second."`
 }
 
 // ceiling is nil if none is looked for.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidewire/tidewire/bench"
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
@@ -23,10 +22,7 @@ func TestBenchChat_All(t *testing.T) {
 		"steady": {"tidewire"}, "burst": {"tidewire"}, "churn": {"tidewire"},
 		"saturation": {"tidewire 20 clients", "tidewire 50 clients", "tidewire 100 clients"},
 	} {
-		r, err := bench.Read(strings.TrimSuffix(file, ".json") + "-" + name + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := readResult(t, strings.TrimSuffix(file, ".json")+"-"+name+".json")
 		for _, want := range rows {
 			row := r.Row(want)
 			if row == nil {

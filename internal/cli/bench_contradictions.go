@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tidewire/tidewire/bench"
 )
 
 // Flags that contradict each other, or that what else is asked for has no use for, are
@@ -108,8 +110,11 @@ func (c *benchIngestCmd) contradiction(changed map[string]bool) error {
 		return slices.ContainsFunc(c.Modes, func(m string) bool { return slices.Contains(modes, m) })
 	}
 	running := c.URL != ""
+	waits := c.ClosedLoop || c.Rate > 0 || c.FindCeiling
 	return errors.Join(c.ceilingFlags.contradiction(changed), refuse(
 		contradiction{c.Ack && (c.ClosedLoop || c.Rate > 0), "--closed-loop and --rate always ask for acknowledgements: leave out --ack"},
+		contradiction{!waits && slices.ContainsFunc(c.Threshold, bench.Threshold.OfLatency),
+			"a --threshold of latencies needs messages that wait for answers: add --closed-loop or --rate, or leave it out"},
 		contradiction{running && (changed["modes"] || changed["workers"] || changed["batch"]), "--url measures a server that runs as it was started: leave out --modes, --workers and --batch"},
 		contradiction{running && c.ServerLog, "--server-log is of servers that the benchmark starts: leave it out with --url"},
 		contradiction{running && c.private(), "--url has its own database: name it with --database-url, and leave out --data-dir, --postgres, --pg-version and --pg-mirror"},

@@ -16,19 +16,19 @@ import (
 
 // benchEventsCmd measures the event store.
 type benchEventsCmd struct {
-	Datasets       []string `default:"tiny,small,medium" help:"What is loaded before: tiny (35 events), small (30,500), medium (61,000), large (a million), huge (ten million)."`
-	Concurrency    []int    `default:"1,100" help:"Callers at a time."`
-	Batch          []int    `default:"1,10" help:"Events of an append."`
-	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations."`
-	Streams        int      `default:"1" help:"Event stores among which the callers are shared out; those after the first begin empty. More than one go with the operations append and appendif, which are the default then."`
-	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"Events that a condition which holds has to look past."`
-	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"Events that a condition which fails finds; several give a row each."`
-	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"Before each row."`
-	Duration       seconds  `default:"2s" help:"Of each row."`
-	Repeat         int      `default:"1" help:"Rounds; medians are reported."`
+	Datasets       []string `default:"tiny,small,medium" help:"How many events are stored before measuring: tiny (35), small (30,500), medium (61,000), large (a million), huge (ten million)."`
+	Concurrency    []int    `default:"1,100" help:"Number of callers; several numbers are measured one after the other."`
+	Batch          []int    `default:"1,10" help:"Events in one append; several numbers are measured one after the other."`
+	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations to measure."`
+	Streams        int      `default:"1" help:"Number of event stores. The callers are divided among them; all but the first begin empty. With more than one, only append and appendif are measured."`
+	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"appendif: how many stored events have one of the condition's two tags, but not both."`
+	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds; each number is a row."`
+	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"How long to run before measuring each row."`
+	Duration       seconds  `default:"2s" help:"How long to measure each row."`
+	Repeat         int      `default:"1" help:"Number of rounds; the result has the medians."`
 
 	ceilingFlags
-	CompareDatabase string `name:"compare-database" aliases:"compare_database" placeholder:"URL" help:"A second PostgreSQL, on which each row is measured behind the first."`
+	CompareDatabase string `name:"compare-database" aliases:"compare_database" placeholder:"URL" help:"A second PostgreSQL. Each row is measured on the first one, and then on this one."`
 	databaseFlags
 	resultFlags
 }

@@ -17,52 +17,52 @@ import (
 
 // queueFlags are those of bench queue and bench pubsub.
 type queueFlags struct {
-	Strategy   []string `placeholder:"NAME" help:"What to measure, several in turn on fresh tables. queue: lease, skip-locked, skip-locked-batch; pubsub: log, counter-rows. Default: lease, or log."`
-	Streams    int      `default:"1" placeholder:"N" help:"lease, log: streams, or queues, among which each writer's messages take turns. Each has one writer, and a reader, or one of each group."`
-	Writers    int      `default:"10" help:"Writers, in a process of their own."`
-	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"Calls of a writer that are not answered yet."`
-	WriteBatch int      `name:"write-batch" aliases:"write_batch" default:"1" help:"Messages of a call."`
-	Readers    int      `default:"15" help:"Readers of a queue, in a process of their own."`
-	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 of a queue, 1000 of pubsub."`
+	Strategy   []string `placeholder:"NAME" help:"What to measure; several run one after the other, each on new tables. bench queue: lease (Tidewire), skip-locked, skip-locked-batch. bench pubsub: log (Tidewire), counter-rows. Default: lease, or log."`
+	Streams    int      `default:"1" placeholder:"N" help:"Number of queues (lease) or streams (log). Each has one writer. Each queue has one reader; each stream has one reader in each group. A writer sends to its queues or streams in turn."`
+	Writers    int      `default:"10" help:"Number of writers. They run in a process of their own."`
+	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"How many calls a writer has open at a time."`
+	WriteBatch int      `name:"write-batch" aliases:"write_batch" default:"1" help:"Messages in one call."`
+	Readers    int      `default:"15" help:"Number of readers of a queue. They run in a process of their own."`
+	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 for a queue, 1000 for pubsub."`
 
-	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: groups, each of which reads everything. With 0 nobody reads while it is measured, and what is stored is read back at the end."`
-	Partitions     int `default:"1" help:"pubsub, counter-rows: partitions."`
+	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: number of groups; each reads all messages. With 0, nobody reads during the measurement, and the messages are checked at the end."`
+	Partitions     int `default:"1" help:"Number of partitions, for pubsub with --strategy counter-rows."`
 
 	Duration       seconds `default:"120s" help:"How long to measure."`
-	WarmUp         seconds `name:"warm-up" aliases:"warm_up" default:"2s" help:"Before that."`
-	Report         seconds `default:"5s" help:"From one line of progress to the next."`
-	Payload        int     `default:"1024" help:"Bytes of a message."`
-	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second of all writers, at times fixed in advance. Default: as fast as it goes."`
-	Repeat         int     `default:"1" help:"Rounds; strategies are interleaved, and medians reported."`
+	WarmUp         seconds `name:"warm-up" aliases:"warm_up" default:"2s" help:"How long to run before measuring."`
+	Report         seconds `default:"5s" help:"Time between two lines of progress."`
+	Payload        int     `default:"1024" help:"Size of a message in bytes."`
+	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second that all writers together send, at fixed times. Default: as many as possible."`
+	Repeat         int     `default:"1" help:"Number of rounds. Each round runs every strategy; the result has the medians."`
 
-	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit, and then its announcement, waits for company, such as 5ms. Default: as long as it is worth it, 2ms at most."`
+	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for more messages, such as 5ms; its notification waits as long again. Default: chosen while it runs, 2ms at most."`
 
-	Via string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers talk to PostgreSQL. server: they are clients of a serving node's WebSocket, which is started for that."`
+	Via string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers connect to PostgreSQL. server: they connect by WebSocket to a tidewire server, which the benchmark starts."`
 
-	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep a transaction with a snapshot open meanwhile, as a long report or a forgotten session does."`
-	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"Give the tables of the textbook strategies the usual autovacuum settings for a hot table."`
+	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep one transaction open during the run, as a long report or a forgotten session does. PostgreSQL cannot remove old rows meanwhile."`
+	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"skip-locked, counter-rows: use the usual autovacuum settings for tables that change often."`
 
 	ceilingFlags
-	TargetCPU percent `name:"target-cpu" aliases:"target_cpu" placeholder:"SHARE" help:"Find the highest rate at which PostgreSQL has at most this share of the machine, such as 60%."`
+	TargetCPU percent `name:"target-cpu" aliases:"target_cpu" placeholder:"SHARE" help:"Find the highest rate at which PostgreSQL uses at most this share of the machine's CPU, such as 60%."`
 	priceFlags
 
-	Host     string `placeholder:"NAME" help:"PostgreSQL's host, with --port, --db, --user and --password in place of --database-url."`
-	Port     int    `placeholder:"N" help:"Its port. Default: 5432."`
-	DB       string `name:"db" placeholder:"NAME" help:"Its database. Default: postgres."`
-	User     string `placeholder:"NAME" help:"Its user. Default: postgres."`
-	Password string `placeholder:"WORD" help:"That user's password. Others on this machine see it in the list of processes: set PGPASSWORD instead."`
+	Host     string `placeholder:"NAME" help:"Host of PostgreSQL. Use it with --port, --db, --user and --password instead of --database-url."`
+	Port     int    `placeholder:"N" help:"Port of PostgreSQL. Default: 5432."`
+	DB       string `name:"db" placeholder:"NAME" help:"Database name. Default: postgres."`
+	User     string `placeholder:"NAME" help:"User name. Default: postgres."`
+	Password string `placeholder:"WORD" help:"Password. Other users of this machine can see it in the list of processes: set PGPASSWORD instead."`
 	databaseFlags
 	resultFlags
 }
 
 // priceFlags turn a rate into money. The currency is the user's.
 type priceFlags struct {
-	PricePerYear      float64 `name:"price-per-year" aliases:"price_per_year" placeholder:"N" help:"What the machine costs a year."`
-	PricePerHour      float64 `name:"price-per-hour" aliases:"price_per_hour" placeholder:"N" help:"Or an hour."`
-	PricePerGBMonth   float64 `name:"price-per-gb-month" aliases:"price_per_gb_month" placeholder:"N" help:"What a gigabyte of disk costs a month."`
-	IOPS              float64 `name:"iops" placeholder:"N" help:"Disk operations a second that are paid for."`
-	PricePerIOPSMonth float64 `name:"price-per-iops-month" aliases:"price_per_iops_month" placeholder:"N" help:"What one of them costs a month."`
-	Retention         seconds `default:"168h" help:"For how long messages are kept, to reckon the disk."`
+	PricePerYear      float64 `name:"price-per-year" aliases:"price_per_year" placeholder:"N" help:"Price of the machine for a year, to compute costs."`
+	PricePerHour      float64 `name:"price-per-hour" aliases:"price_per_hour" placeholder:"N" help:"Price of the machine for an hour, instead of a year."`
+	PricePerGBMonth   float64 `name:"price-per-gb-month" aliases:"price_per_gb_month" placeholder:"N" help:"Price of a gigabyte of disk for a month."`
+	IOPS              float64 `name:"iops" placeholder:"N" help:"Disk operations a second that you pay for."`
+	PricePerIOPSMonth float64 `name:"price-per-iops-month" aliases:"price_per_iops_month" placeholder:"N" help:"Price of one of these operations a second for a month."`
+	Retention         seconds `default:"168h" help:"How long messages are kept, to compute the size of the disk."`
 }
 
 func (f priceFlags) prices() scenario.Prices {
@@ -77,7 +77,7 @@ func (f priceFlags) prices() scenario.Prices {
 }
 
 type benchQueueCmd struct {
-	Mode string `enum:"queue,pubsub" default:"queue" help:"queue: readers share the messages. pubsub: each group reads them all."`
+	Mode string `enum:"queue,pubsub" default:"queue" help:"queue: the readers share the messages. pubsub: each group reads all messages, as in bench pubsub."`
 	queueFlags
 }
 

@@ -158,10 +158,7 @@ func loadedTo(t *testing.T, file string, args ...string) (*bench.Result, string)
 	if code != cli.ExitOK && code != cli.ExitInvalid {
 		t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
 	}
-	r, err := bench.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := readResult(t, file)
 	for _, c := range r.Checks {
 		late := strings.HasSuffix(c.Name, ": the load was sent") || strings.HasSuffix(c.Name, ": there was something to measure")
 		if !c.OK && !late {

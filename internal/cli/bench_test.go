@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,11 +19,63 @@ func benchmark(t *testing.T, want int, args ...string) (*bench.Result, string) {
 	if code != want {
 		t.Fatalf("%v: exit code %d, want %d\n%s%s", args, code, want, out, errOut)
 	}
+	r := readResult(t, file)
+	return r, out
+}
+
+// readResult reads a result whose metrics are those that thresholds may name.
+func readResult(t *testing.T, file string) *bench.Result {
+	t.Helper()
 	r, err := bench.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, out
+	command, _, _ := strings.Cut(r.Scenario, "-")
+	if known := bench.Metrics(command); r.Scenario != "chat-profiles" { // which has no thresholds
+		for _, row := range r.Rows {
+			for name := range row.Metrics {
+				if !slices.Contains(known, name) {
+					t.Errorf("%s: bench.Metrics lacks %s", r.Scenario, name)
+				}
+			}
+		}
+	}
+	return r
+}
+
+// TestBench_UnknownThreshold: a metric that no row can have is refused before the run.
+func TestBench_UnknownThreshold(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "result.json")
+	for _, c := range []struct {
+		command, threshold string
+		says               []string
+	}{
+		{"queue", "p98<5", []string{"bench queue does not measure p98", "end_to_end_p99", "lost"}},
+		{"queue", "p99<5ms", []string{"bench queue does not measure p99", "write_p99"}},
+		{"pubsub", "deliveries>0", []string{"bench pubsub does not measure deliveries", "read_messages_per_second"}},
+		{"events", "lost==0", []string{"bench events does not measure lost", "calls_per_second", "p99", "kept"}},
+		{"echo", "kept==1", []string{"bench echo does not measure kept"}},
+		{"idle", "p99<1s", []string{"bench idle does not measure p99", "connect_p99"}},
+		{"lanes", "connect_p99<1s", []string{"bench lanes does not measure connect_p99", "latency_mean_worst_ms"}},
+		{"queue", "p98<5ms", []string{"p98 is not a time", "docs/results.md"}},
+		{"chat steady", "speed>1", []string{"bench chat does not measure speed", "drop_rate"}},
+		{"ingest", "speed>1", []string{"bench ingest does not measure speed", "share_of_raw_copy"}},
+		{"ingest", "p99<5ms", []string{"--closed-loop"}},
+	} {
+		code, _, text := run(t, nil, append(append([]string{"bench"}, strings.Fields(c.command)...), "--threshold", c.threshold, "--out", file)...)
+		if code != cli.ExitUsage {
+			t.Errorf("%s, %s: exit code %d, want %d\n%s", c.command, c.threshold, code, cli.ExitUsage, text)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s, %s: want %q in: %s", c.command, c.threshold, want, text)
+			}
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("something was measured")
+	}
 }
 
 func TestBenchIngest_EveryModeVerified(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -62,10 +63,10 @@ func exit(code int, format string, args ...any) error {
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
-	Queue   queueCmd   `cmd:"" help:"Queues: messages shared out among consumers."`
-	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags, appended under conditions."`
-	DB      dbCmd      `cmd:"" name:"db" help:"Look after the private PostgreSQL, and the schema."`
-	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Where the private PostgreSQL keeps its data, and leaves it. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
+	Queue   queueCmd   `cmd:"" help:"Queues: each message goes to one consumer."`
+	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
+	DB      dbCmd      `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
+	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
@@ -103,7 +104,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Where the private PostgreSQL keeps its data.", "version": "tidewire " + version()},
+		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL.", "version": "tidewire " + version()},
 		valueMappers())
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)
@@ -112,7 +113,7 @@ func Run(ctx context.Context, env Env) (code int) {
 	if env.Getenv("COMP_LINE") != "" { // a shell asks how a line may go on
 		kongcompletion.Register(parser, kongcompletion.WithExitFunc(func(int) { panic(helpShown{}) }))
 	}
-	kctx, err := parser.Parse(quickened(longFlags(env.Args)))
+	kctx, err := parser.Parse(quickened(longFlags(helpWord(env.Args))))
 	if err != nil {
 		fmt.Fprintf(env.Err, "tidewire: %v (see %s --help)\n", err, commandOf(err))
 		return ExitUsage
@@ -161,6 +162,17 @@ func longFlags(args []string) []string {
 		}
 	}
 	return out
+}
+
+// helpWord takes help for --help, before the name of a command or after it.
+func helpWord(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 2 && args[1] == "help":
+		return []string{args[0], "--help"}
+	}
+	return args
 }
 
 type versionCmd struct{}

@@ -62,10 +62,7 @@ func (c *checkout) benchmark(t *testing.T, args ...string) (*bench.Result, strin
 	if code != cli.ExitOK {
 		t.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
 	}
-	r, err := bench.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := readResult(t, file)
 	return r, out
 }
 
@@ -142,11 +139,7 @@ chmod +x target/release/$name
 	}
 	read := func(name string) *bench.Result {
 		t.Helper()
-		r, err := bench.Read(strings.TrimSuffix(file, ".json") + "-" + name + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return readResult(t, strings.TrimSuffix(file, ".json")+"-"+name+".json")
 	}
 	profiles := read("profiles")
 	cost := profiles.Row("Rust: cost of the framework")

@@ -16,9 +16,9 @@ import (
 // embeddedFlags say which private PostgreSQL to run.
 type embeddedFlags struct {
 	DataDir   string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"${data_dir_help}"`
-	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Its programs: the machine's own (system), fetched ones (fetch), or whichever is there (auto)."`
-	PGVersion int    `name:"pg-version" placeholder:"N" help:"Its major version, 14 to 18. Default: the newest at hand."`
-	PGMirror  string `name:"pg-mirror" placeholder:"URL" help:"Maven repository to fetch PostgreSQL from."`
+	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Programs of the private PostgreSQL: those of this machine (system), downloaded ones (fetch), or what is there (auto)."`
+	PGVersion int    `name:"pg-version" placeholder:"N" help:"Major version of the private PostgreSQL, 14 to 18. Default: the newest that is there."`
+	PGMirror  string `name:"pg-mirror" placeholder:"URL" help:"Maven repository to download PostgreSQL from."`
 }
 
 // private reports whether they ask for a private PostgreSQL of a certain kind, where
@@ -29,7 +29,7 @@ func (f embeddedFlags) private() bool {
 
 // databaseFlags say which database to use: a given one, or a private one.
 type databaseFlags struct {
-	DatabaseURL string `name:"database-url" placeholder:"URL" help:"PostgreSQL 14 to 18 to use. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL."`
+	DatabaseURL string `name:"database-url" placeholder:"URL" help:"URL of the PostgreSQL to use, version 14 to 18. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL, which tidewire starts."`
 	embeddedFlags
 }
 

@@ -17,13 +17,13 @@ import (
 
 // dbCmd looks after the private PostgreSQL, and the schema.
 type dbCmd struct {
-	Start  dbStartCmd  `cmd:"" help:"Start it in the background; a later serve uses it and leaves it running."`
-	Stop   dbStopCmd   `cmd:"" help:"Stop it."`
-	Status dbStatusCmd `cmd:"" help:"Say whether it runs, and where."`
-	Psql   dbPsqlCmd   `cmd:"" passthrough:"" help:"Run psql on it; without psql on this machine, only -c SQL."`
-	URL    dbURLCmd    `cmd:"" name:"url" help:"Print its URL."`
+	Start  dbStartCmd  `cmd:"" help:"Start the private PostgreSQL in the background. A later serve uses it and leaves it running."`
+	Stop   dbStopCmd   `cmd:"" help:"Stop the private PostgreSQL."`
+	Status dbStatusCmd `cmd:"" help:"Show whether the private PostgreSQL runs, and where."`
+	Psql   dbPsqlCmd   `cmd:"" passthrough:"" help:"Run psql on the private PostgreSQL. Where psql is not installed, only -c SQL works."`
+	URL    dbURLCmd    `cmd:"" name:"url" help:"Print the URL of the private PostgreSQL."`
 
-	Migrate dbMigrateCmd `cmd:"" help:"Bring the schema of a database, given or private, up to date, as serve does."`
+	Migrate dbMigrateCmd `cmd:"" help:"Bring the database schema up to date, as serve does when it starts."`
 }
 
 // dirFlags name the data directory.

@@ -16,10 +16,10 @@ import (
 
 // eventsCmd is for people and scripts at the shell.
 type eventsCmd struct {
-	Append eventsAppendCmd `cmd:"" help:"Append events: one given by flags, or the lines of the standard input, in JSON."`
-	Query  eventsQueryCmd  `cmd:"" help:"Print the events that match."`
-	Tail   eventsTailCmd   `cmd:"" help:"Print the events that match as they come."`
-	Stats  eventsStatsCmd  `cmd:"" help:"Show the stores, or how many events of one match."`
+	Append eventsAppendCmd `cmd:"" help:"Append events: one from flags, or each line of the standard input, in JSON."`
+	Query  eventsQueryCmd  `cmd:"" help:"Print the stored events that match, and end."`
+	Tail   eventsTailCmd   `cmd:"" help:"Print new events that match as they arrive, until Ctrl-C."`
+	Stats  eventsStatsCmd  `cmd:"" help:"List the event stores, or count the events that match in one."`
 }
 
 // storeFlags say which event store.

@@ -15,13 +15,13 @@ import (
 // queueCmd is for people and scripts at the shell.
 type queueCmd struct {
 	Create  queueCreateCmd  `cmd:"" help:"Make a queue."`
-	List    queueListCmd    `cmd:"" help:"List the queues and what they hold."`
-	Stats   queueStatsCmd   `cmd:"" help:"Show what a queue holds."`
-	Peek    queuePeekCmd    `cmd:"" help:"Print the next messages, or the dead letters, and take none."`
-	Redrive queueRedriveCmd `cmd:"" help:"Have dead letters delivered again."`
-	Pause   queuePauseCmd   `cmd:"" help:"Deliver nothing more until resume; enqueueing goes on."`
-	Resume  queueResumeCmd  `cmd:"" help:"End a pause."`
-	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages that no consumer has."`
+	List    queueListCmd    `cmd:"" help:"List the queues, with the number of messages in each."`
+	Stats   queueStatsCmd   `cmd:"" help:"Show how many messages a queue has, and how many come and are done a second."`
+	Peek    queuePeekCmd    `cmd:"" help:"Print the next messages, or the dead letters. They stay in the queue."`
+	Redrive queueRedriveCmd `cmd:"" help:"Put dead letters back into the queue."`
+	Pause   queuePauseCmd   `cmd:"" help:"Stop deliveries until resume. Messages can still be enqueued."`
+	Resume  queueResumeCmd  `cmd:"" help:"Start deliveries again, after pause."`
+	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages that are not with a consumer."`
 	Drop    queueDropCmd    `cmd:"" help:"Remove a queue with all its messages."`
 }
 
@@ -43,12 +43,12 @@ func (a queueArg) with(p *process, work func(q *queue.Queue) error) error {
 }
 
 type queueCreateCmd struct {
-	Name        string  `arg:"" help:"Its name."`
-	MaxAttempts int     `placeholder:"N" help:"How often a message is delivered before it is a dead letter. Default: 10."`
-	RetryMin    seconds `placeholder:"TIME" help:"The pause after the first refusal; it doubles with each. Default: 1s."`
-	RetryMax    seconds `placeholder:"TIME" help:"The longest pause. Default: 5m."`
-	Priorities  int     `placeholder:"N" help:"Messages have a priority from 0 to one less, and higher ones are delivered first. Default: none."`
-	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in their order; at least N keys at a time share the work among nodes. Default: no order."`
+	Name        string  `arg:"" help:"Name of the queue."`
+	MaxAttempts int     `placeholder:"N" help:"How many times a message is delivered before it becomes a dead letter. Default: 10."`
+	RetryMin    seconds `placeholder:"TIME" help:"Pause before the first retry of a message that a consumer refused (nack). The pause doubles with each retry. Default: 1s."`
+	RetryMax    seconds `placeholder:"TIME" help:"Longest pause before a retry. Default: 5m."`
+	Priorities  int     `placeholder:"N" help:"Give messages a priority from 0 to N-1 (N is 2 to 10). Higher priorities are delivered first. Default: no priorities."`
+	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in order. The keys are divided among N lanes (1 to 64), and up to N servers share the work. Default: no order."`
 	databaseFlags
 }
 
@@ -105,7 +105,7 @@ func stats(p *process, pool *pgxpool.Pool, name string) (queue.Stats, error) {
 
 type queueStatsCmd struct {
 	queueArg
-	Over time.Duration `default:"1s" help:"For how long to watch how many messages come and are done; 0 does not."`
+	Over time.Duration `default:"1s" help:"How long to measure the messages a second; 0: do not measure."`
 }
 
 // Run is called by kong.
@@ -142,8 +142,8 @@ func (c *queueStatsCmd) rates(p *process, q *queue.Queue, first queue.Stats) err
 
 type queuePeekCmd struct {
 	queueArg
-	Count int  `short:"n" default:"10" help:"How many."`
-	Dead  bool `help:"Dead letters, with their attempts and the reason of the last refusal."`
+	Count int  `short:"n" default:"10" help:"How many messages."`
+	Dead  bool `help:"Print dead letters, each with its attempts and the reason of its last refusal."`
 	printFlags
 }
 
@@ -188,7 +188,7 @@ func (c *queuePeekCmd) Run(p *process) error {
 
 type queueRedriveCmd struct {
 	queueArg
-	Position []int64 `placeholder:"N" help:"Only the dead letters at these positions. Default: all."`
+	Position []int64 `placeholder:"N" help:"Only the dead letters at these positions. Default: all dead letters."`
 }
 
 // Run is called by kong.
@@ -218,8 +218,8 @@ func (c *queueResumeCmd) Run(p *process) error {
 
 type queuePurgeCmd struct {
 	queueArg
-	Dead bool `help:"Dead letters too."`
-	Yes  bool `help:"Do it: there is no way back."`
+	Dead bool `help:"Remove dead letters too."`
+	Yes  bool `help:"Confirm. This cannot be undone."`
 }
 
 // Run is called by kong.
@@ -238,7 +238,7 @@ func (c *queuePurgeCmd) Run(p *process) error {
 
 type queueDropCmd struct {
 	Name string `arg:"" help:"The queue."`
-	Yes  bool   `help:"Do it: there is no way back."`
+	Yes  bool   `help:"Confirm. This cannot be undone."`
 	databaseFlags
 }
 
@@ -256,7 +256,7 @@ func explainQueue(err error) error {
 	case errors.Is(err, queue.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
 	case errors.Is(err, queue.ErrOptions):
-		return exit(ExitUsage, "%w: drop it first, or leave the options as they are", err)
+		return exit(ExitUsage, "%w: drop it first, or ask for what it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
 		return exit(ExitUsage, "%w: choose another name, or drop the stream first with tidewire stream drop", err)
 	case errors.Is(err, queue.ErrInvalid):

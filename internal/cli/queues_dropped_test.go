@@ -205,3 +205,30 @@ func queuesDropped(t *testing.T, seed uint64) {
 		s.stop(t)
 	}
 }
+
+// TestServe_QueueGoneWithoutCredit: a consumer that has as many deliveries as it may is told of the
+// queue's end as well, on either node.
+func TestServe_QueueGoneWithoutCredit(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
+	for _, dropper := range []*program{one, two} {
+		request(t, "POST", one.addr, "/v1/queues/jobs", "")
+		request(t, "POST", one.addr, "/v1/queues/jobs/messages", `{"payload":"p"}`)
+		w := wireDial(t, one.addr)
+		say(w.Conn, `{"type":"consume","queue":"jobs","credits":1,"id":1}`)
+		for _, want := range []string{"ok", "delivery"} {
+			if m, err := w.next(); err != nil || m.Type != want {
+				t.Fatalf("%+v, %v, want %s", m, err, want)
+			}
+		}
+		began := time.Now()
+		if status, text := request(t, "DELETE", dropper.addr, "/v1/queues/jobs", ""); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+		if m, err := w.next(); err != nil || m.Code != "queue_gone" {
+			t.Errorf("%+v, %v after %v", m, err, time.Since(began))
+		}
+		w.Abort()
+	}
+}

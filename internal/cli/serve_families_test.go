@@ -183,3 +183,32 @@ func TestServe_Families(t *testing.T) {
 	}
 	s.in("", cli.ExitUsage, "queue", "create", "both", "--priorities", "2", "--lanes", "2")
 }
+
+// TestServe_PriorityThatTheQueueLacks: the refusal names the field, and what is wanted there.
+func TestServe_PriorityThatTheQueueLacks(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	p := serve(t, "--database-url", db.URL)
+	for queue, options := range map[string]string{"urgent": `{"priorities":3}`, "plain": `{}`, "ordered": `{"lanes":2}`} {
+		if status, text := request(t, "POST", p.addr, "/v1/queues/"+queue, options); status != 200 {
+			t.Fatalf("create: %d %s", status, text)
+		}
+	}
+	w := wireDial(t, p.addr)
+	for _, c := range []struct{ queue, fields, want string }{
+		{"urgent", `"priority":3,"payload":"x"`, "priority: want 0 to 2, because the queue has 3 priorities"},
+		{"plain", `"priority":1,"payload":"x"`, "priority: want none, because the queue has no priorities"},
+		{"plain", `"priority":1,"payload":"x","unique_key":"k","unique_ms":1000`, "priority: want none, because the queue has no priorities"},
+		{"ordered", `"priority":9,"messages":[{"payload":"x"},{"payload":"y"}]`, "priority: want none, because the queue has no priorities"},
+	} {
+		say(w.Conn, `{"type":"enqueue","queue":%q,"id":1,%s}`, c.queue, c.fields)
+		if m, err := w.next(); err != nil || m.Code != "invalid" || m.Field != "priority" || m.Message != c.want {
+			t.Errorf("%s, %s: %+v, %v; want %s", c.queue, c.fields, m, err, c.want)
+		}
+		want := fmt.Sprintf(`{"error":{"code":"invalid","message":%q,"field":"priority"}}`, c.want)
+		status, text := request(t, "POST", p.addr, "/v1/queues/"+c.queue+"/messages", "{"+c.fields+"}")
+		if status != 400 || strings.TrimSpace(text) != want {
+			t.Errorf("%s, %s: %d %s; want %s", c.queue, c.fields, status, text, want)
+		}
+	}
+}

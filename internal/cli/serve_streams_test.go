@@ -20,6 +20,7 @@ import (
 type wireMessage struct {
 	Type, Code, Payload, Delivery string
 	Stream, Queue                 string
+	Message, Field                string
 	ID                            int
 	Position                      int64
 	Attempt                       int

@@ -136,11 +136,27 @@ func (s *queueStore) Enqueue(ctx context.Context, name string, messages []gatewa
 	if err != nil {
 		return queueError(err)
 	}
+	if err := o.checkPriority(opts.Priority); err != nil {
+		return err
+	}
 	out := make([]queue.Message, len(messages))
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
 	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.Submit(ctx, out, done) })
+}
+
+// checkPriority refuses a priority that the queue lacks. Package queue does so too, but
+// does not know what clients call it.
+func (o *openQueue) checkPriority(priority int) error {
+	has := o.Options().Priorities
+	switch {
+	case priority == 0 || priority < has:
+		return nil
+	case has == 0:
+		return &gateway.FieldError{Field: "priority", Problem: "want none, because the queue has no priorities"}
+	}
+	return &gateway.FieldError{Field: "priority", Problem: fmt.Sprintf("want 0 to %d, because the queue has %d priorities", has-1, has)}
 }
 
 func queueMessage(m *gateway.Message, opts gateway.EnqueueOptions) queue.Message {
@@ -156,6 +172,9 @@ func (s *queueStore) EnqueueUnique(ctx context.Context, name string, m gateway.M
 	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return queueError(err)
+	}
+	if err := o.checkPriority(opts.Priority); err != nil {
+		return err
 	}
 	out := queueMessage(&m, opts)
 	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
@@ -216,6 +235,9 @@ func (c consumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery
 
 // SetCredits implements gateway.Consumption.
 func (c consumption) SetCredits(n int) { c.consumer.SetCredits(n) }
+
+// Broken implements gateway.Consumption.
+func (c consumption) Broken() <-chan struct{} { return c.consumer.Broken() }
 
 // Close implements gateway.Consumption.
 func (c consumption) Close() { c.consumer.Close() }

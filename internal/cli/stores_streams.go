@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -76,7 +77,8 @@ type openStream struct {
 	appender *stream.PartitionedAppender
 	started  chan struct{} // closed when the appender has been started; nil if that was at once
 	stopping sync.Once
-	done     chan struct{} // closed when the appender has ended
+	done     chan struct{}              // closed when the appender has ended
+	before   atomic.Pointer[openStream] // that has to end first, or nil
 	progress progress
 }
 
@@ -85,8 +87,8 @@ func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
 		pool: pool, log: log, finder: &finder{pool: pool},
 		maxOpen: math.MaxInt,
 		hub:     stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
-		groups:  stream.NewGroups(pool, stream.GroupsConfig{Log: log}),
 	}
+	s.groups = stream.NewGroups(pool, stream.GroupsConfig{OnGone: s.groupGone, Log: log})
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.open = newRegistry(registryConfig[*openStream]{Open: s.lookup, Start: s.start, MaxOpening: maxFound, ErrClosed: stream.ErrClosed, Log: log})
 	s.opened = newRegistry(registryConfig[*stream.Group]{
@@ -118,12 +120,19 @@ func (s *streamStore) run(ctx context.Context) {
 // abandon gives up what is accepted and not committed.
 func (s *streamStore) abandon() {
 	for _, o := range s.open.all() {
-		o.appender.Abandon()
+		o.abandon()
 	}
 	s.ending.Range(func(_, o any) bool {
-		o.(*openStream).appender.Abandon()
+		o.(*openStream).abandon()
 		return true
 	})
+}
+
+// abandon gives up what the stream has accepted, and what those have that it waits for.
+func (o *openStream) abandon() {
+	for ; o != nil; o = o.before.Load() {
+		o.appender.Abandon()
+	}
 }
 
 // lookup finds a stream to be published to.
@@ -248,7 +257,17 @@ func (s *streamStore) Commit(ctx context.Context, name, group string, position i
 	}
 }
 
-// CommitLater implements gateway.StreamStore.
+// groupGone is told of a group that is not there any more: the next commit looks its name up.
+func (s *streamStore) groupGone(id int32) {
+	for _, g := range s.opened.all() {
+		if g.ID() == id {
+			s.opened.forget(groupKey(g.Stream().Name(), g.Name()), g)
+		}
+	}
+}
+
+// CommitLater implements gateway.StreamStore. What is for a group that another node has dropped is
+// lost: whether it was meant for the one that has its name now, nobody knows.
 func (s *streamStore) CommitLater(ctx context.Context, name, group string, position int64) error {
 	g, err := s.opened.get(ctx, groupKey(name, group))
 	if err != nil {
@@ -303,11 +322,11 @@ func gatewayError(err error) error {
 		return &gateway.TooOldError{Oldest: old.Oldest}
 	}
 	for _, e := range []struct{ from, to error }{
+		{stream.ErrAbandoned, gateway.ErrOutcomeUnknown}, // also of a stream that is gone now
 		{stream.ErrNotFound, gateway.ErrNotFound},
 		{stream.ErrInvalid, gateway.ErrInvalid},
 		{stream.ErrOptions, gateway.ErrExists},
 		{stream.ErrNotKeyed, gateway.ErrNotKeyed},
-		{stream.ErrAbandoned, gateway.ErrOutcomeUnknown},
 		{stream.ErrSequenceTooOld, gateway.ErrSequenceTooOld},
 		{stream.ErrManyPartitions, gateway.ErrManyPartitions},
 		{stream.ErrPartitioned, gateway.ErrPartitioned},

@@ -19,9 +19,11 @@ func (s *streamStore) start(o *openStream) {
 		o.appender.Start()
 		return
 	}
+	o.before.Store(before.(*openStream))
 	o.started = make(chan struct{})
 	go func() {
 		<-before.(*openStream).done
+		o.before.Store(nil)
 		o.appender.Start()
 		close(o.started)
 	}()

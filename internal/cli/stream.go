@@ -20,18 +20,18 @@ type streamCmd struct {
 	Create  streamCreateCmd  `cmd:"" help:"Make a stream."`
 	List    streamListCmd    `cmd:"" help:"List the streams."`
 	Info    streamInfoCmd    `cmd:"" help:"Show a stream and its groups."`
-	Publish streamPublishCmd `cmd:"" help:"Append messages: the arguments, or the lines of the standard input."`
-	Tail    streamTailCmd    `cmd:"" help:"Print the messages as they come."`
-	Replay  streamReplayCmd  `cmd:"" help:"Print the messages that there are."`
-	Retain  streamRetainCmd  `cmd:"" help:"Say what a stream keeps; without flags, everything. A running server drops the rest."`
+	Publish streamPublishCmd `cmd:"" help:"Append messages: the arguments, or each line of the standard input."`
+	Tail    streamTailCmd    `cmd:"" help:"Print new messages as they arrive, until Ctrl-C."`
+	Replay  streamReplayCmd  `cmd:"" help:"Print the stored messages, and end."`
+	Retain  streamRetainCmd  `cmd:"" help:"Set what a stream keeps. A limit that is not given is removed; without flags, everything is kept. A running server drops the rest, about every 10 seconds."`
 	Drop    streamDropCmd    `cmd:"" help:"Remove a stream with all its messages."`
 }
 
 type streamCreateCmd struct {
-	Name  string `arg:"" help:"Its name."`
-	Keyed bool   `help:"Index the messages by key, so that they can be read by it."`
+	Name  string `arg:"" help:"Name of the stream."`
+	Keyed bool   `help:"Index the messages by key, so that the messages of one key can be read."`
 
-	Partitions int `placeholder:"N" help:"Share the messages out by key to N partitions, 1 to 1024, which are streams: NAME/0 and so on. Default: none."`
+	Partitions int `placeholder:"N" help:"Divide the stream into N partitions (1 to 1024). The key of a message decides its partition. Partitions are streams named NAME/0, NAME/1 and so on. Default: no partitions."`
 	databaseFlags
 }
 
@@ -105,7 +105,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if info.Segments == 0 {
 			where = "or so, in the table that small streams share"
 		}
-		fmt.Fprintf(p.Out, "size: %.1f MiB %s\nretention: %s\n", float64(info.Bytes)/(1<<20), where, retentionText(info.Retention))
+		fmt.Fprintf(p.Out, "size: %s %s\nretention: %s\n", sizeText(info.Bytes), where, retentionText(info.Retention))
 		if len(groups) == 0 {
 			return nil
 		}
@@ -133,29 +133,44 @@ func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all [
 	}
 }
 
-// retentionText is a policy in words.
+// retentionText is what a policy keeps, in words.
 func retentionText(r stream.Retention) string {
-	var parts []string
+	var limits []string
 	if r.MaxAge > 0 {
-		parts = append(parts, "at most "+r.MaxAge.String())
+		limits = append(limits, "the last "+r.MaxAge.String())
 	}
 	if r.MaxBytes > 0 {
-		parts = append(parts, fmt.Sprintf("at most %.1f MiB", float64(r.MaxBytes)/(1<<20)))
+		limits = append(limits, "at most "+sizeText(r.MaxBytes))
 	}
-	if r.Consumed {
-		parts = append(parts, "what some group has not read")
-	}
-	if len(parts) == 0 {
+	kept := strings.Join(limits, ", ")
+	switch {
+	case kept == "" && !r.Consumed:
 		return "everything"
+	case !r.Consumed:
+		return kept
+	case kept == "":
+		return "what a group has not read; everything while there is no group"
 	}
-	return strings.Join(parts, ", ")
+	return kept + ", and what a group has not read; everything while there is no group"
+}
+
+// sizeText is a number of bytes in the largest unit of which there is one.
+func sizeText(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	units, size := []string{"KiB", "MiB", "GiB"}, float64(n)/(1<<10)
+	for len(units) > 1 && size >= 1<<10 {
+		units, size = units[1:], size/(1<<10)
+	}
+	return fmt.Sprintf("%.1f %s", size, units[0])
 }
 
 type streamRetainCmd struct {
 	Name     string  `arg:"" help:"The stream."`
-	MaxAge   seconds `placeholder:"TIME" help:"Drop what is older, such as 168h."`
-	MaxBytes bytes   `placeholder:"SIZE" help:"Drop the oldest beyond this size, indexes included, such as 10GB."`
-	Consumed bool    `help:"Keep what some group has not read, whatever the others say; alone, drop what all groups have read."`
+	MaxAge   seconds `placeholder:"TIME" help:"Drop messages that are older than this, such as 168h. 0: no limit."`
+	MaxBytes bytes   `placeholder:"SIZE" help:"Drop the oldest messages when the stream is larger than this on disk, indexes included, such as 10GB. 0: no limit."`
+	Consumed bool    `help:"Keep messages that a group has not read yet, even beyond the limits. Without limits, drop messages that all groups have read. As long as the stream has no group, nothing is dropped."`
 	databaseFlags
 }
 
@@ -165,15 +180,18 @@ func (c *streamRetainCmd) Run(p *process) error {
 		if err := refuseQueueStream(p.ctx, pool, c.Name, "they are kept until they are purged"); err != nil {
 			return err
 		}
-		return explainStream(stream.Alter(p.ctx, pool, c.Name, stream.Retention{
-			MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed,
-		}))
+		policy := stream.Retention{MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed}
+		if err := stream.Alter(p.ctx, pool, c.Name, policy); err != nil {
+			return explainStream(err)
+		}
+		fmt.Fprintf(p.Out, "stream %s keeps %s\n", c.Name, retentionText(policy))
+		return nil
 	})
 }
 
 type streamDropCmd struct {
 	Name string `arg:"" help:"The stream."`
-	Yes  bool   `help:"Do it: there is no way back."`
+	Yes  bool   `help:"Confirm. This cannot be undone."`
 	databaseFlags
 }
 
@@ -229,6 +247,8 @@ func explainStream(err error) error {
 		return exit(ExitFailure, "%w; tidewire stream list shows what there is", err)
 	case errors.Is(err, stream.ErrTooOld):
 		return exit(ExitFailure, "%w; --from start begins with the oldest message that is kept", err)
+	case errors.Is(err, stream.ErrPartition):
+		return exit(ExitUsage, "%w: name the whole stream, without the number", stream.ErrPartition)
 	case errors.Is(err, stream.ErrInvalid), errors.Is(err, stream.ErrNotKeyed):
 		return exit(ExitUsage, "%w", err)
 	}
@@ -238,8 +258,8 @@ func explainStream(err error) error {
 // startFlags say where in a stream to begin.
 type startFlags struct {
 	After int64  `default:"-1" placeholder:"POSITION" help:"Begin after this position."`
-	Since string `placeholder:"TIME" help:"Begin with the first message of this time, such as 2026-01-31T12:00:00Z, or this long ago, such as 10m."`
-	From  string `enum:"start,end," default:"" help:"Begin at the start or at the end of the stream."`
+	Since string `placeholder:"TIME" help:"Begin with the first message at or after this time: a time such as 2026-01-31T12:00:00Z, or how long ago, such as 10m."`
+	From  string `enum:"start,end," default:"" help:"Begin at the start (the oldest message that is kept) or at the end of the stream."`
 }
 
 // start is where to begin, or the given default.

@@ -18,9 +18,9 @@ import (
 type streamPublishCmd struct {
 	Name   string            `arg:"" help:"The stream."`
 	Text   []string          `arg:"" optional:"" help:"Payloads. Default: the lines of the standard input."`
-	Key    string            `help:"Their key."`
-	Header map[string]string `placeholder:"NAME=VALUE" help:"A header; several with several flags."`
-	JSON   bool              `name:"json" help:"The lines are messages in JSON, as tail prints them: payload or payload_base64, key, headers; position and time are not looked at."`
+	Key    string            `help:"Key of the messages."`
+	Header map[string]string `placeholder:"NAME=VALUE" help:"A header. Give the flag again for more headers."`
+	JSON   bool              `name:"json" help:"Each line is a message in JSON, as tail prints it: payload or payload_base64, key, headers. Position and time are ignored."`
 	databaseFlags
 }
 
@@ -97,7 +97,11 @@ func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Str
 	appending.Wait()
 	stopHub()
 	announcing.Wait()
-	fmt.Fprintf(p.Out, "published %d, last position %d\n", result.count.Load(), result.last.Load())
+	if n := result.count.Load(); n > 0 {
+		fmt.Fprintf(p.Out, "published %d, last position %d\n", n, result.last.Load())
+	} else {
+		fmt.Fprintln(p.Out, "published 0")
+	}
 	if err = errors.Join(err, result.failed()); err != nil {
 		return explainStream(err)
 	}

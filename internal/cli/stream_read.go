@@ -37,7 +37,7 @@ func newMessageLine(m *stream.Message) messageLine {
 
 // printFlags say how messages are printed.
 type printFlags struct {
-	Raw bool `help:"Print payloads alone, a line each, and not JSON."`
+	Raw bool `help:"Print only the payloads, one on each line, instead of JSON."`
 }
 
 // printer prints messages and says how many it has.
@@ -76,7 +76,7 @@ func (p *printer) page(messages []stream.Message) error {
 
 type streamTailCmd struct {
 	Name  string `arg:"" help:"The stream."`
-	Group string `placeholder:"NAME" help:"Read as this group: begin after its offset, and commit what was printed. It is made if there is none."`
+	Group string `placeholder:"NAME" help:"Read as this group: begin after its offset, and commit each position that was printed. The group is made if there is none."`
 	Count int    `short:"n" placeholder:"N" help:"End after N messages. Default: never."`
 	startFlags
 	printFlags

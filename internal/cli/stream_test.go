@@ -84,13 +84,22 @@ func TestStream_Retain(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "orders")
-	s.run("stream", "retain", "orders", "--max-age", "168h", "--max-bytes", "1GB", "--consumed")
-	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "retention: at most 168h0m0s, at most 1024.0 MiB, what some group has not read\n") {
-		t.Errorf("info: %s", out)
-	}
-	s.run("stream", "retain", "orders")
-	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "retention: everything\n") {
-		t.Errorf("info: %s", out)
+	for _, c := range []struct{ flags, keeps string }{
+		{"--max-age 168h --max-bytes 1GB --consumed", "the last 168h0m0s, at most 1.0 GiB, and what a group has not read; everything while there is no group"},
+		{"--max-bytes 2000", "at most 2.0 KiB"}, // the age is not given, and is removed
+		{"--max-bytes 100 --max-age 0s", "at most 100 bytes"},
+		{"--max-age 90 --max-bytes 0", "the last 1m30s"},
+		{"--consumed", "what a group has not read; everything while there is no group"},
+		{"--max-age 0s --max-bytes 0", "everything"}, // 0 is no limit
+		{"--max-bytes 3MB", "at most 3.0 MiB"},
+		{"", "everything"},
+	} {
+		if out := s.run(append([]string{"stream", "retain", "orders"}, strings.Fields(c.flags)...)...); out != "stream orders keeps "+c.keeps+"\n" {
+			t.Errorf("retain %s: %s", c.flags, out)
+		}
+		if out := s.run("stream", "info", "orders"); !strings.Contains(out, "\nretention: "+c.keeps+"\n") {
+			t.Errorf("info after %s: %s", c.flags, out)
+		}
 	}
 	s.run("queue", "create", "jobs")
 	if _, errOut := s.in("", cli.ExitUsage, "stream", "retain", "jobs", "--max-age", "1h"); !strings.Contains(errOut, "of a queue") {

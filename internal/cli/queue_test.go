@@ -1,0 +1,31 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/cli"
+)
+
+// TestQueueCreate_SaysWhatDiffers from the queue that there is, in words.
+func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
+	t.Parallel()
+	s := shell{t, migrated(t).URL}
+	s.run("queue", "create", "ordered", "--lanes", "4")
+	s.run("queue", "create", "ordered", "--lanes", "4")
+	s.run("queue", "create", "plain", "--max-attempts", "3", "--retry-max", "1m")
+	for _, c := range []struct{ args, want string }{
+		{"ordered --lanes 2", "the queue has 4 lanes; you asked for 2 lanes"},
+		{"ordered --lanes 1", "the queue has 4 lanes; you asked for 1 lane"},
+		{"ordered --priorities 3", "the queue has 4 lanes, no priorities; you asked for no lanes, 3 priorities"},
+		{"ordered", "the queue has 4 lanes; you asked for no lanes"},
+		{"plain", "the queue has 3 attempts, a longest retry pause of 1m0s; you asked for 10 attempts, a longest retry pause of 5m0s"},
+		{"plain --lanes 2 --max-attempts 3 --retry-max 1m", "the queue has no lanes; you asked for 2 lanes"},
+		{"plain --max-attempts 3 --retry-max 1m --retry-min 2s", "the queue has a first retry pause of 1s; you asked for a first retry pause of 2s"},
+	} {
+		_, errOut := s.in("", cli.ExitUsage, append([]string{"queue", "create"}, strings.Fields(c.args)...)...)
+		if !strings.Contains(errOut, "queue: exists with other options: "+c.want+": drop it first") {
+			t.Errorf("%s: %s, want %s", c.args, errOut, c.want)
+		}
+	}
+}
