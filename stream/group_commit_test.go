@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestGroup_CommitAhead: a position that no message can have yet is refused, and
-// what others commit with it is not.
+// TestGroup_CommitAhead: a position that no message can have yet is refused. The
+// commits of others that share its transaction are stored.
 func TestGroup_CommitAhead(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

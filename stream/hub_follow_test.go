@@ -54,7 +54,7 @@ func (f *follower) follow(t *testing.T, h *stream.Hub, s *stream.Stream, until *
 	}
 }
 
-// check wants every position behind the start once and in order.
+// check wants every position after the start once, and in order.
 func (f *follower) check(t *testing.T, all []stream.Message) {
 	t.Helper()
 	var want []int64

@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestSubscribe_OldestBesideRetention: whoever begins with what is kept is not told
-// of what retention drops before the first read.
+// TestSubscribe_OldestBesideRetention: a subscription that begins with the oldest message that is
+// kept gets no too_old, also if retention drops some before its first read.
 func TestSubscribe_OldestBesideRetention(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, subscribeBesideRetention)

@@ -33,7 +33,6 @@ func abandonChain(t *testing.T, times int) {
 	answers := make(chan error, 2)
 	for range times {
 		must(t, s.streams.Publish(ctx, "jobs/x", nil, []gateway.Message{{Payload: []byte("y")}}, func(_ gateway.Place, err error) { answers <- err }))
-		time.Sleep(100 * time.Millisecond)
 		s.streams.becameQueue("jobs") // as each POST /v1/queues/jobs does
 	}
 	s.streams.abandon()
