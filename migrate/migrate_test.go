@@ -194,6 +194,27 @@ func TestUp_RefusesNewerSchema(t *testing.T) {
 	}
 }
 
+// TestUp_NoJITWhereScansAreForbidden: a table without another way than a scan costs 10^10 then, and PostgreSQL
+// would compile each query of it.
+func TestUp_NoJITWhereScansAreForbidden(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	var functions int
+	var without []string
+	if err := db.Pool.QueryRow(t.Context(), `
+		SELECT count(*), coalesce(array_agg(oid::regprocedure::text) FILTER (WHERE NOT 'jit=off' = ANY (proconfig)), '{}')
+		FROM pg_proc WHERE pronamespace = 'tidewire'::regnamespace AND 'enable_seqscan=off' = ANY (proconfig)`).
+		Scan(&functions, &without); err != nil {
+		t.Fatal(err)
+	}
+	if functions == 0 || len(without) > 0 {
+		t.Errorf("of %d functions with enable_seqscan=off these lack SET jit = off: %q", functions, without)
+	}
+}
+
 func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
