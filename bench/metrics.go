@@ -117,5 +117,10 @@ func (t Threshold) In(scenario string) error {
 		t.text, scenario, t.written, strings.Join(short, ", "), strings.Join(m.withCeiling(), ", "))
 }
 
+// OfReading reports whether rows have the metric only where something reads.
+func (t Threshold) OfReading() bool {
+	return strings.HasPrefix(t.metric, "read_") || strings.HasPrefix(t.metric, "end_to_end_")
+}
+
 // OfLatency reports whether the metric is a latency.
 func (t Threshold) OfLatency() bool { return strings.Contains(t.metric, "latency_") }

@@ -23,8 +23,7 @@ func TestHub_ReadsNothingAtTheEnd(t *testing.T) {
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true})
 	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: h})
 	sub := subscribe(t, h, s, stream.After(0))
-	// The first commit and the first look may meet: then somebody looks once more whether
-	// that is the end.
+	// A read that meets a commit is followed by another one, until a read meets none.
 	for n := range 3 {
 		mustAppend(t, a, messages("first")...)
 		for sub.Position() < int64(n+1) {
@@ -38,8 +37,8 @@ func TestHub_ReadsNothingAtTheEnd(t *testing.T) {
 			t.Fatalf("message %d: %+v", n, page)
 		}
 	}
-	if n := reads.count.Load() - before; n > 1 {
-		t.Errorf("%d reads for 50 commits, want none, or the one that was under way", n)
+	if n := reads.count.Load() - before; n > 10 {
+		t.Errorf("%d reads for 50 commits, want none, or those of a read that met a commit", n)
 	}
 }
 

@@ -43,15 +43,36 @@ type resultFlags struct {
 	Quiet     bool              `help:"Do not show progress."`
 }
 
-// AfterApply is called by kong. A threshold that no row can have is refused before
-// the run, and not after it.
+// AfterApply is called by kong. A threshold that no row can have, and a file that cannot be
+// written, are refused before the run, and not after it.
 func (f resultFlags) AfterApply(ctx *kong.Context) error {
+	if err := writable(f.Out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
 	for _, t := range f.Threshold {
 		if err := t.In(ctx.Selected().Name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writable returns why a file cannot be written there, or nil; it makes the file's directory.
+func writable(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory: name a file", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), ".tidewire-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // ceilingFlags look for the highest rate.

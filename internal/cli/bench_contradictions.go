@@ -70,6 +70,8 @@ func (f *queueFlags) contradiction(mode string, changed map[string]bool) error {
 		contradiction{queue && changed["consumer-groups"], "--consumer-groups is of bench pubsub: a queue's readers share its messages; say how many with --readers"},
 		contradiction{queue && changed["partitions"], "--partitions is of bench pubsub with --strategy counter-rows: leave it out"},
 		contradiction{silent && (changed["readers"] || changed["read-batch"]), "nobody reads with --consumer-groups 0: leave out --readers and --read-batch, or give groups"},
+		contradiction{silent && slices.ContainsFunc(f.Threshold, bench.Threshold.OfReading),
+			"nobody reads with --consumer-groups 0: leave out the --threshold of what is read, or give groups"},
 		contradiction{queue && f.Streams > 1 && changed["readers"] && f.Readers != f.Streams, "each of the --streams has one reader: leave out --readers"},
 		contradiction{!queue && f.Streams > 1 && changed["readers"], "each of the --streams has one reader in each group: leave out --readers"},
 		contradiction{f.Via == "server" && f.WriteBatch > maxServerBatch, "--write-batch: the server takes at most 1,000 messages in a request; give fewer with --via server"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -258,9 +259,17 @@ func explainQueue(err error) error {
 	case errors.Is(err, queue.ErrOptions):
 		return exit(ExitUsage, "%w: drop it first, or ask for what it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
-		return exit(ExitUsage, "%w: choose another name, or drop the stream first with tidewire stream drop", err)
+		return exit(ExitUsage, "%w: %s; choose another name, or drop the stream first with tidewire stream drop", queue.ErrStreamInUse, reason(err))
 	case errors.Is(err, queue.ErrInvalid):
 		return exit(ExitUsage, "%w", err)
 	}
 	return explainStream(err)
+}
+
+// reason is what PostgreSQL's functions said, without its SQLSTATE.
+func reason(err error) string {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return refused.Message
+	}
+	return err.Error()
 }

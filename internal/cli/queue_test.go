@@ -29,3 +29,15 @@ func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
 		}
 	}
 }
+
+// TestQueueCreate_OfAStreamInUse says what stands in the way, without a SQLSTATE.
+func TestQueueCreate_OfAStreamInUse(t *testing.T) {
+	t.Parallel()
+	s := shell{t, migrated(t).URL}
+	s.run("stream", "create", "kept")
+	s.run("stream", "retain", "kept", "--max-age", "1h")
+	_, errOut := s.in("", cli.ExitUsage, "queue", "create", "kept")
+	if !strings.Contains(errOut, "has a retention policy") || strings.Contains(errOut, "SQLSTATE") {
+		t.Errorf("%s", errOut)
+	}
+}

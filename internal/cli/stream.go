@@ -249,6 +249,8 @@ func explainStream(err error) error {
 		return exit(ExitFailure, "%w; --from start begins with the oldest message that is kept", err)
 	case errors.Is(err, stream.ErrPartition):
 		return exit(ExitUsage, "%w: name the whole stream, without the number", stream.ErrPartition)
+	case errors.Is(err, stream.ErrPartitioned):
+		return exit(ExitUsage, "%w: name it with its number after a slash, as in orders/0", err)
 	case errors.Is(err, stream.ErrInvalid), errors.Is(err, stream.ErrNotKeyed):
 		return exit(ExitUsage, "%w", err)
 	}

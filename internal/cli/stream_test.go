@@ -135,6 +135,7 @@ func TestStream_BadInput(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "a")
+	s.run("stream", "create", "divided", "--partitions", "3")
 	for _, c := range []struct {
 		in   string
 		code int
@@ -151,6 +152,8 @@ func TestStream_BadInput(t *testing.T) {
 		{"", cli.ExitUsage, "exclude each other", []string{"tail", "a", "--after", "1", "--from", "end"}},
 		{"", cli.ExitUsage, "no time", []string{"tail", "a", "--since", "yesterday"}},
 		{"", cli.ExitUsage, "at least 1", []string{"tail", "a", "--count=-1"}},
+		{"", cli.ExitUsage, "as in orders/0", []string{"replay", "divided"}},
+		{"", cli.ExitUsage, "as in orders/0", []string{"tail", "divided"}},
 		{"", cli.ExitUsage, "name", []string{"create", strings.Repeat("n", 200)}},
 	} {
 		if _, errOut := s.in(c.in, c.code, append([]string{"stream"}, c.args...)...); !strings.Contains(errOut, c.say) {
