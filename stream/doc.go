@@ -36,8 +36,9 @@
 //
 // [Alter] gives a stream a [Retention], by age, size, or what its groups have
 // read, and a [Keeper] applies it: a stream's own table is in segments, ranges of
-// positions, which are dropped whole. Whoever reads where messages were dropped
-// gets a [TooOldError], and never goes past them unawares.
+// positions, which are dropped whole; in the table that streams share, messages are
+// deleted. A reader that asks for dropped messages gets a [TooOldError], and never
+// goes past them unawares.
 //
 // Beside the named streams there is one table that the ingest strategies fill,
 // public.messages, with two ways in.
