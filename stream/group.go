@@ -136,11 +136,8 @@ func DropGroup(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) 
 	if s.count > 0 {
 		return dropGroups(ctx, pool, s, name)
 	}
-	tag, err := pool.Exec(ctx, dropGroupSQL, s.id, name)
-	if err == nil && tag.RowsAffected() == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
+	var id int32
+	if err := inReadCommitted(ctx, pool, dropGroupSQL, []any{s.id, name}, scanOne(&id)); err != nil {
 		return fmt.Errorf("drop group %q of stream %q: %w", name, s.name, err)
 	}
 	return nil
@@ -240,7 +237,7 @@ func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, sql string, args [
 	b.Queue(pg.WriterSettings(lockWait))
 	b.Queue(sql, args...).Query(collect)
 	b.Queue(commitSQL)
-	return pool.SendBatch(ctx, &b).Close()
+	return pg.SendBatch(ctx, pool, &b)
 }
 
 // scanOne collects the one value of a query, and fails with ErrNotFound if

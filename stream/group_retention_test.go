@@ -120,3 +120,40 @@ func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
 		wantEnd("goes on", mustAppend(t, a, messages("next")...))
 	})
 }
+
+// TestGroups_ALockedSealedStream: a stream that ends where a segment was sealed, and whose table somebody
+// has locked, does not hold up the commits of other streams' groups.
+func TestGroups_ALockedSealedStream(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
+	var groups []*stream.Group
+	for _, name := range []string{"locked", "other"} {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{OwnTables: name == "locked"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), kilobytes(5)...)
+		groups = append(groups, openGroup(t, gs, s, "g"))
+		if name == "locked" {
+			alter(t, db.Pool, s, stream.Retention{MaxAge: time.Nanosecond, Consumed: true})
+			keepOnce(t, db.Pool) // seals its segment, and drops nothing
+		}
+	}
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `DO $$ BEGIN EXECUTE (SELECT format('LOCK TABLE tidewire.stream_%s IN ACCESS EXCLUSIVE MODE', id)
+		FROM tidewire.stream WHERE name = 'locked'); END $$`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i, g := range groups {
+		if offset, err := g.Commit(ctx, 2); err != nil || offset != 2 {
+			t.Errorf("group %d: Commit(2): %d, %v", i, offset, err)
+		}
+	}
+}

@@ -52,7 +52,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	// the rows; after COPY it would find them on their way already.
 	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
 	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
-	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3)`
+	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3), ` + pg.WaitSQL
 	foldRequestsSQL   = `SELECT tidewire.fold_requests($1, $2)`
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
@@ -79,7 +79,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	settleTogetherSQL = `SELECT tidewire.settle_together($1, $2)`
 
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
-	firstPositionSQL = `SELECT first_position FROM tidewire.batch WHERE writer = $1 AND number = $2`
+	firstPositionSQL = `SELECT first_position FROM tidewire.batch, ` + pg.WaitSQL + ` WHERE writer = $1 AND number = $2`
 
 	// Of an Inserter, to the table of messages: its name, or that of its sequence.
 	reserveFmt   = `SELECT tidewire.reserve_positions(1, '%s', $1)`
@@ -223,7 +223,7 @@ const (
 SELECT m.name, m.until, ARRAY(SELECT n.number FROM tidewire.share_number AS n WHERE n.share = s.id AND n.owner = m.id ORDER BY n.number)
 FROM tidewire.share AS s JOIN tidewire.share_member AS m ON m.share = s.id
 WHERE s.name = $1 AND m.until >= clock_timestamp() ORDER BY m.id`
-	commitOwnedSQL = `SELECT id, committed, written, token FROM tidewire.commit_owned($1, $2, $3)`
+	commitOwnedSQL = `WITH done AS MATERIALIZED (SELECT id, committed, written, token FROM tidewire.commit_owned($1, $2, $3))` + waitIfUnwrittenSQL
 )
 
 // Retention.
@@ -266,13 +266,13 @@ WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id
 const (
 	ensureGroupSQL = `SELECT tidewire.ensure_group($1, $2, $3, $4)`
 	lookupGroupSQL = `SELECT id FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
-	dropGroupSQL   = `DELETE FROM tidewire.stream_group WHERE stream = $1 AND name = $2`
+	dropGroupSQL   = `DELETE FROM tidewire.stream_group WHERE stream = $1 AND name = $2 RETURNING id`
 	listGroupsSQL  = `
 SELECT g.name, g.created_at, o.committed
 FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = $1 AND name > $2 ORDER BY name LIMIT $3)) AS o
 JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
 	readOffsetSQL    = `SELECT committed FROM tidewire.read_offsets(ARRAY[$1::int])`
-	commitOffsetsSQL = `SELECT id, committed, written FROM tidewire.commit_offsets($1, $2)`
+	commitOffsetsSQL = `WITH done AS MATERIALIZED (SELECT id, committed, written FROM tidewire.commit_offsets($1, $2))` + waitIfUnwrittenSQL
 	seekOffsetSQL    = `SELECT tidewire.seek_offset($1, $2)`
 	rotateOffsetsSQL = `SELECT tidewire.rotate_offsets($1)`
 	clearOffsetsSQL  = `SELECT tidewire.clear_offsets()`
@@ -281,6 +281,10 @@ JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
 	// snapshot sees what they held.
 	vacuumFmt = `VACUUM tidewire.%s`
 )
+
+// waitIfUnwrittenSQL is the end of a query that may have nothing to write, because what is done was done before.
+const waitIfUnwrittenSQL = `, wait AS MATERIALIZED (SELECT ` + pg.WaitSQL + ` WHERE NOT EXISTS (SELECT FROM done WHERE written))
+SELECT done.* FROM done LEFT JOIN wait ON true`
 
 const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb[], $4)`
 

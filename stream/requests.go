@@ -151,7 +151,7 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 			return nil
 		})
 	}
-	if err != nil {
+	if err = s.Replicated(err); err != nil {
 		s.CloseIfLost()
 	}
 	return found, err

@@ -177,5 +177,5 @@ func stepRows(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, colle
 	b.Queue(pg.WriterSettings(wait))
 	b.Queue(sql, args...).Query(collect)
 	b.Queue(commitSQL)
-	return pool.SendBatch(ctx, &b).Close()
+	return pg.SendBatch(ctx, pool, &b)
 }

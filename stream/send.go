@@ -44,6 +44,9 @@ func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeou
 	default:
 		err = w.sendArray(ctx, b, wait, prepared)
 	}
+	if err = w.on.Session().Replicated(err); errors.Is(err, pg.ErrNotReplicated) {
+		return err
+	}
 	if err != nil {
 		if b.First > 0 && behindBegin(err) {
 			w.head = b.First + int64(b.Len()) - 1 // a sequence is not rolled back

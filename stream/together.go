@@ -64,6 +64,8 @@ func (c *committer) attempt(ctx context.Context, entries []*entry) (got stored, 
 	got, err = sendTogether(ctx, s, c.params.of(c.id, c.number, entries))
 	if err != nil {
 		err = s.Recover(ctx, err)
+	} else {
+		err = s.Replicated(nil)
 	}
 	switch {
 	case err == nil && len(got.firsts) != len(entries):

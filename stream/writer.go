@@ -211,7 +211,7 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 	if conn == nil {
 		return fmt.Errorf("the session has ended before the batch was looked up: %w", net.ErrClosed)
 	}
-	return conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First)
+	return w.on.Session().Replicated(conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First))
 }
 
 func (w *Writer) endFrozen(ctx context.Context) {

@@ -42,6 +42,10 @@ type Config struct {
 	// MirrorURL is the root of a Maven repository to fetch from.
 	// Defaults to that of the embedded-postgres library.
 	MirrorURL string
+	// Primary is a running server that a new data directory becomes a streaming standby of: its
+	// data are copied, with its programs started, and what it commits is followed, until
+	// SELECT pg_promote(). It has a replication slot for it. Defaults to none.
+	Primary *Server
 	// Detach leaves PostgreSQL running after Stop and after this process.
 	// Defaults to false.
 	Detach bool
@@ -74,6 +78,9 @@ func (c Config) withDefaults() Config {
 	c.DataDir = cmp.Or(c.DataDir, DefaultDataDir(c.Getenv))
 	c.CacheDir = cmp.Or(c.CacheDir, DefaultCacheDir(c.Getenv))
 	c.Binaries = cmp.Or(c.Binaries, Auto)
+	if c.Primary != nil {
+		c.BinDir = cmp.Or(c.BinDir, c.Primary.BinDir())
+	}
 	c.StartTimeout = cmp.Or(c.StartTimeout, 2*time.Minute)
 	c.StopTimeout = cmp.Or(c.StopTimeout, time.Minute)
 	c.FetchTimeout = cmp.Or(c.FetchTimeout, 10*time.Minute)

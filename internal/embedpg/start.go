@@ -79,7 +79,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 		if major == 0 {
-			if err := s.dir.initdb(ctx, s.cfg, s.as, s.bins); err != nil {
+			if err := s.fill(ctx); err != nil {
 				return err
 			}
 		}
@@ -95,6 +95,14 @@ func (s *Server) open(ctx context.Context) error {
 		return errors.Join(err, s.proc.stop(ctx, s.cfg.StopTimeout))
 	}
 	return nil
+}
+
+// fill makes the data of a new directory.
+func (s *Server) fill(ctx context.Context) error {
+	if s.cfg.Primary != nil {
+		return s.dir.copyPrimary(ctx, s.cfg, s.as)
+	}
+	return s.dir.initdb(ctx, s.cfg, s.as, s.bins)
 }
 
 // attach adopts a postmaster that already runs. One that is just ending is
@@ -251,7 +259,11 @@ func (s *Server) greet(ctx context.Context, proc *process) error {
 	if err != nil {
 		return s.dir.notWritable(err)
 	}
-	version, err := createDatabase(ctx, databaseURL(p.socketDir, p.port, "postgres"))
+	ask := createDatabase
+	if s.cfg.Primary != nil { // it has what its primary has
+		ask = askVersion
+	}
+	version, err := ask(ctx, databaseURL(p.socketDir, p.port, "postgres"))
 	if err != nil {
 		if proc.child {
 			proc.stop(context.WithoutCancel(ctx), s.cfg.StopTimeout)

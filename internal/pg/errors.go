@@ -48,7 +48,7 @@ func Retryable(err error) bool {
 	}
 	code := Code(err)
 	if code == "" {
-		return connectionLost(err)
+		return connectionLost(err) || errors.Is(err, ErrNotReplicated)
 	}
 	switch {
 	case strings.HasPrefix(code, "08"), // connection exception

@@ -31,3 +31,11 @@ func Crash(t testing.TB, server *embedpg.Server) {
 		t.Errorf("restart PostgreSQL: %v", err)
 	}
 }
+
+// Standby starts a streaming standby of a server of Start. What it needs to know of its primary is copied.
+func Standby(t testing.TB, primary *embedpg.Server) *embedpg.Server {
+	t.Helper()
+	cfg := config()
+	cfg.Primary = primary
+	return startFor(t, cfg)
+}

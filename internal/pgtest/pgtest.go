@@ -152,7 +152,13 @@ func urlOf(srv *embedpg.Server, database string) string {
 // It has PostgreSQL's default settings, and the database that its URL names.
 func Start(t testing.TB) *embedpg.Server {
 	t.Helper()
-	inst, err := start(config(), "")
+	return startFor(t, config())
+}
+
+// startFor starts a server that ends with the test.
+func startFor(t testing.TB, cfg embedpg.Config) *embedpg.Server {
+	t.Helper()
+	inst, err := start(cfg, "")
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

@@ -1,0 +1,53 @@
+package pgtest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestStandby has what its primary commits, and goes on alone when it is promoted.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t)
+	on(t, primary, `CREATE TABLE t (n int)`, nil)
+	standby := pgtest.Standby(t, primary)
+	on(t, primary, `INSERT INTO t VALUES (1)`, nil)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var n int
+		on(t, standby, `SELECT count(*) FROM t`, &n)
+		if n == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the standby has not got the row")
+		}
+	}
+	var promoted bool
+	if on(t, standby, `SELECT pg_promote()`, &promoted); !promoted {
+		t.Fatal("not promoted")
+	}
+	on(t, standby, `INSERT INTO t VALUES (2)`, nil)
+}
+
+// on runs a statement on a connection of its own.
+func on(t *testing.T, server *embedpg.Server, sql string, into any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if into == nil {
+		_, err = conn.Exec(t.Context(), sql)
+	} else {
+		err = conn.QueryRow(t.Context(), sql).Scan(into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
