@@ -96,8 +96,8 @@ var notCopied = map[string]bool{
 	"pg_dynshmem": true, "pg_serial": true, "pg_snapshots": true, "pg_subtrans": true, "pg_stat_tmp": true,
 }
 
-// copyTree copies a data directory that is in use. What is gone before it is copied is not needed: the log
-// that the standby replays says so.
+// copyTree copies a data directory that is in use. Files that are gone before they are copied are not needed: the
+// log that the standby replays says so.
 func copyTree(ctx context.Context, from, to string, as account) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		name, relErr := filepath.Rel(from, path)

@@ -32,7 +32,7 @@ func Crash(t testing.TB, server *embedpg.Server) {
 	}
 }
 
-// Standby starts a streaming standby of a server of Start. What it needs to know of its primary is copied.
+// Standby starts a streaming standby of a server of Start. It ends with the test.
 func Standby(t testing.TB, primary *embedpg.Server) *embedpg.Server {
 	t.Helper()
 	cfg := config()
