@@ -17,26 +17,36 @@ const (
 	database = "tidewire"
 )
 
-// initdb makes a new cluster beside its place and renames it there when it is
-// complete, so that a crash in the middle leaves nothing to mistake for data.
+// initdb makes a new cluster.
 func (l layout) initdb(ctx context.Context, cfg Config, as account, b binaries) error {
 	cfg.Progress(fmt.Sprintf("creating a PostgreSQL %d database in %s", b.major, l.dir))
+	return l.assemble(func(tmp string) error {
+		if err := as.give(tmp); err != nil {
+			return l.notWritable(err)
+		}
+		_, err := output(as.command(ctx, cfg.childEnv(), b.path("initdb"),
+			"-D", tmp, "-U", role, "-E", "UTF8", "--locale=C",
+			"--auth-local=peer", "--auth-host=reject", "--no-instructions"))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrStart, b.path("initdb"), err)
+		}
+		return nil
+	})
+}
+
+// assemble has a data directory made beside its place and renames it there when it
+// is complete, so that a crash in the middle leaves nothing to mistake for data.
+func (l layout) assemble(fill func(tmp string) error) error {
 	tmp, err := os.MkdirTemp(l.dir, "pgdata.new-")
 	if err != nil {
 		return l.notWritable(err)
 	}
 	defer os.RemoveAll(tmp) // fails to find it after the rename
-	if err := as.give(tmp); err != nil {
-		return l.notWritable(err)
-	}
-	_, err = output(as.command(ctx, cfg.childEnv(), b.path("initdb"),
-		"-D", tmp, "-U", role, "-E", "UTF8", "--locale=C",
-		"--auth-local=peer", "--auth-host=reject", "--no-instructions"))
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrStart, b.path("initdb"), err)
+	if err := fill(tmp); err != nil {
+		return err
 	}
 	if err := os.Rename(tmp, l.pgdata()); err != nil {
 		return l.notWritable(err)

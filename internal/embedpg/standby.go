@@ -7,48 +7,56 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // copyPrimary makes pgdata a copy of that of a running primary, ready to start as its standby. It is
 // a base backup by the file system (https://www.postgresql.org/docs/current/continuous-archiving.html,
-// "low-level API"): pg_basebackup is not among the fetched binaries. Like initdb it works beside its
-// place.
+// "low-level API"): pg_basebackup is not among the fetched binaries.
 func (l layout) copyPrimary(ctx context.Context, cfg Config, as account) error {
 	cfg.Progress(fmt.Sprintf("copying the database of %s to %s", cfg.Primary.DataDir(), l.dir))
-	tmp, err := os.MkdirTemp(l.dir, "pgdata.new-")
-	if err != nil {
-		return l.notWritable(err)
-	}
-	defer os.RemoveAll(tmp) // fails to find it after the rename
-	if err := as.give(tmp); err != nil {
-		return l.notWritable(err)
-	}
-	conn, err := pgx.Connect(ctx, cfg.Primary.URL())
-	if err != nil {
-		return fmt.Errorf("%w: copy of a primary: %w", ErrStart, err)
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	label, err := backup(ctx, conn, slotOf(l), func() error {
-		return copyTree(ctx, cfg.Primary.dir.pgdata(), tmp, as)
+	return l.assemble(func(tmp string) error {
+		conn, err := pgx.Connect(ctx, cfg.Primary.URL())
+		if err != nil {
+			return fmt.Errorf("%w: copy of a primary: %w", ErrStart, err)
+		}
+		defer conn.Close(context.WithoutCancel(ctx))
+		if err := l.copyInto(ctx, conn, cfg.Primary, tmp, as); err != nil {
+			return fmt.Errorf("%w: copy of a primary: %w", ErrStart, err)
+		}
+		return nil
 	})
+}
+
+// copyInto fills tmp. The account that PostgreSQL runs as could put links into either directory that
+// lead root elsewhere: files are opened below their roots only, and tmp is given to the account at the end.
+func (l layout) copyInto(ctx context.Context, conn *pgx.Conn, primary *Server, tmp string, as account) error {
+	from, err := os.OpenRoot(primary.dir.pgdata())
 	if err != nil {
-		return fmt.Errorf("%w: copy of a primary: %w", ErrStart, err)
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenRoot(tmp)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	c := copier{from: from, to: to, as: as}
+	label, err := backup(ctx, conn, slotOf(l), func() error { return c.tree(ctx) })
+	if err != nil {
+		return err
 	}
 	for name, text := range map[string]string{
-		"backup_label": label, "standby.signal": "", "postgresql.auto.conf": cfg.Primary.standbySettings(slotOf(l)),
+		"backup_label": label, "standby.signal": "", autoConf: primary.standbySettings(slotOf(l)),
 	} {
-		if err := addFile(filepath.Join(tmp, name), text, as); err != nil {
-			return l.notWritable(err)
+		if err := c.add(name, text); err != nil {
+			return err
 		}
 	}
-	if err := os.Rename(tmp, l.pgdata()); err != nil {
-		return l.notWritable(err)
-	}
-	return syncDir(l.dir)
+	return as.give(tmp)
 }
 
 // backup tells the primary that do makes a backup, and returns the label that belongs into it.
@@ -90,38 +98,41 @@ func (s *Server) standbySettings(slot string) string {
 		quote(quote(s.dir.run())), port, role, slot, slot)
 }
 
+// autoConf has what ALTER SYSTEM has set: the last of the settings that are read.
+const autoConf = "postgresql.auto.conf"
+
 // notCopied are what a standby makes for itself, below pgdata: of directories, what is in them.
 var notCopied = map[string]bool{
 	"postmaster.pid": true, "postmaster.opts": true, "pg_wal": true, "pg_replslot": true, "pg_notify": true,
 	"pg_dynshmem": true, "pg_serial": true, "pg_snapshots": true, "pg_subtrans": true, "pg_stat_tmp": true,
 }
 
-// copyTree copies a data directory that is in use. Files that are gone before they are copied are not needed: the
-// log that the standby replays says so.
-func copyTree(ctx context.Context, from, to string, as account) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		name, relErr := filepath.Rel(from, path)
+// copier copies a data directory that is in use.
+type copier struct {
+	from, to *os.Root
+	as       account
+}
+
+// tree copies all. Files that are gone before they are copied are not needed: the log that the standby
+// replays says so.
+func (c copier) tree(ctx context.Context) error {
+	return fs.WalkDir(c.from.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		case errors.Join(err, relErr, ctx.Err()) != nil:
-			return errors.Join(err, relErr, ctx.Err())
+		case errors.Join(err, ctx.Err()) != nil:
+			return errors.Join(err, ctx.Err())
 		case name == ".":
 			return nil
 		}
-		below, _, inside := strings.Cut(name, string(filepath.Separator))
-		if notCopied[below] && (inside || !entry.IsDir()) && name != filepath.Join("pg_wal", "archive_status") {
-			return skip(entry)
-		}
-		target := filepath.Join(to, name)
+		below, _, inside := strings.Cut(name, "/")
 		switch {
+		case notCopied[below] && (inside || !entry.IsDir()) && name != "pg_wal/archive_status":
+			return skip(entry)
 		case entry.IsDir():
-			if err := os.Mkdir(target, 0o700); err != nil {
-				return err
-			}
-			return as.give(target)
+			return c.makeDir(name)
 		case entry.Type().IsRegular():
-			return copyFile(path, target, as)
+			return c.file(name)
 		}
 		return nil // sockets; there are no tablespaces
 	})
@@ -134,8 +145,15 @@ func skip(entry fs.DirEntry) error {
 	return nil
 }
 
-func copyFile(from, to string, as account) error {
-	source, err := os.Open(from)
+func (c copier) makeDir(name string) error {
+	if err := c.to.Mkdir(name, 0o700); err != nil || !c.as.other {
+		return err
+	}
+	return c.to.Lchown(name, int(c.as.uid), int(c.as.gid))
+}
+
+func (c copier) file(name string) error {
+	source, err := c.from.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe in its place would wait
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -143,19 +161,22 @@ func copyFile(from, to string, as account) error {
 		return err
 	}
 	defer source.Close()
-	return writeFile(to, source, as)
+	return c.write(name, os.O_EXCL, source)
 }
 
-// addFile makes or replaces a file.
-func addFile(path, text string, as account) error {
-	return writeFile(path, strings.NewReader(text), as)
+// add appends to a file, or makes it.
+func (c copier) add(name, text string) error {
+	return c.write(name, os.O_APPEND, strings.NewReader(text))
 }
 
-func writeFile(path string, text io.Reader, as account) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+func (c copier) write(name string, how int, text io.Reader) error {
+	f, err := c.to.OpenFile(name, os.O_CREATE|os.O_WRONLY|how, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(f, text)
-	return errors.Join(err, as.give(path), f.Sync(), f.Close())
+	if c.as.other {
+		err = errors.Join(err, f.Chown(int(c.as.uid), int(c.as.gid)))
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }

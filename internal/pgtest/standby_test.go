@@ -10,12 +10,17 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestStandby has what its primary commits, and goes on alone when it is promoted.
+// TestStandby has the settings of its primary and what that commits, and goes on alone when it is promoted.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
 	on(t, primary, `CREATE TABLE t (n int)`, nil)
+	on(t, primary, `ALTER SYSTEM SET work_mem = '5MB'`, nil)
 	standby := pgtest.Standby(t, primary)
+	var memory string
+	if on(t, standby, `SHOW work_mem`, &memory); memory != "5MB" {
+		t.Errorf("work_mem of the standby is %s, and not that of its primary", memory)
+	}
 	on(t, primary, `INSERT INTO t VALUES (1)`, nil)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		var n int
