@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,14 +30,13 @@ func forbidTables(t *testing.T, db pgtest.DB) {
 	exec(t, db.Pool, `CREATE EVENT TRIGGER no_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_tables()`)
 }
 
-// redialPool returns a pool whose connections the plan cuts, and which calls again before each connection but
-// the first.
+// redialPool returns a pool whose connections the plan cuts, and which calls again before each connection after
+// a cut.
 func redialPool(t *testing.T, cfg *pgxpool.Config, plan *cutPlan, again func(ctx context.Context)) *pgxpool.Pool {
 	t.Helper()
 	dial := cfg.ConnConfig.DialFunc
-	var dials atomic.Int32
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if dials.Add(1) > 1 {
+		if plan.kept.Load() {
 			again(ctx)
 		}
 		conn, err := dial(ctx, network, addr)

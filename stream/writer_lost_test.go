@@ -33,6 +33,7 @@ type cutPlan struct {
 	writes int
 	before map[int]bool
 	after  map[int]bool
+	kept   atomic.Bool // an answer was kept back
 }
 
 func (c *cuttable) Write(p []byte) (int, error) {
@@ -54,6 +55,7 @@ func (c *cuttable) Write(p []byte) (int, error) {
 func (c *cuttable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p) // waits for the answer, and keeps it back
 	if c.cut.Load() {
+		c.plan.kept.Store(true)
 		c.Conn.Close()
 		return 0, io.ErrUnexpectedEOF
 	}

@@ -64,7 +64,7 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
 		pc.ConnConfig.RuntimeParams["application_name"] = AppName
 	}
-	pc.ConnConfig.OnNotice = noteNotReplicated
+	watchNotices(pc.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrURL, err)

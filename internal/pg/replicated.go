@@ -31,7 +31,7 @@ func noteNotReplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 }
 
 // Replicated returns err, or ErrNotReplicated if the session's last COMMIT succeeded and was not waited
-// for. It sees that on connections of pools that Open made.
+// for.
 func (s *Session) Replicated(err error) error {
 	if s.Conn() == nil {
 		return err
@@ -39,15 +39,15 @@ func (s *Session) Replicated(err error) error {
 	return replicated(s.Conn(), err)
 }
 
-// SendBatch sends a batch that may end with a COMMIT, on a connection of the pool, and reads what comes. It
-// returns ErrNotReplicated as Session.Replicated does.
+// SendBatch sends a batch that may end with a COMMIT, on a connection of the pool or in its place, and reads
+// what comes. It returns ErrNotReplicated as Session.Replicated does.
 func SendBatch(ctx context.Context, pool *pgxpool.Pool, batch *pgx.Batch) error {
-	conn, err := pool.Acquire(ctx)
+	conn, err := acquireForBatch(ctx, pool)
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
-	return replicated(conn.Conn(), conn.SendBatch(ctx, batch).Close())
+	defer conn.release(ctx)
+	return replicated(conn.Conn, conn.SendBatch(ctx, batch).Close())
 }
 
 func replicated(conn *pgx.Conn, err error) error {

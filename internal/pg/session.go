@@ -22,7 +22,7 @@ const (
 // belongs to who has borrowed it of a Lender.
 type Session struct {
 	pool     *pgxpool.Pool
-	conn     *pgxpool.Conn
+	conn     *writerConn
 	differs  bool // the database's defaults are not what a writer needs
 	prepared map[any]*preparedSet
 
@@ -57,7 +57,7 @@ func (s *Session) Connect(ctx context.Context) error {
 	if s.conn != nil {
 		return nil
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := acquireWriter(ctx, s.pool)
 	if err != nil {
 		return fmt.Errorf("connect writer: %w", err)
 	}
@@ -105,7 +105,7 @@ func (s *Session) Conn() *pgx.Conn {
 	if s.conn == nil {
 		return nil
 	}
-	return s.conn.Conn()
+	return s.conn.Conn
 }
 
 // Close ends the connection. It does not go back to the pool: it carries settings
@@ -116,8 +116,8 @@ func (s *Session) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	s.conn.Conn().Close(ctx)
-	s.conn.Release()
+	s.conn.Close(ctx)
+	s.conn.release(ctx)
 	s.conn, s.prepared = nil, nil
 }
 

@@ -1,0 +1,115 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestReplicated_OnTheCallersPool: the pool knows nothing of Tidewire, and a COMMIT that is canceled while it
+// waits for a standby is told all the same. The pool keeps its bound and its hooks, and hears its notices.
+func TestReplicated_OnTheCallersPool(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	watcher, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Close)
+	for _, sql := range []string{`CREATE TABLE t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
+		if _, err := watcher.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := pgxpool.ParseConfig(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 2
+	var told atomic.Int64
+	cfg.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) { told.Add(1) }
+	cfg.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+		cc.RuntimeParams["tidewire.before"] = "yes"
+		return nil
+	}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `SET tidewire.after = 'yes'`)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	awaitSetting(t, pool)
+
+	writer := held(t, pool)
+	s := writer.Session()
+	var before, after string
+	if err := s.Conn().QueryRow(t.Context(), `SELECT current_setting('tidewire.before'), current_setting('tidewire.after')`).Scan(&before, &after); err != nil {
+		t.Errorf("the pool's hooks were not called: %v", err)
+	}
+	if n := pool.Stat().AcquiredConns(); n != 1 {
+		t.Errorf("%d places of the pool are taken, want 1", n)
+	}
+	end := cancelWaits(t, watcher)
+	_, err = s.Conn().Exec(t.Context(), `INSERT INTO t VALUES (1)`)
+	if err := s.Replicated(err); !errors.Is(err, pg.ErrNotReplicated) {
+		t.Errorf("a session's COMMIT that was canceled: %v, want ErrNotReplicated", err)
+	}
+	writer.Close()
+	var batch pgx.Batch
+	batch.Queue(`INSERT INTO t VALUES (2)`)
+	if err := pg.SendBatch(t.Context(), pool, &batch); !errors.Is(err, pg.ErrNotReplicated) {
+		t.Errorf("a batch's COMMIT that was canceled: %v, want ErrNotReplicated", err)
+	}
+	end()
+	if n := told.Load(); n < 2 {
+		t.Errorf("the pool's owner was told %d notices, want 2", n)
+	}
+	for pool.Stat().AcquiredConns() > 0 { // the pool lets go of closed ones by and by
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// awaitSetting waits until new sessions see that commits wait.
+func awaitSetting(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var names string
+		if err := pool.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names); err != nil {
+			t.Fatal(err)
+		}
+		if names != "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("synchronous_standby_names is not set")
+		}
+	}
+}
+
+// cancelWaits cancels all waits of COMMITs until it is ended.
+func cancelWaits(t *testing.T, pool *pgxpool.Pool) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			pool.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	end = func() { cancel(); <-done }
+	t.Cleanup(end)
+	return end
+}
