@@ -134,6 +134,9 @@ func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer,
 	}
 	for failed := 0; ; failed++ {
 		first, err := s.stored(ctx, events)
+		if err == nil && first > 0 {
+			err = s.replicated(ctx)
+		}
 		switch {
 		case err == nil && first > 0:
 			return answer{first: first}, nil

@@ -40,7 +40,7 @@ func TestQueries_Prepare(t *testing.T) {
 	}
 	defer conn.Release()
 	for name, sql := range map[string]string{
-		"beginSQL": beginSQL, "commitSQL": commitSQL, "announceSQL": announceSQL,
+		"beginSQL": beginSQL, "commitSQL": commitSQL, "announceSQL": announceSQL, "waitIfUnwrittenSQL": waitIfUnwrittenSQL,
 		"ensureStoreSQL": ensureStoreSQL, "openStoreSQL": openStoreSQL, "listStoresSQL": listStoresSQL,
 		"append": s.sql.append, "conflicts": s.sql.conflicts, "page": s.sql.page, "tagged": s.sql.tagged, "ids": s.sql.ids, "head": s.sql.head,
 		"forget": s.sql.forget, "basis": s.sql.basis, "settle": s.sql.settle, "snapshotsSQL": snapshotsSQL, "findRequestsSQL": findRequestsSQL, "foldRequestsSQL": foldRequestsSQL, "swapRequestsSQL": swapRequestsSQL, "saveSnapshotSQL": saveSnapshotSQL, "statementTimeoutSQL": statementTimeoutSQL,

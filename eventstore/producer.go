@@ -83,7 +83,7 @@ func (s *Store) AppendIfAs(ctx context.Context, p Producer, events []Event, cond
 // commit behind that: what is not found now is not stored.
 func (s *Store) recallRequest(ctx context.Context, p Producer, got answer) (answer, error) {
 	for failed := 0; ; failed++ {
-		found, err := s.findRequests(ctx, s.pool, []Producer{p})
+		found, err := s.findRequests(ctx, s.sendBatch, []Producer{p})
 		switch {
 		case err == nil && found[0].known():
 			return found[0], nil
@@ -102,35 +102,39 @@ func (s *Store) recallRequest(ctx context.Context, p Producer, got answer) (answ
 func (a answer) known() bool { return a.first > 0 || a.err != nil }
 
 // findRequests returns what each request was answered, if it is recorded, or
-// ErrSequenceTooOld.
-func (s *Store) findRequests(ctx context.Context, db pg.DB, requests []Producer) ([]answer, error) {
+// ErrSequenceTooOld. The standbys have what it finds.
+func (s *Store) findRequests(ctx context.Context, send batchSender, requests []Producer) (found []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
 	for i, p := range requests {
 		ids[i], sequences[i] = p.ID, p.Sequence
 	}
-	rows, err := db.Query(ctx, findRequestsSQL, s.lock(), ids, sequences)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a answer, err error) {
-		var first *int64
-		var tooOld bool
-		if err := row.Scan(&first, &tooOld); err != nil {
-			return a, err
-		}
-		if first != nil {
-			a.first = *first
-		} else if tooOld {
-			a.err = ErrSequenceTooOld
-		}
-		return a, nil
+	err = inReadCommitted(ctx, send, s.cfg.LockTimeout, func(b *pgx.Batch) {
+		b.Queue(findRequestsSQL, s.lock(), ids, sequences).Query(func(rows pgx.Rows) (err error) {
+			found, err = pgx.CollectRows(rows, scanRequest)
+			return err
+		})
+		b.Queue(waitIfUnwrittenSQL)
 	})
 	if err == nil && len(found) != len(requests) {
 		err = fmt.Errorf("%d answers for %d requests", len(found), len(requests))
 	}
 	return found, err
+}
+
+func scanRequest(row pgx.CollectableRow) (a answer, err error) {
+	var first *int64
+	var tooOld bool
+	if err := row.Scan(&first, &tooOld); err != nil {
+		return a, err
+	}
+	if first != nil {
+		a.first = *first
+	} else if tooOld {
+		a.err = ErrSequenceTooOld
+	}
+	return a, nil
 }
 
 // codeRecorded is what a store's append raises for requests that are recorded,
@@ -154,7 +158,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 	}
 	var found []answer
 	if lookErr := w.look(ctx, func() (err error) {
-		found, err = w.store.findRequests(ctx, w.on.Session().Conn(), requests)
+		found, err = w.store.findRequests(ctx, w.sendBatch, requests)
 		return err
 	}); lookErr != nil {
 		return b, lookErr

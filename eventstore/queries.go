@@ -1,6 +1,10 @@
 package eventstore
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
 
 const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
@@ -46,6 +50,10 @@ INSERT INTO tidewire.event_snapshot AS s (store, name, position, fingerprint, ch
 ON CONFLICT (store, name) DO UPDATE SET
 	position = excluded.position, fingerprint = excluded.fingerprint, checksum = excluded.checksum, state = excluded.state, saved_at = now()
 	WHERE s.position < excluded.position OR s.fingerprint <> excluded.fingerprint OR s.checksum = $7`
+
+	// waitIfUnwrittenSQL has the COMMIT of a transaction that has written nothing wait for the standbys, until
+	// they have what it found. On a standby itself it fails as a statement does that writes.
+	waitIfUnwrittenSQL = `SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN ` + pg.WaitSQL + ` END WHERE pg_current_xact_id_if_assigned() IS NULL`
 
 	findRequestsSQL = `SELECT first, too_old FROM tidewire.find_requests($1, $2, $3)`
 	foldRequestsSQL = `SELECT tidewire.fold_requests($1, $2)`

@@ -23,16 +23,16 @@ type result struct {
 }
 
 // attempt writes the batch once: BEGIN, lock, check, events and COMMIT in one
-// round trip. It waits for the lock as long as wait says. sent says that PostgreSQL
-// may have got it.
-func (w *writer) attempt(ctx context.Context, b *batch, wait time.Duration) (r result, sent bool, err error) {
+// round trip. It waits for the lock as long as wait says. doubt says that an earlier attempt may have been
+// committed; sent, that PostgreSQL may have got this one.
+func (w *writer) attempt(ctx context.Context, b *batch, wait time.Duration, doubt bool) (r result, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
 	defer cancel()
 	if err := w.connect(ctx); err != nil {
 		return result{}, false, err
 	}
 	w.encode(b)
-	r, err = w.send(ctx, w.store.sql.stmtAppend, wait)
+	r, err = w.send(ctx, w.store.sql.stmtAppend, wait, doubt)
 	return r, true, err
 }
 
@@ -61,15 +61,19 @@ func (w *writer) settleOnce(ctx context.Context, wait time.Duration) (result, er
 	w.params.reset(keepParams)
 	w.params.int8(w.id)
 	w.params.int8(w.number)
-	return w.send(ctx, w.store.sql.stmtSettle, wait)
+	return w.send(ctx, w.store.sql.stmtSettle, wait, true)
 }
 
-// send runs the statement, with the parameters there are, in a transaction.
-func (w *writer) send(ctx context.Context, statement string, wait time.Duration) (r result, err error) {
+// send runs the statement, with the parameters there are, in a transaction. If finds, it may find what is
+// committed already, and has the COMMIT wait until the standbys have that.
+func (w *writer) send(ctx context.Context, statement string, wait time.Duration, finds bool) (r result, err error) {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
 	before := s.SendBegin(p, wait)
 	p.SendQueryPrepared(statement, w.params.values(), binaryFormat, binaryFormat)
+	if finds {
+		p.SendQueryParams(waitIfUnwrittenSQL, nil, nil, nil, nil)
+	}
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	err = p.Sync()
 	if err == nil {
@@ -78,7 +82,7 @@ func (w *writer) send(ctx context.Context, statement string, wait time.Duration)
 	if closeErr := p.Close(); err == nil { // reads the other results
 		err = closeErr
 	}
-	if err != nil {
+	if err = s.Replicated(err); err != nil {
 		return r, w.recover(ctx, err)
 	}
 	w.used = time.Now()

@@ -176,8 +176,9 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*
 	if err != nil {
 		return nil, err
 	}
-	err = inTx(ctx, pool, s.cfg.LockTimeout, func(tx pgx.Tx) error {
-		return s.scan(tx.QueryRow(ctx, ensureStoreSQL, s.name))
+	err = inReadCommitted(ctx, s.sendBatch, s.cfg.LockTimeout, func(b *pgx.Batch) {
+		b.Queue(ensureStoreSQL, s.name).QueryRow(s.scan)
+		b.Queue(waitIfUnwrittenSQL)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ensure event store %q: %w", s.name, err)
@@ -212,8 +213,9 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	}
 	for failed := 0; ; failed++ {
 		var dropped bool
-		err := inTx(ctx, pool, maxLockTimeout, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, dropStoreSQL, name).Scan(&dropped)
+		send := func(ctx context.Context, b *pgx.Batch) error { return pg.SendBatch(ctx, pool, b) }
+		err := inReadCommitted(ctx, send, maxLockTimeout, func(b *pgx.Batch) {
+			b.Queue(dropStoreSQL, name).QueryRow(func(row pgx.Row) error { return row.Scan(&dropped) })
 		})
 		if err == nil && !dropped {
 			err = ErrNotFound

@@ -31,6 +31,9 @@ func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) ([]int
 // DuplicateError here: the transaction that stored them did the rest of its
 // work as well.
 //
+// With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
+// wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
+//
 // Subscriptions of this process learn of the events by Notify, which the caller
 // may call once the transaction is committed, and else by their next poll.
 func (s *Store) AppendIfTx(ctx context.Context, tx pgx.Tx, events []Event, condition Condition) ([]int64, error) {

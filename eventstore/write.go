@@ -24,7 +24,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
 			return
 		}
-		r, sent, err := w.attempt(ctx, &b, lock.Next())
+		r, sent, err := w.attempt(ctx, &b, lock.Next(), unknown)
 		unknown = unknown || sent && !definite(err)
 		w.doubted = w.doubted || unknown && err != nil
 		switch {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
@@ -272,12 +273,24 @@ func (q *member) redrive(ctx context.Context, positions []int64) (int64, error) 
 	if len(positions) > 0 {
 		sql, args = redriveSQL, append(args, positions)
 	}
-	tag, err := q.pool.Exec(ctx, sql, args...)
+	n, err := q.change(ctx, sql, args...)
 	if err != nil {
 		return 0, q.explain("redrive", err)
 	}
-	return tag.RowsAffected(), nil
+	return n, nil
 }
+
+// change runs a statement for messages aside, and returns how many it has changed.
+func (q *member) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
+	err = inReadCommitted(ctx, q.pool, changePatience, func(b *pgx.Batch) {
+		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { n = tag.RowsAffected(); return nil })
+		b.Queue(waitIfUnwrittenSQL)
+	})
+	return n, err
+}
+
+// changePatience bounds each wait of change for nodes that write of the same messages.
+const changePatience = time.Minute
 
 // Pause has nodes hand out nothing more, as soon as they look into the journal
 // or write to it; what they handed out may be acknowledged. Enqueueing goes on.
@@ -327,11 +340,11 @@ func (q *member) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 		statements = append(statements, purgeDeadSQL)
 	}
 	for _, sql := range statements {
-		tag, err := q.pool.Exec(ctx, sql, q.id)
+		n, err := q.change(ctx, sql, q.id)
 		if err != nil {
 			return removed, q.explain("purge", err)
 		}
-		removed += tag.RowsAffected()
+		removed += n
 	}
 	return removed, nil
 }

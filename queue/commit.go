@@ -27,6 +27,7 @@ func (n *part) commit(ctx context.Context, b *batch) {
 		sent := time.Now()
 		r, due := n.plan(b, sent, doubt)
 		n.mu.Unlock()
+		r.doubt = doubt
 		if !due {
 			break
 		}
@@ -105,7 +106,7 @@ func (n *part) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*an
 	if err := s.Connect(ctx); err != nil {
 		return nil, err
 	}
-	a, err := n.sendBy(ctx, line{s.Conn(), s.Settings(lock.Next())}, r)
+	a, err := n.sendBy(ctx, bySession(s, lock.Next()), r)
 	if err != nil {
 		err = s.Recover(ctx, err)
 	}

@@ -15,6 +15,9 @@ import (
 // what committing may fail with, is as stream.AppendTx has it. Messages may have
 // different priorities, and keys of different lanes. None may be Unique.
 //
+// With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
+// wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
+//
 // Nodes hear of them when they poll. Those of this process do at once if the
 // caller calls Notify behind its commit; those that follow a stream.Hub if
 // Hub.Notify is called for all Streams.

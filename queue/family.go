@@ -25,8 +25,12 @@ func memberName(family string, index int) string { return fmt.Sprintf("%s/%d", f
 // ensureFamily makes a queue with priorities or lanes: streams first, which
 // nobody finds as a queue, and then all queues at once.
 func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
+	made := false
 	for failed := 0; ; failed++ {
 		q, err := lookupFamily(ctx, pool, name)
+		if err == nil && !made {
+			err = replicated(ctx, pool)
+		}
 		if !errors.Is(err, ErrNotFound) {
 			return q, err
 		}
@@ -37,6 +41,7 @@ func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Opt
 		if err != nil && pg.Code(err) != codeForeignKey {
 			return nil, err
 		}
+		made = err == nil
 		if failed > 0 { // others make and drop it
 			if err := pg.Backoff(ctx, failed); err != nil {
 				return nil, err
@@ -124,7 +129,7 @@ func dropFamily(ctx context.Context, pool *pgxpool.Pool, name string) error {
 // all at once may be more locks than PostgreSQL has room for.
 func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 	var id int32
-	err := pool.QueryRow(ctx, sql, name).Scan(&id)
+	err := dropStep(ctx, pool, &id, sql, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrNotFound
 	}
@@ -133,15 +138,29 @@ func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 	}
 	for {
 		var member string
-		err := pool.QueryRow(ctx, lastMemberSQL, id).Scan(&member)
+		err := dropStep(ctx, pool, &member, lastMemberSQL, id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			_, err = pool.Exec(ctx, endDropSQL, id)
+			if err = dropStep(ctx, pool, &id, endDropSQL, id); errors.Is(err, pgx.ErrNoRows) { // another one was first
+				return nil
+			}
 			return err
 		}
 		if err == nil {
 			err = dropOne(ctx, pool, member, &id)
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) { // another one drops it too
+			return err
+		}
+	}
+}
+
+// dropStep runs a query for one value, and waits as long as others have what it changes, until ctx ends.
+func dropStep(ctx context.Context, pool *pgxpool.Pool, dst any, sql string, args ...any) error {
+	for failed := 0; ; failed++ {
+		err := inReadCommitted(ctx, pool, ensurePatience, func(b *pgx.Batch) {
+			b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(dst) })
+		})
+		if pg.Code(err) != pg.CodeLockNotAvailable || pg.Backoff(ctx, failed) != nil {
 			return err
 		}
 	}

@@ -23,6 +23,8 @@ type request struct {
 	entries    []entry
 	claim      int64 // positions behind the top
 	side       *sideRequest
+	// doubt says that it may be written already: then the answer comes when the standbys have that.
+	doubt bool
 }
 
 // sideRequest is what a request does to messages aside.
@@ -86,17 +88,18 @@ func (q *member) write(ctx context.Context, by line, r request) (*answer, error)
 	if err != nil {
 		return nil, err
 	}
-	batch := &pgx.Batch{}
-	before := by.begin(batch)
-	batch.Queue(writeSQL, args...)
+	var a *answer
+	batch := by.begin()
+	batch.Queue(writeSQL, args...).Query(func(rows pgx.Rows) (err error) {
+		a, err = scanAnswer(rows)
+		return err
+	})
+	if r.doubt {
+		batch.Queue(waitIfUnwrittenSQL)
+	}
 	batch.Queue(commitSQL)
 	q.sent()
-	results := by.db.SendBatch(ctx, batch)
-	a, err := readAnswer(results, before)
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := by.send(ctx, batch); err != nil {
 		return nil, err
 	}
 	a.looked = r.side != nil && a.outcome <= conflicting
@@ -105,21 +108,31 @@ func (q *member) write(ctx context.Context, by line, r request) (*answer, error)
 
 // line is the way by which a request goes to PostgreSQL.
 type line struct {
-	db interface { // a pool or a connection
-		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-	}
-	settings string // the statement that comes after BEGIN
+	send     func(ctx context.Context, b *pgx.Batch) error // and read the results
+	settings string                                        // the statement that comes after BEGIN
 }
 
 // byPool is the way for those who write now and then.
-func (q *member) byPool() line { return line{q.pool, pg.WriterSettings(lockPatience)} }
+func (q *member) byPool() line {
+	return line{func(ctx context.Context, b *pgx.Batch) error { return pg.SendBatch(ctx, q.pool, b) }, pg.WriterSettings(lockPatience)}
+}
 
-// begin queues the statements with which a transaction begins, and returns how many
-// they are.
-func (l line) begin(b *pgx.Batch) int {
+// byReader is the way for those who only look.
+func (q *member) byReader() line {
+	return line{func(ctx context.Context, b *pgx.Batch) error { return q.pool.SendBatch(ctx, b).Close() }, pg.WriterSettings(lockPatience)}
+}
+
+// bySession is the way for those who have borrowed a connection, and wait so long for a lock.
+func bySession(s *pg.Session, wait time.Duration) line {
+	return line{func(ctx context.Context, b *pgx.Batch) error { return s.Replicated(s.Conn().SendBatch(ctx, b).Close()) }, s.Settings(wait)}
+}
+
+// begin returns a batch of the statements with which a transaction begins.
+func (l line) begin() *pgx.Batch {
+	b := &pgx.Batch{}
 	b.Queue(beginSQL)
 	b.Queue(l.settings)
-	return b.Len()
+	return b
 }
 
 func (r *request) args(id int32) ([]any, error) {
@@ -141,26 +154,6 @@ func (r *request) args(id int32) ([]any, error) {
 		side = new(string(text))
 	}
 	return []any{id, r.seen, r.own, r.validUntil, r.lease, kinds, tokens, los, his, untils, bodies, r.claim, side}, nil
-}
-
-// readAnswer reads the results of queue_write, of so many statements before it, and
-// of COMMIT.
-func readAnswer(results pgx.BatchResults, before int) (*answer, error) {
-	for range before {
-		if _, err := results.Exec(); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
-	a, err := scanAnswer(rows)
-	if err != nil {
-		return nil, err
-	}
-	_, err = results.Exec()
-	return a, err
 }
 
 func scanAnswer(rows pgx.Rows) (*answer, error) {
@@ -195,7 +188,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 // load reads the journal from where it begins.
 func (q *member) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
-	a, err := q.write(ctx, q.byPool(), request{})
+	a, err := q.write(ctx, q.byReader(), request{})
 	if err != nil {
 		return nil, nil, q.explain("read", err)
 	}

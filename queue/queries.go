@@ -16,10 +16,13 @@ UNION ALL SELECT name FROM tidewire.queue_family WHERE NOT dropping
 ORDER BY 1`
 	ownsStreamSQL   = `SELECT EXISTS (SELECT FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = $1)`
 	ownedStreamsSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = ANY($1)`
-	dropQueueSQL    = `SELECT tidewire.drop_queue($1)`
-	// holdQueueSQL locks the row of the stream, as drop_queue does first, and tells
-	// whether the queue belongs to the family, or to none.
-	holdQueueSQL = `SELECT q.family IS NOT DISTINCT FROM $2 FROM tidewire.stream AS s JOIN tidewire.queue AS q USING (id) WHERE s.name = $1 FOR UPDATE OF s`
+	// dropQueueSQL locks the row of the stream, as drop_queue does first, and drops the queue if
+	// it belongs to the family, or to none.
+	dropQueueSQL = `
+WITH held AS MATERIALIZED (
+	SELECT q.family IS NOT DISTINCT FROM $2 AS meant
+	FROM tidewire.stream AS s JOIN tidewire.queue AS q USING (id) WHERE s.name = $1 FOR UPDATE OF s
+) SELECT tidewire.drop_queue($1) FROM held WHERE meant`
 
 	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
 	lookupFamilySQL = `
@@ -29,7 +32,7 @@ WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	beginDropSQL  = `UPDATE tidewire.queue_family SET dropping = true WHERE name = $1 RETURNING id`
 	droppingSQL   = `SELECT id FROM tidewire.queue_family WHERE name = $1 AND dropping`
 	lastMemberSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family = $1 ORDER BY q.member DESC LIMIT 1`
-	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1`
+	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1 RETURNING id`
 	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
 
 	existingSQL = `SELECT id FROM tidewire.queue WHERE id = ANY($1)`

@@ -123,16 +123,13 @@ func makeOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options)
 // ensurePatience bounds each wait of Ensure for others that use the stream.
 const ensurePatience = 5 * time.Second
 
-// inWriter runs a query for one row in a transaction, in one round trip: a client
-// that freezes leaves no locks to wait for. The row that scan got holds only if the
+// inWriter runs a query that makes one row, or finds it. The row that scan got holds only if the
 // error is nil.
 func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan func(pgx.Row) error) error {
-	batch := &pgx.Batch{}
-	batch.Queue(beginSQL)
-	batch.Queue(pg.WriterSettings(ensurePatience))
-	batch.Queue(sql, args...).QueryRow(scan)
-	batch.Queue(commitSQL)
-	return pool.SendBatch(ctx, batch).Close()
+	return inReadCommitted(ctx, pool, ensurePatience, func(b *pgx.Batch) {
+		b.Queue(sql, args...).QueryRow(scan)
+		b.Queue(waitIfUnwrittenSQL)
+	})
 }
 
 // explainEnsure says what stands in the way of a queue.
@@ -250,18 +247,10 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 func dropOne(ctx context.Context, pool *pgxpool.Pool, name string, family *int32) error {
 	for failed := 0; ; failed++ {
 		var dropped bool
-		err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-			var meant bool
-			err := tx.QueryRow(ctx, holdQueueSQL, name, family).Scan(&meant)
-			if err == nil && meant {
-				err = tx.QueryRow(ctx, dropQueueSQL, name).Scan(&dropped)
-			}
-			if errors.Is(err, pgx.ErrNoRows) {
-				err = nil
-			}
-			return err
+		err := inReadCommitted(ctx, pool, ensurePatience, func(b *pgx.Batch) {
+			b.Queue(dropQueueSQL, name, family).QueryRow(func(row pgx.Row) error { return row.Scan(&dropped) })
 		})
-		if err == nil && !dropped {
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && !dropped {
 			err = ErrNotFound
 		}
 		if err == nil {

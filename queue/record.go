@@ -3,8 +3,6 @@ package queue
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // holdSQL takes the queue's lock as hold_queue does.
@@ -29,18 +27,12 @@ func (r *request) plain() bool {
 // written: then queue_write knows why.
 func (q *member) record(ctx context.Context, by line, r request) (*answer, error) {
 	calls := []*recordCall{{queue: q, request: r, entries: r.recorded()}}
-	batch := &pgx.Batch{}
-	before := by.begin(batch)
+	batch := by.begin()
 	batch.Queue(holdSQL, q.id)
-	batch.Queue(recordTogetherSQL, togetherArgs(calls)...)
+	answers := queueTogether(batch, calls)
 	batch.Queue(commitSQL)
 	q.sent()
-	results := by.db.SendBatch(ctx, batch)
-	answers, err := readTogether(results, before+1, calls)
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := by.send(ctx, batch); err != nil {
 		return nil, err
 	}
 	return answers[0], nil

@@ -164,50 +164,36 @@ func (r *recorder) attempt(ctx context.Context, calls []*recordCall) (answers []
 	if err := s.Connect(ctx); err != nil {
 		return nil, false, err
 	}
-	by := line{s.Conn(), s.Settings(pg.ShortWait)}
-	var batch pgx.Batch
-	before := by.begin(&batch)
-	batch.Queue(recordTogetherSQL, togetherArgs(calls)...)
+	by := bySession(s, pg.ShortWait)
+	batch := by.begin()
+	answers = queueTogether(batch, calls)
 	batch.Queue(commitSQL)
-	results := by.db.SendBatch(ctx, &batch)
-	answers, err = readTogether(results, before, calls)
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
+	if err = by.send(ctx, batch); err == nil {
 		return answers, false, nil
 	}
 	err = s.Recover(ctx, err)
 	return nil, s.Conn() != nil && pg.Code(err) != "", err
 }
 
-func readTogether(results pgx.BatchResults, before int, calls []*recordCall) ([]*answer, error) {
-	for range before {
-		if _, err := results.Exec(); err != nil {
-			return nil, err
-		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
+// queueTogether has the batch make the requests. The answers are there when the batch was sent, nil for the
+// requests that were left out.
+func queueTogether(batch *pgx.Batch, calls []*recordCall) []*answer {
 	answers := make([]*answer, len(calls))
-	var number int
-	var top int64
-	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&number, &top, &at}, func() error {
-		if number < 1 || number > len(calls) {
-			return fmt.Errorf("record_together: queue %d of %d", number, len(calls))
-		}
-		c := calls[number-1]
-		answers[number-1] = c.request.wasRecorded(c.entries, top, at)
-		return nil
+	batch.Queue(recordTogetherSQL, togetherArgs(calls)...).Query(func(rows pgx.Rows) error {
+		var number int
+		var top int64
+		var at time.Time
+		_, err := pgx.ForEachRow(rows, []any{&number, &top, &at}, func() error {
+			if number < 1 || number > len(calls) {
+				return fmt.Errorf("record_together: queue %d of %d", number, len(calls))
+			}
+			c := calls[number-1]
+			answers[number-1] = c.request.wasRecorded(c.entries, top, at)
+			return nil
+		})
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	_, err = results.Exec()
-	return answers, err
+	return answers
 }
 
 // togetherArgs returns the parameters of recordTogetherSQL.

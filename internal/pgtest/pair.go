@@ -1,0 +1,122 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+)
+
+// Pair is a primary and its standby, for which each commit waits.
+type Pair struct {
+	Primary, Standby *embedpg.Server
+	Pool             *pgxpool.Pool // of the primary
+}
+
+// WaitsEnd are the ways in which the wait of a COMMIT for its standby ends before the standby has it, by name:
+// what to select of each backend that waits. With the first none does: the client's own
+// deadline is to end it.
+var WaitsEnd = map[string]string{"deadline": `1`, "terminate": `pg_terminate_backend(pid)`, "cancel": `pg_cancel_backend(pid)`}
+
+// StartPair starts a pair that ends with the test. open makes the pool of the primary, and migrates that.
+func StartPair(t testing.TB, open func(ctx context.Context, url string) (*pgxpool.Pool, error)) Pair {
+	t.Helper()
+	p := Pair{Primary: Start(t)}
+	pool, err := open(t.Context(), p.Primary.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	p.Pool = pool
+	p.Standby = Standby(t, p.Primary)
+	for _, sql := range []string{`ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'`, `SELECT pg_reload_conf()`} {
+		if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		var waits bool
+		if err := p.Pool.QueryRow(t.Context(), `SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'quorum'`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		if waits {
+			return p
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the standby is not synchronous")
+		}
+	}
+}
+
+// Freeze stops the process of the standby that receives what is committed, until thaw.
+func (p Pair) Freeze(t testing.TB) (thaw func()) {
+	t.Helper()
+	var pid int
+	if err := p.onStandby(t).QueryRow(t.Context(), `SELECT pid FROM pg_stat_wal_receiver`).Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	thaw = func() { syscall.Kill(pid, syscall.SIGCONT) }
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// Waiting is how many commits wait for the standby now, and ends those waits as one of WaitsEnd says.
+func (p Pair) Waiting(t testing.TB, end string) (n int) {
+	t.Helper()
+	if err := p.Pool.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(%s) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`, end)).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Answers does something while the standby is frozen, ends three waits of commits, and wants
+// it answered only when the standby goes on.
+func (p Pair) Answers(t testing.TB, end, what string, do func(context.Context) error) {
+	t.Helper()
+	thaw := p.Freeze(t)
+	answered := make(chan error, 1)
+	go func() { answered <- do(context.WithoutCancel(t.Context())) }()
+	for seen := 0; seen < 3; time.Sleep(200 * time.Millisecond) { // waits that were ended, or lasted too long
+		seen += p.Waiting(t, end)
+		select {
+		case err := <-answered:
+			t.Fatalf("%s: answered, and not replicated: %v", what, err)
+		default:
+		}
+	}
+	thaw()
+	if err := <-answered; err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Promote kills the primary, makes the standby one, and returns a pool of it.
+func (p Pair) Promote(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	if err := p.Primary.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pool := p.onStandby(t)
+	if _, err := pool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+func (p Pair) onStandby(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), p.Standby.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}

@@ -1,0 +1,60 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/queue"
+)
+
+// TestFamily_StrictIsolation drops a family, and makes one that was dropped by half, while another session has
+// changed its row: whatever the database's default isolation is, it only waits for that.
+func TestFamily_StrictIsolation(t *testing.T) {
+	t.Parallel()
+	lanes := queue.Options{Lanes: 2}
+	for name, do := range map[string]struct {
+		while string
+		call  func(context.Context, *pgxpool.Pool) error
+	}{
+		"drop": {`UPDATE tidewire.queue_family SET lanes = lanes`, func(ctx context.Context, pool *pgxpool.Pool) error {
+			return queue.Drop(ctx, pool, "jobs")
+		}},
+		"ensure": {`UPDATE tidewire.queue_family SET dropping = true`, func(ctx context.Context, pool *pgxpool.Pool) error {
+			_, err := queue.Ensure(ctx, pool, "jobs", lanes)
+			return err
+		}},
+	} {
+		for _, isolation := range []string{"repeatable read", "serializable"} {
+			t.Run(name+" "+isolation, func(t *testing.T) {
+				t.Parallel()
+				db, _ := setup(t, lanes)
+				pgtest.SetDefaults(t, db, map[string]string{"default_transaction_isolation": isolation})
+				if _, err := db.Pool.Exec(t.Context(), do.while); err != nil {
+					t.Fatal(err)
+				}
+				tx, err := db.Pool.Begin(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer tx.Rollback(context.Background())
+				if _, err := tx.Exec(t.Context(), do.while); err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- do.call(t.Context(), db.Pool) }()
+				eventually(t, "it waits for the other session", func() bool {
+					return count(t, db.Pool, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+				})
+				if err := tx.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

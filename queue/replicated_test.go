@@ -1,0 +1,183 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// replicatedTimeout ends attempts in the tests where nothing else ends the waits of their commits.
+const replicatedTimeout = 300 * time.Millisecond
+
+// TestAnswersWhenReplicated: while the standby gets nothing, nothing is answered as recorded, whatever ends
+// the waits of the commits. When the standby goes on, it is answered, and is on the standby.
+func TestAnswersWhenReplicated(t *testing.T) {
+	t.Parallel()
+	for name, end := range pgtest.WaitsEnd {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pgtest.StartPair(t, openMigrated)
+			q, err := queue.Ensure(t.Context(), p.Pool, "jobs", queue.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := queue.NodeConfig{Timeout: replicatedTimeout, Lease: time.Minute}
+			cfg.Appender.Writer.Timeout = replicatedTimeout
+			n, stop := start(t, q, cfg)
+			enqueue(t, n, "acked", "again", "dead")
+			c := n.Consume(queue.ConsumerOptions{Credits: 3, Visibility: time.Minute})
+			ds := receive(t, c, 3)
+			p.Answers(t, end, "ack", func(ctx context.Context) error { return ds[0].Ack(ctx) })
+			p.Answers(t, end, "nack", func(ctx context.Context) error { return ds[1].Nack(ctx, queue.NackOptions{Delay: time.Hour}) })
+			p.Answers(t, end, "dead letter", func(ctx context.Context) error { return ds[2].Nack(ctx, queue.NackOptions{Dead: true}) })
+			stop()
+			answersEnqueued(t, p, end, q)
+			after := p.Promote(t)
+			if q, err = queue.Lookup(t.Context(), after, "jobs"); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := q.Stats(t.Context()); err != nil || s.Ready != 2 || s.Claimed != 0 || s.Delayed != 1 || s.Dead != 1 {
+				t.Errorf("after the promotion: %+v, %v; want 2 ready, 1 delayed, 1 dead", s, err)
+			}
+		})
+	}
+}
+
+// answersEnqueued enqueues a message, and a unique one by two Producers.
+func answersEnqueued(t *testing.T, p pgtest.Pair, end string, q *queue.Queue) {
+	t.Helper()
+	var cfg queue.ProducerConfig
+	cfg.Appender.Writer.Timeout = replicatedTimeout
+	one, other := runProducer(t, q, cfg), runProducer(t, q, cfg)
+	p.Answers(t, end, "enqueue", func(ctx context.Context) error {
+		_, err := one.Enqueue(ctx, queue.Message{})
+		return err
+	})
+	both := make(chan error, 2)
+	unique := queue.Message{Unique: queue.Unique{Key: "k", Period: stream.KeepRequests}}
+	p.Answers(t, end, "unique", func(ctx context.Context) error {
+		for _, producer := range []*queue.Producer{one, other} {
+			go func() {
+				_, err := producer.Enqueue(ctx, unique)
+				if errors.Is(err, queue.ErrDuplicate) {
+					err = nil
+				}
+				both <- err
+			}()
+		}
+		return <-both
+	})
+	if err := <-both; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func runProducer(t *testing.T, q *queue.Queue, cfg queue.ProducerConfig) *queue.Producer {
+	t.Helper()
+	p := queue.NewProducer(q, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return p
+}
+
+// TestAdminAnswersWhenReplicated: the same of what makes, changes and empties queues. A caller who
+// repeats it is not told that it is done before the standby has what the first call did.
+func TestAdminAnswersWhenReplicated(t *testing.T) {
+	t.Parallel()
+	for name, end := range pgtest.WaitsEnd {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pgtest.StartPair(t, openMigrated)
+			answers := func(what string, do func(context.Context) error) {
+				t.Helper()
+				p.Answers(t, end, what, func(ctx context.Context) error { return repeat(ctx, name, do) })
+			}
+			for _, part := range []string{"lanes/0", "lanes/1"} { // so that the waits are those for the family
+				if _, err := stream.Ensure(t.Context(), p.Pool, part, stream.Options{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for made, opts := range map[string]queue.Options{"jobs": {}, "lanes": {Lanes: 2}} {
+				answers("ensure "+made, func(ctx context.Context) error {
+					_, err := queue.Ensure(ctx, p.Pool, made, opts)
+					return err
+				})
+			}
+			q, err := queue.Lookup(t.Context(), p.Pool, "jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, stop := start(t, q, queue.NodeConfig{})
+			enqueue(t, n, "dead")
+			c := n.Consume(queue.ConsumerOptions{Credits: 1, Visibility: time.Minute})
+			if err := receive(t, c, 1)[0].Nack(t.Context(), queue.NackOptions{Dead: true}); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			answers("redrive", func(ctx context.Context) error { _, err := q.Redrive(ctx); return err })
+			answers("purge", func(ctx context.Context) error { _, err := q.Purge(ctx, queue.PurgeOptions{}); return err })
+			answers("pause", q.Pause)
+			answers("drop", func(ctx context.Context) error {
+				err := queue.Drop(ctx, p.Pool, "lanes")
+				if errors.Is(err, queue.ErrNotFound) { // this is no success, but comes of one
+					return nil
+				}
+				return err
+			})
+			wantAdmin(t, p.Promote(t))
+		})
+	}
+}
+
+// wantAdmin wants what TestAdminAnswersWhenReplicated has done.
+func wantAdmin(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	all, err := queue.List(t.Context(), pool)
+	if err != nil || fmt.Sprint(all) != "[jobs]" {
+		t.Errorf("queues after the promotion: %v, %v", all, err)
+	}
+	q, err := queue.Lookup(t.Context(), pool, "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := q.Stats(t.Context()); err != nil || !s.Paused || s.Ready+s.Delayed+s.Dead != 0 {
+		t.Errorf("after the promotion: %+v, %v; want it paused and empty", s, err)
+	}
+}
+
+// repeat does something until it succeeds, as a caller does who has lost the answer.
+func repeat(ctx context.Context, ends string, do func(context.Context) error) error {
+	timeout := time.Minute
+	if ends == "deadline" {
+		timeout = replicatedTimeout
+	}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		err := do(attempt)
+		cancel()
+		if !pg.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+}
+
+// openMigrated opens a pool that tells of waits for standbys that were canceled, on a database that it migrates.
+func openMigrated(ctx context.Context, url string) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, pg.PoolConfig{URL: url})
+	if err == nil {
+		_, err = migrate.Up(ctx, pool)
+	}
+	return pool, err
+}
