@@ -30,14 +30,16 @@ type Env struct {
 // Exit codes. Scripts rely on them: they never change.
 const (
 	ExitOK         = 0
-	ExitFailure    = 1 // something unexpected
-	ExitUsage      = 2 // unknown command, mode or flag, bad value
-	ExitInvalid    = 3 // a benchmark ran, and its result is not valid
-	ExitListen     = 4 // the port is taken, or the address cannot be listened on
-	ExitDatabase   = 5 // the database is unreachable, too old, or not Tidewire's
-	ExitDataDir    = 6 // the data directory is unusable or in use
-	ExitPostgreSQL = 7 // no PostgreSQL programs on this machine, and none could be fetched
-	ExitThreshold  = 8 // a benchmark ran, its result is valid, and missed a --threshold
+	ExitFailure    = 1  // something unexpected
+	ExitUsage      = 2  // unknown command, mode or flag, bad value
+	ExitInvalid    = 3  // a benchmark ran, and its result is not valid
+	ExitListen     = 4  // the port is taken, or the address cannot be listened on
+	ExitDatabase   = 5  // the database is unreachable, too old, or not Tidewire's
+	ExitDataDir    = 6  // the data directory is unusable or in use
+	ExitPostgreSQL = 7  // no PostgreSQL programs on this machine, and none could be fetched
+	ExitThreshold  = 8  // a benchmark ran, its result is valid, and missed a --threshold
+	ExitWarnings   = 9  // doctor has warnings, and nothing worse
+	ExitErrors     = 10 // doctor has found errors
 )
 
 // exitError gives an error its exit code; without an error all is said.
@@ -66,6 +68,7 @@ type commands struct {
 	Queue   queueCmd   `cmd:"" help:"Queues: each message goes to one consumer."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
+	Doctor  doctorCmd  `cmd:"" help:"Look at the database as an operator would, and say what to change. It changes nothing."`
 	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
 	Version versionCmd `cmd:"" help:"Print the version."`
 

@@ -220,6 +220,9 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closePool(pool)) }()
+	if err := refuseForeignServer(p, pool); err != nil {
+		return err
+	}
 	if err := c.prepareSchema(p, pool); err != nil {
 		return err
 	}

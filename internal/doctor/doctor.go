@@ -1,0 +1,192 @@
+// Package doctor looks at a PostgreSQL database as an experienced operator would, for a
+// Tidewire that runs on it, and says what to change. It only reads: each check is a
+// read-only transaction of its own.
+//
+// A check that the role may not make, that takes too long, or that fails, becomes a note,
+// and the others go on.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Level says how bad a finding is.
+type Level int
+
+// Levels, from the best to the worst.
+const (
+	OK      Level = iota
+	Note          // worth knowing; nothing has to be done
+	Warning       // messages may be lost, or the server may stop working, after something else has happened
+	Error         // Tidewire does not work, or messages are being lost
+)
+
+func (l Level) String() string {
+	switch l {
+	case OK:
+		return "ok"
+	case Note:
+		return "note"
+	case Warning:
+		return "warning"
+	}
+	return "error"
+}
+
+// MarshalJSON writes the name.
+func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
+
+// Finding is what a check found. A check has one or several.
+type Finding struct {
+	// Check is the name of the check, one of Names.
+	Check string `json:"check"`
+	Level Level  `json:"level"`
+	// Text is one line.
+	Text string `json:"text"`
+	// Advice is what no command can do, or has to be known before one is run.
+	Advice string `json:"advice,omitempty"`
+	// Commands are for an administrator to run, an SQL statement each unless they begin
+	// with "tidewire".
+	Commands []string `json:"commands,omitempty"`
+}
+
+// Report is all that was found, in the order of Names.
+type Report struct {
+	// Server is the version of PostgreSQL.
+	Server   string `json:"server"`
+	Database string `json:"database"`
+	// Role is whose rights the checks had.
+	Role string `json:"role"`
+	// Worst is the worst level of the findings.
+	Worst    Level     `json:"worst"`
+	Findings []Finding `json:"findings"`
+}
+
+func (r *Report) add(findings ...Finding) {
+	for _, f := range findings {
+		r.Worst = max(r.Worst, f.Level)
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// Disk is the file system of the data directory.
+type Disk struct {
+	Free, Total int64 // bytes; Free is what PostgreSQL's account may use
+}
+
+// Config says what Run cannot know from the database.
+type Config struct {
+	// Connections is how many connections one server of Tidewire opens. Defaults to 30.
+	Connections int
+	// Private is whether the database is Tidewire's private one: what only matters to
+	// others' databases is left out. Defaults to false.
+	Private bool
+	// Disk is looked at unless it is nil, which is the default.
+	Disk *Disk
+	// Now is this machine's clock. Defaults to time.Now.
+	Now func() time.Time
+	// Timeout bounds each check. Defaults to 5 s.
+	Timeout time.Duration
+	// Total bounds all checks together: those that it leaves no time for become notes.
+	// Defaults to 30 s.
+	Total time.Duration
+
+	limits *limits // of tests
+}
+
+func (c Config) withDefaults() Config {
+	if c.Connections == 0 {
+		c.Connections = 30
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+	if c.Total == 0 {
+		c.Total = 30 * time.Second
+	}
+	if c.limits == nil {
+		c.limits = &defaultLimits
+	}
+	return c
+}
+
+// Run looks at the database that a pool of that configuration would connect to, on connections of its own,
+// three at most. Errors are those of connecting; everything else is in the report.
+func Run(ctx context.Context, pool *pgxpool.Config, cfg Config) (Report, error) {
+	d, err := open(ctx, pool, cfg.withDefaults())
+	if err != nil {
+		return Report{}, err
+	}
+	defer d.pool.Close()
+	return d.run(ctx)
+}
+
+func (d *doctor) run(ctx context.Context) (r Report, err error) {
+	until := time.Now().Add(d.cfg.Total)
+	first := d.probe(ctx)
+	if first.Level == Error { // what the other checks would say of such a server is not worth reading
+		r.add(first)
+		return r, nil
+	}
+	if err := d.within(ctx, d.lookAround); err != nil {
+		return r, err
+	}
+	r.Server, r.Database, r.Role = d.version, d.database, d.role
+	r.add(first)
+	for _, c := range checks {
+		if time.Now().After(until) {
+			r.add(Finding{Check: c.name, Level: Note, Text: fmt.Sprintf("not looked at: the checks before it took %v", d.cfg.Total)})
+			continue
+		}
+		r.add(d.check(ctx, c)...)
+	}
+	return r, nil
+}
+
+// check makes one check.
+func (d *doctor) check(ctx context.Context, c check) []Finding {
+	var found findings
+	err := d.within(ctx, func(ctx context.Context, s *session) error { return c.look(ctx, s, &found) })
+	switch {
+	case err != nil:
+		found.list = append(found.list, d.failed(err))
+	case len(found.list) == 0:
+		found.ok("nothing found")
+	}
+	for i := range found.list {
+		found.list[i].Check = c.name
+	}
+	return found.list
+}
+
+// failed is a check that could not be made.
+func (d *doctor) failed(err error) Finding {
+	f := Finding{Level: Note, Text: "not looked at: " + oneLine(err)}
+	switch code := codeOf(err); {
+	case code == "42501":
+		f.Text = fmt.Sprintf("not looked at: the role %s may not read it", d.role)
+		f.Commands = []string{d.grantMonitor()}
+	case code == "57014", errors.Is(err, context.DeadlineExceeded):
+		f.Text = fmt.Sprintf("not looked at: it took longer than %v", d.cfg.Timeout)
+	}
+	return f
+}
+
+// findings gathers what a check finds.
+type findings struct{ list []Finding }
+
+func (f *findings) add(level Level, text string, commands ...string) *Finding {
+	f.list = append(f.list, Finding{Level: level, Text: text, Commands: commands})
+	return &f.list[len(f.list)-1]
+}
+
+func (f *findings) ok(format string, args ...any) { f.add(OK, fmt.Sprintf(format, args...)) }

@@ -1,0 +1,97 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+const privilegesSQL = `
+SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind IN ('r', 'p')
+		AND NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))),
+	(SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind = 'S'
+		AND NOT (has_sequence_privilege(oid, 'USAGE') AND has_sequence_privilege(oid, 'UPDATE'))),
+	(SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid AND NOT has_function_privilege(oid, 'EXECUTE'))
+FROM (VALUES (1)) AS one LEFT JOIN pg_namespace n ON n.nspname = 'tidewire'`
+
+// lookRights asks what docs/decisions/0020 says that the role needs.
+func lookRights(ctx context.Context, s *session, f *findings) error {
+	var lacks *migrate.RightsError
+	if err := migrate.Rights(ctx, s, false); errors.As(err, &lacks) {
+		f.add(Error, fmt.Sprintf("the role %s lacks rights in the database %s", lacks.Role, lacks.Database), lacks.SQL...)
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var tables, sequences, functions int
+	if err := s.QueryRow(ctx, privilegesSQL).Scan(&tables, &sequences, &functions); err != nil {
+		return err
+	}
+	if tables+sequences+functions > 0 {
+		var grants []string
+		for kind, n := range map[string]int{"ALL ON ALL TABLES": tables, "ALL ON ALL SEQUENCES": sequences, "EXECUTE ON ALL FUNCTIONS": functions} {
+			if n > 0 {
+				grants = append(grants, fmt.Sprintf("GRANT %s IN SCHEMA tidewire TO %s;", kind, quoted(s.role)))
+			}
+		}
+		f.add(Error, fmt.Sprintf("the role %s may not use %d tables, %d sequences and %d functions of the schema tidewire", s.role, tables, sequences, functions), grants...)
+		return nil
+	}
+	if s.superuser && !s.cfg.Private {
+		name := "tidewire"
+		if s.role == name {
+			name = "tidewire_server"
+		}
+		f.add(Note, "the role "+s.role+" is a superuser: Tidewire needs much less",
+			"CREATE ROLE "+name+" LOGIN PASSWORD '…';", "GRANT TEMPORARY ON DATABASE "+quoted(s.database)+" TO "+name+";", "CREATE SCHEMA IF NOT EXISTS tidewire AUTHORIZATION "+name+";").
+			Advice = "Where the schema exists, give it and all in it to that role: ALTER SCHEMA, TABLE, SEQUENCE, FUNCTION … OWNER TO."
+		return nil
+	}
+	return s.rightsInPublic(ctx, f)
+}
+
+// rightsInPublic: only the table of /ws/ingest is made there, by default.
+func (s *session) rightsInPublic(ctx context.Context, f *findings) error {
+	there, err := migrate.LookIngest(ctx, s, "messages")
+	if errors.Is(err, migrate.ErrForeignTable) {
+		f.add(Note, "public.messages is not Tidewire's: /ws/ingest needs another table", "tidewire serve --table tidewire.messages")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var lacks *migrate.RightsError
+	if err := migrate.Rights(ctx, s, !there); errors.As(err, &lacks) {
+		f.add(Note, "enough, but for the table of /ws/ingest in the schema public", lacks.SQL...).Advice = "Or serve with --table tidewire.messages."
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f.ok("the role %s may do all that Tidewire needs", s.role)
+	return nil
+}
+
+func lookSchema(ctx context.Context, s *session, f *findings) error {
+	status, err := migrate.Look(ctx, s)
+	if pg.Code(err) == "42501" { // the check of rights says what to do
+		f.add(Warning, "the role "+s.role+" may not read the schema's version")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch err := status.Err(); {
+	case err == nil:
+		f.ok("version %d, as this program needs", status.Version)
+	case status.Version == 0:
+		f.add(Note, "Tidewire's tables are not in this database yet", "tidewire db migrate")
+	case errors.Is(err, migrate.ErrOlder):
+		f.add(Warning, fmt.Sprintf("version %d, this program needs %d", status.Version, status.Latest), "tidewire db migrate").Advice = "End older programs first."
+	default:
+		f.add(Error, fmt.Sprintf("version %d, this program knows %d", status.Version, status.Latest)).Advice = "Use a newer tidewire."
+	}
+	return nil
+}
