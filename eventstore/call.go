@@ -13,8 +13,9 @@ type Condition struct {
 	// Query matches every event.
 	FailIfEventsMatch Query
 	// After is the position of the last event that the decision has taken into
-	// account: only events behind it count. It may lie past the last match, and
-	// past the end of the store. 0 has the whole history count.
+	// account: only events behind it count. It may lie past the last match. If the
+	// store has not got so far, or events up to it were lost by a failover, the append fails with
+	// ErrHistoryLost. 0 has the whole history count.
 	After int64
 	// WantEvents is how many of the events that match a ConflictError is to hold.
 	// Defaults to none.

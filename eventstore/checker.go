@@ -93,11 +93,14 @@ func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 }
 
 // refusal is what to tell a call that PostgreSQL names: that it conflicts with
-// an event, or that it was not decided.
+// an event, that it was not decided, or that what it goes by is lost.
 func (s *Store) refusal(position int64, eventType string) error {
 	if position == 0 {
 		s.counts.undecided.Add(1)
 		return errUndecided
+	}
+	if position < 0 {
+		return &HistoryLostError{Last: -1 - position}
 	}
 	s.counts.conflicts.Add(1)
 	return &ConflictError{Position: position, Type: eventType}

@@ -16,6 +16,9 @@ var (
 	// not a repetition of the one that stored it; nothing was stored. Errors that
 	// wrap it are DuplicateErrors.
 	ErrDuplicateID = errors.New("eventstore: event id exists")
+	// ErrHistoryLost: a position is of events that were lost, as a standby that took over did not have them, or is past
+	// the end of the store; nothing was stored. Errors that wrap it are HistoryLostErrors.
+	ErrHistoryLost = errors.New("eventstore: position is of a history that was lost")
 	// ErrNotFound: there is no store of that name, or it was dropped.
 	ErrNotFound = errors.New("eventstore: not found")
 	// ErrClosed: the Store is closed; nothing was stored.
@@ -54,6 +57,16 @@ func (e *ConflictError) Error() string {
 }
 
 func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// HistoryLostError says where the history that was lost parts from the one that goes on: Last is the position of the last
+// event that both have. What was read after it has to be read again, and decided again.
+type HistoryLostError struct{ Last int64 }
+
+func (e *HistoryLostError) Error() string {
+	return fmt.Sprintf("%v: the last event before is at %d", ErrHistoryLost, e.Last)
+}
+
+func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
 
 // InvalidError says what is wrong with an argument.
 type InvalidError struct {

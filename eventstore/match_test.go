@@ -59,7 +59,7 @@ func TestQuery_MatchesAsPlainGo(t *testing.T) {
 			mustAppend(t, s, chunk...)
 		}
 		for range 300 {
-			q, after := oddQuery(random), int64(random.IntN(700)*random.IntN(2))
+			q, after := oddQuery(random), int64(random.IntN(601)*random.IntN(2))
 			var want []int64
 			for i, e := range events {
 				if int64(i+1) > after && plainMatch(q, e.Type, e.Tags) {

@@ -241,7 +241,7 @@ func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), proj
 			return nil, err
 		}
 		positions, err := s.AppendIf(ctx, events, condition)
-		if err == nil || !errors.Is(err, ErrConflict) {
+		if err == nil || !errors.Is(err, ErrConflict) && !errors.Is(err, ErrHistoryLost) {
 			return positions, err
 		}
 		if failed >= s.cfg.MaxDecisions {

@@ -19,7 +19,7 @@ const (
 	// arrays come last, in the order of probeParams.
 	appendFmt = `
 SELECT head, calls, positions, types, again FROM tidewire.events_%d_append($1, $2, $3, $4, $5,
-	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`
+	$6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)`
 	settleFmt    = `SELECT head, calls, positions, types, again FROM tidewire.events_%d_settle($1, $2)`
 	conflictsFmt = `
 SELECT last_position, writer, number, calls, positions, types
@@ -36,6 +36,8 @@ FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 	// headFmt is the last committed position; the sequence is moved before the
 	// commit.
 	headFmt = `SELECT coalesce((SELECT position FROM tidewire.events_%d ORDER BY position DESC LIMIT 1), 0)`
+
+	lostSinceFmt = `SELECT tidewire.events_%d_lost_since($1, $2)`
 
 	forgetFmt = `SELECT tidewire.events_%d_forget($1, $2, $3, $4)`
 
@@ -66,7 +68,7 @@ ON CONFLICT (store, name) DO UPDATE SET
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, settle, conflicts, page, tagged, ids, head, forget, basis string
+	append, settle, conflicts, page, tagged, ids, head, forget, basis, lostSince string
 
 	stmtAppend, stmtSettle string // names of what sessions have prepared
 }
@@ -75,7 +77,7 @@ func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
 		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
-		ids: of(idsFmt), head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt),
+		ids: of(idsFmt), head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt),
 		stmtAppend: of("tidewire_events_%d_append"), stmtSettle: of("tidewire_events_%d_settle"),
 	}
 }

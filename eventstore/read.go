@@ -22,8 +22,8 @@ const (
 // ReadOptions says which of the events that a query matches are read. The zero
 // value reads all of them, oldest first.
 type ReadOptions struct {
-	// After has only events with a higher position read. Defaults to 0, the
-	// beginning.
+	// After has only events with a higher position read. If the store has not got so far, or events up to
+	// it were lost by a failover, the error is ErrHistoryLost. Defaults to 0, the beginning.
 	After int64
 	// Before has only events with a lower position read. Defaults to none: up to
 	// the end.
@@ -95,6 +95,7 @@ func (s *Store) read(ctx context.Context, page pageFunc, query Query, options Re
 		return nil, 0, err
 	}
 	c := newCursor(page, query, options)
+	c.continues = s.continues
 	for !c.done {
 		page, err := c.next(ctx, streamRows, queryBytes)
 		if err != nil {
@@ -124,6 +125,7 @@ func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOption
 			return
 		}
 		c := newCursor(s.page, query, options)
+		c.continues = s.continues
 		for !c.done {
 			page, err := c.next(ctx, streamRows, streamBytes)
 			if err != nil {
@@ -148,6 +150,8 @@ type cursor struct {
 	begun   bool // head is known
 	head    int64
 	done    bool
+	// continues, if not nil, finds out whether what was before the first page is lost.
+	continues func(ctx context.Context, after, head int64) error
 }
 
 // pageFunc reads a page.
@@ -156,7 +160,7 @@ type pageFunc func(context.Context, pageRequest) ([]Event, pageResult, error)
 func newCursor(page pageFunc, query Query, options ReadOptions) *cursor {
 	o := options.withDefaults()
 	c := &cursor{page: page, left: -1, bytes: -1, request: pageRequest{
-		query: query, after: o.After, before: o.Before, backwards: o.Backwards,
+		query: query, after: o.After, before: o.Before, backwards: o.Backwards, head: o.After > 0,
 	}}
 	if o.Limit > 0 {
 		c.left = o.Limit
@@ -183,6 +187,11 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 		return nil, err
 	}
 	if !c.begun {
+		if c.continues != nil && r.after > 0 {
+			if err := c.continues(ctx, r.after, found.head); err != nil {
+				return nil, err
+			}
+		}
 		c.begun, c.head = true, found.head
 		if found.head > 0 && r.before > c.head {
 			r.before = c.head + 1 // what is committed from now on has no part in it

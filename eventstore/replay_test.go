@@ -72,7 +72,7 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 		o.Conditional = true
 		o.Condition = eventstore.Condition{FailIfEventsMatch: randomQuery(random)}
 		if random.IntN(8) > 0 {
-			o.Condition.After = max(0, seen-int64(random.IntN(20))+int64(random.IntN(15)))
+			o.Condition.After = min(seen, max(0, seen-int64(random.IntN(20))+int64(random.IntN(15))))
 		}
 	}
 	events := make([]eventstore.Event, o.Events)

@@ -110,6 +110,25 @@ func (w *writer) encode(b *batch) {
 	p.probes(asked, from)
 	p.int4(underLock.of(asked))
 	p.requests(b.calls)
+	p.conditions(asked)
+}
+
+// conditions appends the positions that the conditions name, 0 aside, with the least and the most.
+func (p *params) conditions(asked []*call) {
+	var of, afters column
+	n, least, most := 0, int64(noPosition), int64(0)
+	for i, c := range asked {
+		if c.conditional && c.after > 0 {
+			n++
+			of.int4(int32(i))
+			afters.int8(c.after)
+			least, most = min(least, c.after), max(most, c.after)
+		}
+	}
+	p.array(oidInt4, n, of)
+	p.array(oidInt8, n, afters)
+	p.int8(least)
+	p.int8(most)
 }
 
 // basesOf are the histories that the calls rely on.

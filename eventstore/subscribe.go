@@ -21,6 +21,9 @@ type Subscription struct {
 	after  atomic.Int64
 	pace   pace
 	window window
+	// known is the highest position of an event that was returned or passed, or where it began. No other history has begun between
+	// that and clear, a block of positions. Both are Next's alone.
+	known, clear int64
 }
 
 // Subscribe returns a Subscription that begins behind the position, 0 being the
@@ -37,7 +40,7 @@ func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
 		return nil, err
 	}
 	life, end := context.WithCancel(s.life)
-	sub := &Subscription{store: s, query: query.clone(), life: life, end: end}
+	sub := &Subscription{store: s, query: query.clone(), life: life, end: end, known: after, clear: -1}
 	sub.after.Store(after)
 	return sub, nil
 }
@@ -46,7 +49,8 @@ func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
 // one, and at most 1,000 or 1 MiB, or one larger event. It waits until there is
 // one, and while PostgreSQL is away.
 //
-// Errors: ctx's own; ErrClosed after Close or the Store's; ErrNotFound; else
+// Errors: ctx's own; ErrClosed after Close or the Store's; ErrNotFound; ErrHistoryLost if events that it returned, or passed,
+// were lost by a failover: only a new Subscription helps; else
 // PostgreSQL's. After an error nothing is skipped: the next call goes on.
 func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 	return sub.NextUpTo(ctx, streamRows)
@@ -88,9 +92,15 @@ func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error
 			continue
 		}
 		failed = 0
+		if err := sub.continues(ctx, found.head); err != nil {
+			return nil, s.explain("follow", err)
+		}
 		end, full := found.end(&request)
 		if !full {
 			end = min(found.head, before-1)
+		}
+		if sub.known = max(sub.known, found.last); end == found.head {
+			sub.known = end
 		}
 		sub.after.Store(max(after, end))
 		sub.window.grow()

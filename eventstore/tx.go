@@ -26,7 +26,7 @@ func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) ([]int
 // condition that is expensive is looked up first, in the same transaction.
 //
 // The transaction must be READ COMMITTED; any other isolation gets
-// ErrIsolation. After ErrIsolation, ErrConflict, ErrDuplicateID,
+// ErrIsolation. After ErrIsolation, ErrConflict, ErrHistoryLost, ErrDuplicateID,
 // ErrTooExpensive and ErrInvalid the transaction may go on. Events with ids that are stored are always a
 // DuplicateError here: the transaction that stored them did the rest of its
 // work as well.
@@ -82,7 +82,7 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 		return nil, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
 	}
 	if len(r.calls) > 0 {
-		return nil, s.withEventsTx(ctx, tx, &ConflictError{Position: r.positions[0], Type: r.types[0]}, condition)
+		return nil, s.withEventsTx(ctx, tx, s.refusal(r.positions[0], r.types[0]), condition)
 	}
 	s.sweepNowAndThen()
 	return consecutive(r.head+1, len(events)), nil
@@ -92,9 +92,10 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 // own connection: another one would not see what the transaction has appended,
 // and might have to wait for it while it holds the lock. A failure leaves the
 // transaction as it was.
-func (s *Store) withEventsTx(ctx context.Context, tx pgx.Tx, conflict *ConflictError, condition *Condition) error {
-	if condition.WantEvents <= 0 {
-		return conflict
+func (s *Store) withEventsTx(ctx context.Context, tx pgx.Tx, refusal error, condition *Condition) error {
+	conflict, ok := refusal.(*ConflictError)
+	if !ok || condition.WantEvents <= 0 {
+		return refusal
 	}
 	page := func(ctx context.Context, r pageRequest) (events []Event, found pageResult, err error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)

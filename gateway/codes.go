@@ -45,6 +45,7 @@ const (
 	codeNotConsuming    code = "not_consuming"
 	codeEnded           code = "ended"
 	codeTooOld          code = "too_old"
+	codeHistoryLost     code = "history_lost"
 	codeStreamGone      code = "stream_gone"
 	codeQueueGone       code = "queue_gone"
 	codeLeaseLost       code = "lease_lost"
@@ -112,6 +113,7 @@ var publicErrors = map[code]string{
 	codeNotConsuming:    "this connection does not consume that queue",
 	codeEnded:           "it was ended before it had begun",
 	codeTooOld:          "the messages from there on are not kept any more: see oldest",
+	codeHistoryLost:     "the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void",
 	codeStreamGone:      "the stream was dropped",
 	codeQueueGone:       "the queue was dropped",
 	codeLeaseLost:       "some deliveries are not yours any more: see lost",
@@ -162,6 +164,7 @@ var statuses = map[code]int{
 	codeTooExpensive:   http.StatusUnprocessableEntity,
 	codeBusy:           http.StatusTooManyRequests,
 	codeTooOld:         http.StatusGone,
+	codeHistoryLost:    http.StatusGone,
 	codeInternal:       http.StatusInternalServerError,
 	codeOverloaded:     http.StatusServiceUnavailable,
 	codeTooLarge:       http.StatusRequestEntityTooLarge,
@@ -183,7 +186,7 @@ func codeOf(err error, otherwise code) code {
 		code code
 	}{
 		{ErrNotFound, codeNotFound}, {ErrInvalid, codeInvalid}, {ErrExists, codeExists}, {ErrNotKeyed, codeNotKeyed},
-		{ErrTooOld, codeTooOld}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
+		{ErrTooOld, codeTooOld}, {ErrHistoryLost, codeHistoryLost}, {ErrLeaseLost, codeLeaseLost}, {ErrOutcomeUnknown, codeUnknownOutcome},
 		{ErrSequenceTooOld, codeSequence}, {ErrManyPartitions, codeManyPartitions}, {ErrSpread, codeManyLanes}, {ErrPartitioned, codePartitioned}, {ErrAhead, codeAhead}, {ErrIncomplete, codeIncomplete}, {ErrJournalLost, codeJournalLost}, {ErrQueueStream, codeQueueStream},
 		{ErrRefused, codeRefused}, {ErrConflict, codeConflict}, {ErrDuplicateID, codeDuplicateID}, {ErrBusy, codeBusy}, {ErrTooExpensive, codeTooExpensive},
 	} {
@@ -204,6 +207,10 @@ func explained(err error, otherwise code) reply {
 	var old *TooOldError
 	if errors.As(err, &old) {
 		with.Oldest = &old.Oldest
+	}
+	var lost *HistoryLostError
+	if errors.As(err, &lost) {
+		with.Last = &lost.Last
 	}
 	var conflict *ConflictError
 	if errors.As(err, &conflict) {

@@ -88,6 +88,7 @@ type reply struct {
 	Duplicate    bool            `json:"duplicate,omitempty"`
 	Positions    []int64         `json:"positions,omitempty"`
 	Oldest       *int64          `json:"oldest,omitempty"`
+	Last         *int64          `json:"last,omitempty"`
 	EventType    string          `json:"event_type,omitempty"`
 	Field        string          `json:"field,omitempty"`
 	Lost         []string        `json:"lost,omitempty"`

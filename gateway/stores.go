@@ -23,6 +23,9 @@ var (
 	ErrNotKeyed = errors.New("gateway: not keyed")
 	// ErrTooOld: what was to be read is not kept any more. See TooOldError.
 	ErrTooOld = errors.New("gateway: too old")
+	// ErrHistoryLost: the position is past the end, or of messages or events that a failover has lost. See
+	// HistoryLostError.
+	ErrHistoryLost = errors.New("gateway: history lost")
 	// ErrLeaseLost: the delivery is not the caller's any more.
 	ErrLeaseLost = errors.New("gateway: lease lost")
 	// ErrConflict: an append's condition failed. See ConflictError.
@@ -63,6 +66,14 @@ type TooOldError struct{ Oldest int64 }
 
 func (e *TooOldError) Error() string { return fmt.Sprintf("%v: the oldest is %d", ErrTooOld, e.Oldest) }
 func (e *TooOldError) Unwrap() error { return ErrTooOld }
+
+// HistoryLostError is ErrHistoryLost with the position of the last message or event before those that are lost.
+type HistoryLostError struct{ Last int64 }
+
+func (e *HistoryLostError) Error() string {
+	return fmt.Sprintf("%v: the last before is %d", ErrHistoryLost, e.Last)
+}
+func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
 
 // Message is one message of a stream or queue.
 type Message struct {

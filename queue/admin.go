@@ -30,6 +30,8 @@ type Stats struct {
 	OldestAge time.Duration
 	// JournalRows is how many rows the journal in use has.
 	JournalRows int64
+	// gaps are positions up to Head that failovers have left without messages.
+	gaps int64
 	// Members are the same by priority, or by lane; nil of an ordinary queue.
 	Members []Stats
 }
@@ -38,7 +40,7 @@ type Stats struct {
 // purged, since earlier Stats of the same queue, elapsed before.
 func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done float64) {
 	left := func(s Stats) int64 { return s.Ready + s.Claimed + s.Delayed + s.Dead }
-	arrived := s.Head - earlier.Head
+	arrived := (s.Head - s.gaps) - (earlier.Head - earlier.gaps)
 	gone := arrived - (left(s) - left(earlier))
 	return float64(arrived) / elapsed.Seconds(), float64(gone) / elapsed.Seconds()
 }
@@ -68,6 +70,7 @@ func (s *Stats) add(m Stats) {
 	s.Dead += m.Dead
 	s.Nodes += m.Nodes
 	s.Head += m.Head
+	s.gaps += m.gaps
 	s.JournalRows += m.JournalRows
 	s.Paused = s.Paused || m.Paused
 	s.OldestAge = max(s.OldestAge, m.OldestAge)
@@ -79,20 +82,25 @@ func (q *member) stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, q.explain("read", err)
 	}
+	gaps, err := q.stream.Gaps(ctx)
+	if err != nil {
+		return Stats{}, q.explain("read", err)
+	}
 	s, a, err := q.load(ctx)
 	if err != nil {
 		return Stats{}, err
 	}
-	out := Stats{Paused: s.paused, Head: head, Ready: max(0, head-s.top), JournalRows: s.seen - s.base + 1}
+	out := Stats{Paused: s.paused, Head: head, Ready: stream.Between(s.top+1, head, gaps), JournalRows: s.rows}
+	out.gaps = head - stream.Between(1, head, gaps)
 	for _, until := range s.leases {
 		if until.After(a.now) {
 			out.Nodes++
 		}
 	}
 	for _, g := range s.live {
-		if there := min(g.hi, head) - g.lo + 1; there > 0 && g.owner == 0 {
+		if there := stream.Between(g.lo, min(g.hi, head), gaps); g.owner == 0 {
 			out.Ready += there
-		} else if there > 0 {
+		} else {
 			out.Claimed += there
 		}
 	}
@@ -189,9 +197,9 @@ func (q *member) peek(ctx context.Context, n int) (msgs []stream.Message, err er
 
 // readFrom reads behind that position, or behind what was dropped.
 func (q *member) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
-	msgs, err := q.stream.Read(ctx, after, n)
+	msgs, err := q.stream.ReadRange(ctx, after, n)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
-		msgs, err = q.stream.Read(ctx, old.Oldest-1, n)
+		msgs, err = q.stream.ReadRange(ctx, old.Oldest-1, n)
 	}
 	return msgs, err
 }
@@ -355,17 +363,21 @@ func (q *member) purgeLog(ctx context.Context) (removed int64, err error) {
 	if err != nil {
 		return 0, q.explain("purge", err)
 	}
+	gaps, err := q.stream.Gaps(ctx)
+	if err != nil {
+		return 0, q.explain("purge", err)
+	}
 	for failed := 0; ; failed++ {
 		s, _, err := q.load(ctx)
 		if err != nil {
 			return 0, err
 		}
 		var free []span
-		removed = max(0, head-s.top)
+		removed = stream.Between(s.top+1, head, gaps)
 		for _, g := range s.owned(0) {
 			if g.lo <= head {
 				free = append(free, span{g.lo, min(g.hi, head)})
-				removed += min(g.hi, head) - g.lo + 1
+				removed += stream.Between(g.lo, min(g.hi, head), gaps)
 			}
 		}
 		a, err := q.write(ctx, q.byPool(), request{seen: s.seen, entries: []entry{{kind: kindPurge, hi: max(head, s.top), body: encodeSpans(coalesce(free))}}})

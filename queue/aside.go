@@ -63,7 +63,7 @@ func neighbours(rows []sideRow) int {
 func (n *part) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
-	msgs, err := n.queue.stream.Read(ctx, s.lo-1, int(s.size()))
+	msgs, err := n.queue.stream.ReadRange(ctx, s.lo-1, int(s.size()))
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 		n.cfg.Log.Warn("messages dropped from the stream before they were retried", "queue", n.queue.Name(), "oldest", old.Oldest)
 		if old.Oldest > s.hi {

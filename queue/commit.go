@@ -185,6 +185,9 @@ func (n *part) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 func (n *part) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if a.outcome == lost {
+		return n.loadAnew(b, a)
+	}
 	before, last := spansOf(n.state.owned(r.own)), n.state.last[r.own].sequence
 	effect := !b.empty() && a.outcome != stale || changesLeases(r.own, a.news)
 	for _, e := range a.news {
@@ -209,6 +212,23 @@ func (n *part) heard(b *batch, r request, a *answer, sent time.Time, doubt bool)
 		n.brake.note(effect)
 	}
 	n.times.heard(a, n.cfg)
+	n.node.changed()
+	return nil
+}
+
+// loadAnew takes in the journal of which entries are lost that were seen. What the Node had is void: whoever has it
+// now is in the journal. The caller holds mu.
+func (n *part) loadAnew(b *batch, a *answer) error {
+	n.cfg.Log.Error("a failover has lost entries of the journal: what they said is delivered again, or was lost with them",
+		"queue", n.queue.Name(), "entry", n.state.seen)
+	n.lose(b)
+	for _, e := range a.news {
+		if err := n.state.apply(e); err != nil {
+			return err
+		}
+	}
+	n.dbNow, n.heardAt = a.now, time.Now()
+	n.polls, n.times.look = true, time.Time{}
 	n.node.changed()
 	return nil
 }
@@ -239,7 +259,7 @@ func (n *part) said(b *batch) {
 		n.tried(t)
 	}
 	for _, g := range b.free {
-		n.node.stats.GivenBack += g.size()
+		n.node.stats.GivenBack += n.filled(g.span)
 	}
 	b.clear()
 }
@@ -282,7 +302,7 @@ func (n *part) adopt(before []span) bool {
 		return false
 	}
 	for _, s := range fresh {
-		n.node.stats.Claimed += s.size()
+		n.node.stats.Claimed += n.filled(s)
 		for at := s.lo; at <= s.hi; {
 			g, _ := n.state.find(at)
 			part := g.over(span{at, min(g.hi, s.hi)})

@@ -62,6 +62,7 @@ const (
 	conflicting                // all but what depends on what others do
 	leaseOver                  // nothing: the lease is over
 	stale                      // nothing: the journal has entries to look at first
+	lost                       // nothing: a failover has lost entries that were seen; all there are come
 )
 
 // answer is what queue_write returned.

@@ -260,7 +260,7 @@ func (n *part) saw(s sight, dues int) {
 	if s.due != nil {
 		n.times.due = earliest(n.times.due, now.Add(max(0, s.due.Sub(s.now))))
 	}
-	if s.last == nil || *s.last > n.state.seen || len(n.expired(now)) > 0 {
+	if s.last == nil || *s.last != n.state.seen || len(n.expired(now)) > 0 {
 		n.times.look = time.Time{}
 	}
 	n.wantMore()

@@ -32,9 +32,7 @@ func (n *Node) Stats() NodeStats {
 	defer n.mu.Unlock()
 	out := n.stats
 	for _, p := range n.parts {
-		if p.state.seen > 0 {
-			out.JournalRows += p.state.seen - p.state.base + 1
-		}
+		out.JournalRows += p.state.rows
 	}
 	return out
 }

@@ -81,7 +81,7 @@ func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 		defer cancel()
-		msgs, err = n.queue.stream.Read(ctx, first.lo-1, limit)
+		msgs, err = n.queue.stream.ReadRange(ctx, first.lo-1, limit)
 		if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 			n.heardGone(token, old.Oldest)
 			return true, nil

@@ -40,7 +40,7 @@ func (n *part) rotate(ctx context.Context) {
 // grown reports whether the journal is to begin anew: it has many rows, and not
 // fewer than the row that replaces them has parts.
 func (n *part) grown(s *state) bool {
-	return s.seen-s.base >= int64(max(n.cfg.RotateRows, len(s.live)))
+	return s.rows > int64(max(n.cfg.RotateRows, len(s.live)))
 }
 
 // rewrite appends the state as the row that begins the journal anew and deletes

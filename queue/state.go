@@ -64,6 +64,7 @@ func (g segment) like(other segment) bool {
 type state struct {
 	seen   int64     // sequence of the last entry
 	base   int64     // of the first: what the journal began with
+	rows   int64     // entries from that one on
 	top    int64     // highest position ever claimed; above it nobody has anything
 	live   []segment // in order; positions up to top that are in none are done
 	leases map[int64]time.Time
@@ -93,6 +94,7 @@ func (s *state) clone() *state {
 // apply adds one entry.
 func (s *state) apply(e entry) error {
 	s.seen = e.sequence
+	s.rows++
 	spans, err := []span(nil), error(nil)
 	if e.kind == kindTake || e.kind == kindDone || e.kind == kindFree || e.kind == kindPurge || e.kind == kindTried {
 		if spans, err = decodeSpans(e.body); err != nil {
@@ -271,7 +273,7 @@ func (s *state) reset(e entry) error {
 		}
 	}
 	*s = state{
-		seen: e.sequence, base: e.sequence, top: in.Top, paused: in.Paused,
+		seen: e.sequence, base: e.sequence, rows: 1, top: in.Top, paused: in.Paused,
 		leases: make(map[int64]time.Time), last: make(map[int64]mark),
 	}
 	for _, g := range in.Live {

@@ -18,6 +18,7 @@ const readTimeout = 30 * time.Second
 type feed struct {
 	stream *Stream // reads through the Hub's pool
 	cfg    *HubConfig
+	report func(stream string, last, ghost int64) // is told which positions are lost
 
 	// Guarded by the Hub.
 	users       int // subscriptions and watchers
@@ -42,13 +43,16 @@ type feed struct {
 	// What the poll knows: the committed position that it told of, and where
 	// the sequence stood when that position had reached it.
 	told, settled int64
+
+	epoch epoch
 }
 
-func newFeed(s *Stream, cfg *HubConfig) *feed {
+func newFeed(s *Stream, cfg *HubConfig, report func(stream string, last, ghost int64)) *feed {
 	return &feed{
-		stream: s, cfg: cfg, tail: tail{limit: cfg.TailBytes},
+		stream: s, cfg: cfg, report: report, tail: tail{limit: cfg.TailBytes},
 		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),
 		hints: 1, // nothing has been checked at this count
+		epoch: epoch{history: unknownHistory, number: 1},
 	}
 }
 
@@ -60,24 +64,34 @@ type view struct {
 	err   error
 	wait  <-chan struct{}
 	leads bool
-	from  int64 // of the tail, if it begins behind the subscription; else 0
+	from  int64  // of the tail, if it begins behind the subscription; else 0
+	epoch uint64 // in which the position is sound, if there is no error
 }
 
-func (f *feed) look(after int64) view {
+// look finds what there is after a position that was sound in that epoch.
+func (f *feed) look(after int64, epoch uint64) view {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	v := view{epoch: f.epoch.number}
+	sound := epoch == f.epoch.number || f.vouches(after)
 	switch {
 	case f.err != nil:
 		return view{err: f.err}
+	case !sound && (f.leading || after < f.tail.to): // a read finds out
+		return v
 	case after < f.tail.from:
-		return view{from: f.tail.from}
+		v.from = f.tail.from
+		return v
 	case after < f.tail.to:
-		return view{page: f.tail.behind(after, f.cfg.PageMessages, f.cfg.PageBytes)}
-	case f.leading, f.checked.hints == f.hints && after >= f.checked.after:
-		return view{wait: f.changed}
+		v.page = f.tail.behind(after, f.cfg.PageMessages, f.cfg.PageBytes)
+		return v
+	case sound && (f.leading || f.checked.hints == f.hints && after >= f.checked.after):
+		v.wait = f.changed
+		return v
 	}
 	f.leading = true
-	return view{leads: true}
+	v.leads = true
+	return v
 }
 
 // lead reads behind position after, for all who follow the stream, until it
@@ -93,6 +107,7 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.enterLocked(p.history)
 	last := after
 	if len(p.messages) > 0 {
 		last = p.last()
@@ -113,10 +128,13 @@ func (f *feed) read(ctx context.Context, after int64, most int, begin func()) (p
 	for failed := 0; ; failed++ {
 		begin()
 		p, more, err = f.readOnce(ctx, after, min(most, f.cfg.PageMessages))
+		if err == nil && f.isPast(p.history) {
+			err = errPast
+		}
 		if err == nil {
 			return p, more, nil
 		}
-		if pg.Retryable(err) && pg.Backoff(ctx, failed) == nil {
+		if (err == errPast || pg.Retryable(err)) && pg.Backoff(ctx, failed) == nil {
 			continue
 		}
 		if ctx.Err() != nil {

@@ -124,8 +124,12 @@ func ListGroupsAfter(ctx context.Context, pool *pgxpool.Pool, s *Stream, name st
 	if err != nil {
 		return nil, err
 	}
+	gaps, err := s.through(pool).Gaps(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for i := range all {
-		all[i].Lag = max(0, head-all[i].Offset)
+		all[i].Lag = Between(all[i].Offset+1, head, gaps)
 	}
 	return all, nil
 }

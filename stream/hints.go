@@ -55,11 +55,13 @@ func (h *Hub) pollOnce(ctx context.Context) error {
 	if joined {
 		h.growth = growth{}
 	}
-	at, oldest, err := h.askGrowth(ctx)
+	history, at, oldest, err := h.askGrowth(ctx)
 	if err != nil {
 		h.growth = growth{}
+		h.joinAgain(joined)
 		return err
 	}
+	h.enter(ctx, history, feeds, joined)
 	if h.growth.still(at) {
 		h.growth.skipped++
 		return nil
@@ -94,6 +96,13 @@ func (h *Hub) toPoll() (all []*feed, joined bool) {
 	return all, joined
 }
 
+// joinAgain is for a poll that failed: the next one finds the feeds that it was to look at first.
+func (h *Hub) joinAgain(joined bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.joined = h.joined || joined
+}
+
 // growth is what a Hub knows of tidewire.growth_seq, which moves when a stream grows:
 // before the commit. So a look at the streams has shown everything only if all
 // transactions were over before it that were under way when the sequence was first seen
@@ -115,13 +124,13 @@ func (g *growth) still(at int64) bool {
 	return g.known && g.settled && g.at == at && g.skipped < maxSkipped
 }
 
-// askGrowth returns where the sequence is, and the lowest number of a transaction that is
-// under way.
-func (h *Hub) askGrowth(ctx context.Context) (at, oldest int64, err error) {
+// askGrowth returns the base of the history that goes on, where the sequence is, and the lowest number of
+// a transaction that is under way.
+func (h *Hub) askGrowth(ctx context.Context) (history, at, oldest int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	err = h.pool.QueryRow(ctx, growthSQL).Scan(&at, &oldest)
-	return at, oldest, err
+	err = h.pool.QueryRow(ctx, growthSQL).Scan(&history, &at, &oldest)
+	return history, at, oldest, err
 }
 
 // newGrowth takes a number for a transaction of its own: whoever has moved the sequence

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -97,7 +98,9 @@ type Hub struct {
 	announce chan struct{} // one slot: unannounced is not empty
 	crowded  chan struct{} // one slot: many wait to be announced
 
-	growth growth // pollAll's alone
+	growth  growth // pollAll's alone, and history: the base of the one that goes on
+	history int64
+	lost    atomic.Int64
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
@@ -114,7 +117,7 @@ func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
 		cfg: cfg.withDefaults(), pool: pool, id: rand.Uint64(),
 		pollNow: make(chan struct{}, 1), announce: make(chan struct{}, 1), crowded: make(chan struct{}, 1),
 		feeds: make(map[int32]*feed), unannounced: make(map[int32]struct{}),
-		busy: make(chan struct{}), idle: make(chan struct{}),
+		busy: make(chan struct{}), idle: make(chan struct{}), history: unknownHistory,
 	}
 	close(h.idle)
 	h.life, h.end = context.WithCancel(context.Background())
@@ -140,7 +143,7 @@ func (h *Hub) Run(ctx context.Context) {
 // be closed. The stream may have been looked up through another pool.
 //
 // After asks nothing of PostgreSQL; the other Starts do, and return its errors,
-// also that it is away. For a stream that was dropped the error is ErrNotFound,
+// also that it is away. Whether a failover has lost what was at the position of After, Next says. For a stream that was dropped the error is ErrNotFound,
 // here or from Next.
 func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscription, error) {
 	if err := s.checkSingle("subscribe to"); err != nil {
@@ -154,7 +157,7 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 		return nil, ErrClosed
 	}
 	life, end := context.WithCancel(h.life)
-	sub := &Subscription{hub: h, feed: h.follow(s, 1, 0), life: life, end: end, adrift: start.adrift()}
+	sub := &Subscription{hub: h, feed: h.follow(s, 1, 0), life: life, end: end, adrift: start.adrift(), floats: start.kind != startAfter}
 	sub.after.Store(after)
 	return sub, nil
 }
@@ -211,7 +214,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
 	if f == nil {
-		f = newFeed(s.through(h.pool), &h.cfg)
+		f = newFeed(s.through(h.pool), &h.cfg, h.report)
 		h.feeds[s.id] = f
 		h.joined = true
 		if len(h.feeds) == 1 {

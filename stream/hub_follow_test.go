@@ -102,7 +102,7 @@ func followUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, cfg 
 				random := rand.New(rand.NewPCG(seed, uint64(1000+n*100+i)))
 				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
 				if i%3 > 0 {
-					f.start = random.Int64N(highest.Load() + 10) // also where nothing is yet
+					f.start = random.Int64N(highest.Load() + 1)
 				}
 				f.follow(t, h, s, &last, i%4 == 0)
 			})

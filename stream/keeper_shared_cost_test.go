@@ -131,7 +131,7 @@ func TestKeeper_ManySharedStreams(t *testing.T) {
 		t.Errorf("%d messages, %d streams are shared, %d tables", left, shared, tables)
 	}
 	for range 2 {
-		if n := round(); n > 10 {
+		if n := round(); n > 12 { // on a pool of the caller's, each step asks whether commits wait for standbys
 			t.Errorf("%d statements with nothing to do", n)
 		}
 	}

@@ -66,7 +66,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	takeSharedSQL   = `SELECT tidewire.take_shared($1, $2, $3, $4), now()`
 	insertSharedSQL = `
 INSERT INTO tidewire.shared_message (stream, position, keyed, payload, key, headers)
-SELECT $1, (SELECT tidewire.shared_head($1)) + n, (SELECT keyed FROM tidewire.stream WHERE id = $1), p, k, h
+SELECT $1, (SELECT greatest(tidewire.shared_head($1), tidewire.history_base())) + n, (SELECT keyed FROM tidewire.stream WHERE id = $1), p, k, h
 FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
 	ownStreamFmt = beginSQL + `; %s; SELECT tidewire.own_stream(%d); ` + commitSQL
 
@@ -132,10 +132,10 @@ const (
 	// kept, and as its key where the sequence of positions stands. Whoever reads
 	// the table has a lock on it against which nothing is dropped, so what that
 	// sequence says then tells whether something is missing; and a sequence says
-	// the same to every snapshot.
+	// the same to every snapshot. Its time names the history: see baseOf.
 	stateRowFmt = `
 UNION ALL SELECT -coalesce(pg_sequence_last_value('%[1]s_oldest_seq'), 1),
-	coalesce(pg_sequence_last_value('%[1]s_position_seq'), 0)::text, NULL, '', 'epoch'`
+	coalesce(pg_sequence_last_value('%[1]s_position_seq'), 0)::text, NULL, '', to_timestamp(pg_sequence_last_value('tidewire.history_seq') >> 32)`
 
 	// Both bounds of the positions let the planner leave out all segments but
 	// those in between.
@@ -189,11 +189,17 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 )
 
 const (
+	lostUpToSQL = `SELECT * FROM (
+	SELECT s.id, u.upto, tidewire.last_kept(s.id, u.upto) AS last FROM unnest($1::int[], $2::bigint[]) AS u (id, upto) JOIN tidewire.stream AS s ON s.id = u.id
+) AS k WHERE k.last < k.upto`
+	gapsSQL      = `SELECT after, upto FROM tidewire.gaps($1)`
+	lostSinceSQL = `SELECT tidewire.lost_since($1, $2, $3)`
+
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 
 	// growthSQL tells where the sequence is that moves when a stream grows, and which
 	// transaction under way has the lowest number; transactionSQL takes the next number.
-	growthSQL      = `SELECT coalesce(pg_sequence_last_value('tidewire.growth_seq'), 0), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+	growthSQL      = `SELECT tidewire.enter_history(), coalesce(pg_sequence_last_value('tidewire.growth_seq'), 0), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 	transactionSQL = `SELECT pg_current_xact_id()::text::bigint`
 
 	// announceSQL sends a hint that streams have grown: the sender's number, then the
@@ -240,7 +246,8 @@ FROM tidewire.stream_state($1) AS s
 CROSS JOIN LATERAL (
 	SELECT count(*) AS segments,
 		coalesce(sum(pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream, last)))), (
-			SELECT avg(tidewire.shared_bytes(key, headers, payload)) * (s.head - s.oldest + 1)
+			SELECT avg(tidewire.shared_bytes(key, headers, payload)) 
+				* (s.head - s.oldest + 1 - coalesce((SELECT sum(upto - greatest(after, s.oldest - 1)) FROM tidewire.gaps($1) WHERE upto >= s.oldest), 0))
 			FROM (SELECT * FROM tidewire.shared_message WHERE stream = $1 AND position >= s.oldest ORDER BY position DESC LIMIT 1000) AS newest
 		), 0)::bigint AS bytes
 	FROM tidewire.segment WHERE stream = $1

@@ -16,10 +16,23 @@ import (
 // as they are committed: fewer in front of a gap, none at the end of the stream. Whoever goes on with
 // the position of the last message read misses none: nothing ever appears
 // below a position that was seen, and if messages behind after were dropped by
-// the stream's retention, the error is a TooOldError.
+// the stream's retention, the error is a TooOldError. If after is past the end of the stream, or in
+// what a failover has lost, it is a HistoryLostError.
 //
 // All is held in memory: the limit times the size of messages bounds it.
 func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, error) {
+	return s.readAfter(ctx, after, limit, s.continues)
+}
+
+// ReadRange is Read for who does not go on from a message, but looks for what there is from some position
+// on, which no message need have: there is no HistoryLostError.
+func (s *Stream) ReadRange(ctx context.Context, after int64, limit int) ([]Message, error) {
+	return s.readAfter(ctx, after, limit, func(context.Context, *window, []Message) error { return nil })
+}
+
+func (s *Stream) readAfter(
+	ctx context.Context, after int64, limit int, check func(context.Context, *window, []Message) error,
+) ([]Message, error) {
 	if err := validLimit(limit); err != nil {
 		return nil, err
 	}
@@ -40,6 +53,9 @@ func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, e
 			return nil, s.explain("read", err)
 		}
 		if len(all) > 0 || w.ended() {
+			if err := check(ctx, &w, all); err != nil {
+				return nil, s.explain("read", err)
+			}
 			return all, nil
 		}
 	}
@@ -140,7 +156,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 
 // page returns the messages behind position after, at most so many and so many
 // bytes in memory, or one, and whether there may be more. The error is a
-// TooOldError as with Read.
+// TooOldError or a HistoryLostError as with Read.
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
 	for w := newWindow(after, messages); ; w.widen() {
 		how := s.reading(ctx, &w, true)
@@ -165,6 +181,10 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 		if len(p.messages) > 0 || w.ended() {
 			// The query ends a page by contentBytes, which are less than what is held.
 			more = more || len(p.messages) == messages || p.bytes >= bytes || !w.ended()
+			p.history = w.history
+			if err := s.continues(ctx, &w, p.messages); err != nil {
+				return tailPage{}, false, s.explain("read", err)
+			}
 			return p, more, nil
 		}
 	}

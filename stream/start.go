@@ -26,8 +26,8 @@ const (
 )
 
 // After begins with the first message behind that position, 0 being in front of
-// the first there ever was. A position that the stream has not reached yet is
-// waited for. If messages behind the position were dropped by the stream's
+// the first there ever was. If the stream has not reached that position, or messages up to it were
+// lost by a failover, reading fails with a HistoryLostError. If messages behind the position were dropped by the stream's
 // retention, reading fails with a TooOldError, also behind position 0: whoever
 // wants what there is begins with the zero Start.
 func After(position int64) Start { return Start{kind: startAfter, after: position} }

@@ -24,8 +24,11 @@ type Subscription struct {
 	closed atomic.Bool
 	after  atomic.Int64 // the position of the last message returned
 	// adrift says that it began with what was kept then, and has returned nothing:
-	// what retention drops before that is not missed. Next's alone.
-	adrift bool
+	// what retention drops before that is not missed. floats says that it began with no position of
+	// the caller's, and has returned nothing: what a failover loses before that is not
+	// missed. had says that it has returned messages. Next's alone, as epoch, in which the position is sound.
+	adrift, floats, had bool
+	epoch               uint64
 }
 
 // Next returns the next messages of the stream, in order, without gap or
@@ -35,7 +38,8 @@ type Subscription struct {
 //
 // While PostgreSQL is away it waits. Errors: ctx's own; ErrNotFound, for the
 // stream was dropped; a TooOldError if the stream's retention has dropped what
-// comes next, which only a new Subscription helps against; ErrClosed after Close
+// comes next, or a HistoryLostError if a failover has lost what was returned last, or was to come
+// before the start: only a new Subscription helps against both; ErrClosed after Close
 // or the end of the Hub; else PostgreSQL's. After an error nothing is skipped:
 // the next call goes on.
 func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
@@ -57,6 +61,12 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 			s.after.Store(old.Oldest - 1)
 			continue
 		}
+		if lost, ok := errors.AsType[*HistoryLostError](err); ok && s.floats {
+			s.after.Store(lost.Last)
+			continue
+		} else if ok && s.had {
+			s.feed.foundLost(lost.Last)
+		}
 		if err != nil {
 			if over := s.over(ctx); over != nil {
 				return nil, over
@@ -64,7 +74,7 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 			return nil, err
 		}
 		if len(page) > 0 {
-			s.adrift = false
+			s.adrift, s.floats, s.had = false, false, true
 			page = page[:min(len(page), most)]
 			s.after.Store(page[len(page)-1].Position)
 			return page, nil
@@ -83,8 +93,9 @@ func (s *Subscription) over(ctx context.Context) error {
 // step looks once for messages, or waits until there may be some.
 func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
 	after := s.after.Load()
-	v := s.feed.look(after)
+	v := s.feed.look(after, s.epoch)
 	if len(v.page) > 0 || v.err != nil {
+		s.epoch = v.epoch
 		return v.page, v.err
 	}
 	if v.wait != nil {
@@ -103,14 +114,26 @@ func (s *Subscription) read(ctx context.Context, v view, after int64, most int) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	messages, err := s.readOn(ctx, v, after, most)
+	if err == nil {
+		s.epoch = v.epoch
+	}
+	return messages, err
+}
+
+func (s *Subscription) readOn(ctx context.Context, v view, after int64, most int) ([]Message, error) {
 	if v.leads {
 		return s.feed.lead(ctx, after)
 	}
 	p, _, err := s.feed.read(ctx, after, most, func() {})
-	if err == nil && len(p.messages) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	s.feed.enter(p.history)
+	if len(p.messages) == 0 && v.from > after {
 		s.after.Store(v.from) // what was between was deleted by hand
 	}
-	return p.messages, err
+	return p.messages, nil
 }
 
 // apart calls f in a goroutine of its own, with the deep stack that a query takes: the stacks

@@ -28,6 +28,7 @@ type tail struct {
 type tailPage struct {
 	messages []Message
 	bytes    int
+	history  int64 // the base of the history in which it was read, if it was
 }
 
 func (p tailPage) last() int64 { return p.messages[len(p.messages)-1].Position }

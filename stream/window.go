@@ -16,6 +16,7 @@ type window struct {
 	after, to int64
 	width     int64 // to begin with
 	reserved  int64 // no message that the query could see has a higher position
+	history   int64 // the base of the history that goes on
 	widened   bool
 	back      bool // its tables were not there: it is looked for in the shared one
 	moved     bool // the stream has tables of its own, and was looked for in the shared one
@@ -70,7 +71,7 @@ func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message
 			if w.reserved, err = strconv.ParseInt(m.Key, 10, 64); err != nil {
 				return nil, fmt.Errorf("state of the stream: %w", err)
 			}
-			w.moved = m.Headers != nil
+			w.moved, w.history = m.Headers != nil, baseOf(m.Time)
 			continue
 		}
 		if wanted = wanted && want(&m); wanted {

@@ -63,7 +63,7 @@ func explainEvents(err error) error {
 		return err
 	case errors.As(err, &invalid):
 		return exit(ExitUsage, "%w", err)
-	case errors.Is(err, eventstore.ErrNotFound), errors.Is(err, eventstore.ErrConflict), errors.Is(err, eventstore.ErrDuplicateID):
+	case errors.Is(err, eventstore.ErrNotFound), errors.Is(err, eventstore.ErrConflict), errors.Is(err, eventstore.ErrHistoryLost), errors.Is(err, eventstore.ErrDuplicateID):
 		return exit(ExitFailure, "%w", err)
 	}
 	return explainDatabase(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidewire/tidewire/ingest"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // figures registers metrics that are parts of one snapshot, which is taken anew for
@@ -24,6 +25,13 @@ func (f figures[S]) counter(name, help string, value func(S) float64) {
 func (f figures[S]) gauge(name, help string, value func(S) float64) {
 	f.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 		func() float64 { return value(f.snapshot()) }))
+}
+
+// registerStreams tells what those who follow streams have found out.
+func registerStreams(metrics prometheus.Registerer, hub *stream.Hub) {
+	f := figures[int64]{metrics, hub.Lost}
+	f.counter("tidewire_history_lost_positions_total",
+		"Positions of messages in followed streams that a failover has lost, as far as this server knew of them.", func(lost int64) float64 { return float64(lost) })
 }
 
 // registerIngest tells what /ws/ingest has taken and stored.

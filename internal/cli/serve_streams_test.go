@@ -25,7 +25,7 @@ type wireMessage struct {
 	Position                      int64
 	Attempt                       int
 	Count                         int
-	Next                          int64
+	Next, Last                    int64
 	Partition                     int
 	Duplicate                     bool
 	Events                        []struct{ Position int64 }

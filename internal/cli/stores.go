@@ -37,6 +37,9 @@ const roomsStream = "tidewire.rooms"
 // openStores makes what the served endpoints need and tells cfg.
 func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (s *stores, err error) {
 	s = &stores{}
+	if err := migrate.EnterHistory(p.ctx, pool); err != nil {
+		return nil, explainDatabase(err)
+	}
 	if cfg.Only == gateway.All || cfg.Only == gateway.Ingest {
 		if _, err := migrate.Ingest(p.ctx, pool, c.Table); err != nil { // is it ours?
 			return nil, explainDatabase(err)
@@ -51,6 +54,7 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		s.streams = newStreamStore(pool, p.log)
 		s.streams.maxOpen = int(budget.ClientShare(c.memory) / 8 / openStreamBytes)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made, s.streams.dropped}, MaxPartitions: c.MaxPartitions}
+		registerStreams(cfg.Metrics, s.streams.hub)
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		registerQueues(cfg.Metrics, s.queues)
 		s.events = newEventStores(pool, p.log)

@@ -84,11 +84,14 @@ func (s *eventStores) with(ctx context.Context, name string, use func(*eventstor
 func eventError(err error) error {
 	var conflict *eventstore.ConflictError
 	var invalid *eventstore.InvalidError
+	var lost *eventstore.HistoryLostError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &conflict):
 		return fmt.Errorf("%w: %w", &gateway.ConflictError{Position: conflict.Position, Type: conflict.Type}, err)
+	case errors.As(err, &lost):
+		return fmt.Errorf("%w: %w", &gateway.HistoryLostError{Last: lost.Last}, err)
 	case errors.As(err, &invalid):
 		return fmt.Errorf("%w: %w", &gateway.FieldError{Field: wireField(invalid.Field), Problem: invalid.Problem}, err)
 	}

@@ -321,6 +321,9 @@ func gatewayError(err error) error {
 	if old, ok := errors.AsType[*stream.TooOldError](err); ok {
 		return &gateway.TooOldError{Oldest: old.Oldest}
 	}
+	if lost, ok := errors.AsType[*stream.HistoryLostError](err); ok {
+		return &gateway.HistoryLostError{Last: lost.Last}
+	}
 	for _, e := range []struct{ from, to error }{
 		{stream.ErrAbandoned, gateway.ErrOutcomeUnknown}, // also of a stream that is gone now
 		{stream.ErrNotFound, gateway.ErrNotFound},

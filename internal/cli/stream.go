@@ -100,6 +100,13 @@ func (c *streamInfoCmd) Run(p *process) error {
 			fmt.Fprintf(p.Out, "partitions: %d, %s/0 to %[2]s/%d\nlast positions together: %d\n", n, s.Name(), n-1, info.Head)
 		} else {
 			fmt.Fprintf(p.Out, "last position: %d\noldest position: %d\n", info.Head, info.Oldest)
+			gaps, err := s.Gaps(p.ctx)
+			if err != nil {
+				return explainStream(err)
+			}
+			for _, g := range gaps {
+				fmt.Fprintf(p.Out, "failover: no messages after position %d and up to %d\n", g.After, g.UpTo)
+			}
 		}
 		where := fmt.Sprintf("in %d segments", info.Segments)
 		if info.Segments == 0 {
@@ -247,6 +254,9 @@ func explainStream(err error) error {
 		return exit(ExitFailure, "%w; tidewire stream list shows what there is", err)
 	case errors.Is(err, stream.ErrTooOld):
 		return exit(ExitFailure, "%w; --from start begins with the oldest message that is kept", err)
+	case errors.Is(err, stream.ErrHistoryLost):
+		lost, _ := errors.AsType[*stream.HistoryLostError](err)
+		return exit(ExitFailure, "%w; --after %d goes on from there", err, lost.Last)
 	case errors.Is(err, stream.ErrPartition):
 		return exit(ExitUsage, "%w: name the whole stream, without the number", stream.ErrPartition)
 	case errors.Is(err, stream.ErrPartitioned):

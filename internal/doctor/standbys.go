@@ -238,7 +238,7 @@ func lookChecksums(ctx context.Context, s *session, f *findings) error {
 		f.add(Error, fmt.Sprintf("%d damaged pages were read, the last %s ago: the disk or the memory is faulty", failures, span(ago))).
 			Advice = "Copy the data directory first. Then restore a backup, or fail over to a standby."
 	case s.settings["data_checksums"].value == "off" && !s.cfg.Private:
-		f.add(Note, "off: a page that the disk damages is not noticed").Advice = "With PostgreSQL stopped: pg_checksums --enable -D DIRECTORY."
+		f.add(Note, "off: a page that the disk damages is not noticed").Advice = "With PostgreSQL stopped: pg_checksums -e -D DIRECTORY."
 	default:
 		f.ok("%s; no damaged page was read", s.settings["data_checksums"].value)
 	}

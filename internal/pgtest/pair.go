@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -119,4 +120,75 @@ func (p Pair) onStandby(t testing.TB) *pgxpool.Pool {
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// Unsynchronised has the commits of a pair wait for nobody.
+func (p Pair) Unsynchronised(t testing.TB) {
+	t.Helper()
+	for _, sql := range []string{`ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`} {
+		if _, err := p.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// CatchUp waits until the standby has what is committed.
+func (p Pair) CatchUp(t testing.TB) {
+	t.Helper()
+	var at string
+	if err := p.Pool.QueryRow(t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&at); err != nil {
+		t.Fatal(err)
+	}
+	standby := p.onStandby(t)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var there bool
+		if err := standby.QueryRow(t.Context(), `SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn`, at).Scan(&there); err != nil {
+			t.Fatal(err)
+		}
+		if there {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the standby does not catch up")
+		}
+	}
+}
+
+// Both returns the address of both servers, of which the one that can be written to is taken.
+func (p Pair) Both(t testing.TB) string {
+	t.Helper()
+	hosts, ports := make([]string, 2), make([]string, 2)
+	var user, database string
+	for i, server := range []*embedpg.Server{p.Primary, p.Standby} {
+		cfg, err := pgxpool.ParseConfig(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts[i], ports[i] = cfg.ConnConfig.Host, fmt.Sprint(cfg.ConnConfig.Port)
+		user, database = cfg.ConnConfig.User, cfg.ConnConfig.Database
+	}
+	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s target_session_attrs=read-write", strings.Join(hosts, ","), strings.Join(ports, ","), user, database)
+}
+
+// Detach has the standby get nothing more, for good: its place at the primary is gone.
+func (p Pair) Detach(t testing.TB) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		var slots int
+		for _, sql := range []string{
+			`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication`,
+			`SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE NOT active`,
+			`SELECT count(*) FROM pg_replication_slots`,
+		} {
+			if err := p.Pool.QueryRow(t.Context(), sql).Scan(&slots); err != nil {
+				t.Logf("%s: %v", sql, err) // it has become active meanwhile
+			}
+		}
+		if slots == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the standby still receives")
+		}
+	}
 }

@@ -1,0 +1,121 @@
+package eventstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// wantLost wants an error that says where the history that was lost parts from the one that goes on.
+func wantLost(t *testing.T, what string, err error, last int64) {
+	t.Helper()
+	var lost *eventstore.HistoryLostError
+	if !errors.As(err, &lost) || lost.Last != last || !errors.Is(err, eventstore.ErrHistoryLost) {
+		t.Errorf("%s: %v, want a HistoryLostError with %d", what, err, last)
+	}
+}
+
+// TestFailover_Asynchronous: the standby that takes over lacks the last events. Their positions never come again, and what was
+// decided by them is refused.
+func TestFailover_Asynchronous(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	pool := poolOf(t, p.Both(t))
+	s := open(t, pool, eventstore.Config{Poll: 100 * time.Millisecond})
+	seat := func(n int) []eventstore.Event { return []eventstore.Event{event("Taken", fmt.Sprint("seat:", n))} }
+	taken := func(n int, after int64) eventstore.Condition {
+		return eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(fmt.Sprint("seat:", n)), After: after}
+	}
+	var kept, lost []int64
+	for range 20 {
+		kept = append(kept, mustAppend(t, s, event("Kept"))...)
+	}
+	p.CatchUp(t)
+	p.Detach(t)
+	for range 10 {
+		lost = append(lost, mustAppend(t, s, event("Lost"))...)
+	}
+	live, err := s.Subscribe(eventstore.Everything(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	nextError := func(sub *eventstore.Subscription) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for {
+			if _, err := sub.Next(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	for live.Position() < lost[9] {
+		if _, err := live.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Promote(t)
+	end := kept[19]
+
+	wantLost(t, "a subscription that had all", nextError(live), end)
+	_, err = s.AppendIf(t.Context(), seat(1), taken(1, lost[9]))
+	wantLost(t, "a decision by what is lost", err, end)
+	first, err := s.AppendIf(t.Context(), seat(1), taken(1, end))
+	if err != nil || first[0] <= lost[9] {
+		t.Fatalf("the seat is at %v, %v", first, err)
+	}
+	other := open(t, poolOf(t, p.Standby.URL()), eventstore.Config{})
+	for name, store := range map[string]*eventstore.Store{"the same": s, "another": other} {
+		_, err = store.AppendIf(t.Context(), seat(1), taken(1, lost[5]))
+		wantLost(t, name+": a decision by what is lost, later", err, end)
+		_, err = store.AppendIf(t.Context(), seat(1), taken(1, end))
+		if !errors.Is(err, eventstore.ErrConflict) {
+			t.Errorf("%s: the seat taken twice: %v", name, err)
+		}
+		_, err = store.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{After: lost[3]})
+		wantLost(t, name+": a query", err, end)
+		for _, err = range store.QueryStream(t.Context(), eventstore.Everything(), eventstore.ReadOptions{After: lost[3]}) {
+		}
+		wantLost(t, name+": a stream of events", err, end)
+		if events, err := store.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{After: end}); err != nil || len(events) != 1 {
+			t.Errorf("%s: after the last that is kept %d events, %v", name, len(events), err)
+		}
+		sub, err := store.Subscribe(eventstore.Everything(), lost[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantLost(t, name+": a new subscription", nextError(sub), end)
+		sub.Close()
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.AppendIfTx(t.Context(), tx, seat(2), taken(2, lost[9]))
+		wantLost(t, name+": a decision in a transaction", err, end)
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub, err := other.Subscribe(eventstore.Everything(), kept[5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	n := 0
+	for sub.Position() < first[0] {
+		events, err := sub.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(events)
+	}
+	if n != 15 {
+		t.Errorf("%d events from the 7th on, want 15", n)
+	}
+}

@@ -1,0 +1,144 @@
+package stream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// epoch is what a feed knows of the history that goes on. Each new history begins a new epoch of the feed:
+// whatever was learnt before may be of messages that are lost.
+type epoch struct {
+	history int64  // its base, or unknownHistory
+	number  uint64 // counts the epochs, from 1
+	ghost   int64  // the highest position known before, until somebody has looked whether it was lost; else 0
+}
+
+const unknownHistory = -1
+
+// errPast: a server answered that was primary before another one was. It will not be for long.
+var errPast = errors.New("stream: read from a former primary")
+
+// isPast reports whether a history is over that a read was of.
+func (f *feed) isPast(history int64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return history < f.epoch.history
+}
+
+// enter takes in which history goes on.
+func (f *feed) enter(history int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.enterLocked(history)
+}
+
+func (f *feed) enterLocked(history int64) {
+	e := &f.epoch
+	if history <= e.history {
+		return
+	}
+	if e.history != unknownHistory {
+		f.forgetLocked()
+	}
+	e.history = history
+}
+
+// foundLost begins a new epoch before it is known in which history: messages that a subscription has had, after the
+// last, are lost. What a client only says that it has had is no reason.
+func (f *feed) foundLost(last int64) {
+	f.mu.Lock()
+	ghost := max(f.told, f.epoch.ghost)
+	if ghost > last {
+		f.forgetLocked()
+		f.epoch.ghost = 0
+	}
+	f.mu.Unlock()
+	if ghost > last {
+		f.report(f.stream.name, last, ghost)
+	}
+}
+
+func (f *feed) forgetLocked() {
+	f.epoch.ghost = max(f.epoch.ghost, f.told)
+	f.epoch.number++
+	f.tail = tail{limit: f.tail.limit}
+	f.told, f.settled, f.checked.after = 0, 0, 0
+	f.hintLocked()
+}
+
+// vouches reports whether the position is one that the history that goes on is known to have reached: no
+// read has to find out whether what was there is lost. The caller holds mu.
+func (f *feed) vouches(after int64) bool {
+	return after == 0 || f.epoch.history != unknownHistory && after >= f.epoch.history && after <= f.told
+}
+
+// takeGhost returns the highest position that was known in an earlier history, once.
+func (f *feed) takeGhost() (position int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	position, f.epoch.ghost = f.epoch.ghost, 0
+	return position
+}
+
+// enter has the feeds take in which history goes on, and reports what the one before has lost.
+func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bool) {
+	before := h.history
+	h.history = max(before, history)
+	if history <= before && !joined {
+		return
+	}
+	for _, f := range feeds {
+		f.enter(h.history)
+	}
+	if history <= before {
+		return
+	}
+	h.growth = growth{}
+	if before != unknownHistory {
+		h.cfg.Log.Warn("a failover: positions go on after the base of a new history", "base", history)
+	}
+	if err := h.reportLost(ctx, feeds); err != nil {
+		h.cfg.Log.Error("not looked for messages that the failover has lost", "error", err)
+	}
+}
+
+// reportLost looks which messages that were known here are lost.
+func (h *Hub) reportLost(ctx context.Context, feeds []*feed) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var ids []int32
+	var ghosts []int64
+	names := make(map[int32]string)
+	for _, f := range feeds {
+		if ghost := f.takeGhost(); ghost > 0 {
+			ids, ghosts = append(ids, f.stream.id), append(ghosts, ghost)
+			names[f.stream.id] = f.stream.name
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := h.pool.Query(ctx, lostUpToSQL, ids, ghosts)
+	if err != nil {
+		return err
+	}
+	var id int32
+	var ghost, last int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &ghost, &last}, func() error {
+		h.report(names[id], last, ghost)
+		return nil
+	})
+	return err
+}
+
+func (h *Hub) report(stream string, last, ghost int64) {
+	h.lost.Add(ghost - last)
+	h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them",
+		"stream", stream, "after", last, "up to", ghost)
+}
+
+// Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams
+// that somebody followed. It counts gaps in between, too.
+func (h *Hub) Lost() int64 { return h.lost.Load() }
