@@ -148,7 +148,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 				random := rand.New(rand.NewPCG(seed, uint64(1000+n*100+i)))
 				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
 				if i%3 > 0 {
-					f.start = random.Int64N(highest.Load() + 10)
+					f.start = random.Int64N(highest.Load() + 1)
 				}
 				f.follow(t, h, s, &until, i%2 == 0, i > 3)
 			})

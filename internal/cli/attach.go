@@ -31,7 +31,7 @@ func (f databaseFlags) attached(p *process, mayMake bool, work func(pool *pgxpoo
 		return err
 	}
 	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
-	pool, err := db.connect(p.ctx, 4)
+	pool, err := db.connect(p.ctx, 4, p.log)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
-	pool, err := db.connect(p.ctx, 2)
+	pool, err := db.connect(p.ctx, 2, p.log)
 	if err != nil {
 		return err
 	}

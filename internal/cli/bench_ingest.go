@@ -154,7 +154,7 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, remove())
 	}
-	pool, err := db.connect(p.ctx, 8)
+	pool, err := db.connect(p.ctx, 8, p.log)
 	if err == nil {
 		if _, err = migrateUp(p, pool, stream.DefaultTable); err != nil {
 			pool.Close()

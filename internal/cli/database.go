@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -108,8 +109,8 @@ func (d *database) supervise(ctx context.Context, p *process) {
 }
 
 // connect opens a pool on the database.
-func (d *database) connect(ctx context.Context, conns int) (*pgxpool.Pool, error) {
-	pool, err := pg.Open(ctx, pg.PoolConfig{URL: d.url, MaxConns: conns})
+func (d *database) connect(ctx context.Context, conns int, log *slog.Logger) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, pg.PoolConfig{URL: d.url, MaxConns: conns, Log: log})
 	if err != nil {
 		return nil, explainDatabase(err)
 	}

@@ -32,7 +32,7 @@ func (c *doctorCmd) Run(p *process) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.stop(context.WithoutCancel(p.ctx))) }()
-	pool, err := db.connect(p.ctx, 1)
+	pool, err := db.connect(p.ctx, 1, p.log)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -32,6 +34,15 @@ func registerStreams(metrics prometheus.Registerer, hub *stream.Hub) {
 	f := figures[int64]{metrics, hub.Lost}
 	f.counter("tidewire_history_lost_positions_total",
 		"Positions of messages in followed streams that a failover has lost, as far as this server knew of them.", func(lost int64) float64 { return float64(lost) })
+}
+
+// registerHosts tells which servers of the database's address are not used now.
+func registerHosts(metrics prometheus.Registerer, pool *pgxpool.Pool) {
+	f := figures[pg.HostStats]{metrics, func() pg.HostStats { return pg.HostsOf(pool) }}
+	f.gauge("tidewire_postgres_refused_hosts", "PostgreSQL servers that answer and are not used: former primaries, and servers with other data.",
+		func(s pg.HostStats) float64 { return float64(s.Refused) })
+	f.gauge("tidewire_postgres_silent_hosts", "PostgreSQL servers that do not answer while another one of the same address does.",
+		func(s pg.HostStats) float64 { return float64(s.Silent) })
 }
 
 // registerIngest tells what /ws/ingest has taken and stored.

@@ -131,7 +131,7 @@ func (o *outage) over(was bool, took time.Duration) {
 // connectOnce is a probe: it connects to the database, and leaves.
 func connectOnce(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		conn, err := connectAlone(ctx, url)
+		conn, err := pg.Connect(ctx, url)
 		if err != nil {
 			return err
 		}

@@ -97,6 +97,10 @@ func explainProbe(err error) error {
 	}
 	reason := "PostgreSQL is unreachable"
 	switch code := pg.Code(err); {
+	case errors.Is(err, pg.ErrFormerPrimary):
+		reason = "only a former primary of PostgreSQL can be reached: another server was promoted in its place, and is away"
+	case errors.Is(err, pg.ErrOtherCluster):
+		reason = "only a PostgreSQL server can be reached that does not belong to the others of its address"
 	case code == "53100":
 		reason = "PostgreSQL's disk is full"
 	case code == "25006":
@@ -159,20 +163,8 @@ func (w *writeProbe) write(ctx context.Context) (err error) {
 	return err
 }
 
-// connectAlone connects beside every pool.
-func connectAlone(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = pg.AppName
-	}
-	return pgx.ConnectConfig(ctx, cfg)
-}
-
 func (w *writeProbe) connect(ctx context.Context) (err error) {
-	if w.conn, err = connectAlone(ctx, w.url); err != nil {
+	if w.conn, err = pg.Connect(ctx, w.url); err != nil {
 		w.conn = nil
 		return err
 	}

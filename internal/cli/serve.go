@@ -215,11 +215,12 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	if c.Mode == string(ingest.Naive) {
 		conns = ingest.NaiveConnections + 4
 	}
-	pool, err := db.connect(p.ctx, conns)
+	pool, err := db.connect(p.ctx, conns, p.log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closePool(pool)) }()
+	registerHosts(cfg.Metrics, pool)
 	if err := refuseForeignServer(p, pool); err != nil {
 		return err
 	}

@@ -66,11 +66,13 @@ func acquireForBatch(ctx context.Context, pool *pgxpool.Pool) (*writerConn, erro
 	case waits:
 		return inPlaceOf(ctx, pool, place)
 	}
+	clearMark(place.Conn())
 	return &writerConn{place.Conn(), place}, nil
 }
 
 func inPlaceOf(ctx context.Context, pool *pgxpool.Pool, place *pgxpool.Conn) (*writerConn, error) {
 	if tellsNotices(place.Conn()) {
+		clearMark(place.Conn())
 		return &writerConn{place.Conn(), place}, nil
 	}
 	place.Conn().Close(ctx)
@@ -104,7 +106,7 @@ func connectAsPool(ctx context.Context, pool *pgxpool.Pool) (*pgx.Conn, error) {
 		}
 	}
 	watchNotices(cfg.ConnConfig)
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	conn, err := hostsOf(cfg.ConnConfig).connect(ctx, cfg.ConnConfig)
 	if err != nil {
 		return nil, err
 	}

@@ -90,6 +90,10 @@ func awaitSetting(t *testing.T, pool *pgxpool.Pool) {
 			t.Fatal(err)
 		}
 		if names != "" {
+			// Commits wait once the checkpointer has seen it, too, which it does before it makes a checkpoint.
+			if _, err := pool.Exec(t.Context(), `CHECKPOINT`); err != nil {
+				t.Fatal(err)
+			}
 			return
 		}
 		if time.Now().After(deadline) {

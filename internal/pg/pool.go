@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -42,12 +43,17 @@ type PoolConfig struct {
 	URL string
 	// MaxConns bounds the pool. Defaults to 16.
 	MaxConns int
-	// ConnectTimeout bounds one attempt to connect. Defaults to 5 s.
+	// ConnectTimeout bounds one attempt to connect. Defaults to 5 s. Of several hosts
+	// each has 2 s at most.
 	ConnectTimeout time.Duration
+	// Log is told of servers that are refused or do not answer. May be nil.
+	Log *slog.Logger
 }
 
 // Open connects, asks the server for its version and returns the pool. The
-// error is ErrURL, ErrUnreachable, ErrLogin or ErrTooOld.
+// error is ErrURL, ErrUnreachable, ErrLogin or ErrTooOld. Of several hosts, the
+// pool uses none that has stopped to answer while another one answers, and no
+// former primary: see hosts.
 func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
@@ -65,6 +71,10 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 		pc.ConnConfig.RuntimeParams["application_name"] = AppName
 	}
 	watchNotices(pc.ConnConfig)
+	h := hostsOf(pc.ConnConfig)
+	h.logTo(cfg.Log)
+	h.guard(pc.ConnConfig)
+	h.askFirst(ctx)
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrURL, err)

@@ -19,7 +19,9 @@ const notReplicated = "tidewire: not replicated"
 // WaitSQL is what a query selects from, beside what it looks for, so that its COMMIT waits for the standbys until they
 // have what it finds. That may have been committed without such a wait: it was canceled, or PostgreSQL was restarted meanwhile. A
 // transaction that writes nothing does not wait; this one writes a message, which is in the write-ahead log and nowhere else.
-const WaitSQL = `pg_logical_emit_message(true, 'tidewire', '')`
+// Its first argument takes a transaction's number: on a standby that fails as a statement does that writes (SQLSTATE
+// 25006), where the message itself would fail as an internal error.
+const WaitSQL = `pg_logical_emit_message(pg_current_xact_id() IS NOT NULL, 'tidewire', '')`
 
 // noteNotReplicated marks the connection of a COMMIT whose wait was canceled, as pg_cancel_backend does.
 // Such a COMMIT succeeds, with a warning that has no SQLSTATE of its own, and a text in any language: but it
@@ -49,6 +51,9 @@ func SendBatch(ctx context.Context, pool *pgxpool.Pool, batch *pgx.Batch) error 
 	defer conn.release(ctx)
 	return replicated(conn.Conn, conn.SendBatch(ctx, batch).Close())
 }
+
+// clearMark forgets what a COMMIT has left that somebody else sent.
+func clearMark(conn *pgx.Conn) { delete(conn.PgConn().CustomData(), notReplicated) }
 
 func replicated(conn *pgx.Conn, err error) error {
 	data := conn.PgConn().CustomData()

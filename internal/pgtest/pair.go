@@ -46,6 +46,10 @@ func StartPair(t testing.TB, open func(ctx context.Context, url string) (*pgxpoo
 			t.Fatal(err)
 		}
 		if waits {
+			// Commits wait once the checkpointer has seen the setting, too, which it does before it makes a checkpoint.
+			if _, err := p.Pool.Exec(t.Context(), `CHECKPOINT`); err != nil {
+				t.Fatal(err)
+			}
 			return p
 		}
 		if time.Now().After(deadline) {

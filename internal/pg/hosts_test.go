@@ -1,0 +1,355 @@
+package pg_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// startPair starts a pair whose commits wait for nobody, with a table.
+func startPair(t *testing.T) pgtest.Pair {
+	t.Helper()
+	p := pgtest.StartPair(t, pgxpool.New)
+	p.Unsynchronised(t)
+	if _, err := p.Pool.Exec(t.Context(), `CREATE TABLE t (n int)`); err != nil {
+		t.Fatal(err)
+	}
+	p.CatchUp(t)
+	return p
+}
+
+// promote makes the standby a primary while the other one goes on.
+func promote(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
+	t.Helper()
+	pool := openPool(t, pg.PoolConfig{URL: p.Standby.URL()})
+	if _, err := pool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+func openPool(t *testing.T, cfg pg.PoolConfig) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pg.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// insert inserts until it succeeds.
+func insert(t *testing.T, pool *pgxpool.Pool, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for failed := 0; ; failed++ {
+		_, err := pool.Exec(ctx, `INSERT INTO t VALUES ($1)`, n)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("nothing goes on: %v", err)
+		}
+		if !pg.Retryable(err) {
+			t.Fatalf("not retryable: %v", err)
+		}
+		pg.Backoff(ctx, failed)
+	}
+}
+
+func rows(t *testing.T, pool *pgxpool.Pool, where string) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM t WHERE `+where).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// said is a log's text. Safe for concurrent use.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) count(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), what)
+}
+
+// backwards is an address with its hosts in the other order, of which this process knows nothing yet.
+func backwards(url string) string {
+	fields := strings.Fields(url)
+	for i, f := range fields {
+		for _, name := range []string{"host=", "port="} {
+			if list, ok := strings.CutPrefix(f, name); ok {
+				first, second, _ := strings.Cut(list, ",")
+				fields[i] = name + second + "," + first
+			}
+		}
+	}
+	return strings.Join(fields, " ")
+}
+
+// TestHosts_FrozenPrimary: the primary stands first in the address, and freezes. What waits there is tried again, and
+// goes on after the standby was promoted. The former primary comes back as one that can be written to: nothing is
+// written there any more, whether this process has seen the promotion or not.
+func TestHosts_FrozenPrimary(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := startPair(t)
+	var log said
+	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	insert(t, pool, 1)
+	p.CatchUp(t)
+	thaw := pgtest.FreezeServer(t, p.Primary)
+	frozen := time.Now()
+	inserted := make(chan time.Time, 1)
+	go func() {
+		insert(t, pool, 2)
+		inserted <- time.Now()
+	}()
+	for deadline := time.Now().Add(time.Minute); log.count("does not answer") == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody has noticed")
+		}
+	}
+	t.Logf("noticed %v after the freeze", time.Since(frozen).Round(time.Millisecond))
+	if stats := pg.HostsOf(pool); stats != (pg.HostStats{Silent: 1}) {
+		t.Errorf("%+v", stats)
+	}
+	standby := promote(t, p)
+	promoted := time.Now()
+	t.Logf("inserted %v after the promotion", (<-inserted).Sub(promoted).Round(time.Millisecond))
+
+	thaw()
+	former := connectTo(t, p.Primary.URL())
+	for deadline := time.Now().Add(time.Minute); log.count("server is refused") == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the former primary is not refused")
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			conn, err := pg.Connect(t.Context(), p.Both(t))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close(context.Background())
+			if _, err := conn.Exec(t.Context(), `INSERT INTO t VALUES ($1)`, 100+i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := rows(t, standby, `n >= 100`); n != 100 {
+		t.Errorf("%d of 100 inserts are on the new primary", n)
+	}
+	var n int
+	if err := former.QueryRow(t.Context(), `SELECT count(*) FROM t WHERE n >= 100`).Scan(&n); err != nil || n > 0 {
+		t.Errorf("%d rows on the former primary, %v", n, err)
+	}
+	if n := log.count("server is refused"); n != 1 {
+		t.Errorf("the refusal is told %d times", n)
+	}
+	if stats := pg.HostsOf(pool); stats != (pg.HostStats{Refused: 1}) {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// TestHosts_NewProcess knows nothing: it asks all hosts before it trusts the first. When only the former primary is
+// there, it is refused, and the error says why.
+func TestHosts_NewProcess(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := startPair(t)
+	standby := promote(t, p)
+	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	for i := range 20 {
+		insert(t, pool, i)
+	}
+	if n := rows(t, standby, `true`); n != 20 {
+		t.Errorf("%d of 20 rows are on the new primary", n)
+	}
+	other := openPool(t, pg.PoolConfig{URL: backwards(p.Both(t))})
+	insert(t, other, 100)
+	if n := rows(t, standby, `n = 100`); n != 1 {
+		t.Error("the other order goes elsewhere")
+	}
+	if err := p.Standby.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (200)`)
+		if err == nil {
+			t.Fatal("the former primary is written to")
+		}
+		if !pg.Retryable(err) {
+			t.Fatalf("not retryable: %v", err)
+		}
+		if !errors.Is(err, pg.ErrFormerPrimary) {
+			continue // a connection of before
+		}
+		for _, part := range []string{"its timeline is 1", "has timeline 2", "pg_rewind"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%v: lacks %q", err, part)
+			}
+		}
+		break
+	}
+}
+
+// TestHosts_OpenToFormerPrimary: connections to a primary that goes on after its standby was promoted are closed.
+func TestHosts_OpenToFormerPrimary(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := startPair(t)
+	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	insert(t, pool, 1)
+	p.CatchUp(t)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := pool.Exec(t.Context(), `SELECT pg_sleep(3600)`)
+		waits <- err
+	}()
+	standby := promote(t, p)
+	if err := <-waits; !pg.Retryable(err) {
+		t.Errorf("what waits on the former primary: %v", err)
+	}
+	insert(t, pool, 2)
+	if n := rows(t, standby, `n = 2`); n != 1 {
+		t.Error("not inserted on the new primary")
+	}
+}
+
+// TestHosts_OtherCluster: a server with other data is refused.
+func TestHosts_OtherCluster(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := pgtest.Pair{Primary: pgtest.Start(t), Standby: pgtest.Start(t)}
+	var log said
+	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if log.count("system identifier") != 1 {
+		t.Errorf("not told: %s", log.text.String())
+	}
+	if err := p.Primary.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if err := pool.Ping(t.Context()); err == nil {
+			t.Fatal("the other cluster is used")
+		} else if errors.Is(err, pg.ErrOtherCluster) {
+			break
+		}
+	}
+}
+
+// TestHosts_SlowIsNotSilent: a wait for a lock, a long query and a COPY that the server does not read for long go on.
+func TestHosts_SlowIsNotSilent(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := startPair(t)
+	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	lock, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), `LOCK TABLE t`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	go func() {
+		_, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (1)`)
+		done <- err
+	}()
+	go func() {
+		_, err := pool.Exec(t.Context(), `SELECT pg_sleep(6)`)
+		done <- err
+	}()
+	time.Sleep(6 * time.Second) // longer than the watch takes to find a silent server
+	if err := lock.Commit(t.Context()); err != nil {
+		t.Errorf("idle in a transaction: %v", err)
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHosts_Swallowed: everything between the pool and the primary gets lost, and connections stay open.
+func TestHosts_Swallowed(t *testing.T) {
+	t.Parallel()
+	endWatches(t)
+	p := startPair(t)
+	cfg, err := pgxpool.ParseConfig(p.Both(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := []any{}
+	var first *pgtest.Proxy
+	for _, server := range []*pgxpool.Config{parse(t, p.Primary.URL()), parse(t, p.Standby.URL())} {
+		proxy := pgtest.StartProxy(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", server.ConnConfig.Host, server.ConnConfig.Port))
+		ports = append(ports, proxy.Port)
+		if first == nil {
+			first = proxy
+		}
+	}
+	url := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s dbname=%s sslmode=disable target_session_attrs=read-write",
+		ports[0], ports[1], cfg.ConnConfig.User, cfg.ConnConfig.Database)
+	pool := openPool(t, pg.PoolConfig{URL: url})
+	insert(t, pool, 1)
+	p.CatchUp(t)
+	first.Swallow()
+	swallowed := time.Now()
+	_, err = pool.Exec(t.Context(), `SELECT pg_sleep(3600)`)
+	if !pg.Retryable(err) {
+		t.Errorf("not retryable: %v", err)
+	}
+	t.Logf("noticed after %v", time.Since(swallowed).Round(time.Millisecond))
+	standby := promote(t, p)
+	promoted := time.Now()
+	insert(t, pool, 2)
+	t.Logf("inserted %v after the promotion", time.Since(promoted).Round(time.Millisecond))
+	if n := rows(t, standby, `n = 2`); n != 1 {
+		t.Error("not inserted on the new primary")
+	}
+}
+
+func parse(t *testing.T, url string) *pgxpool.Config {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// endWatches has the test end after the last watch, which goes on for some seconds while a server is not as it should be.
+func endWatches(t *testing.T) {
+	t.Cleanup(func() {
+		for pg.Watching() {
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package pg_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestWaitSQL_OnAStandby: in each place in which WaitSQL stands, it fails on a standby as a statement does that
+// writes, which may be tried again. On a primary it is evaluated once.
+func TestWaitSQL_OnAStandby(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.Start(t)
+	on := connectTo(t, primary.URL())
+	if _, err := on.Exec(t.Context(), `CREATE TABLE t AS SELECT 1 AS n`); err != nil {
+		t.Fatal(err)
+	}
+	standby := connectTo(t, pgtest.Standby(t, primary).URL())
+	for _, sql := range []string{
+		`SELECT n FROM t, ` + pg.WaitSQL + ` WHERE n = 1`,
+		`SELECT n FROM generate_series(1, 1) AS n, ` + pg.WaitSQL,
+		`SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN ` + pg.WaitSQL + ` END WHERE pg_current_xact_id_if_assigned() IS NULL`,
+		`WITH done AS MATERIALIZED (SELECT 1 AS n), wait AS MATERIALIZED (SELECT ` + pg.WaitSQL + ` WHERE NOT EXISTS (SELECT FROM done WHERE n > 1)) SELECT done.* FROM done LEFT JOIN wait ON true`,
+	} {
+		if _, err := standby.Exec(t.Context(), sql); pg.Code(err) != "25006" || !pg.Retryable(err) {
+			t.Errorf("on a standby: %s: %v, want SQLSTATE 25006", sql, err)
+		}
+		rows, _ := on.Query(t.Context(), `EXPLAIN (ANALYZE, VERBOSE, COSTS off, TIMING off, SUMMARY off) `+sql)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+		if text := strings.Join(plan, "\n"); strings.Count(text, "loops=") != strings.Count(text, "loops=1)") {
+			t.Errorf("%s is not evaluated once:\n%s", sql, text)
+		}
+	}
+}
+
+// TestReplicated_MarkOfAnother: a COMMIT that was not waited for, and of which nobody asked, says nothing about
+// what the next user of the connection commits.
+func TestReplicated_MarkOfAnother(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: server.URL(), MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	watcher, err := pg.Open(t.Context(), pg.PoolConfig{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Close)
+	for _, sql := range []string{`CREATE TABLE t (n int)`, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`, `SELECT pg_reload_conf()`} {
+		if _, err := watcher.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitSetting(t, pool)
+	end := cancelWaits(t, watcher)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (1)`); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	var batch pgx.Batch
+	batch.Queue(`SELECT 1`)
+	if err := pg.SendBatch(t.Context(), pool, &batch); err != nil {
+		t.Errorf("a batch that commits nothing: %v", err)
+	}
+}
+
+func connectTo(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
