@@ -229,14 +229,28 @@ func (n *part) planClaims(r *request, now time.Time) {
 		// Others may be in the way of what was given up, and never of what is behind
 		// the top: in a lane that must not come first.
 		if n.lane == nil || len(spans) == 0 {
-			r.claim = want + n.emptyNext()
+			n.planNext(r, want)
 		}
 	}
 }
 
-// emptyNext is how many positions hold no message that are claimed next. They are claimed with
-// those after them: a transaction with an old snapshot may leave millions, and what
-// Consumers have credits for would take thousands of claims.
+// planNext claims positions after all that was claimed: so many that may hold messages, and with them the empty
+// ones before. A claim is of a number of positions, from wherever others' claims have got to meanwhile. Of a gap that
+// would be far too many: a large one is done first, up to its end.
+func (n *part) planNext(r *request, want int64) {
+	empty := n.emptyNext()
+	if empty <= largestEmptyClaim {
+		r.claim = want + empty
+		return
+	}
+	r.entries = append(r.entries, entry{kind: kindPurge, token: n.token, hi: n.empty.hi})
+}
+
+// largestEmptyClaim is how many empty positions are claimed with others.
+const largestEmptyClaim = 1000
+
+// emptyNext is how many positions hold no message that come next. A transaction with an old snapshot may leave millions, and a
+// failover 10^13.
 func (n *part) emptyNext() int64 {
 	if n.empty.lo > n.state.top+1 {
 		return 0

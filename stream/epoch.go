@@ -45,13 +45,20 @@ func (f *feed) enterLocked(history int64) {
 	e.history = history
 }
 
-// foundLost begins a new epoch before it is known in which history: messages that a subscription has had, after the
-// last, are lost. What a client only says that it has had is no reason.
-func (f *feed) foundLost(last int64) {
+// foundLost is told that messages after last are lost, up to one at had that a subscription has had. That begins a new epoch
+// before it is known in which history, unless the feed has entered that already. What a client only says that it
+// has had is no reason.
+func (f *feed) foundLost(had, last int64) {
 	f.mu.Lock()
-	ghost := max(f.told, f.epoch.ghost)
+	entered := f.epoch.history != unknownHistory && had <= f.epoch.history
+	ghost := f.epoch.ghost
+	if !entered {
+		ghost = max(ghost, f.told)
+	}
 	if ghost > last {
-		f.forgetLocked()
+		if !entered {
+			f.forgetLocked()
+		}
 		f.epoch.ghost = 0
 	}
 	f.mu.Unlock()

@@ -65,7 +65,7 @@ func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error
 			s.after.Store(lost.Last)
 			continue
 		} else if ok && s.had {
-			s.feed.foundLost(lost.Last)
+			s.feed.foundLost(s.after.Load(), lost.Last)
 		}
 		if err != nil {
 			if over := s.over(ctx); over != nil {

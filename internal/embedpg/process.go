@@ -117,3 +117,27 @@ func (p *process) kill(ctx context.Context) error {
 	}
 	return errors.Join(err, p.await(ctx))
 }
+
+// freeze stops it and its children with SIGSTOP.
+func (p *process) freeze() error {
+	p.signal(syscall.SIGSTOP) // first, so that it starts no more of them meanwhile
+	return p.signalChildren(syscall.SIGSTOP)
+}
+
+// thaw has them go on.
+func (p *process) thaw() error {
+	err := p.signalChildren(syscall.SIGCONT)
+	p.signal(syscall.SIGCONT)
+	return err
+}
+
+func (p *process) signalChildren(sig syscall.Signal) error {
+	if !p.alive() {
+		return nil
+	}
+	pids, err := children(p.pid)
+	for _, pid := range pids {
+		syscall.Kill(pid, sig) // it may have ended
+	}
+	return err
+}

@@ -121,6 +121,17 @@ func (s *Server) Kill(ctx context.Context) error {
 	return s.exclusive(ctx, func(proc *process) error { return proc.kill(ctx) })
 }
 
+// Freeze stops the postmaster and all its children, as a machine does that hangs, for tests of what is noticed:
+// their sockets stay open, and nobody answers. Kill and Stop end them all the same.
+func (s *Server) Freeze(ctx context.Context) error {
+	return s.exclusive(ctx, (*process).freeze)
+}
+
+// Thaw has a server go on that was frozen. It does nothing with one that has ended.
+func (s *Server) Thaw(ctx context.Context) error {
+	return s.exclusive(ctx, (*process).thaw)
+}
+
 func (s *Server) exclusive(ctx context.Context, do func(*process) error) error {
 	if err := s.turn(ctx); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -264,12 +265,18 @@ func TestHosts_OtherCluster(t *testing.T) {
 	}
 }
 
-// TestHosts_SlowIsNotSilent: a wait for a lock and a long query go on. It guards against false alarms, and passes without a watch.
+// TestHosts_SlowIsNotSilent: a wait for a lock, a COPY that the server does not read, a long query, and a COMMIT that
+// waits for a standby go on. It guards against false alarms, and passes without a watch.
 func TestHosts_SlowIsNotSilent(t *testing.T) {
 	t.Parallel()
 	endWatches(t)
-	p := startPair(t)
+	p := pgtest.StartPair(t, pgxpool.New)
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	for _, table := range []string{"t", "other"} {
+		if _, err := pool.Exec(t.Context(), `CREATE TABLE `+table+` (n int)`); err != nil {
+			t.Fatal(err)
+		}
+	}
 	lock, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -277,20 +284,27 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `LOCK TABLE t`); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 2)
+	thaw := p.Freeze(t)
+	done := make(chan error, 4)
+	for _, sql := range []string{`INSERT INTO t VALUES (1)`, `SELECT pg_sleep(6)`, `INSERT INTO other VALUES (1)`} {
+		go func() {
+			_, err := pool.Exec(t.Context(), sql)
+			done <- err
+		}()
+	}
 	go func() {
-		_, err := pool.Exec(t.Context(), `INSERT INTO t VALUES (1)`)
-		done <- err
-	}()
-	go func() {
-		_, err := pool.Exec(t.Context(), `SELECT pg_sleep(6)`)
+		_, err := pool.CopyFrom(t.Context(), pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromSlice(1<<20, func(i int) ([]any, error) { return []any{i}, nil }))
 		done <- err
 	}()
 	time.Sleep(6 * time.Second) // longer than the watch takes to find a silent server
-	if err := lock.Commit(t.Context()); err != nil {
+	if n := p.Waiting(t, "1"); n == 0 {
+		t.Error("no COMMIT waits for the standby")
+	}
+	thaw()
+	if err := lock.Commit(t.Context()); err != nil { // which locks the table on the standby, too
 		t.Errorf("idle in a transaction: %v", err)
 	}
-	for range 2 {
+	for range cap(done) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// watchEvery is how often a server is asked that has connections, and watchOthersEvery one that has none.
-	watchEvery       = time.Second
-	watchOthersEvery = 5 * time.Second
+	// watchEvery is how often the servers are asked, also those without connections: one of them may have been
+	// promoted while the others hung too briefly for anybody to notice.
+	watchEvery = time.Second / 2
 	// askTimeout bounds a question on a connection that is open, reconnectTimeout one on a new connection. A server
 	// that answers neither is silent.
 	askTimeout       = time.Second
-	reconnectTimeout = 1500 * time.Millisecond
+	reconnectTimeout = 1250 * time.Millisecond
 	// lingerFor is for how long a watch goes on without connections after the last attempt to connect, while
 	// something is wrong with a server.
 	lingerFor = 5 * time.Second
@@ -38,8 +38,8 @@ func (h *hosts) watch() {
 	defer tick.Stop()
 	for h.goesOn() {
 		h.endDead()
-		if h.several() && h.askDue(false) {
-			h.askDue(true)
+		if h.several() && h.askAll() {
+			h.askAll()
 			h.judge()
 		}
 		select {
@@ -78,14 +78,11 @@ func (h *hosts) endDead() {
 	}
 }
 
-// askDue asks the servers of which it is time, or all, and reports whether one has not answered that was not
-// silent before.
-func (h *hosts) askDue(all bool) (suspect bool) {
+// askAll asks the servers, and reports whether one has not answered that was not silent before.
+func (h *hosts) askAll() (suspect bool) {
 	var asked sync.WaitGroup
 	for _, s := range h.servers {
-		if all || h.isDue(s) {
-			asked.Go(func() { h.probe(s) })
-		}
+		asked.Go(func() { h.probe(s) })
 	}
 	asked.Wait()
 	h.mu.Lock()
@@ -94,20 +91,6 @@ func (h *hosts) askDue(all bool) (suspect bool) {
 		suspect = suspect || s.failed > 0 && !s.silent
 	}
 	return suspect
-}
-
-func (h *hosts) isDue(s *server) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if time.Since(s.tried) >= watchOthersEvery || !h.allWell() {
-		return true
-	}
-	for socket := range h.sockets {
-		if h.byAddress(socket.address) == s {
-			return true
-		}
-	}
-	return false
 }
 
 // probe asks one server.

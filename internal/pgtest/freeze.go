@@ -4,61 +4,26 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// FreezeServer stops a server with all its processes, as a machine does that hangs: its sockets stay open, and
-// nobody answers. Thaw has it go on, as the end of the test does.
+// FreezeServer has a server hang, until thaw, or the end of the test.
 func FreezeServer(t testing.TB, server *embedpg.Server) (thaw func()) {
 	t.Helper()
-	postmaster := server.PID()
-	if err := syscall.Kill(postmaster, syscall.SIGSTOP); err != nil { // first: it starts no more
+	if err := server.Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pids := append(childrenOf(t, postmaster), postmaster)
-	for _, pid := range pids {
-		syscall.Kill(pid, syscall.SIGSTOP) // it may have ended
-	}
 	thaw = sync.OnceFunc(func() {
-		for _, pid := range pids {
-			syscall.Kill(pid, syscall.SIGCONT)
+		if err := server.Thaw(context.Background()); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Cleanup(thaw)
 	return thaw
-}
-
-// childrenOf are the processes that a process has started.
-func childrenOf(t testing.TB, parent int) (pids []int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(stats) == 0 {
-		t.Skip("needs /proc")
-	}
-	for _, name := range stats {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		_, after, _ := strings.Cut(string(text), ") ") // the name before may have spaces
-		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // Proxy passes bytes on between clients and a server's socket, until it swallows them.
