@@ -71,6 +71,11 @@ var (
 			},
 			latencies: []string{""},
 		},
+		"failover": {
+			names: []string{
+				"acknowledged", "delivered", "errors", "lost", "outage_max_ms", "outage_p50_ms", "pause_max_ms", "pause_p50_ms", "promotions", "redelivered", "told", "unfenced",
+			},
+		},
 		"idle": {
 			names:     []string{"connections", "connections_per_second", "server_rss_bytes", "server_rss_bytes_per_connection"},
 			latencies: []string{"connect_"},
@@ -109,12 +114,16 @@ func (t Threshold) In(scenario string) error {
 		return nil
 	}
 	m := measured[scenario]
+	others := strings.Join(m.withCeiling(), ", ")
+	if len(m.latencies) == 0 {
+		return fmt.Errorf("threshold %q: bench %s does not measure %s. It measures %s", t.text, scenario, t.written, others)
+	}
 	short := make([]string, len(m.latencies))
 	for i, prefix := range m.latencies {
 		short[i] = prefix + "p99"
 	}
 	return fmt.Errorf("threshold %q: bench %s does not measure %s. Its latencies are %s (or p50, p90, p95, p99.9, max, mean). It also measures %s",
-		t.text, scenario, t.written, strings.Join(short, ", "), strings.Join(m.withCeiling(), ", "))
+		t.text, scenario, t.written, strings.Join(short, ", "), others)
 }
 
 // OfReading reports whether rows have the metric only where something reads.

@@ -27,6 +27,12 @@ type WireMessage struct {
 	Position int64
 	Count    int
 	Delivery string
+	Attempt  int // of a delivery, from 1 on
+	// Last is the last position that was not lost, of history_lost.
+	Last int64
+	// Positions are those of an append, Counts and Condition what a project found.
+	Positions, Counts []int64
+	Condition         json.RawMessage
 	// Subscription and Queue say what a message belongs to that the server sent by
 	// itself.
 	Subscription, Queue string

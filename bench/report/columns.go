@@ -38,6 +38,8 @@ func columns(scenario string, base *bench.Row) []column {
 		return queueColumns()
 	case scenario == "events":
 		return eventsColumns()
+	case scenario == "failover":
+		return failoverColumns()
 	case scenario == "lanes":
 		return lanesColumns()
 	default:
@@ -236,4 +238,22 @@ func share(v float64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%.3g %%", 100*v)
+}
+
+func failoverColumns() []column {
+	return []column{
+		nameColumn("replication, fault"),
+		metric("promotions", "promotions", count),
+		metric("pause p50 ms", "pause_p50_ms", fixed(0)),
+		metric("pause max ms", "pause_max_ms", fixed(0)),
+		metric("outage p50 ms", "outage_p50_ms", fixed(0)),
+		metric("outage max ms", "outage_max_ms", fixed(0)),
+		metric("acknowledged", "acknowledged", count),
+		metric("lost", "lost", count),
+		metric("told", "told", count),
+		metric("delivered", "delivered", count),
+		notZero(metric("redelivered", "redelivered", count)),
+		notZero(metric("unfenced", "unfenced", count)),
+		notZero(metric("errors", "errors", count)),
+	}
 }

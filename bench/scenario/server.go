@@ -92,8 +92,11 @@ func (s *ServerProcess) pid() int {
 // PID of the process.
 func (s *ServerProcess) PID() int { return s.cmd.Process.Pid }
 
+// Address is where the server listens.
+func (s *ServerProcess) Address() string { return "127.0.0.1:" + s.port }
+
 // URL of a WebSocket path on the server.
-func (s *ServerProcess) URL(path string) string { return "ws://127.0.0.1:" + s.port + path }
+func (s *ServerProcess) URL(path string) string { return "ws://" + s.Address() + path }
 
 // Stop asks the process to end and waits; an exit code that is not 0 is an
 // error.

@@ -19,20 +19,21 @@ import (
 
 // benchCmd groups the scenarios.
 type benchCmd struct {
-	Ingest  benchIngestCmd  `cmd:"" help:"Store WebSocket messages in PostgreSQL: compare ways of writing."`
-	Chat    benchChatCmd    `cmd:"" help:"Chat rooms: each chat goes to all members."`
-	Lanes   benchLanesCmd   `cmd:"" help:"Latency of requests on a connection that carries a flood of data."`
-	Queue   benchQueueCmd   `cmd:"" help:"Queues on PostgreSQL: the readers share the messages."`
-	Pubsub  benchPubsubCmd  `cmd:"" help:"Streams on PostgreSQL: each group reads all messages."`
-	Events  benchEventsCmd  `cmd:"" help:"The event store: append, conditional append, queries and projections."`
-	Echo    benchEchoCmd    `cmd:"" help:"Round trips of small messages over WebSocket."`
-	Idle    benchIdleCmd    `cmd:"" help:"Memory of idle connections."`
-	All     benchAllCmd     `cmd:"" help:"Run every benchmark, and write one report."`
-	List    benchListCmd    `cmd:"" help:"List the benchmarks."`
-	Compare benchCompareCmd `cmd:"" help:"Compare two results: what changed, and whether it may be chance."`
-	Report  benchReportCmd  `cmd:"" help:"Turn result files into one page, Markdown or CSV."`
-	Run     benchRunCmd     `cmd:"" help:"Repeat a benchmark from the .rerun.toml file beside its result."`
-	Part    benchPartCmd    `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
+	Ingest   benchIngestCmd   `cmd:"" help:"Store WebSocket messages in PostgreSQL: compare ways of writing."`
+	Chat     benchChatCmd     `cmd:"" help:"Chat rooms: each chat goes to all members."`
+	Lanes    benchLanesCmd    `cmd:"" help:"Latency of requests on a connection that carries a flood of data."`
+	Queue    benchQueueCmd    `cmd:"" help:"Queues on PostgreSQL: the readers share the messages."`
+	Pubsub   benchPubsubCmd   `cmd:"" help:"Streams on PostgreSQL: each group reads all messages."`
+	Events   benchEventsCmd   `cmd:"" help:"The event store: append, conditional append, queries and projections."`
+	Echo     benchEchoCmd     `cmd:"" help:"Round trips of small messages over WebSocket."`
+	Idle     benchIdleCmd     `cmd:"" help:"Memory of idle connections."`
+	Failover benchFailoverCmd `cmd:"" help:"PostgreSQL fails over under load: what is lost, what is told, and how long nothing goes on."`
+	All      benchAllCmd      `cmd:"" help:"Run every benchmark, and write one report."`
+	List     benchListCmd     `cmd:"" help:"List the benchmarks."`
+	Compare  benchCompareCmd  `cmd:"" help:"Compare two results: what changed, and whether it may be chance."`
+	Report   benchReportCmd   `cmd:"" help:"Turn result files into one page, Markdown or CSV."`
+	Run      benchRunCmd      `cmd:"" help:"Repeat a benchmark from the .rerun.toml file beside its result."`
+	Part     benchPartCmd     `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
 }
 
 // resultFlags say where a result goes.

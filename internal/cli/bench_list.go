@@ -34,6 +34,8 @@ var scenarios = []scenarioInfo{
 	{"lanes", nil, "what a flood does to requests on the same connection", "30 s",
 		[]string{"--total-request=200", "--repeat=1"}},
 	{"echo", nil, "what a round trip costs", "10 s", []string{"--clients=20", "--messages=100000", "--repeat=1"}},
+	{"failover", nil, "what is lost when PostgreSQL fails over, and how long nothing goes on", "5 min",
+		[]string{"--replication=quorum", "--promotions=2", "--fault=cut-off,freeze"}},
 	{"idle", nil, "what a connection costs that does nothing", "15 s", []string{"--connections=1000"}},
 }
 

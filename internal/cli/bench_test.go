@@ -57,6 +57,7 @@ func TestBench_UnknownThreshold(t *testing.T) {
 		{"events", "lost==0", []string{"bench events does not measure lost", "calls_per_second", "p99", "kept"}},
 		{"echo", "kept==1", []string{"bench echo does not measure kept"}},
 		{"idle", "p99<1s", []string{"bench idle does not measure p99", "connect_p99"}},
+		{"failover", "p99<1s", []string{"bench failover does not measure p99. It measures acknowledged"}},
 		{"lanes", "connect_p99<1s", []string{"bench lanes does not measure connect_p99", "latency_mean_worst_ms"}},
 		{"queue", "p98<5ms", []string{"p98 is not a time", "docs/results.md"}},
 		{"chat steady", "speed>1", []string{"bench chat does not measure speed", "drop_rate"}},

@@ -1,0 +1,243 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The promises that a run checks.
+const (
+	PromiseKept     = "nothing acknowledged is lost"
+	PromiseOnce     = "no position has two contents"
+	PromiseTold     = "every loss is told to everyone concerned"
+	PromiseComplete = "subscribers get everything once, in order"
+	PromiseSettled  = "every message of the queue is settled, and then delivered no more"
+	PromiseSeats    = "no seat is taken twice"
+	PromiseOffsets  = "offsets that were answered stay"
+	PromiseFenced   = "nothing is acknowledged by a former primary"
+	PromiseGoesOn   = "everything goes on after each promotion"
+)
+
+// promises are those of a run with synchronous replication, or without.
+func promises(quorum bool) []string {
+	all := []string{PromiseOnce, PromiseComplete, PromiseSettled, PromiseSeats, PromiseFenced, PromiseGoesOn}
+	if quorum {
+		return append(all, PromiseKept, PromiseOffsets)
+	}
+	return append(all, PromiseTold)
+}
+
+// content is what was stored: a client's number in the upper half, and that of its request.
+type content int64
+
+func contentOf(client, sequence int) content { return content(client)<<32 | content(sequence) }
+
+func (c content) String() string { return fmt.Sprintf("%d %d", c>>32, c&(1<<32-1)) }
+
+// parseContent is the inverse of String.
+func parseContent(text []byte) (content, error) {
+	var client, sequence int
+	if _, err := fmt.Sscanf(string(text), "%d %d", &client, &sequence); err != nil {
+		return 0, fmt.Errorf("%q is nobody's: %w", text[:min(len(text), 100)], err)
+	}
+	return contentOf(client, sequence), nil
+}
+
+// ack is an answered request.
+type ack struct {
+	content  content
+	position int64
+	sent     time.Time
+}
+
+// Ledger knows what was sent, answered and seen. Safe for concurrent use.
+type Ledger struct {
+	mu         sync.Mutex // guards the fields below
+	stores     map[string]*store
+	broken     map[string]*breach // by promise
+	errors     map[string]int     // answers, by code
+	promotions []promoted
+	told       int // that history was lost
+	counts     map[string]int
+}
+
+// promoted is when a standby was asked to be the primary, and when the former one came back as a second primary, if it
+// did.
+type promoted struct{ asked, returned time.Time }
+
+// store is a stream, the stream of a queue, or an event store.
+type store struct {
+	contents map[int64]content // by position, from answers and deliveries
+	acks     []ack
+}
+
+// breach is what broke a promise.
+type breach struct {
+	count int
+	first []string
+}
+
+// NewLedger returns an empty one.
+func NewLedger() *Ledger {
+	return &Ledger{stores: make(map[string]*store), broken: make(map[string]*breach), errors: make(map[string]int), counts: make(map[string]int)}
+}
+
+// Break records that a promise was broken.
+func (l *Ledger) Break(promise, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breakLocked(promise, format, args...)
+}
+
+func (l *Ledger) breakLocked(promise, format string, args ...any) {
+	b := l.broken[promise]
+	if b == nil {
+		b = &breach{}
+		l.broken[promise] = b
+	}
+	if b.count++; len(b.first) < 5 {
+		b.first = append(b.first, fmt.Sprintf(format, args...))
+	}
+}
+
+// Breach returns how often a promise was broken, and the first times.
+func (l *Ledger) Breach(promise string) (count int, first []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.broken[promise]; b != nil {
+		return b.count, b.first
+	}
+	return 0, nil
+}
+
+// Acknowledged records that a request was answered with a position.
+func (l *Ledger) Acknowledged(name string, c content, position int64, sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.store(name)
+	s.acks = append(s.acks, ack{c, position, sent})
+	l.seen(name, s, position, c)
+}
+
+// Seen records that somebody was sent what is at a position.
+func (l *Ledger) Seen(name string, position int64, c content) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts["delivered"]++
+	l.seen(name, l.store(name), position, c)
+}
+
+func (l *Ledger) seen(name string, s *store, position int64, c content) {
+	if before, ok := s.contents[position]; ok && before != c {
+		l.breakLocked(PromiseOnce, "%s: position %d was %v, and is %v", name, position, before, c)
+		return
+	}
+	s.contents[position] = c
+}
+
+func (l *Ledger) store(name string) *store {
+	s := l.stores[name]
+	if s == nil {
+		s = &store{contents: make(map[int64]content)}
+		l.stores[name] = s
+	}
+	return s
+}
+
+// Refused counts an error by its code.
+func (l *Ledger) Refused(code string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.errors[code]++
+}
+
+// Told counts that somebody was told that history was lost.
+func (l *Ledger) Told() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told++
+}
+
+// Count adds one of something.
+func (l *Ledger) Count(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[what]++
+}
+
+// Promoted records when a standby was asked to be the primary.
+func (l *Ledger) Promoted(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.promotions = append(l.promotions, promoted{asked: at})
+}
+
+// Returned records when the former primary came back as a second one, after the last promotion.
+func (l *Ledger) Returned(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.promotions[len(l.promotions)-1].returned = at
+}
+
+// Compare takes what a store holds in the end, and the lowest position of each history, the first one's left out,
+// in their order. It returns the acknowledged positions that are lost.
+func (l *Ledger) Compare(name string, held map[int64]content, bases []int64, quorum bool) (lost []int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.store(name)
+	for position, c := range held {
+		l.seen(name, s, position, c)
+	}
+	for _, a := range s.acks {
+		l.fenced(name, a, bases, quorum)
+		switch c, ok := held[a.position]; {
+		case ok && c != a.content:
+			l.breakLocked(PromiseOnce, "%s: position %d was answered to %v, and holds %v", name, a.position, a.content, c)
+		case !ok:
+			lost = append(lost, a.position)
+			if quorum {
+				l.breakLocked(PromiseKept, "%s: position %d, %v, sent %s", name, a.position, a.content, a.sent.Format(time.StampMilli))
+			}
+		}
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+// noticedWithin is how long after a former primary came back nodes may take it for the primary, if it was not even silent
+// for long enough to be noticed. Without a quorum nothing but a cluster manager's fencing prevents that.
+const noticedWithin = 1500 * time.Millisecond
+
+// fenced checks that what was sent after a promotion is at a position of the history that began with it.
+func (l *Ledger) fenced(name string, a ack, bases []int64, quorum bool) {
+	last := -1
+	for last+1 < len(l.promotions) && l.promotions[last+1].asked.Before(a.sent) {
+		last++
+	}
+	if last < 0 || last >= len(bases) || a.position > bases[last] {
+		return
+	}
+	p := l.promotions[last]
+	if !quorum && !p.returned.IsZero() && a.sent.Before(p.returned.Add(noticedWithin)) {
+		l.counts["unfenced"]++
+		return
+	}
+	l.breakLocked(PromiseFenced, "%s: %v, sent %v after promotion %d, was answered with position %d of the history before",
+		name, a.content, a.sent.Sub(p.asked), last+1, a.position)
+}
+
+// metrics adds what was counted.
+func (l *Ledger) metrics(m map[string]float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.stores {
+		m["acknowledged"] += float64(len(s.acks))
+	}
+	m["delivered"], m["redelivered"], m["unfenced"] = float64(l.counts["delivered"]), float64(l.counts["redelivered"]), float64(l.counts["unfenced"])
+	m["told"] = float64(l.told)
+	for _, n := range l.errors {
+		m["errors"] += float64(n)
+	}
+}

@@ -1,0 +1,153 @@
+package failover
+
+import (
+	"testing"
+	"time"
+)
+
+// wantBroken wants one promise broken, so many times, and no other.
+func wantBroken(t *testing.T, l *Ledger, promise string, times int) {
+	t.Helper()
+	for _, p := range append(promises(true), PromiseTold) {
+		want := 0
+		if p == promise {
+			want = times
+		}
+		if n, first := l.Breach(p); n != want {
+			t.Errorf("%q is broken %d times, want %d: %v", p, n, want, first)
+		}
+	}
+}
+
+func TestLedger_PositionTwice(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	l.Acknowledged("s", contentOf(1, 1), 7, time.Now())
+	l.Seen("s", 7, contentOf(1, 1))
+	l.Seen("other", 7, contentOf(2, 1))
+	wantBroken(t, l, "", 0)
+	l.Seen("s", 7, contentOf(1, 2))
+	wantBroken(t, l, PromiseOnce, 1)
+}
+
+func TestLedger_Lost(t *testing.T) {
+	t.Parallel()
+	held := map[int64]content{1: contentOf(1, 1), 3: contentOf(1, 3)}
+	for _, quorum := range []bool{false, true} {
+		l := NewLedger()
+		for i := range 3 {
+			l.Acknowledged("s", contentOf(1, i+1), int64(i+1), time.Now())
+		}
+		lost := l.Compare("s", held, nil, quorum)
+		if len(lost) != 1 || lost[0] != 2 {
+			t.Errorf("lost %v, want 2", lost)
+		}
+		if quorum {
+			wantBroken(t, l, PromiseKept, 1)
+		} else {
+			wantBroken(t, l, "", 0)
+		}
+	}
+}
+
+// TestLedger_FormerPrimary: what was sent after a promotion has a position after the base of its history.
+func TestLedger_FormerPrimary(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := NewLedger()
+	l.Promoted(now)
+	l.Acknowledged("s", contentOf(1, 1), 8, now.Add(-time.Second))
+	l.Acknowledged("s", contentOf(1, 2), 1001, now.Add(time.Second))
+	held := map[int64]content{8: contentOf(1, 1), 9: contentOf(1, 3), 1001: contentOf(1, 2)}
+	l.Compare("s", held, []int64{1000}, true)
+	wantBroken(t, l, "", 0)
+	l.Acknowledged("s", contentOf(1, 3), 9, now.Add(2*time.Second))
+	l.Compare("s", held, []int64{1000}, true)
+	wantBroken(t, l, PromiseFenced, 1)
+}
+
+// TestLedger_FormerPrimaryReturned: without a quorum, a former primary that is back is taken for the primary until
+// somebody has looked.
+func TestLedger_FormerPrimaryReturned(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		quorum bool
+		sent   time.Duration // after its return
+		broken int
+	}{{false, time.Second, 0}, {false, 2 * time.Second, 1}, {true, time.Second, 1}} {
+		l := NewLedger()
+		l.Promoted(now)
+		l.Returned(now.Add(time.Second))
+		l.Acknowledged("s", contentOf(1, 1), 9, now.Add(time.Second+c.sent))
+		l.Compare("s", map[int64]content{9: contentOf(1, 1)}, []int64{1000}, c.quorum)
+		wantBroken(t, l, PromiseFenced, c.broken)
+	}
+}
+
+func TestCheckSeats(t *testing.T) {
+	t.Parallel()
+	l := NewLedger()
+	held := map[int64]content{1: contentOf(1, 5), 2: contentOf(2, 6)}
+	checkSeats(l, held)
+	wantBroken(t, l, "", 0)
+	held[3] = contentOf(2, 5)
+	checkSeats(l, held)
+	wantBroken(t, l, PromiseSeats, 1)
+}
+
+// TestSubscriber_Complete: a subscriber has what is held, but for what it was told is lost.
+func TestSubscriber_Complete(t *testing.T) {
+	t.Parallel()
+	held := []seen{{1, contentOf(1, 1)}, {2, contentOf(1, 2)}, {50, contentOf(1, 3)}}
+	for name, c := range map[string]struct {
+		had    []seen
+		broken int
+	}{
+		"all":     {had: held},
+		"missing": {had: held[:2], broken: 1},
+		"ghost":   {had: []seen{held[0], {2, contentOf(9, 9)}, held[2]}, broken: 1},
+	} {
+		l := NewLedger()
+		s := &subscriber{client: client{load: &load{ledger: l}}, stream: "s", seen: c.had}
+		s.compare(held)
+		if n, _ := l.Breach(PromiseComplete); n != c.broken {
+			t.Errorf("%s: broken %d times, want %d", name, n, c.broken)
+		}
+	}
+	s := &subscriber{client: client{load: &load{ledger: NewLedger()}}, stream: "s", seen: []seen{held[0], held[1], {3, contentOf(9, 9)}}}
+	s.forget(2)
+	if s.last() != 2 || s.at.Load() != 2 {
+		t.Errorf("goes on after %d, want 2", s.last())
+	}
+}
+
+func TestContent_RoundTrip(t *testing.T) {
+	t.Parallel()
+	want := contentOf(17, 123456)
+	if got, err := parseContent([]byte(want.String())); err != nil || got != want {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if _, err := parseContent([]byte("nothing")); err == nil {
+		t.Error("foreign text is taken")
+	}
+}
+
+// TestPlan_FromSeed: a seed decides, and the faults take turns.
+func TestPlan_FromSeed(t *testing.T) {
+	t.Parallel()
+	a, b, other := plan(7, Faults, 9), plan(7, Faults, 9), plan(8, Faults, 9)
+	same := true
+	for i := range a {
+		if a[i] != b[i] || a[i].fault != Faults[i%len(Faults)] {
+			t.Errorf("promotion %d: %+v and %+v", i, a[i], b[i])
+		}
+		same = same && a[i] == other[i]
+	}
+	if same {
+		t.Error("another seed decides the same")
+	}
+	if _, err := ParseFaults([]string{"kill", "flood"}); err == nil {
+		t.Error("a fault that there is not is taken")
+	}
+}

@@ -1,0 +1,67 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the
+// whole server: what was sent, answered and seen is recorded and compared.
+func TestBenchFailover(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		for _, replication := range []string{"quorum", "asynchronous"} {
+			args := append([]string{"failover", "--replication", replication, "--promotions", "2", "--fault", "cut-off,freeze", "--seed", fmt.Sprint(seed)}, privateFlags()...)
+			r, out := benchmark(t, cli.ExitOK, args...)
+			all := r.Row(replication + ", all")
+			if !r.Valid || all == nil {
+				t.Fatalf("seed %d: %+v\n%s", seed, r.Rows, out)
+			}
+			if all.Metrics["promotions"] != 2 || all.Metrics["acknowledged"] < 100 || all.Metrics["delivered"] < 100 {
+				t.Errorf("seed %d, %s: %v: there was no load", seed, replication, all.Metrics)
+			}
+			if lost := all.Metrics["lost"]; replication == "asynchronous" && lost == 0 {
+				t.Error("a standby that was cut off had everything")
+			}
+		}
+	}
+}
+
+// privateFlags ask for the PostgreSQL that the tests run with.
+func privateFlags() (flags []string) {
+	kind, version, _ := strings.Cut(os.Getenv("TIDEWIRE_TEST_PG"), ":")
+	if kind != "" && !filepath.IsAbs(kind) {
+		flags = append(flags, "--postgres", kind)
+	}
+	if version != "" {
+		flags = append(flags, "--pg-version", version)
+	}
+	return flags
+}
+
+// TestBenchFailover_BadFlags: what cannot be is refused before anything starts.
+func TestBenchFailover_BadFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		want int
+		says string
+		args []string
+	}{
+		{cli.ExitUsage, "--promotions is 0", []string{"--promotions", "0"}},
+		{cli.ExitUsage, "flood", []string{"--fault", "flood"}},
+		{cli.ExitUsage, "--pace is 0s", []string{"--pace", "0s"}},
+		{cli.ExitUsage, "replication", []string{"--replication", "none"}},
+		{cli.ExitDataDir, "is there already", []string{"--data-dir", t.TempDir()}},
+	} {
+		code, _, text := run(t, nil, append([]string{"bench", "failover", "--out", filepath.Join(t.TempDir(), "r.json")}, c.args...)...)
+		if code != c.want || !strings.Contains(text, c.says) {
+			t.Errorf("%v: exit code %d, want %d, and %q in %s", c.args, code, c.want, c.says, text)
+		}
+	}
+}
