@@ -12,9 +12,13 @@ import (
 )
 
 // TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the
-// whole server: what was sent, answered and seen is recorded and compared.
+// whole server: what was sent, answered and seen is recorded and compared. It takes minutes beside other tests, so
+// only make test-long has it.
 func TestBenchFailover(t *testing.T) {
 	t.Parallel()
+	if pgtest.Seeds() == 1 {
+		t.Skip("takes minutes: make test-long runs it")
+	}
 	for seed := range pgtest.Seeds() {
 		for _, replication := range []string{"quorum", "asynchronous"} {
 			args := append([]string{"failover", "--replication", replication, "--promotions", "2", "--fault", "cut-off,freeze", "--seed", fmt.Sprint(seed)}, privateFlags()...)
