@@ -5,60 +5,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// readStream reads all messages of a stream, as any client can.
-func readStream(ctx context.Context, node, stream string) (all []seen, err error) {
+// readAll reads all messages of a stream, or all events, as any client can.
+func readAll(ctx context.Context, node, path string) (all []seen, err error) {
+	type row struct {
+		Position int64
+		Payload  string // of a message
+		Data     string // of an event
+	}
 	for after := int64(0); ; {
 		var page struct {
-			Messages []struct {
-				Position int64
-				Payload  string
-			}
-			Next int64
+			Messages, Events []row
+			Next             int64
 		}
-		if err := get(ctx, node, fmt.Sprintf("%s?limit=1000&after=%d", messagesPath(stream), after), &page); err != nil {
+		if err := call(ctx, "GET", node, fmt.Sprintf("%s?limit=1000&after=%d", path, after), &page); err != nil {
 			return nil, err
 		}
-		for _, m := range page.Messages {
-			c, err := parseContent([]byte(m.Payload))
+		rows := append(page.Messages, page.Events...)
+		for _, m := range rows {
+			c, err := parseContent([]byte(m.Payload + m.Data))
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, seen{m.Position, c})
 		}
-		if len(page.Messages) == 0 {
-			return all, nil
-		}
-		after = page.Next
-	}
-}
-
-// readEvents reads all events.
-func readEvents(ctx context.Context, node string) (all []seen, err error) {
-	for after := int64(0); ; {
-		var page struct {
-			Events []struct {
-				Position int64
-				Data     json.RawMessage
-			}
-			Next int64
-		}
-		if err := get(ctx, node, fmt.Sprintf("%s?limit=1000&after=%d", eventsPath, after), &page); err != nil {
-			return nil, err
-		}
-		for _, e := range page.Events {
-			c, err := eventContent(e.Data)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, seen{e.Position, c})
-		}
-		if len(page.Events) == 0 {
+		if len(rows) == 0 {
 			return all, nil
 		}
 		after = page.Next
@@ -74,7 +51,7 @@ func messagesPath(stream string) string {
 // isLost reports whether a reader at a position is told by a node that it is lost.
 func isLost(ctx context.Context, node, path string, position int64) (bool, error) {
 	var page json.RawMessage
-	err := get(ctx, node, fmt.Sprintf("%s?limit=1&after=%d", path, position), &page)
+	err := call(ctx, "GET", node, fmt.Sprintf("%s?limit=1&after=%d", path, position), &page)
 	if refused, ok := errors.AsType[*answerError](err); ok && refused.Code == "history_lost" {
 		return refused.Last < position, nil
 	}
@@ -100,11 +77,12 @@ func (r *run) checkTold(ctx context.Context, name, path string, lost []int64) er
 // checkStreams reads the streams and compares them with what was answered and seen.
 func (r *run) checkStreams(ctx context.Context, bases []int64) error {
 	for _, stream := range r.streams {
-		held, err := readStream(ctx, r.load.nodes[0], stream)
+		held, err := readAll(ctx, r.load.nodes[0], messagesPath(stream))
 		if err != nil {
 			return err
 		}
-		lost := r.ledger.Compare(stream, byPosition(held), bases, r.cfg.Quorum)
+		r.ledger.Fence(stream, bases, r.cfg.Quorum)
+		lost := r.ledger.Compare(stream, byPosition(held), r.cfg.Quorum)
 		if err := r.checkTold(ctx, stream, messagesPath(stream), lost); err != nil {
 			return err
 		}
@@ -127,7 +105,7 @@ func (r *run) checkOffsets(ctx context.Context) error {
 				Offset int64
 			}
 		}
-		if err := get(ctx, r.load.nodes[0], "/v1/streams/"+url.PathEscape(reader.stream)+"/groups", &page); err != nil {
+		if err := call(ctx, "GET", r.load.nodes[0], "/v1/streams/"+url.PathEscape(reader.stream)+"/groups", &page); err != nil {
 			return err
 		}
 		at := int64(-1)
@@ -145,15 +123,22 @@ func (r *run) checkOffsets(ctx context.Context) error {
 
 // checkEvents reads the event store and compares it with what was answered.
 func (r *run) checkEvents(ctx context.Context, bases []int64) error {
-	all, err := readEvents(ctx, r.load.nodes[0])
+	all, err := readAll(ctx, r.load.nodes[0], eventsPath)
 	if err != nil {
 		return err
 	}
 	held := byPosition(all)
-	lost := r.ledger.Compare(eventStore, held, bases, r.cfg.Quorum)
+	r.ledger.Fence(eventStore, bases, r.cfg.Quorum)
+	lost := r.ledger.Compare(eventStore, held, r.cfg.Quorum)
 	r.lost += len(lost)
 	checkSeats(r.ledger, held)
 	return r.checkTold(ctx, eventStore, eventsPath, lost)
+}
+
+// checkQueue checks the positions of what was enqueued. Whether it was delivered and settled, settleDown has found out.
+func (r *run) checkQueue(ctx context.Context, bases []int64) error {
+	r.ledger.Fence(r.queue, bases, r.cfg.Quorum)
+	return r.checkTold(ctx, r.queue, messagesPath(r.queue), slices.Sorted(maps.Keys(r.lostOfQueue)))
 }
 
 // unsettled are the positions of messages of the queue that were acknowledged when they were enqueued, are not known to be

@@ -124,12 +124,11 @@ func (c *client) ask(ctx context.Context, format string, args ...any) (bench.Wir
 	m, err := wire.Ask(fmt.Appendf(nil, format, args...))
 	switch {
 	case err == nil:
-	case m.Code != "":
-		c.ledger.Refused(m.Code)
-	default:
-		c.ledger.Refused("connection")
+		return m, nil
+	case m.Code == "":
 		c.close()
 	}
+	c.ledger.Count(countErrors)
 	return m, err
 }
 
@@ -140,9 +139,9 @@ func (c *client) close() {
 	}
 }
 
-// get asks a node by HTTP, and decodes the answer. The error has the code of the server's answer.
-func get(ctx context.Context, node, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+node+path, nil)
+// call makes a request by HTTP, and decodes the answer. The error is an answerError if the server says one.
+func call(ctx context.Context, method, node, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+node+path, nil)
 	if err != nil {
 		return err
 	}
@@ -151,12 +150,12 @@ func get(ctx context.Context, node, path string, into any) error {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
+	if response.StatusCode < 300 {
 		return json.NewDecoder(response.Body).Decode(into)
 	}
 	var answer struct{ Error *answerError }
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Error == nil {
-		return errors.Join(err, fmt.Errorf("GET %s: %s", path, response.Status))
+		return errors.Join(err, fmt.Errorf("%s %s: %s", method, path, response.Status))
 	}
 	return answer.Error
 }
@@ -168,20 +167,3 @@ type answerError struct {
 }
 
 func (e *answerError) Error() string { return e.Code + ": " + e.Message }
-
-// post makes something by HTTP.
-func post(ctx context.Context, node, path string) error {
-	request, err := http.NewRequestWithContext(ctx, "POST", "http://"+node+path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		return fmt.Errorf("POST %s: %s", path, response.Status)
-	}
-	return nil
-}

@@ -2,7 +2,6 @@ package failover
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -48,7 +47,7 @@ func (b *buyer) try(ctx context.Context, seat int) (taken bool, err error) {
 		b.pulses.answered(kindAppend)
 		return true, nil
 	case m.Code == "history_lost":
-		b.ledger.Told()
+		b.ledger.Count(countTold)
 	case m.Code == "conflict":
 		return false, nil // the next look says that it is taken
 	}
@@ -68,13 +67,4 @@ func checkSeats(l *Ledger, held map[int64]content) {
 		}
 		seats[seat] = c
 	}
-}
-
-// eventContent is the inverse of what a buyer sends as data.
-func eventContent(data json.RawMessage) (content, error) {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return 0, err
-	}
-	return parseContent([]byte(text))
 }

@@ -85,17 +85,9 @@ func (p *Pair) disturb(ctx context.Context, what string) error {
 	return nil
 }
 
-// lose has the primary be lost.
-func (p *Pair) lose(ctx context.Context, how promotion) error {
-	switch how.fault {
-	case CutOff:
-		if err := p.CutOff(ctx); err != nil {
-			return err
-		}
-		if err := p.EndWaits(ctx, how.endWaits, how.cutFor); err != nil {
-			return err
-		}
-		return p.primaryServer().Kill(ctx)
+// lose has the primary be lost. With CutOff, the standby receives nothing any more.
+func (p *Pair) lose(ctx context.Context, how Fault) error {
+	switch how {
 	case Freeze:
 		return p.primaryServer().Freeze(ctx)
 	case Switchover:

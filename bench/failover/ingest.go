@@ -48,7 +48,7 @@ func (i *ingester) run(ctx context.Context) {
 			err = i.ingest(ctx, conn)
 		}
 		if err != nil {
-			i.ledger.Refused("connection")
+			i.ledger.Count(countErrors)
 			sleep(ctx, 50*time.Millisecond)
 		}
 	}

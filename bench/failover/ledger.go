@@ -57,9 +57,7 @@ type Ledger struct {
 	mu         sync.Mutex // guards the fields below
 	stores     map[string]*store
 	broken     map[string]*breach // by promise
-	errors     map[string]int     // answers, by code
 	promotions []promoted
-	told       int // that history was lost
 	counts     map[string]int
 }
 
@@ -81,7 +79,7 @@ type breach struct {
 
 // NewLedger returns an empty one.
 func NewLedger() *Ledger {
-	return &Ledger{stores: make(map[string]*store), broken: make(map[string]*breach), errors: make(map[string]int), counts: make(map[string]int)}
+	return &Ledger{stores: make(map[string]*store), broken: make(map[string]*breach), counts: make(map[string]int)}
 }
 
 // Break records that a promise was broken.
@@ -125,7 +123,7 @@ func (l *Ledger) Acknowledged(name string, c content, position int64, sent time.
 func (l *Ledger) Seen(name string, position int64, c content) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counts["delivered"]++
+	l.counts[countDelivered]++
 	l.seen(name, l.store(name), position, c)
 }
 
@@ -146,19 +144,14 @@ func (l *Ledger) store(name string) *store {
 	return s
 }
 
-// Refused counts an error by its code.
-func (l *Ledger) Refused(code string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.errors[code]++
-}
-
-// Told counts that somebody was told that history was lost.
-func (l *Ledger) Told() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.told++
-}
+// What is counted, by the names of metrics.
+const (
+	countDelivered   = "delivered"   // to a subscription or consumer
+	countRedelivered = "redelivered" // although a consumer's acknowledgement was answered
+	countTold        = "told"        // that history was lost
+	countErrors      = "errors"      // answers, and connections that ended
+	countUnfenced    = "unfenced"    // answers of a former primary
+)
 
 // Count adds one of something.
 func (l *Ledger) Count(what string) {
@@ -181,9 +174,8 @@ func (l *Ledger) Returned(at time.Time) {
 	l.promotions[len(l.promotions)-1].returned = at
 }
 
-// Compare takes what a store holds in the end, and the lowest position of each history, the first one's left out,
-// in their order. It returns the acknowledged positions that are lost.
-func (l *Ledger) Compare(name string, held map[int64]content, bases []int64, quorum bool) (lost []int64) {
+// Compare takes what a store holds in the end, and returns the acknowledged positions that are lost.
+func (l *Ledger) Compare(name string, held map[int64]content, quorum bool) (lost []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.store(name)
@@ -191,7 +183,6 @@ func (l *Ledger) Compare(name string, held map[int64]content, bases []int64, quo
 		l.seen(name, s, position, c)
 	}
 	for _, a := range s.acks {
-		l.fenced(name, a, bases, quorum)
 		switch c, ok := held[a.position]; {
 		case ok && c != a.content:
 			l.breakLocked(PromiseOnce, "%s: position %d was answered to %v, and holds %v", name, a.position, a.content, c)
@@ -210,6 +201,16 @@ func (l *Ledger) Compare(name string, held map[int64]content, bases []int64, quo
 // for long enough to be noticed. Without a quorum nothing but a cluster manager's fencing prevents that.
 const noticedWithin = 1500 * time.Millisecond
 
+// Fence takes after which position each history has its own, the first one left out, in their order, and checks that all
+// that a store has answered is of the history that went on when it was sent.
+func (l *Ledger) Fence(name string, bases []int64, quorum bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.store(name).acks {
+		l.fenced(name, a, bases, quorum)
+	}
+}
+
 // fenced checks that what was sent after a promotion is at a position of the history that began with it.
 func (l *Ledger) fenced(name string, a ack, bases []int64, quorum bool) {
 	last := -1
@@ -221,7 +222,7 @@ func (l *Ledger) fenced(name string, a ack, bases []int64, quorum bool) {
 	}
 	p := l.promotions[last]
 	if !quorum && !p.returned.IsZero() && a.sent.Before(p.returned.Add(noticedWithin)) {
-		l.counts["unfenced"]++
+		l.counts[countUnfenced]++
 		return
 	}
 	l.breakLocked(PromiseFenced, "%s: %v, sent %v after promotion %d, was answered with position %d of the history before",
@@ -235,9 +236,7 @@ func (l *Ledger) metrics(m map[string]float64) {
 	for _, s := range l.stores {
 		m["acknowledged"] += float64(len(s.acks))
 	}
-	m["delivered"], m["redelivered"], m["unfenced"] = float64(l.counts["delivered"]), float64(l.counts["redelivered"]), float64(l.counts["unfenced"])
-	m["told"] = float64(l.told)
-	for _, n := range l.errors {
-		m["errors"] += float64(n)
+	for _, what := range []string{countDelivered, countRedelivered, countTold, countErrors, countUnfenced} {
+		m[what] = float64(l.counts[what])
 	}
 }

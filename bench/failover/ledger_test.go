@@ -38,7 +38,7 @@ func TestLedger_Lost(t *testing.T) {
 		for i := range 3 {
 			l.Acknowledged("s", contentOf(1, i+1), int64(i+1), time.Now())
 		}
-		lost := l.Compare("s", held, nil, quorum)
+		lost := l.Compare("s", held, quorum)
 		if len(lost) != 1 || lost[0] != 2 {
 			t.Errorf("lost %v, want 2", lost)
 		}
@@ -58,11 +58,10 @@ func TestLedger_FormerPrimary(t *testing.T) {
 	l.Promoted(now)
 	l.Acknowledged("s", contentOf(1, 1), 8, now.Add(-time.Second))
 	l.Acknowledged("s", contentOf(1, 2), 1001, now.Add(time.Second))
-	held := map[int64]content{8: contentOf(1, 1), 9: contentOf(1, 3), 1001: contentOf(1, 2)}
-	l.Compare("s", held, []int64{1000}, true)
+	l.Fence("s", []int64{1000}, true)
 	wantBroken(t, l, "", 0)
 	l.Acknowledged("s", contentOf(1, 3), 9, now.Add(2*time.Second))
-	l.Compare("s", held, []int64{1000}, true)
+	l.Fence("s", []int64{1000}, true)
 	wantBroken(t, l, PromiseFenced, 1)
 }
 
@@ -80,7 +79,7 @@ func TestLedger_FormerPrimaryReturned(t *testing.T) {
 		l.Promoted(now)
 		l.Returned(now.Add(time.Second))
 		l.Acknowledged("s", contentOf(1, 1), 9, now.Add(time.Second+c.sent))
-		l.Compare("s", map[int64]content{9: contentOf(1, 1)}, []int64{1000}, c.quorum)
+		l.Fence("s", []int64{1000}, c.quorum)
 		wantBroken(t, l, PromiseFenced, c.broken)
 	}
 }

@@ -37,7 +37,10 @@ func StartPair(ctx context.Context, cfg embedpg.Config, dir string, quorum bool)
 	settings["log_min_messages"] = "fatal"
 	cfg.Settings = settings
 	p := &Pair{cfg: cfg, dir: dir, quorum: quorum}
-	return p, errors.Join(p.start(ctx, 0, nil), p.Rejoin(ctx))
+	if err := p.start(ctx, 0, nil); err != nil {
+		return p, err
+	}
+	return p, p.Rejoin(ctx)
 }
 
 // start starts one of the servers, as the standby of a primary if there is one.

@@ -102,7 +102,7 @@ func (c *consumer) consume(ctx context.Context) {
 		}
 		for _, m := range page {
 			if m.Type == "error" {
-				c.ledger.Refused(m.Code)
+				c.ledger.Count(countErrors)
 				c.close()
 				return
 			}
@@ -126,7 +126,7 @@ func (c *consumer) receive(wire *bench.Wire, m bench.WireMessage) {
 	if c.settled.of(what) {
 		// The acknowledgement may be lost, with an asynchronous standby, or the message, which was delivered before the
 		// standby had it: then its enqueueing was not answered, and is tried again.
-		c.ledger.Count("redelivered")
+		c.ledger.Count(countRedelivered)
 	}
 	if rand.IntN(10) == 0 {
 		wire.Send(fmt.Appendf(nil, `"type":"extend","queue":%q,"delivery":%q,"lease_ms":60000`, c.queue, m.Delivery), c.counted)
@@ -145,9 +145,9 @@ func (c *consumer) receive(wire *bench.Wire, m bench.WireMessage) {
 // counted counts the answer if it is an error.
 func (c *consumer) counted(m bench.WireMessage, err error) {
 	if err == nil && m.Type == "error" {
-		c.ledger.Refused(m.Code)
+		c.ledger.Count(countErrors)
 		if m.Code == "lease_lost" {
-			c.ledger.Told()
+			c.ledger.Count(countTold)
 		}
 	}
 }

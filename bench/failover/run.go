@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,26 +80,33 @@ func Run(ctx context.Context, cfg Config, result *bench.Result) (err error) {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	reading, stop := context.WithCancel(ctx)
-	defer r.reading.Wait()
-	defer stop()
-	r.startClients(ctx, reading)
-	failed := r.promotions(ctx)
-	close(r.load.ending)
-	r.writing.Wait()
-	if failed == nil {
-		failed = r.settleDown(ctx)
-	}
-	stop()
-	r.reading.Wait()
-	if failed != nil {
-		return failed
+	if err := r.underLoad(ctx); err != nil {
+		return err
 	}
 	if err := r.check(ctx); err != nil {
 		return err
 	}
 	r.report()
 	return nil
+}
+
+// underLoad makes the promotions while clients are at work. All of them have ended when it returns.
+func (r *run) underLoad(ctx context.Context) error {
+	clients, stop := context.WithCancel(ctx)
+	r.startClients(clients)
+	err := r.promotions(ctx)
+	close(r.load.ending)
+	if err != nil {
+		stop()
+		err = errors.Join(err, r.stopNodes()) // or requests would wait for a PostgreSQL that does not come back
+	}
+	r.writing.Wait()
+	if err == nil {
+		err = r.settleDown(ctx)
+	}
+	stop()
+	r.reading.Wait()
+	return err
 }
 
 // prepare starts PostgreSQL and the nodes, and makes what the clients use.
@@ -126,7 +134,8 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		r.load.nodes = append(r.load.nodes, server.Address())
 	}
 	for _, path := range []string{"/v1/streams/" + r.streams[0], "/v1/streams/" + r.streams[1], "/v1/queues/" + r.queue} {
-		if err := post(ctx, r.load.nodes[0], path); err != nil {
+		var made json.RawMessage
+		if err := call(ctx, "POST", r.load.nodes[0], path, &made); err != nil {
 			return err
 		}
 	}
@@ -134,7 +143,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 }
 
 // startClients starts all clients: half of them at each node.
-func (r *run) startClients(ctx, reading context.Context) {
+func (r *run) startClients(ctx context.Context) {
 	number := 0
 	next := func() client { number++; return client{load: r.load, number: number} }
 	for range nodes {
@@ -147,8 +156,8 @@ func (r *run) startClients(ctx, reading context.Context) {
 			g := &reader{subscriber: subscriber{client: next(), stream: stream}, quorum: r.cfg.Quorum}
 			g.group = fmt.Sprintf("group-%d", g.number)
 			r.subscribers, r.readers = append(r.subscribers, s, &g.subscriber), append(r.readers, g)
-			r.reading.Go(func() { s.run(reading) })
-			r.reading.Go(func() { g.run(reading) })
+			r.reading.Go(func() { s.run(ctx) })
+			r.reading.Go(func() { g.run(ctx) })
 		}
 		for range 2 {
 			e := &enqueuer{client: next(), queue: r.queue}
@@ -159,7 +168,7 @@ func (r *run) startClients(ctx, reading context.Context) {
 		i := &ingester{client: next(), accounts: r.accounts}
 		r.writing.Go(func() { i.run(ctx) })
 		c := &consumer{client: next(), queue: r.queue, quorum: r.cfg.Quorum, settled: r.settled}
-		r.reading.Go(func() { c.run(reading) })
+		r.reading.Go(func() { c.run(ctx) })
 	}
 }
 
@@ -190,7 +199,7 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 		return 0, err
 	}
 	lost := time.Now()
-	if err := errors.Join(r.pair.lose(ctx, p), sleep(ctx, p.undecided)); err != nil {
+	if err := errors.Join(r.lose(ctx, p), sleep(ctx, p.undecided)); err != nil {
 		return 0, err
 	}
 	all := r.load.pulses.arm(time.Now())
@@ -204,11 +213,8 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 			return 0, err
 		}
 	}
-	select {
-	case <-all:
-	case <-time.After(patienceAfter):
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := answeredAll(ctx, all); err != nil {
+		return 0, err
 	}
 	pause, missing := r.load.pulses.took(asked)
 	if len(missing) > 0 {
@@ -217,6 +223,36 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 	r.pauses[p.fault] = append(r.pauses[p.fault], float64(pause)/1e6)
 	r.outages[p.fault] = append(r.outages[p.fault], float64(pause+asked.Sub(lost))/1e6)
 	return pause, r.pair.Rejoin(ctx)
+}
+
+// lose has the primary be lost. Where commits do not wait for the standby, each kind of request is answered after that was
+// cut off, so that each loses something.
+func (r *run) lose(ctx context.Context, p promotion) error {
+	if p.fault == CutOff {
+		if err := r.pair.CutOff(ctx); err != nil {
+			return err
+		}
+		all := r.load.pulses.arm(time.Now())
+		if err := r.pair.EndWaits(ctx, p.endWaits, p.cutFor); err != nil {
+			return err
+		}
+		if !r.cfg.Quorum {
+			if err := answeredAll(ctx, all); err != nil {
+				return err
+			}
+		}
+	}
+	return r.pair.lose(ctx, p.fault)
+}
+
+// answeredAll waits until each kind of request was answered, or for patienceAfter.
+func answeredAll(ctx context.Context, all <-chan struct{}) error {
+	select {
+	case <-all:
+	case <-time.After(patienceAfter):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // comeback has the frozen primary go on for a while, as a second one.
@@ -233,7 +269,7 @@ func (r *run) settleDown(ctx context.Context) error {
 	r.cfg.Progress("%s: reading what is left", r.cfg.Name())
 	heads := make(map[string]int64)
 	for _, stream := range r.streams {
-		held, err := readStream(ctx, r.load.nodes[0], stream)
+		held, err := readAll(ctx, r.load.nodes[0], messagesPath(stream))
 		if err != nil {
 			return err
 		}
@@ -276,14 +312,24 @@ func (r *run) check(ctx context.Context) error {
 	if err := r.checkEvents(ctx, bases); err != nil {
 		return err
 	}
+	if err := r.checkQueue(ctx, bases); err != nil {
+		return err
+	}
 	return r.checkIngest(ctx)
+}
+
+// stopNodes ends the nodes, unless it was done.
+func (r *run) stopNodes() (err error) {
+	for _, s := range r.servers {
+		err = errors.Join(err, s.Stop())
+	}
+	r.servers = nil
+	return err
 }
 
 // close ends the nodes and PostgreSQL.
 func (r *run) close(ctx context.Context) (err error) {
-	for _, s := range r.servers {
-		err = errors.Join(err, s.Stop())
-	}
+	err = r.stopNodes()
 	for _, log := range r.logs {
 		err = errors.Join(err, log.Close())
 	}

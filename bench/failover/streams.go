@@ -95,7 +95,7 @@ func (s *subscriber) take(ctx context.Context, inbox *bench.Inbox, had func()) {
 		}
 		for _, m := range page {
 			if m.Type == "error" {
-				s.ledger.Refused(m.Code)
+				s.ledger.Count(countErrors)
 				s.ended(m)
 				return
 			}
@@ -124,7 +124,7 @@ func (s *subscriber) receive(m bench.WireMessage) {
 func (s *subscriber) ended(m bench.WireMessage) {
 	switch m.Code {
 	case "history_lost":
-		s.ledger.Told()
+		s.ledger.Count(countTold)
 		if m.Last >= s.last() {
 			s.ledger.Break(PromiseComplete, "%s: client %d, which had %d, was told that what comes after %d is lost", s.stream, s.number, s.last(), m.Last)
 		}
@@ -193,7 +193,7 @@ func (r *reader) follow(ctx context.Context) {
 			r.committed = max(r.committed, m.Position)
 			r.pulses.answered(kindCommit)
 		} else if m.Code == "position_ahead" {
-			r.ledger.Told()
+			r.ledger.Count(countTold)
 		}
 	})
 }
