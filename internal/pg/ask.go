@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,10 +22,13 @@ type ownConn struct {
 	opened atomic.Bool
 }
 
+// closeTimeout bounds the wait for a server that ends its connection.
+const closeTimeout = time.Second
+
 // close ends the connection. A server that does not answer is not waited for.
 func (c *ownConn) close(answers bool) {
 	if answers {
-		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		c.Close(ctx)
 		cancel()
 	}
@@ -78,30 +82,80 @@ func only(cfg *pgconn.Config, s *server) {
 	}
 }
 
-// askServer asks over the connection of the watch, which is opened if there is none. A pooler that answers and has no
-// connection to spare is there, as a server is that refuses: then the identity is unknown.
-func (h *hosts) askServer(ctx context.Context, s *server) (who identity, err error) {
-	if s.conn == nil {
-		conn, err := h.connectTo(ctx, s)
-		if err != nil {
-			return who, err
-		}
-		s.conn = conn
-		if who, err = h.identify(ctx, conn.PgConn); err != nil {
-			h.dropOwn(s)
-			return identity{}, nil
-		}
-		return who, nil
-	}
-	if who, err = h.identify(ctx, s.conn.PgConn); err != nil {
-		h.dropOwn(s)
-	}
-	return who, err
+// answer is what a server has said on a connection, which is nil if there is none.
+type answer struct {
+	conn *ownConn
+	who  identity
+	err  error
 }
 
-func (h *hosts) dropOwn(s *server) {
-	s.conn.close(false)
-	s.conn = nil
+// came reports whether the server has answered, if only to refuse something.
+func (a answer) came() bool { return a.err == nil || Code(a.err) != "" }
+
+// askServer asks over the connection of the watch, and over a new one if there is none, or if no answer comes soon. The
+// first answer counts: a single connection may hang on a server that works, and a server under load may take long to
+// open another one. The connection that has answered is kept.
+func (h *hosts) askServer(ctx context.Context, s *server) (identity, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer)
+	waiting := 0
+	var doubt <-chan time.Time
+	anew := func() {
+		waiting, doubt = waiting+1, nil
+		go func() { answers <- h.askAnew(ctx, s) }()
+	}
+	if open := s.conn; open == nil {
+		anew()
+	} else {
+		waiting, doubt, s.conn = 1, time.After(doubtAfter), nil
+		go func() {
+			who, err := h.identify(ctx, open.PgConn)
+			answers <- answer{open, who, err}
+		}()
+	}
+	var first answer
+	for answered := false; waiting > 0; {
+		select {
+		case <-doubt:
+			anew()
+		case a := <-answers:
+			waiting--
+			if !answered {
+				first, answered = a, a.came()
+			}
+			switch {
+			case answered:
+				doubt = nil
+				cancel()
+			case doubt != nil: // the open connection has ended
+				anew()
+			}
+			switch {
+			case a.conn == nil:
+			case a.err == nil && a.conn == first.conn:
+				s.conn = a.conn
+			default:
+				a.conn.close(false)
+			}
+		}
+	}
+	return first.who, first.err
+}
+
+// askAnew asks over a new connection. A pooler that answers and has no connection to spare is there, as a server is that
+// refuses: then the identity is unknown.
+func (h *hosts) askAnew(ctx context.Context, s *server) answer {
+	conn, err := h.connectTo(ctx, s)
+	if err != nil {
+		return answer{err: err}
+	}
+	who, err := h.identify(ctx, conn.PgConn)
+	if err != nil {
+		conn.close(false)
+		return answer{}
+	}
+	return answer{conn, who, nil}
 }
 
 // closeOwn ends the connections of the watch.
@@ -122,22 +176,25 @@ func (h *hosts) askFirst(ctx context.Context) {
 	if known {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
+	began := time.Now()
+	bound, cancel := context.WithTimeout(ctx, hostTimeout)
 	defer cancel()
 	found, errs := make([]identity, len(h.servers)), make([]error, len(h.servers))
 	var asked sync.WaitGroup
 	for i, s := range h.servers {
-		asked.Go(func() { found[i], errs[i] = h.askOnce(ctx, s) })
+		asked.Go(func() { found[i], errs[i] = h.askOnce(bound, s) })
 	}
 	asked.Wait()
+	if ctx.Err() != nil {
+		return // the caller has not waited long enough to know
+	}
 	for range 2 { // the last one may say what the first one did not know
 		for i, s := range h.servers {
-			if h.note(s, errs[i], false); errs[i] == nil {
+			if h.note(s, began, errs[i]); errs[i] == nil {
 				h.learn(s, found[i])
 			}
 		}
 	}
-	h.judge()
 }
 
 func (h *hosts) askOnce(ctx context.Context, s *server) (identity, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,21 +48,21 @@ type hosts struct {
 	newest  uint32          // timeline, or 0
 	ask     int             // which of identifySQL the servers answer
 	sockets map[*socket]struct{}
-	used    time.Time // when somebody tried to connect
+	wanted  time.Time // when somebody last tried to connect; zero after a success
 	watched bool
 }
 
-// server is one host and port of an address. Its fields belong to hosts.mu, but for conn, which belongs to
-// hosts.watching.
+// server is one host and port of an address. Its fields belong to hosts.mu, but for conn, which belongs to the
+// question under way, or else to the watch.
 type server struct {
 	host string
 	port uint16
 
+	asked     atomic.Bool // a question of the watch is under way
 	conn      *ownConn
 	addresses map[string]bool // those that its name has, as far as they were dialled
 	answered  time.Time
-	failed    int       // attempts to get an answer, in a row
-	tried     time.Time // the last of them
+	tried     time.Time // when the last question ended, answered or not
 	silent    bool      // it is not tried, as long as the watch goes on to try it
 	refused   error     // why it is not used though it answers, or nil
 	told      string    // of refused, in the log
@@ -122,8 +123,13 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 			return err
 		}
 		if given.ValidateConnect != nil {
-			return given.ValidateConnect(ctx, conn)
+			if err := given.ValidateConnect(ctx, conn); err != nil {
+				return err
+			}
 		}
+		h.mu.Lock()
+		h.wanted = time.Time{}
+		h.mu.Unlock()
 		return nil
 	}
 }
@@ -172,7 +178,7 @@ const silentFor = 5 * time.Second
 func (h *hosts) refuseSilent(address string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.used = time.Now()
+	h.wanted = time.Now()
 	if s := h.byAddress(address); s != nil && s.silent && time.Since(s.tried) < silentFor {
 		return &lostError{fmt.Sprintf("pg: %s does not answer", s)}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,7 +116,6 @@ func backwards(url string) string {
 // written there any more, whether this process has seen the promotion or not.
 func TestHosts_FrozenPrimary(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := startPair(t)
 	var log said
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -182,7 +182,6 @@ func TestHosts_FrozenPrimary(t *testing.T) {
 // there, it is refused, and the error says why.
 func TestHosts_NewProcess(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := startPair(t)
 	standby := promote(t, p)
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
@@ -218,12 +217,15 @@ func TestHosts_NewProcess(t *testing.T) {
 		}
 		break
 	}
+	if err := p.Standby.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, pool, 300)
 }
 
 // TestHosts_OpenToFormerPrimary: connections to a primary that goes on after its standby was promoted are closed.
 func TestHosts_OpenToFormerPrimary(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := startPair(t)
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
 	insert(t, pool, 1)
@@ -246,7 +248,6 @@ func TestHosts_OpenToFormerPrimary(t *testing.T) {
 // TestHosts_OtherCluster: a server with other data is refused.
 func TestHosts_OtherCluster(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := pgtest.Pair{Primary: pgtest.Start(t), Standby: pgtest.Start(t)}
 	var log said
 	pool := openPool(t, pg.PoolConfig{URL: p.Both(t), Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -263,15 +264,23 @@ func TestHosts_OtherCluster(t *testing.T) {
 			break
 		}
 	}
+	if err := p.Primary.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for failed := 0; pool.Ping(t.Context()) != nil; failed++ {
+		pg.Backoff(t.Context(), failed)
+	}
 }
 
 // TestHosts_SlowIsNotSilent: a wait for a lock, a COPY that the server does not read, a long query, and a COMMIT that
-// waits for a standby go on. It guards against false alarms, and passes without a watch.
+// waits for a standby go on, longer than the watch takes to find a silent server. So does all that while the watch's
+// own connection hangs, and no other one.
 func TestHosts_SlowIsNotSilent(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := pgtest.StartPair(t, pgxpool.New)
-	pool := openPool(t, pg.PoolConfig{URL: p.Both(t)})
+	url, _ := overTCP(t, p)
+	var log said
+	pool := openPool(t, pg.PoolConfig{URL: url, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for _, table := range []string{"t", "other"} {
 		if _, err := pool.Exec(t.Context(), `CREATE TABLE `+table+` (n int)`); err != nil {
 			t.Fatal(err)
@@ -281,6 +290,7 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer lock.Rollback(context.Background())
 	if _, err := lock.Exec(t.Context(), `LOCK TABLE t`); err != nil {
 		t.Fatal(err)
 	}
@@ -293,10 +303,23 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 		}()
 	}
 	go func() {
-		_, err := pool.CopyFrom(t.Context(), pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromSlice(1<<20, func(i int) ([]any, error) { return []any{i}, nil }))
-		done <- err
+		done <- pool.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error { // pgx's CopyFrom would wait before it sends
+			_, err := conn.Conn().PgConn().CopyFrom(t.Context(), strings.NewReader(strings.Repeat("1\n", 4<<20)), `COPY t FROM STDIN`)
+			return err
+		})
 	}()
-	time.Sleep(6 * time.Second) // longer than the watch takes to find a silent server
+	for _, what := range []string{
+		`query LIKE 'COPY%' AND wait_event_type = 'Lock'`, `query LIKE 'INSERT INTO t %' AND wait_event_type = 'Lock'`, `wait_event = 'PgSleep'`, `wait_event = 'SyncRep'`,
+	} {
+		awaitBackend(t, p.Pool, what)
+	}
+	watch := awaitBackend(t, p.Pool, `application_name = 'tidewire watch'`)
+	if err := syscall.Kill(watch, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(watch, syscall.SIGCONT)
+	awaitBackend(t, p.Pool, fmt.Sprintf(`application_name = 'tidewire watch' AND pid <> %d`, watch)) // it asks on a new one
+	time.Sleep(6 * time.Second)
 	if n := p.Waiting(t, "1"); n == 0 {
 		t.Error("no COMMIT waits for the standby")
 	}
@@ -309,34 +332,50 @@ func TestHosts_SlowIsNotSilent(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if log.count("does not answer") > 0 {
+		t.Error(log.text.String())
+	}
+}
+
+// awaitBackend waits until a backend is as the condition on pg_stat_activity says, and returns its process.
+func awaitBackend(t *testing.T, pool *pgxpool.Pool, condition string) (pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		err := pool.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE `+condition+` LIMIT 1`).Scan(&pid)
+		if err == nil {
+			return pid
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no backend with %s", condition)
+		}
+	}
+}
+
+// overTCP returns an address of both servers through proxies, and the proxies.
+func overTCP(t *testing.T, p pgtest.Pair) (url string, proxies []*pgtest.Proxy) {
+	t.Helper()
+	cfg := parse(t, p.Both(t))
+	for _, server := range []*pgxpool.Config{parse(t, p.Primary.URL()), parse(t, p.Standby.URL())} {
+		proxies = append(proxies, pgtest.StartProxy(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", server.ConnConfig.Host, server.ConnConfig.Port)))
+	}
+	return fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s dbname=%s sslmode=disable target_session_attrs=read-write",
+		proxies[0].Port, proxies[1].Port, cfg.ConnConfig.User, cfg.ConnConfig.Database), proxies
 }
 
 // TestHosts_Swallowed: everything between the pool and the primary gets lost, and connections stay open.
 func TestHosts_Swallowed(t *testing.T) {
 	t.Parallel()
-	endWatches(t)
 	p := startPair(t)
-	cfg, err := pgxpool.ParseConfig(p.Both(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports := []any{}
-	var first *pgtest.Proxy
-	for _, server := range []*pgxpool.Config{parse(t, p.Primary.URL()), parse(t, p.Standby.URL())} {
-		proxy := pgtest.StartProxy(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", server.ConnConfig.Host, server.ConnConfig.Port))
-		ports = append(ports, proxy.Port)
-		if first == nil {
-			first = proxy
-		}
-	}
-	url := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s dbname=%s sslmode=disable target_session_attrs=read-write",
-		ports[0], ports[1], cfg.ConnConfig.User, cfg.ConnConfig.Database)
+	url, proxies := overTCP(t, p)
 	pool := openPool(t, pg.PoolConfig{URL: url})
 	insert(t, pool, 1)
 	p.CatchUp(t)
-	first.Swallow()
+	proxies[0].Swallow()
 	swallowed := time.Now()
-	_, err = pool.Exec(t.Context(), `SELECT pg_sleep(3600)`)
+	_, err := pool.Exec(t.Context(), `SELECT pg_sleep(3600)`)
 	if !pg.Retryable(err) {
 		t.Errorf("not retryable: %v", err)
 	}
@@ -357,13 +396,4 @@ func parse(t *testing.T, url string) *pgxpool.Config {
 		t.Fatal(err)
 	}
 	return cfg
-}
-
-// endWatches has the test end after the last watch, which goes on for some seconds while a server is not as it should be.
-func endWatches(t *testing.T) {
-	t.Cleanup(func() {
-		for pg.Watching() {
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
 }

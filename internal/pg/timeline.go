@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -82,6 +83,9 @@ func (h *hosts) validate(ctx context.Context, conn *pgconn.PgConn) error {
 		s = h.servers[0]
 	}
 	h.mu.Unlock()
+	if s != nil {
+		h.note(s, time.Now(), nil)
+	}
 	return h.learn(s, who)
 }
 

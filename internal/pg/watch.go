@@ -16,16 +16,16 @@ const (
 	// watchEvery is how often the servers are asked, also those without connections: one of them may have been
 	// promoted while the others hung too briefly for anybody to notice.
 	watchEvery = time.Second / 2
-	// askTimeout bounds a question on a connection that is open, reconnectTimeout one on a new connection. A server
-	// that answers neither is silent.
-	askTimeout       = time.Second
-	reconnectTimeout = 1250 * time.Millisecond
-	// lingerFor is for how long a watch goes on without connections after the last attempt to connect, while
-	// something is wrong with a server.
-	lingerFor = 5 * time.Second
+	// doubtAfter is when a server that has not answered on the open connection is asked on a new one as well. A server
+	// that has answered on neither after silentAfter is silent. So it is noticed within watchEvery and silentAfter.
+	doubtAfter  = 750 * time.Millisecond
+	silentAfter = 2 * time.Second
+	// lingerFor is for how long a watch goes on without connections after an attempt to connect, while a server is
+	// silent or refused: those that try again wait up to a second in between, and see Backoff.
+	lingerFor = 2 * time.Second
 )
 
-// watch looks after the connections as long as there are any.
+// watch looks after the connections as long as there are any, or somebody tries in vain to open one.
 //
 // Of several servers it asks each over a connection of its own. One that answers neither there nor on a new
 // connection, while another one answers, is silent: its connections are closed, so that what waits on them is tried
@@ -34,16 +34,18 @@ func (h *hosts) watch() {
 	h.watching.Lock() // the one before may not have closed its connections yet
 	defer h.watching.Unlock()
 	defer h.closeOwn()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	h.askAll(ctx, &asking)
 	for h.goesOn() {
-		h.endDead()
-		if h.several() && h.askAll() {
-			h.askAll()
-			h.judge()
-		}
 		select {
 		case <-tick.C:
+			h.endDead()
+			h.askAll(ctx, &asking)
 		case <-h.emptied:
 		}
 	}
@@ -53,14 +55,14 @@ func (h *hosts) watch() {
 func (h *hosts) goesOn() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watched = len(h.sockets) > 0 || !h.allWell() && time.Since(h.used) < lingerFor
+	h.watched = len(h.sockets) > 0 || h.several() && !h.allWell() && time.Since(h.wanted) < lingerFor
 	return h.watched
 }
 
 // allWell reports whether each server is used, as far as it is known. The caller holds mu.
 func (h *hosts) allWell() bool {
 	for _, s := range h.servers {
-		if s.failed > 0 || s.silent || s.refused != nil {
+		if s.silent || s.refused != nil {
 			return false
 		}
 	}
@@ -78,53 +80,53 @@ func (h *hosts) endDead() {
 	}
 }
 
-// askAll asks the servers, and reports whether one has not answered that was not silent before.
-func (h *hosts) askAll() (suspect bool) {
-	var asked sync.WaitGroup
-	for _, s := range h.servers {
-		asked.Go(func() { h.probe(s) })
+// askAll asks each of several servers that is not being asked. One that does not answer does not delay the others.
+func (h *hosts) askAll(ctx context.Context, asking *sync.WaitGroup) {
+	if !h.several() {
+		return
 	}
-	asked.Wait()
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, s := range h.servers {
-		suspect = suspect || s.failed > 0 && !s.silent
+		if s.asked.CompareAndSwap(false, true) {
+			asking.Go(func() {
+				defer s.asked.Store(false)
+				h.probe(ctx, s)
+			})
+		}
 	}
-	return suspect
 }
 
 // probe asks one server.
-func (h *hosts) probe(s *server) {
-	bound := askTimeout
-	if s.conn == nil {
-		bound = reconnectTimeout
-	}
+func (h *hosts) probe(ctx context.Context, s *server) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
-	who, err := h.askServer(ctx, s)
+	bound, cancel := context.WithTimeout(ctx, silentAfter)
+	who, err := h.askServer(bound, s)
 	cancel()
-	h.note(s, err, time.Since(began) > bound+askTimeout/2)
+	if ctx.Err() != nil {
+		return // the watch ends, and has not waited for the answer
+	}
+	if time.Since(began) < silentAfter+watchEvery || err == nil { // else this process itself was not running
+		h.note(s, began, err)
+	}
 	if err == nil {
 		h.learn(s, who)
 	}
 }
 
-// note takes note of whether a server has answered. If this process itself was not running, it is not known.
-func (h *hosts) note(s *server, err error, paused bool) {
+// note takes note of whether a server has answered what it was asked at a time.
+func (h *hosts) note(s *server, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.tried = time.Now()
-	switch {
-	case err != nil && Code(err) == "" && timedOut(err):
-		if !paused {
-			s.failed++
+	if err != nil && Code(err) == "" && timedOut(err) {
+		if !s.silent && h.anotherAnswered(s, began) {
+			h.silence(s)
 		}
 		return
-	case err == nil || Code(err) != "":
+	}
+	if err == nil || Code(err) != "" {
 		s.answered = s.tried
 	}
-	s.failed = 0 // where a connection is refused, an attempt costs nothing
-	if s.silent {
+	if s.silent { // also where connections are refused: there an attempt costs nothing
 		s.silent = false
 		h.tell(slog.LevelInfo, "PostgreSQL server answers again", s, nil)
 	}
@@ -135,28 +137,22 @@ func timedOut(err error) bool {
 	return pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// judge finds which servers are silent, and closes their connections.
-func (h *hosts) judge() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.servers {
-		if s.silent || s.failed < 2 || !h.anotherAnswers(s) {
-			continue
-		}
-		s.silent = true
-		h.tell(slog.LevelWarn, "PostgreSQL server does not answer: its connections are closed, and others tried", s, nil)
-		for socket := range h.sockets {
-			if h.byAddress(socket.address) == s {
-				socket.end(fmt.Sprintf("pg: %s does not answer: connection closed", s))
-			}
+// silence has a server not be tried, and closes its connections. The caller holds mu.
+func (h *hosts) silence(s *server) {
+	s.silent = true
+	h.tell(slog.LevelWarn, "PostgreSQL server does not answer: its connections are closed, and others tried", s, nil)
+	for socket := range h.sockets {
+		if h.byAddress(socket.address) == s {
+			socket.end(fmt.Sprintf("pg: %s does not answer: connection closed", s))
 		}
 	}
 }
 
-// anotherAnswers reports whether there is somewhere else to go. The caller holds mu.
-func (h *hosts) anotherAnswers(than *server) bool {
+// anotherAnswered reports whether there is somewhere else to go. An answer of before counts for nothing: this process
+// may have lost its network, and with it all servers at once. The caller holds mu.
+func (h *hosts) anotherAnswered(than *server, since time.Time) bool {
 	for _, s := range h.servers {
-		if s != than && time.Since(s.answered) < lingerFor {
+		if s != than && s.answered.After(since) {
 			return true
 		}
 	}
