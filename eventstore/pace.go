@@ -68,7 +68,7 @@ func (s *Store) follow(ctx context.Context, r pageRequest) ([]Event, pageResult,
 		return nil, pageResult{}, err
 	}
 	defer func() { <-s.follows }()
-	return s.page(ctx, r)
+	return s.followPage(ctx, r)
 }
 
 // watch looks for what the call must not find, apart if that takes long.

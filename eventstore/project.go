@@ -119,7 +119,7 @@ var errBeyond = errors.New("eventstore: snapshot behind the end of the store")
 // pass has the projections take the events behind after. It returns the last
 // position that the store had at its beginning.
 func (s *Store) pass(ctx context.Context, query Query, projections []Projected, after int64) (head int64, err error) {
-	c := projectionCursor(s.page, query, after)
+	c := projectionCursor(s.readPage, query, after)
 	for !c.done {
 		page, err := c.next(ctx, streamRows, streamBytes)
 		if err != nil {
@@ -150,7 +150,7 @@ func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) ite
 			return
 		}
 		defer done()
-		c := projectionCursor(s.page, query, 0)
+		c := projectionCursor(s.readPage, query, 0)
 		for !c.done {
 			page, err := c.next(ctx, streamRows, streamBytes)
 			if err != nil {

@@ -37,6 +37,10 @@ FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 	// commit.
 	headFmt = `SELECT coalesce((SELECT position FROM tidewire.events_%d ORDER BY position DESC LIMIT 1), 0)`
 
+	// endsFmt is the same with the base of the history that goes on.
+	historySQL = `SELECT pg_sequence_last_value('tidewire.history_seq') >> 32 << 18`
+	endsFmt    = headFmt + `, pg_sequence_last_value('tidewire.history_seq') >> 32 << 18`
+
 	lostSinceFmt = `SELECT tidewire.events_%d_lost_since($1, $2)`
 
 	forgetFmt = `SELECT tidewire.events_%d_forget($1, $2, $3, $4)`
@@ -68,7 +72,7 @@ ON CONFLICT (store, name) DO UPDATE SET
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, settle, conflicts, page, tagged, ids, head, forget, basis, lostSince string
+	append, settle, conflicts, page, tagged, ids, head, ends, forget, basis, lostSince string
 
 	stmtAppend, stmtSettle string // names of what sessions have prepared
 }
@@ -77,7 +81,7 @@ func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
 		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
-		ids: of(idsFmt), head: of(headFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt),
+		ids: of(idsFmt), head: of(headFmt), ends: of(endsFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt),
 		stmtAppend: of("tidewire_events_%d_append"), stmtSettle: of("tidewire_events_%d_settle"),
 	}
 }

@@ -81,7 +81,7 @@ var usualSearch = searching{span: 100_000, patience: 250}
 // Errors: ErrInvalid, ErrNotFound, ctx's and PostgreSQL's own, also that it is
 // away.
 func (s *Store) Query(ctx context.Context, query Query, options ReadOptions) ([]Event, error) {
-	events, _, err := s.read(ctx, s.page, query, options)
+	events, _, err := s.read(ctx, s.readPage, query, options)
 	return events, err
 }
 
@@ -124,7 +124,7 @@ func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOption
 			yield(Event{}, err)
 			return
 		}
-		c := newCursor(s.page, query, options)
+		c := newCursor(s.readPage, query, options)
 		c.continues = s.continues
 		for !c.done {
 			page, err := c.next(ctx, streamRows, streamBytes)

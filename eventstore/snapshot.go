@@ -260,7 +260,7 @@ func (s *Store) verify(ctx context.Context, p Projected, row *stored) (problem s
 	if problem := p.problem(row); problem != "" {
 		return problem, nil
 	}
-	c := projectionCursor(s.page, *p.query(), 0)
+	c := projectionCursor(s.readPage, *p.query(), 0)
 	for !c.done {
 		page, err := c.next(ctx, streamRows, streamBytes)
 		if err != nil {

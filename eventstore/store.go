@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/standby"
 )
 
 const (
@@ -68,6 +69,9 @@ type Config struct {
 	// NoListen keeps the Store from listening to what others announce, for
 	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
 	NoListen bool
+	// Standby is where events are read for queries, projections and subscriptions, if it has what the primary had when the
+	// read began. Conditions are never checked there. Defaults to none.
+	Standby *standby.Reader
 	// Log receives a line for each attempt that failed. Defaults to none.
 	Log *slog.Logger
 }
@@ -162,6 +166,7 @@ type Store struct {
 	popular     popular
 	searching   searching
 	hub         hub
+	primary     lastEnds
 }
 
 // gathering is the open batch.

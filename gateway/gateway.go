@@ -64,6 +64,8 @@ type Config struct {
 	// Ready returns why the server cannot do its work just now, or nil. A
 	// NotReadyError tells clients the reason. Defaults to always ready.
 	Ready func(ctx context.Context) error
+	// Remark returns a line for those who ask a server that is ready, or "". Defaults to none.
+	Remark func() string
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
 	// Access decides which web pages may use /ws and /v1, and under which host
@@ -251,7 +253,13 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, reason, http.StatusServiceUnavailable)
 		return
 	}
-	io.WriteString(w, "ok\n")
+	text := "ok\n"
+	if s.cfg.Remark != nil {
+		if remark := s.cfg.Remark(); remark != "" {
+			text += remark + "\n"
+		}
+	}
+	io.WriteString(w, text)
 }
 
 // accept makes a WebSocket of the request and runs serve on it in a goroutine

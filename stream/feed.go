@@ -145,6 +145,9 @@ func (f *feed) read(ctx context.Context, after int64, most int, begin func()) (p
 }
 
 func (f *feed) readOnce(ctx context.Context, after int64, most int) (tailPage, bool, error) {
+	if p, ok := f.stream.standbyPage(ctx, after, most, f.cfg.PageBytes); ok && !f.isPast(p.history) {
+		return p, true, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return f.stream.page(ctx, after, most, f.cfg.PageBytes)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/standby"
 )
 
 // HubConfig configures a Hub.
@@ -41,6 +43,8 @@ type HubConfig struct {
 	// IdleTimeout is for how long a Hub without subscriptions and watchers keeps
 	// the connection on which it listens. Defaults to 30 s.
 	IdleTimeout time.Duration
+	// Standby is where pages are read that lie before the end of their stream. Defaults to none.
+	Standby *standby.Reader
 	// Log receives a line when listening, polling or announcing fails. Defaults
 	// to none.
 	Log *slog.Logger
@@ -214,7 +218,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
 	if f == nil {
-		f = newFeed(s.through(h.pool), &h.cfg, h.report)
+		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.report)
 		h.feeds[s.id] = f
 		h.joined = true
 		if len(h.feeds) == 1 {

@@ -33,6 +33,9 @@ func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([
 	if err := s.checkSingle("read"); err != nil {
 		return nil, err
 	}
+	if p, ok := s.standbyPage(ctx, after, limit, bytes); ok {
+		return p.messages, nil
+	}
 	p, _, err := s.page(ctx, after, limit, bytes)
 	return p.messages, err
 }

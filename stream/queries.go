@@ -185,6 +185,7 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 
 	// Its head is what the table holds and not what the sequence says: that is
 	// moved before the commit.
+	endsSQL  = `SELECT s.head, s.oldest, pg_sequence_last_value('tidewire.history_seq') >> 32 << 18 FROM tidewire.stream_state($1) AS s`
 	stateSQL = `SELECT s.head, s.oldest, EXISTS (SELECT FROM tidewire.stream WHERE id = $1 AND NOT shared) FROM tidewire.stream_state($1) AS s`
 )
 

@@ -68,6 +68,7 @@ type Stream struct {
 	table     *table
 	storage   *storage
 	read      *readSQL
+	standby   *onStandby // nil without
 }
 
 // Ensure returns the stream of that name, and makes it if there is none. It

@@ -37,7 +37,8 @@ type serveCmd struct {
 	lanesFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
-	Migrate bool `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
+	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. What lies some way before the end of streams, and events, are read there where that changes nothing but the load; all else, and all that it cannot answer, at the primary. Default: DATABASE_READ_URL, or none."`
+	Migrate bool   `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted; at most a quarter of what clients may hold, which is less than half of --max-memory."`
@@ -233,7 +234,12 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		}
 		p.log.Warn("table was dropped and made anew, as --recreate asked", "table", c.Table)
 	}
-	stores, err := c.openStores(p, pool, &cfg)
+	reader, err := c.openStandby(p, pool, &cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
+	stores, err := c.openStores(p, pool, reader, &cfg)
 	if err != nil {
 		return err
 	}

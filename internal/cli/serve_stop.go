@@ -86,24 +86,32 @@ func (c *serveCmd) stopStores(s *stores) error {
 	return s.stop(ctx)
 }
 
-// closePool closes the connections to PostgreSQL, which pgx waits for without a
-// bound: one that is at work, or that PostgreSQL does not answer, is left to the
-// end of the process.
+// closePool closes the connections to PostgreSQL.
 func (c *serveCmd) closePool(pool *pgxpool.Pool) error {
+	err := c.closeInTime("closing the connections to PostgreSQL", pool.Close)
+	if err != nil {
+		err = fmt.Errorf("%w: %d do not end", err, pool.Stat().TotalConns())
+	}
+	return err
+}
+
+// closeInTime closes connections, which pgx waits for without a bound: one that is at work, or that
+// PostgreSQL does not answer, is left to the end of the process.
+func (c *serveCmd) closeInTime(doing string, end func()) error {
 	c.stopping.begin()
-	c.stopping.doing("closing the connections to PostgreSQL")
+	c.stopping.doing(doing)
 	ctx, cancel := c.stopping.until(sharePool)
 	defer cancel()
 	closed := make(chan struct{})
 	go func() {
-		pool.Close()
+		end()
 		close(closed)
 	}()
 	select {
 	case <-closed:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("connections to PostgreSQL given up: %d do not end", pool.Stat().TotalConns())
+		return fmt.Errorf("%s: given up", doing)
 	}
 }
 

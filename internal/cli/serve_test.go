@@ -93,7 +93,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "DATABASE_URL=") || strings.HasPrefix(v, "PG")
+		return strings.HasPrefix(v, "DATABASE_") || strings.HasPrefix(v, "PG")
 	}), asProgram+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {

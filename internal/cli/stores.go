@@ -13,6 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/standby"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -35,7 +36,7 @@ type stores struct {
 const roomsStream = "tidewire.rooms"
 
 // openStores makes what the served endpoints need and tells cfg.
-func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (s *stores, err error) {
+func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, reader *standby.Reader, cfg *gateway.Config) (s *stores, err error) {
 	s = &stores{}
 	if err := migrate.EnterHistory(p.ctx, pool); err != nil {
 		return nil, explainDatabase(err)
@@ -51,13 +52,13 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, cfg *gateway.Confi
 		cfg.NewSource = func(onCommit func(uint64)) gateway.Source { return s.ingest.Source(onCommit) }
 	}
 	if cfg.Only == gateway.All {
-		s.streams = newStreamStore(pool, p.log)
+		s.streams = newStreamStore(pool, reader, p.log)
 		s.streams.maxOpen = int(budget.ClientShare(c.memory) / 8 / openStreamBytes)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made, s.streams.dropped}, MaxPartitions: c.MaxPartitions}
 		registerStreams(cfg.Metrics, s.streams.hub)
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		registerQueues(cfg.Metrics, s.queues)
-		s.events = newEventStores(pool, p.log)
+		s.events = newEventStores(pool, reader, p.log)
 		cfg.Events = s.events
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.changed}}
 	}

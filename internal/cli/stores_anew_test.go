@@ -26,7 +26,7 @@ func startStores(t *testing.T, db pgtest.DB) openedStores {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	s := &stores{streams: newStreamStore(db.Pool, log)}
+	s := &stores{streams: newStreamStore(db.Pool, nil, log)}
 	s.queues = newQueueStore(db.Pool, s.streams.hub, log)
 	s.run(context.Background())
 	t.Cleanup(func() { s.stop(context.Background()) })

@@ -13,21 +13,23 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/standby"
 )
 
 // eventStores gives the gateway the event stores of one database. The default
 // one is made when it is first asked for.
 type eventStores struct {
-	pool *pgxpool.Pool
-	log  *slog.Logger
+	pool   *pgxpool.Pool
+	reader *standby.Reader // nil without
+	log    *slog.Logger
 
 	open *registry[*eventstore.Store]
 
 	progress progress // of all appends
 }
 
-func newEventStores(pool *pgxpool.Pool, log *slog.Logger) *eventStores {
-	s := &eventStores{pool: pool, log: log}
+func newEventStores(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *eventStores {
+	s := &eventStores{pool: pool, reader: reader, log: log}
 	s.open = newRegistry(registryConfig[*eventstore.Store]{Open: s.get, Discard: closeNow, ErrClosed: eventstore.ErrClosed, Log: log})
 	return s
 }
@@ -38,7 +40,7 @@ func (s *eventStores) get(ctx context.Context, name string) (*eventstore.Store, 
 	if name == eventstore.DefaultName {
 		open = eventstore.Ensure
 	}
-	return open(ctx, s.pool, name, eventstore.Config{Announce: true, Log: s.log})
+	return open(ctx, s.pool, name, eventstore.Config{Announce: true, Standby: s.reader, Log: s.log})
 }
 
 // closeNow closes a store of which nothing can be stored any more.

@@ -15,12 +15,14 @@ import (
 
 	"github.com/tidewire/tidewire/gateway"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/standby"
 	"github.com/tidewire/tidewire/stream"
 )
 
 // streamStore gives the gateway the streams of one database.
 type streamStore struct {
 	pool   *pgxpool.Pool
+	reader *standby.Reader // nil without
 	log    *slog.Logger
 	finder *finder
 	hub    *stream.Hub
@@ -82,11 +84,11 @@ type openStream struct {
 	progress progress
 }
 
-func newStreamStore(pool *pgxpool.Pool, log *slog.Logger) *streamStore {
+func newStreamStore(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *streamStore {
 	s := &streamStore{
-		pool: pool, log: log, finder: &finder{pool: pool},
+		pool: pool, reader: reader, log: log, finder: &finder{pool: pool},
 		maxOpen: math.MaxInt,
-		hub:     stream.NewHub(pool, stream.HubConfig{Announce: true, Log: log}),
+		hub:     stream.NewHub(pool, stream.HubConfig{Announce: true, Standby: reader, Log: log}),
 	}
 	s.groups = stream.NewGroups(pool, stream.GroupsConfig{OnGone: s.groupGone, Log: log})
 	s.work, s.stop = context.WithCancel(context.Background())
@@ -311,7 +313,7 @@ func (s *streamStore) Read(ctx context.Context, name string, key *string, after 
 	if key != nil {
 		page, err = found.ReadKeyPage(ctx, *key, after, math.MaxInt64, limit, readBytes)
 	} else {
-		page, err = found.ReadPage(ctx, after, limit, readBytes)
+		page, err = found.WithStandby(s.reader).ReadPage(ctx, after, limit, readBytes)
 	}
 	return gatewayMessages(page), gatewayError(err)
 }

@@ -1,0 +1,229 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// Config says which standby to read from.
+type Config struct {
+	// URL or key=value string of the standby, as libpq takes it. Of several hosts the first that answers is used, and the
+	// first standby with target_session_attrs=standby. With pool_max_conns=N there are at most N connections; else at most
+	// 4, or as many as there are processors.
+	URL string
+	// Log is told when reads begin to go to the standby, and when they no longer do. Defaults to none.
+	Log *slog.Logger
+}
+
+const (
+	// connectTimeout bounds an attempt to connect to one host, readTimeout a read with the wait for a connection.
+	connectTimeout = time.Second
+	readTimeout    = 2 * time.Second
+	// slotTimeout bounds the wait for a connection alone: where all are in use, the primary is the quicker one.
+	slotTimeout = 250 * time.Millisecond
+	// appName is the application_name of the connections, unless the URL has another.
+	appName = pg.AppName + " reader"
+
+	systemSQL   = `SELECT tidewire.system_identifier()`
+	identitySQL = `SELECT tidewire.system_identifier(), pg_is_in_recovery()`
+)
+
+var (
+	// ErrElsewhere is what a read returns that the primary has to answer, though nothing is wrong with the standby.
+	ErrElsewhere = errors.New("standby: the primary has to answer")
+	// ErrHistory is what a read returns that has found an older history than that of the primary.
+	ErrHistory = errors.New("standby: its history is older than that of the primary: it has not got so far, or follows a former primary")
+
+	errURL          = errors.New("standby: malformed URL")
+	errOtherCluster = errors.New("standby: the server belongs to another PostgreSQL cluster than the primary")
+)
+
+// Reader reads from a standby of the database that a pool of the primary leads to. A nil Reader is none. It must be closed.
+// Safe for concurrent use.
+type Reader struct {
+	primary, pool *pgxpool.Pool
+	log           *slog.Logger
+	slots         chan struct{} // one for each read under way
+
+	fromPrimary, fromStandby atomic.Uint64
+
+	breaker breaker
+	// noStandby and canceled are set when the log has told of that.
+	noStandby, canceled atomic.Bool
+}
+
+// Open returns a Reader of a standby of the database that the pool leads to. It does not connect: the first read does. The error
+// is that of a malformed URL.
+func Open(primary *pgxpool.Pool, cfg Config) (*Reader, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errURL, err)
+	}
+	pc.ConnConfig.ConnectTimeout = connectTimeout
+	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
+		pc.ConnConfig.RuntimeParams["application_name"] = appName
+	}
+	r := &Reader{primary: primary, log: cfg.Log, slots: make(chan struct{}, pc.MaxConns)}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	pc.AfterConnect = r.identify
+	if r.pool, err = pgxpool.NewWithConfig(context.Background(), pc); err != nil {
+		return nil, fmt.Errorf("%w: %v", errURL, err)
+	}
+	return r, nil
+}
+
+// Close closes the connections, when the reads under way have ended. All reads go to the primary from then on.
+func (r *Reader) Close() {
+	r.breaker.close()
+	r.pool.Close()
+}
+
+// identify returns why a new connection is of no use, or nil.
+func (r *Reader) identify(ctx context.Context, conn *pgx.Conn) error {
+	var ours, theirs *int64 // nil where nobody may look
+	var recovers bool
+	if err := conn.QueryRow(ctx, identitySQL).Scan(&theirs, &recovers); err != nil {
+		return err
+	}
+	if err := r.primary.QueryRow(ctx, systemSQL).Scan(&ours); err != nil {
+		return err
+	}
+	if ours != nil && theirs != nil && *ours != *theirs {
+		return errOtherCluster
+	}
+	if !recovers && r.noStandby.CompareAndSwap(false, true) {
+		r.log.Warn("the server of the read URL is no standby: reads from it do not spare the primary, if it is that")
+	}
+	return nil
+}
+
+// Read calls read with a pool of connections to the standby, unless a read failed there a moment ago. It reports
+// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds. If it
+// returns ErrElsewhere, the next ones still go to the standby.
+func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *pgxpool.Pool) error) (done bool) {
+	if r == nil {
+		return false
+	}
+	if !r.breaker.admits() || !r.begin(ctx) {
+		r.fromPrimary.Add(1)
+		return false
+	}
+	defer func() { <-r.slots }()
+	bound, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if err := read(bound, r.pool); err != nil {
+		r.fromPrimary.Add(1)
+		if ctx.Err() == nil {
+			r.heard(err)
+		}
+		return false
+	}
+	r.fromStandby.Add(1)
+	if r.breaker.succeed(true) {
+		r.log.Info("reads go to the standby")
+	}
+	return true
+}
+
+// begin waits for a slot, and reports whether there is one.
+func (r *Reader) begin(ctx context.Context) bool {
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(slotTimeout)
+	defer timer.Stop()
+	select {
+	case r.slots <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// heard takes in why a read has failed.
+func (r *Reader) heard(err error) {
+	switch {
+	case errors.Is(err, ErrElsewhere), hasNot(err):
+		r.breaker.succeed(false)
+	case conflicts(err):
+		r.breaker.succeed(false)
+		if r.canceled.CompareAndSwap(false, true) {
+			r.log.Warn("the standby has canceled a read, and the primary was asked. If that is to be rare, set hot_standby_feedback = on, or raise max_standby_streaming_delay, at the standby. This is told once",
+				"error", err.Error())
+		}
+	default:
+		if r.breaker.fail(err) {
+			r.log.Warn("the standby is not read for now, and all reads go to the primary", "reason", reason(err), "error", err.Error())
+		}
+		r.pool.Reset() // another host of the URL may do
+	}
+}
+
+// hasNot reports whether the standby may just not have got so far: it has no such table, function or column yet.
+func hasNot(err error) bool {
+	switch pg.Code(err) {
+	case pg.CodeUndefinedTable, "42883", "42703":
+		return true
+	}
+	return false
+}
+
+// conflicts reports whether the standby has canceled the read, because it had to remove what it reads, or it took long.
+// https://www.postgresql.org/docs/current/hot-standby.html#HOT-STANDBY-CONFLICT
+func conflicts(err error) bool {
+	switch pg.Code(err) {
+	case "40001", "40P01", pg.CodeQueryCanceled, pg.CodeLockNotAvailable:
+		return true
+	}
+	return false
+}
+
+// Problem says in a few words why the standby is not read now, or nothing if it is. It names no host.
+func (r *Reader) Problem() string {
+	if err := r.breaker.problem(); err != nil {
+		return reason(err)
+	}
+	return ""
+}
+
+func reason(err error) string {
+	switch {
+	case errors.Is(err, ErrHistory):
+		return "its history is older than that of the primary"
+	case errors.Is(err, errOtherCluster):
+		return "it belongs to another PostgreSQL cluster than the primary"
+	case pg.Code(err) == "3F000": // no such schema
+		return "it has no tables of Tidewire yet"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer in time"
+	case pg.Away(err):
+		return "it cannot be reached"
+	}
+	return "a read has failed there"
+}
+
+// Stats says where pages were read so far.
+type Stats struct {
+	Primary, Standby uint64
+	// Used says that reads go to the standby now.
+	Used bool
+}
+
+// Stats returns them as they are now.
+func (r *Reader) Stats() Stats {
+	return Stats{Primary: r.fromPrimary.Load(), Standby: r.fromStandby.Load(), Used: r.breaker.problem() == nil}
+}

@@ -1,0 +1,153 @@
+package stream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/standby"
+)
+
+// endsLast is for how long what is known of the ends of a stream decides what is read from a standby.
+const endsLast = time.Second
+
+// onStandby is a stream as a standby has it. Safe for concurrent use.
+type onStandby struct {
+	reader *standby.Reader
+
+	mu     sync.Mutex // guards the fields below
+	stream *Stream    // reads through the pool of the standby; nil before the first read
+	ends   ends
+	// Since lackedAt, the standby is known to have no full page after this position.
+	lacked   int64
+	lackedAt time.Time
+}
+
+// ends say where a stream begins and ends at the primary, and in which history.
+type ends struct {
+	head, oldest, history int64
+	at                    time.Time // when they were asked for
+}
+
+// WithStandby returns the stream with a standby, from which ReadPage, and the subscriptions of a Hub with the same Reader, read what
+// lies a page or more before the end of the stream. All else goes to the primary. reader may be nil.
+//
+// What is read is the same either way. A page from the standby is full, in the history that goes on, and holds nothing
+// that the primary has not committed, or has dropped for more than a second.
+func (s *Stream) WithStandby(reader *standby.Reader) *Stream {
+	other := *s
+	other.standby = nil
+	if reader != nil {
+		other.standby = &onStandby{reader: reader}
+	}
+	return &other
+}
+
+// standbyPage is page from the standby, if there is one and its page is what the primary's would be. There may be more then.
+func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes int) (p tailPage, ok bool) {
+	on := s.standby
+	if on == nil || !on.maybe(after, messages) {
+		return p, false
+	}
+	ok = on.reader.Read(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
+		e, err := on.endsOf(ctx, s)
+		if err != nil || after < e.oldest-1 || e.head-after < int64(messages) {
+			return standby.ErrElsewhere // the primary says why
+		}
+		var more bool
+		p, more, err = on.through(s, pool).page(ctx, after, messages, bytes)
+		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) {
+			return standby.ErrElsewhere
+		}
+		if err != nil {
+			return err
+		}
+		return on.check(e, &p, after, more)
+	})
+	return p, ok
+}
+
+// maybe reports whether there may be a full page, after what is known.
+func (on *onStandby) maybe(after int64, messages int) bool {
+	on.mu.Lock()
+	defer on.mu.Unlock()
+	if after >= on.lacked && time.Since(on.lackedAt) < endsLast {
+		return false
+	}
+	return time.Since(on.ends.at) >= endsLast || on.ends.head-after >= int64(messages)
+}
+
+// endsOf returns the ends of the stream, as they were within the last second.
+func (on *onStandby) endsOf(ctx context.Context, s *Stream) (e ends, err error) {
+	on.mu.Lock()
+	e = on.ends
+	on.mu.Unlock()
+	if time.Since(e.at) < endsLast {
+		return e, nil
+	}
+	e.at = time.Now()
+	if err = s.pool.QueryRow(ctx, endsSQL, s.id).Scan(&e.head, &e.oldest, &e.history); err != nil {
+		return e, err
+	}
+	on.mu.Lock()
+	on.ends = e
+	on.mu.Unlock()
+	return e, nil
+}
+
+// check returns nil if the page is what the primary's would be, and has it end where the stream does.
+func (on *onStandby) check(e ends, p *tailPage, after int64, more bool) error {
+	if p.history < e.history {
+		return standby.ErrHistory
+	}
+	p.upTo(e.head) // a standby may show a commit before the primary does
+	switch {
+	case p.history > e.history:
+		on.forget()
+		return standby.ErrElsewhere
+	case !more || len(p.messages) == 0:
+		on.mu.Lock()
+		on.lacked, on.lackedAt = after, time.Now()
+		on.mu.Unlock()
+		return standby.ErrElsewhere
+	case after > 0 && after>>historyBits != (p.messages[0].Position-1)>>historyBits:
+		return standby.ErrElsewhere // the primary knows whether what was between is lost
+	}
+	return nil
+}
+
+// forget has the primary be asked for the ends of the stream.
+func (on *onStandby) forget() {
+	on.mu.Lock()
+	defer on.mu.Unlock()
+	on.ends = ends{}
+}
+
+// through returns the stream as the standby has it. What is learnt there, such as in which tables it is, may not be so at the
+// primary: that is kept apart.
+func (on *onStandby) through(s *Stream, pool *pgxpool.Pool) *Stream {
+	on.mu.Lock()
+	defer on.mu.Unlock()
+	if on.stream == nil {
+		on.stream = s.through(pool)
+		on.stream.standby = nil
+		on.stream.storage = &storage{}
+		on.stream.storage.own.Store(!s.storage.shared())
+		on.stream.read = &readSQL{table: s.table.name}
+	}
+	return on.stream
+}
+
+// upTo cuts what has a higher position.
+func (p *tailPage) upTo(position int64) {
+	at, _ := slices.BinarySearchFunc(p.messages, position+1, func(m Message, target int64) int { return cmp.Compare(m.Position, target) })
+	for i := at; i < len(p.messages); i++ {
+		p.bytes -= p.messages[i].held()
+	}
+	p.messages = slices.Clip(p.messages[:at])
+}
