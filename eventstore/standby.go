@@ -65,11 +65,11 @@ func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (event
 		e := s.primary.get()
 		if now || r.before-1 > e.head || time.Since(e.at) >= endsLast {
 			if e, err = s.askPrimary(ctx); err != nil {
-				return standby.ErrElsewhere // the primary says why
+				return standby.ErrNotAsked // the primary says why
 			}
 		}
 		if r.after >= e.head {
-			return standby.ErrElsewhere
+			return standby.ErrNotAsked
 		}
 		r.before = min(r.before, e.head+1) // a standby may show a commit before the primary does
 		r.head = true
@@ -101,7 +101,7 @@ func (s *Store) askPrimary(ctx context.Context) (ends, error) {
 // after the page holds for the page: a server does not go back to an older one.
 func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends, found *pageResult) error {
 	if found.head < e.head {
-		return standby.ErrElsewhere
+		return standby.ErrLacks
 	}
 	var history int64
 	if err := conn.QueryRow(ctx, historySQL).Scan(&history); err != nil {
@@ -112,7 +112,7 @@ func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends, found 
 		return standby.ErrHistory
 	case history > e.history:
 		s.primary.set(ends{})
-		return standby.ErrElsewhere
+		return standby.ErrLacks
 	}
 	found.head = e.head
 	return nil

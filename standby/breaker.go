@@ -42,6 +42,15 @@ func (b *breaker) admits() bool {
 	return true
 }
 
+// leave notes that a read that was admitted has not tried.
+func (b *breaker) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.trying {
+		b.trying, b.retry = false, time.Now()
+	}
+}
+
 // succeed notes that the standby has answered. It reports whether that was of use for the first time since the last failure.
 func (b *breaker) succeed(ofUse bool) (first bool) {
 	b.mu.Lock()

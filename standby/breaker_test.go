@@ -34,6 +34,10 @@ func TestBreaker(t *testing.T) {
 			if !b.admits() || b.admits() || b.problem() != away {
 				t.Errorf("after %d s: not exactly one may try; problem %v", pause, b.problem())
 			}
+			b.leave()
+			if !b.admits() || b.admits() || b.problem() != away {
+				t.Errorf("after %d s and a read that did not try: not exactly one may try; problem %v", pause, b.problem())
+			}
 			b.fail(away)
 		}
 		time.Sleep(30 * time.Second)

@@ -38,8 +38,10 @@ const (
 )
 
 var (
-	// ErrElsewhere is what a read returns that the primary has to answer, though nothing is wrong with the standby.
-	ErrElsewhere = errors.New("standby: the primary has to answer")
+	// ErrNotAsked is what a read returns that has not asked the standby, because only the primary can answer.
+	ErrNotAsked = errors.New("standby: not asked")
+	// ErrLacks is what a read returns for which the standby has not got far enough, though nothing is wrong with it.
+	ErrLacks = errors.New("standby: it has not got so far")
 	// ErrHistory is what a read returns that has found an older history than that of the primary.
 	ErrHistory = errors.New("standby: its history is older than that of the primary: it has not got so far, or follows a former primary")
 
@@ -109,8 +111,8 @@ func (r *Reader) identify(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // Read calls read with a pool of connections to the standby, unless a read failed there a moment ago. It reports
-// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds. If it
-// returns ErrElsewhere, the next ones still go to the standby.
+// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds. After
+// ErrNotAsked and ErrLacks, and where the standby has canceled the read, the next ones still go there.
 func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *pgxpool.Pool) error) (done bool) {
 	if r == nil {
 		return false
@@ -157,7 +159,9 @@ func (r *Reader) begin(ctx context.Context) bool {
 // heard takes in why a read has failed.
 func (r *Reader) heard(err error) {
 	switch {
-	case errors.Is(err, ErrElsewhere), hasNot(err):
+	case errors.Is(err, ErrNotAsked):
+		r.breaker.leave()
+	case errors.Is(err, ErrLacks), hasNot(err):
 		r.breaker.succeed(false)
 	case conflicts(err):
 		r.breaker.succeed(false)

@@ -57,12 +57,12 @@ func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes i
 	ok = on.reader.Read(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
 		e, err := on.endsOf(ctx, s)
 		if err != nil || after < e.oldest-1 || e.head-after < int64(messages) {
-			return standby.ErrElsewhere // the primary says why
+			return standby.ErrNotAsked // the primary says why
 		}
 		var more bool
 		p, more, err = on.through(s, pool).page(ctx, after, messages, bytes)
 		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) {
-			return standby.ErrElsewhere
+			return standby.ErrLacks
 		}
 		if err != nil {
 			return err
@@ -109,14 +109,14 @@ func (on *onStandby) check(e ends, p *tailPage, after int64, more bool) error {
 	switch {
 	case p.history > e.history:
 		on.forget()
-		return standby.ErrElsewhere
+		return standby.ErrLacks
 	case !more || len(p.messages) == 0:
 		on.mu.Lock()
 		on.lacked, on.lackedAt = after, time.Now()
 		on.mu.Unlock()
-		return standby.ErrElsewhere
+		return standby.ErrLacks
 	case after > 0 && after>>historyBits != (p.messages[0].Position-1)>>historyBits:
-		return standby.ErrElsewhere // the primary knows whether what was between is lost
+		return standby.ErrLacks // the primary knows whether what was between is lost
 	}
 	return nil
 }
