@@ -119,3 +119,40 @@ func TestFailover_Asynchronous(t *testing.T) {
 		t.Errorf("%d events from the 7th on, want 15", n)
 	}
 }
+
+// TestFailover_FindLost: that events are lost is told by the store that has stored them, once, whether it stores again or not.
+func TestFailover_FindLost(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	pool := poolOf(t, p.Both(t))
+	idle, busy := open(t, pool, eventstore.Config{}), open(t, pool, eventstore.Config{})
+	kept := mustAppend(t, idle, event("Kept"), event("Kept"))
+	mustAppend(t, busy, event("Kept"))
+	find := func(what string, s *eventstore.Store, want int64) {
+		t.Helper()
+		if n, err := s.FindLost(t.Context()); err != nil || n != want {
+			t.Errorf("%s: %d positions are lost, want %d: %v", what, n, want, err)
+		}
+	}
+	find("no failover", idle, 0)
+	p.CatchUp(t)
+	p.Detach(t)
+	for range 3 {
+		mustAppend(t, idle, event("Lost"))
+	}
+	lost := mustAppend(t, busy, event("Lost"), event("Lost"))
+	if _, err := busy.AppendIf(t.Context(), []eventstore.Event{event("Refused")}, eventstore.Condition{FailIfEventsMatch: eventstore.Everything()}); !errors.Is(err, eventstore.ErrConflict) {
+		t.Fatal(err)
+	}
+	p.Promote(t)
+	if first := mustAppend(t, busy, event("New")); first[0] <= lost[1] {
+		t.Fatalf("position %d comes again", first[0])
+	}
+	end := kept[1] + 1
+	find("a store that has gone on", busy, lost[1]-end)
+	find("the same again", busy, 0)
+	find("a store that has not", idle, lost[1]-2-end)
+	mustAppend(t, idle, event("New"))
+	find("the same later", idle, 0)
+}

@@ -167,6 +167,8 @@ type Store struct {
 	searching   searching
 	hub         hub
 	primary     lastEnds
+	last        lastStored
+	told        atomic.Int64 // the last event that was said to be lost
 }
 
 // gathering is the open batch.

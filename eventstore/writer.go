@@ -210,7 +210,7 @@ func (w *writer) answer(b batch, r result) {
 	for i, n := range r.calls {
 		refused[n] = i
 	}
-	events, stored := 0, 0
+	events, stored, last := 0, 0, 0
 	for n, c := range b.calls {
 		first := events
 		events += c.events
@@ -221,7 +221,7 @@ func (w *writer) answer(b batch, r result) {
 			c.answer(answer{err: w.store.refusal(r.positions[i], r.types[i])})
 			continue
 		}
-		stored += c.events
+		stored, last = stored+c.events, events
 		for _, k := range c.facts.keys {
 			w.store.popular.of(k.hash).Add(1)
 		}
@@ -241,6 +241,7 @@ func (w *writer) answer(b batch, r result) {
 	w.store.counts.batches.Add(1)
 	w.store.counts.events.Add(int64(stored))
 	w.tail.extend(b.segment, r.head, basis{r.head + int64(events), w.id, w.number})
+	w.store.last.stored(r.head+int64(last), last)
 	w.store.hub.committed()
 }
 

@@ -23,7 +23,7 @@ func TestEnterHistory(t *testing.T) {
 	want := func(what string, histories int) (base int64) {
 		t.Helper()
 		for range 2 { // the second time nothing is new
-			if err := migrate.EnterHistory(t.Context(), db.Pool); err != nil {
+			if _, err := migrate.EnterHistory(t.Context(), db.Pool); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}

@@ -3,8 +3,6 @@ package stream
 import (
 	"context"
 	"errors"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // epoch is what a feed knows of the history that goes on. Each new history begins a new epoch of the feed:
@@ -63,7 +61,7 @@ func (f *feed) foundLost(had, last int64) {
 	}
 	f.mu.Unlock()
 	if ghost > last {
-		f.report(f.stream.name, last, ghost)
+		f.report(f.stream, last, ghost)
 	}
 }
 
@@ -106,46 +104,7 @@ func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bo
 	if before != unknownHistory {
 		h.cfg.Log.Warn("a failover: positions go on after the base of a new history", "base", history)
 	}
-	if err := h.reportLost(ctx, feeds); err != nil {
+	if err := h.reportLost(ctx, feeds, history); err != nil {
 		h.cfg.Log.Error("not looked for messages that the failover has lost", "error", err)
 	}
 }
-
-// reportLost looks which messages that were known here are lost.
-func (h *Hub) reportLost(ctx context.Context, feeds []*feed) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	var ids []int32
-	var ghosts []int64
-	names := make(map[int32]string)
-	for _, f := range feeds {
-		if ghost := f.takeGhost(); ghost > 0 {
-			ids, ghosts = append(ids, f.stream.id), append(ghosts, ghost)
-			names[f.stream.id] = f.stream.name
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := h.pool.Query(ctx, lostUpToSQL, ids, ghosts)
-	if err != nil {
-		return err
-	}
-	var id int32
-	var ghost, last int64
-	_, err = pgx.ForEachRow(rows, []any{&id, &ghost, &last}, func() error {
-		h.report(names[id], last, ghost)
-		return nil
-	})
-	return err
-}
-
-func (h *Hub) report(stream string, last, ghost int64) {
-	h.lost.Add(ghost - last)
-	h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them",
-		"stream", stream, "after", last, "up to", ghost)
-}
-
-// Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams
-// that somebody followed. It counts gaps in between, too.
-func (h *Hub) Lost() int64 { return h.lost.Load() }

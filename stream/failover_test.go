@@ -220,7 +220,7 @@ func TestFailover_EachWayOfWriting(t *testing.T) {
 		}
 	}
 	var histories int
-	if err := migrate.EnterHistory(t.Context(), after); err != nil {
+	if _, err := migrate.EnterHistory(t.Context(), after); err != nil {
 		t.Fatal(err)
 	}
 	if err := after.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.history`).Scan(&histories); err != nil || histories != 2 {
@@ -249,5 +249,43 @@ func TestHub_WrongPositionIsNoLoss(t *testing.T) {
 	first := mustAppend(t, a, messages("d")...)
 	if page := next(t, steady); page[0].Position != first {
 		t.Errorf("goes on at %d, want %d", page[0].Position, first)
+	}
+}
+
+// TestFailover_LostUnfollowed: that messages are lost is told by the node that has appended them, though nobody follows the stream, whether it
+// appends again or not.
+func TestFailover_LostUnfollowed(t *testing.T) {
+	t.Parallel()
+	for name, opts := range storages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := pgtest.StartPair(t, openMigrated)
+			p.Unsynchronised(t)
+			pool := bothOf(t, p)
+			hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond})
+			appenders := map[string]*stream.Appender{"idle": nil, "busy": nil, "kept": nil}
+			for name := range appenders {
+				s, err := stream.Ensure(t.Context(), p.Pool, name, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				appenders[name] = run(t, pool, s, stream.AppenderConfig{Hub: hub})
+				appendEach(t, appenders[name], "kept", 20)
+			}
+			p.CatchUp(t)
+			p.Detach(t)
+			appendEach(t, appenders["idle"], "lost", 10)
+			appendEach(t, appenders["busy"], "lost", 5)
+			p.Promote(t)
+			appendEach(t, appenders["busy"], "new", 5)
+			for deadline := time.Now().Add(30 * time.Second); hub.Lost() < 15 && time.Now().Before(deadline); {
+				time.Sleep(10 * time.Millisecond)
+			}
+			appendEach(t, appenders["busy"], "new", 5)
+			time.Sleep(300 * time.Millisecond) // some polls
+			if n := hub.Lost(); n != 15 {
+				t.Errorf("%d positions are said to be lost, want 15", n)
+			}
+		})
 	}
 }

@@ -18,7 +18,7 @@ const readTimeout = 30 * time.Second
 type feed struct {
 	stream *Stream // reads through the Hub's pool
 	cfg    *HubConfig
-	report func(stream string, last, ghost int64) // is told which positions are lost
+	report func(s *Stream, last, ghost int64) // is told which positions are lost
 
 	// Guarded by the Hub.
 	users       int // subscriptions and watchers
@@ -47,7 +47,7 @@ type feed struct {
 	epoch epoch
 }
 
-func newFeed(s *Stream, cfg *HubConfig, report func(stream string, last, ghost int64)) *feed {
+func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64)) *feed {
 	return &feed{
 		stream: s, cfg: cfg, report: report, tail: tail{limit: cfg.TailBytes},
 		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),

@@ -49,7 +49,7 @@ func (h *Hub) pollAll(ctx context.Context) {
 
 func (h *Hub) pollOnce(ctx context.Context) error {
 	feeds, joined := h.toPoll()
-	if len(feeds) == 0 {
+	if len(feeds) == 0 && !h.losses.appended() {
 		return nil
 	}
 	if joined {
@@ -62,6 +62,10 @@ func (h *Hub) pollOnce(ctx context.Context) error {
 		return err
 	}
 	h.enter(ctx, history, feeds, joined)
+	if len(feeds) == 0 {
+		h.growth = growth{}
+		return nil
+	}
 	if h.growth.still(at) {
 		h.growth.skipped++
 		return nil

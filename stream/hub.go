@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -104,7 +103,7 @@ type Hub struct {
 
 	growth  growth // pollAll's alone, and history: the base of the one that goes on
 	history int64
-	lost    atomic.Int64
+	losses  losses
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed

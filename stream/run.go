@@ -19,6 +19,9 @@ func (a *Appender) Run(ctx context.Context) {
 func (a *Appender) Start() { a.starting.Do(a.start) }
 
 func (a *Appender) start() {
+	if a.cfg.Hub != nil {
+		a.cfg.Hub.losses.appends(a)
+	}
 	c := joinCommitter(a.pool)
 	a.committer.Store(c)
 	c.do(func(*round) {
@@ -60,6 +63,9 @@ func (a *Appender) stop() {
 	a.abandon()
 	a.writer.Close()
 	c.leave()
+	if a.cfg.Hub != nil {
+		a.cfg.Hub.losses.stops(a)
+	}
 }
 
 // Abandon gives up what is accepted and not committed, with ErrAbandoned, and

@@ -22,8 +22,9 @@ type storage struct {
 	own   atomic.Bool
 	stays atomic.Bool // tables could not be made, and it does without them
 
-	// head is the last position that was stored from here, or 0: others may have gone on.
-	head atomic.Int64
+	// head is the last position that was stored from here, or 0: others may have gone on. ghost is the same in a history
+	// before, if head has left that, until somebody has looked whether it was lost.
+	head, ghost atomic.Int64
 
 	mu    sync.Mutex
 	began time.Time // of a second
@@ -43,7 +44,9 @@ func (s *storage) stored(first int64, rows int) {
 	if s == nil {
 		return
 	}
-	s.head.Store(first + int64(rows) - 1)
+	if before := s.head.Swap(first + int64(rows) - 1); before>>historyBits != (first-1)>>historyBits {
+		s.ghost.Store(max(before, s.ghost.Load())) // another history may have begun in between
+	}
 	if s.own.Load() || s.hot.Load() || s.stays.Load() {
 		return
 	}
@@ -64,6 +67,18 @@ func (s *storage) knownHead() int64 {
 		return 0
 	}
 	return s.head.Load()
+}
+
+// takeGhost returns the last position that was stored from here before the history with that base began, once, or 0.
+func (s *storage) takeGhost(base int64) int64 {
+	if s == nil {
+		return 0
+	}
+	ghost := s.ghost.Swap(0)
+	if head := s.head.Load(); head <= base {
+		ghost = max(ghost, head)
+	}
+	return ghost
 }
 
 // shared reports whether messages are written to the shared table. A table of messages

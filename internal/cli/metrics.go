@@ -29,11 +29,15 @@ func (f figures[S]) gauge(name, help string, value func(S) float64) {
 		func() float64 { return value(f.snapshot()) }))
 }
 
-// registerStreams tells what those who follow streams have found out.
-func registerStreams(metrics prometheus.Registerer, hub *stream.Hub) {
-	f := figures[int64]{metrics, hub.Lost}
-	f.counter("tidewire_history_lost_positions_total",
-		"Positions of messages in followed streams that a failover has lost, as far as this server knew of them.", func(lost int64) float64 { return float64(lost) })
+// registerLosses tells how much failovers have lost that this server knew of.
+func registerLosses(metrics prometheus.Registerer, hub *stream.Hub, events *eventStores) {
+	for kind, lost := range map[string]func() int64{"messages": hub.Lost, "events": events.lost.Load} {
+		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "tidewire_history_lost_positions_total",
+			Help:        "Positions that a failover has lost, as far as this server knew of them: of streams and queues that it appended to or that were followed here, and of events that it stored.",
+			ConstLabels: prometheus.Labels{"kind": kind},
+		}, func() float64 { return float64(lost()) }))
+	}
 }
 
 // registerHosts tells which servers of the database's address are not used now.

@@ -38,7 +38,8 @@ const roomsStream = "tidewire.rooms"
 // openStores makes what the served endpoints need and tells cfg.
 func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, reader *standby.Reader, cfg *gateway.Config) (s *stores, err error) {
 	s = &stores{}
-	if err := migrate.EnterHistory(p.ctx, pool); err != nil {
+	history, err := migrate.EnterHistory(p.ctx, pool)
+	if err != nil {
 		return nil, explainDatabase(err)
 	}
 	if cfg.Only == gateway.All || cfg.Only == gateway.Ingest {
@@ -55,11 +56,12 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, reader *standby.Re
 		s.streams = newStreamStore(pool, reader, p.log)
 		s.streams.maxOpen = int(budget.ClientShare(c.memory) / 8 / openStreamBytes)
 		cfg.Streams = gateway.StreamsConfig{Store: s.streams, Reader: s.streams, Admin: streamAdmin{pool, s.streams.made, s.streams.dropped}, MaxPartitions: c.MaxPartitions}
-		registerStreams(cfg.Metrics, s.streams.hub)
 		s.queues = newQueueStore(pool, s.streams.hub, p.log)
 		registerQueues(cfg.Metrics, s.queues)
 		s.events = newEventStores(pool, reader, p.log)
+		s.events.history = history
 		cfg.Events = s.events
+		registerLosses(cfg.Metrics, s.streams.hub, s.events)
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.changed}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
@@ -102,6 +104,7 @@ func (s *stores) run(ctx context.Context) {
 	if s.streams != nil {
 		s.streams.followers.Go(func() { s.queues.run(ctx) })
 		s.running.Go(func() { s.streams.run(ctx) })
+		s.running.Go(func() { s.events.watchHistory(ctx) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -26,6 +27,9 @@ type eventStores struct {
 	open *registry[*eventstore.Store]
 
 	progress progress // of all appends
+
+	history int64        // base of the one that was seen last; of watchHistory alone
+	lost    atomic.Int64 // positions of events that failovers have lost
 }
 
 func newEventStores(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *eventStores {

@@ -1,0 +1,127 @@
+package stream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// lookStreams is of how many streams one query looks what is lost: each costs a lock on its table.
+const lookStreams = 500
+
+// losses are what a Hub knows of messages that failovers have lost: of the streams that somebody follows through it, and of those
+// to which an Appender has appended. Safe for concurrent use.
+type losses struct {
+	mu        sync.Mutex // guards the fields below
+	appenders map[*Appender]struct{}
+	told      map[int32]int64 // by stream: the highest position that was said to be lost
+	positions int64
+}
+
+// appends has the Hub look after a failover whether the Appender's last messages are lost.
+func (l *losses) appends(a *Appender) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.appenders == nil {
+		l.appenders = make(map[*Appender]struct{})
+	}
+	l.appenders[a] = struct{}{}
+}
+
+func (l *losses) stops(a *Appender) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.appenders, a)
+}
+
+// appended returns whether there are Appenders.
+func (l *losses) appended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.appenders) > 0
+}
+
+// ghosts returns by stream the last position that was appended in a history before the one with that base.
+func (l *losses) ghosts(base int64) map[*Stream]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[*Stream]int64)
+	for a := range l.appenders {
+		if ghost := a.stream.storage.takeGhost(base); ghost > 0 {
+			all[a.stream] = ghost
+		}
+	}
+	return all
+}
+
+// count takes in that the messages after last up to ghost are lost, and returns those that were not counted before.
+func (l *losses) count(id int32, last, ghost int64) (after int64, more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told == nil {
+		l.told = make(map[int32]int64)
+	}
+	if last = max(last, l.told[id]); ghost <= last {
+		return last, false
+	}
+	l.told[id] = ghost
+	l.positions += ghost - last
+	return last, true
+}
+
+// reportLost looks which messages that were known here are lost, after the history with that base has begun.
+func (h *Hub) reportLost(ctx context.Context, feeds []*feed, base int64) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	known := h.losses.ghosts(base)
+	for _, f := range feeds {
+		if ghost := f.takeGhost(); ghost > 0 {
+			known[f.stream] = ghost
+		}
+	}
+	for some := range slices.Chunk(slices.Collect(maps.Keys(known)), lookStreams) {
+		if err := h.look(ctx, some, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look looks which of so many streams lack messages up to what was known of them.
+func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream]int64) error {
+	ids, ghosts := make([]int32, len(some)), make([]int64, len(some))
+	streams := make(map[int32]*Stream, len(some))
+	for i, s := range some {
+		ids[i], ghosts[i], streams[s.id] = s.id, known[s], s
+	}
+	rows, err := h.pool.Query(ctx, lostUpToSQL, ids, ghosts)
+	if err != nil {
+		return err
+	}
+	var id int32
+	var ghost, last int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &ghost, &last}, func() error {
+		h.report(streams[id], last, ghost)
+		return nil
+	})
+	return err
+}
+
+// report tells of messages of a stream that are lost, once.
+func (h *Hub) report(s *Stream, last, ghost int64) {
+	if after, more := h.losses.count(s.id, last, ghost); more {
+		h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them",
+			"stream", s.name, "after", after, "up to", ghost)
+	}
+}
+
+// Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams that somebody
+// followed, or to which an Appender with the Hub appended. It counts gaps in between, too.
+func (h *Hub) Lost() int64 {
+	h.losses.mu.Lock()
+	defer h.losses.mu.Unlock()
+	return h.losses.positions
+}
