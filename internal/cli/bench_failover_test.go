@@ -12,22 +12,22 @@ import (
 )
 
 // TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the
-// whole server: what was sent, answered and seen is recorded and compared. It takes minutes beside other tests, so
-// only make test-long has it.
+// whole server: what was sent, answered and seen is recorded and compared. With more seeds there are more promotions of each.
 func TestBenchFailover(t *testing.T) {
 	t.Parallel()
-	if pgtest.Seeds() == 1 {
-		t.Skip("takes minutes: make test-long runs it")
+	promotions, faults := 1, "cut-off"
+	if pgtest.Seeds() > 1 {
+		promotions, faults = 2, "cut-off,freeze"
 	}
 	for seed := range pgtest.Seeds() {
 		for _, replication := range []string{"quorum", "asynchronous"} {
-			args := append([]string{"failover", "--replication", replication, "--promotions", "2", "--fault", "cut-off,freeze", "--seed", fmt.Sprint(seed)}, privateFlags()...)
+			args := append([]string{"failover", "--replication", replication, "--promotions", fmt.Sprint(promotions), "--fault", faults, "--seed", fmt.Sprint(seed)}, privateFlags()...)
 			r, out := benchmark(t, cli.ExitOK, args...)
 			all := r.Row(replication + ", all")
 			if !r.Valid || all == nil {
 				t.Fatalf("seed %d: %+v\n%s", seed, r.Rows, out)
 			}
-			if all.Metrics["promotions"] != 2 || all.Metrics["acknowledged"] < 100 || all.Metrics["delivered"] < 100 {
+			if all.Metrics["promotions"] != float64(promotions) || all.Metrics["acknowledged"] < 100 || all.Metrics["delivered"] < 100 {
 				t.Errorf("seed %d, %s: %v: there was no load", seed, replication, all.Metrics)
 			}
 			if lost := all.Metrics["lost"]; replication == "asynchronous" && lost == 0 {

@@ -28,7 +28,7 @@ func FreezeServer(t testing.TB, server *embedpg.Server) (thaw func()) {
 
 // Proxy passes bytes on between clients and a server's socket, until it swallows them.
 type Proxy struct {
-	Port     int // on 127.0.0.1
+	Port     int // on 127.0.0.1, or on its Machine
 	swallows atomic.Bool
 }
 
@@ -39,6 +39,10 @@ func StartProxy(t testing.TB, network, address string) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveProxy(t, l, network, address)
+}
+
+func serveProxy(t testing.TB, l net.Listener, network, address string) *Proxy {
 	p := &Proxy{Port: l.Addr().(*net.TCPAddr).Port}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -1,0 +1,101 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// onMachine returns a machine with the server, and how a client is told of it.
+func onMachine(t *testing.T, server *embedpg.Server) (m *pgtest.Machine, login string) {
+	t.Helper()
+	cfg := parse(t, server.URL()).ConnConfig
+	m = pgtest.StartMachine(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%d", cfg.Host, cfg.Port))
+	return m, fmt.Sprintf("user=%s dbname=%s sslmode=disable", cfg.User, cfg.Database)
+}
+
+// wantGone wants what waits for the machine to end as it does for a server that is gone, where the system alone would wait for minutes.
+func wantGone(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !pg.Retryable(err) {
+		t.Errorf("%s: %v, want an error that is worth another attempt", what, err)
+	}
+}
+
+// TestHosts_MachineGone: the only server's machine is gone, without a word. A query that waits for its answer, and one that is sent
+// afterwards, fail.
+func TestHosts_MachineGone(t *testing.T) {
+	t.Parallel()
+	m, login := onMachine(t, pgtest.Start(t))
+	pool := openPool(t, pg.PoolConfig{URL: fmt.Sprintf("host=%s port=%d %s", m.Host, m.Port, login)})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	waiting := make(chan error, 1)
+	asleep := acquire(t, ctx, pool)
+	go func() {
+		_, err := asleep.Exec(ctx, `SELECT pg_sleep(3600)`)
+		waiting <- err
+	}()
+	idle := acquire(t, ctx, pool)
+	awaitSleep(t, ctx, idle)
+	m.Vanish(t)
+	vanished := time.Now()
+	_, err := idle.Exec(ctx, `SELECT 1`)
+	wantGone(t, "a query sent afterwards", err)
+	t.Logf("a query sent afterwards failed after %v", time.Since(vanished).Round(time.Millisecond))
+	wantGone(t, "a query that waited", <-waiting)
+	t.Logf("a query that waited failed after %v", time.Since(vanished).Round(time.Millisecond))
+}
+
+// TestHosts_MachineGonePromoted: the primary's machine is gone, and the standby is promoted: work goes on there.
+func TestHosts_MachineGonePromoted(t *testing.T) {
+	t.Parallel()
+	p := startPair(t)
+	m, login := onMachine(t, p.Primary)
+	standby := parse(t, p.Standby.URL()).ConnConfig
+	pool := openPool(t, pg.PoolConfig{URL: fmt.Sprintf("host=%s,%s port=%d,%d %s target_session_attrs=read-write", m.Host, standby.Host, m.Port, standby.Port, login)})
+	insert(t, pool, 1)
+	p.CatchUp(t)
+	m.Vanish(t)
+	vanished := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := pool.Exec(ctx, `INSERT INTO t VALUES (2)`)
+	wantGone(t, "an insert", err)
+	t.Logf("an insert failed after %v", time.Since(vanished).Round(time.Millisecond))
+	after := promote(t, p)
+	promoted := time.Now()
+	insert(t, pool, 3)
+	t.Logf("inserted %v after the promotion", time.Since(promoted).Round(time.Millisecond))
+	if n := rows(t, after, `n = 3`); n != 1 {
+		t.Error("not inserted on the new primary")
+	}
+}
+
+func acquire(t *testing.T, ctx context.Context, pool *pgxpool.Pool) *pgxpool.Conn {
+	t.Helper()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	return conn
+}
+
+// awaitSleep waits until a backend is asleep.
+func awaitSleep(t *testing.T, ctx context.Context, conn *pgxpool.Conn) {
+	t.Helper()
+	for asleep := false; !asleep; {
+		if err := conn.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'`).Scan(&asleep); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
