@@ -83,6 +83,11 @@ func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (
 			return 0, errAhead
 		}
 	}
+	if *msg.After > 0 {
+		if err := s.store.Check(ctx, *msg.After); err != nil {
+			return 0, err
+		}
+	}
 	return *msg.After, nil
 }
 

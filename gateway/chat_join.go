@@ -95,7 +95,8 @@ func (p *participant) catchUp(msg chatMessage, j *joining) {
 // joined answers a join and lets the member have what is said from now on.
 func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]any, why code) {
 	if why != "" {
-		p.refuse(msg, why)
+		p.server.ignored.Add(1)
+		p.answer(msg, why, more)
 		return
 	}
 	p.ok(msg, more)
@@ -110,8 +111,8 @@ func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]an
 // full reports whether the connection may be in no more rooms.
 func (p *participant) full() bool { return len(p.rooms)+len(p.joins) >= p.server.cfg.MaxRooms }
 
-// join returns the membership of the message's room and what its answer says
-// beside, or why there is none.
+// join returns the membership of the message's room, or why there is none, and what the answer says
+// beside.
 func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any, why code) {
 	name := msg.room()
 	if m := p.rooms[name]; m != nil {
@@ -138,9 +139,12 @@ func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any,
 	// Who is closed can resume, and then misses nothing.
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
 	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
+	lost, isLost := errors.AsType[*HistoryLostError](err)
 	switch {
 	case errors.Is(err, errAhead):
 		return nil, nil, codeAhead
+	case isLost:
+		return nil, map[string]any{"last": lost.Last}, codeHistoryLost
 	case errors.Is(err, websocket.ErrSlowReader):
 		p.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
 		return nil, nil, codeUnavailable

@@ -32,6 +32,8 @@ type RoomStore interface {
 	Start(ctx context.Context, room string, upTo int64, n int) (after int64, err error)
 	// Head returns the position of the last message stored.
 	Head(ctx context.Context) (int64, error)
+	// Check returns a HistoryLostError if a failover has lost what was stored at a position, or before.
+	Check(ctx context.Context, position int64) error
 }
 
 // StoredMessage is one of a room's messages.

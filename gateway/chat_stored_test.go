@@ -23,6 +23,7 @@ type memoryStore struct {
 	held    bool
 	fail    error // of commits
 	broken  error // of reads
+	lost    int64 // if not 0, a failover has lost what was at this position, and after
 	wake    chan struct{}
 	slow    time.Duration // of a read
 	let     chan struct{} // if not nil, reads end when it is closed
@@ -138,6 +139,15 @@ func (s *memoryStore) Head(context.Context) (int64, error) {
 	return int64(len(s.stored)), s.broken
 }
 
+func (s *memoryStore) Check(_ context.Context, position int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost > 0 && position >= s.lost {
+		return &gateway.HistoryLostError{Last: s.lost - 1}
+	}
+	return nil
+}
+
 func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {
 	store := newMemoryStore(t)
 	server, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
@@ -166,7 +176,7 @@ func TestStored_AnswerAndDeliveryComeAfterTheCommit(t *testing.T) {
 
 func TestStored_HistoryAndResume(t *testing.T) {
 	t.Parallel()
-	_, _, addr := serveStored(t)
+	store, _, addr := serveStored(t)
 	talker := dial(t, "ws://"+addr+"/ws")
 	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"join","room":"kept-2","id":0}`)
 	expect(t, talker, `{"history":0,"id":0,"position":0,"type":"ok"}`)
@@ -193,6 +203,14 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		send(t, member, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,%s}`, c.join))
 		expect(t, member, c.want...)
 	}
+	store.mu.Lock()
+	store.lost = 5
+	store.mu.Unlock()
+	unlucky := dial(t, "ws://"+addr+"/ws")
+	send(t, unlucky, `{"type":"join","room":"kept-1","id":1,"after":6}`, `{"type":"join","room":"kept-1","id":2,"after":4}`)
+	expect(t, unlucky,
+		`{"code":"history_lost","id":1,"last":4,"message":"the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void","type":"error"}`,
+		chat(6), `{"history":1,"id":2,"position":6,"type":"ok"}`)
 	other := dial(t, "ws://"+addr+"/ws")
 	send(t, other, `{"type":"join","room":"loose","after":1,"id":1}`)
 	expect(t, other, `{"code":"room_not_stored","id":1,"message":"what is said in this room is not kept: join without after and history","type":"error"}`)

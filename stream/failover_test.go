@@ -101,6 +101,16 @@ func TestFailover_Asynchronous(t *testing.T) {
 				t.Errorf("%d positions are said to be lost, want 10", n)
 			}
 
+			there, err := stream.Lookup(t.Context(), after, "orders")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantLost(t, "a check of what is lost", there.Check(t.Context(), lost[4]), kept[49])
+			for _, position := range []int64{kept[20], kept[49]} {
+				if err := there.Check(t.Context(), position); err != nil {
+					t.Errorf("a check of what is kept: %v", err)
+				}
+			}
 			groups, _ := runGroups(t, pool, stream.GroupsConfig{})
 			group := openGroup(t, groups, s, "readers")
 			commit := func(position int64, want error) {

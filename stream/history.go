@@ -53,6 +53,22 @@ func (s *Stream) continues(ctx context.Context, w *window, messages []Message) e
 	return &HistoryLostError{Last: *last}
 }
 
+// Check returns a HistoryLostError if a failover has lost the message at a position that a reader has had, or the position is after the
+// end of the stream. It is for those who read by key, where nothing else tells.
+func (s *Stream) Check(ctx context.Context, position int64) error {
+	if err := s.checkSingle("check a position of"); err != nil {
+		return err
+	}
+	var last *int64
+	if err := s.pool.QueryRow(ctx, checkSQL, s.id, position).Scan(&last); err != nil {
+		return s.explain("check a position of", err)
+	}
+	if last != nil {
+		return &HistoryLostError{Last: *last}
+	}
+	return nil
+}
+
 // Gap is positions that no message has, since a failover: those after the one, up to and with the other.
 type Gap struct{ After, UpTo int64 }
 

@@ -195,6 +195,7 @@ const (
 ) AS k WHERE k.last < k.upto`
 	gapsSQL      = `SELECT after, upto FROM tidewire.gaps($1)`
 	lostSinceSQL = `SELECT tidewire.lost_since($1, $2, $3)`
+	checkSQL     = `SELECT tidewire.lost_since($1, $2, s.head + 1) FROM tidewire.stream_state($1) AS s`
 
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 

@@ -203,6 +203,10 @@ func (s roomStore) Head(ctx context.Context) (int64, error) {
 	return head, gatewayError(err)
 }
 
+func (s roomStore) Check(ctx context.Context, position int64) error {
+	return gatewayError(s.log.Check(ctx, position))
+}
+
 func stored(messages []stream.Message, err error) ([]gateway.StoredMessage, error) {
 	out := make([]gateway.StoredMessage, len(messages))
 	for i, m := range messages {
