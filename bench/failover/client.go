@@ -26,12 +26,15 @@ const (
 
 var kinds = []string{kindPublish, kindDeliver, kindCommit, kindEnqueue, kindSettle, kindAppend, kindIngest}
 
-// pulses know when each kind was first answered after a promotion. Safe for concurrent use.
+// pulses know when each kind was first answered after a promotion, and how many answers there were. Safe for concurrent use.
 type pulses struct {
 	mu    sync.Mutex // guards the fields below
 	since time.Time
 	first map[string]time.Time
 	all   chan struct{} // closed when each kind was answered
+
+	answers, deliveries int64
+	latency             *bench.Histogram // of requests since the last counters
 }
 
 // arm waits for the first answers after a moment.
@@ -47,6 +50,11 @@ func (p *pulses) answered(kind string) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if kind == kindDeliver {
+		p.deliveries++
+	} else {
+		p.answers++
+	}
 	if p.first == nil || !p.first[kind].IsZero() || now.Before(p.since) {
 		return
 	}
@@ -54,6 +62,22 @@ func (p *pulses) answered(kind string) {
 	if len(p.first) == len(kinds) {
 		close(p.all)
 	}
+}
+
+// waited notes how long a request took that was answered.
+func (p *pulses) waited(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latency.Record(d)
+}
+
+// counters are what somebody who watches is shown. Errors are requests that failed, and were tried again.
+func (p *pulses) counters(errors int64) bench.Counters {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := bench.Counters{Phase: bench.PhaseMeasured, Messages: p.answers, Deliveries: p.deliveries, Errors: errors, Latency: p.latency}
+	p.latency = bench.NewHistogram()
+	return c
 }
 
 // took is how long after a moment each kind was answered, and missing the kinds that were not.
@@ -121,9 +145,11 @@ func (c *client) ask(ctx context.Context, format string, args ...any) (bench.Wir
 	if err != nil {
 		return bench.WireMessage{}, err
 	}
+	began := time.Now()
 	m, err := wire.Ask(fmt.Appendf(nil, format, args...))
 	switch {
 	case err == nil:
+		c.pulses.waited(time.Since(began))
 		return m, nil
 	case m.Code == "":
 		c.close()

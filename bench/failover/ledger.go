@@ -160,6 +160,13 @@ func (l *Ledger) Count(what string) {
 	l.counts[what]++
 }
 
+// counted returns how often something happened that is only counted.
+func (l *Ledger) counted(what string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(l.counts[what])
+}
+
 // Promoted records when a standby was asked to be the primary.
 func (l *Ledger) Promoted(at time.Time) {
 	l.mu.Lock()

@@ -30,6 +30,8 @@ type Config struct {
 	Dir        string         // of their data and of the nodes' logs
 	// Serve starts a node on a database.
 	Serve func(ctx context.Context, log io.Writer, database string) (*scenario.ServerProcess, error)
+	// Control is told what goes on. May be nil.
+	Control *bench.Control
 	// Progress is told what goes on.
 	Progress func(format string, args ...any)
 }
@@ -93,6 +95,11 @@ func Run(ctx context.Context, cfg Config, result *bench.Result) (err error) {
 // underLoad makes the promotions while clients are at work. All of them have ended when it returns.
 func (r *run) underLoad(ctx context.Context) error {
 	clients, stop := context.WithCancel(ctx)
+	pulse := r.result.Recording.StartPulse(ctx, r.cfg.Name(), 0, nil, func() bench.Counters {
+		return r.load.pulses.counters(r.ledger.counted(countErrors))
+	})
+	defer pulse.Stop()
+	r.cfg.Control.Phase(bench.PhaseMeasured)
 	r.startClients(clients)
 	err := r.promotions(ctx)
 	close(r.load.ending)
@@ -119,7 +126,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.load = &load{ledger: r.ledger, pulses: &pulses{}, pace: r.cfg.Pace, ending: make(chan struct{})}
+	r.load = &load{ledger: r.ledger, pulses: &pulses{latency: bench.NewHistogram()}, pace: r.cfg.Pace, ending: make(chan struct{})}
 	for i := range nodes {
 		log, err := os.Create(filepath.Join(r.cfg.Dir, fmt.Sprintf("node-%d.log", i+1)))
 		if err != nil {

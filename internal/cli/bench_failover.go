@@ -61,6 +61,7 @@ func (c *benchFailoverCmd) Run(p *process) (err error) {
 	})
 	view := c.watch(p, 0)
 	defer view.Stop()
+	result.Recording.Observe(view.Observe)
 	var steps []bench.Step
 	for _, name := range c.Replication {
 		steps = append(steps, bench.Step{Row: name})
@@ -72,7 +73,7 @@ func (c *benchFailoverCmd) Run(p *process) (err error) {
 		}
 		return explainEmbedded(failover.Run(ctx, failover.Config{
 			Quorum: s.Row == "quorum", Promotions: c.Promotions, Seed: c.Seed, Faults: faults, Pace: c.Pace,
-			PostgreSQL: c.config(p), Dir: below, Progress: view.Progress,
+			PostgreSQL: c.config(p), Dir: below, Control: view.Control(), Progress: view.Progress,
 			Serve: func(ctx context.Context, log io.Writer, database string) (*scenario.ServerProcess, error) {
 				return scenario.StartServer(ctx, log, nil, program, "serve", "--port", "0", "--database-url", database)
 			},
