@@ -38,8 +38,7 @@ FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 	headFmt = `SELECT coalesce((SELECT position FROM tidewire.events_%d ORDER BY position DESC LIMIT 1), 0)`
 
 	// endsFmt is the same with the base of the history that goes on.
-	historySQL = `SELECT pg_sequence_last_value('tidewire.history_seq') >> 32 << 18`
-	endsFmt    = headFmt + `, pg_sequence_last_value('tidewire.history_seq') >> 32 << 18`
+	endsFmt = headFmt + `, pg_sequence_last_value('tidewire.history_seq') >> 32 << 18`
 
 	lostSinceFmt = `SELECT tidewire.events_%d_lost_since($1, $2)`
 

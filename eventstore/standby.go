@@ -65,7 +65,7 @@ func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (event
 		e := s.primary.get()
 		if now || r.before-1 > e.head || time.Since(e.at) >= endsLast {
 			if e, err = s.askPrimary(ctx); err != nil {
-				return standby.ErrNotAsked // the primary says why
+				return standby.ErrNotAsked // the read from the primary says why
 			}
 		}
 		if r.after >= e.head {
@@ -78,10 +78,12 @@ func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (event
 			return err
 		}
 		defer conn.Release()
-		if events, found, err = s.pageOn(ctx, conn.Conn(), r); err != nil {
+		if err := s.checkStandby(ctx, conn.Conn(), e); err != nil {
 			return err
 		}
-		return s.checkStandby(ctx, conn.Conn(), e, &found)
+		events, found, err = s.pageOn(ctx, conn.Conn(), r)
+		found.head = e.head
+		return err
 	})
 	return events, found, ok
 }
@@ -96,25 +98,22 @@ func (s *Store) askPrimary(ctx context.Context) (ends, error) {
 	return e, nil
 }
 
-// checkStandby returns nil if a page that was read on the connection is what the primary had, and has it say where the store ended
-// there. The standby is in the history of the primary, and has got as far: so it has the same up to there. What it says of its history
-// after the page holds for the page: a server does not go back to an older one.
-func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends, found *pageResult) error {
-	if found.head < e.head {
-		return standby.ErrLacks
-	}
-	var history int64
-	if err := conn.QueryRow(ctx, historySQL).Scan(&history); err != nil {
+// checkStandby returns nil if the standby is in the history of the primary, and has got as far: so it has the same up to there. What
+// it has on this connection it keeps: a server that goes back to an older history starts anew.
+func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends) error {
+	var there ends
+	if err := conn.QueryRow(ctx, s.sql.ends).Scan(&there.head, &there.history); err != nil {
 		return err
 	}
 	switch {
-	case history < e.history:
+	case there.history < e.history:
 		return standby.ErrHistory
-	case history > e.history:
+	case there.history > e.history:
 		s.primary.set(ends{})
 		return standby.ErrLacks
+	case there.head < e.head:
+		return standby.ErrLacks
 	}
-	found.head = e.head
 	return nil
 }
 

@@ -212,6 +212,10 @@ func reason(err error) string {
 		return "it belongs to another PostgreSQL cluster than the primary"
 	case pg.Code(err) == "3F000": // no such schema
 		return "it has no tables of Tidewire yet"
+	case pg.Code(err) == "42501":
+		return "the role of the read URL may not read there"
+	case pg.RefusesLogin(err):
+		return "it refuses the login"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer in time"
 	case pg.Away(err):

@@ -89,7 +89,7 @@ func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int
 	err := pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version)
-	if refusesLogin(err) {
+	if RefusesLogin(err) {
 		return fmt.Errorf("%w: %s", ErrLogin, oneLine(err))
 	}
 	if err != nil {
@@ -101,9 +101,9 @@ func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// refusesLogin reports whether the server answers and lets nobody in of that name,
+// RefusesLogin reports whether the server answers and lets nobody in of that name,
 // with that password, or to that database.
-func refusesLogin(err error) bool {
+func RefusesLogin(err error) bool {
 	code := Code(err)
 	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
 }
