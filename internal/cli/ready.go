@@ -150,8 +150,17 @@ INSERT INTO tidewire.batch (writer, number, first_position) VALUES (%[1]d, 0, 0)
 COMMIT`
 )
 
-// write is one probe.
+// write is one probe. A connection that was lost since the last one says nothing of now: PostgreSQL may have been restarted, or
+// another server promoted.
 func (w *writeProbe) write(ctx context.Context) (err error) {
+	kept := w.conn != nil
+	if err = w.attempt(ctx); kept && pg.Away(err) && ctx.Err() == nil {
+		err = w.attempt(ctx)
+	}
+	return err
+}
+
+func (w *writeProbe) attempt(ctx context.Context) (err error) {
 	if w.conn == nil {
 		if err := w.connect(ctx); err != nil {
 			return err

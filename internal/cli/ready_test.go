@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
 )
 
 // TestReadiness_Coalesced: however many ask, one write a second is made.
@@ -92,4 +95,23 @@ func TestStallWatch(t *testing.T) {
 		writers[i].end()
 	}
 	look(0, true)
+}
+
+// TestWriteProbe_LostConnection: that the connection of the last probe was lost does not make a server unready that can connect.
+func TestWriteProbe_LostConnection(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	w := newWriteProbe(db.URL)
+	defer w.close()
+	for range 3 {
+		if err := w.write(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Pool.Exec(t.Context(), `SELECT pg_terminate_backend($1)`, w.conn.PgConn().PID()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
