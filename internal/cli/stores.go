@@ -104,6 +104,8 @@ func (s *stores) run(ctx context.Context) {
 	if s.streams != nil {
 		s.streams.followers.Go(func() { s.queues.run(ctx) })
 		s.running.Go(func() { s.streams.run(ctx) })
+	}
+	if s.events != nil {
 		s.running.Go(func() { s.events.watchHistory(ctx) })
 	}
 }
