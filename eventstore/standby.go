@@ -58,8 +58,8 @@ func (s *Store) followPage(ctx context.Context, r pageRequest) ([]Event, pageRes
 	return s.page(ctx, r)
 }
 
-// standbyPage is page from the standby, with the events that the primary had when this was called; or, of a request that ends before
-// what the primary is known to have, a second ago. With now it is always asked.
+// standbyPage is page from the standby, with the events that the primary had when this was called. If the request ends before an event that
+// the primary is known to have had within the last second, it is not asked again, unless now is set.
 func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (events []Event, found pageResult, ok bool) {
 	ok = s.cfg.Standby.Read(ctx, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		e := s.primary.get()

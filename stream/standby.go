@@ -37,7 +37,7 @@ type ends struct {
 // WithStandby returns the stream with a standby, from which ReadPage, and the subscriptions of a Hub with the same Reader, read what
 // lies a page or more before the end of the stream. All else goes to the primary. reader may be nil.
 //
-// What is read is the same either way. A page from the standby is full, in the history that goes on, and holds nothing
+// A reader gets the same either way: a page from the standby is full, in the history that goes on, and holds nothing
 // that the primary has not committed, or has dropped for more than a second.
 func (s *Stream) WithStandby(reader *standby.Reader) *Stream {
 	other := *s
@@ -128,8 +128,8 @@ func (on *onStandby) forget() {
 	on.ends = ends{}
 }
 
-// through returns the stream as the standby has it. What is learnt there, such as in which tables it is, may not be so at the
-// primary: that is kept apart.
+// through returns the stream as the standby has it. Things learnt there, such as in which tables it is, may not be so at the
+// primary: they are kept apart.
 func (on *onStandby) through(s *Stream, pool *pgxpool.Pool) *Stream {
 	on.mu.Lock()
 	defer on.mu.Unlock()

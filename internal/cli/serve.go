@@ -37,7 +37,7 @@ type serveCmd struct {
 	lanesFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
-	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. What lies some way before the end of streams, and events, are read there where that changes nothing but the load; all else, and all that it cannot answer, at the primary. Default: DATABASE_READ_URL, or none."`
+	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. Messages a page or more before the end of their stream, and events, are read there, where its answer is that of the primary; all else at the primary. Default: DATABASE_READ_URL, or none."`
 	Migrate bool   `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
