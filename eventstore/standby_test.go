@@ -18,7 +18,7 @@ import (
 // readerOf reads from the server, for reads that the pool would do.
 func readerOf(t *testing.T, pool *pgxpool.Pool, server *embedpg.Server) *standby.Reader {
 	t.Helper()
-	r, err := standby.Open(pool, standby.Config{URL: server.URL()})
+	r, err := standby.Open(t.Context(), pool, standby.Config{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +153,8 @@ func TestStandby_SeesWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// TestStandby_FormerPrimary: the server of the read URL has events that the new primary never got. Nobody is shown one of them.
-func TestStandby_FormerPrimary(t *testing.T) {
+// TestStandby_OfFormerPrimary: the standby follows a former primary, and has events that the new one never got. Nobody is shown one of them.
+func TestStandby_OfFormerPrimary(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
 	p.Unsynchronised(t)
@@ -162,12 +162,14 @@ func TestStandby_FormerPrimary(t *testing.T) {
 	appendSeats(t, former, 100)
 	p.CatchUp(t)
 	p.Detach(t)
+	other := pgtest.Pair{Primary: p.Primary, Standby: pgtest.Standby(t, p.Primary), Pool: p.Pool}
 	appendSeats(t, former, 100)
+	other.CatchUp(t)
 	pool := poolOf(t, p.Standby.URL())
 	if _, err := pool.Exec(t.Context(), `SELECT pg_promote()`); err != nil {
 		t.Fatal(err)
 	}
-	reader := readerOf(t, pool, p.Primary)
+	reader := readerOf(t, pool, other.Standby)
 	s := open(t, pool, eventstore.Config{Standby: reader})
 	check := func(what string, want int) {
 		t.Helper()
@@ -191,5 +193,6 @@ func TestStandby_FormerPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	appendSeats(t, former, 10)
+	other.CatchUp(t)
 	check("with a newer history there", 150)
 }

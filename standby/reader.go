@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -32,9 +32,6 @@ const (
 	slotTimeout = 250 * time.Millisecond
 	// appName is the application_name of the connections, unless the URL has another.
 	appName = pg.AppName + " reader"
-
-	systemSQL   = `SELECT tidewire.system_identifier()`
-	identitySQL = `SELECT tidewire.system_identifier(), pg_is_in_recovery()`
 )
 
 var (
@@ -47,6 +44,7 @@ var (
 
 	errURL          = errors.New("standby: malformed URL")
 	errOtherCluster = errors.New("standby: the server belongs to another PostgreSQL cluster than the primary")
+	errNoStandby    = errors.New("standby: the server is no standby: it was promoted, or the read URL leads to the primary")
 )
 
 // Reader reads from a standby of the database that a pool of the primary leads to. A nil Reader is none. It must be closed.
@@ -55,59 +53,50 @@ type Reader struct {
 	primary, pool *pgxpool.Pool
 	log           *slog.Logger
 	slots         chan struct{} // one for each read under way
+	system        atomic.Int64  // identifier of the primary's cluster, or 0 while it is unknown
+
+	breaker  *breaker
+	failures chan struct{} // one slot: a read has failed
+	canceled atomic.Bool   // the log has told that the standby canceled a read
+	end      context.CancelFunc
+	running  sync.WaitGroup
 
 	fromPrimary, fromStandby atomic.Uint64
-
-	breaker breaker
-	// noStandby and canceled are set when the log has told of that.
-	noStandby, canceled atomic.Bool
 }
 
-// Open returns a Reader of a standby of the database that the pool leads to. It does not connect: the first read does. The error
-// is that of a malformed URL.
-func Open(primary *pgxpool.Pool, cfg Config) (*Reader, error) {
+// Open returns a Reader of a standby of the database that the pool leads to. It looks for a second at most whether the standby can be
+// read, and then every few seconds. If it cannot, that is no error: Problem says why. The error is that of a malformed URL.
+func Open(ctx context.Context, primary *pgxpool.Pool, cfg Config) (*Reader, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", errURL, err)
 	}
+	pc.MaxConns = max(2, pc.MaxConns) // one is for probes
 	pc.ConnConfig.ConnectTimeout = connectTimeout
 	if pc.ConnConfig.RuntimeParams["application_name"] == "" {
 		pc.ConnConfig.RuntimeParams["application_name"] = appName
 	}
-	r := &Reader{primary: primary, log: cfg.Log, slots: make(chan struct{}, pc.MaxConns)}
+	r := &Reader{primary: primary, log: cfg.Log, slots: make(chan struct{}, pc.MaxConns-1), breaker: newBreaker(), failures: make(chan struct{}, 1)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	pc.AfterConnect = r.identify
-	if r.pool, err = pgxpool.NewWithConfig(context.Background(), pc); err != nil {
+	if r.pool, err = pgxpool.NewWithConfig(context.WithoutCancel(ctx), pc); err != nil {
 		return nil, fmt.Errorf("%w: %v", errURL, err)
 	}
+	r.probe(ctx)
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	r.end = end
+	r.running.Go(func() { r.watch(life) })
 	return r, nil
 }
 
 // Close closes the connections, when the reads under way have ended. All reads go to the primary from then on.
 func (r *Reader) Close() {
 	r.breaker.close()
+	r.end()
+	r.running.Wait()
 	r.pool.Close()
-}
-
-// identify returns why a new connection is of no use, or nil.
-func (r *Reader) identify(ctx context.Context, conn *pgx.Conn) error {
-	var ours, theirs *int64 // nil where nobody may look
-	var recovers bool
-	if err := conn.QueryRow(ctx, identitySQL).Scan(&theirs, &recovers); err != nil {
-		return err
-	}
-	if err := r.primary.QueryRow(ctx, systemSQL).Scan(&ours); err != nil {
-		return err
-	}
-	if ours != nil && theirs != nil && *ours != *theirs {
-		return errOtherCluster
-	}
-	if !recovers && r.noStandby.CompareAndSwap(false, true) {
-		r.log.Warn("the server of the read URL is no standby: reads from it do not spare the primary, if it is that")
-	}
-	return nil
 }
 
 // Read calls read with a pool of connections to the standby, unless a read failed there a moment ago. It reports
@@ -117,7 +106,7 @@ func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *
 	if r == nil {
 		return false
 	}
-	if !r.breaker.admits() || !r.begin(ctx) {
+	if r.breaker.problem() != nil || !r.begin(ctx) {
 		r.fromPrimary.Add(1)
 		return false
 	}
@@ -159,22 +148,27 @@ func (r *Reader) begin(ctx context.Context) bool {
 // heard takes in why a read has failed.
 func (r *Reader) heard(err error) {
 	switch {
-	case errors.Is(err, ErrNotAsked):
-		r.breaker.leave()
-	case errors.Is(err, ErrLacks), hasNot(err):
-		r.breaker.succeed(false)
+	case errors.Is(err, ErrNotAsked), errors.Is(err, ErrLacks), hasNot(err):
 	case conflicts(err):
-		r.breaker.succeed(false)
 		if r.canceled.CompareAndSwap(false, true) {
 			r.log.Warn("the standby has canceled a read, and the primary was asked. If that is to be rare, set hot_standby_feedback = on, or raise max_standby_streaming_delay, at the standby. This is told once",
 				"error", err.Error())
 		}
 	default:
-		if r.breaker.fail(err) {
-			r.log.Warn("the standby is not read for now, and all reads go to the primary", "reason", reason(err), "error", err.Error())
+		r.failed(err)
+		select {
+		case r.failures <- struct{}{}:
+		default:
 		}
-		r.pool.Reset() // another host of the URL may do
 	}
+}
+
+// failed has reads go to the primary until a probe succeeds.
+func (r *Reader) failed(err error) {
+	if r.breaker.fail(err) {
+		r.log.Warn("the standby is not read for now, and all reads go to the primary", "reason", reason(err), "error", err.Error())
+	}
+	r.pool.Reset() // another host of the URL may do
 }
 
 // hasNot reports whether the standby may just not have got so far: it has no such table, function or column yet.
@@ -210,8 +204,14 @@ func reason(err error) string {
 		return "its history is older than that of the primary"
 	case errors.Is(err, errOtherCluster):
 		return "it belongs to another PostgreSQL cluster than the primary"
+	case errors.Is(err, errNoStandby):
+		return "it is no standby: it was promoted, or the read URL leads to the primary"
+	case errors.Is(err, errNotYet):
+		return "it is not known yet whether it can be"
 	case pg.Code(err) == "3F000": // no such schema
-		return "it has no tables of Tidewire yet"
+		return "it has no tables of Tidewire: it belongs to another PostgreSQL cluster, or has not received them yet"
+	case pg.Code(err) == "3D000":
+		return "it has no such database"
 	case pg.Code(err) == "42501":
 		return "the role of the read URL may not read there"
 	case pg.RefusesLogin(err):

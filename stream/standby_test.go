@@ -2,6 +2,8 @@ package stream_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 // readerOf reads from the server, for reads that the pool would do.
 func readerOf(t *testing.T, pool *pgxpool.Pool, server *embedpg.Server) *standby.Reader {
 	t.Helper()
-	r, err := standby.Open(pool, standby.Config{URL: server.URL()})
+	r, err := standby.Open(t.Context(), pool, standby.Config{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +158,8 @@ func TestStandby_Lags(t *testing.T) {
 	}
 }
 
-// TestStandby_FormerPrimary: the server of the read URL has messages that the new primary never got. Nobody is shown one of them.
-func TestStandby_FormerPrimary(t *testing.T) {
+// TestStandby_OfFormerPrimary: the standby follows a former primary, and has messages that the new one never got. Nobody is shown one of them.
+func TestStandby_OfFormerPrimary(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +174,9 @@ func TestStandby_FormerPrimary(t *testing.T) {
 			kept := appendMany(t, a, "kept", 1000)
 			p.CatchUp(t)
 			p.Detach(t)
+			other := pgtest.Pair{Primary: p.Primary, Standby: pgtest.Standby(t, p.Primary), Pool: p.Pool}
 			appendMany(t, a, "lost", 1000)
+			other.CatchUp(t)
 			pool, err := pgxpool.New(t.Context(), p.Standby.URL())
 			if err != nil {
 				t.Fatal(err)
@@ -185,7 +189,7 @@ func TestStandby_FormerPrimary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reader := readerOf(t, pool, p.Primary)
+			reader := readerOf(t, pool, other.Standby)
 			if all := readPages(t, s.WithStandby(reader), 100); len(all) != 1000 || reader.Stats().Standby == 0 {
 				t.Errorf("before a new history begins: %d messages; %+v", len(all), reader.Stats())
 			}
@@ -239,5 +243,69 @@ func TestStandby_OtherCluster(t *testing.T) {
 	}
 	if stats := reader.Stats(); stats.Standby > 0 || stats.Used || reader.Problem() != "it belongs to another PostgreSQL cluster than the primary" {
 		t.Errorf("%+v, problem %q", stats, reader.Problem())
+	}
+}
+
+// TestStandby_SameAnswers: whatever has happened, and however far the standby has got, a page is the one that the primary has.
+func TestStandby_SameAnswers(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		for name, opts := range storages {
+			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
+				t.Parallel()
+				random := rand.New(rand.NewPCG(seed, 17))
+				p := pgtest.StartPair(t, openMigrated)
+				p.Unsynchronised(t)
+				s, err := stream.Ensure(t.Context(), p.Pool, "s", opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := run(t, p.Pool, s, stream.AppenderConfig{})
+				reader := readerOf(t, p.Pool, p.Standby)
+				replay, err := pgxpool.New(t.Context(), p.Standby.URL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(replay.Close)
+				exec := func(pool *pgxpool.Pool, sql string) {
+					t.Helper()
+					if _, err := pool.Exec(t.Context(), sql); err != nil {
+						t.Fatal(err)
+					}
+				}
+				known := []int64{0}
+				for range 60 {
+					switch random.IntN(8) {
+					case 0:
+						exec(p.Pool, `SELECT tidewire.begin_history()`)
+					case 1:
+						exec(replay, `SELECT pg_wal_replay_pause()`)
+					case 2, 3:
+						exec(replay, `SELECT pg_wal_replay_resume()`)
+						p.CatchUp(t)
+					default:
+						batch := make([]stream.Message, 1+random.IntN(40))
+						for i := range batch {
+							batch[i].Payload = make([]byte, random.IntN(2000))
+						}
+						first := mustAppend(t, a, batch...)
+						known = append(known, first, first+int64(random.IntN(len(batch))), first+1000)
+					}
+					with := s.WithStandby(reader) // knows nothing of before
+					for range 10 {
+						after, limit, bytes := known[random.IntN(len(known))], 1+random.IntN(50), 1+random.IntN(40_000)
+						got, err := with.ReadPage(t.Context(), after, limit, bytes)
+						want, wantErr := s.ReadPage(t.Context(), after, limit, bytes)
+						both := min(len(got), len(want)) // a page may end where the next one goes by another way to the messages
+						if fmt.Sprint(err) != fmt.Sprint(wantErr) || (both == 0) != (max(len(got), len(want)) == 0) || !reflect.DeepEqual(got[:both], want[:both]) {
+							t.Fatalf("after %d, limit %d, %d bytes: %d messages, %v; want %d, %v", after, limit, bytes, len(got), err, len(want), wantErr)
+						}
+					}
+				}
+				if reader.Stats().Standby == 0 {
+					t.Errorf("the standby was not read: %s", reader.Problem())
+				}
+			})
+		}
 	}
 }

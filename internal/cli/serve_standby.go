@@ -16,7 +16,7 @@ func (c *serveCmd) openStandby(p *process, pool *pgxpool.Pool, cfg *gateway.Conf
 	if url == "" {
 		return nil, nil
 	}
-	reader, err := standby.Open(pool, standby.Config{URL: url, Log: p.log})
+	reader, err := standby.Open(p.ctx, pool, standby.Config{URL: url, Log: p.log})
 	if err != nil {
 		return nil, exit(ExitUsage, "--read-url: %w; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", err)
 	}
