@@ -1,10 +1,8 @@
 package stream
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -100,14 +98,14 @@ func (on *onStandby) endsOf(ctx context.Context, s *Stream) (e ends, err error) 
 	return e, nil
 }
 
-// check returns nil if the page is what the primary's would be, and has it end where the stream does.
+// check returns nil if the page is what the primary's would be.
 func (on *onStandby) check(e ends, p *tailPage, after int64, more bool) error {
 	if p.history < e.history {
 		return standby.ErrHistory
 	}
-	p.upTo(e.head) // a standby may show a commit before the primary does
 	switch {
-	case p.history > e.history:
+	case p.history > e.history, len(p.messages) > 0 && p.messages[len(p.messages)-1].Position > e.head:
+		// The primary has more by now, or the standby shows a commit before it does: cut, the page would not be full.
 		on.forget()
 		return standby.ErrLacks
 	case !more || len(p.messages) == 0:
@@ -141,13 +139,4 @@ func (on *onStandby) through(s *Stream, pool *pgxpool.Pool) *Stream {
 		on.stream.read = &readSQL{table: s.table.name}
 	}
 	return on.stream
-}
-
-// upTo cuts what has a higher position.
-func (p *tailPage) upTo(position int64) {
-	at, _ := slices.BinarySearchFunc(p.messages, position+1, func(m Message, target int64) int { return cmp.Compare(m.Position, target) })
-	for i := at; i < len(p.messages); i++ {
-		p.bytes -= p.messages[i].held()
-	}
-	p.messages = slices.Clip(p.messages[:at])
 }

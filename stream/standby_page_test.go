@@ -1,0 +1,35 @@
+package stream_test
+
+import (
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// TestStandby_PageIsFull: what was stored since the ends of the stream were asked for does not make a page shorter than the primary's.
+func TestStandby_PageIsFull(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	s, err := stream.Ensure(t.Context(), p.Pool, "s", stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := run(t, p.Pool, s, stream.AppenderConfig{})
+	appendMany(t, a, "before", 50)
+	if _, err := p.Pool.Exec(t.Context(), `SELECT tidewire.begin_history()`); err != nil {
+		t.Fatal(err)
+	}
+	appendMany(t, a, "after", 10)
+	p.CatchUp(t)
+	reader := readerOf(t, p.Pool, p.Standby)
+	with := s.WithStandby(reader)
+	if page, err := with.ReadPage(t.Context(), 0, 10, 1<<20); err != nil || len(page) != 10 {
+		t.Fatalf("%d messages, %v", len(page), err)
+	}
+	appendMany(t, a, "later", 100)
+	p.CatchUp(t)
+	if page, err := with.ReadPage(t.Context(), 0, 100, 1<<20); err != nil || len(page) != 100 {
+		t.Errorf("%d messages, %v; want 100", len(page), err)
+	}
+}
