@@ -100,7 +100,8 @@ func (r *Reader) Close() {
 }
 
 // Read calls read with a pool of connections to the standby, unless a read failed there a moment ago. It reports
-// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds. After
+// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds, or half of the time until
+// the deadline of ctx. After
 // ErrNotAsked and ErrLacks, and where the standby has canceled the read, the next ones still go there.
 func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *pgxpool.Pool) error) (done bool) {
 	if r == nil {
@@ -111,7 +112,7 @@ func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *
 		return false
 	}
 	defer func() { <-r.slots }()
-	bound, cancel := context.WithTimeout(ctx, readTimeout)
+	bound, cancel := context.WithTimeout(ctx, timeFor(ctx))
 	defer cancel()
 	if err := read(bound, r.pool); err != nil {
 		r.fromPrimary.Add(1)
@@ -125,6 +126,14 @@ func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *
 		r.log.Info("reads go to the standby")
 	}
 	return true
+}
+
+// timeFor is how long a read may take: at most half of the time that its caller has, so that the primary can still be asked.
+func timeFor(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(readTimeout, time.Until(deadline)/2)
+	}
+	return readTimeout
 }
 
 // begin waits for a slot, and reports whether there is one.

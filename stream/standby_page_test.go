@@ -1,7 +1,9 @@
 package stream_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
@@ -31,5 +33,39 @@ func TestStandby_PageIsFull(t *testing.T) {
 	p.CatchUp(t)
 	if page, err := with.ReadPage(t.Context(), 0, 100, 1<<20); err != nil || len(page) != 100 {
 		t.Errorf("%d messages, %v; want 100", len(page), err)
+	}
+}
+
+// TestStandby_ShortDeadline: a read with less time than the standby is given does not fail because the standby hangs.
+func TestStandby_ShortDeadline(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	s, err := stream.Ensure(t.Context(), p.Pool, "s", stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendMany(t, run(t, p.Pool, s, stream.AppenderConfig{}), "m", 1000)
+	p.CatchUp(t)
+	reader := readerOf(t, p.Pool, p.Standby)
+	with := s.WithStandby(reader)
+	if _, err := with.ReadPage(t.Context(), 0, 100, 1<<20); err != nil || reader.Stats().Standby != 1 {
+		t.Fatalf("%+v, %v", reader.Stats(), err)
+	}
+	if err := p.Standby.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Standby.Thaw(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if page, err := with.ReadPage(ctx, 0, 100, 1<<20); err != nil || len(page) != 100 {
+		t.Errorf("%d messages, %v", len(page), err)
+	}
+	if reader.Problem() != "it does not answer in time" {
+		t.Errorf("problem %q", reader.Problem())
 	}
 }
