@@ -43,7 +43,8 @@ func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 		return 0, nil
 	}
 	var last *int64
-	if err := s.pool.QueryRow(ctx, s.sql.lostSince, ghost, max(e.head, e.history)).Scan(&last); err != nil {
+	var base int64 // of the history in which the ghost was stored: those before have lost what they have lost
+	if err := s.pool.QueryRow(ctx, s.sql.lostFrom, ghost, max(e.head, e.history)).Scan(&last, &base); err != nil {
 		s.last.ghost.Store(max(ghost, s.last.ghost.Load()))
 		return 0, s.explain("look for losses of", err)
 	}
@@ -51,6 +52,7 @@ func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 		return 0, nil
 	}
 	s.told.Store(ghost)
-	s.cfg.Log.Error("events that were committed are lost: the standby that took over did not have them", "store", s.name, "after", *last, "up to", ghost)
-	return ghost - *last, nil
+	positions = ghost - max(*last, base)
+	s.cfg.Log.Error("events that were committed are lost: the standby that took over did not have them", "store", s.name, "after", *last, "up to", ghost, "positions", positions)
+	return positions, nil
 }

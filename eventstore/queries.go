@@ -42,6 +42,9 @@ FROM tidewire.events_%d_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 
 
 	lostSinceFmt = `SELECT tidewire.events_%d_lost_since($1, $2)`
 
+	// lostFromFmt is the same with the base of the history in which the position was given out.
+	lostFromFmt = `SELECT tidewire.events_%d_lost_since($1, $2), coalesce((SELECT max(base) FROM tidewire.bases() AS base WHERE base < $1), 0)`
+
 	forgetFmt = `SELECT tidewire.events_%d_forget($1, $2, $3, $4)`
 
 	// basisFmt asks whether the history goes on from a batch.
@@ -71,7 +74,7 @@ ON CONFLICT (store, name) DO UPDATE SET
 
 // storeSQL is the SQL of one store.
 type storeSQL struct {
-	append, settle, conflicts, page, tagged, ids, head, ends, forget, basis, lostSince string
+	append, settle, conflicts, page, tagged, ids, head, ends, forget, basis, lostSince, lostFrom string
 
 	stmtAppend, stmtSettle string // names of what sessions have prepared
 }
@@ -80,7 +83,7 @@ func newStoreSQL(id int32) storeSQL {
 	of := func(format string) string { return fmt.Sprintf(format, id) }
 	return storeSQL{
 		append: of(appendFmt), settle: of(settleFmt), conflicts: of(conflictsFmt), page: of(pageFmt), tagged: of(taggedFmt),
-		ids: of(idsFmt), head: of(headFmt), ends: of(endsFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt),
+		ids: of(idsFmt), head: of(headFmt), ends: of(endsFmt), forget: of(forgetFmt), basis: of(basisFmt), lostSince: of(lostSinceFmt), lostFrom: of(lostFromFmt),
 		stmtAppend: of("tidewire_events_%d_append"), stmtSettle: of("tidewire_events_%d_settle"),
 	}
 }

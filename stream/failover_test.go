@@ -271,6 +271,9 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 			t.Parallel()
 			p := pgtest.StartPair(t, openMigrated)
 			p.Unsynchronised(t)
+			if _, err := p.Pool.Exec(t.Context(), `SELECT tidewire.begin_history()`); err != nil { // its gap is not counted
+				t.Fatal(err)
+			}
 			pool := bothOf(t, p)
 			hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond})
 			appenders := map[string]*stream.Appender{"idle": nil, "busy": nil, "kept": nil}
@@ -280,7 +283,9 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 					t.Fatal(err)
 				}
 				appenders[name] = run(t, pool, s, stream.AppenderConfig{Hub: hub})
-				appendEach(t, appenders[name], "kept", 20)
+				if name != "idle" { // which loses its first messages
+					appendEach(t, appenders[name], "kept", 20)
+				}
 			}
 			p.CatchUp(t)
 			p.Detach(t)

@@ -5,12 +5,16 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 // lookStreams is of how many streams one query looks what is lost: each costs a lock on its table.
 const lookStreams = 500
+
+// baseTimeout bounds the question in which history a position was.
+const baseTimeout = 5 * time.Second
 
 // losses are what a Hub knows of messages that failovers have lost: of the streams that somebody follows through it, and of those
 // to which an Appender has appended. Safe for concurrent use.
@@ -110,11 +114,19 @@ func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream]int64)
 	return err
 }
 
-// report tells of messages of a stream that are lost, once.
+// report tells of messages of a stream that are lost, once. Those of a history before that of the last one were lost before it began.
 func (h *Hub) report(s *Stream, last, ghost int64) {
-	if after, more := h.losses.count(s.id, last, ghost); more {
+	ctx, cancel := context.WithTimeout(context.Background(), baseTimeout)
+	defer cancel()
+	var base int64
+	if err := h.pool.QueryRow(ctx, baseBeforeSQL, ghost).Scan(&base); err != nil {
+		h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them. They are not counted",
+			"stream", s.name, "after", last, "up to", ghost, "error", err)
+		return
+	}
+	if after, more := h.losses.count(s.id, max(last, base), ghost); more {
 		h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them",
-			"stream", s.name, "after", after, "up to", ghost)
+			"stream", s.name, "after", last, "up to", ghost, "positions", ghost-after)
 	}
 }
 

@@ -193,9 +193,11 @@ const (
 	lostUpToSQL = `SELECT * FROM (
 	SELECT s.id, u.upto, tidewire.last_kept(s.id, u.upto) AS last FROM unnest($1::int[], $2::bigint[]) AS u (id, upto) JOIN tidewire.stream AS s ON s.id = u.id
 ) AS k WHERE k.last < k.upto`
-	gapsSQL      = `SELECT after, upto FROM tidewire.gaps($1)`
-	lostSinceSQL = `SELECT tidewire.lost_since($1, $2, $3)`
-	checkSQL     = `SELECT tidewire.lost_since($1, $2, s.head + 1) FROM tidewire.stream_state($1) AS s`
+	// baseBeforeSQL returns the base of the history in which a position was given out.
+	baseBeforeSQL = `SELECT coalesce(max(base), 0) FROM tidewire.bases() AS base WHERE base < $1`
+	gapsSQL       = `SELECT after, upto FROM tidewire.gaps($1)`
+	lostSinceSQL  = `SELECT tidewire.lost_since($1, $2, $3)`
+	checkSQL      = `SELECT tidewire.lost_since($1, $2, s.head + 1) FROM tidewire.stream_state($1) AS s`
 
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 
