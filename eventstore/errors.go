@@ -18,7 +18,7 @@ var (
 	ErrDuplicateID = errors.New("eventstore: event id exists")
 	// ErrHistoryLost: a position is of events that were lost, as a standby that took over did not have them, or is past
 	// the end of the store; nothing was stored. Errors that wrap it are HistoryLostErrors.
-	ErrHistoryLost = errors.New("eventstore: position is of a history that was lost")
+	ErrHistoryLost = errors.New("eventstore: the position is after the end, or a failover has lost it")
 	// ErrNotFound: there is no store of that name, or it was dropped.
 	ErrNotFound = errors.New("eventstore: not found")
 	// ErrClosed: the Store is closed; nothing was stored.

@@ -11,7 +11,7 @@ import (
 
 // ErrHistoryLost is what a HistoryLostError is: the position that was asked for is one of messages that
 // were lost, as a standby that took over did not have them.
-var ErrHistoryLost = errors.New("stream: position is of a history that was lost")
+var ErrHistoryLost = errors.New("stream: the position is after the end, or a failover has lost it")
 
 // HistoryLostError tells where the history that was lost parts from the one that goes on: Last is the position
 // of the last message that both have, or of the last one dropped before. Reading after Last begins with the first message

@@ -143,7 +143,7 @@ func explainDatabase(err error) error {
 	case errors.Is(err, pg.ErrLogin):
 		return exit(ExitDatabase, "%w; are the user, the password and the database in --database-url right, and may they connect (pg_hba.conf)?", err)
 	case errors.Is(err, pg.ErrUnreachable):
-		return exit(ExitDatabase, "%w; is it running, and is --database-url right? Without one, tidewire runs a private PostgreSQL", err)
+		return exit(ExitDatabase, "%w; is it running, is --database-url right, and if it fails over, has a standby been promoted? Without an address, tidewire runs a private PostgreSQL", err)
 	case errors.Is(err, pg.ErrTooOld):
 		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
 	case errors.Is(err, migrate.ErrForeignTable), pg.Code(err) == migrate.CodeForeignTable:

@@ -269,7 +269,7 @@ func explainStream(err error) error {
 
 // startFlags say where in a stream to begin.
 type startFlags struct {
-	After int64  `default:"-1" placeholder:"POSITION" help:"Begin after this position."`
+	After *int64 `placeholder:"POSITION" help:"Begin after this position, 0 or more."`
 	Since string `placeholder:"TIME" help:"Begin with the first message at or after this time: a time such as 2026-01-31T12:00:00Z, or how long ago, such as 10m."`
 	From  string `enum:"start,end," default:"" help:"Begin at the start (the oldest message that is kept) or at the end of the stream."`
 }
@@ -277,7 +277,7 @@ type startFlags struct {
 // start is where to begin, or the given default.
 func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, error) {
 	given := 0
-	for _, is := range []bool{f.After >= 0, f.Since != "", f.From != ""} {
+	for _, is := range []bool{f.After != nil, f.Since != "", f.From != ""} {
 		if is {
 			given++
 		}
@@ -285,8 +285,10 @@ func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, 
 	switch {
 	case given > 1:
 		return otherwise, exit(ExitUsage, "--after, --since and --from exclude each other")
-	case f.After >= 0:
-		return stream.After(f.After), nil
+	case f.After != nil && *f.After < 0:
+		return otherwise, exit(ExitUsage, "--after is %d: want 0 or more", *f.After)
+	case f.After != nil:
+		return stream.After(*f.After), nil
 	case f.From == "start":
 		return stream.Start{}, nil
 	case f.From == "end":

@@ -150,6 +150,7 @@ func TestStream_BadInput(t *testing.T) {
 		{"", cli.ExitUsage, "key", []string{"publish", "a", "x", "--key", strings.Repeat("k", 2000)}},
 		{"", cli.ExitUsage, "not keyed", []string{"replay", "a", "--key", "k"}},
 		{"", cli.ExitUsage, "exclude each other", []string{"tail", "a", "--after", "1", "--from", "end"}},
+		{"", cli.ExitUsage, "--after is -1: want 0 or more", []string{"tail", "a", "--after=-1"}},
 		{"", cli.ExitUsage, "no time", []string{"tail", "a", "--since", "yesterday"}},
 		{"", cli.ExitUsage, "at least 1", []string{"tail", "a", "--count=-1"}},
 		{"", cli.ExitUsage, "as in orders/0", []string{"replay", "divided"}},

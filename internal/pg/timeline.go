@@ -109,6 +109,9 @@ func (h *hosts) learn(s *server, who identity) error {
 			ErrFormerPrimary, who.timeline, h.newest))
 	}
 	if who.timeline > h.newest {
+		if h.newest > 0 && s != nil {
+			h.tell(slog.LevelWarn, "PostgreSQL has failed over: this server is the primary", s, nil)
+		}
 		h.newest = who.timeline
 		h.endFormer()
 	}
