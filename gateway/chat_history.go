@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -22,8 +21,6 @@ const (
 	// A join holds at most one, whose frames its peer is being sent.
 	maxReading = 8
 )
-
-var errAhead = errors.New("gateway: position is ahead of the store")
 
 // join makes p a member that first gets what was said before, as far as it
 // asked for that, and returns how much that was and up to which position it is
@@ -61,7 +58,7 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	return m, count, max(upTo, after), nil
 }
 
-// head is the position up to which members got everything.
+// head is the position up to which there is nothing that members will still get.
 func (s *storedRooms) head() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,18 +67,13 @@ func (s *storedRooms) head() int64 {
 
 // begin returns the position after which a join wants everything.
 func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (after int64, err error) {
-	head := s.head()
-	if msg.After == nil {
-		return s.store.Start(ctx, name, head, min(msg.History, maxHistory))
+	stored, err := s.store.Head(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if *msg.After > head { // perhaps of another server on the same store
-		stored, err := s.store.Head(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if *msg.After > stored {
-			return 0, errAhead
-		}
+	s.advance(stored)
+	if msg.After == nil {
+		return s.store.Start(ctx, name, s.head(), min(msg.History, maxHistory))
 	}
 	if *msg.After > 0 {
 		if err := s.store.Check(ctx, *msg.After); err != nil {

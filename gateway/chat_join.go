@@ -141,8 +141,6 @@ func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any,
 	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*HistoryLostError](err)
 	switch {
-	case errors.Is(err, errAhead):
-		return nil, nil, codeAhead
 	case isLost:
 		return nil, map[string]any{"last": lost.Last}, codeHistoryLost
 	case errors.Is(err, websocket.ErrSlowReader):

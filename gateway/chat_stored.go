@@ -32,8 +32,11 @@ type RoomStore interface {
 	Start(ctx context.Context, room string, upTo int64, n int) (after int64, err error)
 	// Head returns the position of the last message stored.
 	Head(ctx context.Context) (int64, error)
-	// Check returns a HistoryLostError if a failover has lost what was stored at a position, or before.
+	// Check returns a HistoryLostError if a failover has lost what was stored at a position, or it is after the last one.
 	Check(ctx context.Context, position int64) error
+	// FindLost returns after which position a failover has lost what Append stored, up to which, or zeros. It is called
+	// once a second. A loss is found once.
+	FindLost(ctx context.Context) (after, upTo int64, err error)
 }
 
 // StoredMessage is one of a room's messages.
@@ -50,12 +53,14 @@ type storedRooms struct {
 	hub      *room.Hub
 	work     context.Context
 
-	// published is the position up to which members got everything that was
-	// stored through this server. Whoever joins under mu gets what is behind it.
-	mu        sync.Mutex
+	mu sync.Mutex // guards the fields below
+	// published is the position up to which there is nothing that members will still get. Those that join under mu get what
+	// comes after it.
 	published int64
+	storing   int // chats that were given to the store, which has not said what became of them
 
 	flusher *flusher
+	watch   *lossWatch
 	reading chan struct{} // as many slots as pages of history may be read at a time
 
 	log     *rareLog
@@ -67,10 +72,12 @@ func newStoredRooms(cfg ChatConfig, hub *room.Hub, work context.Context, log *ra
 	if cfg.Store == nil {
 		return nil
 	}
-	return &storedRooms{
+	s := &storedRooms{
 		store: cfg.Store, patterns: cfg.StoredRooms, hub: hub, work: work, published: cfg.StoreHead,
 		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
 	}
+	s.watch = watchLosses(s)
+	return s
 }
 
 // has reports whether a room is stored.
@@ -88,9 +95,11 @@ func (s *storedRooms) has(name string) bool {
 func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
 	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
 	p.pending.add()
+	s.began(1)
 	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
 		defer p.pending.done()
 		if err != nil {
+			s.began(-1)
 			p.notStored(chatMessage{ID: id}, err)
 		} else {
 			s.publish(name, member, payload, position)
@@ -101,9 +110,16 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 		}
 	})
 	if err != nil {
+		s.began(-1)
 		p.pending.done()
 	}
 	return err
+}
+
+func (s *storedRooms) began(chats int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storing += chats
 }
 
 func (s *storedRooms) publish(name string, from *room.Member, payload []byte, position int64) {
@@ -111,6 +127,17 @@ func (s *storedRooms) publish(name string, from *room.Member, payload []byte, po
 	defer s.mu.Unlock()
 	s.hub.Publish(name, from, websocket.OpText, appendPlaced(nil, payload, position))
 	s.published = position
+	s.storing--
+}
+
+// advance takes in how far the store has got, which may be by another server. While chats are being stored here nobody knows
+// whether it is by these, which members will get: then the next of them takes it in.
+func (s *storedRooms) advance(stored int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.storing == 0 {
+		s.published = max(s.published, stored)
+	}
 }
 
 // appendPlaced appends a chat, which is a JSON object that is not empty, with its
@@ -125,6 +152,7 @@ func appendPlaced(dst, payload []byte, position int64) []byte {
 // stop is called when every connection has ended.
 func (s *storedRooms) stop() {
 	if s != nil {
+		s.watch.stop()
 		s.flusher.stop()
 	}
 }

@@ -23,10 +23,13 @@ type memoryStore struct {
 	held    bool
 	fail    error // of commits
 	broken  error // of reads
-	lost    int64 // if not 0, a failover has lost what was at this position, and after
 	wake    chan struct{}
 	slow    time.Duration // of a read
-	let     chan struct{} // if not nil, reads end when it is closed
+
+	lost, lostUpTo int64 // what a failover has lost
+	told           bool  // by FindLost
+
+	let chan struct{} // if not nil, reads end when it is closed
 
 	widest, reads, mostReads int // bytes of a page that was wanted; reads at a time
 }
@@ -136,16 +139,52 @@ func (s *memoryStore) Start(_ context.Context, room string, upTo int64, n int) (
 func (s *memoryStore) Head(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int64(len(s.stored)), s.broken
+	return s.headLocked(), s.broken
+}
+
+func (s *memoryStore) headLocked() int64 {
+	head := len(s.rooms)
+	for head > 0 && s.rooms[head-1] == "" {
+		head--
+	}
+	return int64(head)
+}
+
+// put stores what another server has.
+func (s *memoryStore) put(room, payload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rooms, s.stored = append(s.rooms, room), append(s.stored, []byte(payload))
+}
+
+// lose has a failover lose what is stored at a position, and after. Nothing is ever stored there again.
+func (s *memoryStore) lose(from int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.rooms[from-1:])
+	s.lost, s.lostUpTo, s.told = from, int64(len(s.rooms)), false
 }
 
 func (s *memoryStore) Check(_ context.Context, position int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost > 0 && position >= s.lost {
+	if s.lost > 0 && s.lost <= position && position <= s.lostUpTo {
 		return &gateway.HistoryLostError{Last: s.lost - 1}
 	}
+	if head := s.headLocked(); position > head {
+		return &gateway.HistoryLostError{Last: head}
+	}
 	return nil
+}
+
+func (s *memoryStore) FindLost(context.Context) (after, upTo int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == 0 || s.told {
+		return 0, 0, s.broken
+	}
+	s.told = true
+	return s.lost - 1, s.lostUpTo, nil
 }
 
 func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {
@@ -176,7 +215,7 @@ func TestStored_AnswerAndDeliveryComeAfterTheCommit(t *testing.T) {
 
 func TestStored_HistoryAndResume(t *testing.T) {
 	t.Parallel()
-	store, _, addr := serveStored(t)
+	_, _, addr := serveStored(t)
 	talker := dial(t, "ws://"+addr+"/ws")
 	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"join","room":"kept-2","id":0}`)
 	expect(t, talker, `{"history":0,"id":0,"position":0,"type":"ok"}`)
@@ -196,21 +235,13 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		{`"after":2`, []string{chat(4), chat(6), `{"history":2,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":6`, []string{`{"history":0,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":0`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
-		{`"after":7`, []string{`{"code":"position_ahead","id":9,"message":"nothing has been stored at this position yet: join without it, or commit no further than what was received","type":"error"}`}},
+		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void","type":"error"}`}},
 		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","type":"error"}`}},
 	} {
 		member := dial(t, "ws://"+addr+"/ws")
 		send(t, member, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,%s}`, c.join))
 		expect(t, member, c.want...)
 	}
-	store.mu.Lock()
-	store.lost = 5
-	store.mu.Unlock()
-	unlucky := dial(t, "ws://"+addr+"/ws")
-	send(t, unlucky, `{"type":"join","room":"kept-1","id":1,"after":6}`, `{"type":"join","room":"kept-1","id":2,"after":4}`)
-	expect(t, unlucky,
-		`{"code":"history_lost","id":1,"last":4,"message":"the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void","type":"error"}`,
-		chat(6), `{"history":1,"id":2,"position":6,"type":"ok"}`)
 	other := dial(t, "ws://"+addr+"/ws")
 	send(t, other, `{"type":"join","room":"loose","after":1,"id":1}`)
 	expect(t, other, `{"code":"room_not_stored","id":1,"message":"what is said in this room is not kept: join without after and history","type":"error"}`)

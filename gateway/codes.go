@@ -86,7 +86,7 @@ var publicErrors = map[code]string{
 	codeJoining:      "the join of this room is still sending what was said before: wait for its answer",
 	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
 	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
-	codeAhead:        "nothing has been stored at this position yet: join without it, or commit no further than what was received",
+	codeAhead:        "nothing has been stored at this position yet: commit no further than what was received",
 	codeUnavailable:  "this cannot be read now; try again later",
 	codeNotStored:    "the message could not be stored",
 	codeRefused:      "the database refuses this, and trying again does not help: the server's operator finds the reason in its log",

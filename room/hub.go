@@ -71,6 +71,17 @@ func (h *Hub) Publish(name string, from *Member, op websocket.Opcode, payload []
 	}
 }
 
+// PublishEach sends the members of each room the message for its name, if there is one.
+func (h *Hub) PublishEach(op websocket.Opcode, message func(room string) []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, r := range h.rooms {
+		if payload := message(name); payload != nil {
+			r.publish(nil, op, payload)
+		}
+	}
+}
+
 // Stats returns what happened so far.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()

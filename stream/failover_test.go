@@ -304,3 +304,45 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 		})
 	}
 }
+
+// TestFailover_FindLost: without a hub, a stream finds what it has lost when it is asked, once, whether somebody appended again or not.
+func TestFailover_FindLost(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	pool := bothOf(t, p)
+	streams, appenders := make(map[string]*stream.Stream), make(map[string]*stream.Appender)
+	for _, name := range []string{"idle", "busy", "kept", "unused"} {
+		if _, err := stream.Ensure(t.Context(), p.Pool, name, storages["own"]); err != nil {
+			t.Fatal(err)
+		}
+		s, err := stream.Lookup(t.Context(), pool, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams[name], appenders[name] = s, run(t, pool, s, stream.AppenderConfig{})
+		if name != "unused" {
+			appendEach(t, appenders[name], "kept", 20)
+		}
+	}
+	find := func(when, name string, want stream.Gap) {
+		t.Helper()
+		gap, n, err := streams[name].FindLost(t.Context())
+		if err != nil || gap != want || n != want.UpTo-want.After {
+			t.Errorf("%s, %s: %d positions are lost, %+v, want %+v: %v", when, name, n, gap, want, err)
+		}
+	}
+	find("no failover", "idle", stream.Gap{})
+	p.CatchUp(t)
+	p.Detach(t)
+	appendEach(t, appenders["idle"], "lost", 10)
+	appendEach(t, appenders["busy"], "lost", 5)
+	p.Promote(t)
+	appendEach(t, appenders["busy"], "new", 5)
+	for name, want := range map[string]stream.Gap{"idle": {After: 20, UpTo: 30}, "busy": {After: 20, UpTo: 25}, "kept": {}, "unused": {}} {
+		find("after the failover", name, want)
+		find("the same again", name, stream.Gap{})
+		appendEach(t, appenders[name], "new", 5)
+		find("the same later", name, stream.Gap{})
+	}
+}

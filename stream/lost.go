@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -128,6 +129,34 @@ func (h *Hub) report(s *Stream, last, ghost int64) {
 		h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them",
 			"stream", s.name, "after", last, "up to", ghost, "positions", ghost-after)
 	}
+}
+
+// FindLost looks whether a failover has lost messages that were appended from here, and returns the gap that they
+// have left and how many positions of them there were, or zeros. A loss is found once. It is for streams whose Appender has no Hub: with one, the Hub
+// looks. It costs one query, and two more after a failover. If the error is not nil, call it again.
+func (s *Stream) FindLost(ctx context.Context) (lost Gap, positions int64, err error) {
+	if s.storage.knownHead() == 0 {
+		return Gap{}, 0, nil // nothing was appended
+	}
+	var base int64
+	if err := s.pool.QueryRow(ctx, enterHistorySQL).Scan(&base); err != nil {
+		return Gap{}, 0, s.explain("look for losses of", err)
+	}
+	ghost := s.storage.takeGhost(base)
+	if ghost == 0 || ghost <= s.storage.told.Load() {
+		return Gap{}, 0, nil
+	}
+	err = s.pool.QueryRow(ctx, lostGapSQL, s.id, ghost).Scan(&lost.After, &positions)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Gap{}, 0, nil
+	}
+	if err != nil {
+		s.storage.keepGhost(ghost)
+		return Gap{}, 0, s.explain("look for losses of", err)
+	}
+	s.storage.told.Store(ghost)
+	lost.UpTo = ghost
+	return lost, positions, nil
 }
 
 // Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams that somebody

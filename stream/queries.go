@@ -193,6 +193,10 @@ const (
 	lostUpToSQL = `SELECT * FROM (
 	SELECT s.id, u.upto, tidewire.last_kept(s.id, u.upto) AS last FROM unnest($1::int[], $2::bigint[]) AS u (id, upto) JOIN tidewire.stream AS s ON s.id = u.id
 ) AS k WHERE k.last < k.upto`
+	// lostGapSQL returns after which message those up to a position are lost, and how many there were: those of a history
+	// before that of the last one were lost before it began.
+	lostGapSQL = `SELECT k.last, $2 - greatest(k.last, (SELECT max(base) FROM tidewire.bases() AS base WHERE base < $2))
+FROM tidewire.last_kept($1, $2) AS k (last) WHERE k.last < $2`
 	// baseBeforeSQL returns the base of the history in which a position was given out.
 	baseBeforeSQL = `SELECT coalesce(max(base), 0) FROM tidewire.bases() AS base WHERE base < $1`
 	gapsSQL       = `SELECT after, upto FROM tidewire.gaps($1)`
@@ -201,6 +205,7 @@ const (
 
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 
+	enterHistorySQL = `SELECT tidewire.enter_history()`
 	// growthSQL tells where the sequence is that moves when a stream grows, and which
 	// transaction under way has the lowest number; transactionSQL takes the next number.
 	growthSQL      = `SELECT tidewire.enter_history(), coalesce(pg_sequence_last_value('tidewire.growth_seq'), 0), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`

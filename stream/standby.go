@@ -59,8 +59,8 @@ func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes i
 		}
 		var more bool
 		p, more, err = on.through(s, pool).page(ctx, after, messages, bytes)
-		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) {
-			return standby.ErrLacks
+		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) || errors.Is(err, ErrHistoryLost) {
+			return standby.ErrLacks // and the primary says why
 		}
 		if err != nil {
 			return err

@@ -25,6 +25,7 @@ type storage struct {
 	// head is the last position that was stored from here, or 0: others may have gone on. ghost is the same in a history
 	// before, if head has left that, until somebody has looked whether it was lost.
 	head, ghost atomic.Int64
+	told        atomic.Int64 // by FindLost: the highest position that it found to be lost
 
 	mu    sync.Mutex
 	began time.Time // of a second
@@ -45,7 +46,7 @@ func (s *storage) stored(first int64, rows int) {
 		return
 	}
 	if before := s.head.Swap(first + int64(rows) - 1); before>>historyBits != (first-1)>>historyBits {
-		s.ghost.Store(max(before, s.ghost.Load())) // another history may have begun in between
+		s.keepGhost(before) // another history may have begun in between
 	}
 	if s.own.Load() || s.hot.Load() || s.stays.Load() {
 		return
@@ -79,6 +80,12 @@ func (s *storage) takeGhost(base int64) int64 {
 		ghost = max(ghost, head)
 	}
 	return ghost
+}
+
+// keepGhost has it looked whether a position is lost.
+func (s *storage) keepGhost(position int64) {
+	for ghost := s.ghost.Load(); position > ghost && !s.ghost.CompareAndSwap(ghost, position); ghost = s.ghost.Load() {
+	}
 }
 
 // shared reports whether messages are written to the shared table. A table of messages

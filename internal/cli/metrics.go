@@ -7,7 +7,6 @@ import (
 	"github.com/tidewire/tidewire/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // figures registers metrics that are parts of one snapshot, which is taken anew for
@@ -29,15 +28,13 @@ func (f figures[S]) gauge(name, help string, value func(S) float64) {
 		func() float64 { return value(f.snapshot()) }))
 }
 
-// registerLosses tells how much failovers have lost that this server knew of.
-func registerLosses(metrics prometheus.Registerer, hub *stream.Hub, events *eventStores) {
-	for kind, lost := range map[string]func() int64{"messages": hub.Lost, "events": events.lost.Load} {
-		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "tidewire_history_lost_positions_total",
-			Help:        "Positions that a failover has lost, as far as this server knew of them: of streams and queues that it appended to or that were followed here, and of events that it stored.",
-			ConstLabels: prometheus.Labels{"kind": kind},
-		}, func() float64 { return float64(lost()) }))
-	}
+// registerLosses tells how much of a kind failovers have lost that this server knew of.
+func registerLosses(metrics prometheus.Registerer, kind string, lost func() int64) {
+	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name:        "tidewire_history_lost_positions_total",
+		Help:        "Positions that a failover has lost, as far as this server knew of them: messages of streams and queues that it appended to or that were followed here, chats and events that it stored.",
+		ConstLabels: prometheus.Labels{"kind": kind},
+	}, func() float64 { return float64(lost()) }))
 }
 
 // registerHosts tells which servers of the database's address are not used now.

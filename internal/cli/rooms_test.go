@@ -19,7 +19,10 @@ type chatAnswer struct {
 	Type     string
 	ID       int
 	Text     string
+	Room     string
+	Code     string
 	Position int64
+	Last     int64
 	History  int
 }
 

@@ -61,7 +61,8 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, reader *standby.Re
 		s.events = newEventStores(pool, reader, p.log)
 		s.events.history = history
 		cfg.Events = s.events
-		registerLosses(cfg.Metrics, s.streams.hub, s.events)
+		registerLosses(cfg.Metrics, "messages", s.streams.hub.Lost)
+		registerLosses(cfg.Metrics, "events", s.events.lost.Load)
 		cfg.Queues = gateway.QueuesConfig{Store: s.queues, Leases: s.queues, Admin: queueAdmin{pool, s.madeQueue, s.queues.changed}}
 	}
 	if len(c.StoredRooms) > 0 && cfg.Only != gateway.Ingest {
@@ -75,7 +76,9 @@ func (c *serveCmd) openStores(p *process, pool *pgxpool.Pool, reader *standby.Re
 		s.rooms = stream.NewAppender(pool, log, stream.AppenderConfig{
 			MaxBatchBytes: int(c.MaxInflightBytes) / 8, Writer: stream.WriterConfig{Log: p.log},
 		})
-		cfg.Chat.Store = roomStore{log, s.rooms}
+		rooms := &roomStore{log: log, appender: s.rooms, logger: p.log}
+		registerLosses(cfg.Metrics, "chats", rooms.lost.Load)
+		cfg.Chat.Store = rooms
 	}
 	return s, nil
 }
@@ -176,37 +179,6 @@ func lost(done ingest.Stats) (err error) {
 		err = errors.Join(err, fmt.Errorf("%d messages were received and given up, because PostgreSQL did not answer in time: they may be stored", n))
 	}
 	return err
-}
-
-// roomStore is a stream with rooms as its keys.
-type roomStore struct {
-	log      *stream.Stream
-	appender *stream.Appender
-}
-
-func (s roomStore) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
-	err := s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, func(position int64, err error) {
-		done(position, gatewayError(err))
-	})
-	return gatewayError(err)
-}
-
-func (s roomStore) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
-	return stored(s.log.ReadKeyPage(ctx, room, after, upTo, limit, bytes))
-}
-
-func (s roomStore) Start(ctx context.Context, room string, upTo int64, n int) (int64, error) {
-	after, err := s.log.KeyStart(ctx, room, upTo, n)
-	return after, gatewayError(err)
-}
-
-func (s roomStore) Head(ctx context.Context) (int64, error) {
-	head, err := s.log.Head(ctx)
-	return head, gatewayError(err)
-}
-
-func (s roomStore) Check(ctx context.Context, position int64) error {
-	return gatewayError(s.log.Check(ctx, position))
 }
 
 func stored(messages []stream.Message, err error) ([]gateway.StoredMessage, error) {
