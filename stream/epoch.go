@@ -91,20 +91,27 @@ func (f *feed) takeGhost() (position int64) {
 func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bool) {
 	before := h.history
 	h.history = max(before, history)
-	if history <= before && !joined {
+	if history > before || joined {
+		for _, f := range feeds {
+			f.enter(h.history)
+		}
+	}
+	if history > before {
+		h.growth = growth{}
+		if before != unknownHistory {
+			h.cfg.Log.Warn("a failover: positions go on after the base of a new history", "base", history)
+		}
+		h.losses.ghosts(history)
+		for _, f := range feeds {
+			if ghost := f.takeGhost(); ghost > 0 {
+				h.losses.owe(f.stream, ghost)
+			}
+		}
+	}
+	if !h.losses.owes() {
 		return
 	}
-	for _, f := range feeds {
-		f.enter(h.history)
-	}
-	if history <= before {
-		return
-	}
-	h.growth = growth{}
-	if before != unknownHistory {
-		h.cfg.Log.Warn("a failover: positions go on after the base of a new history", "base", history)
-	}
-	if err := h.reportLost(ctx, feeds, history); err != nil {
-		h.cfg.Log.Error("not looked for messages that the failover has lost", "error", err)
+	if err := h.reportLost(ctx); err != nil {
+		h.cfg.Log.Warn("not looked yet for messages that the failover has lost; tried again", "error", err)
 	}
 }

@@ -43,6 +43,9 @@ func (s *Stream) continues(ctx context.Context, w *window, messages []Message) e
 		next = messages[0].Position
 	}
 	past := next <= w.after
+	if len(messages) == 0 {
+		next = max(next, w.history+1) // where the next message will be at least: there is no need to wait for it
+	}
 	if w.after == 0 || !past && (w.history == 0 || w.after>>historyBits == (next-1)>>historyBits) {
 		return nil
 	}

@@ -22,7 +22,8 @@ const baseTimeout = 5 * time.Second
 type losses struct {
 	mu        sync.Mutex // guards the fields below
 	appenders map[*Appender]struct{}
-	told      map[int32]int64 // by stream: the highest position that was said to be lost
+	told      map[int32]int64   // by stream: the highest position that was said to be lost
+	owed      map[*Stream]int64 // the highest position of a stream that may be lost, and was not looked for
 	positions int64
 }
 
@@ -49,17 +50,45 @@ func (l *losses) appended() bool {
 	return len(l.appenders) > 0
 }
 
-// ghosts returns by stream the last position that was appended in a history before the one with that base.
-func (l *losses) ghosts(base int64) map[*Stream]int64 {
+// owe has it looked for a position with the next poll.
+func (l *losses) owe(s *Stream, ghost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[*Stream]int64)
+	l.oweLocked(s, ghost)
+}
+
+func (l *losses) oweLocked(s *Stream, ghost int64) {
+	if l.owed == nil {
+		l.owed = make(map[*Stream]int64)
+	}
+	l.owed[s] = max(ghost, l.owed[s])
+}
+
+// owes returns whether there is something to look for.
+func (l *losses) owes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.owed) > 0
+}
+
+// takeOwed returns by stream the position that is to be looked for, once.
+func (l *losses) takeOwed() map[*Stream]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	owed := l.owed
+	l.owed = nil
+	return owed
+}
+
+// ghosts owes the last positions that were appended in a history before the one with that base.
+func (l *losses) ghosts(base int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for a := range l.appenders {
 		if ghost := a.stream.storage.takeGhost(base); ghost > 0 {
-			all[a.stream] = ghost
+			l.oweLocked(a.stream, ghost)
 		}
 	}
-	return all
 }
 
 // count takes in that the messages after last up to ghost are lost, and returns those that were not counted before.
@@ -77,18 +106,16 @@ func (l *losses) count(id int32, last, ghost int64) (after int64, more bool) {
 	return last, true
 }
 
-// reportLost looks which messages that were known here are lost, after the history with that base has begun.
-func (h *Hub) reportLost(ctx context.Context, feeds []*feed, base int64) error {
+// reportLost looks which messages that were known here are lost. What it cannot look for it owes.
+func (h *Hub) reportLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	known := h.losses.ghosts(base)
-	for _, f := range feeds {
-		if ghost := f.takeGhost(); ghost > 0 {
-			known[f.stream] = ghost
-		}
-	}
-	for some := range slices.Chunk(slices.Collect(maps.Keys(known)), lookStreams) {
-		if err := h.look(ctx, some, known); err != nil {
+	owed := h.losses.takeOwed()
+	for some := range slices.Chunk(slices.Collect(maps.Keys(owed)), lookStreams) {
+		if err := h.look(ctx, some, owed); err != nil {
+			for s, ghost := range owed {
+				h.losses.owe(s, ghost) // those that were counted are not counted again
+			}
 			return err
 		}
 	}
@@ -121,8 +148,8 @@ func (h *Hub) report(s *Stream, last, ghost int64) {
 	defer cancel()
 	var base int64
 	if err := h.pool.QueryRow(ctx, baseBeforeSQL, ghost).Scan(&base); err != nil {
-		h.cfg.Log.Error("messages that were committed are lost: the standby that took over did not have them. They are not counted",
-			"stream", s.name, "after", last, "up to", ghost, "error", err)
+		h.cfg.Log.Warn("messages that were committed are lost; how many is looked for again", "stream", s.name, "after", last, "up to", ghost, "error", err)
+		h.losses.owe(s, ghost)
 		return
 	}
 	if after, more := h.losses.count(s.id, max(last, base), ghost); more {
