@@ -9,15 +9,12 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 # By name: the checkout also has caches, results and its history.
-COPY bench bench
 COPY cmd cmd
 COPY eventstore eventstore
-COPY gateway gateway
-COPY ingest ingest
 COPY internal internal
 COPY migrate migrate
 COPY queue queue
-COPY room room
+COPY standby standby
 COPY stream stream
 COPY websocket websocket
 RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /tidewire ./cmd/tidewire

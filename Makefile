@@ -9,7 +9,7 @@ ARGS    ?=
 PKG     ?= ./...
 # The commit is part of every result; a checkout that git does not trust still builds.
 VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
-K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard bench/k6/*.js)))))
+K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
 .PHONY: build run test check unit contenders conformance bench bench-go bench-fairness k6 test-long test-flake test-hostile fuzz clean help FORCE
@@ -30,7 +30,7 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 	$(GO) vet ./...
-	GOOS=darwin $(GO) vet ./websocket ./bench ./internal/embedpg
+	GOOS=darwin $(GO) vet ./websocket ./internal/bench ./internal/embedpg
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
 
@@ -59,12 +59,12 @@ bench-go:
 ## bench-fairness: how evenly 1,000 partitions and 100 event stores share a pool; each target in results/fairness.tsv (APPENDS=60)
 bench-fairness:
 	mkdir -p results
-	$(GO) test -run '^$$' -bench '^BenchmarkFairness$$' -benchtime $(or $(APPENDS),60)x -timeout 60m ./bench/fairness -targets '$(CURDIR)/results/fairness.tsv'
+	$(GO) test -run '^$$' -bench '^BenchmarkFairness$$' -benchtime $(or $(APPENDS),60)x -timeout 60m ./internal/bench/fairness -targets '$(CURDIR)/results/fairness.tsv'
 
 ## k6: load on a chat server that runs, made by k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:
 	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
-	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run bench/k6/$(SCENARIO).js
+	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run internal/bench/k6/$(SCENARIO).js
 
 ## test-long: ten seeds of each fault test, and PostgreSQL 14 to 18 (an hour)
 test-long: $(TOOLS)/gotestsum
@@ -85,7 +85,7 @@ test-hostile: build
 
 ## fuzz: each fuzz target for a minute
 fuzz:
-	for package in ./websocket ./gateway; do \
+	for package in ./websocket ./internal/gateway; do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			$(GO) test -fuzz "^$$target$$" -fuzztime 60s $$package || exit 1; done; done
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/report"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/report"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // benchChatCmd runs the chat scenarios.

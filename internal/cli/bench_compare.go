@@ -3,8 +3,8 @@ package cli
 import (
 	"strings"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/report"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
 // benchCompareCmd compares two results.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // targetFlags name the echo servers to measure.

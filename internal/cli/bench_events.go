@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // benchEventsCmd measures the event store.

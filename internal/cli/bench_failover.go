@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/failover"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/failover"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // benchFailoverCmd has PostgreSQL fail over under load.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/scenario"
-	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
+	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/stream"
 )
 

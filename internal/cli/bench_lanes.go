@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // benchLanesCmd asks through a flood.

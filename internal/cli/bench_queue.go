@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // queueFlags are those of bench queue and bench pubsub.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tidewire/tidewire/bench/report"
+	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
 // defaultReport is where the page goes that is given no name.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidewire/tidewire/bench/report"
+	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
 // contender is a server of contenders/ to compare with.

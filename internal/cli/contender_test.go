@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/cli"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // lanesFile is where the lanes' settings are if nothing else is said.

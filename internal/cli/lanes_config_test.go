@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 func TestParseLanes(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidewire/tidewire/ingest"
+	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/queue"
 )

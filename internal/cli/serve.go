@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/tidewire/tidewire/gateway"
-	"github.com/tidewire/tidewire/ingest"
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/migrate"
-	"github.com/tidewire/tidewire/room"
 	"github.com/tidewire/tidewire/stream"
 )
 

@@ -3,7 +3,7 @@ package cli
 import (
 	"time"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // lanesFlags are the settings of the lanes endpoint; they win over the file.

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/standby"
 )
 

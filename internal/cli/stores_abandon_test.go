@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/eventstore"
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/standby"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/gateway"
+	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/standby"
 	"github.com/tidewire/tidewire/stream"

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tidewire/tidewire/bench/scenario"
+	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
 // targets resolves the values of --target to servers of an endpoint, and builds

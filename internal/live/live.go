@@ -13,7 +13,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"golang.org/x/sys/unix"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 // Config is where and how a run is shown.

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

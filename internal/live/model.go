@@ -7,7 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 // linesShown is how many of the last lines of the log a page can show.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 // plain writes a line for each interval of a row.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 // show starts a page on the terminal and waits until it is there.

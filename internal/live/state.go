@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidewire/tidewire/bench"
+	"github.com/tidewire/tidewire/internal/bench"
 )
 
 const (

@@ -1,0 +1,153 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/bench"
+)
+
+// example is a load with round numbers.
+func example() []input {
+	values := map[string]float64{
+		"users": 86_400, "messages_per_user_per_day": 10, "peak_factor": 5, "fan_out": 2, "bytes": 900,
+		"retention_days": 100, "disk_gb": 50, "price_per_year": 700, "price_per_gb_month": 0.1,
+	}
+	in := defaultInputs(nil)
+	for i := range in {
+		in[i].Value = values[in[i].Name]
+	}
+	return in
+}
+
+var measuredRow = candidate{Measured: map[string]float64{
+	"measured_messages_per_second": 400, "measured_deliveries_per_second": 500, "overhead_bytes": 100, "is_stored": 1,
+}}
+
+func TestAnswer_KnownLoad(t *testing.T) {
+	t.Parallel()
+	a, err := answer(example(), measuredRow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"messages_per_day":         864_000,
+		"peak_messages_per_second": 50, "peak_deliveries_per_second": 100,
+		"headroom":     5, // 400/50 of messages, 500/100 of deliveries
+		"stored_bytes": 1000, "gb_per_day": 0.864, "disk_needed_gb": 86.4, "days_until_full": 50 / 0.864,
+		"cost_per_year":    700 + 12*86.4*0.1,
+		"cost_per_million": (700 + 12*86.4*0.1) / (0.864 * 365),
+	} {
+		if math.Abs(a[name]-want) > 1e-9*want {
+			t.Errorf("%s is %v, want %v", name, a[name], want)
+		}
+	}
+	// Without deliveries, messages alone limit; what is not stored fills no disk.
+	a, err = answer(example(), candidate{Measured: map[string]float64{"measured_messages_per_second": 400}})
+	if err != nil || a["headroom"] != 8 || a["disk_needed_gb"] != 0 || !math.IsInf(a["days_until_full"], 1) {
+		t.Errorf("%v, %v", a, err)
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	r := &bench.Result{Scenario: "queue", Valid: true, Params: map[string]any{"payload": 1000.0}, Rows: []bench.Row{
+		{Name: "lease", Limiter: bench.LimitRate, Metrics: map[string]float64{
+			"messages_per_second": 100, "table_bytes_per_message": 1100, "index_bytes_per_message": 50}},
+		{Name: "raw COPY", Metrics: map[string]float64{"messages_per_second": 1e6}},
+		{Name: "not measured"},
+	}}
+	all := candidates([]File{{Result: r}})
+	if len(all) != 1 || !all[0].AtLeast || !all[0].BytesKnown || all[0].Measured["overhead_bytes"] != 150 {
+		t.Errorf("%+v", all)
+	}
+	r.Valid = false
+	if all := candidates([]File{{Result: r}}); len(all) != 0 {
+		t.Errorf("an invalid result carries a load: %+v", all)
+	}
+}
+
+func TestKnee(t *testing.T) {
+	t.Parallel()
+	at := func(offered, done, p99, knee float64) step {
+		m := map[string]float64{"messages_per_second": done, "latency_p99_ms": p99, "knee": knee}
+		return step{bench.Row{Metrics: m}, offered, ""}
+	}
+	for name, c := range map[string]struct {
+		steps []step
+		want  int
+	}{
+		"rate is lost":    {[]step{at(10, 10, 1, 0), at(20, 19.9, 2, 0), at(40, 30, 3, 0)}, 1},
+		"latency rises":   {[]step{at(10, 10, 1, 0), at(20, 20, 4.9, 0), at(40, 40, 5, 0)}, 1},
+		"said":            {[]step{at(10, 10, 1, 1), at(20, 20, 1, 0)}, 0},
+		"nothing is kept": {[]step{at(10, 5, 1, 0), at(20, 5, 1, 0)}, -1},
+	} {
+		if got := knee(c.steps); got != c.want {
+			t.Errorf("%s: step %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestScript_ComputesTheSame runs the page's script on a page of its own, with the
+// few things of a browser that it touches.
+func TestScript_ComputesTheSame(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed: it runs the page's script")
+	}
+	v := &view{Load: &loadView{Inputs: example(), Formulas: formulas, Rows: []loadRow{{candidate: measuredRow}}}}
+	data, err := json.Marshal(newIsland(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, in := range v.Load.Inputs {
+		values[in.Name] = in.Value
+	}
+	inputs, err := json.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.Replace(asset("report.js"), "const form =", fmt.Sprintf("console.log(JSON.stringify(answer(%s, data.rows[0].measured)));\nconst form =", inputs), 1)
+	script = fmt.Sprintf(`globalThis.document = { getElementById: (id) => id === "data" ? { textContent: %q } : null };
+globalThis.ResizeObserver = class {};
+globalThis.matchMedia = () => ({ addEventListener() {} });
+%s`, data, script)
+	out, err := exec.CommandContext(t.Context(), node, "-e", script).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var got answers
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want, err := answer(v.Load.Inputs, measuredRow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range want {
+		if math.Abs(got[name]-w) > 1e-9*math.Abs(w) {
+			t.Errorf("%s: the script has %v, Go %v", name, got[name], w)
+		}
+	}
+}
+
+// TestFormulas_AreShown: every formula is evaluated, and none has what Go and
+// JavaScript take differently.
+func TestFormulas_AreShown(t *testing.T) {
+	t.Parallel()
+	a, err := answer(example(), measuredRow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range formulas {
+		if _, ok := a[f.Name]; !ok || f.Meaning == "" || strings.ContainsAny(f.Expression, "^%&|!?:;'\"`[]{}") {
+			t.Errorf("formula %+v", f)
+		}
+	}
+}

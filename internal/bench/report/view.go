@@ -1,0 +1,188 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/tidewire/tidewire/internal/bench"
+)
+
+// view is all that a report says, in words and numbers: the page, the Markdown and
+// the CSV are different ways of writing it down.
+type view struct {
+	Title   string
+	Invalid []resultView // those whose figures do not count
+	Load    *loadView    // nil where no row has a rate
+	Groups  []group
+}
+
+// group has the results of one scenario.
+type group struct {
+	ID, Scenario string
+	Glance       []tableView // contenders or strategies side by side
+	Ceilings     []ceilingView
+	KneeMeaning  string
+	Curves       []*chart
+	Results      []resultView
+}
+
+// resultView is one file.
+type resultView struct {
+	ID, File, Scenario, Started string
+	Valid                       bool
+	Verdict                     []string
+	Failed                      []bench.Check
+	Thresholds                  []bench.Check
+	Tables                      []tableView
+	Rivals                      []string // where another server is better
+	Timelines                   []timeline
+	Trends                      []trend
+	Verdicts                    []verdictRow // of a soak
+	Evidence                    evidence
+	Figures                     []figureRow
+}
+
+// verdictRow is one judgement of a soak.
+type verdictRow struct {
+	Row string
+	bench.Check
+}
+
+// cell of a table. Bar is how long a bar behind it is, 0 to 100.
+type cell struct {
+	Text  string
+	Right bool
+	Bar   float64
+}
+
+// tableView is a table; a heading says how its column is aligned.
+type tableView struct {
+	Title string
+	Head  []cell
+	Rows  [][]cell
+}
+
+// figureRow is one metric of one row.
+type figureRow struct {
+	Row, Metric string
+	Summary
+	Limiter, Note string
+}
+
+// newView computes everything.
+func newView(files []File) (*view, error) {
+	v := &view{}
+	files = distinct(files)
+	var err error
+	if v.Load, err = newLoadView(files); err != nil {
+		return nil, err
+	}
+	for i, f := range files {
+		id := fmt.Sprintf("r%d", i)
+		r := newResultView(id, f)
+		if !r.Valid {
+			v.Invalid = append(v.Invalid, r)
+		}
+		g := slices.IndexFunc(v.Groups, func(g group) bool { return g.Scenario == f.Scenario })
+		if g < 0 {
+			g = len(v.Groups)
+			v.Groups = append(v.Groups, newGroup(f.Scenario, files))
+		}
+		v.Groups[g].Results = append(v.Groups[g].Results, r)
+	}
+	var names []string
+	for _, g := range v.Groups {
+		names = append(names, g.Scenario)
+	}
+	v.Title = "Tidewire: " + strings.Join(names, ", ")
+	return v, nil
+}
+
+// newGroup has what the results of a scenario show together.
+func newGroup(scenario string, all []File) group {
+	id := "g-" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r == '-' {
+			return r
+		}
+		return -1
+	}, scenario)
+	g := group{ID: id, Scenario: scenario}
+	var files []File
+	for _, f := range all {
+		if f.Scenario == scenario {
+			files = append(files, f)
+		}
+	}
+	g.Glance = glances(files)
+	for _, f := range files {
+		for _, c := range ceilings(f.Result) {
+			g.Ceilings = append(g.Ceilings, newCeilingView(fmt.Sprintf("%s-knee%d", id, len(g.Ceilings)), labelOf(all, f, c.name), c))
+		}
+	}
+	if len(g.Ceilings) > 0 {
+		g.KneeMeaning = kneeMeaning
+	}
+	g.Curves = curves(id, files)
+	return g
+}
+
+func newResultView(id string, f File) resultView {
+	v := resultView{
+		ID: id, File: f.alias, Scenario: f.Scenario, Started: f.Started.UTC().Format("2006-01-02 15:04:05 UTC"), Valid: f.Valid,
+		Thresholds: f.Thresholds, Timelines: timelines(id, f.Result), Trends: trends(f.Result), Evidence: newEvidence(f),
+	}
+	for _, c := range f.Checks {
+		if !c.OK {
+			v.Failed = append(v.Failed, c)
+		}
+	}
+	for _, rows := range tables(f.Result) {
+		if t := allColumns(f.Result, rows); len(t.Rows) > 0 {
+			v.Tables = append(v.Tables, t)
+		}
+	}
+	for _, row := range f.Rows {
+		for _, c := range row.Verdicts {
+			v.Verdicts = append(v.Verdicts, verdictRow{row.Name, c})
+		}
+		v.Figures = append(v.Figures, figures(row)...)
+	}
+	v.Verdict, v.Rivals = sentences(f.Result), rivals(f.Result)
+	return v
+}
+
+// allColumns is the table that the terminal shows.
+func allColumns(r *bench.Result, rows []bench.Row) tableView {
+	t := tableView{Rows: make([][]cell, len(rows))}
+	for _, c := range columns(r.Scenario, r.Row("naive")) {
+		used := slices.ContainsFunc(rows, func(row bench.Row) bool { return c.cell(row) != "-" && c.cell(row) != "" })
+		if !used {
+			continue
+		}
+		t.Head = append(t.Head, cell{Text: c.head, Right: c.right})
+		for i, row := range rows {
+			t.Rows[i] = append(t.Rows[i], cell{Text: c.cell(row), Right: c.right})
+		}
+	}
+	return t
+}
+
+func figures(row bench.Row) (all []figureRow) {
+	for _, name := range sortedKeys(row.Metrics) {
+		all = append(all, figureRow{row.Name, name, summarise(trials(row, name)), row.Limiter, row.Note})
+	}
+	if len(all) == 0 { // a row that could not be measured says why
+		all = append(all, figureRow{Row: row.Name, Summary: Summary{Median: math.NaN()}, Limiter: row.Limiter, Note: row.Note})
+	}
+	return all
+}
+
+// optional is "-" for a number that is not there.
+func optional(v float64, format func(float64) string) string {
+	if v == 0 || math.IsNaN(v) {
+		return "-"
+	}
+	return format(v)
+}

@@ -1,0 +1,191 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/bench"
+)
+
+// eventsOp is an operation of the benchmark.
+type eventsOp struct {
+	describe string
+	writes   bool // so that each cell begins with a fresh store
+	batches  bool // calls differ by how many events they append
+	conflict bool // calls differ by how many events are in the way
+	wire     bool // by way of a serving node
+	call     func(ctx context.Context, c *eventsCaller) error
+}
+
+// eventsOps are all but projectionlimits, whose callers go in step.
+var eventsOps = map[string]eventsOp{
+	"append":             {describe: "Append", writes: true, batches: true, call: callAppend},
+	"appendif":           {describe: "AppendIf that holds; the whole history counts", writes: true, batches: true, call: callAppendIf},
+	"appendif-conflict":  {describe: "AppendIf that fails", batches: true, conflict: true, call: callConflict},
+	"appendif-websocket": {describe: "AppendIf that holds, by clients of a serving node", writes: true, batches: true, wire: true, call: callWire},
+	"query":              {describe: "Query, 100 events", call: callQuery},
+	"querystream":        {describe: "QueryStream, 100 events", call: callQueryStream},
+	"project":            {describe: "Project, two projections over 100 events", call: callProject},
+	"projectstream":      {describe: "ProjectStream, two projections over 100 events", call: callProjectStream},
+}
+
+// projectionLimits is the operation whose callers all overlap.
+const projectionLimits = "projectionlimits"
+
+// EventsOps are the names of the operations, in the order of a report.
+var EventsOps = []string{
+	"append", "appendif", "appendif-conflict", "appendif-websocket", "query", "querystream", "project", "projectstream", projectionLimits,
+}
+
+// eventLog is what callers call: an eventstore.Store.
+type eventLog interface {
+	Append(ctx context.Context, events ...eventstore.Event) ([]int64, error)
+	AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) ([]int64, error)
+	Query(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) ([]eventstore.Event, error)
+	QueryStream(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) iter.Seq2[eventstore.Event, error]
+	Project(ctx context.Context, projections ...eventstore.Projected) (eventstore.Condition, error)
+	ProjectStream(ctx context.Context, projections ...eventstore.Projected) iter.Seq2[eventstore.Event, error]
+}
+
+// eventsCaller is one of the callers of a cell. Of one goroutine.
+type eventsCaller struct {
+	store    eventLog
+	wire     *bench.Wire // or nil
+	number   int
+	batch    int
+	conflict int // how many events are in the way
+	n        int // calls made
+	random   *rand.Rand
+	appended int   // events of calls that succeeded
+	last     int64 // position of the latest of them
+	events   []eventstore.Event
+}
+
+// fresh makes events of students that nobody has ever heard of.
+func (c *eventsCaller) fresh(course string) (events []eventstore.Event, student string) {
+	c.n++
+	c.events = c.events[:0]
+	for i := range c.batch {
+		student = fmt.Sprintf("new-%d-%d-%d", c.number, c.n, i)
+		c.events = append(c.events, enrolment(course, student))
+	}
+	return c.events, student
+}
+
+func callAppend(ctx context.Context, c *eventsCaller) error {
+	events, _ := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
+	positions, err := c.store.Append(ctx, events...)
+	if err != nil {
+		return err
+	}
+	return c.stored(positions)
+}
+
+// stored counts the events of an append that was answered. Their positions are
+// behind all that the caller has been told before.
+func (c *eventsCaller) stored(positions []int64) error {
+	c.appended += len(c.events)
+	if len(positions) != len(c.events) {
+		return fmt.Errorf("%d positions for %d events", len(positions), len(c.events))
+	}
+	for _, p := range positions {
+		if p <= c.last {
+			return fmt.Errorf("an event at position %d, after one at %d", p, c.last)
+		}
+		c.last = p
+	}
+	return nil
+}
+
+// callAppendIf: nobody may be enrolled twice. Of the condition's two tags one has
+// past events, and one has none.
+func callAppendIf(ctx context.Context, c *eventsCaller) error {
+	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
+	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
+	positions, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
+		{Types: []string{enrollmentCompleted}, Tags: []string{"course:" + course, "student:" + student}},
+	}}})
+	if err != nil {
+		return err
+	}
+	return c.stored(positions)
+}
+
+// callWire is callAppendIf as a message of JSON.
+func callWire(_ context.Context, c *eventsCaller) error {
+	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
+	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
+	fields := fmt.Appendf(nil, `"type":"append","store":%q,"condition":{"query":{"items":[{"types":[%q],"tags":["course:%s","student:%s"]}]}},"events":[`,
+		eventsStore, enrollmentCompleted, course, student)
+	for i, e := range events {
+		if i > 0 {
+			fields = append(fields, ',')
+		}
+		fields = fmt.Appendf(fields, `{"type":%q,"tags":[%q,%q],"data":%s}`, e.Type, e.Tags[0], e.Tags[1], e.Data)
+	}
+	if _, err := c.wire.Ask(append(fields, ']')); err != nil {
+		return err
+	}
+	c.appended += len(events)
+	return nil
+}
+
+func callConflict(ctx context.Context, c *eventsCaller) error {
+	events, _ := c.fresh("c0")
+	_, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
+		{Types: []string{enrollmentCompleted}, Tags: []string{fmt.Sprintf("course:conflict-%d", c.conflict)}},
+	}}})
+	if !errors.Is(err, eventstore.ErrConflict) {
+		return fmt.Errorf("want a conflict, not %w", err)
+	}
+	return nil
+}
+
+// projectRound has all callers project once, and counts the round as a whole: half of
+// one would have another share of refusals.
+func projectRound(ctx context.Context, callers []*eventsCaller, tally func() *tallyEvents) {
+	type outcome struct {
+		took time.Duration
+		err  error
+	}
+	outcomes := make([]outcome, len(callers))
+	began := time.Now()
+	projectTogether(ctx, callers, func(caller int, err error) { outcomes[caller] = outcome{time.Since(began), err} })
+	counted := tally()
+	for _, o := range outcomes {
+		counted.add(o.took, o.err)
+	}
+}
+
+// projectTogether has all callers project at the same time, once: those that are
+// let in go on when all others were let in or refused.
+func projectTogether(ctx context.Context, callers []*eventsCaller, done func(caller int, err error)) {
+	var arriving, running sync.WaitGroup
+	arriving.Add(len(callers))
+	for i, c := range callers {
+		running.Go(func() {
+			arrive := sync.OnceFunc(arriving.Done)
+			_, query := c.readQuery()
+			p := eventstore.Projector[int]{Query: query, Apply: func(n int, _ eventstore.Event) int {
+				if n == 0 {
+					arrive()
+					arriving.Wait()
+				}
+				return n + 1
+			}}.Projection()
+			_, err := c.store.Project(ctx, p)
+			arrive()
+			if err == nil {
+				err = wrongCount(p.State)
+			}
+			done(i, err)
+		})
+	}
+	running.Wait()
+}

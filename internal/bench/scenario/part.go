@@ -1,0 +1,208 @@
+package scenario
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/bench"
+)
+
+// A part of a queue or pubsub run is a process of its own, which writes or
+// reads: nothing that is measured passes through one process's memory. It is
+// told what to do, and says what it did, in lines of JSON on its standard input
+// and output.
+
+// PartConfig is the first line that a part is told.
+type PartConfig struct {
+	Role     string `json:"role"` // writers or readers
+	Database string `json:"database"`
+	QueueLoad
+}
+
+// order is each line after that.
+type order struct {
+	Do   string `json:"do"`             // begin, measure, end, stop
+	Sent []int  `json:"sent,omitempty"` // with stop: how many messages each writer has sent
+}
+
+// event is what a part says.
+type event struct {
+	Ready  bool        `json:"ready,omitempty"`
+	Error  string      `json:"error,omitempty"`
+	Tick   *tick       `json:"tick,omitempty"`
+	Report *partReport `json:"report,omitempty"`
+}
+
+// tick is how far a part is.
+type tick struct {
+	Count  int `json:"count"`
+	Errors int `json:"errors"`
+	// Outstanding is how many messages of a writer are due or sent, and not answered.
+	Outstanding int `json:"outstanding,omitempty"`
+	// Recent has the latencies of about a second, once a second.
+	Recent *bench.Histogram `json:"recent,omitempty"`
+}
+
+// partReport is what a part did.
+type partReport struct {
+	Phases   [phases]*tally  `json:"phases"`
+	Sent     []int           `json:"sent,omitempty"`     // of each writer, answered with success or with nothing
+	Late     int             `json:"late,omitempty"`     // messages due that were not sent any more
+	Accounts []bench.Account `json:"accounts,omitempty"` // of each group
+}
+
+// tickPeriod is how often a part says how far it is, and recentEvery how many
+// ticks lie between two with latencies.
+const (
+	tickPeriod  = 200 * time.Millisecond
+	recentEvery = 5
+)
+
+// runner is what a part does.
+type runner interface {
+	// run works until ctx ends, and then finishes what it has begun.
+	run(ctx context.Context) error
+	meters() meters
+	report(sent []int) *partReport
+}
+
+// RunPart is the process of a part: it obeys what it reads from in.
+func RunPart(ctx context.Context, in io.Reader, out io.Writer) error {
+	p := &part{lines: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
+	if err := p.serve(ctx); err != nil {
+		return errors.Join(err, p.say(event{Error: err.Error()}))
+	}
+	return nil
+}
+
+type part struct {
+	lines *json.Decoder
+
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+func (p *part) say(e event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Encode(e)
+}
+
+func (p *part) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var cfg PartConfig
+	if err := p.lines.Decode(&cfg); err != nil {
+		return fmt.Errorf("read what to do: %w", err)
+	}
+	r, closeRunner, err := newRunner(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer closeRunner()
+	if err := p.say(event{Ready: true}); err != nil {
+		return err
+	}
+	return p.obey(ctx, r)
+}
+
+// newRunner connects to the database.
+func newRunner(ctx context.Context, cfg PartConfig) (r runner, stop func(), err error) {
+	if err := CheckStrategies(cfg.Mode, []string{cfg.Strategy}); err != nil {
+		return nil, nil, err
+	}
+	pool, err := openPool(ctx, cfg.Database, cfg.connections(cfg.Role))
+	if err != nil {
+		return nil, nil, err
+	}
+	switch cfg.Role {
+	case "writers":
+		r, stop, err = newWriters(ctx, pool, cfg.QueueLoad)
+	case "readers":
+		r, stop, err = newReaders(ctx, pool, cfg.QueueLoad)
+	default:
+		err = fmt.Errorf("role is %q: want writers or readers", cfg.Role)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, nil, err
+	}
+	return r, func() { stop(); pool.Close() }, nil
+}
+
+func openPool(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	cfg.MaxConns = int32(conns)
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// obey does what it is told, in this order: begin, measure, end, stop. The
+// parent's end is everybody's: then there is nothing more to read.
+func (p *part) obey(ctx context.Context, r runner) error {
+	work, end := context.WithCancel(ctx)
+	defer end()
+	var ticking sync.WaitGroup
+	defer ticking.Wait()
+	defer end()
+	done := make(chan error, 1)
+	for {
+		var o order
+		if err := p.lines.Decode(&o); err != nil {
+			end()
+			return fmt.Errorf("read orders: %w", err)
+		}
+		switch o.Do {
+		case "begin":
+			go func() { done <- r.run(work) }()
+			ticking.Go(func() { p.tick(work, r) })
+		case "measure":
+			r.meters().enter(measured)
+		case "end": // of what is measured
+			r.meters().enter(drain)
+		case "stop":
+			end()
+			err := <-done
+			ticking.Wait()
+			if err != nil {
+				return err
+			}
+			return p.say(event{Report: r.report(o.Sent)})
+		default:
+			return fmt.Errorf("order is %q: want begin, measure, end or stop", o.Do)
+		}
+	}
+}
+
+func (p *part) tick(ctx context.Context, r runner) {
+	t := time.NewTicker(tickPeriod)
+	defer t.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-t.C:
+			now := tick{}
+			now.Count, now.Errors = r.meters().counts()
+			if o, ok := r.(interface{ outstanding() int }); ok {
+				now.Outstanding = o.outstanding()
+			}
+			if n%recentEvery == 0 {
+				now.Recent = r.meters().takeRecent()
+			}
+			if p.say(event{Tick: &now}) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

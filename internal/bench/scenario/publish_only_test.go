@@ -1,0 +1,164 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// shelf is a side that has two streams, of one message for each position.
+type shelf struct {
+	positions [2][]int64
+	ends      [2]storedEnd
+	err       error
+}
+
+func (s shelf) count() int { return len(s.positions) }
+
+func (s shelf) read(_ context.Context, n int, each func(int64, []byte)) (storedEnd, error) {
+	for seq, position := range s.positions[n] {
+		each(position, bench.AppendStamped(nil, n, seq, time.Time{}, 64))
+	}
+	return s.ends[n], s.err
+}
+
+// TestReadBack_Positions: heads and positions have to agree with what is there.
+func TestReadBack_Positions(t *testing.T) {
+	t.Parallel()
+	dense := storedEnd{head: 3, dense: true}
+	for name, c := range map[string]struct {
+		first  []int64
+		end    storedEnd
+		failed string // part of the check's name
+	}{
+		"as promised":              {[]int64{1, 2, 3}, dense, ""},
+		"holes":                    {[]int64{1, 3, 5}, storedEnd{head: 5, dense: true}, "no holes"},
+		"holes that may be":        {[]int64{1, 3, 5}, storedEnd{head: 5}, ""},
+		"a head too far":           {[]int64{1, 2, 3}, storedEnd{head: 4}, "every head"},
+		"a head that lags":         {[]int64{1, 2, 3}, storedEnd{head: 2}, "every head"},
+		"positions that fall":      {[]int64{2, 1, 3}, dense, "every head"},
+		"one position for two":     {[]int64{1, 3, 3}, dense, "every head"},
+		"one message less than 3":  {[]int64{1, 2}, storedEnd{head: 2, dense: true}, "stored once"},
+		"one message more than 3":  {[]int64{1, 2, 3, 4}, storedEnd{head: 4, dense: true}, "stored once"},
+		"nothing, and its head is": {nil, storedEnd{dense: true}, "stored once"},
+	} {
+		result := bench.NewResult("pubsub", nil)
+		r := &queueRun{cfg: QueueConfig{
+			QueueLoad: QueueLoad{Mode: "pubsub", Strategy: "log", Writers: 2, Streams: 2, Payload: 64, InFlight: 1}, Progress: t.Logf,
+		}, result: result, row: "log"}
+		s, err := r.readBack(t.Context(), shelf{positions: [2][]int64{c.first, {1, 2, 3}}, ends: [2]storedEnd{c.end, dense}}, []int{3, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.checkStock(s)
+		var failed []string
+		for _, check := range result.Checks {
+			if !check.OK {
+				failed = append(failed, check.Name)
+			}
+		}
+		if c.failed == "" && len(failed) > 0 || c.failed != "" && (len(failed) != 1 || !strings.Contains(failed[0], c.failed)) {
+			t.Errorf("%s: failed %q, want %q", name, failed, c.failed)
+		}
+		if len(result.Checks) != 4 {
+			t.Errorf("%s: %d checks, want 4: %+v", name, len(result.Checks), result.Checks)
+		}
+	}
+}
+
+// TestReadBack_Fails with what the product says.
+func TestReadBack_Fails(t *testing.T) {
+	t.Parallel()
+	away := errors.New("away")
+	r := &queueRun{cfg: QueueConfig{QueueLoad: QueueLoad{Mode: "pubsub", Writers: 2, Streams: 2, Payload: 64}, Progress: t.Logf}}
+	if _, err := r.readBack(t.Context(), shelf{err: away}, []int{0, 0}); !errors.Is(err, away) {
+		t.Errorf("%v, want %v", err, away)
+	}
+}
+
+// TestLogStored reads streams with a shared table and with tables of their own, over
+// several pages.
+func TestLogStored(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	load := QueueLoad{Mode: "pubsub", Strategy: "log", Streams: 2, Writers: 2}
+	if err := pubsubLog.prepare(t.Context(), db.Pool, load); err != nil {
+		t.Fatal(err)
+	}
+	w, err := newLogWriter(t.Context(), db.Pool, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := []int{3, storedMessages + 5} // so many at a time get the second stream its own tables
+	for n, count := range counts {
+		var payloads [][]byte
+		for i := range count {
+			payloads = append(payloads, fmt.Append(nil, i))
+		}
+		done := make(chan error, 1)
+		if err := w.send(t.Context(), 0, n, payloads, func(err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.close()
+	side, err := pubsubLog.stored(t.Context(), db.Pool, load)
+	if err != nil || side.count() != 2 {
+		t.Fatal(side, err)
+	}
+	for n, count := range counts {
+		var got []string
+		last := int64(0)
+		end, err := side.read(t.Context(), n, func(position int64, payload []byte) {
+			got, last = append(got, string(payload)), position
+		})
+		if err != nil || len(got) != count || got[count-1] != fmt.Sprint(count-1) || end.head != last {
+			t.Errorf("stream %d: %d messages up to %d, %+v, %v", n, len(got), last, end, err)
+		}
+		if end.dense != (n == 0) {
+			t.Errorf("stream %d: dense is %t", n, end.dense)
+		}
+	}
+	if _, err := lookupStreams(t.Context(), db.Pool, QueueLoad{Streams: 3}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("a stream that is not there: %v", err)
+	}
+}
+
+// TestCounterStored: an offset that is missing shows.
+func TestCounterStored(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	load := QueueLoad{Mode: "pubsub", Strategy: "counter-rows", Partitions: 2}
+	if err := counterRows.prepare(t.Context(), db.Pool, load); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := db.Pool.Exec(t.Context(), publishSQL, 1, [][]byte{[]byte("a"), []byte("b")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire_bench.topic_message WHERE "offset" = 4`); err != nil {
+		t.Fatal(err)
+	}
+	side, err := counterRows.stored(t.Context(), db.Pool, load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range [][]int64{nil, {1, 2, 3, 5, 6}} {
+		var got []int64
+		end, err := side.read(t.Context(), n, func(position int64, _ []byte) { got = append(got, position) })
+		if err != nil || !slices.Equal(got, want) || end != (storedEnd{head: int64(6 * n), dense: true}) {
+			t.Errorf("partition %d: %v, %+v, %v", n, got, end, err)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package scenario
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+// withoutTime removes the checks that a machine with no time left fails as well.
+func withoutTime(result *bench.Result) {
+	result.Checks = slices.DeleteFunc(result.Checks, func(c bench.Check) bool {
+		return strings.HasSuffix(c.Name, ": the load was sent") || strings.HasSuffix(c.Name, ": there was something to measure")
+	})
+}
+
+// TestCheckSent: one in a hundred may be missing, of what was sent and what was not
+// or of what the metrics say.
+func TestCheckSent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		metrics map[string]float64
+		valid   bool
+	}{
+		"nothing unsent":         {map[string]float64{"sent": 100}, true},
+		"one of a hundred":       {map[string]float64{"sent": 99, "unsent": 1}, true},
+		"two of a hundred":       {map[string]float64{"sent": 98, "unsent": 2}, false},
+		"sent late, one of 100":  {map[string]float64{"offered": 100, "sent": 100, "unsent": 1}, true},
+		"sent late, more of 100": {map[string]float64{"offered": 100, "sent": 100, "unsent": 1.1}, false},
+		"nothing at all":         {map[string]float64{"unsent": 5}, false},
+	} {
+		result := bench.NewResult("ingest", nil)
+		result.Check("another", true, "")
+		checkSent(result, "row", c.metrics)
+		if result.Finish(); result.Valid != c.valid {
+			t.Errorf("%s: valid %v, want %v: %+v", name, result.Valid, c.valid, result.Checks)
+		}
+	}
+}
+
+func TestCheckMeasured(t *testing.T) {
+	t.Parallel()
+	for _, n := range []float64{0, 0.1} {
+		result := bench.NewResult("queue", nil)
+		result.Check("another", true, "")
+		checkMeasured(result, "row", n, "messages/s")
+		if result.Finish(); result.Valid != (n > 0) {
+			t.Errorf("%g messages/s: valid %v: %+v", n, result.Valid, result.Checks)
+		}
+	}
+}
+
+// nothingMeasured wants a result to be invalid for that alone. It may have been measured
+// after all, where the machine had no time.
+func nothingMeasured(t *testing.T, result *bench.Result, metric string) {
+	t.Helper()
+	row := result.Rows[0]
+	result.Finish()
+	if row.Metrics[metric] > 0 {
+		t.Logf("measured: %v", row.Metrics[metric])
+	} else if result.Valid {
+		t.Errorf("valid, and nothing was measured: %+v", result.Checks)
+	}
+	withoutTime(result)
+	if result.Finish(); !result.Valid {
+		t.Errorf("another check failed: %+v", result.Checks)
+	}
+}
+
+// TestNothingMeasured_Queue: the only message is written, and read, before what is measured.
+func TestNothingMeasured_Queue(t *testing.T) {
+	t.Parallel()
+	for name, load := range map[string]QueueLoad{
+		"queue":        {Mode: "queue", Strategy: "lease", Readers: 1, ReadBatch: 10},
+		"pubsub":       {Mode: "pubsub", Strategy: "log", Groups: 1, ReadBatch: 10},
+		"publish only": {Mode: "pubsub", Strategy: "log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Open(t)
+			load.Writers, load.InFlight, load.Batch, load.Payload, load.Rate = 1, 1, 1, 64, 0.01
+			result := bench.NewResult(load.Mode, nil)
+			err := Queue(t.Context(), QueueConfig{
+				QueueLoad: load, Strategies: []string{load.Strategy}, Repeat: 1, WarmUp: 500 * time.Millisecond, Duration: 100 * time.Millisecond,
+				Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testPart, Progress: t.Logf,
+			}, result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nothingMeasured(t, result, "messages_per_second")
+		})
+	}
+}
+
+// lateLog answers no append before what is measured is over.
+type lateLog struct{ *eventstore.Store }
+
+func (l lateLog) Append(ctx context.Context, events ...eventstore.Event) ([]int64, error) {
+	positions, err := l.Store.Append(ctx, events...)
+	time.Sleep(500 * time.Millisecond)
+	return positions, err
+}
+
+func TestNothingMeasured_Events(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	result := bench.NewResult("events", nil)
+	err := Events(t.Context(), EventsConfig{
+		Datasets: []string{"tiny"}, Ops: []string{"append"}, Concurrency: []int{1}, Batch: []int{1},
+		Duration: 100 * time.Millisecond, Repeat: 1, Database: EventsDatabase{Pool: db.Pool, URL: db.URL}, Progress: t.Logf,
+		through: func(store *eventstore.Store) eventLog { return lateLog{store} },
+	}, result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothingMeasured(t, result, "calls_per_second")
+}
+
+func TestAddTrial_SaysWhatLimits(t *testing.T) {
+	t.Parallel()
+	result := bench.NewResult("lanes", nil)
+	m := map[string]float64{"seconds": 1, "messages_per_second": 100, "latency_p99_ms": 10, "generator_late_p99_ms": 1}
+	addTrial(result, "row", "", m, 100)
+	if got := result.Row("row").Limiter; got != bench.LimitRate {
+		t.Errorf("%q, want %q", got, bench.LimitRate)
+	}
+	m["generator_late_p99_ms"] = 5
+	addTrial(result, "late", "", m, 100)
+	if got := result.Row("late").Limiter; got != bench.LimitGenerator {
+		t.Errorf("%q, want %q", got, bench.LimitGenerator)
+	}
+}

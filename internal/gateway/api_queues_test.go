@@ -1,0 +1,205 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// received are the deliveries of a receive.
+func (c client) received(path string) (out []got) {
+	c.t.Helper()
+	status, text := c.do("POST", path, "")
+	var answer struct{ Deliveries []got }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 || answer.Deliveries == nil {
+		c.t.Fatalf("%s: %d %s", path, status, text)
+	}
+	return answer.Deliveries
+}
+
+func TestAPI_Queues(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := client{t, addr}
+	c.want("POST", "/v1/queues/more", `{"retry_min_ms":5,"retry_max_ms":5000,"max_attempts":3}`, 200, `{"queue":"more"}`)
+	queues.state.Lock()
+	if opts := queues.queues["more"].opts; opts != (gateway.QueueOptions{MaxAttempts: 3, RetryMin: 5 * time.Millisecond, RetryMax: 5 * time.Second}) {
+		t.Errorf("made with %+v", opts)
+	}
+	queues.state.Unlock()
+	c.want("DELETE", "/v1/queues/more", "", 200, `{"queue":"more"}`)
+	c.want("GET", "/v1/queues", "", 200, `{"queues":[{"queue":"jobs"}]}`)
+	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
+	c.want("POST", "/v1/queues/jobs/messages", `{"messages":[{"payload":"2"},{"payload":"3"}]}`, 200, `{"position":2,"count":2}`)
+	first, rest := c.received("/v1/queues/jobs/receive"), c.received("/v1/queues/jobs/receive?max=10")
+	if len(first) != 1 || len(rest) != 2 || first[0].Payload != "1" || first[0].Attempt != 1 || rest[1].Position != 3 {
+		t.Fatalf("got %+v and %+v", first, rest)
+	}
+	c.want("GET", "/v1/queues/jobs", "", 200, `{"queue":"jobs","ready":0,"leased":3,"delayed":0,"dead":0,"head":0,"oldest_ms":0,"nodes":0,"paused":false}`)
+	ack := func(kind, more string, tokens ...string) (string, string) {
+		text, _ := json.Marshal(tokens)
+		return "/v1/queues/jobs/" + kind, `{"deliveries":` + string(text) + more + `}`
+	}
+	path, body := ack("ack", "", first[0].Delivery, "never")
+	c.want("POST", path, body, 409, `{"error":{"code":"lease_lost","message":"some deliveries are not yours any more: see lost","count":1,"lost":["never"]}}`)
+	path, body = ack("extend", `,"lease_ms":60000`, rest[0].Delivery, rest[1].Delivery)
+	c.want("POST", path, body, 200, `{"count":2}`)
+	path, body = ack("nack", `,"reason":"r","delay_ms":1`, rest[0].Delivery)
+	c.want("POST", path, body, 200, `{"count":1}`)
+	c.refused("POST", path, body, 409, "lease_lost")
+	queues.change(func() { queues.fail = errors.New("away") })
+	path, body = ack("ack", "", rest[1].Delivery)
+	c.refused("POST", path, body, 503, "not_settled")
+	queues.change(func() { queues.fail = nil })
+	c.want("POST", path, body, 200, `{"count":1}`)
+	again := c.received("/v1/queues/jobs/receive?max=10&wait_ms=1000")
+	if len(again) != 1 || again[0].Attempt != 2 || again[0].Position != 2 {
+		t.Errorf("got %+v after the nack", again)
+	}
+	if done := lookAt(queues, func(q *fakeQueue) []int64 { return slices.Clone(q.acked) }); !slices.Equal(done, []int64{1, 3}) {
+		t.Errorf("acknowledged %v", done)
+	}
+}
+
+// TestAPI_CreateWithoutOptions answers what there is; only a body that names
+// options is compared with it.
+func TestAPI_CreateWithoutOptions(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := client{t, addr}
+	c.want("POST", "/v1/queues/slow", `{"retry_min_ms":5,"max_attempts":3}`, 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", "", 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", "{}", 200, `{"queue":"slow"}`)
+	c.want("POST", "/v1/queues/slow", `{"retry_min_ms":5,"max_attempts":3}`, 200, `{"queue":"slow"}`)
+	c.refused("POST", "/v1/queues/slow", `{"max_attempts":4}`, 409, "exists")
+	c.refused("POST", "/v1/queues/slow", `{"lanes":0}`, 409, "exists")
+	c.want("POST", "/v1/streams/keyed", `{"keyed":true,"partitions":2}`, 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.want("POST", "/v1/streams/keyed", "", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.want("POST", "/v1/streams/keyed", "{}", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
+	c.refused("POST", "/v1/streams/keyed", `{"keyed":false,"partitions":2}`, 409, "exists")
+	c.refused("POST", "/v1/streams/keyed", `{"keyed":true}`, 409, "exists")
+}
+
+// TestAPI_ReceiveOfADroppedQueue is refused, and one of its successor is not.
+func TestAPI_ReceiveOfADroppedQueue(t *testing.T) {
+	t.Parallel()
+	_, queues, _, addr := serveAll(t)
+	c := client{t, addr}
+	c.received("/v1/queues/jobs/receive")
+	c.want("DELETE", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	c.refused("POST", "/v1/queues/jobs/receive", "", 404, "not_found")
+	queues.state.Lock()
+	if queues.open != 0 {
+		t.Errorf("%d consumptions of it are open", queues.open)
+	}
+	queues.state.Unlock()
+	c.want("POST", "/v1/queues/jobs", "", 200, `{"queue":"jobs"}`)
+	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
+	if d := c.received("/v1/queues/jobs/receive"); len(d) != 1 {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func TestAPI_LongPoll(t *testing.T) {
+	t.Parallel()
+	_, queues, server, addr := serveAll(t)
+	c := client{t, addr}
+	if none := c.received("/v1/queues/jobs/receive?wait_ms=150"); len(none) > 0 {
+		t.Errorf("got %v", none)
+	}
+	answers := make(chan []got, 3)
+	for range 3 { // who wait side by side, as one consumer
+		go func() { answers <- c.received("/v1/queues/jobs/receive?max=1&wait_ms=20000") }()
+	}
+	time.Sleep(50 * time.Millisecond)
+	c.want("POST", "/v1/queues/jobs/messages", `{"messages":[{"payload":"1"},{"payload":"2"}]}`, 200, `{"position":1,"count":2}`)
+	for range 2 {
+		if ds := <-answers; len(ds) != 1 {
+			t.Errorf("got %+v", ds)
+		}
+	}
+	if open := lookAt(queues, func(*fakeQueue) int { return queues.open }); open != 1 {
+		t.Errorf("%d consumptions are open, want one", open)
+	}
+	server.EndPolls()
+	if ds := <-answers; len(ds) != 0 {
+		t.Errorf("the end of polls: %+v", ds)
+	}
+}
+
+// TestAPI_LostClientGivesBack what it was leased while it went.
+func TestAPI_LostClientGivesBack(t *testing.T) {
+	t.Parallel()
+	_, queues, server, addr := serveAll(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/v1/queues/jobs/receive?wait_ms=20000", nil)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	receiving := func(n int) func() bool {
+		return func() bool { return lookAt(queues, func(*fakeQueue) bool { return queues.receiving == n }) }
+	}
+	waitFor(t, receiving(1), "nobody receives")
+	cancel()
+	<-gone
+	waitFor(t, receiving(0), "the end of the client is not noticed")
+	c := client{t, addr}
+	c.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
+	if d := c.received("/v1/queues/jobs/receive"); len(d) != 1 || d[0].Attempt != 1 {
+		t.Errorf("got %+v", d)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	lookAt(queues, func(q *fakeQueue) bool {
+		if len(q.ready) != 1 || queues.open != 0 {
+			t.Errorf("after the stop %d are ready and %d consumptions open, want 1 and none", len(q.ready), queues.open)
+		}
+		return true
+	})
+	c.refused("GET", "/v1/streams", "", 503, "stopping")
+}
+
+// lateQueues lease when the client has gone already.
+type lateQueues struct{ *fakeQueues }
+
+func (l lateQueues) Consume(ctx context.Context, queue string) (gateway.Consumption, error) {
+	c, err := l.fakeQueues.Consume(ctx, queue)
+	return lateConsumption{c}, err
+}
+
+type lateConsumption struct{ gateway.Consumption }
+
+func (l lateConsumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+	<-ctx.Done()
+	return l.Consumption.Receive(context.WithoutCancel(ctx), limit)
+}
+
+func TestAPI_LeasedTooLateGoesBack(t *testing.T) {
+	t.Parallel()
+	queues := newFakeQueues(t, "jobs")
+	cfg := queues.config()
+	cfg.Store = lateQueues{queues}
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Queues: cfg})
+	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/v1/queues/jobs/receive?wait_ms=20000", nil)
+	if resp, err := http.DefaultClient.Do(r); err == nil {
+		resp.Body.Close()
+		t.Error("it was answered")
+	}
+	waitFor(t, func() bool {
+		return lookAt(queues, func(q *fakeQueue) bool { return len(q.nacks) == 1 && len(q.ready) == 1 })
+	}, "not given back")
+}

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+const (
+	// maxHistory is how many messages a join can ask for by number. After a
+	// position there may be any number of them.
+	maxHistory = 1000
+	// historyPage and historyBytes bound what is read at a time.
+	historyPage  = 200
+	historyBytes = 256 << 10
+	// maxReading is how many pages of history are read at a time, for all joins.
+	// A join holds at most one, whose frames its peer is being sent.
+	maxReading = 8
+)
+
+// join makes p a member that first gets what was said before, as far as it
+// asked for that, and returns how much that was and up to which position it is
+// everything.
+func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
+	past, after := msg.After != nil || msg.History > 0, int64(0)
+	if past {
+		if after, err = s.begin(p.catchUps, name, msg); err != nil {
+			return nil, 0, 0, err
+		}
+		// Most of it before the join, so that little is kept back meanwhile.
+		if after, count, err = s.catchUp(p, name, after); err != nil {
+			return nil, count, 0, err
+		}
+	}
+	opts.Hold = true
+	s.mu.Lock()
+	m, upTo := s.hub.Join(p.conn.Conn, name, opts), s.published
+	s.mu.Unlock()
+	done := false
+	defer func() {
+		if !done { // also after a panic
+			m.Leave()
+		}
+	}()
+	if past {
+		var n int
+		after, n, err = s.send(p, name, after, upTo)
+		count += n
+	}
+	if err != nil {
+		return nil, count, 0, err
+	}
+	done = true
+	return m, count, max(upTo, after), nil
+}
+
+// head is the position up to which there is nothing that members will still get.
+func (s *storedRooms) head() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.published
+}
+
+// begin returns the position after which a join wants everything.
+func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (after int64, err error) {
+	stored, err := s.store.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.advance(stored)
+	if msg.After == nil {
+		return s.store.Start(ctx, name, s.head(), min(msg.History, maxHistory))
+	}
+	if *msg.After > 0 {
+		if err := s.store.Check(ctx, *msg.After); err != nil {
+			return 0, err
+		}
+	}
+	return *msg.After, nil
+}
+
+// catchUp sends what is stored after a position, as far as members have got it,
+// until there is so little more that it can be sent to a member.
+func (s *storedRooms) catchUp(p *participant, name string, after int64) (last int64, count int, err error) {
+	for {
+		var n int
+		after, n, err = s.send(p, name, after, s.head())
+		count += n
+		if err != nil || n < historyPage {
+			return after, count, err
+		}
+	}
+}
+
+// send sends what is stored between two positions on the bulk lane, at the pace
+// at which the peer takes it, and returns how many messages that was.
+func (s *storedRooms) send(p *participant, name string, after, upTo int64) (last int64, count int, err error) {
+	var frames []byte
+	memory, held := p.conn.memory, int64(0)
+	defer func() { memory.Release(budget.CatchUp, held) }()
+	for after < upTo {
+		next, n := upTo, 0
+		if err := memory.Reserve(p.catchUps, budget.CatchUp, 2*historyBytes-held); err != nil {
+			return after, count, err
+		}
+		held = max(held, 2*historyBytes)
+		if frames, next, n, err = s.page(p.catchUps, frames[:0], name, after, upTo); err != nil {
+			return after, count, err
+		}
+		memory.Take(budget.CatchUp, int64(cap(frames))-held)
+		memory.Release(budget.CatchUp, held-int64(cap(frames)))
+		held = int64(cap(frames))
+		if len(frames) > 0 {
+			if err := p.conn.WriteBulkFrames(p.catchUps, frames); err != nil {
+				return after, count, fmt.Errorf("send history: %w", err)
+			}
+		}
+		after, count = next, count+n
+	}
+	return after, count, nil
+}
+
+// page reads one page and appends its chats as frames. It returns the position up
+// to which that is everything, and how many chats there are.
+func (s *storedRooms) page(ctx context.Context, frames []byte, name string, after, upTo int64) (_ []byte, last int64, count int, err error) {
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-ctx.Done():
+		return nil, 0, 0, ctx.Err()
+	}
+	rows, err := s.store.After(ctx, name, after, upTo, historyPage, historyBytes)
+	if err != nil || len(rows) == 0 {
+		return frames, upTo, 0, err
+	}
+	var text []byte
+	for _, row := range rows {
+		if !isChat(row.Payload) {
+			s.skipped.Add(1)
+			s.log.warn("a stored row is no chat, and is skipped", "room", name, "position", row.Position)
+			continue
+		}
+		text = appendPlaced(text[:0], row.Payload, row.Position)
+		frames = websocket.AppendFrame(frames, websocket.OpText, text)
+		count++
+	}
+	return frames, rows[len(rows)-1].Position, count, nil
+}
+
+// isChat reports whether a row holds what a room would have stored. Rows come
+// from a table that others can write to.
+func isChat(payload []byte) bool {
+	msg, why := parseChat(payload)
+	return why == nil && msg.Type == "chat" && utf8.Valid(payload)
+}

@@ -1,0 +1,163 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+const (
+	// maxKept and maxKeptBytes bound what a connection may send behind a join
+	// that is not answered yet.
+	maxKept      = 100
+	maxKeptBytes = 256 << 10
+)
+
+// joining is a join that first sends what was said before, in a goroutine of
+// its own: the reading goroutine must go on to read, pongs for one thing. What
+// the connection says to that room meanwhile is kept, since it comes after.
+type joining struct {
+	kept  []websocket.Message
+	bytes int
+}
+
+// keep reports whether there was room for m.
+func (j *joining) keep(m websocket.Message) bool {
+	if len(j.kept) >= maxKept || j.bytes+len(m.Payload) > maxKeptBytes {
+		return false
+	}
+	j.kept = append(j.kept, websocket.Message{Op: m.Op, Payload: bytes.Clone(m.Payload)})
+	j.bytes += len(m.Payload)
+	return true
+}
+
+// joinBefore returns the join that msg comes behind, or nil.
+func (p *participant) joinBefore(msg chatMessage) *joining {
+	switch msg.Type {
+	case "leave":
+		if msg.Room == nil { // all of them
+			for _, j := range p.joins {
+				return j
+			}
+		}
+		return p.joins[msg.room()]
+	case "join", "chat":
+		return p.joins[msg.room()]
+	default:
+		return nil
+	}
+}
+
+func (p *participant) handleJoin(msg chatMessage) {
+	name := msg.room()
+	past := msg.After != nil || msg.History > 0
+	switch {
+	case past && !p.server.stored.has(name):
+		p.refuse(msg, codeNotStoredIn)
+	case past && p.rooms[name] == nil && p.full():
+		p.refuse(msg, codeTooManyRooms)
+	case past && p.rooms[name] == nil:
+		if p.joins == nil {
+			p.joins = make(map[string]*joining, 1)
+		}
+		msg.ID = bytes.Clone(msg.ID) // it outlives the message
+		j := new(joining)
+		p.joins[name] = j
+		p.joiners.Go(func() { p.conn.guard(func() { p.catchUp(msg, j) }) })
+	default:
+		m, more, why := p.join(msg)
+		p.joined(msg, m, more, why)
+	}
+}
+
+// catchUp is the goroutine of a join.
+func (p *participant) catchUp(msg chatMessage, j *joining) {
+	m, more, why := p.joinStored(msg)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.conn.memory.Release(budget.CatchUp, int64(j.bytes))
+	delete(p.joins, msg.room())
+	if m != nil {
+		p.enter(msg.room(), m)
+	}
+	p.joined(msg, m, more, why)
+	now := time.Now()
+	for _, kept := range j.kept {
+		p.handle(kept, now)
+	}
+	p.conn.Flush()
+}
+
+// joined answers a join and lets the member have what is said from now on.
+func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]any, why code) {
+	if why != "" {
+		p.server.ignored.Add(1)
+		p.answer(msg, why, more)
+		return
+	}
+	p.ok(msg, more)
+	if msg.Presence {
+		m.Watch() // the list comes behind the answer
+	}
+	if p.server.stored.has(msg.room()) {
+		m.Release()
+	}
+}
+
+// full reports whether the connection may be in no more rooms.
+func (p *participant) full() bool { return len(p.rooms)+len(p.joins) >= p.server.cfg.MaxRooms }
+
+// join returns the membership of the message's room, or why there is none, and what the answer says
+// beside.
+func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any, why code) {
+	name := msg.room()
+	if m := p.rooms[name]; m != nil {
+		return m, nil, ""
+	}
+	if p.full() {
+		return nil, nil, codeTooManyRooms
+	}
+	if p.server.stored.has(name) {
+		m, more, why = p.joinStored(msg)
+	} else {
+		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect"}
+		m = p.server.hub.Join(p.conn.Conn, name, opts)
+	}
+	if m != nil {
+		p.enter(name, m)
+	}
+	return m, more, why
+}
+
+// joinStored is join for a room that is stored.
+func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any, code) {
+	p.durable.Store(true)
+	// Who is closed can resume, and then misses nothing.
+	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
+	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
+	lost, isLost := errors.AsType[*HistoryLostError](err)
+	switch {
+	case isLost:
+		return nil, map[string]any{"last": lost.Last}, codeHistoryLost
+	case errors.Is(err, websocket.ErrSlowReader):
+		p.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
+		return nil, nil, codeUnavailable
+	case errors.Is(err, ErrRefused):
+		p.server.stored.log.warn("join failed", "error", err)
+		return nil, nil, codeRefused
+	case err != nil:
+		return nil, nil, codeUnavailable
+	}
+	return m, map[string]any{"position": upTo, "history": count}, ""
+}
+
+func (p *participant) enter(name string, m *room.Member) {
+	if p.rooms == nil {
+		p.rooms = make(map[string]*room.Member, 1)
+	}
+	p.rooms[name] = m
+}

@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// RoomStore keeps what is said in rooms whose messages outlive them. All rooms
+// share one order of positions.
+type RoomStore interface {
+	// Append accepts a room's next message, of which it keeps a copy, and waits
+	// while the store is behind. If it returns nil it calls done once: after the
+	// commit with the position, or with why there is none; all calls in the order
+	// of positions, from one goroutine. With ErrOutcomeUnknown the message may be
+	// stored; with any other error it is not.
+	Append(ctx context.Context, room string, payload []byte, done func(position int64, err error)) error
+	// After returns messages of a room after a position, up to one inclusive, in
+	// order: at most limit, and none after those with which it holds bytes bytes.
+	// It returns none only if there are none.
+	After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]StoredMessage, error)
+	// Start returns the position after which the last n messages of a room begin,
+	// of those up to a position.
+	Start(ctx context.Context, room string, upTo int64, n int) (after int64, err error)
+	// Head returns the position of the last message stored.
+	Head(ctx context.Context) (int64, error)
+	// Check returns a HistoryLostError if a failover has lost what was stored at a position, or it is after the last one.
+	Check(ctx context.Context, position int64) error
+	// FindLost returns after which position a failover has lost what Append stored, up to which, or zeros. It is called
+	// once a second. A loss is found once.
+	FindLost(ctx context.Context) (after, upTo int64, err error)
+}
+
+// StoredMessage is one of a room's messages.
+type StoredMessage struct {
+	Position int64
+	Payload  []byte
+}
+
+// storedRooms are the rooms that are backed by a store. A message is committed
+// before anybody gets it, and members get messages in the order of positions.
+type storedRooms struct {
+	store    RoomStore
+	patterns []string
+	hub      *room.Hub
+	work     context.Context
+
+	mu sync.Mutex // guards the fields below
+	// published is the position up to which there is nothing that members will still get. Those that join under mu get what
+	// comes after it.
+	published int64
+	storing   int // chats that were given to the store, which has not said what became of them
+
+	flusher *flusher
+	watch   *lossWatch
+	reading chan struct{} // as many slots as pages of history may be read at a time
+
+	log     *rareLog
+	skipped atomic.Uint64 // rows that are no chats
+}
+
+// newStoredRooms returns nil if no room is stored. End it with stop.
+func newStoredRooms(cfg ChatConfig, hub *room.Hub, work context.Context, log *rareLog) *storedRooms {
+	if cfg.Store == nil {
+		return nil
+	}
+	s := &storedRooms{
+		store: cfg.Store, patterns: cfg.StoredRooms, hub: hub, work: work, published: cfg.StoreHead,
+		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
+	}
+	s.watch = watchLosses(s)
+	return s
+}
+
+// has reports whether a room is stored.
+func (s *storedRooms) has(name string) bool {
+	if s == nil || name == "" || strings.IndexByte(name, 0) >= 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.patterns, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name) // patterns were checked at the start
+		return ok
+	})
+}
+
+// append stores a chat and, once it is committed, publishes and answers it.
+func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
+	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
+	p.pending.add()
+	s.began(1)
+	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
+		defer p.pending.done()
+		if err != nil {
+			s.began(-1)
+			p.notStored(chatMessage{ID: id}, err)
+		} else {
+			s.publish(name, member, payload, position)
+			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
+		}
+		if id != nil {
+			s.flusher.later(p.conn)
+		}
+	})
+	if err != nil {
+		s.began(-1)
+		p.pending.done()
+	}
+	return err
+}
+
+func (s *storedRooms) began(chats int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storing += chats
+}
+
+func (s *storedRooms) publish(name string, from *room.Member, payload []byte, position int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hub.Publish(name, from, websocket.OpText, appendPlaced(nil, payload, position))
+	s.published = position
+	s.storing--
+}
+
+// advance takes in how far the store has got, which may be by another server. While chats are being stored here nobody knows
+// whether it is by these, which members will get: then the next of them takes it in.
+func (s *storedRooms) advance(stored int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.storing == 0 {
+		s.published = max(s.published, stored)
+	}
+}
+
+// appendPlaced appends a chat, which is a JSON object that is not empty, with its
+// position as the last field.
+func appendPlaced(dst, payload []byte, position int64) []byte {
+	payload = bytes.TrimRight(payload, " \t\r\n")
+	dst = append(dst, payload[:len(payload)-1]...)
+	dst = append(dst, `,"position":`...)
+	return append(strconv.AppendInt(dst, position, 10), '}')
+}
+
+// stop is called when every connection has ended.
+func (s *storedRooms) stop() {
+	if s != nil {
+		s.watch.stop()
+		s.flusher.stop()
+	}
+}

@@ -1,0 +1,407 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// memoryStore keeps rooms in memory. It commits one message after the other in
+// a goroutine of its own, as far as it is allowed to.
+type memoryStore struct {
+	mu      sync.Mutex
+	rooms   []string // of position i+1
+	stored  [][]byte
+	waiting []func()
+	held    bool
+	fail    error // of commits
+	broken  error // of reads
+	wake    chan struct{}
+	slow    time.Duration // of a read
+
+	lost, lostUpTo int64 // what a failover has lost
+	told           bool  // by FindLost
+
+	let chan struct{} // if not nil, reads end when it is closed
+
+	widest, reads, mostReads int // bytes of a page that was wanted; reads at a time
+}
+
+func newMemoryStore(t *testing.T) *memoryStore {
+	s := &memoryStore{wake: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-s.wake:
+				s.commit()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return s
+}
+
+func (s *memoryStore) commit() {
+	for {
+		s.mu.Lock()
+		if s.held || len(s.waiting) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		next := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.mu.Unlock()
+		next()
+	}
+}
+
+func (s *memoryStore) hold(held bool) {
+	s.mu.Lock()
+	s.held = held
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *memoryStore) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *memoryStore) Append(_ context.Context, room string, payload []byte, done func(int64, error)) error {
+	payload = append([]byte(nil), payload...)
+	s.mu.Lock()
+	s.waiting = append(s.waiting, func() {
+		s.mu.Lock()
+		err := s.fail
+		if err == nil {
+			s.rooms, s.stored = append(s.rooms, room), append(s.stored, payload)
+		}
+		position := int64(len(s.stored))
+		s.mu.Unlock()
+		done(position, err)
+	})
+	s.mu.Unlock()
+	s.nudge()
+	return nil
+}
+
+func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, limit, bytes int) (out []gateway.StoredMessage, err error) {
+	s.mu.Lock()
+	s.widest, s.reads = max(s.widest, bytes), s.reads+1
+	s.mostReads = max(s.mostReads, s.reads)
+	slow, let := s.slow, s.let
+	s.mu.Unlock()
+	defer func() {
+		if let != nil {
+			<-let
+		}
+		time.Sleep(slow) // after the read: what was found is old by then
+		s.mu.Lock()
+		s.reads--
+		s.mu.Unlock()
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := after; i < min(upTo, int64(len(s.stored))) && len(out) < limit && bytes > 0; i++ {
+		if s.rooms[i] == room {
+			out = append(out, gateway.StoredMessage{Position: i + 1, Payload: s.stored[i]})
+			bytes -= len(s.stored[i])
+		}
+	}
+	return out, s.broken
+}
+
+func (s *memoryStore) Start(_ context.Context, room string, upTo int64, n int) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := upTo
+	for i := min(upTo, int64(len(s.stored))) - 1; i >= 0 && n > 0; i-- {
+		if s.rooms[i] == room {
+			after, n = i, n-1
+		}
+	}
+	return after, s.broken
+}
+
+func (s *memoryStore) Head(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.headLocked(), s.broken
+}
+
+func (s *memoryStore) headLocked() int64 {
+	head := len(s.rooms)
+	for head > 0 && s.rooms[head-1] == "" {
+		head--
+	}
+	return int64(head)
+}
+
+// put stores what another server has.
+func (s *memoryStore) put(room, payload string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rooms, s.stored = append(s.rooms, room), append(s.stored, []byte(payload))
+}
+
+// lose has a failover lose what is stored at a position, and after. Nothing is ever stored there again.
+func (s *memoryStore) lose(from int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.rooms[from-1:])
+	s.lost, s.lostUpTo, s.told = from, int64(len(s.rooms)), false
+}
+
+func (s *memoryStore) Check(_ context.Context, position int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost > 0 && s.lost <= position && position <= s.lostUpTo {
+		return &gateway.HistoryLostError{Last: s.lost - 1}
+	}
+	if head := s.headLocked(); position > head {
+		return &gateway.HistoryLostError{Last: head}
+	}
+	return nil
+}
+
+func (s *memoryStore) FindLost(context.Context) (after, upTo int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == 0 || s.told {
+		return 0, 0, s.broken
+	}
+	s.told = true
+	return s.lost - 1, s.lostUpTo, nil
+}
+
+func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {
+	store := newMemoryStore(t)
+	server, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
+		StoredRooms: []string{"kept-*"}, Store: store, RateLimit: 1e6, RateBurst: 1e6,
+	}})
+	return store, server, addr
+}
+
+func TestStored_AnswerAndDeliveryComeAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	store, _, addr := serveStored(t)
+	alice, bob := dial(t, "ws://"+addr+"/ws"), dial(t, "ws://"+addr+"/ws")
+	for _, c := range []*websocket.Conn{alice, bob} {
+		send(t, c, `{"type":"join","room":"kept-1","id":1}`)
+		expect(t, c, `{"history":0,"id":1,"position":0,"type":"ok"}`)
+	}
+	store.hold(true)
+	send(t, alice, `{"type":"chat","room":"kept-1","text":"é","more":[1],"id":"a"} `, `{"type":"chat","room":"kept-1","text":"2"}`, `{"type":"ping","ts":7}`)
+	expect(t, alice, `{"ts":7,"type":"pong"}`) // handled after both, and no answer to them
+	send(t, bob, `{"type":"ping","ts":8}`)
+	expect(t, bob, `{"ts":8,"type":"pong"}`)
+	store.hold(false)
+	expect(t, alice, `{"id":"a","position":1,"type":"ok"}`)
+	expect(t, bob, `{"type":"chat","room":"kept-1","text":"é","more":[1],"id":"a","position":1}`, `{"type":"chat","room":"kept-1","text":"2","position":2}`)
+}
+
+func TestStored_HistoryAndResume(t *testing.T) {
+	t.Parallel()
+	_, _, addr := serveStored(t)
+	talker := dial(t, "ws://"+addr+"/ws")
+	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"join","room":"kept-2","id":0}`)
+	expect(t, talker, `{"history":0,"id":0,"position":0,"type":"ok"}`)
+	for n := 1; n <= 6; n++ {
+		send(t, talker, fmt.Sprintf(`{"type":"chat","room":"kept-%d","text":"%d","id":%d}`, 1+n%2, n, n))
+		expect(t, talker, fmt.Sprintf(`{"id":%d,"position":%d,"type":"ok"}`, n, n))
+	}
+	chat := func(n int) string {
+		return fmt.Sprintf(`{"type":"chat","room":"kept-%d","text":"%d","id":%d,"position":%d}`, 1+n%2, n, n, n)
+	}
+	for _, c := range []struct {
+		join string
+		want []string
+	}{
+		{`"history":2`, []string{chat(4), chat(6), `{"history":2,"id":9,"position":6,"type":"ok"}`}},
+		{`"history":100`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
+		{`"after":2`, []string{chat(4), chat(6), `{"history":2,"id":9,"position":6,"type":"ok"}`}},
+		{`"after":6`, []string{`{"history":0,"id":9,"position":6,"type":"ok"}`}},
+		{`"after":0`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
+		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void","type":"error"}`}},
+		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","type":"error"}`}},
+	} {
+		member := dial(t, "ws://"+addr+"/ws")
+		send(t, member, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,%s}`, c.join))
+		expect(t, member, c.want...)
+	}
+	other := dial(t, "ws://"+addr+"/ws")
+	send(t, other, `{"type":"join","room":"loose","after":1,"id":1}`)
+	expect(t, other, `{"code":"room_not_stored","id":1,"message":"what is said in this room is not kept: join without after and history","type":"error"}`)
+}
+
+// TestStored_NoGapAndNothingTwice has members come in the middle of a stream of
+// messages, each resuming somewhere: each gets everything behind that, once.
+func TestStored_NoGapAndNothingTwice(t *testing.T) {
+	t.Parallel()
+	store, _, addr := serveStored(t)
+	store.slow = 3 * time.Millisecond
+	const total, talkers, joiners = 3000, 3, 12
+	var talking sync.WaitGroup
+	for range talkers {
+		c := dial(t, "ws://"+addr+"/ws")
+		send(t, c, `{"type":"join","room":"kept-1","id":1}`)
+		talking.Go(func() {
+			go func() { // what the others say is of no interest here
+				for _, err := c.Read(); err == nil; _, err = c.Read() {
+				}
+			}()
+			for n := range total / talkers {
+				c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%d"}`, n))
+				if c.Flush(); n%10 == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	for i := range joiners {
+		talking.Go(func() {
+			time.Sleep(time.Duration(i) * 15 * time.Millisecond)
+			c := dial(t, "ws://"+addr+"/ws")
+			after := int64(0)
+			for range 3 { // and comes back twice, from where it was
+				c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"join","room":"kept-1","after":%d}`, after))
+				c.Flush()
+				after = follow(t, c, after, min(after+300+int64(i)*50, total))
+				c.Abort()
+				c = dial(t, "ws://"+addr+"/ws")
+			}
+			c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"join","room":"kept-1","after":%d}`, after))
+			c.Flush()
+			follow(t, c, after, total)
+		})
+	}
+	talking.Wait()
+}
+
+// follow reads up to a position: every position there is, once and in order.
+func follow(t *testing.T, c *websocket.Conn, after, to int64) int64 {
+	c.SetReadDeadline(time.Now().Add(patience))
+	for after < to {
+		messages, err := c.Read()
+		for _, m := range messages {
+			var chat struct{ Position int64 }
+			if json.Unmarshal(m.Payload, &chat) != nil || chat.Position != after+1 {
+				t.Errorf("behind position %d came %s", after, m.Payload)
+				return to
+			}
+			after = chat.Position
+		}
+		if err != nil {
+			t.Errorf("at position %d of %d: %v", after, to, err)
+			return to
+		}
+	}
+	return after
+}
+
+func TestStored_ErrorsAreTold(t *testing.T) {
+	t.Parallel()
+	store, _, addr := serveStored(t)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","id":1}`)
+	expect(t, c, `{"history":0,"id":1,"position":0,"type":"ok"}`)
+	store.mu.Lock()
+	store.fail, store.broken = errors.New("disk full"), errors.New("away")
+	store.mu.Unlock()
+	send(t, c, `{"type":"chat","room":"kept-1","text":"x","id":2}`)
+	expect(t, c, `{"code":"not_stored","id":2,"message":"the message could not be stored","type":"error"}`)
+	send(t, c, `{"type":"join","room":"kept-2","history":5,"id":3}`)
+	expect(t, c, `{"code":"unavailable","id":3,"message":"this cannot be read now; try again later","type":"error"}`)
+	send(t, c, `{"type":"chat","room":"kept-2","text":"x","id":4}`)
+	expect(t, c, `{"code":"not_joined","id":4,"message":"join the room first","type":"error"}`)
+	for id, known := range map[int]struct {
+		err        error
+		chat, join string
+	}{
+		5: {gateway.ErrOutcomeUnknown, "outcome_unknown", "unavailable"},
+		6: {gateway.ErrRefused, "database_refused", "database_refused"},
+	} {
+		err := fmt.Errorf("wrapped: %w", known.err)
+		store.mu.Lock()
+		store.fail, store.broken = err, err
+		store.mu.Unlock()
+		send(t, c, fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"x","id":%d}`, id))
+		if got := nextCode(t, c); got != known.chat {
+			t.Errorf("a chat, %v: %s, want %s", err, got, known.chat)
+		}
+		send(t, c, fmt.Sprintf(`{"type":"join","room":"kept-2","history":5,"id":%d}`, id))
+		if got := nextCode(t, c); got != known.join {
+			t.Errorf("a join, %v: %s, want %s", err, got, known.join)
+		}
+	}
+}
+
+// nextCode reads one message and returns its code.
+func nextCode(t *testing.T, c *websocket.Conn) string {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	messages, err := c.Read()
+	var answer struct{ Code string }
+	if len(messages) != 1 || json.Unmarshal(messages[0].Payload, &answer) != nil {
+		t.Fatalf("%q, %v", messages, err)
+	}
+	return answer.Code
+}
+
+// TestStored_CloseComesBehindTheAnswers, whoever closes.
+func TestStored_CloseComesBehindTheAnswers(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *websocket.Conn, s *gateway.Server){
+		"client": func(c *websocket.Conn, _ *gateway.Server) { c.StartClose(websocket.StatusNormal, "") },
+		"leave": func(c *websocket.Conn, _ *gateway.Server) {
+			c.Queue(websocket.OpText, []byte(`{"type":"leave"}`))
+			c.Flush()
+		},
+		"server": func(_ *websocket.Conn, s *gateway.Server) { go s.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, server, addr := serveStored(t)
+			c := dial(t, "ws://"+addr+"/ws")
+			send(t, c, `{"type":"join","room":"kept-1","id":1}`)
+			expect(t, c, `{"history":0,"id":1,"position":0,"type":"ok"}`)
+			store.hold(true)
+			send(t, c, `{"type":"chat","room":"kept-1","text":"x","id":2}`, `{"type":"ping"}`)
+			expect(t, c, `{"ts":null,"type":"pong"}`)
+			end(c, server)
+			time.AfterFunc(20*time.Millisecond, func() { store.hold(false) })
+			expect(t, c, `{"id":2,"position":1,"type":"ok"}`)
+		})
+	}
+}
+
+// TestStored_StopDoesNotWaitForEver for a store that never answers.
+func TestStored_StopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	store, server, addr := serveStored(t)
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","id":1}`)
+	expect(t, c, `{"history":0,"id":1,"position":0,"type":"ok"}`)
+	store.hold(true)
+	send(t, c, `{"type":"chat","room":"kept-1","text":"x","id":2}`, `{"type":"ping"}`)
+	expect(t, c, `{"ts":null,"type":"pong"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the stop returned %v", err)
+	}
+	store.hold(false) // answers nobody
+}

@@ -1,0 +1,194 @@
+package gateway_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// fakeEvents is an event store in memory.
+type fakeEvents struct {
+	mu      sync.Mutex
+	events  []gateway.Event
+	changed chan struct{}
+}
+
+func matches(q gateway.EventQuery, e gateway.Event) bool {
+	return len(q.Items) == 0 || slices.ContainsFunc(q.Items, func(item gateway.EventItem) bool {
+		return (len(item.Types) == 0 || slices.Contains(item.Types, e.Type)) &&
+			!slices.ContainsFunc(item.Tags, func(tag string) bool { return !slices.Contains(e.Tags, tag) })
+	})
+}
+
+func (f *fakeEvents) Append(_ context.Context, store string, events []gateway.Event, c *gateway.EventCondition) (positions []int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case store == "none":
+		return nil, gateway.ErrNotFound
+	case len(events) == 0:
+		return nil, &gateway.FieldError{Field: "events", Problem: "none, want at least 1"}
+	}
+	for _, e := range f.events {
+		if c != nil && e.Position > c.After && matches(c.Query, e) {
+			return nil, &gateway.ConflictError{Position: e.Position, Type: e.Type}
+		}
+	}
+	for _, e := range events {
+		e.Position, e.Time = int64(len(f.events)+1), time.Unix(1000, 0)
+		f.events = append(f.events, e)
+		positions = append(positions, e.Position)
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+	return positions, nil
+}
+
+func (f *fakeEvents) Query(_ context.Context, _ string, q gateway.EventQuery, r gateway.EventRange) (found []gateway.Event, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.events {
+		if e.Position > r.After && (r.Before == 0 || e.Position < r.Before) && matches(q, e) {
+			found = append(found, e)
+		}
+	}
+	if r.Backwards {
+		slices.Reverse(found)
+	}
+	return found[:min(len(found), r.Limit)], nil
+}
+
+func (f *fakeEvents) Count(ctx context.Context, store string, queries []gateway.EventQuery) (counts []int64, guard gateway.EventCondition, err error) {
+	for _, q := range queries {
+		found, _ := f.Query(ctx, store, q, gateway.EventRange{Limit: 1000})
+		counts = append(counts, int64(len(found)))
+		guard.Query.Items = append(guard.Query.Items, q.Items...)
+		guard.After = 99
+	}
+	return counts, guard, nil
+}
+
+func (f *fakeEvents) SubscribeEvents(_ context.Context, _ string, q gateway.EventQuery, after int64) (gateway.EventSubscription, error) {
+	return &fakeEventSubscription{f, q, after}, nil
+}
+
+type fakeEventSubscription struct {
+	*fakeEvents
+	query gateway.EventQuery
+	after int64
+}
+
+func (s *fakeEventSubscription) Position() int64 { return s.after }
+func (s *fakeEventSubscription) Close()          {}
+func (s *fakeEventSubscription) Next(ctx context.Context, most int) ([]gateway.Event, error) {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		if found, _ := s.Query(ctx, "", s.query, gateway.EventRange{After: s.after, Limit: min(most, 10)}); len(found) > 0 {
+			s.after = found[len(found)-1].Position
+			return found, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func serveEvents(t *testing.T) string {
+	_, addr := serve(t, gateway.Config{
+		NewSource: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})},
+		Sessions: gateway.SessionConfig{MaxSubscriptions: 3}, MaxMessage: 256 << 10,
+	})
+	return addr
+}
+
+func TestEvents_OnTheWire(t *testing.T) {
+	t.Parallel()
+	c := connect(t, serveEvents(t))
+	c.ask(`{"type":"append","id":1,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
+		`{"type":"ok","id":1,"positions":[1,2]}`)
+	c.ask(`{"type":"append","id":2,"events":[{"type":"Enrolled"}],"condition":{"query":{"items":[{"types":["Enrolled"],"tags":["c:1"]}]},"after":1}}`,
+		`{"type":"error","id":2,"code":"conflict","message":"an event is in the way: see position and event_type","position":2,"event_type":"Enrolled"}`)
+	c.ask(`{"type":"append","id":3,"events":[{"type":"Enrolled"}],"condition":{"query":{"items":[{"types":["Enrolled"],"tags":["c:1"]}]},"after":2}}`,
+		`{"type":"ok","id":3,"positions":[3]}`)
+	offered := `"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"event_id":"e","data":{"n": 1}`
+	enrolled := `"position":2,"time":"1970-01-01T00:16:40Z","event_type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="`
+	c.ask(`{"type":"query","id":4,"query":{"items":[{"tags":["c:1"]}]}}`, `{"type":"ok","id":4,"events":[{`+offered+`},{`+enrolled+`}],"next":2}`)
+	c.ask(`{"type":"query","id":5,"backwards":true,"before":3,"limit":1}`, `{"type":"ok","id":5,"events":[{`+enrolled+`}],"next":2}`)
+	c.ask(`{"type":"project","id":6,"queries":[{"items":[{"types":["Enrolled"]}]},{"items":[{"tags":["c:1"]}]}]}`,
+		`{"type":"ok","id":6,"counts":[2,2],"condition":{"query":{"items":[{"types":["Enrolled"]},{"tags":["c:1"]}]},"after":99}}`)
+
+	addr := serveEvents(t)
+	sub := connect(t, addr)
+	sub.ask(`{"type":"subscribe","id":1,"query":{"items":[{"tags":["c:1"]}]},"subscription":"mine","credits":1}`, `{"type":"ok","id":1,"position":0}`)
+	connect(t, addr).ask(`{"type":"append","id":2,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
+		`{"type":"ok","id":2,"positions":[1,2]}`)
+	sub.want(`{"type":"event","subscription":"mine",` + offered + `}`)
+	sub.silent(50 * time.Millisecond)
+	sub.ask(`{"type":"credit","subscription":"mine","n":5}`, `{"type":"event","subscription":"mine",`+enrolled+`}`)
+	sub.ask(`{"type":"unsubscribe","id":3,"subscription":"mine"}`, `{"type":"ok","id":3}`)
+}
+
+func TestEvents_WhatIsRefused(t *testing.T) {
+	t.Parallel()
+	c := connect(t, serveEvents(t))
+	for fields, want := range map[string]string{
+		`"type":"append"`:                              "errorinvalid",
+		`"type":"append","events":5`:                   "errormalformed",
+		`"type":"append","store":"none","events":[{}]`: "errornot_found",
+		`"type":"append","events":[{"type":"T"}],"store":"` + strings.Repeat("n", 129) + `"`: "errorinvalid_name",
+		`"type":"append","events":[{"type":"T","data_base64":"!"}]`:                          "errorinvalid",
+		`"type":"append","events":[{"type":"T","data":1,"data_base64":"AA=="}]`:              "errorinvalid",
+		`"type":"append","events":[` + strings.Repeat(`{"type":"T"},`, 1000) + `{}]`:         "errorinvalid",
+		`"type":"append","events":[{"type":"T"}],"condition":{"qeury":{}}`:                   "errorinvalid",
+		`"type":"append","events":[{"type":"T"}],"condition":{"query":{},"after":-1}`:        "errorinvalid",
+		`"type":"subscribe","query":{},"subscription":"s","from":"middle"`:                   "errorinvalid_start",
+		`"type":"subscribe","query":{},"subscription":"s","from":"end","after":1`:            "errorinvalid_start",
+		`"type":"query","limit":0`:                                      "errorinvalid",
+		`"type":"query","after":-1`:                                     "errorinvalid",
+		`"type":"project"`:                                              "errorinvalid",
+		`"type":"subscribe","query":{}`:                                 "errorinvalid_name",
+		`"type":"subscribe","query":{},"subscription":"s","group":"g"`:  "errorinvalid_start",
+		`"type":"subscribe","query":{},"subscription":"s","credits":-1`: "errorinvalid_credits",
+	} {
+		if got := c.code(`{"id":"x",` + fields + `}`); got != want {
+			t.Errorf("%.80s: %s, want %s", fields, got, want)
+		}
+	}
+	_, _, _, without := serveAll(t)
+	for _, text := range []string{`{"id":"x","type":"append"}`, `{"id":"x","type":"query"}`, `{"id":"x","type":"project"}`} {
+		if got := connect(t, without).code(text); got != "errornot_served" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+func TestEvents_OverHTTP(t *testing.T) {
+	t.Parallel()
+	api := client{t, serveEvents(t)}
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"POST", "/v1/events", `{"events":[{"type":"Offered","tags":["c:1"],"data":[1]}]}`, 200, `{"positions":[1]}`},
+		{"POST", "/v1/events", `{"events":[{"type":"X"}],"condition":{"query":{}}}`, 409, `{"error":{"code":"conflict","message":"an event is in the way: see position and event_type","position":1,"event_type":"Offered"}}`},
+		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"events: none, want at least 1","field":"events"}}`},
+		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
+		{"GET", "/v1/events?tag=c:2&after=7", "", 200, `{"events":[],"next":7}`},
+		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false"}}`},
+		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"limit: want a number from 1 to 1000"}}`},
+		{"POST", "/v1/events/query", `{"query":{"items":[{"types":["None"]}]}}`, 200, `{"events":[],"next":0}`},
+		{"POST", "/v1/events/project", `{"queries":[{}]}`, 200, `{"counts":[1],"condition":{"query":{"items":[]},"after":99}}`},
+	} {
+		api.want(c.method, c.path, c.body, c.status, c.answer)
+	}
+}

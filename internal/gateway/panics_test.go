@@ -1,0 +1,205 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// panicking are stores that panic where something is called "panic".
+type panicking struct{ *fakeStreams }
+
+func (p panicking) Publish(ctx context.Context, stream string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
+	if stream == "panic" {
+		panic("publish")
+	}
+	return p.fakeStreams.Publish(ctx, stream, as, messages, done)
+}
+
+func (p panicking) Subscribe(ctx context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+	switch stream {
+	case "panic":
+		panic("subscribe")
+	case "later":
+		return panickingFeed{}, nil
+	}
+	return p.fakeStreams.Subscribe(ctx, stream, from)
+}
+
+func (p panicking) Commit(context.Context, string, string, int64) (int64, error) { panic("commit") }
+
+func (p panicking) Read(context.Context, string, *string, int64, int) ([]gateway.Message, error) {
+	panic("read")
+}
+
+// panickingFeed is a subscription, a consumption, and a source.
+type panickingFeed struct{}
+
+func (panickingFeed) Position() int64                                          { return 0 }
+func (panickingFeed) Next(context.Context, int) ([]gateway.Message, error)     { panic("next") }
+func (panickingFeed) Receive(context.Context, int) ([]gateway.Delivery, error) { panic("receive") }
+func (panickingFeed) Submit(context.Context, [][]byte) error                   { panic("submit") }
+func (panickingFeed) Wait(context.Context) error                               { return nil }
+func (panickingFeed) Close()                                                   {}
+func (panickingFeed) SetCredits(int)                                           {}
+func (panickingFeed) Broken() <-chan struct{}                                  { return nil }
+
+type panickingQueues struct{ *fakeQueues }
+
+func (panickingQueues) Consume(context.Context, string) (gateway.Consumption, error) {
+	return panickingFeed{}, nil
+}
+
+type panickingEvents struct{ *fakeEvents }
+
+func (panickingEvents) Append(context.Context, string, []gateway.Event, *gateway.EventCondition) ([]int64, error) {
+	panic("append")
+}
+
+type panickingRooms struct{ *memoryStore }
+
+func (r panickingRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
+	if room == "panic" {
+		panic("history")
+	}
+	return r.memoryStore.After(ctx, room, after, upTo, limit, bytes)
+}
+
+// lockedBuffer is a log that can be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestPanic_EndsOneConnectionAlone: the others go on, everything that was taken is
+// given back, and the log has the stack.
+func TestPanic_EndsOneConnectionAlone(t *testing.T) {
+	t.Parallel()
+	streams, queues, rooms := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs"), newMemoryStore(t)
+	store := panicking{streams}
+	log := new(lockedBuffer)
+	_, addr := serve(t, gateway.Config{
+		NewSource: func(func(uint64)) gateway.Source { return panickingFeed{} },
+		Streams:   gateway.StreamsConfig{Store: store, Reader: store, Admin: fakeStreamAdmin{streams}},
+		Queues:    gateway.QueuesConfig{Store: panickingQueues{queues}, Leases: queues},
+		Events:    panickingEvents{},
+		Chat:      gateway.ChatConfig{StoredRooms: []string{"panic", "kept-*"}, Store: panickingRooms{rooms}},
+		Log:       slog.New(slog.NewTextHandler(log, nil)),
+	})
+	bystander := connect(t, addr)
+	for _, room := range []string{"panic", "loose"} {
+		bystander.ask(`{"type":"join","room":"`+room+`","id":1}`, map[string]string{
+			"panic": `{"history":0,"id":1,"position":0,"type":"ok"}`, "loose": `{"id":1,"type":"ok"}`,
+		}[room])
+	}
+	bystander.ask(`{"type":"chat","room":"panic","text":"one","id":2}`, `{"id":2,"position":1,"type":"ok"}`)
+	bystander.ask(`{"type":"join","room":"loose","presence":true,"id":3}`, `{"id":3,"type":"ok"}`)
+	bystander.want(`{"type":"presence","room":"loose","count":1,"members":[]}`)
+	panicked := 0
+	for _, c := range []struct{ path, text string }{
+		{"/ws", `{"type":"publish","stream":"panic","payload":"x","id":1}`},
+		{"/ws", `{"type":"subscribe","stream":"panic","id":1}`},
+		{"/ws", `{"type":"subscribe","stream":"later"}`},
+		{"/ws", `{"type":"commit","stream":"orders","group":"g","position":1,"id":1}`},
+		{"/ws", `{"type":"consume","queue":"jobs"}`},
+		{"/ws", `{"type":"append","events":[{"type":"a","tags":[]}],"id":1}`},
+		{"/ws", `{"type":"join","room":"panic","after":0}`},
+		{"/ws/chat", `{"type":"join","room":"panic","after":0}`},
+		{"/ws/ingest", `anything`},
+	} {
+		conn := dial(t, "ws://"+addr+c.path)
+		if c.path != "/ws/ingest" {
+			send(t, conn, `{"type":"join","room":"loose","user":"gone"}`)
+		}
+		send(t, conn, c.text)
+		conn.SetReadDeadline(time.Now().Add(patience))
+		if err := drained(conn); !isClose(err, websocket.StatusInternalError) {
+			t.Errorf("%s of %s: ended with %v, want a Close frame with 1011", c.path, c.text, err)
+		}
+		conn.Abort()
+		panicked++
+	}
+	waitMetric(t, addr, "tidewire_chat_rooms 2")
+	waitMetric(t, addr, "tidewire_connections 1")
+	client{t, addr}.refused("GET", "/v1/streams/orders/messages", "", 500, "internal")
+	panicked++
+	waitMetric(t, addr, "tidewire_panics_total "+strconv.Itoa(panicked))
+	// The bystander is still served, in the same rooms.
+	send(t, bystander.Conn, `{"type":"chat","room":"panic","text":"two","id":"after"}`)
+	for bystander.next() != `{"id":"after","position":2,"type":"ok"}` { // who came and went
+	}
+	if text := log.String(); !strings.Contains(text, "panics_test.go") || !strings.Contains(text, "level=ERROR") {
+		t.Errorf("the log lacks the stack:\n%s", text)
+	}
+}
+
+// closingStreams are streams whose subscriptions panic, and count that they are closed.
+type closingStreams struct {
+	*fakeStreams
+	closed atomic.Int32
+}
+
+func (c *closingStreams) Subscribe(_ context.Context, stream string, _ gateway.Start) (gateway.Subscription, error) {
+	return closingFeed{of: c, panicsIn: stream}, nil
+}
+
+type closingFeed struct {
+	panickingFeed
+	of       *closingStreams
+	panicsIn string
+}
+
+func (f closingFeed) Position() int64 {
+	if f.panicsIn == "position" {
+		panic("position")
+	}
+	return 0
+}
+
+func (f closingFeed) Close() {
+	f.of.closed.Add(1)
+	if f.panicsIn == "close" {
+		panic("close")
+	}
+}
+
+// TestPanic_ClosesSubscriptions: what a subscription follows is closed, whatever of it panics.
+func TestPanic_ClosesSubscriptions(t *testing.T) {
+	t.Parallel()
+	store := &closingStreams{fakeStreams: newFakeStreams(t)}
+	_, addr := serve(t, gateway.Config{Streams: gateway.StreamsConfig{Store: store}})
+	for n, stream := range []string{"position", "next", "close"} {
+		conn := dial(t, "ws://"+addr+"/ws")
+		send(t, conn, `{"type":"subscribe","stream":"`+stream+`"}`)
+		conn.SetReadDeadline(time.Now().Add(patience))
+		if err := drained(conn); !isClose(err, websocket.StatusInternalError) {
+			t.Errorf("panic in %s: ended with %v, want a Close frame with 1011", stream, err)
+		}
+		conn.Abort()
+		waitMetric(t, addr, "tidewire_connections 0")
+		if closed := int(store.closed.Load()); closed != n+1 {
+			t.Errorf("panic in %s: %d of %d subscriptions are closed", stream, closed, n+1)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package gateway_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// fakeQueues are queues in memory.
+type fakeQueues struct {
+	*commits
+	state   sync.Mutex
+	queues  map[string]*fakeQueue
+	changed chan struct{} // closed when anything changes
+	fail    error         // of commits
+	lease   time.Duration
+	first   time.Duration // lease of a message's first delivery, if it differs
+	open    int           // consumptions
+	last    int           // lease
+
+	receiving int             // Receives that wait
+	asked     []time.Duration // delays and leases that were asked for
+}
+
+type fakeQueue struct {
+	opts   gateway.QueueOptions
+	head   int64
+	ready  []*fakeJob
+	leased map[int]*fakeJob
+	acked  []int64
+	nacks  []string
+	unique map[string]int64
+}
+
+type fakeJob struct {
+	message gateway.Message
+	attempt int
+	from    time.Time // not to be delivered before
+	until   time.Time
+	owner   *fakeConsumption
+}
+
+// fakeLease names a delivery.
+type fakeLease struct {
+	queue string
+	id    int
+}
+
+func newFakeQueues(t *testing.T, names ...string) *fakeQueues {
+	f := &fakeQueues{commits: newCommits(t), queues: make(map[string]*fakeQueue), changed: make(chan struct{}), lease: time.Minute}
+	for _, name := range names {
+		f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob), unique: make(map[string]int64)}
+	}
+	return f
+}
+
+func (f *fakeQueues) config() gateway.QueuesConfig {
+	return gateway.QueuesConfig{Store: f, Leases: f, Admin: fakeQueueAdmin{f}}
+}
+
+func (f *fakeQueues) change(do func()) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
+	f.later(func() {
+		var first int64
+		var err error
+		f.change(func() {
+			q := f.queues[queue]
+			switch {
+			case q == nil:
+				err = gateway.ErrNotFound
+				return
+			case f.fail != nil:
+				err = f.fail
+				return
+			}
+			if opts.Delay > 0 {
+				f.asked = append(f.asked, opts.Delay)
+			}
+			first = q.head + 1
+			for _, m := range messages {
+				q.head++
+				m.Position = q.head
+				q.ready = append(q.ready, &fakeJob{message: m, from: time.Now().Add(opts.Delay)})
+			}
+		})
+		done(gateway.Place{Partition: -1, Position: first}, err)
+	})
+	return nil
+}
+
+// EnqueueUnique knows the keys of one period that never ends.
+func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Message, _ gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
+	f.later(func() {
+		place, err := gateway.Place{Partition: -1, Count: 1}, gateway.ErrNotFound
+		f.change(func() {
+			q := f.queues[queue]
+			if q == nil {
+				return
+			}
+			if place.Position, place.Duplicate = q.unique[unique.Key]; !place.Duplicate {
+				q.head++
+				m.Position, place.Position = q.head, q.head
+				q.ready = append(q.ready, &fakeJob{message: m})
+				q.unique[unique.Key] = q.head
+			}
+			err = nil
+		})
+		done(place, err)
+	})
+	return nil
+}
+
+func (f *fakeQueues) Consume(_ context.Context, queue string) (gateway.Consumption, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	if f.queues[queue] == nil {
+		return nil, gateway.ErrNotFound
+	}
+	f.open++
+	return &fakeConsumption{f: f, queue: queue}, nil
+}
+
+type fakeConsumption struct {
+	f     *fakeQueues
+	queue string
+}
+
+func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+	c.f.change(func() { c.f.receiving++ })
+	defer c.f.change(func() { c.f.receiving-- })
+	for {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		c.f.state.Lock()
+		changed := c.f.changed
+		q := c.f.queues[c.queue]
+		if q == nil {
+			c.f.state.Unlock()
+			return nil, gateway.ErrNotFound
+		}
+		out := c.f.leaseOut(c, q, limit)
+		c.f.state.Unlock()
+		if len(out) > 0 {
+			return out, nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(5 * time.Millisecond): // delays and leases end
+		case <-ctx.Done():
+		}
+	}
+}
+
+// SetCredits changes nothing: only what is received is leased.
+func (c *fakeConsumption) SetCredits(int) {}
+
+// Broken is never closed: Receive looks for itself.
+func (c *fakeConsumption) Broken() <-chan struct{} { return nil }
+
+func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []gateway.Delivery) {
+	now := time.Now()
+	for id, job := range q.leased {
+		if now.After(job.until) {
+			delete(q.leased, id)
+			q.ready = append(q.ready, job)
+		}
+	}
+	var rest []*fakeJob
+	for _, job := range q.ready {
+		if len(out) == limit || now.Before(job.from) {
+			rest = append(rest, job)
+			continue
+		}
+		f.last++
+		job.attempt++
+		lease := f.lease
+		if job.attempt == 1 && f.first > 0 {
+			lease = f.first
+		}
+		job.until, job.owner = now.Add(lease), c
+		q.leased[f.last] = job
+		out = append(out, gateway.Delivery{Message: job.message, Attempt: job.attempt, Until: job.until, Lease: fakeLease{c.queue, f.last}})
+	}
+	q.ready = rest
+	return out
+}
+
+func (c *fakeConsumption) Close() {
+	c.f.change(func() {
+		c.f.open--
+		q := c.f.queues[c.queue]
+		if q == nil {
+			return
+		}
+		for id, job := range q.leased {
+			if job.owner == c {
+				delete(q.leased, id)
+				q.ready = append(q.ready, job)
+			}
+		}
+	})
+}
+
+// settle does something to each lease that is held, after the commit.
+func (f *fakeQueues) settle(ctx context.Context, leases []gateway.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
+	errs := make([]error, len(leases))
+	waited := f.wait(ctx, func() { copy(errs, f.settleNow(leases, do)) })
+	if waited != nil {
+		errs = make([]error, len(leases))
+		for i := range errs {
+			errs[i] = waited
+		}
+	}
+	return errs
+}
+
+func (f *fakeQueues) settleNow(leases []gateway.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
+	errs := make([]error, len(leases))
+	f.change(func() {
+		for i, l := range leases {
+			id := l.(fakeLease)
+			q := f.queues[id.queue]
+			switch {
+			case f.fail != nil:
+				errs[i] = f.fail
+			case q == nil || q.leased[id.id] == nil || time.Now().After(q.leased[id.id].until):
+				errs[i] = gateway.ErrLeaseLost
+			default:
+				do(q, id.id, q.leased[id.id])
+			}
+		}
+	})
+	return errs
+}
+
+func acked(q *fakeQueue, id int, job *fakeJob) {
+	delete(q.leased, id)
+	q.acked = append(q.acked, job.message.Position)
+}
+
+func (f *fakeQueues) Ack(ctx context.Context, leases []gateway.Lease) []error {
+	return f.settle(ctx, leases, acked)
+}
+
+func (f *fakeQueues) AckLater(leases []gateway.Lease) { f.settleNow(leases, acked) }
+
+func (f *fakeQueues) Nack(ctx context.Context, leases []gateway.Lease, delay time.Duration, reason string) []error {
+	return f.settle(ctx, leases, func(q *fakeQueue, id int, job *fakeJob) {
+		delete(q.leased, id)
+		q.nacks = append(q.nacks, reason)
+		f.asked = append(f.asked, delay)
+		job.from = time.Now().Add(delay)
+		q.ready = append(q.ready, job)
+	})
+}
+
+func (f *fakeQueues) Extend(ctx context.Context, leases []gateway.Lease, lease time.Duration) []error {
+	return f.settle(ctx, leases, func(_ *fakeQueue, _ int, job *fakeJob) {
+		f.asked = append(f.asked, lease)
+		job.until = time.Now().Add(lease)
+	})
+}
+
+type fakeQueueAdmin struct{ f *fakeQueues }
+
+func (a fakeQueueAdmin) Create(_ context.Context, name string, opts *gateway.QueueOptions) error {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	if q := a.f.queues[name]; q == nil {
+		a.f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob)}
+		if opts != nil {
+			a.f.queues[name].opts = *opts
+		}
+	} else if opts != nil && q.opts != *opts {
+		return gateway.ErrExists
+	}
+	return nil
+}
+
+func (a fakeQueueAdmin) List(context.Context) (out []string, err error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	for name := range a.f.queues {
+		out = append(out, name)
+	}
+	return out, a.f.fail
+}
+
+func (a fakeQueueAdmin) Stats(_ context.Context, name string) (gateway.QueueStats, error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	q := a.f.queues[name]
+	if q == nil {
+		return gateway.QueueStats{}, gateway.ErrNotFound
+	}
+	return gateway.QueueStats{Name: name, Ready: int64(len(q.ready)), Leased: int64(len(q.leased))}, nil
+}
+
+func (a fakeQueueAdmin) Drop(_ context.Context, name string) (err error) {
+	a.f.change(func() {
+		if a.f.queues[name] == nil {
+			err = gateway.ErrNotFound
+		}
+		delete(a.f.queues, name)
+	})
+	return err
+}

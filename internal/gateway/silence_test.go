@@ -1,0 +1,115 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// slowStreams and slowRooms keep who wants something stored waiting until they
+// are let.
+type slowStreams struct {
+	*fakeStreams
+	let chan struct{}
+}
+
+func (s slowStreams) Publish(ctx context.Context, stream string, as *gateway.Producer, m []gateway.Message, done func(gateway.Place, error)) error {
+	<-s.let
+	return s.fakeStreams.Publish(ctx, stream, as, m, done)
+}
+
+type slowRooms struct {
+	*memoryStore
+	let chan struct{}
+}
+
+func (s slowRooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
+	<-s.let
+	return s.memoryStore.Append(ctx, room, payload, done)
+}
+
+// TestSilence_StoreIsBehind: nothing is read while the store is behind. That is
+// not the client's silence, even if it lasts for longer than a client's may.
+func TestSilence_StoreIsBehind(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	for path, c := range map[string]struct {
+		first, second string
+		answers       []string
+	}{
+		"/ws": {
+			`{"type":"publish","id":1,"stream":"orders","payload":"a"}`, `{"type":"publish","id":2,"stream":"orders","payload":"b"}`,
+			[]string{`{"type":"ok","id":1,"position":1}`, `{"type":"ok","id":2,"position":2}`},
+		},
+		"/ws/chat": {
+			`{"type":"chat","id":1,"text":"a"}`, `{"type":"chat","id":2,"text":"b"}`,
+			[]string{`{"id":1,"position":1,"type":"ok"}`, `{"id":2,"position":2,"type":"ok"}`},
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			let := make(chan struct{})
+			streams := newFakeStreams(t, "orders").config()
+			streams.Store = slowStreams{streams.Store.(*fakeStreams), let}
+			_, addr := serve(t, gateway.Config{
+				NewSource: (&memory{}).source, Streams: streams,
+				Chat: gateway.ChatConfig{PongTimeout: timeout, StoredRooms: []string{"*"}, Store: slowRooms{newMemoryStore(t), let}},
+			})
+			w := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
+			send(t, w.Conn, c.first)
+			time.Sleep(timeout + timeout/4)
+			send(t, w.Conn, c.second)
+			close(let)
+			w.want(c.answers...)
+		})
+	}
+}
+
+// TestChat_WithFieldsOfAJoin joins the public room by a chat that has a field
+// of the application's own: it is no join that asks for what was said before.
+func TestChat_WithFieldsOfAJoin(t *testing.T) {
+	t.Parallel()
+	store := newMemoryStore(t)
+	text := []byte(`{"type":"chat","text":"` + strings.Repeat("x", 50<<10) + `"}`)
+	for range 10 {
+		store.rooms, store.stored = append(store.rooms, "public"), append(store.stored, text)
+	}
+	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{StoredRooms: []string{"*"}, Store: store, StoreHead: 10}})
+	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
+	c.ask(`{"type":"chat","id":1,"text":"hello","history":10}`, `{"id":1,"position":11,"type":"ok"}`)
+}
+
+// TestShutdown_BodyThatDoesNotCome: a client that has announced a body and
+// does not send it keeps nobody from the rest of a stop.
+func TestShutdown_BodyThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	streams := newFakeStreams(t, "orders")
+	server, addr := serve(t, gateway.Config{
+		NewSource: (&memory{}).source, Streams: streams.config(), DrainTimeout: 20 * time.Millisecond,
+	})
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST /v1/streams/orders/messages HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+	answer := bufio.NewReader(c)
+	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100") { // it waits for the body
+		t.Fatalf("got %q, %v", line, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	answer.ReadString('\n')
+	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "503") {
+		t.Errorf("the request is answered with %q, %v", line, err)
+	}
+}

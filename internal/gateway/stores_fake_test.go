@@ -1,0 +1,335 @@
+package gateway_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// commits runs what is to be committed one after the other in a goroutine of its
+// own, as far as it is allowed to.
+type commits struct {
+	mu      sync.Mutex
+	waiting []func()
+	held    bool
+	wake    chan struct{}
+}
+
+func newCommits(t *testing.T) *commits {
+	c := &commits{wake: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-c.wake:
+				c.drain()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return c
+}
+
+func (c *commits) drain() {
+	for {
+		c.mu.Lock()
+		if c.held || len(c.waiting) == 0 {
+			c.mu.Unlock()
+			return
+		}
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.mu.Unlock()
+		next()
+	}
+}
+
+func (c *commits) later(f func()) {
+	c.mu.Lock()
+	c.waiting = append(c.waiting, f)
+	c.mu.Unlock()
+	c.nudge()
+}
+
+func (c *commits) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *commits) hold(held bool) {
+	c.mu.Lock()
+	c.held = held
+	c.mu.Unlock()
+	c.nudge()
+}
+
+// wait is later that waits, or gives up without an answer.
+func (c *commits) wait(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	c.later(func() { f(); close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fakeStreams are streams in memory.
+type fakeStreams struct {
+	*commits
+	state   sync.Mutex
+	streams map[string]*fakeStream
+	grown   chan struct{} // closed when anything changes
+	fail    error         // of commits and reads
+	page    int
+	pulled  int // pages that subscriptions got
+	given   int // messages on them
+	open    int // subscriptions
+}
+
+type fakeStream struct {
+	opts     gateway.StreamOptions
+	messages []gateway.Message
+	oldest   int64 // what is below is not kept
+	groups   map[string]int64
+	requests map[gateway.Producer]gateway.Place
+}
+
+func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
+	f := &fakeStreams{commits: newCommits(t), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
+	for _, name := range names {
+		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: gateway.StreamOptions{Keyed: true}}
+	}
+	return f
+}
+
+func (f *fakeStreams) config() gateway.StreamsConfig {
+	return gateway.StreamsConfig{Store: f, Reader: f, Admin: fakeStreamAdmin{f}}
+}
+
+// change runs with the state locked and wakes those who wait for it.
+func (f *fakeStreams) change(do func()) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	do()
+	close(f.grown)
+	f.grown = make(chan struct{})
+}
+
+func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
+	f.state.Lock()
+	known := f.streams[stream] != nil
+	f.state.Unlock()
+	if !known {
+		return gateway.ErrNotFound
+	}
+	f.later(func() {
+		at := gateway.Place{Partition: -1}
+		var err error
+		f.change(func() {
+			s := f.streams[stream]
+			if err = f.fail; err != nil {
+				return
+			}
+			at.Position = int64(len(s.messages)) + 1
+			if as != nil {
+				if earlier, ok := s.requests[*as]; ok {
+					at = earlier
+					at.Duplicate = true
+					return
+				}
+				if s.requests == nil {
+					s.requests = make(map[gateway.Producer]gateway.Place)
+				}
+				at.Count = len(messages)
+				s.requests[*as] = at
+			}
+			for _, m := range messages {
+				m.Position, m.Time = int64(len(s.messages))+1, time.Unix(1000+int64(len(s.messages)), 0)
+				s.messages = append(s.messages, m)
+			}
+		})
+		done(at, err)
+	})
+	return nil
+}
+
+func (f *fakeStreams) Subscribe(_ context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	s := f.streams[stream]
+	if s == nil {
+		return nil, gateway.ErrNotFound
+	}
+	at := from.After
+	switch {
+	case from.Group != "":
+		at = s.groups[from.Group]
+	case !from.At.IsZero():
+		at = max(0, from.At.Unix()-1000)
+	case from.End:
+		at = int64(len(s.messages))
+	}
+	f.open++
+	return &fakeSubscription{f: f, stream: stream, at: at}, nil
+}
+
+func (f *fakeStreams) Commit(ctx context.Context, stream, group string, position int64) (offset int64, err error) {
+	waited := f.wait(ctx, func() { offset, err = f.commitGroup(stream, group, position) })
+	if waited != nil {
+		return 0, waited
+	}
+	return offset, err
+}
+
+func (f *fakeStreams) commitGroup(stream, group string, position int64) (int64, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	s := f.streams[stream]
+	if s == nil {
+		return 0, gateway.ErrNotFound
+	}
+	s.groups[group] = max(s.groups[group], position)
+	return s.groups[group], f.fail
+}
+
+func (f *fakeStreams) CommitLater(_ context.Context, stream, group string, position int64) error {
+	_, err := f.commitGroup(stream, group, position)
+	return err
+}
+
+func (f *fakeStreams) Read(_ context.Context, stream string, key *string, after int64, limit int) (out []gateway.Message, err error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	s := f.streams[stream]
+	switch {
+	case s == nil:
+		return nil, gateway.ErrNotFound
+	case key != nil && !s.opts.Keyed:
+		return nil, gateway.ErrNotKeyed
+	case after < s.oldest-1:
+		return nil, &gateway.TooOldError{Oldest: s.oldest}
+	}
+	for _, m := range s.messages[min(after, int64(len(s.messages))):] {
+		if (key == nil || m.Key == *key) && len(out) < limit {
+			out = append(out, m)
+		}
+	}
+	return out, f.fail
+}
+
+type fakeSubscription struct {
+	f      *fakeStreams
+	stream string
+	at     int64
+}
+
+func (s *fakeSubscription) Position() int64 { return s.at }
+
+func (s *fakeSubscription) Next(ctx context.Context, most int) ([]gateway.Message, error) {
+	for {
+		s.f.state.Lock()
+		grown, log := s.f.grown, s.f.streams[s.stream]
+		switch {
+		case log == nil:
+			s.f.state.Unlock()
+			return nil, gateway.ErrNotFound
+		case s.at < log.oldest-1:
+			s.f.state.Unlock()
+			return nil, &gateway.TooOldError{Oldest: log.oldest}
+		case s.at < int64(len(log.messages)):
+			page := slices.Clone(log.messages[s.at:min(int(s.at)+min(s.f.page, most), len(log.messages))])
+			s.at += int64(len(page))
+			s.f.pulled++
+			s.f.given += len(page)
+			s.f.state.Unlock()
+			return page, nil
+		}
+		s.f.state.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *fakeSubscription) Close() {
+	s.f.state.Lock()
+	defer s.f.state.Unlock()
+	s.f.open--
+}
+
+type fakeStreamAdmin struct{ f *fakeStreams }
+
+func (a fakeStreamAdmin) Create(_ context.Context, name string, opts *gateway.StreamOptions) (made gateway.StreamOptions, err error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	if opts != nil {
+		made = *opts
+	}
+	if s := a.f.streams[name]; s == nil {
+		a.f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: made}
+	} else if opts != nil && s.opts != *opts {
+		return made, gateway.ErrExists
+	} else {
+		made = s.opts
+	}
+	return made, a.f.fail
+}
+
+func (a fakeStreamAdmin) List(context.Context) (out []gateway.StreamInfo, err error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	for name, s := range a.f.streams {
+		out = append(out, gateway.StreamInfo{Name: name, Keyed: s.opts.Keyed})
+	}
+	return out, a.f.fail
+}
+
+func (a fakeStreamAdmin) Info(_ context.Context, name string) (gateway.StreamDetails, error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	s := a.f.streams[name]
+	if s == nil {
+		return gateway.StreamDetails{}, gateway.ErrNotFound
+	}
+	d := gateway.StreamDetails{StreamInfo: gateway.StreamInfo{Name: name, Keyed: s.opts.Keyed}, Head: int64(len(s.messages))}
+	return d, a.f.fail
+}
+
+func (a fakeStreamAdmin) Groups(_ context.Context, name, after string, limit int) (out []gateway.GroupInfo, err error) {
+	a.f.state.Lock()
+	defer a.f.state.Unlock()
+	s := a.f.streams[name]
+	if s == nil {
+		return nil, gateway.ErrNotFound
+	}
+	for _, group := range slices.Sorted(maps.Keys(s.groups)) {
+		if group > after && len(out) < limit {
+			out = append(out, gateway.GroupInfo{Name: group, Offset: s.groups[group], Lag: int64(len(s.messages)) - s.groups[group]})
+		}
+	}
+	return out, a.f.fail
+}
+
+func (a fakeStreamAdmin) Drop(_ context.Context, name string) (err error) {
+	a.f.change(func() {
+		if a.f.streams[name] == nil {
+			err = gateway.ErrNotFound
+		}
+		delete(a.f.streams, name)
+	})
+	return err
+}

@@ -1,0 +1,297 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// fill puts messages of a size into a stream.
+func fill(streams *fakeStreams, name string, count, size int) {
+	payload := []byte(strings.Repeat("x", size))
+	streams.change(func() {
+		s := streams.streams[name]
+		for range count {
+			s.messages = append(s.messages, gateway.Message{Position: int64(len(s.messages)) + 1, Payload: payload})
+		}
+	})
+}
+
+// positions reads messages of a subscription: their positions are those from
+// first to last.
+func (w *wire) positions(subscription string, first, last int64) {
+	w.t.Helper()
+	for want := first; want <= last; want++ {
+		var got struct {
+			Type, Subscription string
+			Position           int64
+		}
+		if text := w.next(); json.Unmarshal([]byte(text), &got) != nil || got.Type != "message" || got.Subscription != subscription || got.Position != want {
+			w.t.Fatalf("got %.200s, want position %d of %s", text, want, subscription)
+		}
+	}
+}
+
+func TestSubscribe_WhereItBegins(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	fill(streams, "orders", 25, 10)
+	streams.change(func() { streams.streams["orders"].groups["g"] = 20 })
+	for _, one := range []struct {
+		from  string
+		begin int64
+	}{
+		{`,"from":"start"`, 0}, {`,"after":7`, 7}, {`,"after":0`, 0}, {`,"from":"end"`, 25}, {``, 25},
+		{`,"group":"g"`, 20}, {`,"group":"new"`, 0}, {`,"at":"1970-01-01T00:16:50.5+00:00"`, 10},
+	} {
+		c := connect(t, addr)
+		c.ask(`{"type":"subscribe","id":1,"stream":"orders"`+one.from+`}`, fmt.Sprintf(`{"type":"ok","id":1,"position":%d}`, one.begin))
+		c.positions("orders", one.begin+1, 25)
+		c.Abort()
+	}
+	late := connect(t, addr)
+	late.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"mine"}`, `{"type":"ok","id":1,"position":25}`)
+	fill(streams, "orders", 30, 10)
+	late.positions("mine", 26, 55)
+	waitMetric(t, addr, "tidewire_delivered_messages_total 143")
+}
+
+func TestSubscribe_OneOfAName(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":0}`)
+	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders"}`); got != "erroralready_subscribed" {
+		t.Error(got)
+	}
+	c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"second"}`, `{"type":"ok","id":2,"position":0}`)
+	c.ask(`{"type":"consume","id":3,"queue":"jobs"}`, `{"type":"ok","id":3}`)
+	for _, text := range []string{`{"type":"subscribe","id":"x","stream":"orders","subscription":"third"}`, `{"type":"consume","id":"x","queue":"other"}`} {
+		if got := c.code(text); got != "errortoo_many_subscriptions" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	c.ask(`{"type":"unsubscribe","id":4,"subscription":"second"}`, `{"type":"ok","id":4}`)
+	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"second"}`); got != "errornot_subscribed" {
+		t.Error(got)
+	}
+	c.ask(`{"type":"unsubscribe","id":5,"stream":"orders"}`, `{"type":"ok","id":5}`)
+	fill(streams, "orders", 3, 10)
+	c.silent(30 * time.Millisecond)
+	c.ask(`{"type":"subscribe","id":6,"stream":"orders","after":1}`, `{"type":"ok","id":6,"position":1}`)
+	c.positions("orders", 2, 3)
+	c.Abort()
+	waitFor(t, func() bool { return locked(streams, func() bool { return streams.open == 0 }) }, "subscriptions are left")
+}
+
+// locked looks at the streams.
+func locked[T any](f *fakeStreams, look func() T) T {
+	f.state.Lock()
+	defer f.state.Unlock()
+	return look()
+}
+
+func waitFor(t *testing.T, is func() bool, otherwise string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
+	}
+}
+
+func TestSubscribe_EndsWithAnError(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	fill(streams, "orders", 5, 10)
+	c := connect(t, addr)
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"s","after":2}`, `{"type":"ok","id":1,"position":2}`)
+	c.positions("s", 3, 5)
+	streams.change(func() { delete(streams.streams, "orders") })
+	c.want(`{"type":"error","subscription":"s","code":"stream_gone","message":"the stream was dropped"}`)
+	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"s"}`); got != "errornot_subscribed" {
+		t.Error(got)
+	}
+	streams.change(func() { streams.streams["orders"] = &fakeStream{oldest: 4} })
+	c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"s","after":2}`, `{"type":"ok","id":2,"position":2}`)
+	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the messages from there on are not kept any more: see oldest","oldest":4}`)
+}
+
+// TestSubscribe_Credits: a subscription gets as many messages as it has credit for,
+// and without credit the server holds none for it.
+func TestSubscribe_Credits(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	fill(streams, "orders", 30, 10)
+	c := connect(t, addr)
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":4}`, `{"type":"ok","id":1,"position":0}`)
+	c.positions("orders", 1, 4)
+	// The answer goes by another lane than the messages, which may come first.
+	send(t, c.Conn, `{"type":"credit","id":2,"subscription":"orders","n":13}`)
+	last, answered := int64(4), false
+	for last < 17 || !answered {
+		var m struct {
+			Type     string
+			ID       int
+			Position int64
+		}
+		line := c.next()
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case m.Type == "ok" && m.ID == 2 && !answered:
+			answered = true
+		case m.Type == "message" && m.Position == last+1:
+			last++
+		default:
+			t.Fatalf("after %d came %s", last, line)
+		}
+	}
+	for _, n := range []string{"0", "-1", "1073741825"} {
+		if got := c.code(`{"type":"credit","id":"x","subscription":"orders","n":` + n + `}`); got != "errorinvalid_credits" {
+			t.Errorf("n %s: %s", n, got) // or a message without credit
+		}
+	}
+	if given := locked(streams, func() int { return streams.given }); given != 17 {
+		t.Errorf("%d messages were read for 17 credits", given)
+	}
+	send(t, c.Conn, `{"type":"credit","subscription":"orders","n":100}`)
+	c.positions("orders", 18, 30)
+}
+
+// TestSubscribe_SlowReaderHoldsOnePage: the store is asked for no more than what
+// the peer takes, and answers overtake it all.
+func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	const total = 2000
+	fill(streams, "orders", total, 10<<10)
+	c := connect(t, addr)
+	send(t, c.Conn, `{"type":"subscribe","stream":"orders","after":0}`)
+	stable, last := 0, -1
+	for stable < 20 {
+		time.Sleep(10 * time.Millisecond)
+		if pulled := locked(streams, func() int { return streams.pulled }); pulled == last && pulled > 0 {
+			stable++
+		} else {
+			stable, last = 0, pulled
+		}
+	}
+	// What is under way is bounded by the credit that pongs give, at most 4 MiB,
+	// and by one page.
+	if last < 1 || last*10*(10<<10) > 5<<20 {
+		t.Errorf("%d pages of 100 KiB were read for a peer that takes nothing", last)
+	}
+	send(t, c.Conn, `{"type":"publish","id":"late","stream":"orders","payload":"last"}`)
+	waitFor(t, func() bool {
+		return locked(streams, func() bool { return len(streams.streams["orders"].messages) == total+1 })
+	}, "nothing is published")
+	at := 0
+	for n := range total + 2 {
+		text := c.next()
+		if strings.HasPrefix(text, `{"type":"ok"`) {
+			at = n
+		}
+	}
+	if at == 0 || at > total/2 {
+		t.Errorf("the answer came behind %d of %d messages", at, total)
+	}
+}
+
+// TestSubscribe_StopInTheMiddle of a catch-up that the peer does not take.
+func TestSubscribe_StopInTheMiddle(t *testing.T) {
+	t.Parallel()
+	streams, _, server, addr := serveAll(t)
+	fill(streams, "orders", 5000, 10<<10)
+	c := connect(t, addr)
+	send(t, c.Conn, `{"type":"subscribe","stream":"orders","after":0}`)
+	time.Sleep(50 * time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Shutdown(t.Context()) }()
+	c.SetReadDeadline(time.Now().Add(patience))
+	var err error
+	for err == nil {
+		_, err = c.Read()
+	}
+	if !isClose(err, websocket.StatusGoingAway) {
+		t.Errorf("ended with %v, want a Close frame with 1001", err)
+	}
+	c.Close(websocket.StatusGoingAway, "")
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCommit_MovesTheGroup(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	streams.hold(true)
+	send(t, c.Conn, `{"type":"commit","id":1,"stream":"orders","group":"g","position":5}`)
+	c.silent(30 * time.Millisecond)
+	streams.hold(false)
+	c.want(`{"type":"ok","id":1,"position":5}`)
+	c.ask(`{"type":"commit","id":2,"stream":"orders","group":"g","position":3}`, `{"type":"ok","id":2,"position":5}`)
+	send(t, c.Conn, `{"type":"commit","stream":"orders","group":"g","position":9}`)
+	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
+	if offset := locked(streams, func() int64 { return streams.streams["orders"].groups["g"] }); offset != 9 {
+		t.Errorf("the offset is %d, want 9", offset)
+	}
+}
+
+// TestPublish_ManyAnswers of one commit come in the order of positions.
+func TestPublish_ManyAnswers(t *testing.T) {
+	t.Parallel()
+	streams, _, _, addr := serveAll(t)
+	c := connect(t, addr)
+	streams.hold(true)
+	const total = 1000
+	for n := range total {
+		c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"publish","id":%d,"stream":"orders","payload":"x"}`, n))
+	}
+	c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
+	streams.hold(false)
+	for n := range total {
+		c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":%d}`, n, n+1))
+	}
+}
+
+func TestSubscribe_StoreFailsForGood(t *testing.T) {
+	t.Parallel()
+	streams := newFakeStreams(t, "orders")
+	cfg := streams.config()
+	cfg.Store = brokenStreams{streams}
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: cfg})
+	c := connect(t, addr)
+	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders","group":"broken"}`); got != "errorunavailable" {
+		t.Error(got)
+	}
+	c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":3}`)
+	c.want(`{"type":"error","subscription":"orders","code":"unavailable","message":"this cannot be read now; try again later"}`)
+}
+
+// brokenStreams subscribe, and then fail.
+type brokenStreams struct{ *fakeStreams }
+
+func (b brokenStreams) Subscribe(_ context.Context, _ string, from gateway.Start) (gateway.Subscription, error) {
+	if from.Group != "" {
+		return nil, errors.New("away")
+	}
+	return brokenSubscription{}, nil
+}
+
+type brokenSubscription struct{}
+
+func (brokenSubscription) Position() int64 { return 3 }
+func (brokenSubscription) Next(context.Context, int) ([]gateway.Message, error) {
+	return nil, errors.New("table is gone")
+}
+func (brokenSubscription) Close() {}

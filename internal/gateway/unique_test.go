@@ -1,0 +1,36 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// lateUnique takes longer for the first message of a key than for the others.
+type lateUnique struct{ *fakeQueues }
+
+func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
+	if string(m.Payload) == "0" {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return l.fakeQueues.EnqueueUnique(ctx, queue, m, opts, unique, done)
+}
+
+// TestEnqueue_TheFirstOfAKeyIsStored and the later ones of the connection are its
+// duplicates.
+func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
+	t.Parallel()
+	queues := newFakeQueues(t, "jobs")
+	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Queues: gateway.QueuesConfig{Store: lateUnique{queues}, Leases: queues}})
+	c := connect(t, addr)
+	for n := range 5 {
+		send(t, c.Conn, fmt.Sprintf(`{"type":"enqueue","queue":"jobs","payload":"%d","unique_key":"k","unique_ms":60000,"id":%d}`, n, n))
+	}
+	c.want(`{"type":"ok","id":0,"position":1}`)
+	for n := 1; n < 5; n++ {
+		c.want(fmt.Sprintf(`{"type":"ok","id":%d,"position":1,"duplicate":true}`, n))
+	}
+}

@@ -1,0 +1,88 @@
+package gateway_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// lingering are streams and queues whose subscriptions and consumptions end when
+// they are let.
+type lingering struct {
+	*fakeStreams
+	ending chan struct{} // is told of each end that has begun
+	let    chan struct{}
+}
+
+func (l lingering) Subscribe(ctx context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+	s, err := l.fakeStreams.Subscribe(ctx, stream, from)
+	return lingeringSubscription{s, l}, err
+}
+
+type lingeringSubscription struct {
+	gateway.Subscription
+	l lingering
+}
+
+func (s lingeringSubscription) Close() {
+	s.l.ending <- struct{}{}
+	<-s.l.let
+	s.Subscription.Close()
+}
+
+type lingeringQueues struct {
+	*fakeQueues
+	l lingering
+}
+
+func (q lingeringQueues) Consume(ctx context.Context, queue string) (gateway.Consumption, error) {
+	c, err := q.fakeQueues.Consume(ctx, queue)
+	return lingeringConsumption{c, q.l}, err
+}
+
+type lingeringConsumption struct {
+	gateway.Consumption
+	l lingering
+}
+
+func (c lingeringConsumption) Close() {
+	c.l.ending <- struct{}{}
+	<-c.l.let
+	c.Consumption.Close()
+}
+
+// TestUnsubscribe_IsAnsweredWhenItHasEnded, and cancel too: nothing of it comes
+// after the answer, and what it held is free.
+func TestUnsubscribe_IsAnsweredWhenItHasEnded(t *testing.T) {
+	t.Parallel()
+	for begin, end := range map[string]string{
+		`"type":"subscribe","stream":"orders"`: `"type":"unsubscribe","stream":"orders"`,
+		`"type":"consume","queue":"jobs"`:      `"type":"cancel","queue":"jobs"`,
+	} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
+			l := lingering{fakeStreams: streams, ending: make(chan struct{}), let: make(chan struct{})}
+			let := sync.OnceFunc(func() { close(l.let) })
+			_, addr := serve(t, gateway.Config{
+				NewSource: (&memory{}).source, Streams: gateway.StreamsConfig{Store: l},
+				Queues: gateway.QueuesConfig{Store: lingeringQueues{queues, l}, Leases: queues},
+			})
+			t.Cleanup(let)
+			c := connect(t, addr)
+			send(t, c.Conn, `{"id":"begin",`+begin+`}`)
+			if a := c.next(); a != `{"type":"ok","id":"begin","position":0}` && a != `{"type":"ok","id":"begin"}` {
+				t.Fatal(a)
+			}
+			send(t, c.Conn, `{"id":"end",`+end+`}`)
+			<-l.ending
+			// Answers leave in the order in which they are given: had the end been
+			// answered, that would come first.
+			c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
+			let()
+			c.want(`{"type":"ok","id":"end"}`)
+		})
+	}
+}
