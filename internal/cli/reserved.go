@@ -5,17 +5,17 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/queue"
 )
 
 // refuseReserved keeps a command from changing what is the server's own, as the
 // gateway does; reading it is allowed here.
 func refuseReserved(kind, name string) error {
-	if !gateway.Reserved(name) {
+	if !engine.Reserved(name) {
 		return nil
 	}
-	return exit(ExitUsage, "%s %q: names that begin with %s are the server's own; choose another", kind, name, gateway.ReservedPrefix)
+	return exit(ExitUsage, "%s %q: names that begin with %s are the server's own; choose another", kind, name, engine.ReservedPrefix)
 }
 
 // refuseQueueStream keeps a command from changing the stream of a queue.

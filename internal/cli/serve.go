@@ -16,10 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/internal/serve"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -46,8 +48,8 @@ type serveCmd struct {
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
-	stopping *stopping
-	memory   int64 // of the process, in bytes
+	stop   *serve.Stop
+	memory int64 // of the process, in bytes
 }
 
 // ingestFlags are the settings of the ingest strategies.
@@ -132,8 +134,8 @@ func (c *serveCmd) Run(p *process) error {
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
 		defer cancel()
 	}
-	c.stopping = newStopping(p.ctx, time.Duration(c.ShutdownTimeout))
-	return c.stopping.run(func() error { return c.serve(p) })
+	c.stop = serve.NewStop(p.ctx, time.Duration(c.ShutdownTimeout))
+	return c.stop.Run(func() error { return c.serve(p) })
 }
 
 // limitMemory tells the collector how much memory the process may use: near that it
@@ -192,16 +194,16 @@ func (c *serveCmd) serve(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access,
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
-		return c.listenAndServe(p, cfg, listeners, nil)
+		return c.run(p, cfg, listeners, nil)
 	}
 	return c.withDatabase(p, cfg, listeners)
 }
 
-// withDatabase opens the database, serves, and closes everything in the
+// withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: edges first, storage last.
 func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
 	db, err := c.open(p)
@@ -209,8 +211,11 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stopDatabase(db)) }()
-	p, outage := p.withOutageLog(db.url)
-	defer outage.end()
+	own := *p
+	p = &own
+	var endLog func()
+	p.log, endLog = postgres.OutageLog(p.log, db.url)
+	defer endLog()
 	cfg.Log = p.log
 	conns := 24 + c.Workers
 	if c.Mode == string(ingest.Naive) {
@@ -221,7 +226,32 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closePool(pool)) }()
-	registerHosts(cfg.Metrics, pool)
+	if err := c.prepareDatabase(p, pool); err != nil {
+		return err
+	}
+	reader, err := c.openStandby(p, pool)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	if err != nil {
+		return err
+	}
+	cfg.Engine = store.Serves()
+
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stop()
+	var supervising sync.WaitGroup
+	supervising.Go(func() { db.supervise(ctx, p) })
+	err = c.run(p, cfg, listeners, store)
+	stop()
+	supervising.Wait()
+	return err
+}
+
+// prepareDatabase looks what server this is, and has its schema as it is needed.
+func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 	if err := refuseForeignServer(p, pool); err != nil {
 		return err
 	}
@@ -234,33 +264,25 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 		}
 		p.log.Warn("table was dropped and made anew, as --recreate asked", "table", c.Table)
 	}
-	reader, err := c.openStandby(p, pool, &cfg)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
-	stores, err := c.openStores(p, pool, reader, &cfg)
-	if err != nil {
-		return err
-	}
-	probe := newWriteProbe(db.url)
-	ready := &readiness{probe: probe.write, stalled: stores.watch.stalled}
-	cfg.Ready = ready.check
-	defer func() {
-		ready.end()
-		probe.close()
-	}()
+	return nil
+}
 
-	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
-	defer stop()
-	var supervising sync.WaitGroup
-	supervising.Go(func() { db.supervise(ctx, p) })
-	stores.run(context.WithoutCancel(p.ctx))
-	err = c.listenAndServe(p, cfg, listeners, stores)
-	err = errors.Join(err, c.stopStores(stores))
-	stop()
-	supervising.Wait()
-	return err
+// openEngine opens the engine with what is served.
+func (c *serveCmd) openEngine(p *process, cfg postgres.Config, only gateway.Endpoint) (_ *postgres.Engine, err error) {
+	if only == gateway.All || only == gateway.Ingest {
+		if _, err := migrate.Ingest(p.ctx, cfg.Pool, c.Table); err != nil { // is it ours?
+			return nil, explainDatabase(err)
+		}
+		if cfg.Ingest, err = ingest.New(cfg.Pool, c.ingestFlags.config(p)); err != nil {
+			return nil, exit(ExitUsage, "%w", err)
+		}
+	}
+	cfg.Stores = only == gateway.All
+	cfg.Rooms = len(c.StoredRooms) > 0 && only != gateway.Ingest
+	cfg.RoomBatchBytes = int(c.MaxInflightBytes) / 8
+	cfg.MaxOpenStreams = int(budget.ClientShare(c.memory) / 8 / postgres.OpenStreamBytes)
+	store, err := postgres.Open(p.ctx, cfg)
+	return store, explainDatabase(err)
 }
 
 // prepareSchema migrates the database, or requires that somebody else has.
@@ -287,38 +309,33 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 	return err
 }
 
-// listenAndServe serves until the process is told to stop; then everything
-// received is answered and connections are closed, as long as their share of the
-// shutdown timeout lasts. The stores are nil where nothing is stored.
-func (c *serveCmd) listenAndServe(p *process, cfg gateway.Config, listeners []net.Listener, stores *stores) error {
-	server := gateway.New(cfg)
-	stopLog := make(chan struct{})
-	var logging sync.WaitGroup
-	logging.Go(func() { logEvictions(cfg.Budget, p.log, evictionsEvery, stopLog) })
-	defer logging.Wait()
-	defer close(stopLog)
-	httpServer := newHTTPServer(server, time.Duration(c.IdleTimeout))
-	failed := make(chan error, len(listeners))
-	for _, l := range listeners {
-		go func() { failed <- httpServer.Serve(l) }()
+// run serves until the process is told to stop. The engine is nil where nothing is kept.
+func (c *serveCmd) run(p *process, cfg gateway.Config, listeners []net.Listener, store *postgres.Engine) error {
+	s := serve.Config{Gateway: cfg, Listeners: listeners, IdleTimeout: time.Duration(c.IdleTimeout)}
+	if store != nil {
+		s.Engine = store
 	}
-	c.stopping.doing("serving")
-	fmt.Fprintln(p.Out, "listening on", net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)))
-	var err error
-	select {
-	case <-p.ctx.Done():
-	case err = <-failed:
-		failed <- nil
-	}
-	c.stopping.begin()
-	p.log.Info("stopping")
-	defer c.giveUpInTime(server, stores)()
-	err = errors.Join(err, c.stopHTTP(httpServer), c.stopConnections(server))
-	for range listeners {
-		<-failed
+	s.Listening = func() {
+		fmt.Fprintln(p.Out, "listening on", net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)))
 	}
 	if cfg.Only == gateway.Chat {
-		err = errors.Join(err, server.WriteChatStats(p.Out))
+		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }
+	}
+	return serve.Run(p.ctx, c.stop, s)
+}
+
+// closePool closes the connections to PostgreSQL.
+func (c *serveCmd) closePool(pool *pgxpool.Pool) error {
+	err := c.stop.Close("closing the connections to PostgreSQL", pool.Close)
+	if err != nil {
+		err = fmt.Errorf("%w: %d do not end", err, pool.Stat().TotalConns())
 	}
 	return err
+}
+
+// stopDatabase stops a private PostgreSQL.
+func (c *serveCmd) stopDatabase(db *database) error {
+	ctx, cancel := c.stop.Stage("stopping the private PostgreSQL", serve.SharePostgres)
+	defer cancel()
+	return db.stop(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -17,7 +18,7 @@ func TestAccess_AllowedOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	streams := newFakeStreams(t, "orders")
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), Access: access})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, Access: access})
 	do := func(method, origin, host string, headers ...string) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+"/v1/streams", nil)

@@ -29,7 +29,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), desks: newDesks(s.cfg.Queues.Store)}
+	a := &api{server: s, mux: http.NewServeMux(), desks: newDesks(s.cfg.Engine.Queues)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, handle := range map[string]func(*call){
 		"GET /v1/streams":                                 (*call).listStreams,

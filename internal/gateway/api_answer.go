@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 const (
@@ -104,7 +105,7 @@ func (c *call) write(text []byte) {
 // fail refuses the call for what a store says.
 func (c *call) fail(err error, otherwise code) {
 	switch {
-	case codeOf(err, otherwise) == codeUnknownOutcome:
+	case codeOf(err, otherwise) == engine.CodeUnknownOutcome:
 		// Nothing else may be said, such as to try again: that would store it twice.
 	case c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge):
 		c.overloaded()
@@ -117,7 +118,7 @@ func (c *call) fail(err error, otherwise code) {
 		return
 	}
 	with := explained(err, otherwise)
-	if (with.Code == otherwise || with.Code == codeRefused) && c.r.Context().Err() == nil {
+	if (with.Code == otherwise || with.Code == engine.CodeRefused) && c.r.Context().Err() == nil {
 		c.api.server.sessions.log.warn("request failed", "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
 	writeError(c.w, with)

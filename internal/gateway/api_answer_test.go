@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -69,7 +70,7 @@ func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
 	fill(streams, "orders", 120, 200_000) // more than sockets hold
-	server := gateway.New(gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), DrainTimeout: 50 * time.Millisecond})
+	server := gateway.New(gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, DrainTimeout: 50 * time.Millisecond})
 	front := httptest.NewServer(server)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front.URL, "http://"))
 	if err != nil {

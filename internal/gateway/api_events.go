@@ -1,10 +1,14 @@
 package gateway
 
-import "math"
+import (
+	"math"
+
+	"github.com/tidewire/tidewire/internal/engine"
+)
 
 // events returns the store of events, if there is one, and its name.
-func (c *call) events() (store EventStore, name string, ok bool) {
-	store = c.api.server.cfg.Events
+func (c *call) events() (store engine.Events, name string, ok bool) {
+	store = c.api.server.cfg.Engine.Events
 	if name = c.body.Store; name == "" {
 		name = c.r.URL.Query().Get("store")
 	}
@@ -28,7 +32,7 @@ func (c *call) appendEvents() {
 	}
 	events, condition, err := c.body.events()
 	if err != nil {
-		c.fail(err, codeInvalid)
+		c.fail(err, engine.CodeInvalid)
 		return
 	}
 	positions, err := store.Append(c.ctx, name, events, condition)
@@ -60,11 +64,11 @@ func (c *call) readEvents() {
 		c.refuseFor(wrong(codeParameter, "backwards", "true or false"))
 		return
 	}
-	q := EventQuery{}
+	q := engine.EventQuery{}
 	if query.Has("type") || query.Has("tag") {
-		q.Items = []EventItem{{Types: query["type"], Tags: query["tag"]}}
+		q.Items = []engine.EventItem{{Types: query["type"], Tags: query["tag"]}}
 	}
-	c.query(q, EventRange{After: after, Before: before, Limit: int(limit), Backwards: backwards == "true"})
+	c.query(q, engine.EventRange{After: after, Before: before, Limit: int(limit), Backwards: backwards == "true"})
 }
 
 // queryEvents answers any query.
@@ -74,18 +78,18 @@ func (c *call) queryEvents() {
 	}
 	span, err := c.body.eventRange()
 	if err != nil {
-		c.fail(err, codeInvalid)
+		c.fail(err, engine.CodeInvalid)
 		return
 	}
 	c.query(c.body.query(), span)
 }
 
-func (c *call) query(q EventQuery, span EventRange) {
+func (c *call) query(q engine.EventQuery, span engine.EventRange) {
 	store, name, ok := c.events()
 	if !ok {
 		return
 	}
-	events, err := readPage(c, func() ([]Event, error) { return store.Query(c.ctx, name, q, span) }, eventBytes)
+	events, err := readPage(c, func() ([]engine.Event, error) { return store.Query(c.ctx, name, q, span) }, eventBytes)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -103,7 +107,7 @@ func (c *call) project() {
 	}
 	queries, err := c.body.queries()
 	if err != nil {
-		c.fail(err, codeInvalid)
+		c.fail(err, engine.CodeInvalid)
 		return
 	}
 	counts, guard, err := store.Count(c.ctx, name, queries)

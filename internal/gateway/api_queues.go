@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 )
 
 func (c *call) listQueues() {
-	admin := c.api.server.cfg.Queues.Admin
+	admin := c.api.server.cfg.Engine.Queues
 	if !c.served(admin != nil) {
 		return
 	}
@@ -35,7 +36,7 @@ func (c *call) listQueues() {
 }
 
 func (c *call) createQueue() {
-	admin := c.api.server.cfg.Queues.Admin
+	admin := c.api.server.cfg.Engine.Queues
 	if !c.served(admin != nil) || !c.readJSON(true) {
 		return
 	}
@@ -52,7 +53,7 @@ func (c *call) createQueue() {
 }
 
 func (c *call) queueStats() {
-	admin := c.api.server.cfg.Queues.Admin
+	admin := c.api.server.cfg.Engine.Queues
 	if !c.served(admin != nil) {
 		return
 	}
@@ -65,7 +66,7 @@ func (c *call) queueStats() {
 }
 
 func (c *call) dropQueue() {
-	admin := c.api.server.cfg.Queues.Admin
+	admin := c.api.server.cfg.Engine.Queues
 	if !c.served(admin != nil) {
 		return
 	}
@@ -77,7 +78,7 @@ func (c *call) dropQueue() {
 }
 
 func (c *call) enqueue() {
-	store := c.api.server.cfg.Queues.Store
+	store := c.api.server.cfg.Engine.Queues
 	if !c.served(store != nil) {
 		return
 	}
@@ -90,7 +91,7 @@ func (c *call) enqueue() {
 		c.refuseFor(why)
 		return
 	}
-	c.store(messages, func(done func(Place, error)) error {
+	c.store(messages, func(done func(engine.Place, error)) error {
 		if unique != nil {
 			return store.EnqueueUnique(c.ctx, c.queue(), messages[0], opts, *unique, done)
 		}
@@ -101,7 +102,7 @@ func (c *call) enqueue() {
 // receive leases messages to the server for the client, who settles them by
 // other requests, or lets the leases end.
 func (c *call) receive() {
-	if !c.served(c.api.server.cfg.Queues.Store != nil) {
+	if !c.served(c.api.server.cfg.Engine.Queues != nil) {
 		return
 	}
 	limit, ok := c.number("max", 1, maxReceive, 1)
@@ -141,7 +142,7 @@ func (c *call) receive() {
 
 // lease waits for messages. What comes too late for a client that has gone is
 // given back.
-func (c *call) lease(d *desk, limit int, wait time.Duration) ([]Delivery, []string, error) {
+func (c *call) lease(d *desk, limit int, wait time.Duration) ([]engine.Delivery, []string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(c.api.polls, cancel)()
@@ -151,13 +152,13 @@ func (c *call) lease(d *desk, limit int, wait time.Duration) ([]Delivery, []stri
 	}
 	back := settlement{kind: "nack"}
 	taken, _ := d.leases.take(back, tokens)
-	d.leases.settle(c.api.server.work, c.api.server.cfg.Queues.Leases, back, taken)
+	d.leases.settle(c.api.server.work, c.api.server.cfg.Engine.Queues, back, taken)
 	return nil, nil, c.ctx.Err()
 }
 
 // settle deals with deliveries that a receive has answered with.
 func (c *call) settle(kind string) {
-	store := c.api.server.cfg.Queues.Leases
+	store := c.api.server.cfg.Engine.Queues
 	if !c.served(store != nil) || !c.readJSON(false) {
 		return
 	}

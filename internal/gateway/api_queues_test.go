@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -29,7 +30,7 @@ func TestAPI_Queues(t *testing.T) {
 	c := client{t, addr}
 	c.want("POST", "/v1/queues/more", `{"retry_min_ms":5,"retry_max_ms":5000,"max_attempts":3}`, 200, `{"queue":"more"}`)
 	queues.state.Lock()
-	if opts := queues.queues["more"].opts; opts != (gateway.QueueOptions{MaxAttempts: 3, RetryMin: 5 * time.Millisecond, RetryMax: 5 * time.Second}) {
+	if opts := queues.queues["more"].opts; opts != (engine.QueueOptions{MaxAttempts: 3, RetryMin: 5 * time.Millisecond, RetryMax: 5 * time.Second}) {
 		t.Errorf("made with %+v", opts)
 	}
 	queues.state.Unlock()
@@ -173,14 +174,14 @@ func TestAPI_LostClientGivesBack(t *testing.T) {
 // lateQueues lease when the client has gone already.
 type lateQueues struct{ *fakeQueues }
 
-func (l lateQueues) Consume(ctx context.Context, queue string) (gateway.Consumption, error) {
+func (l lateQueues) Consume(ctx context.Context, queue string) (engine.Consumption, error) {
 	c, err := l.fakeQueues.Consume(ctx, queue)
 	return lateConsumption{c}, err
 }
 
-type lateConsumption struct{ gateway.Consumption }
+type lateConsumption struct{ engine.Consumption }
 
-func (l lateConsumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+func (l lateConsumption) Receive(ctx context.Context, limit int) ([]engine.Delivery, error) {
 	<-ctx.Done()
 	return l.Consumption.Receive(context.WithoutCancel(ctx), limit)
 }
@@ -188,9 +189,7 @@ func (l lateConsumption) Receive(ctx context.Context, limit int) ([]gateway.Deli
 func TestAPI_LeasedTooLateGoesBack(t *testing.T) {
 	t.Parallel()
 	queues := newFakeQueues(t, "jobs")
-	cfg := queues.config()
-	cfg.Store = lateQueues{queues}
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Queues: cfg})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Queues: lateQueues{queues}}})
 	client{t, addr}.want("POST", "/v1/queues/jobs/messages", `{"payload":"1"}`, 200, `{"position":1,"count":1}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

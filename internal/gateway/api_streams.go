@@ -7,10 +7,12 @@ import (
 	"net/url"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 func (c *call) listStreams() {
-	admin := c.api.server.cfg.Streams.Admin
+	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) {
 		return
 	}
@@ -19,21 +21,21 @@ func (c *call) listStreams() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	all = slices.DeleteFunc(all, func(s StreamInfo) bool { return Reserved(s.Name) })
+	all = slices.DeleteFunc(all, func(s engine.StreamInfo) bool { return engine.Reserved(s.Name) })
 	if all == nil {
-		all = []StreamInfo{}
+		all = []engine.StreamInfo{}
 	}
 	c.answer(map[string]any{"streams": all})
 }
 
 func (c *call) createStream() {
-	admin := c.api.server.cfg.Streams.Admin
+	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) || !c.readJSON(true) {
 		return
 	}
 	n := optional(c.body.Partitions)
-	if most := c.api.server.cfg.Streams.MaxPartitions; n < 0 || n > most {
-		c.fail(&FieldError{"partitions", fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", n, most)}, codeInvalid)
+	if most := c.api.server.cfg.MaxPartitions; n < 0 || n > most {
+		c.fail(&engine.FieldError{Field: "partitions", Problem: fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", n, most)}, engine.CodeInvalid)
 		return
 	}
 	made, err := admin.Create(c.ctx, c.stream(), c.body.streamOptions())
@@ -49,7 +51,7 @@ func (c *call) createStream() {
 }
 
 func (c *call) streamInfo() {
-	admin := c.api.server.cfg.Streams.Admin
+	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) {
 		return
 	}
@@ -64,7 +66,7 @@ func (c *call) streamInfo() {
 // listGroups answers with a page of the stream's groups, and the name to go on
 // after.
 func (c *call) listGroups() {
-	admin := c.api.server.cfg.Streams.Admin
+	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) {
 		return
 	}
@@ -86,19 +88,19 @@ func (c *call) listGroups() {
 	if n := len(groups); n > 0 {
 		next = groups[n-1].Name
 	} else {
-		groups = []GroupInfo{}
+		groups = []engine.GroupInfo{}
 	}
 	c.answer(groupsPage{groups, next})
 }
 
 // groupsPage is the answer of listGroups.
 type groupsPage struct {
-	Groups []GroupInfo `json:"groups"`
-	Next   string      `json:"next"`
+	Groups []engine.GroupInfo `json:"groups"`
+	Next   string             `json:"next"`
 }
 
 func (c *call) dropStream() {
-	admin := c.api.server.cfg.Streams.Admin
+	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) {
 		return
 	}
@@ -110,7 +112,7 @@ func (c *call) dropStream() {
 }
 
 func (c *call) publish() {
-	store := c.api.server.cfg.Streams.Store
+	store := c.api.server.cfg.Engine.Streams
 	if !c.served(store != nil) {
 		return
 	}
@@ -123,14 +125,14 @@ func (c *call) publish() {
 		c.refuseFor(why)
 		return
 	}
-	c.store(messages, func(done func(Place, error)) error {
+	c.store(messages, func(done func(engine.Place, error)) error {
 		return store.Publish(c.ctx, c.stream(), as, messages, done)
 	})
 }
 
 // messages returns what the client wants stored: what its JSON says, or, with
 // ?raw, the body as it is, with ?key.
-func (c *call) messages() ([]Message, bool) {
+func (c *call) messages() ([]engine.Message, bool) {
 	query := c.r.URL.Query()
 	if !query.Has("raw") {
 		if !c.readJSON(false) {
@@ -149,21 +151,21 @@ func (c *call) messages() ([]Message, bool) {
 		return nil, false
 	}
 	if !utf8.ValidString(query.Get("key")) {
-		c.refuseFor(wrong(codeInvalid, "key", "UTF-8"))
+		c.refuseFor(wrong(engine.CodeInvalid, "key", "UTF-8"))
 		return nil, false
 	}
 	body, ok := c.read()
-	return []Message{{Key: query.Get("key"), Payload: body}}, ok
+	return []engine.Message{{Key: query.Get("key"), Payload: body}}, ok
 }
 
 // store has messages stored and answers after the commit.
-func (c *call) store(messages []Message, store func(done func(Place, error)) error) {
+func (c *call) store(messages []engine.Message, store func(done func(engine.Place, error)) error) {
 	type result struct {
-		first Place
+		first engine.Place
 		err   error
 	}
 	results := make(chan result, 1)
-	if err := store(func(first Place, err error) { results <- result{first, err} }); err != nil {
+	if err := store(func(first engine.Place, err error) { results <- result{first, err} }); err != nil {
 		c.fail(err, codeNotStored)
 		return
 	}
@@ -178,13 +180,13 @@ func (c *call) store(messages []Message, store func(done func(Place, error)) err
 		}
 		c.answer(stored(r.first, len(messages)))
 	case <-c.ctx.Done():
-		c.fail(errors.Join(ErrOutcomeUnknown, c.ctx.Err()), codeUnknownOutcome)
+		c.fail(errors.Join(engine.ErrOutcomeUnknown, c.ctx.Err()), engine.CodeUnknownOutcome)
 	}
 }
 
 // readStream answers with messages behind a position, and the one to go on with.
 func (c *call) readStream() {
-	reader := c.api.server.cfg.Streams.Reader
+	reader := c.api.server.cfg.Engine.Streams
 	if !c.served(reader != nil) {
 		return
 	}
@@ -198,10 +200,10 @@ func (c *call) readStream() {
 	}
 	key := key(c.r.URL.Query())
 	if key != nil && !utf8.ValidString(*key) {
-		c.refuseFor(wrong(codeInvalid, "key", "UTF-8"))
+		c.refuseFor(wrong(engine.CodeInvalid, "key", "UTF-8"))
 		return
 	}
-	page, err := readPage(c, func() ([]Message, error) {
+	page, err := readPage(c, func() ([]engine.Message, error) {
 		return reader.Read(c.ctx, c.stream(), key, after, int(limit))
 	}, messageBytes)
 	if err != nil {
@@ -232,7 +234,7 @@ func key(query url.Values) *string {
 }
 
 func (c *call) commit() {
-	store := c.api.server.cfg.Streams.Store
+	store := c.api.server.cfg.Engine.Streams
 	if !c.served(store != nil) || !c.readJSON(false) {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -212,7 +213,7 @@ func TestAPI_ForeignPages(t *testing.T) {
 
 func TestAPI_NotServed(t *testing.T) {
 	t.Parallel()
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
 	c := client{t, addr}
 	for _, request := range []string{
 		"GET /v1/streams", "POST /v1/streams/s", "GET /v1/streams/s", "DELETE /v1/streams/s", "POST /v1/streams/s/messages",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -29,13 +30,9 @@ type ChatConfig struct {
 	// Room bounds the lag of members.
 	Room room.Config
 	// StoredRooms are patterns, as path.Match knows them, of the names of rooms
-	// whose messages are kept in Store. A chat there is committed before it is
+	// whose messages the Engine's Rooms keep. A chat there is committed before it is
 	// answered and before anybody gets it. Defaults to none.
 	StoredRooms []string
-	// Store keeps them. Required if there are StoredRooms.
-	Store RoomStore
-	// StoreHead is the position up to which Store was written before.
-	StoreHead int64
 }
 
 func (c ChatConfig) withDefaults() ChatConfig {
@@ -69,10 +66,10 @@ type chatServer struct {
 	connections, open, peak    atomic.Int64
 }
 
-func newChatServer(cfg ChatConfig, work context.Context, metrics prometheus.Registerer, log *rareLog) *chatServer {
+func newChatServer(cfg ChatConfig, kept engine.Engine, work context.Context, metrics prometheus.Registerer, log *rareLog) *chatServer {
 	cfg = cfg.withDefaults()
 	c := &chatServer{cfg: cfg, hub: room.NewHub(cfg.Room), work: work, started: time.Now()}
-	c.stored = newStoredRooms(cfg, c.hub, work, log)
+	c.stored = newStoredRooms(cfg, kept, c.hub, work, log)
 	counter := func(name, help string, value func() float64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
 	}

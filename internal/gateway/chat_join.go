@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -139,16 +140,16 @@ func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any,
 	// Who is closed can resume, and then misses nothing.
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
 	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
-	lost, isLost := errors.AsType[*HistoryLostError](err)
+	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
 	switch {
 	case isLost:
-		return nil, map[string]any{"last": lost.Last}, codeHistoryLost
+		return nil, map[string]any{"last": lost.Last}, engine.CodeHistoryLost
 	case errors.Is(err, websocket.ErrSlowReader):
 		p.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
 		return nil, nil, codeUnavailable
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, engine.ErrRefused):
 		p.server.stored.log.warn("join failed", "error", err)
-		return nil, nil, codeRefused
+		return nil, nil, engine.CodeRefused
 	case err != nil:
 		return nil, nil, codeUnavailable
 	}

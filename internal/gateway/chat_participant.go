@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -217,7 +218,7 @@ func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMe
 // whether it did.
 func (p *participant) notStored(msg chatMessage, err error) {
 	with := explained(err, codeNotStored)
-	if with.Code == codeNotStored || with.Code == codeRefused {
+	if with.Code == codeNotStored || with.Code == engine.CodeRefused {
 		p.server.stored.log.warn("chat not stored", "error", err)
 	}
 	p.answer(msg, with.Code, map[string]any{"message": with.Message})

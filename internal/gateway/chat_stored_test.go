@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -98,7 +99,7 @@ func (s *memoryStore) Append(_ context.Context, room string, payload []byte, don
 	return nil
 }
 
-func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, limit, bytes int) (out []gateway.StoredMessage, err error) {
+func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, limit, bytes int) (out []engine.RoomMessage, err error) {
 	s.mu.Lock()
 	s.widest, s.reads = max(s.widest, bytes), s.reads+1
 	s.mostReads = max(s.mostReads, s.reads)
@@ -117,7 +118,7 @@ func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, l
 	defer s.mu.Unlock()
 	for i := after; i < min(upTo, int64(len(s.stored))) && len(out) < limit && bytes > 0; i++ {
 		if s.rooms[i] == room {
-			out = append(out, gateway.StoredMessage{Position: i + 1, Payload: s.stored[i]})
+			out = append(out, engine.RoomMessage{Position: i + 1, Payload: s.stored[i]})
 			bytes -= len(s.stored[i])
 		}
 	}
@@ -169,10 +170,10 @@ func (s *memoryStore) Check(_ context.Context, position int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost > 0 && s.lost <= position && position <= s.lostUpTo {
-		return &gateway.HistoryLostError{Last: s.lost - 1}
+		return &engine.HistoryLostError{Last: s.lost - 1}
 	}
 	if head := s.headLocked(); position > head {
-		return &gateway.HistoryLostError{Last: head}
+		return &engine.HistoryLostError{Last: head}
 	}
 	return nil
 }
@@ -189,9 +190,11 @@ func (s *memoryStore) FindLost(context.Context) (after, upTo int64, err error) {
 
 func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {
 	store := newMemoryStore(t)
-	server, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
-		StoredRooms: []string{"kept-*"}, Store: store, RateLimit: 1e6, RateBurst: 1e6,
-	}})
+	server, addr := serve(t, gateway.Config{
+		Engine: engine.Engine{Rooms: store},
+		Only:   gateway.Chat,
+		Chat:   gateway.ChatConfig{StoredRooms: []string{"kept-*"}, RateLimit: 1e6, RateBurst: 1e6},
+	})
 	return store, server, addr
 }
 
@@ -331,8 +334,8 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 		err        error
 		chat, join string
 	}{
-		5: {gateway.ErrOutcomeUnknown, "outcome_unknown", "unavailable"},
-		6: {gateway.ErrRefused, "database_refused", "database_refused"},
+		5: {engine.ErrOutcomeUnknown, "outcome_unknown", "unavailable"},
+		6: {engine.ErrRefused, "database_refused", "database_refused"},
 	} {
 		err := fmt.Errorf("wrapped: %w", known.err)
 		store.mu.Lock()

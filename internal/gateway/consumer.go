@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -39,11 +40,11 @@ func newConsumer(s *session, queue string, credits int64) *consumer {
 func (c *consumer) run(by asked) {
 	defer c.cancel()
 	s := c.session
-	var source Consumption
+	var source engine.Consumption
 	err := s.conn.memory.Reserve(c.ctx, budget.Follow, followOverhead)
 	if err == nil {
 		defer s.conn.memory.Release(budget.Follow, followOverhead)
-		source, err = s.server.queues.Store.Consume(c.ctx, c.queue)
+		source, err = s.server.queues.Consume(c.ctx, c.queue)
 	}
 	if err != nil {
 		c.leave()
@@ -81,7 +82,7 @@ func (c *consumer) tell(err error) {
 	}
 	why := codeOf(err, codeUnavailable)
 	switch why {
-	case codeNotFound:
+	case engine.CodeNotFound:
 		why = codeQueueGone
 	case codeUnavailable:
 		c.session.server.log.warn("consumption ended", "queue", c.queue, "error", err)
@@ -92,7 +93,7 @@ func (c *consumer) tell(err error) {
 }
 
 // deliver sends what it leases until something ends it.
-func (c *consumer) deliver(source Consumption) error {
+func (c *consumer) deliver(source engine.Consumption) error {
 	for {
 		n, err := c.room(source)
 		if err != nil {
@@ -116,7 +117,7 @@ func (c *consumer) deliver(source Consumption) error {
 }
 
 // receive waits for messages until the client has less credit than it had.
-func (c *consumer) receive(source Consumption, n int) ([]Delivery, error) {
+func (c *consumer) receive(source engine.Consumption, n int) ([]engine.Delivery, error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	c.mu.Lock()
@@ -135,7 +136,7 @@ func (c *consumer) receive(source Consumption, n int) ([]Delivery, error) {
 // room waits until the client may have more, and returns how many. It has as
 // many fewer as it has not acknowledged and nobody else has got meanwhile. The
 // source hears of each change of the credits.
-func (c *consumer) room(source Consumption) (int, error) {
+func (c *consumer) room(source engine.Consumption) (int, error) {
 	for {
 		now := time.Now()
 		held, next := c.leases.count(now)
@@ -182,7 +183,7 @@ func (c *consumer) grant(n int64) bool {
 }
 
 // send sends deliveries on the bulk lane, some at a time.
-func (c *consumer) send(ds []Delivery, tokens []string) error {
+func (c *consumer) send(ds []engine.Delivery, tokens []string) error {
 	server, memory := c.session.server, c.session.conn.memory
 	held := 0
 	for i := range ds {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // deadlines is a ResponseWriter that knows the write deadline of its connection.
@@ -40,7 +41,7 @@ func TestEvict_SparesTheNextRequest(t *testing.T) {
 // TestHTTP_DeadlineOfTheRequestBefore does not end the answer to the next one.
 func TestHTTP_DeadlineOfTheRequestBefore(t *testing.T) {
 	t.Parallel()
-	s := New(Config{NewSource: func(func(uint64)) Source { return nil }})
+	s := New(Config{Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return nil }}})
 	defer s.Shutdown(t.Context())
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/v1/nothing", nil))

@@ -3,6 +3,8 @@ package gateway
 import (
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // demand is how many messages the clients of a desk ask for. It sets the credits
@@ -11,14 +13,14 @@ type demand struct {
 	leases *leases
 
 	mu      sync.Mutex
-	source  Consumption // nil: there is none, or none any more
-	wanted  int         // by those that wait
+	source  engine.Consumption // nil: there is none, or none any more
+	wanted  int                // by those that wait
 	credits int
 	rest    *time.Timer // after which the credits are what they should be; nil: they are
 }
 
 // of sets whose credits they are.
-func (d *demand) of(source Consumption) {
+func (d *demand) of(source engine.Consumption) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.source, d.credits = source, 0

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 const (
@@ -24,7 +26,7 @@ var errDeskFull = errors.New("gateway: too many deliveries are out")
 // desks lease messages to clients that come by HTTP, one desk for each queue
 // that is in use. The deliveries are the desk's: they outlive the request.
 type desks struct {
-	store QueueStore
+	store engine.Queues
 
 	mu     sync.Mutex
 	open   map[string]*desk
@@ -35,11 +37,11 @@ type desks struct {
 // desk is one queue's.
 type desk struct {
 	queue  string
-	store  QueueStore
+	store  engine.Queues
 	leases *leases
 	turn   chan struct{} // one slot: who may receive
 
-	source Consumption // of who has the turn; nil until the first receive
+	source engine.Consumption // of who has the turn; nil until the first receive
 
 	// Guarded by desks.mu.
 	users int
@@ -48,7 +50,7 @@ type desk struct {
 	demand demand
 }
 
-func newDesks(store QueueStore) *desks { return &desks{store: store, open: make(map[string]*desk)} }
+func newDesks(store engine.Queues) *desks { return &desks{store: store, open: make(map[string]*desk)} }
 
 // use returns the queue's desk, to be released.
 func (ds *desks) use(queue string) *desk {
@@ -123,7 +125,7 @@ func (ds *desks) close() {
 
 // receive leases messages until wait ends, none if none come, and returns them
 // with their tokens. ctx is for the rest.
-func (d *desk) receive(ctx, wait context.Context, limit int) ([]Delivery, []string, error) {
+func (d *desk) receive(ctx, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
 	d.demand.add(limit)
 	defer d.demand.add(-limit)
 	select {

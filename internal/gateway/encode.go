@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // appendBody appends the fields of a stored message, without braces.
-func appendBody(dst []byte, m Message) []byte {
+func appendBody(dst []byte, m engine.Message) []byte {
 	dst = append(dst, `"position":`...)
 	dst = strconv.AppendInt(dst, m.Position, 10)
 	if m.Key != "" {
@@ -28,7 +30,7 @@ func appendBody(dst []byte, m Message) []byte {
 }
 
 // appendMessage appends what a subscriber gets.
-func appendMessage(dst []byte, stream, subscription string, m Message) []byte {
+func appendMessage(dst []byte, stream, subscription string, m engine.Message) []byte {
 	dst = appendText(append(dst, `{"type":"message","stream":`...), stream)
 	dst = appendText(append(dst, `,"subscription":`...), subscription)
 	return append(appendBody(append(dst, ','), m), '}')
@@ -36,7 +38,7 @@ func appendMessage(dst []byte, stream, subscription string, m Message) []byte {
 
 // appendDelivery appends what a consumer gets, on /ws and, without a type, in the
 // answer to a receive.
-func appendDelivery(dst []byte, typed bool, queue, token string, d Delivery) []byte {
+func appendDelivery(dst []byte, typed bool, queue, token string, d engine.Delivery) []byte {
 	dst = append(dst, '{')
 	if typed {
 		dst = append(dst, `"type":"delivery",`...)
@@ -97,7 +99,7 @@ type reply struct {
 
 // stored is the answer to who had messages stored, which says how many unless count
 // is 0. A repetition of another number is told how many the first request stored.
-func stored(first Place, count int) reply {
+func stored(first engine.Place, count int) reply {
 	if first.Duplicate && (count > 0 || first.Count > 1) {
 		count = first.Count
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 const (
@@ -27,8 +29,8 @@ type eventFields struct {
 }
 
 // event needs data in one of the two forms, or none.
-func (f *eventFields) event() (e Event, ok bool) {
-	e = Event{Type: f.Type, Tags: f.Tags, ID: f.ID}
+func (f *eventFields) event() (e engine.Event, ok bool) {
+	e = engine.Event{Type: f.Type, Tags: f.Tags, ID: f.ID}
 	if f.DataBase64 == nil {
 		e.Data, e.JSON = f.Data, len(f.Data) > 0
 		return e, true
@@ -41,73 +43,73 @@ func (f *eventFields) event() (e Event, ok bool) {
 // conditionFields are a condition. Its query is not to be forgotten: without one
 // every event would be in the way.
 type conditionFields struct {
-	Query *EventQuery `json:"query"`
-	After int64       `json:"after"`
+	Query *engine.EventQuery `json:"query"`
+	After int64              `json:"after"`
 }
 
 // events returns what a request wants appended, and under which condition.
-func (r *request) events() ([]Event, *EventCondition, error) {
+func (r *request) events() ([]engine.Event, *engine.EventCondition, error) {
 	if len(r.Events) > maxBatch {
-		return nil, nil, &FieldError{"events", fmt.Sprintf("%d events, want at most %d", len(r.Events), maxBatch)}
+		return nil, nil, &engine.FieldError{Field: "events", Problem: fmt.Sprintf("%d events, want at most %d", len(r.Events), maxBatch)}
 	}
-	events := make([]Event, len(r.Events))
+	events := make([]engine.Event, len(r.Events))
 	for i := range r.Events {
 		var ok bool
 		if events[i], ok = r.Events[i].event(); !ok {
-			return nil, nil, &FieldError{fmt.Sprintf("events[%d].data_base64", i), "want base64, and no data beside it"}
+			return nil, nil, &engine.FieldError{Field: fmt.Sprintf("events[%d].data_base64", i), Problem: "want base64, and no data beside it"}
 		}
 	}
 	switch c := r.Condition; {
 	case c == nil:
 		return events, nil, nil
 	case c.Query == nil:
-		return nil, nil, &FieldError{"condition.query", "missing"}
+		return nil, nil, &engine.FieldError{Field: "condition.query", Problem: "missing"}
 	case c.After < 0:
-		return nil, nil, &FieldError{"condition.after", "positions are not negative"}
+		return nil, nil, &engine.FieldError{Field: "condition.after", Problem: "positions are not negative"}
 	default:
-		return events, &EventCondition{Query: *c.Query, After: c.After}, nil
+		return events, &engine.EventCondition{Query: *c.Query, After: c.After}, nil
 	}
 }
 
 // eventRange returns which events a request wants to have.
-func (r *request) eventRange() (EventRange, error) {
-	span := EventRange{Before: r.Before, Backwards: r.Backwards, Limit: defaultQueried}
+func (r *request) eventRange() (engine.EventRange, error) {
+	span := engine.EventRange{Before: r.Before, Backwards: r.Backwards, Limit: defaultQueried}
 	if r.After != nil {
 		span.After = *r.After
 	}
 	if r.Limit != nil {
 		if *r.Limit < 1 || *r.Limit > maxQueried {
-			return span, &FieldError{"limit", fmt.Sprintf("%d, want 1 to %d", *r.Limit, maxQueried)}
+			return span, &engine.FieldError{Field: "limit", Problem: fmt.Sprintf("%d, want 1 to %d", *r.Limit, maxQueried)}
 		}
 		span.Limit = int(*r.Limit)
 	}
 	if span.After < 0 {
-		return span, &FieldError{"after", "positions are not negative"}
+		return span, &engine.FieldError{Field: "after", Problem: "positions are not negative"}
 	}
 	if span.Before < 0 {
-		return span, &FieldError{"before", "positions are not negative"}
+		return span, &engine.FieldError{Field: "before", Problem: "positions are not negative"}
 	}
 	return span, nil
 }
 
 // query is everything if the request does not say.
-func (r *request) query() EventQuery {
+func (r *request) query() engine.EventQuery {
 	if r.Query == nil {
-		return EventQuery{}
+		return engine.EventQuery{}
 	}
 	return *r.Query
 }
 
 // queries returns what a request wants counted.
-func (r *request) queries() ([]EventQuery, error) {
+func (r *request) queries() ([]engine.EventQuery, error) {
 	if len(r.Queries) == 0 || len(r.Queries) > maxQueries {
-		return nil, &FieldError{"queries", fmt.Sprintf("%d queries, want 1 to %d", len(r.Queries), maxQueries)}
+		return nil, &engine.FieldError{Field: "queries", Problem: fmt.Sprintf("%d queries, want 1 to %d", len(r.Queries), maxQueries)}
 	}
 	return r.Queries, nil
 }
 
 // appendEvent appends the fields of a stored event, without braces.
-func appendEvent(dst []byte, e *Event) []byte {
+func appendEvent(dst []byte, e *engine.Event) []byte {
 	dst = strconv.AppendInt(append(dst, `"position":`...), e.Position, 10)
 	dst = append(dst, `,"time":"`...)
 	dst = e.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
@@ -134,7 +136,7 @@ func appendEvent(dst []byte, e *Event) []byte {
 }
 
 // appendEvents appends a list of them, and the position to go on with.
-func appendEvents(dst []byte, events []Event, r EventRange) []byte {
+func appendEvents(dst []byte, events []engine.Event, r engine.EventRange) []byte {
 	next := r.After
 	if r.Backwards {
 		next = r.Before

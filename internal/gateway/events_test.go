@@ -8,35 +8,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // fakeEvents is an event store in memory.
 type fakeEvents struct {
 	mu      sync.Mutex
-	events  []gateway.Event
+	events  []engine.Event
 	changed chan struct{}
 }
 
-func matches(q gateway.EventQuery, e gateway.Event) bool {
-	return len(q.Items) == 0 || slices.ContainsFunc(q.Items, func(item gateway.EventItem) bool {
+func matches(q engine.EventQuery, e engine.Event) bool {
+	return len(q.Items) == 0 || slices.ContainsFunc(q.Items, func(item engine.EventItem) bool {
 		return (len(item.Types) == 0 || slices.Contains(item.Types, e.Type)) &&
 			!slices.ContainsFunc(item.Tags, func(tag string) bool { return !slices.Contains(e.Tags, tag) })
 	})
 }
 
-func (f *fakeEvents) Append(_ context.Context, store string, events []gateway.Event, c *gateway.EventCondition) (positions []int64, err error) {
+func (f *fakeEvents) Append(_ context.Context, store string, events []engine.Event, c *engine.EventCondition) (positions []int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case store == "none":
-		return nil, gateway.ErrNotFound
+		return nil, engine.ErrNotFound
 	case len(events) == 0:
-		return nil, &gateway.FieldError{Field: "events", Problem: "none, want at least 1"}
+		return nil, &engine.FieldError{Field: "events", Problem: "none, want at least 1"}
 	}
 	for _, e := range f.events {
 		if c != nil && e.Position > c.After && matches(c.Query, e) {
-			return nil, &gateway.ConflictError{Position: e.Position, Type: e.Type}
+			return nil, &engine.ConflictError{Position: e.Position, Type: e.Type}
 		}
 	}
 	for _, e := range events {
@@ -49,7 +50,7 @@ func (f *fakeEvents) Append(_ context.Context, store string, events []gateway.Ev
 	return positions, nil
 }
 
-func (f *fakeEvents) Query(_ context.Context, _ string, q gateway.EventQuery, r gateway.EventRange) (found []gateway.Event, err error) {
+func (f *fakeEvents) Query(_ context.Context, _ string, q engine.EventQuery, r engine.EventRange) (found []engine.Event, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, e := range f.events {
@@ -63,9 +64,9 @@ func (f *fakeEvents) Query(_ context.Context, _ string, q gateway.EventQuery, r 
 	return found[:min(len(found), r.Limit)], nil
 }
 
-func (f *fakeEvents) Count(ctx context.Context, store string, queries []gateway.EventQuery) (counts []int64, guard gateway.EventCondition, err error) {
+func (f *fakeEvents) Count(ctx context.Context, store string, queries []engine.EventQuery) (counts []int64, guard engine.EventCondition, err error) {
 	for _, q := range queries {
-		found, _ := f.Query(ctx, store, q, gateway.EventRange{Limit: 1000})
+		found, _ := f.Query(ctx, store, q, engine.EventRange{Limit: 1000})
 		counts = append(counts, int64(len(found)))
 		guard.Query.Items = append(guard.Query.Items, q.Items...)
 		guard.After = 99
@@ -73,24 +74,24 @@ func (f *fakeEvents) Count(ctx context.Context, store string, queries []gateway.
 	return counts, guard, nil
 }
 
-func (f *fakeEvents) SubscribeEvents(_ context.Context, _ string, q gateway.EventQuery, after int64) (gateway.EventSubscription, error) {
+func (f *fakeEvents) SubscribeEvents(_ context.Context, _ string, q engine.EventQuery, after int64) (engine.EventSubscription, error) {
 	return &fakeEventSubscription{f, q, after}, nil
 }
 
 type fakeEventSubscription struct {
 	*fakeEvents
-	query gateway.EventQuery
+	query engine.EventQuery
 	after int64
 }
 
 func (s *fakeEventSubscription) Position() int64 { return s.after }
 func (s *fakeEventSubscription) Close()          {}
-func (s *fakeEventSubscription) Next(ctx context.Context, most int) ([]gateway.Event, error) {
+func (s *fakeEventSubscription) Next(ctx context.Context, most int) ([]engine.Event, error) {
 	for {
 		s.mu.Lock()
 		changed := s.changed
 		s.mu.Unlock()
-		if found, _ := s.Query(ctx, "", s.query, gateway.EventRange{After: s.after, Limit: min(most, 10)}); len(found) > 0 {
+		if found, _ := s.Query(ctx, "", s.query, engine.EventRange{After: s.after, Limit: min(most, 10)}); len(found) > 0 {
 			s.after = found[len(found)-1].Position
 			return found, nil
 		}
@@ -104,8 +105,9 @@ func (s *fakeEventSubscription) Next(ctx context.Context, most int) ([]gateway.E
 
 func serveEvents(t *testing.T) string {
 	_, addr := serve(t, gateway.Config{
-		NewSource: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})},
-		Sessions: gateway.SessionConfig{MaxSubscriptions: 3}, MaxMessage: 256 << 10,
+		Engine:     engine.Engine{Ingest: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})}},
+		Sessions:   gateway.SessionConfig{MaxSubscriptions: 3},
+		MaxMessage: 256 << 10,
 	})
 	return addr
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -29,43 +30,22 @@ const (
 	Lanes  Endpoint = "lanes"
 )
 
-// Source takes the messages of one connection into the store.
-type Source interface {
-	// Submit accepts payloads in order and copies them; it waits while the
-	// store is behind. An error says that a message could not be stored, and one
-	// that wraps context.Canceled that messages may be stored or not.
-	Submit(ctx context.Context, payloads [][]byte) error
-	// Wait returns when everything submitted is committed, or an error as Submit
-	// does.
-	Wait(ctx context.Context) error
-}
-
 // Config configures a Server.
 type Config struct {
 	// Only is the one endpoint to serve, also at /ws. Defaults to All.
 	Only Endpoint
-	// NewSource opens the store for a connection on /ws/ingest; onCommit, if
-	// not nil, is told how many of its messages are committed. Required for
-	// All and Ingest.
-	NewSource func(onCommit func(committed uint64)) Source
+	// Engine is behind /ws, /ws/ingest, /v1 and stored rooms. Its Ingest is required for All and Ingest. Defaults to none.
+	Engine engine.Engine
 	// Chat configures /ws/chat.
 	Chat ChatConfig
 	// Lanes configures /ws/lanes.
 	Lanes LanesConfig
 	// Sessions bounds the connections on /ws, where All is served: chats, and
-	// what Streams and Queues have.
+	// what the Engine has.
 	Sessions SessionConfig
-	// Streams is behind /ws and /v1/streams. Defaults to none.
-	Streams StreamsConfig
-	// Events is behind /ws and /v1/events. Defaults to none.
-	Events EventStore
-	// Queues is behind /ws and /v1/queues. Defaults to none.
-	Queues QueuesConfig
-	// Ready returns why the server cannot do its work just now, or nil. A
-	// NotReadyError tells clients the reason. Defaults to always ready.
-	Ready func(ctx context.Context) error
-	// Remark returns a line for those who ask a server that is ready, or "". Defaults to none.
-	Remark func() string
+	// MaxPartitions is the most partitions of a stream that clients make: each is
+	// a stream of its own. Defaults to 64.
+	MaxPartitions int
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
 	// Access decides which web pages may use /ws and /v1, and under which host
@@ -89,14 +69,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Ready == nil {
-		c.Ready = func(context.Context) error { return nil }
+	if c.Engine.Ready == nil {
+		c.Engine.Ready = func(context.Context) error { return nil }
 	}
 	if c.MaxMessage == 0 {
 		c.MaxMessage = 1 << 20
 	}
-	if c.Streams.MaxPartitions == 0 {
-		c.Streams.MaxPartitions = 64
+	if c.MaxPartitions == 0 {
+		c.MaxPartitions = 64
 	}
 	if c.Budget == nil {
 		c.Budget = budget.New(0)
@@ -112,22 +92,6 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
-
-// NotReadyError is why a server is not ready. Whoever asks reads the reason, one
-// line without names or addresses; Err, if not nil, is for the log.
-type NotReadyError struct {
-	Reason string
-	Err    error
-}
-
-func (e *NotReadyError) Error() string {
-	if e.Err == nil {
-		return e.Reason
-	}
-	return e.Reason + ": " + e.Err.Error()
-}
-
-func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // Server is the http.Handler of all endpoints. End it with Shutdown: its
 // connections have left the HTTP server's care.
@@ -159,7 +123,7 @@ func New(cfg Config) *Server {
 		s.mux.HandleFunc("/ws/ingest", s.ingest)
 	}
 	if cfg.Only == All || cfg.Only == Chat {
-		s.chats = newChatServer(cfg.Chat, work, cfg.Metrics, &rareLog{log: cfg.Log})
+		s.chats = newChatServer(cfg.Chat, cfg.Engine, work, cfg.Metrics, &rareLog{log: cfg.Log})
 		s.mux.HandleFunc("/ws/chat", s.chat)
 	}
 	if cfg.Only == All || cfg.Only == Lanes {
@@ -244,18 +208,18 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if err := s.cfg.Ready(r.Context()); err != nil {
+	if err := s.cfg.Engine.Ready(r.Context()); err != nil {
 		s.cfg.Log.Warn("not ready", "error", err)
 		reason := "not ready"
-		if public, ok := errors.AsType[*NotReadyError](err); ok {
+		if public, ok := errors.AsType[*engine.NotReadyError](err); ok {
 			reason += ": " + public.Reason
 		}
 		http.Error(w, reason, http.StatusServiceUnavailable)
 		return
 	}
 	text := "ok\n"
-	if s.cfg.Remark != nil {
-		if remark := s.cfg.Remark(); remark != "" {
+	if s.cfg.Engine.Remark != nil {
+		if remark := s.cfg.Engine.Remark(); remark != "" {
 			text += remark + "\n"
 		}
 	}

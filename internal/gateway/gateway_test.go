@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -52,7 +53,7 @@ type memorySource struct {
 	pending  sync.WaitGroup
 }
 
-func (m *memory) source(onCommit func(uint64)) gateway.Source {
+func (m *memory) source(onCommit func(uint64)) engine.Source {
 	return &memorySource{store: m, onCommit: onCommit}
 }
 
@@ -152,7 +153,7 @@ func counts(t *testing.T, c *websocket.Conn, want uint64) {
 func TestIngest_AcknowledgesWhatIsCommitted(t *testing.T) {
 	t.Parallel()
 	store := &memory{hold: make(chan struct{})}
-	_, addr := serve(t, gateway.Config{NewSource: store.source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	c := dial(t, "ws://"+addr+"/ws/ingest?ack=1")
 	send(t, c, "a", "b", "c")
 	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -170,7 +171,7 @@ func TestIngest_AcknowledgesWhatIsCommitted(t *testing.T) {
 func TestIngest_SilentUntilCloseAndCloseMeansStored(t *testing.T) {
 	t.Parallel()
 	store := &memory{hold: make(chan struct{})}
-	_, addr := serve(t, gateway.Config{Only: gateway.Ingest, NewSource: store.source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}, Only: gateway.Ingest})
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, "a", "b")
 	c.StartClose(websocket.StatusNormal, "")
@@ -192,7 +193,7 @@ func TestIngest_SilentUntilCloseAndCloseMeansStored(t *testing.T) {
 func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
-	server, addr := serve(t, gateway.Config{NewSource: store.source})
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ func TestIngest_BareEndStoresWholeMessages(t *testing.T) {
 func TestIngest_StoreFailureClosesWith1011(t *testing.T) {
 	t.Parallel()
 	store := &memory{fail: errors.New("table is gone")}
-	_, addr := serve(t, gateway.Config{NewSource: store.source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	c := dial(t, "ws://"+addr+"/ws/ingest")
 	send(t, c, "a")
 	var closed *websocket.CloseError
@@ -232,7 +233,7 @@ func TestIngest_StoreFailureClosesWith1011(t *testing.T) {
 func TestIngest_ClientThatNeverReadsAcksGetsTheLast(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
-	_, addr := serve(t, gateway.Config{NewSource: store.source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	c := dial(t, "ws://"+addr+"/ws/ingest?ack=1")
 	const total = 20_000
 	for range total {
@@ -250,7 +251,7 @@ func TestShutdown_StoresAndClosesWith1001(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"", "?ack=1"} {
 		store := &memory{}
-		server, addr := serve(t, gateway.Config{NewSource: store.source})
+		server, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 		c := dial(t, "ws://"+addr+"/ws/ingest"+query)
 		send(t, c, "a", "b")
 		for len(store.content()) < 2 {
@@ -284,7 +285,7 @@ func TestShutdown_StoresAndClosesWith1001(t *testing.T) {
 func TestShutdown_GivesUpWhenTimeIsOver(t *testing.T) {
 	t.Parallel()
 	store := &memory{hold: make(chan struct{})}
-	server := gateway.New(gateway.Config{NewSource: store.source})
+	server := gateway.New(gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	front := httptest.NewServer(server)
 	defer front.Close()
 	c := dial(t, "ws"+strings.TrimPrefix(front.URL, "http")+"/ws/ingest?ack=1")
@@ -330,7 +331,7 @@ func TestHTTP_Answers(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
 	var ready error
-	_, addr := serve(t, gateway.Config{NewSource: store.source, Ready: func(context.Context) error { return ready }})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source, Ready: func(context.Context) error { return ready }}})
 	for _, c := range []struct {
 		path string
 		want int
@@ -364,7 +365,7 @@ func TestHTTP_Answers(t *testing.T) {
 	if resp.StatusCode != 503 || strings.Contains(string(body), "secret") {
 		t.Errorf("/readyz: %d %q, want 503 and nothing internal", resp.StatusCode, body)
 	}
-	ready = &gateway.NotReadyError{Reason: "the disk is full", Err: ready}
+	ready = &engine.NotReadyError{Reason: "the disk is full", Err: ready}
 	if resp, err = http.Get("http://" + addr + "/readyz"); err != nil {
 		t.Fatal(err)
 	}

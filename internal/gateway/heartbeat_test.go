@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -53,7 +54,7 @@ func TestHeartbeat_PongsOfWebSocketCount(t *testing.T) {
 	for _, path := range []string{"/ws", "/ws/chat"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Chat: gateway.ChatConfig{PingInterval: timeout / 30, PongTimeout: timeout}})
+			_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}, Chat: gateway.ChatConfig{PingInterval: timeout / 30, PongTimeout: timeout}})
 			answering := dial(t, "ws://"+addr+path)
 			answering.SetReadDeadline(time.Now().Add(patience))
 			ended := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -29,9 +30,9 @@ func (s *Server) ingest(w http.ResponseWriter, r *http.Request) {
 		in := &ingestion{server: s, conn: c}
 		if ack {
 			in.acks = &acks{conn: c}
-			in.source = s.cfg.NewSource(in.acks.committed)
+			in.source = s.cfg.Engine.Ingest(in.acks.committed)
 		} else {
-			in.source = s.cfg.NewSource(nil)
+			in.source = s.cfg.Engine.Ingest(nil)
 		}
 		in.run()
 	})
@@ -52,7 +53,7 @@ func parseAck(value string) (bool, error) {
 type ingestion struct {
 	server *Server
 	conn   *connection
-	source Source
+	source engine.Source
 	acks   *acks // nil if not asked for
 
 	mu             sync.Mutex // guards the fields below

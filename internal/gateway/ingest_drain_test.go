@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 // gated is a store that takes nothing until it is opened.
 type gated struct {
-	gateway.Source
+	engine.Source
 	entered func()
 	open    chan struct{}
 }
@@ -31,9 +32,12 @@ func TestIngest_StopWhileTheStoreIsSlow(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
 	entered, open := make(chan struct{}), make(chan struct{})
-	server, addr := serve(t, gateway.Config{DrainTimeout: 2 * time.Second, NewSource: func(f func(uint64)) gateway.Source {
-		return &gated{store.source(f), sync.OnceFunc(func() { close(entered) }), open}
-	}})
+	server, addr := serve(t, gateway.Config{
+		Engine: engine.Engine{Ingest: func(f func(uint64)) engine.Source {
+			return &gated{store.source(f), sync.OnceFunc(func() { close(entered) }), open}
+		}},
+		DrainTimeout: 2 * time.Second,
+	})
 	c := dial(t, "ws://"+addr+"/ws/ingest")
 	const sent = 50
 	for range sent { // more than the server reads at a time

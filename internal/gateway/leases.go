@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // leases are deliveries that a client has got and not settled, by token. They
@@ -21,7 +23,7 @@ type leases struct {
 
 type lease struct {
 	token string
-	own   Lease
+	own   engine.Lease
 	until time.Time
 }
 
@@ -30,7 +32,7 @@ func newLeases() *leases {
 }
 
 // put keeps deliveries and returns their tokens.
-func (l *leases) put(ds []Delivery) []string {
+func (l *leases) put(ds []engine.Delivery) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	tokens := make([]string, len(ds))
@@ -112,13 +114,13 @@ func (l *leases) count(now time.Time) (n int, next time.Time) {
 // settle deals with deliveries that were taken and returns the tokens of those
 // that were lost, and of those that could not be dealt with. What is still the
 // client's is put back.
-func (l *leases) settle(ctx context.Context, store LeaseStore, how settlement, taken []lease) (lost, failed []string, err error) {
+func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement, taken []lease) (lost, failed []string, err error) {
 	if len(taken) == 0 {
 		return nil, nil, nil
 	}
 	until := time.Now().Add(how.lease)
 	for i, e := range how.call(ctx, store, owns(taken)) {
-		gone, extends := errors.Is(e, ErrLeaseLost), how.kind == "extend"
+		gone, extends := errors.Is(e, engine.ErrLeaseLost), how.kind == "extend"
 		switch {
 		case gone:
 			lost = append(lost, taken[i].token)
@@ -135,7 +137,7 @@ func (l *leases) settle(ctx context.Context, store LeaseStore, how settlement, t
 }
 
 // call returns an error or nil for each.
-func (how settlement) call(ctx context.Context, store LeaseStore, own []Lease) (errs []error) {
+func (how settlement) call(ctx context.Context, store engine.Queues, own []engine.Lease) (errs []error) {
 	switch how.kind {
 	case "ack":
 		errs = store.Ack(ctx, own)
@@ -150,8 +152,8 @@ func (how settlement) call(ctx context.Context, store LeaseStore, own []Lease) (
 	return errs
 }
 
-func owns(taken []lease) []Lease {
-	out := make([]Lease, len(taken))
+func owns(taken []lease) []engine.Lease {
+	out := make([]engine.Lease, len(taken))
 	for i, h := range taken {
 		out[i] = h.own
 	}
@@ -165,7 +167,7 @@ func settledReply(lost, failed []string, done int) reply {
 	case len(failed) > 0:
 		r = refusal(codeNotSettled)
 	case len(lost) > 0:
-		r = refusal(codeLeaseLost)
+		r = refusal(engine.CodeLeaseLost)
 	}
 	r.Count, r.Lost, r.Failed = done, lost, failed
 	return r

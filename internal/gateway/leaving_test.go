@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -18,7 +19,7 @@ type interruptedRooms struct {
 	reads  chan int // one slot: how many reads there were
 }
 
-func (r *interruptedRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
+func (r *interruptedRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
 	n := <-r.reads + 1
 	r.reads <- n
 	var err error
@@ -41,7 +42,7 @@ func TestJoin_InterruptedLeaves(t *testing.T) {
 			t.Parallel()
 			store := &interruptedRooms{memoryStore: newMemoryStore(t), reads: make(chan int, 1)}
 			store.reads <- 0
-			_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}, Store: store}})
+			_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Rooms: store}, Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}}})
 			talker, joiner := connect(t, addr), connect(t, addr)
 			talker.ask(`{"type":"join","room":"kept-1","id":1}`, `{"history":0,"id":1,"position":0,"type":"ok"}`)
 			talker.ask(`{"type":"chat","room":"kept-1","text":"before","id":2}`, `{"id":2,"position":1,"type":"ok"}`)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -52,11 +53,11 @@ func (m *socketMemory) count(k budget.Kind, delta int64) {
 }
 
 // messageBytes and eventBytes are about what one takes in memory.
-func messageBytes(m *Message) int {
+func messageBytes(m *engine.Message) int {
 	return heldOverhead + len(m.Key) + len(m.Headers) + len(m.Payload)
 }
 
-func eventBytes(e *Event) int {
+func eventBytes(e *engine.Event) int {
 	n := heldOverhead + len(e.Type) + len(e.ID) + len(e.Data)
 	for _, tag := range e.Tags {
 		n += 16 + len(tag)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -22,7 +23,7 @@ func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
 	streams := newFakeStreams(t, "orders")
 	fill(streams, "orders", total, 100_000)
 	account := budget.New(limit)
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), Budget: account})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, Budget: account})
 	var greedy []*websocket.Conn
 	for range 8 {
 		c := dial(t, "ws://"+addr+"/ws")
@@ -52,7 +53,7 @@ type heldAppends struct {
 	let chan struct{}
 }
 
-func (h heldAppends) Append(ctx context.Context, store string, events []gateway.Event, condition *gateway.EventCondition) ([]int64, error) {
+func (h heldAppends) Append(ctx context.Context, store string, events []engine.Event, condition *engine.EventCondition) ([]int64, error) {
 	select {
 	case <-h.let:
 	case <-ctx.Done():
@@ -67,7 +68,7 @@ func TestBudget_CountsRequestsThatWait(t *testing.T) {
 	const requests, size = 20, 100 << 10
 	events := heldAppends{&fakeEvents{changed: make(chan struct{})}, make(chan struct{})}
 	account := budget.New(1 << 30)
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events, Budget: account})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Events: events}, Budget: account})
 	c := connect(t, addr)
 	data := strings.Repeat("x", size)
 	for n := range requests {
@@ -89,7 +90,8 @@ func TestBudget_CountsWhatIsFollowed(t *testing.T) {
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
 	account := budget.New(1 << 30)
 	_, addr := serve(t, gateway.Config{
-		NewSource: (&memory{}).source, Streams: streams.config(), Queues: gateway.QueuesConfig{Store: queues, Leases: queues}, Budget: account,
+		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues},
+		Budget: account,
 	})
 	c := connect(t, addr)
 	held := func() int64 { return account.Stats().ByKind[budget.Follow] }
@@ -120,7 +122,7 @@ func TestBudget_EvictedPublishMayBeStored(t *testing.T) {
 	const limit, small = 1 << 20, 60 << 10
 	streams := newFakeStreams(t, "orders")
 	account := budget.New(limit)
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: streams.config(), Budget: account, MaxMessage: 256 << 10})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, Budget: account, MaxMessage: 256 << 10})
 	streams.hold(true)
 	type answer struct {
 		status     int
@@ -175,7 +177,7 @@ func TestBudget_RequestsWaitForRoom(t *testing.T) {
 	const limit, size, greedy = 8 << 20, 300 << 10, 2
 	events := heldAppends{&fakeEvents{changed: make(chan struct{})}, make(chan struct{})}
 	account := budget.New(limit)
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events, Budget: account})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Events: events}, Budget: account})
 	var sending sync.WaitGroup
 	for range greedy {
 		c := dial(t, "ws://"+addr+"/ws")
@@ -199,7 +201,7 @@ func TestBudget_CountsSubscribedQueries(t *testing.T) {
 	t.Parallel()
 	const queries, size = 10, 100 << 10
 	account := budget.New(1 << 30)
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})}, Budget: account})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Events: &fakeEvents{changed: make(chan struct{})}}, Budget: account})
 	c := connect(t, addr)
 	for n := range queries {
 		c.ask(fmt.Sprintf(`{"type":"subscribe","id":1,"subscription":"%d","query":{"items":[{"tags":[%q]}]}}`, n, strings.Repeat("t", size)), `{"type":"ok","id":1,"position":0}`)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -18,14 +19,14 @@ import (
 // panicking are stores that panic where something is called "panic".
 type panicking struct{ *fakeStreams }
 
-func (p panicking) Publish(ctx context.Context, stream string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
+func (p panicking) Publish(ctx context.Context, stream string, as *engine.Producer, messages []engine.Message, done func(engine.Place, error)) error {
 	if stream == "panic" {
 		panic("publish")
 	}
 	return p.fakeStreams.Publish(ctx, stream, as, messages, done)
 }
 
-func (p panicking) Subscribe(ctx context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+func (p panicking) Subscribe(ctx context.Context, stream string, from engine.Start) (engine.Subscription, error) {
 	switch stream {
 	case "panic":
 		panic("subscribe")
@@ -37,37 +38,37 @@ func (p panicking) Subscribe(ctx context.Context, stream string, from gateway.St
 
 func (p panicking) Commit(context.Context, string, string, int64) (int64, error) { panic("commit") }
 
-func (p panicking) Read(context.Context, string, *string, int64, int) ([]gateway.Message, error) {
+func (p panicking) Read(context.Context, string, *string, int64, int) ([]engine.Message, error) {
 	panic("read")
 }
 
 // panickingFeed is a subscription, a consumption, and a source.
 type panickingFeed struct{}
 
-func (panickingFeed) Position() int64                                          { return 0 }
-func (panickingFeed) Next(context.Context, int) ([]gateway.Message, error)     { panic("next") }
-func (panickingFeed) Receive(context.Context, int) ([]gateway.Delivery, error) { panic("receive") }
-func (panickingFeed) Submit(context.Context, [][]byte) error                   { panic("submit") }
-func (panickingFeed) Wait(context.Context) error                               { return nil }
-func (panickingFeed) Close()                                                   {}
-func (panickingFeed) SetCredits(int)                                           {}
-func (panickingFeed) Broken() <-chan struct{}                                  { return nil }
+func (panickingFeed) Position() int64                                         { return 0 }
+func (panickingFeed) Next(context.Context, int) ([]engine.Message, error)     { panic("next") }
+func (panickingFeed) Receive(context.Context, int) ([]engine.Delivery, error) { panic("receive") }
+func (panickingFeed) Submit(context.Context, [][]byte) error                  { panic("submit") }
+func (panickingFeed) Wait(context.Context) error                              { return nil }
+func (panickingFeed) Close()                                                  {}
+func (panickingFeed) SetCredits(int)                                          {}
+func (panickingFeed) Broken() <-chan struct{}                                 { return nil }
 
 type panickingQueues struct{ *fakeQueues }
 
-func (panickingQueues) Consume(context.Context, string) (gateway.Consumption, error) {
+func (panickingQueues) Consume(context.Context, string) (engine.Consumption, error) {
 	return panickingFeed{}, nil
 }
 
 type panickingEvents struct{ *fakeEvents }
 
-func (panickingEvents) Append(context.Context, string, []gateway.Event, *gateway.EventCondition) ([]int64, error) {
+func (panickingEvents) Append(context.Context, string, []engine.Event, *engine.EventCondition) ([]int64, error) {
 	panic("append")
 }
 
 type panickingRooms struct{ *memoryStore }
 
-func (r panickingRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]gateway.StoredMessage, error) {
+func (r panickingRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
 	if room == "panic" {
 		panic("history")
 	}
@@ -100,12 +101,9 @@ func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	store := panicking{streams}
 	log := new(lockedBuffer)
 	_, addr := serve(t, gateway.Config{
-		NewSource: func(func(uint64)) gateway.Source { return panickingFeed{} },
-		Streams:   gateway.StreamsConfig{Store: store, Reader: store, Admin: fakeStreamAdmin{streams}},
-		Queues:    gateway.QueuesConfig{Store: panickingQueues{queues}, Leases: queues},
-		Events:    panickingEvents{},
-		Chat:      gateway.ChatConfig{StoredRooms: []string{"panic", "kept-*"}, Store: panickingRooms{rooms}},
-		Log:       slog.New(slog.NewTextHandler(log, nil)),
+		Engine: engine.Engine{Ingest: func(func(uint64)) engine.Source { return panickingFeed{} }, Streams: store, Queues: panickingQueues{queues}, Events: panickingEvents{}, Rooms: panickingRooms{rooms}},
+		Chat:   gateway.ChatConfig{StoredRooms: []string{"panic", "kept-*"}},
+		Log:    slog.New(slog.NewTextHandler(log, nil)),
 	})
 	bystander := connect(t, addr)
 	for _, room := range []string{"panic", "loose"} {
@@ -160,7 +158,7 @@ type closingStreams struct {
 	closed atomic.Int32
 }
 
-func (c *closingStreams) Subscribe(_ context.Context, stream string, _ gateway.Start) (gateway.Subscription, error) {
+func (c *closingStreams) Subscribe(_ context.Context, stream string, _ engine.Start) (engine.Subscription, error) {
 	return closingFeed{of: c, panicsIn: stream}, nil
 }
 
@@ -188,7 +186,7 @@ func (f closingFeed) Close() {
 func TestPanic_ClosesSubscriptions(t *testing.T) {
 	t.Parallel()
 	store := &closingStreams{fakeStreams: newFakeStreams(t)}
-	_, addr := serve(t, gateway.Config{Streams: gateway.StreamsConfig{Store: store}})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: store}})
 	for n, stream := range []string{"position", "next", "close"} {
 		conn := dial(t, "ws://"+addr+"/ws")
 		send(t, conn, `{"type":"subscribe","stream":"`+stream+`"}`)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // fakeQueues are queues in memory.
@@ -26,7 +26,7 @@ type fakeQueues struct {
 }
 
 type fakeQueue struct {
-	opts   gateway.QueueOptions
+	opts   engine.QueueOptions
 	head   int64
 	ready  []*fakeJob
 	leased map[int]*fakeJob
@@ -36,7 +36,7 @@ type fakeQueue struct {
 }
 
 type fakeJob struct {
-	message gateway.Message
+	message engine.Message
 	attempt int
 	from    time.Time // not to be delivered before
 	until   time.Time
@@ -57,10 +57,6 @@ func newFakeQueues(t *testing.T, names ...string) *fakeQueues {
 	return f
 }
 
-func (f *fakeQueues) config() gateway.QueuesConfig {
-	return gateway.QueuesConfig{Store: f, Leases: f, Admin: fakeQueueAdmin{f}}
-}
-
 func (f *fakeQueues) change(do func()) {
 	f.state.Lock()
 	defer f.state.Unlock()
@@ -69,7 +65,7 @@ func (f *fakeQueues) change(do func()) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway.Message, opts gateway.EnqueueOptions, done func(gateway.Place, error)) error {
+func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
 	f.later(func() {
 		var first int64
 		var err error
@@ -77,7 +73,7 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway
 			q := f.queues[queue]
 			switch {
 			case q == nil:
-				err = gateway.ErrNotFound
+				err = engine.ErrNotFound
 				return
 			case f.fail != nil:
 				err = f.fail
@@ -93,15 +89,15 @@ func (f *fakeQueues) Enqueue(_ context.Context, queue string, messages []gateway
 				q.ready = append(q.ready, &fakeJob{message: m, from: time.Now().Add(opts.Delay)})
 			}
 		})
-		done(gateway.Place{Partition: -1, Position: first}, err)
+		done(engine.Place{Partition: -1, Position: first}, err)
 	})
 	return nil
 }
 
 // EnqueueUnique knows the keys of one period that never ends.
-func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Message, _ gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
+func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m engine.Message, _ engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
 	f.later(func() {
-		place, err := gateway.Place{Partition: -1, Count: 1}, gateway.ErrNotFound
+		place, err := engine.Place{Partition: -1, Count: 1}, engine.ErrNotFound
 		f.change(func() {
 			q := f.queues[queue]
 			if q == nil {
@@ -120,11 +116,11 @@ func (f *fakeQueues) EnqueueUnique(_ context.Context, queue string, m gateway.Me
 	return nil
 }
 
-func (f *fakeQueues) Consume(_ context.Context, queue string) (gateway.Consumption, error) {
+func (f *fakeQueues) Consume(_ context.Context, queue string) (engine.Consumption, error) {
 	f.state.Lock()
 	defer f.state.Unlock()
 	if f.queues[queue] == nil {
-		return nil, gateway.ErrNotFound
+		return nil, engine.ErrNotFound
 	}
 	f.open++
 	return &fakeConsumption{f: f, queue: queue}, nil
@@ -135,7 +131,7 @@ type fakeConsumption struct {
 	queue string
 }
 
-func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Delivery, error) {
+func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Delivery, error) {
 	c.f.change(func() { c.f.receiving++ })
 	defer c.f.change(func() { c.f.receiving-- })
 	for {
@@ -147,7 +143,7 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]gateway.Del
 		q := c.f.queues[c.queue]
 		if q == nil {
 			c.f.state.Unlock()
-			return nil, gateway.ErrNotFound
+			return nil, engine.ErrNotFound
 		}
 		out := c.f.leaseOut(c, q, limit)
 		c.f.state.Unlock()
@@ -168,7 +164,7 @@ func (c *fakeConsumption) SetCredits(int) {}
 // Broken is never closed: Receive looks for itself.
 func (c *fakeConsumption) Broken() <-chan struct{} { return nil }
 
-func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []gateway.Delivery) {
+func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []engine.Delivery) {
 	now := time.Now()
 	for id, job := range q.leased {
 		if now.After(job.until) {
@@ -190,7 +186,7 @@ func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out 
 		}
 		job.until, job.owner = now.Add(lease), c
 		q.leased[f.last] = job
-		out = append(out, gateway.Delivery{Message: job.message, Attempt: job.attempt, Until: job.until, Lease: fakeLease{c.queue, f.last}})
+		out = append(out, engine.Delivery{Message: job.message, Attempt: job.attempt, Until: job.until, Lease: fakeLease{c.queue, f.last}})
 	}
 	q.ready = rest
 	return out
@@ -213,7 +209,7 @@ func (c *fakeConsumption) Close() {
 }
 
 // settle does something to each lease that is held, after the commit.
-func (f *fakeQueues) settle(ctx context.Context, leases []gateway.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
+func (f *fakeQueues) settle(ctx context.Context, leases []engine.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
 	errs := make([]error, len(leases))
 	waited := f.wait(ctx, func() { copy(errs, f.settleNow(leases, do)) })
 	if waited != nil {
@@ -225,7 +221,7 @@ func (f *fakeQueues) settle(ctx context.Context, leases []gateway.Lease, do func
 	return errs
 }
 
-func (f *fakeQueues) settleNow(leases []gateway.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
+func (f *fakeQueues) settleNow(leases []engine.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
 	errs := make([]error, len(leases))
 	f.change(func() {
 		for i, l := range leases {
@@ -235,7 +231,7 @@ func (f *fakeQueues) settleNow(leases []gateway.Lease, do func(*fakeQueue, int, 
 			case f.fail != nil:
 				errs[i] = f.fail
 			case q == nil || q.leased[id.id] == nil || time.Now().After(q.leased[id.id].until):
-				errs[i] = gateway.ErrLeaseLost
+				errs[i] = engine.ErrLeaseLost
 			default:
 				do(q, id.id, q.leased[id.id])
 			}
@@ -249,13 +245,13 @@ func acked(q *fakeQueue, id int, job *fakeJob) {
 	q.acked = append(q.acked, job.message.Position)
 }
 
-func (f *fakeQueues) Ack(ctx context.Context, leases []gateway.Lease) []error {
+func (f *fakeQueues) Ack(ctx context.Context, leases []engine.Lease) []error {
 	return f.settle(ctx, leases, acked)
 }
 
-func (f *fakeQueues) AckLater(leases []gateway.Lease) { f.settleNow(leases, acked) }
+func (f *fakeQueues) AckLater(leases []engine.Lease) { f.settleNow(leases, acked) }
 
-func (f *fakeQueues) Nack(ctx context.Context, leases []gateway.Lease, delay time.Duration, reason string) []error {
+func (f *fakeQueues) Nack(ctx context.Context, leases []engine.Lease, delay time.Duration, reason string) []error {
 	return f.settle(ctx, leases, func(q *fakeQueue, id int, job *fakeJob) {
 		delete(q.leased, id)
 		q.nacks = append(q.nacks, reason)
@@ -265,54 +261,52 @@ func (f *fakeQueues) Nack(ctx context.Context, leases []gateway.Lease, delay tim
 	})
 }
 
-func (f *fakeQueues) Extend(ctx context.Context, leases []gateway.Lease, lease time.Duration) []error {
+func (f *fakeQueues) Extend(ctx context.Context, leases []engine.Lease, lease time.Duration) []error {
 	return f.settle(ctx, leases, func(_ *fakeQueue, _ int, job *fakeJob) {
 		f.asked = append(f.asked, lease)
 		job.until = time.Now().Add(lease)
 	})
 }
 
-type fakeQueueAdmin struct{ f *fakeQueues }
-
-func (a fakeQueueAdmin) Create(_ context.Context, name string, opts *gateway.QueueOptions) error {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	if q := a.f.queues[name]; q == nil {
-		a.f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob)}
+func (f *fakeQueues) Create(_ context.Context, name string, opts *engine.QueueOptions) error {
+	f.state.Lock()
+	defer f.state.Unlock()
+	if q := f.queues[name]; q == nil {
+		f.queues[name] = &fakeQueue{leased: make(map[int]*fakeJob)}
 		if opts != nil {
-			a.f.queues[name].opts = *opts
+			f.queues[name].opts = *opts
 		}
 	} else if opts != nil && q.opts != *opts {
-		return gateway.ErrExists
+		return engine.ErrExists
 	}
 	return nil
 }
 
-func (a fakeQueueAdmin) List(context.Context) (out []string, err error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	for name := range a.f.queues {
+func (f *fakeQueues) List(context.Context) (out []string, err error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	for name := range f.queues {
 		out = append(out, name)
 	}
-	return out, a.f.fail
+	return out, f.fail
 }
 
-func (a fakeQueueAdmin) Stats(_ context.Context, name string) (gateway.QueueStats, error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	q := a.f.queues[name]
+func (f *fakeQueues) Stats(_ context.Context, name string) (engine.QueueStats, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	q := f.queues[name]
 	if q == nil {
-		return gateway.QueueStats{}, gateway.ErrNotFound
+		return engine.QueueStats{}, engine.ErrNotFound
 	}
-	return gateway.QueueStats{Name: name, Ready: int64(len(q.ready)), Leased: int64(len(q.leased))}, nil
+	return engine.QueueStats{Name: name, Ready: int64(len(q.ready)), Leased: int64(len(q.leased))}, nil
 }
 
-func (a fakeQueueAdmin) Drop(_ context.Context, name string) (err error) {
-	a.f.change(func() {
-		if a.f.queues[name] == nil {
-			err = gateway.ErrNotFound
+func (f *fakeQueues) Drop(_ context.Context, name string) (err error) {
+	f.change(func() {
+		if f.queues[name] == nil {
+			err = engine.ErrNotFound
 		}
-		delete(a.f.queues, name)
+		delete(f.queues, name)
 	})
 	return err
 }

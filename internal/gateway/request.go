@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // Limits of what one request may ask for.
@@ -65,14 +67,14 @@ type request struct {
 	LeaseMS    int64    `json:"lease_ms"`
 	Reason     string   `json:"reason"`
 
-	Store     string           `json:"store"`
-	Events    []eventFields    `json:"events"`
-	Condition *conditionFields `json:"condition"`
-	Query     *EventQuery      `json:"query"`
-	Queries   []EventQuery     `json:"queries"`
-	Before    int64            `json:"before"`
-	Limit     *int64           `json:"limit"`
-	Backwards bool             `json:"backwards"`
+	Store     string              `json:"store"`
+	Events    []eventFields       `json:"events"`
+	Condition *conditionFields    `json:"condition"`
+	Query     *engine.EventQuery  `json:"query"`
+	Queries   []engine.EventQuery `json:"queries"`
+	Before    int64               `json:"before"`
+	Limit     *int64              `json:"limit"`
+	Backwards bool                `json:"backwards"`
 
 	// Of HTTP, where something is made.
 	Keyed       *bool  `json:"keyed"`
@@ -151,8 +153,12 @@ func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && strings.IndexByte(name, 0) < 0 && utf8.ValidString(name)
 }
 
+// usable reports whether a client may use a stream, queue, group or event store of
+// that name.
+func usable(name string) bool { return validName(name) && !engine.Reserved(name) }
+
 // messages returns what a request wants stored, one or many.
-func (r *request) messages() ([]Message, *problem) {
+func (r *request) messages() ([]engine.Message, *problem) {
 	fields := r.Messages
 	switch {
 	case fields == nil:
@@ -160,7 +166,7 @@ func (r *request) messages() ([]Message, *problem) {
 		if why != nil {
 			return nil, why
 		}
-		return []Message{m}, nil
+		return []engine.Message{m}, nil
 	case len(fields) == 0:
 		return nil, malformed("messages", fmt.Sprintf("1 to %d messages", maxBatch))
 	case r.Payload != nil || r.PayloadBase64 != nil:
@@ -168,7 +174,7 @@ func (r *request) messages() ([]Message, *problem) {
 	case len(fields) > maxBatch:
 		return nil, because(codeTooManyMessages)
 	}
-	out := make([]Message, len(fields))
+	out := make([]engine.Message, len(fields))
 	for i, f := range fields {
 		m, why := f.message()
 		if why != nil {
@@ -180,7 +186,7 @@ func (r *request) messages() ([]Message, *problem) {
 }
 
 // message needs a payload, in one of the two forms.
-func (f messageFields) message() (m Message, why *problem) {
+func (f messageFields) message() (m engine.Message, why *problem) {
 	m.Key = f.Key
 	if h := f.Headers; len(h) > 0 && !bytes.Equal(h, []byte("null")) {
 		if h[0] != '{' {
@@ -207,16 +213,16 @@ func (f messageFields) message() (m Message, why *problem) {
 
 // as returns the producer whose request it is, or nil. The two fields go
 // together.
-func (r *request) as() (*Producer, *problem) {
+func (r *request) as() (*engine.Producer, *problem) {
 	switch {
 	case r.Producer == "" && r.Sequence == nil:
 		return nil, nil
 	case !validName(r.Producer):
-		return nil, wrong(codeInvalid, "producer", "a name of 1 to 128 bytes beside sequence")
+		return nil, wrong(engine.CodeInvalid, "producer", "a name of 1 to 128 bytes beside sequence")
 	case r.Sequence == nil || *r.Sequence < 0:
-		return nil, wrong(codeInvalid, "sequence", "a number, 0 or more, beside producer")
+		return nil, wrong(engine.CodeInvalid, "sequence", "a number, 0 or more, beside producer")
 	}
-	return &Producer{r.Producer, *r.Sequence}, nil
+	return &engine.Producer{ID: r.Producer, Sequence: *r.Sequence}, nil
 }
 
 // commitPosition returns the position that a request commits.
@@ -228,7 +234,7 @@ func (r *request) commitPosition() (int64, *problem) {
 }
 
 // start returns where a subscription is to begin; by default with what comes.
-func (r *request) start() (from Start, why *problem) {
+func (r *request) start() (from engine.Start, why *problem) {
 	given := 0
 	for _, is := range []bool{r.After != nil, r.At != nil, r.From != "", r.Group != ""} {
 		if is {
@@ -241,17 +247,17 @@ func (r *request) start() (from Start, why *problem) {
 	case r.After != nil && *r.After < 0:
 		return from, wrong(codeStart, "after", "a position, 0 or more")
 	case r.After != nil:
-		return Start{After: *r.After}, nil
+		return engine.Start{After: *r.After}, nil
 	case r.At != nil:
-		return Start{At: *r.At}, nil
+		return engine.Start{At: *r.At}, nil
 	case r.Group != "" && !usable(r.Group):
 		return from, because(codeName)
 	case r.Group != "":
-		return Start{Group: r.Group}, nil
+		return engine.Start{Group: r.Group}, nil
 	case r.From == "start":
-		return Start{}, nil
+		return engine.Start{}, nil
 	case r.From == "end", r.From == "":
-		return Start{End: true}, nil
+		return engine.Start{End: true}, nil
 	default:
 		return from, wrong(codeStart, "from", "start or end")
 	}
@@ -308,7 +314,7 @@ func (r *request) settlement(kind string) (s settlement, why *problem) {
 		s.lease, why = within("lease_ms", r.LeaseMS, time.Millisecond, maxDelay)
 	}
 	if len(s.reason) > maxReason {
-		why = wrong(codeInvalid, "reason", fmt.Sprintf("at most %d bytes", maxReason))
+		why = wrong(engine.CodeInvalid, "reason", fmt.Sprintf("at most %d bytes", maxReason))
 	}
 	return s, why
 }
@@ -323,16 +329,16 @@ func optional[T any](field *T) (value T) {
 
 // streamOptions returns what a stream is to be made with, nil if the request does
 // not say.
-func (r *request) streamOptions() *StreamOptions {
+func (r *request) streamOptions() *engine.StreamOptions {
 	if r.Keyed == nil && r.Partitions == nil {
 		return nil
 	}
-	return &StreamOptions{Keyed: optional(r.Keyed), Partitions: optional(r.Partitions)}
+	return &engine.StreamOptions{Keyed: optional(r.Keyed), Partitions: optional(r.Partitions)}
 }
 
 // queueOptions returns what a queue is to be made with, nil if the request does not
 // say; 0 is the store's default.
-func (r *request) queueOptions() (*QueueOptions, *problem) {
+func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Lanes == nil {
 		return nil, nil
 	}
@@ -345,32 +351,32 @@ func (r *request) queueOptions() (*QueueOptions, *problem) {
 	case whyHigh != nil:
 		return nil, whyHigh
 	case attempts < 0 || attempts > maxAttempts:
-		return nil, wrong(codeInvalid, "max_attempts", between(1, maxAttempts))
+		return nil, wrong(engine.CodeInvalid, "max_attempts", between(1, maxAttempts))
 	case priorities < 0 || priorities > maxPriorities || priorities == 1:
-		return nil, wrong(codeInvalid, "priorities", between(2, maxPriorities))
+		return nil, wrong(engine.CodeInvalid, "priorities", between(2, maxPriorities))
 	case lanes < 0 || lanes > maxLanes:
-		return nil, wrong(codeInvalid, "lanes", between(1, maxLanes))
+		return nil, wrong(engine.CodeInvalid, "lanes", between(1, maxLanes))
 	case priorities > 0 && lanes > 0:
-		return nil, wrong(codeInvalid, "lanes", "either priorities or lanes, not both")
+		return nil, wrong(engine.CodeInvalid, "lanes", "either priorities or lanes, not both")
 	}
-	return &QueueOptions{
+	return &engine.QueueOptions{
 		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Lanes: int(lanes),
 	}, nil
 }
 
 // enqueueOptions returns how a request wants messages enqueued; unique is nil if
 // they need not be.
-func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why *problem) {
+func (r *request) enqueueOptions() (opts engine.EnqueueOptions, unique *engine.Unique, why *problem) {
 	delay, why := within("delay_ms", r.DelayMS, 0, maxDelay)
 	switch {
 	case why != nil:
 		return opts, nil, why
 	case r.Priority < 0 || r.Priority >= maxPriorities:
-		return opts, nil, wrong(codeInvalid, "priority", between(0, maxPriorities-1))
+		return opts, nil, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
 	case r.Producer != "" || r.Sequence != nil:
-		return opts, nil, wrong(codeInvalid, "producer", "none here: unique_key is for messages that are enqueued again")
+		return opts, nil, wrong(engine.CodeInvalid, "producer", "none here: unique_key is for messages that are enqueued again")
 	}
-	opts = EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
+	opts = engine.EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if r.UniqueKey == nil && r.UniqueMS == 0 {
 		return opts, nil, nil
 	}
@@ -381,7 +387,7 @@ func (r *request) enqueueOptions() (opts EnqueueOptions, unique *Unique, why *pr
 	case why != nil:
 		return opts, nil, why
 	case r.Messages != nil:
-		return opts, nil, wrong(codeInvalid, "messages", "one message beside unique_key")
+		return opts, nil, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
 	}
-	return opts, &Unique{*r.UniqueKey, period}, nil
+	return opts, &engine.Unique{Key: *r.UniqueKey, Period: period}, nil
 }

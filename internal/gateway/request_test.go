@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // FuzzParseRequest compares what is stored of a publish with what a plain look at
@@ -84,7 +86,7 @@ func TestCodes_HaveSentences(t *testing.T) {
 			t.Errorf("%s has a status and no sentence", why)
 		}
 	}
-	for _, err := range []error{ErrNotFound, ErrInvalid, ErrExists, ErrNotKeyed, &TooOldError{5}, ErrLeaseLost, ErrOutcomeUnknown} {
+	for _, err := range []error{engine.ErrNotFound, engine.ErrInvalid, engine.ErrExists, engine.ErrNotKeyed, &engine.TooOldError{Oldest: 5}, engine.ErrLeaseLost, engine.ErrOutcomeUnknown} {
 		if why := codeOf(fmt.Errorf("wrapped: %w", err), "other"); why == "other" || publicErrors[why] == "" {
 			t.Errorf("%v is told as %q", err, why)
 		}
@@ -94,9 +96,9 @@ func TestCodes_HaveSentences(t *testing.T) {
 func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	l, now := newLeases(), time.Now()
-	var ds []Delivery
+	var ds []engine.Delivery
 	for n := range 5 {
-		ds = append(ds, Delivery{Lease: n, Until: now.Add(time.Duration(n+1) * time.Second)})
+		ds = append(ds, engine.Delivery{Lease: n, Until: now.Add(time.Duration(n+1) * time.Second)})
 	}
 	tokens := l.put(ds)
 	for _, one := range []struct {
@@ -123,15 +125,15 @@ func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
 }
 
 // settling settles everything.
-type settling struct{ LeaseStore }
+type settling struct{ engine.Queues }
 
-func (settling) Extend(_ context.Context, leases []Lease, _ time.Duration) []error { return nil }
+func (settling) Extend(_ context.Context, leases []engine.Lease, _ time.Duration) []error { return nil }
 
 // TestLeases_Extend: an extended lease keeps its credit until its new end.
 func TestLeases_Extend(t *testing.T) {
 	t.Parallel()
 	l, now := newLeases(), time.Now()
-	tokens := l.put([]Delivery{{Lease: 1, Until: now.Add(time.Second)}, {Lease: 2, Until: now.Add(time.Second)}})
+	tokens := l.put([]engine.Delivery{{Lease: 1, Until: now.Add(time.Second)}, {Lease: 2, Until: now.Add(time.Second)}})
 	how := settlement{kind: "extend", lease: time.Hour}
 	taken, _ := l.take(how, tokens[:1])
 	if lost, failed, err := l.settle(t.Context(), settling{}, how, taken); len(lost)+len(failed) > 0 || err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -301,7 +302,7 @@ func (s *session) refuseFor(r asked, why *problem) {
 // fail is refuse for what a store says.
 func (s *session) fail(r asked, err error, otherwise code) {
 	with := explained(err, otherwise)
-	if with.Code == otherwise || with.Code == codeRefused {
+	if with.Code == otherwise || with.Code == engine.CodeRefused {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)
 	}
 	s.server.ignored.Add(1)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -23,7 +24,7 @@ type heldEvents struct {
 	running, most atomic.Int64 // queries at a time
 }
 
-func (h *heldEvents) Query(ctx context.Context, store string, q gateway.EventQuery, r gateway.EventRange) ([]gateway.Event, error) {
+func (h *heldEvents) Query(ctx context.Context, store string, q engine.EventQuery, r engine.EventRange) ([]engine.Event, error) {
 	h.most.Store(max(h.most.Load(), h.running.Add(1)))
 	defer h.running.Add(-1)
 	h.asked <- struct{}{}
@@ -35,10 +36,10 @@ func (h *heldEvents) Query(ctx context.Context, store string, q gateway.EventQue
 func holdEvents(t *testing.T) (*heldEvents, *gateway.Server, string) {
 	data := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
 	events := &heldEvents{
-		fakeEvents: fakeEvents{changed: make(chan struct{}), events: []gateway.Event{{Position: 1, Type: "T", Data: data, JSON: true}}},
+		fakeEvents: fakeEvents{changed: make(chan struct{}), events: []engine.Event{{Position: 1, Type: "T", Data: data, JSON: true}}},
 		asked:      make(chan struct{}), let: make(chan struct{}),
 	}
-	server, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Events: events})
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Events: events}})
 	return events, server, addr
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -29,7 +30,7 @@ func (s *session) appendEvents(r *request) {
 	}
 	events, condition, err := r.events()
 	if err != nil {
-		s.fail(r.asked, err, codeInvalid)
+		s.fail(r.asked, err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -50,7 +51,7 @@ func (s *session) queryEvents(r *request) {
 	}
 	span, err := r.eventRange()
 	if err != nil {
-		s.fail(r.asked, err, codeInvalid)
+		s.fail(r.asked, err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -75,7 +76,7 @@ func (s *session) queryEvents(r *request) {
 // answerQuery reads what a query asks for and encodes it, and returns how much of
 // the budget that holds. Few do so at a time in the whole server, for what they
 // read is not counted before it is there.
-func (s *session) answerQuery(ctx context.Context, r *request, span EventRange) (frame []byte, held int64, err error) {
+func (s *session) answerQuery(ctx context.Context, r *request, span engine.EventRange) (frame []byte, held int64, err error) {
 	if err := s.conn.memory.Reserve(ctx, budget.Page, pageReserve); err != nil {
 		return nil, 0, err
 	}
@@ -98,16 +99,16 @@ func (s *session) answerQuery(ctx context.Context, r *request, span EventRange) 
 
 // projection is the answer to project.
 type projection struct {
-	Type   string          `json:"type,omitempty"`
-	ID     json.RawMessage `json:"id,omitempty"`
-	Counts []int64         `json:"counts"`
-	Guard  EventCondition  `json:"condition"`
+	Type   string                `json:"type,omitempty"`
+	ID     json.RawMessage       `json:"id,omitempty"`
+	Counts []int64               `json:"counts"`
+	Guard  engine.EventCondition `json:"condition"`
 }
 
 // told is the projection without a null.
 func (p projection) told() projection {
 	if p.Guard.Query.Items == nil {
-		p.Guard.Query.Items = []EventItem{}
+		p.Guard.Query.Items = []engine.EventItem{}
 	}
 	return p
 }
@@ -119,7 +120,7 @@ func (s *session) project(r *request) {
 	}
 	queries, err := r.queries()
 	if err != nil {
-		s.fail(r.asked, err, codeInvalid)
+		s.fail(r.asked, err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -143,7 +144,7 @@ func (s *session) project(r *request) {
 
 // eventFeed is what a subscription of events follows.
 type eventFeed struct {
-	EventSubscription
+	engine.EventSubscription
 	name string
 }
 

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"fmt"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // enqueue stores messages in a queue.
@@ -12,8 +14,8 @@ func (s *session) enqueue(r *request) {
 		s.refuseFor(r.asked, why)
 		return
 	}
-	store := s.server.queues.Store
-	s.store(r, r.Queue, store != nil, func(messages []Message, done func(Place, error)) error {
+	store := s.server.queues
+	s.store(r, r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
 		}
@@ -29,7 +31,7 @@ func (s *session) consume(r *request) {
 	}
 	why := r.creditsWithin(maxPrefetch)
 	switch {
-	case s.server.queues.Store == nil:
+	case s.server.queues == nil:
 		why = because(codeNotServed)
 	case !usable(r.Queue):
 		why = because(codeName)
@@ -102,7 +104,7 @@ func (s *session) settle(r *request) {
 	}
 	c := s.consumer(r.Queue)
 	switch {
-	case s.server.queues.Leases == nil:
+	case s.server.queues == nil:
 		why = because(codeNotServed)
 	case why == nil && c == nil:
 		why = because(codeNotConsuming)
@@ -116,7 +118,7 @@ func (s *session) settle(r *request) {
 	if r.ID == nil && how.kind == "ack" {
 		s.server.ignored.Add(uint64(len(lost)))
 		s.server.settled.Add(uint64(len(taken)))
-		s.server.queues.Leases.AckLater(owns(taken))
+		s.server.queues.AckLater(owns(taken))
 		return
 	}
 	by := r.asked
@@ -132,7 +134,7 @@ func (s *session) settle(r *request) {
 
 // settled settles and answers.
 func (s *session) settled(ctx context.Context, by asked, c *consumer, how settlement, taken []lease, lost []string) {
-	gone, failed, err := c.leases.settle(ctx, s.server.queues.Leases, how, taken)
+	gone, failed, err := c.leases.settle(ctx, s.server.queues, how, taken)
 	if err != nil {
 		s.server.log.warn("deliveries not settled", "queue", c.queue, "type", how.kind, "error", err)
 	}

@@ -3,24 +3,26 @@ package gateway
 import (
 	"context"
 	"fmt"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // publish stores messages in a stream.
 func (s *session) publish(r *request) {
-	store := s.server.streams.Store
+	store := s.server.streams
 	as, why := r.as()
 	if why != nil {
 		s.refuseFor(r.asked, why)
 		return
 	}
-	s.store(r, r.Stream, store != nil, func(messages []Message, done func(Place, error)) error {
+	s.store(r, r.Stream, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
 		return store.Publish(s.server.work, r.Stream, as, messages, done)
 	})
 }
 
 // store has messages stored and answers after the commit. While the store is
 // behind it waits, and nothing more is read.
-func (s *session) store(r *request, name string, served bool, store func([]Message, func(Place, error)) error) {
+func (s *session) store(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
 	messages, why := r.messages()
 	switch {
 	case !served:
@@ -39,7 +41,7 @@ func (s *session) store(r *request, name string, served bool, store func([]Messa
 	n := uint64(len(messages))
 	by := r.asked // the rest need not be kept
 	s.pending.add()
-	err := store(messages, func(first Place, err error) {
+	err := store(messages, func(first engine.Place, err error) {
 		defer s.pending.done()
 		if err != nil {
 			s.fail(by, err, codeNotStored)
@@ -61,7 +63,7 @@ func (s *session) store(r *request, name string, served bool, store func([]Messa
 
 // commit moves a group's offset.
 func (s *session) commit(r *request) {
-	store := s.server.streams.Store
+	store := s.server.streams
 	position, why := r.commitPosition()
 	switch {
 	case store == nil:
@@ -95,7 +97,7 @@ func (s *session) subscribe(r *request) {
 		name = r.Stream
 	}
 	switch {
-	case s.server.streams.Store == nil:
+	case s.server.streams == nil:
 		why = because(codeNotServed)
 	case why != nil:
 	case r.Query != nil:
@@ -114,7 +116,7 @@ func (s *session) subscribe(r *request) {
 		s.refuse(r.asked, why)
 		return
 	}
-	store, by, of := s.server.streams.Store, r.asked, r.Stream // the rest need not be kept
+	store, by, of := s.server.streams, r.asked, r.Stream // the rest need not be kept
 	s.feed(func() {
 		sub.run(by, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, of, from)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -20,8 +21,9 @@ func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string)
 	t.Helper()
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
 	server, addr := serve(t, gateway.Config{
-		NewSource: (&memory{}).source, Streams: streams.config(), Queues: queues.config(),
-		Sessions: gateway.SessionConfig{MaxSubscriptions: 3}, MaxMessage: 256 << 10,
+		Engine:     engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues},
+		Sessions:   gateway.SessionConfig{MaxSubscriptions: 3},
+		MaxMessage: 256 << 10,
 	})
 	return streams, queues, server, addr
 }
@@ -193,7 +195,7 @@ func TestSession_WhatIsRefused(t *testing.T) {
 
 func TestSession_NotServed(t *testing.T) {
 	t.Parallel()
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
 	c := connect(t, addr)
 	for _, fields := range []string{
 		`"type":"publish","stream":"orders","payload":"x"`, `"type":"subscribe","stream":"orders"`,
@@ -232,9 +234,9 @@ func TestPublish_ErrorsAreTold(t *testing.T) {
 	streams, _, _, addr := serveAll(t)
 	c := connect(t, addr)
 	for err, want := range map[error]string{
-		errors.New("disk full"):                                        "errornot_stored",
-		fmt.Errorf("key: %w", gateway.ErrInvalid):                      "errorinvalid",
-		fmt.Errorf("%w: %w", gateway.ErrOutcomeUnknown, net.ErrClosed): "erroroutcome_unknown",
+		errors.New("disk full"):                                       "errornot_stored",
+		fmt.Errorf("key: %w", engine.ErrInvalid):                      "errorinvalid",
+		fmt.Errorf("%w: %w", engine.ErrOutcomeUnknown, net.ErrClosed): "erroroutcome_unknown",
 	} {
 		streams.change(func() { streams.fail = err })
 		if got := c.code(`{"type":"publish","id":"x","stream":"orders","payload":"a"}`); got != want {

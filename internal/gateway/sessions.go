@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // SessionConfig bounds the connections on /ws.
@@ -27,9 +29,9 @@ func (c SessionConfig) withDefaults() SessionConfig {
 // sessions is what the connections on /ws have in common.
 type sessions struct {
 	cfg      SessionConfig
-	streams  StreamsConfig
-	queues   QueuesConfig
-	events   EventStore
+	streams  engine.Streams
+	queues   engine.Queues
+	events   engine.Events
 	chats    *chatServer
 	work     context.Context
 	flusher  *flusher
@@ -43,7 +45,7 @@ type sessions struct {
 
 func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {
 	s := &sessions{
-		cfg: cfg.Sessions.withDefaults(), streams: cfg.Streams, queues: cfg.Queues, events: cfg.Events,
+		cfg: cfg.Sessions.withDefaults(), streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
 		querying: make(chan struct{}, maxReading), decoders: newDecoders(),
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -54,7 +55,7 @@ func TestShutdown_StoresHaveGivenUp(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Shutdown(context.Background()) }()
 	waitFor(t, func() bool { status, _ := client{t, addr}.do("GET", "/v1/streams", ""); return status == 503 }, "the stop does not begin")
-	streams.change(func() { streams.fail = gateway.ErrOutcomeUnknown })
+	streams.change(func() { streams.fail = engine.ErrOutcomeUnknown })
 	streams.hold(false)
 	codes, err := answersThenClose(t, c.Conn)
 	if want := map[string]string{"1": "outcome_unknown", "2": "outcome_unknown", "3": "outcome_unknown"}; !maps.Equal(codes, want) || !isClose(err, websocket.StatusGoingAway) {
@@ -90,12 +91,12 @@ func TestShutdown_WaitsAreGivenUp(t *testing.T) {
 
 // lastRead is a reader whose server gives up as it answers.
 type lastRead struct {
-	gateway.StreamReader
+	engine.Streams
 	giveUp func()
 }
 
-func (r *lastRead) Read(ctx context.Context, stream string, key *string, after int64, limit int) ([]gateway.Message, error) {
-	messages, err := r.StreamReader.Read(ctx, stream, key, after, limit)
+func (r *lastRead) Read(ctx context.Context, stream string, key *string, after int64, limit int) ([]engine.Message, error) {
+	messages, err := r.Streams.Read(ctx, stream, key, after, limit)
 	r.giveUp()
 	<-ctx.Done()
 	return messages, err
@@ -105,8 +106,8 @@ func (r *lastRead) Read(ctx context.Context, stream string, key *string, after i
 func TestShutdown_PageIsGivenUp(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
-	reader := &lastRead{StreamReader: streams}
-	server, addr := serve(t, gateway.Config{Streams: gateway.StreamsConfig{Store: streams, Reader: reader, Admin: fakeStreamAdmin{streams}}})
+	reader := &lastRead{Streams: streams}
+	server, addr := serve(t, gateway.Config{Engine: engine.Engine{Streams: reader}})
 	reader.giveUp = server.GiveUp
 	c := client{t, addr}
 	if status, text := c.do("POST", "/v1/streams/orders/messages", `{"payload":"x"}`); status != 200 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -19,7 +20,7 @@ type slowStreams struct {
 	let chan struct{}
 }
 
-func (s slowStreams) Publish(ctx context.Context, stream string, as *gateway.Producer, m []gateway.Message, done func(gateway.Place, error)) error {
+func (s slowStreams) Publish(ctx context.Context, stream string, as *engine.Producer, m []engine.Message, done func(engine.Place, error)) error {
 	<-s.let
 	return s.fakeStreams.Publish(ctx, stream, as, m, done)
 }
@@ -55,11 +56,10 @@ func TestSilence_StoreIsBehind(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			let := make(chan struct{})
-			streams := newFakeStreams(t, "orders").config()
-			streams.Store = slowStreams{streams.Store.(*fakeStreams), let}
+			streams := slowStreams{newFakeStreams(t, "orders"), let}
 			_, addr := serve(t, gateway.Config{
-				NewSource: (&memory{}).source, Streams: streams,
-				Chat: gateway.ChatConfig{PongTimeout: timeout, StoredRooms: []string{"*"}, Store: slowRooms{newMemoryStore(t), let}},
+				Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams, Rooms: slowRooms{newMemoryStore(t), let}},
+				Chat:   gateway.ChatConfig{PongTimeout: timeout, StoredRooms: []string{"*"}},
 			})
 			w := &wire{Conn: dial(t, "ws://"+addr+path), t: t}
 			send(t, w.Conn, c.first)
@@ -80,7 +80,7 @@ func TestChat_WithFieldsOfAJoin(t *testing.T) {
 	for range 10 {
 		store.rooms, store.stored = append(store.rooms, "public"), append(store.stored, text)
 	}
-	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{StoredRooms: []string{"*"}, Store: store, StoreHead: 10}})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Rooms: store, RoomsHead: 10}, Only: gateway.Chat, Chat: gateway.ChatConfig{StoredRooms: []string{"*"}}})
 	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
 	c.ask(`{"type":"chat","id":1,"text":"hello","history":10}`, `{"id":1,"position":11,"type":"ok"}`)
 }
@@ -91,7 +91,8 @@ func TestShutdown_BodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
 	server, addr := serve(t, gateway.Config{
-		NewSource: (&memory{}).source, Streams: streams.config(), DrainTimeout: 20 * time.Millisecond,
+		Engine:       engine.Engine{Ingest: (&memory{}).source, Streams: streams},
+		DrainTimeout: 20 * time.Millisecond,
 	})
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

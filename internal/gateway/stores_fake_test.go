@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/engine"
 )
 
 // commits runs what is to be committed one after the other in a goroutine of its
@@ -99,23 +99,19 @@ type fakeStreams struct {
 }
 
 type fakeStream struct {
-	opts     gateway.StreamOptions
-	messages []gateway.Message
+	opts     engine.StreamOptions
+	messages []engine.Message
 	oldest   int64 // what is below is not kept
 	groups   map[string]int64
-	requests map[gateway.Producer]gateway.Place
+	requests map[engine.Producer]engine.Place
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
 	f := &fakeStreams{commits: newCommits(t), streams: make(map[string]*fakeStream), grown: make(chan struct{}), page: 10}
 	for _, name := range names {
-		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: gateway.StreamOptions{Keyed: true}}
+		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: engine.StreamOptions{Keyed: true}}
 	}
 	return f
-}
-
-func (f *fakeStreams) config() gateway.StreamsConfig {
-	return gateway.StreamsConfig{Store: f, Reader: f, Admin: fakeStreamAdmin{f}}
 }
 
 // change runs with the state locked and wakes those who wait for it.
@@ -127,15 +123,15 @@ func (f *fakeStreams) change(do func()) {
 	f.grown = make(chan struct{})
 }
 
-func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Producer, messages []gateway.Message, done func(gateway.Place, error)) error {
+func (f *fakeStreams) Publish(_ context.Context, stream string, as *engine.Producer, messages []engine.Message, done func(engine.Place, error)) error {
 	f.state.Lock()
 	known := f.streams[stream] != nil
 	f.state.Unlock()
 	if !known {
-		return gateway.ErrNotFound
+		return engine.ErrNotFound
 	}
 	f.later(func() {
-		at := gateway.Place{Partition: -1}
+		at := engine.Place{Partition: -1}
 		var err error
 		f.change(func() {
 			s := f.streams[stream]
@@ -150,7 +146,7 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Prod
 					return
 				}
 				if s.requests == nil {
-					s.requests = make(map[gateway.Producer]gateway.Place)
+					s.requests = make(map[engine.Producer]engine.Place)
 				}
 				at.Count = len(messages)
 				s.requests[*as] = at
@@ -165,12 +161,12 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, as *gateway.Prod
 	return nil
 }
 
-func (f *fakeStreams) Subscribe(_ context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+func (f *fakeStreams) Subscribe(_ context.Context, stream string, from engine.Start) (engine.Subscription, error) {
 	f.state.Lock()
 	defer f.state.Unlock()
 	s := f.streams[stream]
 	if s == nil {
-		return nil, gateway.ErrNotFound
+		return nil, engine.ErrNotFound
 	}
 	at := from.After
 	switch {
@@ -198,7 +194,7 @@ func (f *fakeStreams) commitGroup(stream, group string, position int64) (int64, 
 	defer f.state.Unlock()
 	s := f.streams[stream]
 	if s == nil {
-		return 0, gateway.ErrNotFound
+		return 0, engine.ErrNotFound
 	}
 	s.groups[group] = max(s.groups[group], position)
 	return s.groups[group], f.fail
@@ -209,17 +205,17 @@ func (f *fakeStreams) CommitLater(_ context.Context, stream, group string, posit
 	return err
 }
 
-func (f *fakeStreams) Read(_ context.Context, stream string, key *string, after int64, limit int) (out []gateway.Message, err error) {
+func (f *fakeStreams) Read(_ context.Context, stream string, key *string, after int64, limit int) (out []engine.Message, err error) {
 	f.state.Lock()
 	defer f.state.Unlock()
 	s := f.streams[stream]
 	switch {
 	case s == nil:
-		return nil, gateway.ErrNotFound
+		return nil, engine.ErrNotFound
 	case key != nil && !s.opts.Keyed:
-		return nil, gateway.ErrNotKeyed
+		return nil, engine.ErrNotKeyed
 	case after < s.oldest-1:
-		return nil, &gateway.TooOldError{Oldest: s.oldest}
+		return nil, &engine.TooOldError{Oldest: s.oldest}
 	}
 	for _, m := range s.messages[min(after, int64(len(s.messages))):] {
 		if (key == nil || m.Key == *key) && len(out) < limit {
@@ -237,17 +233,17 @@ type fakeSubscription struct {
 
 func (s *fakeSubscription) Position() int64 { return s.at }
 
-func (s *fakeSubscription) Next(ctx context.Context, most int) ([]gateway.Message, error) {
+func (s *fakeSubscription) Next(ctx context.Context, most int) ([]engine.Message, error) {
 	for {
 		s.f.state.Lock()
 		grown, log := s.f.grown, s.f.streams[s.stream]
 		switch {
 		case log == nil:
 			s.f.state.Unlock()
-			return nil, gateway.ErrNotFound
+			return nil, engine.ErrNotFound
 		case s.at < log.oldest-1:
 			s.f.state.Unlock()
-			return nil, &gateway.TooOldError{Oldest: log.oldest}
+			return nil, &engine.TooOldError{Oldest: log.oldest}
 		case s.at < int64(len(log.messages)):
 			page := slices.Clone(log.messages[s.at:min(int(s.at)+min(s.f.page, most), len(log.messages))])
 			s.at += int64(len(page))
@@ -271,65 +267,63 @@ func (s *fakeSubscription) Close() {
 	s.f.open--
 }
 
-type fakeStreamAdmin struct{ f *fakeStreams }
-
-func (a fakeStreamAdmin) Create(_ context.Context, name string, opts *gateway.StreamOptions) (made gateway.StreamOptions, err error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
+func (f *fakeStreams) Create(_ context.Context, name string, opts *engine.StreamOptions) (made engine.StreamOptions, err error) {
+	f.state.Lock()
+	defer f.state.Unlock()
 	if opts != nil {
 		made = *opts
 	}
-	if s := a.f.streams[name]; s == nil {
-		a.f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: made}
+	if s := f.streams[name]; s == nil {
+		f.streams[name] = &fakeStream{groups: make(map[string]int64), opts: made}
 	} else if opts != nil && s.opts != *opts {
-		return made, gateway.ErrExists
+		return made, engine.ErrExists
 	} else {
 		made = s.opts
 	}
-	return made, a.f.fail
+	return made, f.fail
 }
 
-func (a fakeStreamAdmin) List(context.Context) (out []gateway.StreamInfo, err error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	for name, s := range a.f.streams {
-		out = append(out, gateway.StreamInfo{Name: name, Keyed: s.opts.Keyed})
+func (f *fakeStreams) List(context.Context) (out []engine.StreamInfo, err error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	for name, s := range f.streams {
+		out = append(out, engine.StreamInfo{Name: name, Keyed: s.opts.Keyed})
 	}
-	return out, a.f.fail
+	return out, f.fail
 }
 
-func (a fakeStreamAdmin) Info(_ context.Context, name string) (gateway.StreamDetails, error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	s := a.f.streams[name]
+func (f *fakeStreams) Info(_ context.Context, name string) (engine.StreamDetails, error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	s := f.streams[name]
 	if s == nil {
-		return gateway.StreamDetails{}, gateway.ErrNotFound
+		return engine.StreamDetails{}, engine.ErrNotFound
 	}
-	d := gateway.StreamDetails{StreamInfo: gateway.StreamInfo{Name: name, Keyed: s.opts.Keyed}, Head: int64(len(s.messages))}
-	return d, a.f.fail
+	d := engine.StreamDetails{StreamInfo: engine.StreamInfo{Name: name, Keyed: s.opts.Keyed}, Head: int64(len(s.messages))}
+	return d, f.fail
 }
 
-func (a fakeStreamAdmin) Groups(_ context.Context, name, after string, limit int) (out []gateway.GroupInfo, err error) {
-	a.f.state.Lock()
-	defer a.f.state.Unlock()
-	s := a.f.streams[name]
+func (f *fakeStreams) Groups(_ context.Context, name, after string, limit int) (out []engine.GroupInfo, err error) {
+	f.state.Lock()
+	defer f.state.Unlock()
+	s := f.streams[name]
 	if s == nil {
-		return nil, gateway.ErrNotFound
+		return nil, engine.ErrNotFound
 	}
 	for _, group := range slices.Sorted(maps.Keys(s.groups)) {
 		if group > after && len(out) < limit {
-			out = append(out, gateway.GroupInfo{Name: group, Offset: s.groups[group], Lag: int64(len(s.messages)) - s.groups[group]})
+			out = append(out, engine.GroupInfo{Name: group, Offset: s.groups[group], Lag: int64(len(s.messages)) - s.groups[group]})
 		}
 	}
-	return out, a.f.fail
+	return out, f.fail
 }
 
-func (a fakeStreamAdmin) Drop(_ context.Context, name string) (err error) {
-	a.f.change(func() {
-		if a.f.streams[name] == nil {
-			err = gateway.ErrNotFound
+func (f *fakeStreams) Drop(_ context.Context, name string) (err error) {
+	f.change(func() {
+		if f.streams[name] == nil {
+			err = engine.ErrNotFound
 		}
-		delete(a.f.streams, name)
+		delete(f.streams, name)
 	})
 	return err
 }

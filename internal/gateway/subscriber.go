@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -32,7 +33,7 @@ type appendNth func(dst []byte, n int) []byte
 
 // streamFeed is a stream.
 type streamFeed struct {
-	Subscription
+	engine.Subscription
 	stream, name string
 }
 
@@ -148,7 +149,7 @@ func (sub *subscriber) tell(err error) {
 	}
 	with := explained(err, codeUnavailable)
 	switch with.Code {
-	case codeNotFound:
+	case engine.CodeNotFound:
 		with = refusal(codeStreamGone)
 	case codeUnavailable:
 		sub.session.server.log.warn("subscription ended", "subscription", sub.name, "error", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -19,7 +20,7 @@ func fill(streams *fakeStreams, name string, count, size int) {
 	streams.change(func() {
 		s := streams.streams[name]
 		for range count {
-			s.messages = append(s.messages, gateway.Message{Position: int64(len(s.messages)) + 1, Payload: payload})
+			s.messages = append(s.messages, engine.Message{Position: int64(len(s.messages)) + 1, Payload: payload})
 		}
 	})
 }
@@ -267,9 +268,7 @@ func TestPublish_ManyAnswers(t *testing.T) {
 func TestSubscribe_StoreFailsForGood(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
-	cfg := streams.config()
-	cfg.Store = brokenStreams{streams}
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Streams: cfg})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Streams: brokenStreams{streams}}})
 	c := connect(t, addr)
 	if got := c.code(`{"type":"subscribe","id":"x","stream":"orders","group":"broken"}`); got != "errorunavailable" {
 		t.Error(got)
@@ -281,7 +280,7 @@ func TestSubscribe_StoreFailsForGood(t *testing.T) {
 // brokenStreams subscribe, and then fail.
 type brokenStreams struct{ *fakeStreams }
 
-func (b brokenStreams) Subscribe(_ context.Context, _ string, from gateway.Start) (gateway.Subscription, error) {
+func (b brokenStreams) Subscribe(_ context.Context, _ string, from engine.Start) (engine.Subscription, error) {
 	if from.Group != "" {
 		return nil, errors.New("away")
 	}
@@ -291,7 +290,7 @@ func (b brokenStreams) Subscribe(_ context.Context, _ string, from gateway.Start
 type brokenSubscription struct{}
 
 func (brokenSubscription) Position() int64 { return 3 }
-func (brokenSubscription) Next(context.Context, int) ([]gateway.Message, error) {
+func (brokenSubscription) Next(context.Context, int) ([]engine.Message, error) {
 	return nil, errors.New("table is gone")
 }
 func (brokenSubscription) Close() {}

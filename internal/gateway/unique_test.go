@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // lateUnique takes longer for the first message of a key than for the others.
 type lateUnique struct{ *fakeQueues }
 
-func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m gateway.Message, opts gateway.EnqueueOptions, unique gateway.Unique, done func(gateway.Place, error)) error {
+func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m engine.Message, opts engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
 	if string(m.Payload) == "0" {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -24,7 +25,7 @@ func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m gateway.M
 func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
 	t.Parallel()
 	queues := newFakeQueues(t, "jobs")
-	_, addr := serve(t, gateway.Config{NewSource: (&memory{}).source, Queues: gateway.QueuesConfig{Store: lateUnique{queues}, Leases: queues}})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source, Queues: lateUnique{queues}}})
 	c := connect(t, addr)
 	for n := range 5 {
 		send(t, c.Conn, fmt.Sprintf(`{"type":"enqueue","queue":"jobs","payload":"%d","unique_key":"k","unique_ms":60000,"id":%d}`, n, n))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
@@ -16,13 +17,13 @@ type lingering struct {
 	let    chan struct{}
 }
 
-func (l lingering) Subscribe(ctx context.Context, stream string, from gateway.Start) (gateway.Subscription, error) {
+func (l lingering) Subscribe(ctx context.Context, stream string, from engine.Start) (engine.Subscription, error) {
 	s, err := l.fakeStreams.Subscribe(ctx, stream, from)
 	return lingeringSubscription{s, l}, err
 }
 
 type lingeringSubscription struct {
-	gateway.Subscription
+	engine.Subscription
 	l lingering
 }
 
@@ -37,13 +38,13 @@ type lingeringQueues struct {
 	l lingering
 }
 
-func (q lingeringQueues) Consume(ctx context.Context, queue string) (gateway.Consumption, error) {
+func (q lingeringQueues) Consume(ctx context.Context, queue string) (engine.Consumption, error) {
 	c, err := q.fakeQueues.Consume(ctx, queue)
 	return lingeringConsumption{c, q.l}, err
 }
 
 type lingeringConsumption struct {
-	gateway.Consumption
+	engine.Consumption
 	l lingering
 }
 
@@ -67,8 +68,7 @@ func TestUnsubscribe_IsAnsweredWhenItHasEnded(t *testing.T) {
 			l := lingering{fakeStreams: streams, ending: make(chan struct{}), let: make(chan struct{})}
 			let := sync.OnceFunc(func() { close(l.let) })
 			_, addr := serve(t, gateway.Config{
-				NewSource: (&memory{}).source, Streams: gateway.StreamsConfig{Store: l},
-				Queues: gateway.QueuesConfig{Store: lingeringQueues{queues, l}, Leases: queues},
+				Engine: engine.Engine{Ingest: (&memory{}).source, Streams: l, Queues: lingeringQueues{queues, l}},
 			})
 			t.Cleanup(let)
 			c := connect(t, addr)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -22,7 +23,7 @@ const upgradeHeaders = "Host: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n
 func TestUpgrade_WithABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
-	_, addr := serve(t, gateway.Config{NewSource: store.source})
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: store.source}})
 	frame := string(websocket.AppendMaskedFrame(nil, websocket.OpText, [4]byte{1, 2, 3, 4}, []byte("smuggled")))
 	for _, path := range []string{"/ws", "/ws/chat", "/ws/ingest", "/ws/lanes"} {
 		for _, rest := range []string{
@@ -68,7 +69,7 @@ func (failingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hija
 // panicked.
 func TestUpgrade_PanicLeaksNoSlot(t *testing.T) {
 	t.Parallel()
-	server := gateway.New(gateway.Config{NewSource: (&memory{}).source})
+	server := gateway.New(gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
 	for _, path := range []string{"/ws", "/ws/chat", "/ws/ingest", "/ws/lanes"} {
 		r := httptest.NewRequest("GET", path, nil)
 		for _, line := range strings.Split(strings.TrimSpace(upgradeHeaders), "\r\n") {

@@ -1,0 +1,152 @@
+package engine
+
+import "fmt"
+
+// Code names an error on the wire.
+type Code string
+
+// Error is what clients are told that went wrong. The errors of an engine wrap one of those below; of any other error clients learn only that something is
+// wrong.
+type Error struct {
+	Code Code
+	Text string // for clients
+}
+
+func (e *Error) Error() string { return "engine: " + e.Text }
+
+// newError returns an error that is one of Errors. It is no *Error, so that no variable of that type is nil and an error.
+func newError(code Code, text string) error {
+	e := &Error{code, text}
+	Errors = append(Errors, e)
+	return e
+}
+
+// Errors are all of those below.
+var Errors []*Error
+
+// What engines answer.
+var (
+	// ErrNotFound: there is no stream, group or queue of that name, or not any
+	// more.
+	ErrNotFound = newError(CodeNotFound, "there is no stream, group or queue of that name")
+	// ErrInvalid: a name, key, header or number is outside of the store's limits.
+	ErrInvalid = newError(CodeInvalid, "a name, key, header or number is outside of the documented limits")
+	// ErrExists: there is one of that name, with other options; or, where a queue is
+	// to be made, a stream with messages, groups or partitions.
+	ErrExists = newError(CodeExists, "there is one of that name, with other options, or a stream of that name that is in use: choose another name, or drop that one first")
+	// ErrNotKeyed: the stream cannot be read by key.
+	ErrNotKeyed = newError(CodeNotKeyed, "the stream was made without keyed: it cannot be read by key")
+	// ErrTooOld: what was to be read is not kept any more. See TooOldError.
+	ErrTooOld = newError(CodeTooOld, "the messages from there on are not kept any more: see oldest")
+	// ErrHistoryLost: the position is past the end, or of messages or events that a failover has lost. See
+	// HistoryLostError.
+	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void")
+	// ErrLeaseLost: the delivery is not the caller's any more.
+	ErrLeaseLost = newError(CodeLeaseLost, "some deliveries are not yours any more: see lost")
+	// ErrConflict: an append's condition failed. See ConflictError.
+	ErrConflict = newError(CodeConflict, "an event is in the way: see position and event_type")
+	// ErrDuplicateID: an event with that id is stored already.
+	ErrDuplicateID = newError(CodeDuplicateID, "an event with that id is stored, and this append is no repetition of the one that stored it")
+	// ErrTooExpensive: finding out whether it may be done takes the store too long.
+	ErrTooExpensive = newError(CodeTooExpensive, "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper")
+	// ErrBusy: the store does as much of that at a time as it may.
+	ErrBusy = newError(CodeBusy, "the store does as many of these at a time as it may; try again")
+	// ErrSpread: the messages of a request belong to several lanes.
+	ErrSpread = newError(CodeManyLanes, "the keys of these messages belong to several lanes: enqueue those of each apart")
+	// ErrSequenceTooOld: whether the producer's request was stored earlier is not
+	// known any more; it was not stored now.
+	ErrSequenceTooOld = newError(CodeSequence, "it is not known any more whether this sequence was stored; it was not stored now: go on with a higher one")
+	// ErrManyPartitions: the messages' keys belong to several partitions.
+	ErrManyPartitions = newError(CodeManyPartitions, "the keys of these messages belong to several partitions: publish those of each apart")
+	// ErrAhead: the position is after the end of the stream.
+	ErrAhead = newError(CodeAhead, "nothing has been stored at this position yet: commit no further than what was received")
+	// ErrIncomplete: the database was restored without the group's offset.
+	ErrIncomplete = newError(CodeIncomplete, "the group has no offset: the database was restored from a backup that lacks it; an operator sets it anew")
+	// ErrJournalLost: the database was restored without the queue's journal.
+	ErrJournalLost = newError(CodeJournalLost, "the queue has lost its journal: the database was restored from a backup that lacks it; an operator restores one that has it, or begins a new one with SELECT tidewire.restart_queue(queue, after)")
+	// ErrPartitioned: that is done with one partition, not with the whole stream.
+	ErrPartitioned = newError(CodePartitioned, "the stream has partitions: name one of them, such as name/0")
+	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
+	// write to it, drop it, or have offsets in it.
+	ErrQueueStream = newError(CodeQueueStream, "this stream holds the messages of a queue: use the requests of queues; it can be read")
+	// ErrRefused: the database refuses it, and will until an operator has changed
+	// something: rights, or tables that are missing. Nothing was stored.
+	ErrRefused = newError(CodeRefused, "the database refuses this, and trying again does not help: the server's operator finds the reason in its log")
+	// ErrOutcomeUnknown: it may have been stored or not.
+	ErrOutcomeUnknown = newError(CodeUnknownOutcome, "it is not known whether this was stored: look, or send it again and bear a duplicate")
+)
+
+// The codes of these errors.
+const (
+	CodeNotFound       Code = "not_found"
+	CodeInvalid        Code = "invalid"
+	CodeExists         Code = "exists"
+	CodeNotKeyed       Code = "not_keyed"
+	CodeTooOld         Code = "too_old"
+	CodeHistoryLost    Code = "history_lost"
+	CodeLeaseLost      Code = "lease_lost"
+	CodeConflict       Code = "conflict"
+	CodeDuplicateID    Code = "duplicate_id"
+	CodeTooExpensive   Code = "too_expensive"
+	CodeBusy           Code = "busy"
+	CodeManyLanes      Code = "many_lanes"
+	CodeSequence       Code = "sequence_too_old"
+	CodeManyPartitions Code = "many_partitions"
+	CodeAhead          Code = "position_ahead"
+	CodeIncomplete     Code = "offset_missing"
+	CodeJournalLost    Code = "journal_lost"
+	CodePartitioned    Code = "partitioned"
+	CodeQueueStream    Code = "queue_stream"
+	CodeRefused        Code = "database_refused"
+	CodeUnknownOutcome Code = "outcome_unknown"
+)
+
+// TooOldError is ErrTooOld with the position of the oldest message there is.
+type TooOldError struct{ Oldest int64 }
+
+func (e *TooOldError) Error() string { return fmt.Sprintf("%v: the oldest is %d", ErrTooOld, e.Oldest) }
+func (e *TooOldError) Unwrap() error { return ErrTooOld }
+
+// HistoryLostError is ErrHistoryLost with the position of the last message or event before those that are lost.
+type HistoryLostError struct{ Last int64 }
+
+func (e *HistoryLostError) Error() string {
+	return fmt.Sprintf("%v: the last before is %d", ErrHistoryLost, e.Last)
+}
+func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
+
+// ConflictError is ErrConflict with the first event in the way.
+type ConflictError struct {
+	Position int64
+	Type     string
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%v: %s at %d", ErrConflict, e.Type, e.Position)
+}
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// FieldError is ErrInvalid with what is wrong, in words for clients.
+type FieldError struct {
+	Field   string // a path, such as "events[2].tags"
+	Problem string
+}
+
+func (e *FieldError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrInvalid, e.Field, e.Problem) }
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// NotReadyError is why a server is not ready. Whoever asks reads the reason, one
+// line without names or addresses; Err, if not nil, is for the log.
+type NotReadyError struct {
+	Reason string
+	Err    error
+}
+
+func (e *NotReadyError) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+func (e *NotReadyError) Unwrap() error { return e.Err }

@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// Event is one event of an event store.
+type Event struct {
+	// Position and Time are the store's.
+	Position int64
+	Time     time.Time
+	Type     string
+	Tags     []string
+	Data     []byte
+	JSON     bool // Data is JSON
+	ID       string
+}
+
+// EventQuery chooses events: those that match any of the items; without items,
+// all.
+type EventQuery struct {
+	Items []EventItem `json:"items"`
+}
+
+// EventItem matches events that have any of the types and all of the tags.
+type EventItem struct {
+	Types []string `json:"types,omitempty"`
+	Tags  []string `json:"tags,omitempty"`
+}
+
+// EventCondition has an append fail if an event behind a position matches.
+type EventCondition struct {
+	Query EventQuery `json:"query"`
+	After int64      `json:"after"`
+}
+
+// EventRange is which of the events that match are read.
+type EventRange struct {
+	After, Before int64 // positions; Before 0 is up to the end
+	Limit         int
+	Backwards     bool
+}
+
+// Events are stores of events with conditional append.
+// An empty name is that of the default store. A ctx bounds the call it is given
+// to, and nothing beyond.
+type Events interface {
+	// Append stores the events, all or none, unless the condition fails, and
+	// returns their positions after the commit. A condition of nil always holds.
+	Append(ctx context.Context, store string, events []Event, condition *EventCondition) (positions []int64, err error)
+	// Query returns at most r.Limit events as of one moment, and fewer if they
+	// are large, but one if there is one.
+	Query(ctx context.Context, store string, q EventQuery, r EventRange) ([]Event, error)
+	// Count returns how many events each of the queries matches, as of one
+	// moment, and the condition under which that is still so.
+	Count(ctx context.Context, store string, queries []EventQuery) (counts []int64, guard EventCondition, err error)
+	// SubscribeEvents follows the events that match, from behind a position on, or
+	// from the end if that is negative.
+	SubscribeEvents(ctx context.Context, store string, q EventQuery, after int64) (EventSubscription, error)
+}
+
+// EventSubscription is Subscription for events.
+type EventSubscription interface {
+	Position() int64
+	Next(ctx context.Context, most int) ([]Event, error)
+	Close()
+}

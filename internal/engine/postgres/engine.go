@@ -1,0 +1,247 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/ingest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/standby"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// Config configures an Engine.
+type Config struct {
+	Pool *pgxpool.Pool
+	// URL is that of the same database: whether a write would be acknowledged is asked on a connection
+	// of its own, because the pool may be what is exhausted.
+	URL string
+	// Standby is where reads go that it can answer. Defaults to none.
+	Standby *standby.Reader
+	// Stores has streams, queues and events served. Defaults to false.
+	Stores bool
+	// Rooms has stored rooms served. Defaults to false.
+	Rooms bool
+	// RoomBatchBytes is the most that one batch of chats holds. Defaults to the default of stream.AppenderConfig.
+	RoomBatchBytes int
+	// Ingest is behind /ws/ingest. Defaults to none.
+	Ingest *ingest.Ingester
+	// MaxOpenStreams is with how many open streams those are closed sooner to which nobody publishes. Defaults to no bound.
+	MaxOpenStreams int
+	// Metrics gets the figures of the engine. Required.
+	Metrics prometheus.Registerer
+	// Log receives what is wrong with the database. Required.
+	Log *slog.Logger
+}
+
+// Engine is the engine on one PostgreSQL database. End what Run began with Stop.
+type Engine struct {
+	cfg     Config
+	ingest  *ingest.Ingester // nil if not served
+	rooms   *rooms           // nil if no room is stored
+	streams *streams         // nil if not served
+	queues  *queues          // nil if not served
+	events  *events          // nil if not served
+
+	head     int64 // of the stored rooms, when the engine was opened
+	ready    *readiness
+	probe    *writeProbe
+	watch    stallWatch
+	received progress // of ingest
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// roomsStream is the stream that keeps what is said in stored rooms, by room.
+const roomsStream = engine.ReservedPrefix + "rooms"
+
+// Open makes what the database lacks of what is served. The schema has to be there.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	e := &Engine{cfg: cfg, ingest: cfg.Ingest}
+	history, err := migrate.EnterHistory(ctx, cfg.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if e.ingest != nil {
+		registerIngest(cfg.Metrics, e.ingest)
+	}
+	if cfg.Stores {
+		e.openStores()
+		e.events.history = history
+		registerQueues(cfg.Metrics, e.queues)
+		registerLosses(cfg.Metrics, "messages", e.streams.hub.Lost)
+		registerLosses(cfg.Metrics, "events", e.events.lost.Load)
+	}
+	if cfg.Rooms {
+		if err := e.openRooms(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Standby != nil {
+		registerStandby(cfg.Metrics, cfg.Standby)
+	}
+	registerHosts(cfg.Metrics, cfg.Pool)
+	e.probe = newWriteProbe(cfg.URL)
+	e.ready = &readiness{probe: e.probe.write, stalled: e.watch.stalled}
+	return e, nil
+}
+
+func (e *Engine) openStores() {
+	e.streams = newStreams(e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
+	if e.cfg.MaxOpenStreams > 0 {
+		e.streams.maxOpen = e.cfg.MaxOpenStreams
+	}
+	e.queues = newQueues(e.cfg.Pool, e.streams.hub, e.cfg.Log)
+	e.queues.made = e.madeQueue
+	e.events = newEvents(e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
+}
+
+func (e *Engine) openRooms(ctx context.Context) error {
+	log, err := stream.Ensure(ctx, e.cfg.Pool, roomsStream, stream.Options{Keyed: true, OwnTables: true})
+	if err != nil {
+		return err
+	}
+	if e.head, err = log.Head(ctx); err != nil {
+		return err
+	}
+	e.rooms = &rooms{log: log, logger: e.cfg.Log, appender: stream.NewAppender(e.cfg.Pool, log, stream.AppenderConfig{
+		MaxBatchBytes: e.cfg.RoomBatchBytes, Writer: stream.WriterConfig{Log: e.cfg.Log},
+	})}
+	registerLosses(e.cfg.Metrics, "chats", e.rooms.lost.Load)
+	return nil
+}
+
+// Serves returns what the engine serves, for the gateway.
+func (e *Engine) Serves() engine.Engine {
+	s := engine.Engine{Ready: e.ready.check, Remark: e.remark}
+	if e.ingest != nil {
+		s.Ingest = func(onCommit func(uint64)) engine.Source { return e.ingest.Source(onCommit) }
+	}
+	if e.streams != nil {
+		s.Streams, s.Queues, s.Events = e.streams, e.queues, e.events
+	}
+	if e.rooms != nil {
+		s.Rooms, s.RoomsHead = e.rooms, e.head
+	}
+	return s
+}
+
+// remark says whether a standby is not read that was to be.
+func (e *Engine) remark() string {
+	if e.cfg.Standby == nil {
+		return ""
+	}
+	if problem := e.cfg.Standby.Problem(); problem != "" {
+		return "the standby is not read: " + problem
+	}
+	return ""
+}
+
+// madeQueue is told of a queue that was made just now, perhaps of a stream, or in place of
+// one that another node has dropped.
+func (e *Engine) madeQueue(ctx context.Context, q *queue.Queue) {
+	if o, open := e.queues.open.peek(q.Name()); open && o.Stream().ID() != q.Stream().ID() {
+		e.queues.changed(ctx, q.Name())
+	}
+	e.queues.open.changed(named(q.Name()))
+	e.streams.becameQueue(q.Name())
+}
+
+// Run lets the engine write until Stop.
+func (e *Engine) Run(ctx context.Context) {
+	ctx, e.cancel = context.WithCancel(ctx)
+	e.watch.all = e.writers
+	e.running.Go(func() { e.watch.run(ctx.Done()) })
+	if e.ingest != nil {
+		e.running.Go(func() { e.ingest.Run(ctx) })
+	}
+	if e.rooms != nil {
+		e.running.Go(func() { e.rooms.appender.Run(ctx) })
+	}
+	if e.streams != nil {
+		e.streams.followers.Go(func() { e.queues.run(ctx) })
+		e.running.Go(func() { e.streams.run(ctx) })
+	}
+	if e.events != nil {
+		e.running.Go(func() { e.events.watchHistory(ctx) })
+	}
+}
+
+// writers yields what has to get on for the server to be ready.
+func (e *Engine) writers(yield func(*progress)) {
+	if e.ingest != nil {
+		now := e.ingest.Stats()
+		e.received.begun.Store(int64(now.Received))
+		e.received.ended.Store(int64(now.Received) - now.Inflight)
+		yield(&e.received)
+	}
+	if e.streams != nil {
+		for _, o := range e.streams.open.all() {
+			yield(&o.progress)
+		}
+		for _, o := range e.queues.open.all() {
+			yield(&o.progress)
+		}
+		yield(&e.streams.open.waiting)
+		yield(&e.streams.opened.waiting)
+		yield(&e.queues.open.waiting)
+	}
+	if e.events != nil {
+		yield(&e.events.progress)
+		yield(&e.events.open.waiting)
+	}
+}
+
+// Abandon gives up what is accepted and not stored: whoever waits for it is answered
+// that its outcome is unknown. Nothing more is accepted.
+func (e *Engine) Abandon() {
+	if e.ingest != nil {
+		e.ingest.Abandon()
+	}
+	if e.rooms != nil {
+		e.rooms.appender.Abandon()
+	}
+	if e.streams != nil {
+		e.streams.abandon()
+		e.queues.abandon()
+		e.events.abandon()
+	}
+}
+
+// Stop waits until everything accepted is stored, at most until ctx ends. Nothing is asked of the engine any more.
+func (e *Engine) Stop(ctx context.Context) error {
+	defer e.probe.close()
+	defer e.ready.end()
+	e.cancel()
+	giveUp := context.AfterFunc(ctx, e.Abandon)
+	defer giveUp()
+	if e.events != nil {
+		e.events.close(ctx)
+	}
+	e.running.Wait()
+	if e.ingest == nil {
+		return nil
+	}
+	return lost(e.ingest.Stats())
+}
+
+// lost says what became of messages that were received and are not known to be
+// stored.
+func lost(done ingest.Stats) (err error) {
+	if done.Failed > 0 {
+		err = fmt.Errorf("%d messages were received and could not be stored", done.Failed)
+	}
+	if n := done.Inflight + int64(done.Abandoned); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d messages were received and given up, because PostgreSQL did not answer in time: they may be stored", n))
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// engineErrors are the errors of packages stream, queue and eventstore as engines have them. The first that an error is counts.
+var engineErrors = []struct {
+	is, as error
+}{
+	{stream.ErrAbandoned, engine.ErrOutcomeUnknown}, // also of a stream that is gone now
+	{queue.ErrUnknown, engine.ErrOutcomeUnknown},
+	{eventstore.ErrOutcomeUnknown, engine.ErrOutcomeUnknown},
+	{queue.ErrInvalid, engine.ErrInvalid},
+	{queue.ErrOptions, engine.ErrExists},
+	{queue.ErrStreamInUse, engine.ErrExists},
+	{queue.ErrLeaseLost, engine.ErrLeaseLost},
+	{queue.ErrSettled, engine.ErrLeaseLost},
+	{queue.ErrNotFound, engine.ErrNotFound},
+	{queue.ErrSpread, engine.ErrSpread},
+	{queue.ErrJournalLost, engine.ErrJournalLost},
+	{stream.ErrNotFound, engine.ErrNotFound},
+	{stream.ErrInvalid, engine.ErrInvalid},
+	{stream.ErrOptions, engine.ErrExists},
+	{stream.ErrNotKeyed, engine.ErrNotKeyed},
+	{stream.ErrSequenceTooOld, engine.ErrSequenceTooOld},
+	{stream.ErrManyPartitions, engine.ErrManyPartitions},
+	{stream.ErrPartitioned, engine.ErrPartitioned},
+	{stream.ErrPartition, engine.ErrPartitioned},
+	{stream.ErrAhead, engine.ErrAhead},
+	{stream.ErrIncomplete, engine.ErrIncomplete},
+	{eventstore.ErrNotFound, engine.ErrNotFound},
+	{eventstore.ErrInvalid, engine.ErrInvalid},
+	{eventstore.ErrDuplicateID, engine.ErrDuplicateID},
+	{eventstore.ErrTooManyProjections, engine.ErrBusy},
+	{eventstore.ErrTooExpensive, engine.ErrTooExpensive},
+}
+
+// engineError returns an error as engines have it.
+func engineError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := errors.AsType[*engine.Error](err); is {
+		return err
+	}
+	if told := detailed(err); told != nil {
+		return fmt.Errorf("%w: %w", told, err)
+	}
+	for _, known := range engineErrors {
+		if errors.Is(err, known.is) {
+			return fmt.Errorf("%w: %w", known.as, err)
+		}
+	}
+	// An error of PostgreSQL stays until somebody changes the database, unless it passes: PostgreSQL is away, or read-only while
+	// another server becomes the primary.
+	if pg.Code(err) != "" && !pg.Retryable(err) {
+		return fmt.Errorf("%w: %w", engine.ErrRefused, err)
+	}
+	return err
+}
+
+// engineErrorsOf is engineError for each of several.
+func engineErrorsOf(errs []error) []error {
+	for i, err := range errs {
+		errs[i] = engineError(err)
+	}
+	return errs
+}
+
+// detailed returns the error that tells more than its code, or nil.
+func detailed(err error) error {
+	if e, ok := errors.AsType[*stream.TooOldError](err); ok {
+		return &engine.TooOldError{Oldest: e.Oldest}
+	}
+	if e, ok := errors.AsType[*stream.HistoryLostError](err); ok {
+		return &engine.HistoryLostError{Last: e.Last}
+	}
+	if e, ok := errors.AsType[*eventstore.HistoryLostError](err); ok {
+		return &engine.HistoryLostError{Last: e.Last}
+	}
+	if e, ok := errors.AsType[*eventstore.ConflictError](err); ok {
+		return &engine.ConflictError{Position: e.Position, Type: e.Type}
+	}
+	if e, ok := errors.AsType[*eventstore.InvalidError](err); ok {
+		return &engine.FieldError{Field: wireField(e.Field), Problem: e.Problem}
+	}
+	return nil
+}
+
+// wireField is a field as it is called on the wire.
+func wireField(field string) string {
+	if rest, ok := strings.CutPrefix(field, "condition.items"); ok {
+		return "condition.query.items" + rest
+	}
+	if rest, ok := strings.CutPrefix(field, "projections"); ok {
+		return "queries" + strings.Replace(rest, "].query", "]", 1)
+	}
+	return field
+}

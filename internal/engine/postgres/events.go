@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/standby"
+)
+
+// events gives the gateway the event stores of one database. The default
+// one is made when it is first asked for.
+type events struct {
+	pool   *pgxpool.Pool
+	reader *standby.Reader // nil without
+	log    *slog.Logger
+
+	open *registry[*eventstore.Store]
+
+	progress progress // of all appends
+
+	history int64        // base of the one that was seen last; of watchHistory alone
+	lost    atomic.Int64 // positions of events that failovers have lost
+}
+
+func newEvents(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *events {
+	s := &events{pool: pool, reader: reader, log: log}
+	s.open = newRegistry(registryConfig[*eventstore.Store]{Open: s.get, Discard: closeNow, ErrClosed: eventstore.ErrClosed, Log: log})
+	return s
+}
+
+// get opens a store, the default one also if it has to be made.
+func (s *events) get(ctx context.Context, name string) (*eventstore.Store, error) {
+	open := eventstore.Open
+	if name == eventstore.DefaultName {
+		open = eventstore.Ensure
+	}
+	return open(ctx, s.pool, name, eventstore.Config{Announce: true, Standby: s.reader, Log: s.log})
+}
+
+// closeNow closes a store of which nothing can be stored any more.
+func closeNow(store *eventstore.Store) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	store.Close(ctx)
+}
+
+// close waits until what was accepted is stored; if ctx ends first it gives up.
+func (s *events) close(ctx context.Context) {
+	s.open.close()
+	var closing sync.WaitGroup
+	for _, store := range s.open.all() {
+		closing.Go(func() {
+			if err := store.Close(ctx); err != nil {
+				s.log.Warn("events given up", "store", store.Name(), "error", err)
+			}
+		})
+	}
+	closing.Wait()
+}
+
+// abandon gives up what is accepted and not stored.
+func (s *events) abandon() {
+	given, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.close(given)
+}
+
+// with calls use with a store, and says its errors as the gateway does.
+func (s *events) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
+	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
+	if err == nil {
+		if err = use(store); errors.Is(err, eventstore.ErrNotFound) && s.open.forget(store.Name(), store) {
+			closeNow(store) // there may be another of its name
+		}
+	}
+	return engineError(err)
+}
+
+// Append implements engine.Events.
+func (s *events) Append(ctx context.Context, name string, events []engine.Event, condition *engine.EventCondition) (positions []int64, err error) {
+	in := make([]eventstore.Event, len(events))
+	for i, e := range events {
+		in[i] = eventstore.Event{Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
+	}
+	s.progress.begin()
+	defer s.progress.end()
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		if condition == nil {
+			positions, err = store.Append(ctx, in...)
+		} else {
+			positions, err = store.AppendIf(ctx, in, eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After})
+		}
+		return err
+	})
+	if err != nil && ctx.Err() != nil { // it was accepted, perhaps
+		err = errors.Join(engine.ErrOutcomeUnknown, err)
+	}
+	return positions, err
+}
+
+// Query implements engine.Events. It holds about readBytes.
+func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		held := 0
+		for e, err := range store.QueryStream(ctx, storeQuery(q), eventstore.ReadOptions{
+			After: r.After, Before: r.Before, Limit: r.Limit, Backwards: r.Backwards,
+		}) {
+			if err != nil {
+				return err
+			}
+			events = append(events, engineEvent(&e))
+			if held += len(e.Data); held > readBytes {
+				break
+			}
+		}
+		return nil
+	})
+	return events, err
+}
+
+// Count implements engine.Events.
+func (s *events) Count(ctx context.Context, name string, queries []engine.EventQuery) (counts []int64, guard engine.EventCondition, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		counters := make([]*eventstore.Projection[int64], len(queries))
+		projections := make([]eventstore.Projected, len(queries))
+		for i, q := range queries {
+			counters[i] = eventstore.Projector[int64]{
+				Query: storeQuery(q), Apply: func(n int64, _ eventstore.Event) int64 { return n + 1 },
+			}.Projection()
+			projections[i] = counters[i]
+		}
+		condition, err := store.Project(ctx, projections...)
+		for _, c := range counters {
+			counts = append(counts, c.State)
+		}
+		guard = engine.EventCondition{Query: engineQuery(condition.FailIfEventsMatch), After: condition.After}
+		return err
+	})
+	return counts, guard, err
+}
+
+// SubscribeEvents implements engine.Events.
+func (s *events) SubscribeEvents(ctx context.Context, name string, q engine.EventQuery, after int64) (sub engine.EventSubscription, err error) {
+	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		if after < 0 {
+			if after, err = store.Head(ctx); err != nil {
+				return err
+			}
+		}
+		found, err := store.Subscribe(storeQuery(q), after)
+		sub = eventSubscription{found}
+		return err
+	})
+	return sub, err
+}
+
+type eventSubscription struct{ *eventstore.Subscription }
+
+// Next implements engine.EventSubscription.
+func (s eventSubscription) Next(ctx context.Context, most int) ([]engine.Event, error) {
+	page, err := s.NextUpTo(ctx, most)
+	return engineEvents(page), engineError(err)
+}
+
+func storeQuery(q engine.EventQuery) (out eventstore.Query) {
+	for _, item := range q.Items {
+		out.Items = append(out.Items, eventstore.Item{Types: item.Types, Tags: item.Tags})
+	}
+	return out
+}
+
+func engineQuery(q eventstore.Query) (out engine.EventQuery) {
+	for _, item := range q.Items {
+		out.Items = append(out.Items, engine.EventItem{Types: item.Types, Tags: item.Tags})
+	}
+	return out
+}
+
+func engineEvents(events []eventstore.Event) []engine.Event {
+	out := make([]engine.Event, len(events))
+	for i := range events {
+		out[i] = engineEvent(&events[i])
+	}
+	return out
+}
+
+func engineEvent(e *eventstore.Event) engine.Event {
+	return engine.Event{Position: e.Position, Time: e.Time, Type: e.Type, Tags: e.Tags, Data: e.Data, JSON: e.JSON, ID: e.ID}
+}

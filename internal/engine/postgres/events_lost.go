@@ -1,0 +1,47 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// historyEvery is how often it is looked whether another history goes on, while event stores are open.
+const historyEvery = time.Second
+
+// watchHistory looks after each failover which events are lost that were stored here, until ctx ends. There is nothing to say of it
+// while PostgreSQL is away: others do.
+func (s *events) watchHistory(ctx context.Context) {
+	tick := time.NewTicker(historyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if open := s.open.all(); len(open) > 0 {
+			s.lookForLost(ctx, open)
+		}
+	}
+}
+
+// lookForLost looks for lost events if another history goes on than at the last look, and again the next time if that fails.
+func (s *events) lookForLost(ctx context.Context, open []*eventstore.Store) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	history, err := migrate.EnterHistory(ctx, s.pool)
+	if err != nil || history == s.history {
+		return
+	}
+	for _, store := range open {
+		lost, err := store.FindLost(ctx)
+		if err != nil {
+			return
+		}
+		s.lost.Add(lost)
+	}
+	s.history = history
+}

@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// heldTracer holds the first look-up of streams until it is released, and counts them.
+type heldTracer struct {
+	release chan struct{}
+	count   atomic.Int64
+}
+
+func (h *heldTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "name = ANY") && strings.Contains(data.SQL, "tidewire.stream WHERE") && h.count.Add(1) == 1 {
+		<-h.release
+	}
+	return ctx
+}
+
+func (h *heldTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// TestFinder_Shares: what is wanted while a look-up is under way is looked up at once
+// after it, and each name gets its own answer.
+func TestFinder_Shares(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if _, err := stream.Ensure(t.Context(), db.Pool, fmt.Sprint("s", i), stream.Options{Partitions: i / 30 * 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := pgxpool.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := &heldTracer{release: make(chan struct{})}
+	cfg.ConnConfig.Tracer = tracer
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	f := &finder{pool: pool}
+	var finding sync.WaitGroup
+	find := func(name string, want error) {
+		finding.Go(func() {
+			s, err := f.find(t.Context(), name)
+			if !errors.Is(err, want) || want == nil && (s.Name() != name || s.Partitions() > 0 != (name >= "s30" && len(name) == 3)) {
+				t.Errorf("%s: %v, %v; want %v", name, s, err, want)
+			}
+		})
+	}
+	find("s0", nil)
+	for tracer.count.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 400 {
+		find(fmt.Sprint("s", i%40), nil)
+		find(fmt.Sprint("none", i), stream.ErrNotFound)
+		find("jobs", engine.ErrQueueStream)
+	}
+	find("", stream.ErrInvalid)
+	given, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.find(given, "s1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	for waiting := 0; waiting < 1201; {
+		f.mu.Lock()
+		waiting = len(f.wanted)
+		f.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	close(tracer.release)
+	finding.Wait()
+	if n := tracer.count.Load(); n != 3 { // the first, a thousand, and the others
+		t.Errorf("%d look-ups, want 3", n)
+	}
+}

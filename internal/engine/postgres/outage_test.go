@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// lines is a log's output. Safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// TestOutageLog: of a thousand things that fail while PostgreSQL is away, the log tells
+// once, and that it is back; what has another cause, and every error, is told as ever.
+func TestOutageLog(t *testing.T) {
+	t.Parallel()
+	var out lines
+	probes := make(chan error)
+	log, o := newOutageLog(slog.New(slog.NewTextHandler(&out, nil)), func(ctx context.Context) error {
+		select {
+		case err := <-probes:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	lost := io.ErrUnexpectedEOF
+	refused := &pgconn.PgError{Code: "57P03"}
+	for outage := 1; outage <= 2; outage++ {
+		log.Warn("batch not written", "error", lost)
+		probes <- refused
+		for range 1000 {
+			log.With("stream", "s").Warn("batch not written", "error", lost)
+			log.WithGroup("g").Warn("not read", "error", refused)
+		}
+		log.Warn("too large", "error", errors.New("another cause"))
+		log.Error("messages given up", "error", lost)
+		log.Info("stopping")
+		probes <- nil
+		for { // until it is known that the outage is over
+			o.mu.Lock()
+			over := !o.probing
+			o.mu.Unlock()
+			if over {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		for text, want := range map[string]int{
+			"batch not written": outage, "not read": 0, "does not answer": outage, "answers again": outage,
+			"warnings_left_out=2000": outage, "too large": outage, "given up": outage, "msg=stopping": outage,
+		} {
+			if n := out.count(text); n != want {
+				t.Errorf("outage %d: %q %d times, want %d", outage, text, n, want)
+			}
+		}
+	}
+	log.Warn("one connection was ended", "error", lost)
+	probes <- nil // PostgreSQL lives: there is nothing more to tell
+	o.end()
+	if n := out.count("does not answer"); n != 2 {
+		t.Errorf("%d outages told, want 2", n)
+	}
+}

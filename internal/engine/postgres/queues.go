@@ -1,0 +1,332 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// queues gives the gateway the queues of one database.
+type queues struct {
+	pool *pgxpool.Pool
+	log  *slog.Logger
+	hub  *stream.Hub
+	made func(ctx context.Context, q *queue.Queue) // is told of a queue that was just made
+
+	work    context.Context // of producers and nodes; ends with run
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	accepted context.Context    // of what is accepted and not recorded; ends with abandon
+	abandon  context.CancelFunc // gives that up
+
+	open *registry[*openQueue]
+
+	gone struct { // nodes of queues that are not open any more
+		sync.Mutex
+		stats queue.NodeStats
+	}
+}
+
+// openQueue is a queue that somebody enqueues to or consumes.
+type openQueue struct {
+	*queue.Queue
+	producer *queue.Producer
+	node     *queue.Node
+	progress progress // of what is enqueued
+	dropped  atomic.Bool
+	counted  bool // among those that are gone; guarded by queues.gone
+}
+
+func newQueues(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queues {
+	s := &queues{pool: pool, log: log, hub: hub}
+	s.work, s.stop = context.WithCancel(context.Background())
+	s.accepted, s.abandon = context.WithCancel(context.Background())
+	s.open = newRegistry(registryConfig[*openQueue]{Open: s.lookup, Start: s.start, ErrClosed: queue.ErrClosed, Log: log})
+	return s
+}
+
+// run works until ctx ends, what was accepted by then is written, and the nodes
+// have given up what they had claimed.
+func (s *queues) run(ctx context.Context) {
+	<-ctx.Done()
+	s.open.close() // nothing begins any more
+	s.stop()
+	s.running.Wait()
+}
+
+// lookup finds a queue to be enqueued to or consumed.
+func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
+	q, err := queue.Lookup(ctx, s.pool, name)
+	if err != nil {
+		return nil, err
+	}
+	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
+	return &openQueue{
+		Queue:    q,
+		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender}),
+		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
+	}, nil
+}
+
+// start runs the producer and node of a queue. The node alone says when that ends: it tells
+// the consumers why, and the producer ends after it.
+func (s *queues) start(o *openQueue) {
+	s.running.Go(func() {
+		defer context.AfterFunc(s.accepted, func() { o.producer.Abandon(); o.node.Abandon() })()
+		producing, stop := context.WithCancel(s.work)
+		var producer sync.WaitGroup
+		producer.Go(func() { o.producer.Run(producing) })
+		if err := o.node.Run(s.work); err != nil {
+			level := slog.LevelWarn
+			if errors.Is(err, queue.ErrNotFound) { // as somebody wanted
+				level = slog.LevelInfo
+				o.dropped.Store(true)
+			}
+			s.log.Log(s.work, level, "queue is not served any more", "queue", o.Name(), "error", err)
+			s.forget(o)
+			stop()
+		}
+		producer.Wait()
+		stop()
+	})
+}
+
+// end has what serves a queue that is gone end. From now on its name stands for
+// the queue that is there then.
+func (s *queues) end(o *openQueue) {
+	s.forget(o)
+	o.node.Dropped()
+}
+
+func (s *queues) forget(o *openQueue) {
+	s.count(o)
+	s.open.forget(o.Name(), o)
+}
+
+// changed is told of a queue that was made or dropped just now: there may be another of its
+// name, or none.
+func (s *queues) changed(ctx context.Context, name string) {
+	s.open.changed(named(name))
+	o, open := s.open.peek(name)
+	if !open {
+		return
+	}
+	q, err := queue.Lookup(ctx, s.pool, name)
+	switch {
+	case errors.Is(err, queue.ErrNotFound), err == nil && q.Stream().ID() != o.Stream().ID():
+		s.end(o)
+	case err != nil:
+		s.forget(o) // its node finds out
+	}
+}
+
+// Enqueue implements engine.Queues.
+func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+	o, err := s.open.get(ctx, name)
+	if err != nil {
+		return engineError(err)
+	}
+	if err := o.checkPriority(opts.Priority); err != nil {
+		return err
+	}
+	out := make([]queue.Message, len(messages))
+	for i := range messages {
+		out[i] = queueMessage(&messages[i], opts)
+	}
+	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.Submit(ctx, out, done) })
+}
+
+// checkPriority refuses a priority that the queue lacks. Package queue does so too, but
+// does not know what clients call it.
+func (o *openQueue) checkPriority(priority int) error {
+	has := o.Options().Priorities
+	switch {
+	case priority == 0 || priority < has:
+		return nil
+	case has == 0:
+		return &engine.FieldError{Field: "priority", Problem: "want none, because the queue has no priorities"}
+	}
+	return &engine.FieldError{Field: "priority", Problem: fmt.Sprintf("want 0 to %d, because the queue has %d priorities", has-1, has)}
+}
+
+func queueMessage(m *engine.Message, opts engine.EnqueueOptions) queue.Message {
+	out := queue.Message{Message: stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}, Priority: opts.Priority}
+	if opts.Delay > 0 {
+		out.Due = time.Now().Add(opts.Delay)
+	}
+	return out
+}
+
+// EnqueueUnique implements engine.Queues.
+func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Message, opts engine.EnqueueOptions, unique engine.Unique, done func(engine.Place, error)) error {
+	o, err := s.open.get(ctx, name)
+	if err != nil {
+		return engineError(err)
+	}
+	if err := o.checkPriority(opts.Priority); err != nil {
+		return err
+	}
+	out := queueMessage(&m, opts)
+	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
+	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.SubmitUnique(ctx, out, done) })
+}
+
+// submit has messages submitted to the queue, and says what became of them.
+func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit func(done func(int64, error)) error) error {
+	o.progress.begin()
+	err := submit(func(first int64, err error) {
+		o.progress.end()
+		if errors.Is(err, queue.ErrNotFound) {
+			s.end(o)
+		}
+		place := engine.Place{Partition: -1, Position: first, Count: 1}
+		if errors.Is(err, queue.ErrDuplicate) {
+			place.Duplicate, err = true, nil
+		}
+		done(place, engineError(err))
+	})
+	if err != nil { // then done is not called
+		o.progress.end()
+	}
+	if errors.Is(err, queue.ErrClosed) && o.dropped.Load() { // since it was found to be open
+		err = queue.ErrNotFound
+	}
+	return engineError(err)
+}
+
+// visibility is how long a delivery is its receiver's, unless it extends that.
+const visibility = 30 * time.Second
+
+// Consume implements engine.Queues.
+func (s *queues) Consume(ctx context.Context, name string) (engine.Consumption, error) {
+	o, err := s.open.get(ctx, name)
+	if err != nil {
+		return nil, engineError(err)
+	}
+	return consumption{o.node.Consume(queue.ConsumerOptions{Credits: -1, Visibility: visibility})}, nil
+}
+
+// consumption is a queue.Consumer with the engine's deliveries.
+type consumption struct{ consumer *queue.Consumer }
+
+// Receive implements engine.Consumption.
+func (c consumption) Receive(ctx context.Context, limit int) ([]engine.Delivery, error) {
+	ds, err := c.consumer.ReceiveUpTo(ctx, limit)
+	if err != nil {
+		return nil, engineError(err)
+	}
+	until := time.Now().Add(visibility)
+	out := make([]engine.Delivery, len(ds))
+	for i, d := range ds {
+		out[i] = engine.Delivery{Message: engineMessage(&d.Message), Attempt: d.Attempt, Until: until, Lease: d}
+	}
+	return out, nil
+}
+
+// SetCredits implements engine.Consumption.
+func (c consumption) SetCredits(n int) { c.consumer.SetCredits(n) }
+
+// Broken implements engine.Consumption.
+func (c consumption) Broken() <-chan struct{} { return c.consumer.Broken() }
+
+// Close implements engine.Consumption.
+func (c consumption) Close() { c.consumer.Close() }
+
+func deliveries(leases []engine.Lease) []*queue.Delivery {
+	ds := make([]*queue.Delivery, len(leases))
+	for i, l := range leases {
+		ds[i] = l.(*queue.Delivery)
+	}
+	return ds
+}
+
+// Ack implements engine.Queues.
+func (s *queues) Ack(ctx context.Context, leases []engine.Lease) []error {
+	return engineErrorsOf(queue.AckAll(ctx, deliveries(leases)))
+}
+
+// AckLater implements engine.Queues.
+func (s *queues) AckLater(leases []engine.Lease) {
+	for _, d := range deliveries(leases) {
+		d.AckLater() // without a promise
+	}
+}
+
+// Nack implements engine.Queues.
+func (s *queues) Nack(ctx context.Context, leases []engine.Lease, delay time.Duration, reason string) []error {
+	errs := make([]error, len(leases))
+	var waiting sync.WaitGroup // they share a commit
+	for i, d := range deliveries(leases) {
+		waiting.Go(func() { errs[i] = d.Nack(ctx, queue.NackOptions{Delay: delay, Reason: reason}) })
+	}
+	waiting.Wait()
+	return engineErrorsOf(errs)
+}
+
+// Extend implements engine.Queues.
+func (s *queues) Extend(_ context.Context, leases []engine.Lease, lease time.Duration) []error {
+	errs := make([]error, len(leases))
+	for i, d := range deliveries(leases) {
+		errs[i] = d.Extend(lease)
+	}
+	return engineErrorsOf(errs)
+}
+
+// Create implements engine.Queues.
+func (s *queues) Create(ctx context.Context, name string, opts *engine.QueueOptions) error {
+	var want queue.Options
+	if opts != nil {
+		want = queue.Options{
+			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
+		}
+	}
+	q, err := queue.Ensure(ctx, s.pool, name, want)
+	if opts == nil && errors.Is(err, queue.ErrOptions) {
+		if found, none := queue.Lookup(ctx, s.pool, name); !errors.Is(none, queue.ErrNotFound) {
+			q, err = found, none // there is one; else a stream is in its way
+		}
+	}
+	if err == nil {
+		s.made(ctx, q)
+	}
+	return engineError(err)
+}
+
+// List implements engine.Queues.
+func (s *queues) List(ctx context.Context) ([]string, error) {
+	names, err := queue.List(ctx, s.pool)
+	return names, engineError(err)
+}
+
+// Stats implements engine.Queues.
+func (s *queues) Stats(ctx context.Context, name string) (engine.QueueStats, error) {
+	q, err := queue.Lookup(ctx, s.pool, name)
+	if err != nil {
+		return engine.QueueStats{}, engineError(err)
+	}
+	st, err := q.Stats(ctx)
+	return engine.QueueStats{
+		Name: name, Ready: st.Ready, Leased: st.Claimed, Delayed: st.Delayed, Dead: st.Dead,
+		Head: st.Head, Oldest: st.OldestAge.Milliseconds(), Nodes: st.Nodes, Paused: st.Paused,
+	}, engineError(err)
+}
+
+// Drop implements engine.Queues.
+func (s *queues) Drop(ctx context.Context, name string) error {
+	err := queue.Drop(ctx, s.pool, name)
+	if err == nil {
+		s.changed(ctx, name)
+	}
+	return engineError(err)
+}

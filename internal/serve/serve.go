@@ -1,0 +1,124 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// Engine is the life of an engine: it runs from before the first request until after the last one.
+type Engine interface {
+	Run(ctx context.Context)
+	// Abandon gives up what is accepted and not stored: clients are told that its outcome is unknown.
+	Abandon()
+	// Stop waits until everything that was accepted is stored, or until ctx ends.
+	Stop(ctx context.Context) error
+}
+
+// Config configures Run.
+type Config struct {
+	Gateway   gateway.Config
+	Engine    Engine // nil where nothing is kept
+	Listeners []net.Listener
+	// IdleTimeout is how long an HTTP connection may stay open between two requests.
+	IdleTimeout time.Duration
+	// Listening is called when requests are answered, and Stopped when the last one was. Both default to nothing.
+	Listening func()
+	Stopped   func(*gateway.Server) error
+}
+
+// server is what Run runs.
+type server struct {
+	cfg     Config
+	stop    *Stop
+	gateway *gateway.Server
+	http    *http.Server
+}
+
+// Run serves until ctx ends. Then everything received is stored and answered, and connections are closed, as long as their
+// share of the stop's time lasts.
+func Run(ctx context.Context, stop *Stop, cfg Config) error {
+	if cfg.Engine == nil {
+		return listenAndServe(ctx, stop, cfg)
+	}
+	cfg.Engine.Run(context.WithoutCancel(ctx))
+	err := listenAndServe(ctx, stop, cfg)
+	writing, cancel := stop.Stage("storing what was received", shareWriters)
+	defer cancel()
+	return errors.Join(err, cfg.Engine.Stop(writing))
+}
+
+func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
+	edge := gateway.New(cfg.Gateway)
+	s := &server{cfg: cfg, stop: stop, gateway: edge, http: newHTTPServer(edge, cfg.IdleTimeout)}
+	log := cfg.Gateway.Log
+	stopLog := make(chan struct{})
+	var logging sync.WaitGroup
+	logging.Go(func() { logEvictions(cfg.Gateway.Budget, log, evictionsEvery, stopLog) })
+	defer logging.Wait()
+	defer close(stopLog)
+	failed := make(chan error, len(cfg.Listeners))
+	for _, l := range cfg.Listeners {
+		go func() { failed <- s.http.Serve(l) }()
+	}
+	stop.doing("serving")
+	if cfg.Listening != nil {
+		cfg.Listening()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		failed <- nil
+	}
+	stop.begin()
+	log.Info("stopping")
+	defer s.giveUpInTime()()
+	err = errors.Join(err, s.stopHTTP(), s.stopConnections())
+	for range cfg.Listeners {
+		<-failed
+	}
+	if cfg.Stopped != nil {
+		err = errors.Join(err, cfg.Stopped(edge))
+	}
+	return err
+}
+
+// stopHTTP closes the listeners and the idle connections and waits for the
+// requests that are under way, of which those that do not end are cut off.
+func (s *server) stopHTTP() error {
+	ctx, cancel := s.stop.Stage("answering HTTP requests", shareHTTP)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("HTTP requests cut off: their clients do not read, or what they asked for takes too long: %w", err), s.http.Close())
+}
+
+// stopConnections closes WebSockets when what arrived on them is answered.
+func (s *server) stopConnections() error {
+	ctx, cancel := s.stop.Stage("closing WebSockets", shareEdges)
+	defer cancel()
+	return s.gateway.Shutdown(ctx)
+}
+
+// giveUpInTime has what clients wait for given up while there is time to tell them:
+// first what they want stored, then all else. It returns what ends that.
+func (s *server) giveUpInTime() (end func()) {
+	if s.cfg.Engine == nil {
+		return func() {}
+	}
+	stored := s.stop.after(shareStored, s.cfg.Engine.Abandon)
+	reads := s.stop.after(shareReads, s.gateway.GiveUp)
+	return func() {
+		stored()
+		reads()
+	}
+}

@@ -1,0 +1,124 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/embedpg"
+)
+
+// Stop shares out the time that a stop may take among its stages, and ends it
+// when the time is over, whatever hangs: a watchdog. It begins when the context ends with which it was made, or
+// with the first stage.
+type Stop struct {
+	timeout time.Duration
+	once    sync.Once
+	begun   chan struct{} // closed when deadline is set
+	end     time.Time
+	stage   atomic.Pointer[string]
+}
+
+// Share is a part of the time that a stop may take, by whose end a stage gives up.
+type Share float64
+
+// The stages. Requests that clients wait for
+// come first, so that they are answered before they are cut off. The last is the
+// time for a private PostgreSQL to be killed, if nothing else ends it.
+const (
+	shareStored   Share = 0.5  // what was received is stored, or answered as given up
+	shareReads    Share = 0.6  // what was asked besides is answered
+	shareHTTP     Share = 0.7  // HTTP requests have taken their answers
+	shareEdges    Share = 0.8  // WebSockets are closed
+	shareWriters  Share = 0.85 // writers have ended
+	SharePool     Share = 0.9  // connections to PostgreSQL are closed
+	SharePostgres Share = 0.95 // the private PostgreSQL ends
+)
+
+// NewStop returns a Stop that begins, at the latest, when ctx ends.
+func NewStop(ctx context.Context, timeout time.Duration) *Stop {
+	s := &Stop{timeout: timeout, begun: make(chan struct{})}
+	s.doing("starting")
+	context.AfterFunc(ctx, s.begin)
+	return s
+}
+
+// begin starts the clock; later calls do nothing.
+func (s *Stop) begin() {
+	s.once.Do(func() {
+		s.end = time.Now().Add(s.timeout)
+		close(s.begun)
+	})
+}
+
+// doing says what is under way, for who waits in vain.
+func (s *Stop) doing(stage string) { s.stage.Store(&stage) }
+
+// until returns a context that ends when that share of the time is over. The stop
+// has begun.
+func (s *Stop) until(share Share) (context.Context, context.CancelFunc) {
+	left := time.Duration((1 - float64(share)) * float64(s.timeout))
+	return context.WithDeadline(context.Background(), s.end.Add(-left))
+}
+
+// Stage begins a stage of the stop, and the stop with the first one. It returns a context that ends when that share of the time is over.
+func (s *Stop) Stage(doing string, share Share) (context.Context, context.CancelFunc) {
+	s.begin()
+	s.doing(doing)
+	return s.until(share)
+}
+
+// Close calls end in a stage, and does not wait for it longer. It is for connections, which pgx closes without a bound: one
+// that is at work, or that PostgreSQL does not answer, is left to the end of the process.
+func (s *Stop) Close(doing string, end func()) error {
+	ctx, cancel := s.Stage(doing, SharePool)
+	defer cancel()
+	closed := make(chan struct{})
+	go func() {
+		end()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: given up", doing)
+	}
+}
+
+// after calls f when that share of the time is over, unless it is told before that
+// there is no need. The stop has begun.
+func (s *Stop) after(share Share, f func()) (needless func()) {
+	ctx, cancel := s.until(share)
+	stop := context.AfterFunc(ctx, f)
+	return func() {
+		stop()
+		cancel()
+	}
+}
+
+// Run runs work, which ends when the stop has; past its time, Run ends what the
+// process owns and returns without it.
+func (s *Stop) Run(work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.begun:
+	}
+	overdue := time.NewTimer(time.Until(s.end))
+	defer overdue.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-overdue.C:
+	}
+	stage := *s.stage.Load()
+	if err := embedpg.EndOwned(); err != nil {
+		return fmt.Errorf("the stop was given up after --shutdown-timeout %v while %s; and %w", s.timeout, stage, err)
+	}
+	return fmt.Errorf("the stop was given up after --shutdown-timeout %v while %s", s.timeout, stage)
+}
