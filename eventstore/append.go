@@ -24,7 +24,7 @@ import (
 // takes longer than PostgreSQL was given, and that nothing was stored. The events
 // may be changed once it returns.
 func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
-	return s.append(ctx, events, nil, Producer{})
+	return s.append(ctx, events, nil, RequestID{})
 }
 
 // AppendIf is Append if no event matches the condition, as of the moment at
@@ -36,10 +36,10 @@ func (s *Store) AppendIf(ctx context.Context, events []Event, condition Conditio
 	if err := condition.validate(); err != nil {
 		return nil, err
 	}
-	return s.append(ctx, events, &condition, Producer{})
+	return s.append(ctx, events, &condition, RequestID{})
 }
 
-func (s *Store) append(ctx context.Context, events []Event, condition *Condition, p Producer) ([]int64, error) {
+func (s *Store) append(ctx context.Context, events []Event, condition *Condition, p RequestID) ([]int64, error) {
 	bytes, err := validateAppend(events)
 	if err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	if err != nil {
 		return nil, err
 	}
-	if p.ID != "" && (errors.Is(got.err, ErrConflict) || errors.Is(got.err, errStoredID)) {
+	if p.Client != "" && (errors.Is(got.err, ErrConflict) || errors.Is(got.err, errStoredID)) {
 		got, err = s.recallRequest(ctx, p, got)
 		if err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
 			if undecided >= maxUndecided {
 				return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
 			}
-			if err := s.decide(ctx, c); err == nil {
+			if err := s.checkApart(ctx, c); err == nil {
 				continue
 			} else if !errors.Is(err, ErrConflict) {
 				return answer{}, err

@@ -40,10 +40,10 @@ type call struct {
 	tagEvents                                                []int32
 
 	// What comparing needs, and nothing that the caller may change.
-	facts   facts
+	facts   tailIndex
 	eventID []string // those there are
 
-	producer    Producer // zero if there is none
+	producer    RequestID // zero if there is none
 	conditional bool
 	query       hashed
 	after       int64
@@ -86,7 +86,7 @@ func (c *call) answer(a answer) {
 var calls = sync.Pool{New: func() any { return &call{done: make(chan answer, 1)} }}
 
 // newCall encodes an append. It keeps nothing of what the caller has given.
-func newCall(events []Event, bytes int, condition *Condition, known *popular) *call {
+func newCall(events []Event, bytes int, condition *Condition, known *tagFrequency) *call {
 	c := calls.Get().(*call)
 	c.reset()
 	c.events, c.bytes = len(events), bytes
@@ -124,7 +124,7 @@ func (c *call) reset() {
 	c.probes.reset()
 	c.query = hashed{}
 	c.after, c.held, c.epoch, c.outcome = 0, 0, 0, nil
-	c.apart, c.ctx, c.producer = basis{}, nil, Producer{}
+	c.apart, c.ctx, c.producer = basis{}, nil, RequestID{}
 }
 
 // textOf is one copy of all types, ids and tags. What is given may be part of a

@@ -205,9 +205,9 @@ func (p *params) requests(calls []*call) {
 	var producers, sequences, of, firsts column
 	n, first := 0, int32(1)
 	for i, c := range calls {
-		if c.producer.ID != "" {
+		if c.producer.Client != "" {
 			n++
-			producers.text(c.producer.ID)
+			producers.text(c.producer.Client)
 			sequences.int8(c.producer.Sequence)
 			of.int4(int32(i))
 			firsts.int4(first)

@@ -16,10 +16,10 @@ import (
 // be looked up under the lock, or together with those of others.
 var errUndecided = errors.New("eventstore: undecided")
 
-// decide looks apart, without the lock and in the caller's goroutine, for what
+// checkApart looks apart, without the lock and in the caller's goroutine, for what
 // the call must not find. It returns the conflict or, if there is none, has the
 // call hold up to where it has looked.
-func (s *Store) decide(ctx context.Context, c *call) error {
+func (s *Store) checkApart(ctx context.Context, c *call) error {
 	if err := acquire(ctx, s.apart); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Store) decide(ctx context.Context, c *call) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrClosed) })()
 	for failed := 0; ; failed++ {
-		found, err := s.lookAlone(ctx, s.pool, c)
+		found, err := s.checkAlone(ctx, s.pool, c)
 		switch {
 		case err == nil:
 			return c.decided(found)
@@ -52,9 +52,9 @@ func (c *call) decided(found conflicts) error {
 	return nil
 }
 
-// lookAlone looks for what one call must not find, in a transaction, or a
+// checkAlone looks for what one call must not find, in a transaction, or a
 // savepoint, that is rolled back: PostgreSQL gives up after CheckTimeout.
-func (s *Store) lookAlone(ctx context.Context, db interface {
+func (s *Store) checkAlone(ctx context.Context, db interface {
 	Begin(context.Context) (pgx.Tx, error)
 }, c *call) (found conflicts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CheckTimeout+s.cfg.Timeout)

@@ -205,7 +205,7 @@ func TestTail_ManyLookups(t *testing.T) {
 	written := tail{maxEvents: 10_000, epoch: 1}
 	for n := range 1000 {
 		seg := written.segment()
-		var f facts
+		var f tailIndex
 		f.add("A", []string{"t"})
 		f.key(tagHash("t"))
 		seg.facts.join(&f)

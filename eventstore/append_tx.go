@@ -54,7 +54,7 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	if err == nil && undecided(r) {
 		// The lock was given back with the savepoint.
 		var found conflicts
-		if found, err = s.lookAlone(ctx, tx, c); err == nil {
+		if found, err = s.checkAlone(ctx, tx, c); err == nil {
 			r = result{calls: found.calls, positions: found.positions, types: found.types}
 			if c.decided(found) == nil {
 				r, err = s.sendTx(ctx, tx, c)

@@ -28,11 +28,11 @@ type writer struct {
 	doubted bool
 	tail    tail
 	params  params
-	marks   marks
+	marks   batchGC
 	used    time.Time           // when PostgreSQL has answered last; zero after a lost connection
 	usedOn  *pgx.Conn           // the connection of the last batch
 	ids     map[string]struct{} // of the batch that is put together
-	asked   map[Producer]struct{}
+	asked   map[RequestID]struct{}
 }
 
 // batch is what one transaction writes and checks.
@@ -44,7 +44,7 @@ type batch struct {
 
 func newWriter(s *Store) *writer {
 	return &writer{
-		store: s, on: pg.NewBorrower(s.pool), id: rand.Int64(), ids: make(map[string]struct{}), asked: make(map[Producer]struct{}),
+		store: s, on: pg.NewBorrower(s.pool), id: rand.Int64(), ids: make(map[string]struct{}), asked: make(map[RequestID]struct{}),
 		tail: tail{maxEvents: s.cfg.TailEvents, epoch: 1},
 	}
 }
@@ -155,7 +155,7 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 			for _, id := range c.eventID {
 				w.ids[id] = struct{}{}
 			}
-			if c.producer.ID != "" {
+			if c.producer.Client != "" {
 				w.asked[c.producer] = struct{}{}
 			}
 		}

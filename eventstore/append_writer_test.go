@@ -22,7 +22,7 @@ func TestAppend_AbandonedWhileLookedUp(t *testing.T) {
 	abandon()
 	for _, constraint := range []string{fmt.Sprintf("events_%d_id_key", s.id), fmt.Sprintf("producer_%d_0_pkey", s.lock())} {
 		c := newCall([]Event{{Type: "T", ID: "id"}}, 100, nil, &s.popular)
-		c.producer = Producer{ID: "p", Sequence: 1}
+		c.producer = RequestID{Client: "p", Sequence: 1}
 		w := newWriter(s)
 		w.blame(ctx, batch{calls: []*call{c}, segment: w.tail.segment()},
 			&pgconn.PgError{Code: pg.CodeUniqueViolation, ConstraintName: constraint}, false)
@@ -52,7 +52,7 @@ func TestWriter_OneRequestTwice(t *testing.T) {
 	var pending []*call
 	for _, sequence := range []int64{1, 2, 1, 1, 3} {
 		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
-		c.producer = Producer{ID: "p", Sequence: sequence}
+		c.producer = RequestID{Client: "p", Sequence: sequence}
 		pending = append(pending, c)
 	}
 	first, second := pending[2], pending[3]

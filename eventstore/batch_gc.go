@@ -24,9 +24,9 @@ const (
 	forgetRows = 1000
 )
 
-// marks remembers which batch number a writer had reached when, to know which
+// batchGC remembers which batch number a writer had reached when, to know which
 // rows are old enough to be deleted.
-type marks struct {
+type batchGC struct {
 	since  time.Time // when number was noted
 	number int64
 	looked time.Time // for old records of requests
@@ -46,7 +46,7 @@ type sweeper struct {
 func (w *writer) nextNumber() {
 	if w.doubted {
 		w.id, w.number, w.doubted = rand.Int64(), 0, false
-		w.marks = marks{since: time.Now(), looked: w.marks.looked}
+		w.marks = batchGC{since: time.Now(), looked: w.marks.looked}
 	}
 	w.number++
 }
@@ -58,7 +58,7 @@ func (w *writer) forget() {
 	switch {
 	case now.Sub(w.marks.since) >= keepMarks:
 		before := w.marks.number
-		w.marks = marks{since: now, number: w.number, looked: now}
+		w.marks = batchGC{since: now, number: w.number, looked: now}
 		w.store.sweep(w.id, before)
 	case now.Sub(w.marks.looked) >= rotateEvery:
 		w.marks.looked = now

@@ -43,7 +43,7 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 func appendAndSweep(t *testing.T, s *Store) {
 	t.Helper()
 	for n := range int64(2) {
-		if _, err := s.AppendAs(t.Context(), Producer{ID: "p", Sequence: n}, Event{Type: "T"}); err != nil {
+		if _, err := s.AppendAs(t.Context(), RequestID{Client: "p", Sequence: n}, Event{Type: "T"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,7 +42,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 			}
 			defer s.Close(context.Background())
 			appendAfterOther(t, db.URL, s, 1500*time.Millisecond+time.Duration(n)*200*time.Millisecond)
-			if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("B")); err != nil {
+			if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("B")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -78,7 +78,7 @@ func TestStore_Published(t *testing.T) {
 	s := open(t, db.Pool, eventstore.Config{})
 	mustExec(t, db.Pool, `CREATE PUBLICATION everything FOR ALL TABLES`)
 	for n := range 3 {
-		if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p", Sequence: int64(n)}, event("A", "x")); err != nil {
+		if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p", Sequence: int64(n)}, event("A", "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestStore_Published(t *testing.T) {
 	for range 2 {
 		rotate(t, db.Pool)
 	}
-	if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("A", "x")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+	if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("A", "x")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
 		t.Errorf("a request whose record was given up: %v, want ErrSequenceTooOld", err)
 	}
 	if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
@@ -119,7 +119,7 @@ func TestStore_LeastRights(t *testing.T) {
 	}
 	s := open(t, owned, eventstore.Config{LockTimeout: 50 * time.Millisecond})
 	frozen := holdLock(t, plain, pg.WriterName, s)
-	if _, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p"}, event("A", "x")); err != nil {
+	if _, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p"}, event("A", "x")); err != nil {
 		t.Error(err)
 	}
 	if err := frozen.Ping(t.Context()); err == nil {

@@ -65,7 +65,7 @@ func (p *reader) encodeTagged(r *pageRequest, byPosition bool) [][]byte {
 }
 
 // encodePage returns the parameters of a store's page.
-func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known *popular) [][]byte {
+func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known *tagFrequency) [][]byte {
 	everything := r.query.everything()
 	p.probes.reset()
 	if !everything {

@@ -22,13 +22,13 @@ var ErrSequenceTooOld = errors.New("eventstore: sequence is too old")
 // PostgreSQL was away, two minutes count.
 const KeepRequests = 10 * time.Minute
 
-// Producer names one request to append, so that it can be repeated: for a store
+// RequestID names one request to append, so that it can be repeated: for a store
 // there is one request with this ID and Sequence for good.
-type Producer struct {
+type RequestID struct {
 	// ID of who appends, 1 to MaxName bytes of valid UTF-8 without NUL. Whoever
 	// goes on with the sequences of an earlier process takes its ID; others choose
 	// one that nobody has. Of each, some 100 bytes are kept as long as the store.
-	ID string
+	Client string
 	// Sequence is the producer's number for the request, at least 0. They should
 	// grow; gaps, and another order than that of the numbers, are allowed. But
 	// once the record of a sequence was given up, a lower one gets
@@ -36,14 +36,14 @@ type Producer struct {
 	Sequence int64
 }
 
-func (p Producer) validate() error {
+func (p RequestID) validate() error {
 	switch {
-	case p.ID == "" || len(p.ID) > MaxName:
-		return invalid("producer.id", "%d bytes, want 1 to %d", len(p.ID), MaxName)
-	case !isText(p.ID):
-		return invalid("producer.id", notText)
+	case p.Client == "" || len(p.Client) > MaxName:
+		return invalid("request.client", "%d bytes, want 1 to %d", len(p.Client), MaxName)
+	case !isText(p.Client):
+		return invalid("request.client", notText)
 	case p.Sequence < 0:
-		return invalid("producer.sequence", "%d, want at least 0", p.Sequence)
+		return invalid("request.sequence", "%d, want at least 0", p.Sequence)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (p Producer) validate() error {
 // stored, and the error is ErrSequenceTooOld. All other errors are as with
 // Append; after any of them the request can be repeated, and one that was
 // refused is looked at anew.
-func (s *Store) AppendAs(ctx context.Context, p Producer, events ...Event) ([]int64, error) {
+func (s *Store) AppendAs(ctx context.Context, p RequestID, events ...Event) ([]int64, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) AppendAs(ctx context.Context, p Producer, events ...Event) ([]in
 // AppendIfAs is AppendIf as the producer's request: see AppendAs. What the first
 // attempt has stored is no conflict for its repetition. A repetition must have
 // the condition of the first.
-func (s *Store) AppendIfAs(ctx context.Context, p Producer, events []Event, condition Condition) ([]int64, error) {
+func (s *Store) AppendIfAs(ctx context.Context, p RequestID, events []Event, condition Condition) ([]int64, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
@@ -81,9 +81,9 @@ func (s *Store) AppendIfAs(ctx context.Context, p Producer, events []Event, cond
 // recallRequest looks whether a refused request had been stored by an earlier
 // attempt. Whatever refused it is committed, and its own first attempt cannot
 // commit behind that: what is not found now is not stored.
-func (s *Store) recallRequest(ctx context.Context, p Producer, got answer) (answer, error) {
+func (s *Store) recallRequest(ctx context.Context, p RequestID, got answer) (answer, error) {
 	for failed := 0; ; failed++ {
-		found, err := s.findRequests(ctx, s.sendBatch, []Producer{p})
+		found, err := s.findRequests(ctx, s.sendBatch, []RequestID{p})
 		switch {
 		case err == nil && found[0].known():
 			return found[0], nil
@@ -103,12 +103,12 @@ func (a answer) known() bool { return a.first > 0 || a.err != nil }
 
 // findRequests returns what each request was answered, if it is recorded, or
 // ErrSequenceTooOld. The standbys have what it finds.
-func (s *Store) findRequests(ctx context.Context, send batchSender, requests []Producer) (found []answer, err error) {
+func (s *Store) findRequests(ctx context.Context, send batchSender, requests []RequestID) (found []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
 	for i, p := range requests {
-		ids[i], sequences[i] = p.ID, p.Sequence
+		ids[i], sequences[i] = p.Client, p.Sequence
 	}
 	err = inReadCommitted(ctx, send, s.cfg.LockTimeout, func(b *pgx.Batch) {
 		b.Queue(findRequestsSQL, s.lock(), ids, sequences).Query(func(rows pgx.Rows) (err error) {
@@ -150,9 +150,9 @@ func (s *Store) isRecorded(err error) bool {
 // withoutRecorded answers the calls whose requests are recorded, or too old, and
 // returns the batch without them. If there are none it returns err.
 func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch, error) {
-	var requests []Producer
+	var requests []RequestID
 	for _, c := range b.calls {
-		if c.producer.ID != "" {
+		if c.producer.Client != "" {
 			requests = append(requests, c.producer)
 		}
 	}
@@ -165,7 +165,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 	}
 	kept := make([]*call, 0, len(b.calls))
 	for _, c := range b.calls {
-		if c.producer.ID == "" {
+		if c.producer.Client == "" {
 			kept = append(kept, c)
 			continue
 		}

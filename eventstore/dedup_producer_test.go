@@ -18,7 +18,7 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.Producer, events ...eventstore.Event) []int64 {
+func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.RequestID, events ...eventstore.Event) []int64 {
 	t.Helper()
 	positions, err := s.AppendAs(soon(t), p, events...)
 	if err != nil {
@@ -31,18 +31,18 @@ func TestAppendAs_Once(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
-	p := eventstore.Producer{ID: `o"d'd\,{ü}`, Sequence: 7}
+	p := eventstore.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
 	first := mustAppendAs(t, s, p, event("A"), event("B"))
 	if again := mustAppendAs(t, s, p, event("A"), event("B")); !slices.Equal(again, first) {
 		t.Errorf("%v and then %v", first, again)
 	}
-	mustAppendAs(t, s, eventstore.Producer{ID: p.ID, Sequence: 3}, event("Lower"))
-	mustAppendAs(t, s, eventstore.Producer{ID: "another", Sequence: 7}, event("C"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: p.Client, Sequence: 3}, event("Lower"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: "another", Sequence: 7}, event("C"))
 	// All callers of one request get one answer.
 	var calling sync.WaitGroup
 	answers := make([]int64, 20)
 	for i := range answers {
-		calling.Go(func() { answers[i] = mustAppendAs(t, s, eventstore.Producer{ID: "same"}, event("D"))[0] })
+		calling.Go(func() { answers[i] = mustAppendAs(t, s, eventstore.RequestID{Client: "same"}, event("D"))[0] })
 	}
 	calling.Wait()
 	if slices.Sort(answers); answers[0] != answers[19] {
@@ -58,7 +58,7 @@ func TestAppendAs_Once(t *testing.T) {
 	if n := len(everything(t, other)); n != 5 {
 		t.Errorf("%d events, want 5", n)
 	}
-	for _, p := range []eventstore.Producer{{}, {ID: "a\x00"}, {ID: "p", Sequence: -1}} {
+	for _, p := range []eventstore.RequestID{{}, {Client: "a\x00"}, {Client: "p", Sequence: -1}} {
 		if _, err := other.AppendAs(soon(t), p, event("A")); !errors.Is(err, eventstore.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)
 		}
@@ -82,7 +82,7 @@ func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
 	db := setup(t)
 	stores := []*eventstore.Store{open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})}
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:x")}
-	ann, bob := eventstore.Producer{ID: "ann"}, eventstore.Producer{ID: "bob"}
+	ann, bob := eventstore.RequestID{Client: "ann"}, eventstore.RequestID{Client: "bob"}
 	for i := range 4 {
 		got, err := stores[i%2].AppendIfAs(soon(t), ann, []eventstore.Event{event("Taken", "name:x")}, unique)
 		if err != nil || !slices.Equal(got, []int64{1}) {
@@ -130,7 +130,7 @@ func TestAppendAs_TooOld(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s := open(t, db.Pool, eventstore.Config{})
-	p := eventstore.Producer{ID: "p", Sequence: 5}
+	p := eventstore.RequestID{Client: "p", Sequence: 5}
 	first := mustAppendAs(t, s, p, event("A", "a"))
 	rotate(t, db.Pool)
 	if again := mustAppendAs(t, s, p, event("A", "a")); !slices.Equal(again, first) {
@@ -138,7 +138,7 @@ func TestAppendAs_TooOld(t *testing.T) {
 	}
 	rotate(t, db.Pool)
 	for _, sequence := range []int64{5, 4} {
-		old := eventstore.Producer{ID: "p", Sequence: sequence}
+		old := eventstore.RequestID{Client: "p", Sequence: sequence}
 		if _, err := s.AppendAs(soon(t), old, event("A", "a")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
 			t.Errorf("%d: %v, want ErrSequenceTooOld", sequence, err)
 		}
@@ -147,8 +147,8 @@ func TestAppendAs_TooOld(t *testing.T) {
 			t.Errorf("%d, with a condition: %v, want ErrSequenceTooOld", sequence, err)
 		}
 	}
-	mustAppendAs(t, s, eventstore.Producer{ID: "p", Sequence: 6}, event("A"))
-	mustAppendAs(t, s, eventstore.Producer{ID: "q", Sequence: 1}, event("A"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: "p", Sequence: 6}, event("A"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: "q", Sequence: 1}, event("A"))
 	if n := len(everything(t, s)); n != 3 {
 		t.Errorf("%d events, want 3", n)
 	}
@@ -174,11 +174,11 @@ func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
 			}
 			t.Cleanup(func() { two.Close(context.Background()) })
 			var mu sync.Mutex
-			first := make(map[eventstore.Producer]int64)
-			ask := func(s *eventstore.Store, p eventstore.Producer, patience time.Duration) bool {
+			first := make(map[eventstore.RequestID]int64)
+			ask := func(s *eventstore.Store, p eventstore.RequestID, patience time.Duration) bool {
 				ctx, cancel := context.WithTimeout(soon(t), patience)
 				defer cancel()
-				tag := fmt.Sprint(p.ID, ":", p.Sequence)
+				tag := fmt.Sprint(p.Client, ":", p.Sequence)
 				got, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", tag), event("B", tag)}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(tag)})
 				if err != nil {
 					if ctx.Err() == nil {
@@ -199,7 +199,7 @@ func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
 				asking.Go(func() {
 					random := rand.New(rand.NewPCG(seed, uint64(c)))
 					for n := range int64(40) {
-						p := eventstore.Producer{ID: fmt.Sprint("p", c%4), Sequence: n} // of two callers each
+						p := eventstore.RequestID{Client: fmt.Sprint("p", c%4), Sequence: n} // of two callers each
 						for i, s := range []*eventstore.Store{one, two} {
 							ask(s, p, time.Duration(random.IntN(20))*time.Millisecond)
 							if i == c%2 {
@@ -221,7 +221,7 @@ func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
 			}
 			for _, e := range all {
 				for p, position := range first {
-					if e.Type == "A" && e.Tags[0] == fmt.Sprint(p.ID, ":", p.Sequence) && e.Position != position {
+					if e.Type == "A" && e.Tags[0] == fmt.Sprint(p.Client, ":", p.Sequence) && e.Position != position {
 						t.Errorf("%v is stored at %d, and was answered %d", p, e.Position, position)
 					}
 				}

@@ -94,7 +94,7 @@ type dumpLedger struct {
 }
 
 type dumped struct {
-	producer eventstore.Producer
+	producer eventstore.RequestID
 	position int64
 }
 
@@ -106,7 +106,7 @@ func (l *dumpLedger) count() int {
 
 func (l *dumpLedger) append(ctx context.Context, t *testing.T, s *eventstore.Store, c int) {
 	for n := int64(0); ctx.Err() == nil; n++ {
-		p := eventstore.Producer{ID: fmt.Sprint("producer ", c), Sequence: n}
+		p := eventstore.RequestID{Client: fmt.Sprint("producer ", c), Sequence: n}
 		name := fmt.Sprintf("%d:%d", c, n)
 		positions, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", name), event("B", name)},
 			eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(name)})

@@ -61,7 +61,7 @@ func ExampleStore_AppendAs() {
 	store, done := exampleStore()
 	defer done()
 
-	request := eventstore.Producer{ID: "till 4", Sequence: 17}
+	request := eventstore.RequestID{Client: "till 4", Sequence: 17}
 	for range 2 {
 		positions, err := store.AppendAs(ctx, request, eventstore.Event{Type: "Sold", Tags: []string{"item:9"}})
 		fmt.Println(positions, err)

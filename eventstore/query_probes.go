@@ -51,7 +51,7 @@ func (p *probes) lookups() int { return p.n + p.tagged }
 
 // add appends the probes of the query, each to be looked up by the tag that is
 // known to be the rarest.
-func (p *probes) add(q *Query, known *popular) {
+func (p *probes) add(q *Query, known *tagFrequency) {
 	if len(q.Items) == 0 {
 		p.addItem(&Item{}, known)
 	}
@@ -60,7 +60,7 @@ func (p *probes) add(q *Query, known *popular) {
 	}
 }
 
-func (p *probes) addItem(item *Item, known *popular) {
+func (p *probes) addItem(item *Item, known *tagFrequency) {
 	p.hashes = p.hashes[:0]
 	var sig int64
 	for _, tag := range item.Tags {

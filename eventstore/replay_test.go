@@ -26,7 +26,7 @@ type op struct {
 	Index       int // of the event that holds it
 	Conditional bool
 	Condition   eventstore.Condition
-	Producer    eventstore.Producer // whose request it is, or none
+	Producer    eventstore.RequestID // whose request it is, or none
 }
 
 // outcome is what the caller of an op was told.
@@ -94,9 +94,9 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 }
 
 // producerOf is that of an op called "caller n": its nth request.
-func producerOf(name string) (p eventstore.Producer) {
+func producerOf(name string) (p eventstore.RequestID) {
 	at := strings.LastIndexByte(name, ' ')
-	p.ID = name[:at]
+	p.Client = name[:at]
 	p.Sequence, _ = strconv.ParseInt(name[at+1:], 10, 64)
 	return p
 }
@@ -112,7 +112,7 @@ func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, ca
 			seen := int64(0)
 			for n := 0; n < calls && ctx.Err() == nil; n++ {
 				o, events := randomOp(random, fmt.Sprint(name, " ", c, " ", n), seen)
-				repeatable := events[0].ID != "" || o.Producer.ID != ""
+				repeatable := events[0].ID != "" || o.Producer.Client != ""
 				if repeatable && random.IntN(4) == 0 {
 					hasty, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
 					attempt(hasty, s, o, events)
@@ -146,11 +146,11 @@ func attempt(ctx context.Context, s *eventstore.Store, o op, events []eventstore
 	got := outcome{Op: o}
 	var err error
 	switch {
-	case o.Conditional && o.Producer.ID != "":
+	case o.Conditional && o.Producer.Client != "":
 		got.Positions, err = s.AppendIfAs(ctx, o.Producer, events, o.Condition)
 	case o.Conditional:
 		got.Positions, err = s.AppendIf(ctx, events, o.Condition)
-	case o.Producer.ID != "":
+	case o.Producer.Client != "":
 		got.Positions, err = s.AppendAs(ctx, o.Producer, events...)
 	default:
 		got.Positions, err = s.Append(ctx, events...)

@@ -49,10 +49,10 @@ func TestAnswersWhenReplicated(t *testing.T) {
 					return stored(s.Append(ctx, e))
 				},
 				"append as": func(ctx context.Context, s *eventstore.Store) error {
-					return stored(s.AppendAs(ctx, eventstore.Producer{ID: "p"}, event("D")))
+					return stored(s.AppendAs(ctx, eventstore.RequestID{Client: "p"}, event("D")))
 				},
 				"append if as": func(ctx context.Context, s *eventstore.Store) error {
-					return stored(s.AppendIfAs(ctx, eventstore.Producer{ID: "p", Sequence: 1}, []eventstore.Event{event("E", "y")},
+					return stored(s.AppendIfAs(ctx, eventstore.RequestID{Client: "p", Sequence: 1}, []eventstore.Event{event("E", "y")},
 						eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("y")}))
 				},
 			}

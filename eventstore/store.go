@@ -163,7 +163,7 @@ type Store struct {
 	sweeper     sweeper
 	counts      counts
 	moved       atomic.Bool // events are not where their tags' rows say
-	popular     popular
+	popular     tagFrequency
 	searching   searching
 	hub         hub
 	primary     lastEnds

@@ -79,7 +79,7 @@ func (s *Store) watch(ctx context.Context, look *checker, c *call) (conflicts, e
 	defer func() { <-s.follows }()
 	found, err := look.ask(ctx, ahead.budget(c.probes.lookups()), c)
 	if err == nil && len(found.calls) > 0 && found.positions[0] == 0 {
-		return s.lookAlone(ctx, s.pool, c)
+		return s.checkAlone(ctx, s.pool, c)
 	}
 	return found, err
 }

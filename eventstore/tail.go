@@ -35,7 +35,7 @@ type tail struct {
 
 // segment is the events of one batch: event i has the position first + i.
 type segment struct {
-	facts facts
+	facts tailIndex
 	first int64
 	end   basis
 }

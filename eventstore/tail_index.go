@@ -1,8 +1,8 @@
 package eventstore
 
-// facts is what comparing needs of some events: type and tags, and a table by
+// tailIndex is what comparing needs of some events: type and tags, and a table by
 // the hashes of both. It never shrinks until reset, which keeps its memory.
-type facts struct {
+type tailIndex struct {
 	events []fact
 	tags   []string // of all events
 	keys   []factKey
@@ -26,7 +26,7 @@ type factKey struct {
 	next  int32 // index + 1
 }
 
-func (f *facts) reset() {
+func (f *tailIndex) reset() {
 	clear(f.events)
 	clear(f.tags)
 	f.events, f.tags, f.keys = f.events[:0], f.tags[:0], f.keys[:0]
@@ -35,7 +35,7 @@ func (f *facts) reset() {
 }
 
 // add appends an event; its keys are for the caller to add.
-func (f *facts) add(eventType string, tags []string) {
+func (f *tailIndex) add(eventType string, tags []string) {
 	first := len(f.tags)
 	f.tags = append(f.tags, tags...)
 	f.events = append(f.events, fact{eventType, first, len(f.tags)})
@@ -46,12 +46,12 @@ func (f *facts) add(eventType string, tags []string) {
 }
 
 // key adds a hash of the last event. It is found after index.
-func (f *facts) key(hash int64) {
+func (f *tailIndex) key(hash int64) {
 	f.keys = append(f.keys, factKey{hash: hash, event: int32(len(f.events) - 1)})
 }
 
 // join appends the events of another one, and has them found.
-func (f *facts) join(other *facts) {
+func (f *tailIndex) join(other *tailIndex) {
 	event, tag, at := len(f.events), len(f.tags), len(f.keys)
 	for _, e := range other.events {
 		f.events = append(f.events, fact{e.eventType, tag + e.first, tag + e.last})
@@ -68,7 +68,7 @@ func (f *facts) join(other *facts) {
 	f.index(at)
 }
 
-func (f *facts) rehash() {
+func (f *tailIndex) rehash() {
 	size := max(64, len(f.chains))
 	for size < 2*len(f.keys) {
 		size *= 2
@@ -83,7 +83,7 @@ func (f *facts) rehash() {
 
 // index puts the keys from at on into their chains, so that each chain has the
 // last events first.
-func (f *facts) index(at int) {
+func (f *tailIndex) index(at int) {
 	for i := at; i < len(f.keys); i++ {
 		c := f.chain(f.keys[i].hash)
 		f.keys[i].next = c.head
@@ -92,13 +92,13 @@ func (f *facts) index(at int) {
 	}
 }
 
-func (f *facts) chain(hash int64) *chain {
+func (f *tailIndex) chain(hash int64) *chain {
 	return &f.chains[uint64(hash)&uint64(len(f.chains)-1)]
 }
 
 // find returns the first event from index from on that the query matches, or
 // -1.
-func (f *facts) find(q *hashed, from int) int {
+func (f *tailIndex) find(q *hashed, from int) int {
 	if from >= len(f.events) {
 		return -1
 	}
@@ -115,7 +115,7 @@ func (f *facts) find(q *hashed, from int) int {
 // findItem returns the first event that the item matches, if it comes before
 // the one that is known, and else that. Of several tags it looks up the one
 // with the fewest events.
-func (f *facts) findItem(item *Item, hashes []int64, from, known int) int {
+func (f *tailIndex) findItem(item *Item, hashes []int64, from, known int) int {
 	if len(item.Tags) == 0 && len(item.Types) == 0 {
 		return f.scan(item, from, known)
 	}
@@ -137,7 +137,7 @@ func (f *facts) findItem(item *Item, hashes []int64, from, known int) int {
 	return f.follow(item, rarest, from, known)
 }
 
-func (f *facts) follow(item *Item, hash int64, from, known int) int {
+func (f *tailIndex) follow(item *Item, hash int64, from, known int) int {
 	for i := f.chain(hash).head; i > 0; {
 		k := &f.keys[i-1]
 		event := int(k.event)
@@ -152,7 +152,7 @@ func (f *facts) follow(item *Item, hash int64, from, known int) int {
 	return known
 }
 
-func (f *facts) scan(item *Item, from, known int) int {
+func (f *tailIndex) scan(item *Item, from, known int) int {
 	for event := from; event < len(f.events); event++ {
 		if known >= 0 && event >= known {
 			break
@@ -164,7 +164,7 @@ func (f *facts) scan(item *Item, from, known int) int {
 	return known
 }
 
-func (f *facts) matches(item *Item, event int) bool {
+func (f *tailIndex) matches(item *Item, event int) bool {
 	e := &f.events[event]
 	return e.eventType != "" && item.matches(e.eventType, f.tags[e.first:e.last])
 }

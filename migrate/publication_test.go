@@ -112,7 +112,7 @@ func (p published) requestsAndGroups() {
 	a := stream.NewAppender(p.pool, s, stream.AppenderConfig{})
 	runs(p.T, a.Run)
 	for n := range int64(5) {
-		if _, err := a.AppendAs(ctx, stream.Producer{ID: "p", Sequence: n}, make([]stream.Message, 30)...); err != nil {
+		if _, err := a.AppendAs(ctx, stream.RequestID{Client: "p", Sequence: n}, make([]stream.Message, 30)...); err != nil {
 			p.Fatal(err)
 		}
 		p.turnRequests(s.ID())
@@ -161,7 +161,7 @@ func (p published) queue() {
 	if err != nil {
 		p.Fatal(err)
 	}
-	n := queue.NewNode(q, queue.NodeConfig{RotateRows: 10, Look: 50 * time.Millisecond})
+	n := queue.NewNode(q, queue.NodeConfig{RotateRows: 10, PollJournal: 50 * time.Millisecond})
 	over := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
 	go func() { over <- n.Run(running) }()
@@ -203,7 +203,7 @@ func (p published) events() {
 		p.Fatal(err)
 	}
 	for n := range int64(5) {
-		if _, err := s.AppendAs(p.Context(), eventstore.Producer{ID: "p", Sequence: n}, eventstore.Event{Type: "T", Tags: []string{"a"}}); err != nil {
+		if _, err := s.AppendAs(p.Context(), eventstore.RequestID{Client: "p", Sequence: n}, eventstore.Event{Type: "T", Tags: []string{"a"}}); err != nil {
 			p.Fatal(err)
 		}
 		p.turnRequests(1<<30 + s.ID())

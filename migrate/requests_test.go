@@ -67,7 +67,7 @@ func TestUp_SharedRequests(t *testing.T) {
 		a := stream.NewAppender(db.Pool, s, stream.AppenderConfig{})
 		runs(t, a.Run)
 		for sequence := range int64(5) { // the last two, and all to the other stream, are new
-			stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: sequence}, stream.Message{})
+			stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: sequence}, stream.Message{})
 			if tooOld := s == own && sequence == 0; tooOld {
 				if !errors.Is(err, stream.ErrSequenceTooOld) {
 					t.Errorf("%s, %d: %+v, %v, want ErrSequenceTooOld", s.Name(), sequence, stored, err)

@@ -45,7 +45,7 @@ func TestUp_SharedRetention(t *testing.T) {
 	if n, err := migrate.Up(t.Context(), db.Pool); err != nil || n == 0 {
 		t.Fatalf("%d migrations, %v", n, err)
 	}
-	k := stream.NewKeeper(db.Pool, stream.KeeperConfig{Every: time.Millisecond})
+	k := stream.NewRetentionWorker(db.Pool, stream.RetentionWorkerConfig{Every: time.Millisecond})
 	runs(t, k.Run)
 	for name, s := range all {
 		oldest := map[string]int64{"shared": 10, "own": 10, "kept": 1}[name]

@@ -87,7 +87,7 @@ func usedStream(t *testing.T, pool *pgxpool.Pool) {
 	a := stream.NewAppender(pool, s, stream.AppenderConfig{})
 	runs(t, a.Run)
 	for n := range int64(51) { // the last is new
-		stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: n}, stream.Message{Payload: fmt.Appendf(nil, "order %d", n+1)})
+		stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: n}, stream.Message{Payload: fmt.Appendf(nil, "order %d", n+1)})
 		if n < 10 { // its record had been given up
 			if !errors.Is(err, stream.ErrSequenceTooOld) {
 				t.Errorf("sequence %d: %+v, %v, want ErrSequenceTooOld", n, stored, err)
@@ -155,7 +155,7 @@ func usedQueue(t *testing.T, pool *pgxpool.Pool, name string, left []int) {
 	for _, n := range left {
 		want[fmt.Sprintf("%s %d", name, n)] = true
 	}
-	n := queue.NewNode(q, queue.NodeConfig{Lease: 2 * time.Second, Poll: 100 * time.Millisecond, Look: 100 * time.Millisecond, RotateRows: 10})
+	n := queue.NewNode(q, queue.NodeConfig{Lease: 2 * time.Second, Poll: 100 * time.Millisecond, PollJournal: 100 * time.Millisecond, RotateRows: 10})
 	runs(t, func(ctx context.Context) {
 		if err := n.Run(ctx); err != nil {
 			t.Error(err)
@@ -200,7 +200,7 @@ func usedEvents(t *testing.T, pool *pgxpool.Pool) {
 	}
 	defer s.Close(context.Background())
 	for n := range int64(21) { // the last is new
-		got, err := s.AppendAs(t.Context(), eventstore.Producer{ID: "p", Sequence: n}, eventstore.Event{Type: "T", Tags: []string{fmt.Sprint("tag:", n%3)}})
+		got, err := s.AppendAs(t.Context(), eventstore.RequestID{Client: "p", Sequence: n}, eventstore.Event{Type: "T", Tags: []string{fmt.Sprint("tag:", n%3)}})
 		if err != nil || !slices.Equal(got, []int64{n + 1}) {
 			t.Errorf("sequence %d: %v, %v", n, got, err)
 		}

@@ -24,7 +24,7 @@ func TestHeard_InDoubt(t *testing.T) {
 
 func inDoubt(t *testing.T, wrote, rotated bool) {
 	q := testQueue(t)
-	n, other := newPart(NewNode(q, NodeConfig{}), q.members[0]), newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
+	n, other := newShardNode(NewNode(q, NodeConfig{}), q.members[0]), newShardNode(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
 	mustWrite(t, q, &n.state, request{}, written)
 	begin := request{own: 1, lease: 200 * time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
 	mustWrite(t, q, &n.state, begin, written)
@@ -72,7 +72,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 		t.Run(fmt.Sprintf("written %t", wrote), func(t *testing.T) {
 			t.Parallel()
 			q := testQueue(t)
-			n := newPart(NewNode(q, NodeConfig{Lease: 200 * time.Millisecond}), q.members[0])
+			n := newShardNode(NewNode(q, NodeConfig{Lease: 200 * time.Millisecond}), q.members[0])
 			mustWrite(t, q, &n.state, request{}, written)
 			begin := request{own: 1, lease: n.cfg.Lease, entries: []entry{{kind: kindLease, token: 1}}}
 			mustWrite(t, q, &n.state, begin, written)

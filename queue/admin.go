@@ -22,7 +22,7 @@ type Stats struct {
 	Claimed int64 // nodes have them, handed out or about to be, also from aside
 	Delayed int64 // aside: to be retried, or not due yet; due ones that nobody took too
 	Dead    int64
-	Nodes   int // leases that last; a node has one for each priority, and for each of its lanes
+	Nodes   int // leases that last; a node has one for each priority, and for each of its partitions
 	Paused  bool
 	Head    int64 // position of the last message; of several streams the sum
 	// OldestAge is the age of the oldest message that is neither done nor dead;
@@ -32,8 +32,8 @@ type Stats struct {
 	JournalRows int64
 	// gaps are positions up to Head that failovers have left without messages.
 	gaps int64
-	// Members are the same by priority, or by lane; nil of an ordinary queue.
-	Members []Stats
+	// Members are the same by priority, or by partition; nil of an ordinary queue.
+	Shards []Stats
 }
 
 // RatesSince are how many messages a second came, and how many were done or
@@ -47,7 +47,7 @@ func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done floa
 
 // Stats returns what the queue holds. It reads the journal under the queue's
 // lock, a few milliseconds: ask every few seconds, not for every message. Of a
-// queue with priorities or lanes it is the sum, of Members that were read one
+// queue with priorities or partitions it is the sum, of Members that were read one
 // after the other.
 func (q *Queue) Stats(ctx context.Context) (sum Stats, err error) {
 	for _, m := range q.members {
@@ -74,10 +74,10 @@ func (s *Stats) add(m Stats) {
 	s.JournalRows += m.JournalRows
 	s.Paused = s.Paused || m.Paused
 	s.OldestAge = max(s.OldestAge, m.OldestAge)
-	s.Members = append(s.Members, m)
+	s.Shards = append(s.Shards, m)
 }
 
-func (q *member) stats(ctx context.Context) (Stats, error) {
+func (q *shard) stats(ctx context.Context) (Stats, error) {
 	head, err := q.stream.Head(ctx)
 	if err != nil {
 		return Stats{}, q.explain("read", err)
@@ -115,7 +115,7 @@ func (q *member) stats(ctx context.Context) (Stats, error) {
 }
 
 // oldest returns the age of the first message that is not done.
-func (q *member) oldest(ctx context.Context, s *state, now time.Time, aside *int64) (time.Duration, error) {
+func (q *shard) oldest(ctx context.Context, s *state, now time.Time, aside *int64) (time.Duration, error) {
 	first := s.floor() + 1
 	if aside != nil {
 		first = min(first, *aside)
@@ -140,7 +140,7 @@ func (s *state) floor() int64 {
 
 // Floor returns the position up to which the log is done with: messages up to
 // there are acknowledged, or aside, where they are still needed. Of a queue with
-// priorities or lanes it is that of its first stream.
+// priorities or partitions it is that of its first stream.
 func (q *Queue) Floor(ctx context.Context) (int64, error) {
 	s, _, err := q.members[0].load(ctx)
 	if err != nil {
@@ -150,8 +150,8 @@ func (q *Queue) Floor(ctx context.Context) (int64, error) {
 }
 
 // Peek returns the first messages of the log that are not done, at most n, in
-// order, and takes none of them: those of the highest priority first, of lanes
-// one lane after the other. Nodes may be at work on some.
+// order, and takes none of them: those of the highest priority first, of partitions
+// one partition after the other. Nodes may be at work on some.
 func (q *Queue) Peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
@@ -175,7 +175,7 @@ func (q *Queue) Peek(ctx context.Context, n int) (msgs []stream.Message, err err
 	return msgs, nil
 }
 
-func (q *member) peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
+func (q *shard) peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
 	s, _, err := q.load(ctx)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (q *member) peek(ctx context.Context, n int) (msgs []stream.Message, err er
 }
 
 // readFrom reads behind that position, or behind what was dropped.
-func (q *member) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
+func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
 	msgs, err := q.stream.ReadRange(ctx, after, n)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
 		msgs, err = q.stream.ReadRange(ctx, old.Oldest-1, n)
@@ -229,7 +229,7 @@ func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) (all []Dead
 	return all[:min(n, len(all))], nil
 }
 
-func (q *member) deadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
+func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
 	rows, err := q.pool.Query(ctx, deadSQL, q.id, after, n)
 	if err != nil {
 		return nil, q.explain("read dead letters of", err)
@@ -276,7 +276,7 @@ func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err
 	return sum, nil
 }
 
-func (q *member) redrive(ctx context.Context, positions []int64) (int64, error) {
+func (q *shard) redrive(ctx context.Context, positions []int64) (int64, error) {
 	sql, args := redriveAllSQL, []any{q.id}
 	if len(positions) > 0 {
 		sql, args = redriveSQL, append(args, positions)
@@ -289,7 +289,7 @@ func (q *member) redrive(ctx context.Context, positions []int64) (int64, error) 
 }
 
 // change runs a statement for messages aside, and returns how many it has changed.
-func (q *member) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
+func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = inReadCommitted(ctx, q.pool, changePatience, func(b *pgx.Batch) {
 		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { n = tag.RowsAffected(); return nil })
 		b.Queue(waitIfUnwrittenSQL)
@@ -338,7 +338,7 @@ func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (sum int64, err er
 	return sum, nil
 }
 
-func (q *member) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
+func (q *shard) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 	removed, err := q.purgeLog(ctx)
 	if err != nil {
 		return 0, err
@@ -358,7 +358,7 @@ func (q *member) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 }
 
 // purgeLog tries until no node has claimed anything in between.
-func (q *member) purgeLog(ctx context.Context) (removed int64, err error) {
+func (q *shard) purgeLog(ctx context.Context) (removed int64, err error) {
 	head, err := q.stream.Head(ctx)
 	if err != nil {
 		return 0, q.explain("purge", err)

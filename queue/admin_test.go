@@ -23,7 +23,7 @@ func TestEnsure_LookupListDrop(t *testing.T) {
 	if err != nil || again.Options() != q.Options() {
 		t.Errorf("ensured again: %v", err)
 	}
-	if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{}); !errors.Is(err, queue.ErrOptions) {
+	if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{}); !errors.Is(err, queue.ErrExists) {
 		t.Errorf("other options: %v, want ErrOptions", err)
 	}
 	if _, err := queue.Ensure(t.Context(), db.Pool, "", queue.Options{}); !errors.Is(err, stream.ErrInvalid) {
@@ -85,8 +85,8 @@ func TestEnsure_StreamInUse(t *testing.T) {
 	if _, err := stream.NewGroups(db.Pool, stream.GroupsConfig{}).Open(t.Context(), made("read"), "readers", stream.GroupOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	publish(made("lanes/1").Name())
-	for name, opts := range map[string]queue.Options{"written": {}, "read": {}, "lanes": {Lanes: 2}} {
+	publish(made("partitions/1").Name())
+	for name, opts := range map[string]queue.Options{"written": {}, "read": {}, "partitions": {Partitions: 2}} {
 		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); !errors.Is(err, queue.ErrStreamInUse) {
 			t.Errorf("%s: %v, want ErrStreamInUse", name, err)
 		}
@@ -176,7 +176,7 @@ func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDat
 // a queue of many parts as well.
 func TestNode_IdleWritesNothing(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "lanes": {Lanes: 16}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 16}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			idleWritesNothing(t, opts)
@@ -201,7 +201,7 @@ func idleWritesNothing(t *testing.T, opts queue.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, _ := start(t, q, queue.NodeConfig{IdleAfter: 200 * time.Millisecond, Poll: 400 * time.Millisecond, Look: 400 * time.Millisecond})
+	n, _ := start(t, q, queue.NodeConfig{IdleAfter: 200 * time.Millisecond, Poll: 400 * time.Millisecond, PollJournal: 400 * time.Millisecond})
 	c := n.Consume(queue.ConsumerOptions{})
 	enqueue(t, n, "x")
 	mustAck(t, receive(t, c, 1)...)

@@ -68,7 +68,7 @@ func TestBackup_BesideRotations(t *testing.T) {
 	enqueue(t, holder, "held 1", "held 2", "held 3")
 	receive(t, holder.Consume(queue.ConsumerOptions{Credits: 3, Visibility: time.Hour}), 3)
 
-	var load []*member
+	var load []*shard
 	for seed := range uint64(2) {
 		load = append(load, join(t, db.URL, seed, c, faulty))
 		t.Cleanup(load[seed].leave)

@@ -14,7 +14,7 @@ import (
 // at which its caller gives up: another one, which waits as well, gets it.
 func TestReceive_PassesOnTheWake(t *testing.T) {
 	t.Parallel()
-	q := newQueue(nil, "jobs", newMember(nil, &stream.Stream{}, 0))
+	q := newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0))
 	q.opts = Options{}.withDefaults()
 	n := NewNode(q, NodeConfig{})
 	first, second := n.Consume(ConsumerOptions{}), n.Consume(ConsumerOptions{})
@@ -61,7 +61,7 @@ func TestReceive_PassesOnTheWake(t *testing.T) {
 // still ask for messages.
 func TestConsume_UnlimitedCredits(t *testing.T) {
 	t.Parallel()
-	n := NewNode(newQueue(nil, "jobs", newMember(nil, &stream.Stream{}, 0)), NodeConfig{})
+	n := NewNode(newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0)), NodeConfig{})
 	for range 3 {
 		n.Consume(ConsumerOptions{Credits: math.MaxInt})
 		if credits := n.parts[0].demand(time.Now()); credits <= 0 {

@@ -61,7 +61,7 @@ func TestSetCredits(t *testing.T) {
 func TestConsumer_StallGivesBack(t *testing.T) {
 	t.Parallel()
 	_, _, other := hoard(t, queue.NodeConfig{
-		StallAfter: 50 * time.Millisecond, Look: time.Hour, Poll: time.Hour, Lease: time.Hour,
+		StallAfter: 50 * time.Millisecond, PollJournal: time.Hour, Poll: time.Hour, Lease: time.Hour,
 	})
 	other.SetCredits(49)
 	receive(t, other, 49)

@@ -26,7 +26,7 @@ type Delivery struct {
 	// Priority is that of the message; 0 in a queue without.
 	Priority int
 
-	part     *part
+	part     *shardNode
 	consumer *Consumer
 	item     *item
 	settle   settlement
@@ -61,7 +61,7 @@ type NackOptions struct {
 // While PostgreSQL is away it waits.
 //
 // With ErrLeaseLost the message is, or will be, handed out again, unless the queue was dropped. If ctx ends
-// first, or with ErrUnknown, the acknowledgement may be recorded or not; it is
+// first, or with ErrOutcomeUnknown, the acknowledgement may be recorded or not; it is
 // not taken back.
 func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }
 
@@ -215,7 +215,7 @@ func (d *Delivery) leave() error {
 }
 
 // void ends a delivery that was not settled. The caller holds mu.
-func (n *part) void(d *Delivery) {
+func (n *shardNode) void(d *Delivery) {
 	d.state = voided
 	delete(n.flight, d)
 	d.consumer.outstanding--

@@ -16,7 +16,7 @@ type try struct {
 
 // prove has the next delivery of a suspect recorded, and then makes the message
 // ready. The caller holds mu.
-func (n *part) prove(it *item) {
+func (n *shardNode) prove(it *item) {
 	n.pending.tried = append(n.pending.tried, try{it, it.attempts + 1, true})
 	n.proving++
 	n.later(0)
@@ -24,7 +24,7 @@ func (n *part) prove(it *item) {
 
 // failed has recorded how often a message was delivered that the node keeps. The
 // caller holds mu.
-func (n *part) failed(it *item) {
+func (n *shardNode) failed(it *item) {
 	if it.token == n.token && it.recorded < it.attempts {
 		n.pending.tried = append(n.pending.tried, try{it, it.attempts, false})
 		n.later(n.cfg.LaterEvery)
@@ -32,7 +32,7 @@ func (n *part) failed(it *item) {
 }
 
 // tried takes in that the attempts are recorded. The caller holds mu.
-func (n *part) tried(t try) {
+func (n *shardNode) tried(t try) {
 	if t.item.token != n.token {
 		return
 	}
@@ -50,7 +50,7 @@ func (n *part) tried(t try) {
 
 // dropProofs forgets the deliveries that are to be recorded first: there will be
 // none. The caller holds mu.
-func (n *part) dropProofs() {
+func (n *shardNode) dropProofs() {
 	n.pending.tried = slices.DeleteFunc(n.pending.tried, func(t try) bool {
 		if t.first {
 			n.proving--

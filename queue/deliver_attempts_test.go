@@ -9,7 +9,7 @@ import (
 )
 
 // doomed starts a node that will die, with a Consumer of so many credits.
-func doomed(t *testing.T, db pgtest.DB, credits int) (m *member, c *queue.Consumer) {
+func doomed(t *testing.T, db pgtest.DB, credits int) (m *shard, c *queue.Consumer) {
 	t.Helper()
 	m = joinNode(t, db.URL, queue.NodeConfig{Lease: 500 * time.Millisecond, StallAfter: time.Hour})
 	t.Cleanup(m.kill)

@@ -18,7 +18,7 @@ type schedule struct {
 	sweep  time.Time // a delivery's time may have run out
 	due    time.Time // a message aside is due
 	noted  int       // how often dueBy has noted one
-	rest   time.Time // a message of a lane has rested
+	rest   time.Time // a message of a partition has rested
 	busy   time.Time // when the lease last served for something
 	rotate time.Time // the journal may begin anew
 }
@@ -34,7 +34,7 @@ func (s *schedule) heard(a *answer, cfg *NodeConfig) {
 		return
 	}
 	now := time.Now()
-	s.look = now.Add(jitter(cfg.Look))
+	s.look = now.Add(jitter(cfg.PollJournal))
 	s.due = time.Time{}
 	if a.due != nil {
 		s.due = now.Add(max(0, a.due.Sub(a.now)))
@@ -65,13 +65,13 @@ func earliest(times ...time.Time) (first time.Time) {
 }
 
 // later has what waits for company written within d. The caller holds mu.
-func (n *part) later(d time.Duration) {
+func (n *shardNode) later(d time.Duration) {
 	n.times.later = earliest(n.times.later, time.Now().Add(d))
 	signal(n.rearm)
 }
 
 // clock does what is due, until ctx ends.
-func (n *part) clock(ctx context.Context) {
+func (n *shardNode) clock(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -95,7 +95,7 @@ func (n *part) clock(ctx context.Context) {
 }
 
 // tick does what is due now. The caller holds mu.
-func (n *part) tick(now time.Time) {
+func (n *shardNode) tick(now time.Time) {
 	if !n.times.sweep.IsZero() && !now.Before(n.times.sweep) {
 		n.sweep(now)
 	}
@@ -114,7 +114,7 @@ func (n *part) tick(now time.Time) {
 }
 
 // next returns when tick is due. The caller holds mu.
-func (n *part) next(now time.Time) time.Time {
+func (n *shardNode) next(now time.Time) time.Time {
 	next := earliest(n.times.sweep, n.times.rest, n.nextStall(now))
 	if len(n.node.consumers) > 0 {
 		next = earliest(next, n.times.poll)
@@ -127,7 +127,7 @@ func (n *part) next(now time.Time) time.Time {
 
 // nextStall returns when the next Consumer is not waited for any more, so that
 // what was claimed for it goes to others.
-func (n *part) nextStall(now time.Time) (next time.Time) {
+func (n *shardNode) nextStall(now time.Time) (next time.Time) {
 	if n.token == 0 || n.atHand()+n.ahead() == 0 {
 		return next
 	}
@@ -141,7 +141,7 @@ func (n *part) nextStall(now time.Time) (next time.Time) {
 
 // nextWrite returns when there is something to be written, or to be asked of
 // the journal.
-func (n *part) nextWrite(now time.Time) time.Time {
+func (n *shardNode) nextWrite(now time.Time) time.Time {
 	next := n.times.later
 	if n.token != 0 {
 		next = earliest(next, n.renewAt)
@@ -150,8 +150,8 @@ func (n *part) nextWrite(now time.Time) time.Time {
 		} else if !n.holds() {
 			next = earliest(next, n.times.busy.Add(n.cfg.IdleAfter))
 		}
-		if n.lane != nil {
-			next = earliest(next, n.lane.leaveBy)
+		if n.partition != nil {
+			next = earliest(next, n.partition.leaveBy)
 		}
 	}
 	if len(n.node.consumers) == 0 || !n.looks() {
@@ -169,7 +169,7 @@ func (n *part) nextWrite(now time.Time) time.Time {
 
 // sweep voids the deliveries whose time has run out; their messages are handed
 // out again. The caller holds mu.
-func (n *part) sweep(now time.Time) {
+func (n *shardNode) sweep(now time.Time) {
 	next := time.Time{}
 	for d := range n.flight {
 		if now.Before(d.deadline) {

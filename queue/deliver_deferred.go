@@ -12,7 +12,7 @@ import (
 
 // heardAside takes in which messages aside the Node got, and reports whether it
 // got any; the reader reads them. The caller holds mu.
-func (n *part) heardAside(a *answer) (got bool) {
+func (n *shardNode) heardAside(a *answer) (got bool) {
 	for _, row := range a.side {
 		if _, known := n.aside[row.position]; known || n.token == 0 {
 			continue
@@ -28,7 +28,7 @@ func (n *part) heardAside(a *answer) (got bool) {
 }
 
 // readAside reads the messages aside that the Node got.
-func (n *part) readAside(ctx context.Context) error {
+func (n *shardNode) readAside(ctx context.Context) error {
 	n.mu.Lock()
 	token, rows := n.token, n.fetch
 	n.fetch, n.fetching = nil, len(rows)
@@ -60,7 +60,7 @@ func neighbours(rows []sideRow) int {
 	return run
 }
 
-func (n *part) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
+func (n *shardNode) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	msgs, err := n.queue.stream.ReadRange(ctx, s.lo-1, int(s.size()))
@@ -74,7 +74,7 @@ func (n *part) readSpan(ctx context.Context, s span) ([]stream.Message, error) {
 	return msgs, err
 }
 
-func (n *part) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
+func (n *shardNode) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {

@@ -149,7 +149,7 @@ func TestEnqueue_Due(t *testing.T) {
 // cannot, or JSON cannot write: one such message must not stop the Node.
 func TestEnqueue_StrangeDue(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "lanes": {Lanes: 1}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, q := setup(t, opts)
@@ -167,7 +167,7 @@ func TestEnqueue_StrangeDue(t *testing.T) {
 				t.Errorf("got %q before it is due", ds[0].Headers)
 			}
 			mustAck(t, ds...)
-			if opts.Lanes == 0 {
+			if opts.Partitions == 0 {
 				eventually(t, "the others are aside", func() bool {
 					s, err := q.Stats(t.Context())
 					return err == nil && s.Delayed == 3

@@ -7,7 +7,7 @@ import (
 )
 
 // handOut hands at most limit messages to the Consumer: of the highest priority
-// that has any, or of all lanes in turn. The caller holds mu.
+// that has any, or of all partitions in turn. The caller holds mu.
 func (n *Node) handOut(c *Consumer, limit int) (ds []*Delivery) {
 	now := time.Now()
 	c.calledAt = now
@@ -25,7 +25,7 @@ func (n *Node) handOut(c *Consumer, limit int) (ds []*Delivery) {
 }
 
 // order is the number of the part that comes i-th: the highest priority first,
-// and lanes in turn.
+// and partitions in turn.
 func (n *Node) order(i int) int {
 	if n.queue.ordered() {
 		return (n.turn + i) % len(n.parts)
@@ -58,27 +58,27 @@ func (n *Node) changed() {
 }
 
 // serves reports whether the part may hand out messages.
-func (n *part) serves(now time.Time) bool {
-	return !n.state.paused && now.Before(n.deadline) && (n.lane == nil || n.lane.open())
+func (n *shardNode) serves(now time.Time) bool {
+	return !n.state.paused && now.Before(n.deadline) && (n.partition == nil || n.partition.open())
 }
 
 // dry reports whether there is nothing that could be handed out sooner or later,
 // as far as known: then those of a lower priority go.
-func (n *part) dry(now time.Time) bool {
+func (n *shardNode) dry(now time.Time) bool {
 	return n.state.paused || n.atHand() == 0 && !n.claimable() && !n.asideDue(now)
 }
 
 // heldUp reports whether there is something of a higher priority, so that
 // nothing of this one is handed out, and nothing need be claimed.
-func (n *part) heldUp(now time.Time) bool {
+func (n *shardNode) heldUp(now time.Time) bool {
 	if n.node.queue.opts.Priorities == 0 {
 		return false
 	}
-	return slices.ContainsFunc(n.node.parts[n.queue.index+1:], func(p *part) bool { return !p.dry(now) })
+	return slices.ContainsFunc(n.node.parts[n.queue.index+1:], func(p *shardNode) bool { return !p.dry(now) })
 }
 
 // handOut hands at most limit messages to the Consumer. The caller holds mu.
-func (n *part) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
+func (n *shardNode) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 	if !n.serves(now) {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (n *part) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 }
 
 // share is how many messages the Consumer may take while others wait too.
-func (n *part) share(c *Consumer) int {
+func (n *shardNode) share(c *Consumer) int {
 	waiting := 1
 	for _, other := range n.node.consumers {
 		if other != c && other.wants() {
@@ -117,7 +117,7 @@ func (n *part) share(c *Consumer) int {
 func (c *Consumer) wants() bool { return c.waiting && c.outstanding < c.cfg.Credits }
 
 // nextItem takes the next message to be handed out, or nil.
-func (n *part) nextItem() *item {
+func (n *shardNode) nextItem() *item {
 	list := &n.again
 	if len(*list) == 0 {
 		list = &n.ready
@@ -133,7 +133,7 @@ func (n *part) nextItem() *item {
 }
 
 // handAgain queues a message to be handed out again. The caller holds mu.
-func (n *part) handAgain(it *item) {
+func (n *shardNode) handAgain(it *item) {
 	if n.finishing || it.token != n.token {
 		return
 	}
@@ -144,20 +144,20 @@ func (n *part) handAgain(it *item) {
 
 // bury makes a message a dead letter that was delivered too often without an
 // answer.
-func (n *part) bury(it *item) {
+func (n *shardNode) bury(it *item) {
 	reason := it.reason
 	if reason == "" {
 		reason = "not acknowledged"
 	}
 	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.aside}
 	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
-	n.node.stats.Buried++
+	n.node.stats.DeadLettered++
 	n.later(0)
 }
 
 // takeBack voids what the Consumer, which is closed, was handed out, to be handed
 // out again. The caller holds mu.
-func (n *part) takeBack(c *Consumer) {
+func (n *shardNode) takeBack(c *Consumer) {
 	var back []*Delivery
 	for d := range n.flight {
 		if d.consumer == c {
@@ -175,7 +175,7 @@ func (n *part) takeBack(c *Consumer) {
 
 // sweepBy has the clock look for deliveries whose time has run out. The caller
 // holds mu.
-func (n *part) sweepBy(at time.Time) {
+func (n *shardNode) sweepBy(at time.Time) {
 	if n.times.sweep.IsZero() || at.Before(n.times.sweep) {
 		n.times.sweep = at
 		signal(n.rearm)

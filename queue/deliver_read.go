@@ -15,7 +15,7 @@ import (
 const maxPage = 1000
 
 // read reads the messages of what the Node has, until ctx ends.
-func (n *part) read(ctx context.Context) {
+func (n *shardNode) read(ctx context.Context) {
 	var changed <-chan struct{}
 	if n.cfg.Hub != nil {
 		n.follower = n.cfg.Hub.Follow(n.queue.stream)
@@ -54,7 +54,7 @@ func (n *part) read(ctx context.Context) {
 }
 
 // readOnce reads one page, and reports whether there may be more.
-func (n *part) readOnce(ctx context.Context) (more bool, err error) {
+func (n *shardNode) readOnce(ctx context.Context) (more bool, err error) {
 	n.mu.Lock()
 	token, waits := n.token, len(n.node.consumers) > 0 && !n.node.closed && n.looks()
 	if len(n.unread) == 0 || n.readyBytes >= n.cfg.BufferBytes {
@@ -98,7 +98,7 @@ func (n *part) readOnce(ctx context.Context) (more bool, err error) {
 
 // recent returns messages after that position that are at hand, or whether PostgreSQL is to be
 // asked.
-func (n *part) recent(after int64, limit int) (msgs []stream.Message, ask bool) {
+func (n *shardNode) recent(after int64, limit int) (msgs []stream.Message, ask bool) {
 	if n.follower == nil {
 		return nil, true
 	}
@@ -109,7 +109,7 @@ func (n *part) recent(after int64, limit int) (msgs []stream.Message, ask bool) 
 
 // asks reports whether PostgreSQL is to be asked for what was enqueued: something was that is
 // not at hand, or it is time to look.
-func (n *part) asks() bool {
+func (n *shardNode) asks() bool {
 	if n.follower == nil {
 		return true
 	}
@@ -122,14 +122,14 @@ func (n *part) asks() bool {
 }
 
 // asked takes in that PostgreSQL has answered, unless err says that it has not.
-func (n *part) asked(err error) error {
+func (n *shardNode) asked(err error) error {
 	n.doubtful = err != nil
 	return err
 }
 
 // pageSize is how many messages to read at once: about what the buffer has
 // room for, going by the last read. The caller holds mu.
-func (n *part) pageSize() int {
+func (n *shardNode) pageSize() int {
 	if n.average == 0 {
 		return maxPage / 10
 	}
@@ -137,7 +137,7 @@ func (n *part) pageSize() int {
 }
 
 // readHead reads where the stream ends, for a Node that has nothing to read.
-func (n *part) readHead(ctx context.Context) error {
+func (n *shardNode) readHead(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 	defer cancel()
 	head, err := n.queue.stream.Head(ctx)
@@ -149,7 +149,7 @@ func (n *part) readHead(ctx context.Context) error {
 }
 
 // sawHead takes in that the stream reaches to head.
-func (n *part) sawHead(head int64) {
+func (n *shardNode) sawHead(head int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.head = max(n.head, head)
@@ -158,7 +158,7 @@ func (n *part) sawHead(head int64) {
 
 // wantMore has read or claimed what there is, if it is wanted. The caller holds
 // mu.
-func (n *part) wantMore() {
+func (n *shardNode) wantMore() {
 	if n.node.closed {
 		return
 	}
@@ -172,7 +172,7 @@ func (n *part) wantMore() {
 }
 
 // wantsClaim reports whether there is something to claim.
-func (n *part) wantsClaim(now time.Time) bool {
+func (n *shardNode) wantsClaim(now time.Time) bool {
 	var r request
 	n.planClaims(&r, now)
 	return !r.empty()
@@ -181,7 +181,7 @@ func (n *part) wantsClaim(now time.Time) bool {
 // heardMessages takes in what was read behind from, at most limit messages.
 // Positions below the last that have no message never will. It reports whether
 // there may be more to read.
-func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
+func (n *shardNode) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {
@@ -220,7 +220,7 @@ func (n *part) heardMessages(token, from int64, msgs []stream.Message, limit int
 }
 
 // noteEmpty takes in that the positions between messages hold none, and never will.
-func (n *part) noteEmpty(from int64, msgs []stream.Message) {
+func (n *shardNode) noteEmpty(from int64, msgs []stream.Message) {
 	var most span
 	for _, m := range msgs {
 		if s := (span{from, m.Position - 1}); s.size() > most.size() {
@@ -239,7 +239,7 @@ func (n *part) noteEmpty(from int64, msgs []stream.Message) {
 
 // heardGone takes in that what is before oldest was dropped from the stream, by
 // a retention policy from before it was a queue's: that is done.
-func (n *part) heardGone(token, oldest int64) {
+func (n *shardNode) heardGone(token, oldest int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.head = max(n.head, oldest-1)
@@ -265,7 +265,7 @@ func (n *part) heardGone(token, oldest int64) {
 }
 
 // fill makes the messages of a segment ready and returns those behind it.
-func (n *part) fill(g segment, msgs []stream.Message) []stream.Message {
+func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 	at := g.lo
 	gap := func(to int64) {
 		if at <= to {
@@ -289,7 +289,7 @@ func (n *part) fill(g segment, msgs []stream.Message) []stream.Message {
 
 // arrive makes a message ready, or puts it aside until it is due; one with a
 // place among those of its key keeps it.
-func (n *part) arrive(it *item) {
+func (n *shardNode) arrive(it *item) {
 	now := n.dbNow.Add(time.Since(n.heardAt))
 	due := dueTime(it.Headers)
 	switch {
@@ -310,8 +310,8 @@ func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.K
 
 // shed gives up what the Consumers have no credits for any more: from the end,
 // which would be handed out last. The caller holds mu.
-func (n *part) shed(now time.Time) {
-	if n.token == 0 || n.lane != nil { // which no other node can have meanwhile
+func (n *shardNode) shed(now time.Time) {
+	if n.token == 0 || n.partition != nil { // which no other node can have meanwhile
 		return
 	}
 	demand := n.demand(now)
@@ -329,7 +329,7 @@ func (n *part) shed(now time.Time) {
 
 // shedUnread gives up that many positions from lo to hi that were not read, and
 // returns how many more there should be.
-func (n *part) shedUnread(surplus, lo, hi int64) int64 {
+func (n *shardNode) shedUnread(surplus, lo, hi int64) int64 {
 	for i := len(n.unread) - 1; i >= 0 && surplus > 0; i-- {
 		g := n.unread[i]
 		cut := span{max(g.lo, lo), min(g.hi, hi)}
@@ -351,7 +351,7 @@ func (n *part) shedUnread(surplus, lo, hi int64) int64 {
 
 // giveBack gives up one message, to be handed out by any node. The caller holds
 // mu.
-func (n *part) giveBack(it *item) {
+func (n *shardNode) giveBack(it *item) {
 	if it.token != n.token {
 		return
 	}

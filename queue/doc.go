@@ -1,7 +1,7 @@
 // Package queue is competing consumers on a stream: each message goes to one of
 // them, and again to another until one acknowledges it.
 //
-// A [Queue] is a stream of the same name. A [Producer] enqueues; a [Node] takes
+// A [Queue] is a stream of the same name. A [Enqueuer] enqueues; a [Node] takes
 // part for a process, with one [Consumer] for each of its workers. What holds:
 //
 //   - An answered Enqueue is stored, and will be delivered. An answered Ack is
@@ -15,7 +15,7 @@
 //   - While nothing is refused or delayed, no row is updated or deleted for a
 //     message; a long transaction elsewhere makes nothing slow.
 //   - A Node with nothing to do writes nothing, but for one row every three
-//     seconds if it shares out lanes with others.
+//     seconds if it shares out partitions with others.
 //
 // # Priorities, and the order of keys
 //
@@ -24,13 +24,13 @@
 // ones wait. Other nodes may have claimed higher ones, as many as they have
 // credits.
 //
-// With [Options].Lanes messages with the same key are handed out in the order of
+// With [Options].Partitions messages with the same key are handed out in the order of
 // their positions, the next only after the one before was acknowledged, and that
 // is recorded, or became a dead letter. One that is refused, or not due yet,
 // keeps its place and holds up its key, and no other. This holds over the death
 // of nodes. What waits behind busy keys is in the memory of the Node; when that
-// is full, the lane stands still until one of its keys goes on. Lanes are shared
-// out among nodes by [NodeConfig].Share; one that is to hand over a lane claims
+// is full, the partition stands still until one of its keys goes on. Partitions are shared
+// out among nodes by [NodeConfig].Share; one that is to hand over a partition claims
 // nothing more there and waits, up to Drain, for what it has handed out.
 //
 // Such a queue consists of several, NAME/0 and so on, and is used by its own name

@@ -38,10 +38,10 @@ func wantDropped(t *testing.T, ended <-chan error) {
 }
 
 // TestNode_DroppedElsewhere: a Node that has nothing to do with its queue finds out that it is
-// gone: it has no Consumers, or no lane.
+// gone: it has no Consumers, or no partition.
 func TestNode_DroppedElsewhere(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "lanes": {Lanes: 2}, "priorities": {Priorities: 2}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 2}, "priorities": {Priorities: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, q := setup(t, opts)
@@ -57,9 +57,9 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			}
-			n, consuming := serveQueue(t, q, queue.NodeConfig{Share: none})
+			n, consuming := serveQueue(t, q, queue.NodeConfig{Assign: none})
 			c := n.Consume(queue.ConsumerOptions{})
-			if opts.Lanes > 0 {
+			if opts.Partitions > 0 {
 				<-sharing
 			} else {
 				mustEnqueue(t, n, keyed("", "a"))
@@ -85,7 +85,7 @@ func TestNode_Dropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, q := setup(t, queue.Options{})
-			n, ended := serveQueue(t, q, queue.NodeConfig{Look: never, Poll: never})
+			n, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never})
 			c := n.Consume(queue.ConsumerOptions{})
 			mustEnqueue(t, n, keyed("", "a"), keyed("", "b"))
 			ds := receive(t, c, 2)
@@ -95,7 +95,7 @@ func TestNode_Dropped(t *testing.T) {
 			if told {
 				n.Dropped()
 				n.Dropped()
-			} else if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrUnknown) {
+			} else if err := ds[0].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) && !errors.Is(err, queue.ErrOutcomeUnknown) {
 				t.Errorf("Ack: %v, want ErrLeaseLost, or ErrUnknown from a Node that has just found out", err)
 			}
 			wantDropped(t, ended)
@@ -110,18 +110,18 @@ func TestNode_Dropped(t *testing.T) {
 }
 
 // TestLanes_AnotherOfItsName: a Node of a dropped queue that has not found out does not have the
-// lanes of the queue that has its name by then.
+// partitions of the queue that has its name by then.
 func TestLanes_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Lanes: 2})
-	old, ended := serveQueue(t, q, queue.NodeConfig{Look: never, Poll: never, IdleAfter: never})
+	db, q := setup(t, queue.Options{Partitions: 2})
+	old, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never, IdleAfter: never})
 	c := old.Consume(queue.ConsumerOptions{})
 	mustEnqueue(t, old, keyed("k", "before"))
 	receive(t, c, 1)
 	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.Ensure(t.Context(), db.Pool, q.Name(), queue.Options{Lanes: 3})
+	q, err := queue.Ensure(t.Context(), db.Pool, q.Name(), queue.Options{Partitions: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func TestEnsure_SaysWhatIsInTheWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, stream := range map[string]bool{q.Name(): false, "s": true} {
-		_, err := queue.Ensure(t.Context(), db.Pool, name, queue.Options{Lanes: 2})
-		if !errors.Is(err, queue.ErrOptions) || strings.Contains(err.Error(), "stream") != stream {
+		_, err := queue.Ensure(t.Context(), db.Pool, name, queue.Options{Partitions: 2})
+		if !errors.Is(err, queue.ErrExists) || strings.Contains(err.Error(), "stream") != stream {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

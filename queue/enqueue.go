@@ -27,26 +27,26 @@ type Message struct {
 	Unique Unique
 }
 
-// ProducerConfig configures a Producer.
-type ProducerConfig struct {
+// EnqueuerConfig configures a Enqueuer.
+type EnqueuerConfig struct {
 	// Appender is how it appends. Its OnCommit is called as well, with positions
-	// in the stream; of a queue with priorities or lanes by several goroutines. With its
+	// in the stream; of a queue with priorities or partitions by several goroutines. With its
 	// Hub nodes that have one hear of what is enqueued.
 	Appender stream.AppenderConfig
 }
 
-// Producer enqueues for many callers: they share commits. It writes on connections
+// Enqueuer enqueues for many callers: they share commits. It writes on connections
 // that all who write to the pool share. Safe for concurrent use.
-type Producer struct {
+type Enqueuer struct {
 	queue    *Queue
 	appender *stream.PartitionedAppender // its partitions are the members
-	turn     atomic.Uint32               // of the lane for messages without a key
+	turn     atomic.Uint32               // of the partition for messages without a key
 	unique   *uniques
 }
 
-// NewProducer returns a Producer to the queue, which writes through the
+// NewProducer returns a Enqueuer to the queue, which writes through the
 // queue's pool. It does nothing until Run.
-func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
+func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 	own := stream.PartitionedConfig{Appender: cfg.Appender}
 	own.OnCommit = func(i int, last int64) {
 		q.committed(i, last)
@@ -54,14 +54,14 @@ func NewProducer(q *Queue, cfg ProducerConfig) *Producer {
 			cfg.Appender.OnCommit(last)
 		}
 	}
-	return &Producer{
+	return &Enqueuer{
 		queue: q, appender: stream.NewPartitionedAppender(q.pool, stream.Together(q.Streams()...), own), unique: newUniques(),
 	}
 }
 
 // Run enqueues until ctx ends and what was accepted by then is answered. Call
 // it once.
-func (p *Producer) Run(ctx context.Context) {
+func (p *Enqueuer) Run(ctx context.Context) {
 	defer p.unique.abandon()
 	appending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -73,7 +73,7 @@ func (p *Producer) Run(ctx context.Context) {
 }
 
 // Abandon gives up what is accepted and not committed: stream.Appender says how.
-func (p *Producer) Abandon() {
+func (p *Enqueuer) Abandon() {
 	p.unique.closed.Store(true)
 	p.unique.abandon()
 	p.appender.Abandon()
@@ -81,15 +81,15 @@ func (p *Producer) Abandon() {
 
 // Enqueue stores the messages, in this order, all or none, and returns the
 // position of the first once they are committed. The others have those that
-// follow; in a queue with priorities or lanes each is more than the one before
+// follow; in a queue with priorities or partitions each is more than the one before
 // by the number of these. While PostgreSQL is away it waits.
 //
-// Messages of one call have one priority, or keys of one lane, or the error is
-// ErrSpread. A message that is Unique comes alone; for one that is stored already
+// Messages of one call have one priority, or keys of one partition, or the error is
+// ErrCrossPartition. A message that is Unique comes alone; for one that is stored already
 // the error is a DuplicateError. Errors: these, ErrClosed, ErrNotFound, ErrInvalid, stream.ErrInvalid
 // and PostgreSQL's own mean that nothing was stored. If ctx ends first, or with
 // stream.ErrAbandoned, the messages may be stored or not.
-func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
+func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
 	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
 		return p.enqueueUnique(ctx, msgs[0])
 	}
@@ -105,9 +105,9 @@ func (p *Producer) Enqueue(ctx context.Context, msgs ...Message) (first int64, e
 // messages are accepted, and waits while the gathering batch is full. If it
 // returns nil, done is called once, with the position of the first message or
 // with Enqueue's error; otherwise done is not called. All calls for one priority
-// or lane, or for a queue without, come from one goroutine, in the order of
+// or partition, or for a queue without, come from one goroutine, in the order of
 // positions: done must be brief. Messages that are Unique need SubmitUnique.
-func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
+func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (p *Producer) Submit(ctx context.Context, msgs []Message, done func(first i
 }
 
 // prepare returns the messages as the stream stores them, and which one.
-func (p *Producer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
+func (p *Enqueuer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
 	if p.unique.closed.Load() { // the appender may still take what is unique
 		return nil, 0, ErrClosed
 	}
@@ -131,7 +131,7 @@ func (p *Producer) prepare(msgs []Message) (plain []stream.Message, to int, err 
 }
 
 // answer is what the caller is told of an append to that member.
-func (p *Producer) answer(to int, first int64, err error) (int64, error) {
+func (p *Enqueuer) answer(to int, first int64, err error) (int64, error) {
 	if err != nil {
 		return 0, enqueueError(err)
 	}

@@ -13,7 +13,7 @@ import (
 // stored if and when that commits. It may be idle for as long as it likes, and
 // delays nobody; the messages get their positions at the commit. All else, also
 // what committing may fail with, is as stream.AppendTx has it. Messages may have
-// different priorities, and keys of different lanes. None may be Unique.
+// different priorities, and keys of different partitions. None may be Unique.
 //
 // With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
 // wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
@@ -56,7 +56,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error
 }
 
 // Notify has the Nodes of this process look for messages that were enqueued by
-// other means than their Producers: by an EnqueueTx that is committed.
+// other means than their Enqueuers: by an EnqueueTx that is committed.
 func (q *Queue) Notify() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

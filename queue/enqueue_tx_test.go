@@ -15,11 +15,11 @@ import (
 // idle one delays nobody.
 func TestEnqueueTx(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "lanes": {Lanes: 3}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, q := setup(t, opts)
-			n, _ := start(t, q, queue.NodeConfig{Poll: time.Hour, Look: time.Hour, Lease: time.Hour})
+			n, _ := start(t, q, queue.NodeConfig{Poll: time.Hour, PollJournal: time.Hour, Lease: time.Hour})
 			c := n.Consume(queue.ConsumerOptions{})
 			high := max(0, opts.Priorities-1)
 			begin := func(msgs ...queue.Message) pgx.Tx {

@@ -11,7 +11,7 @@ import (
 
 // Unique has a message stored once in a period: Enqueue of another with the same
 // key and period, by any process, stores nothing. Messages of different
-// priorities, or with keys of different lanes, do not count as the same.
+// priorities, or with keys of different partitions, do not count as the same.
 //
 // Some 100 bytes are kept for each key as long as the queue.
 type Unique struct {

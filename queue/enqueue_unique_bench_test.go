@@ -21,7 +21,7 @@ func BenchmarkEnqueue_Unique(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := queue.NewProducer(q, queue.ProducerConfig{})
+	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	go p.Run(b.Context())
 	turns := make(chan int)
 	go func() {

@@ -79,14 +79,14 @@ func (u *uniques) run(ctx context.Context, submit func(context.Context, *uniqueB
 // SubmitUnique is Enqueue of one message that is Unique, and does not wait for the
 // commit: it returns once the message is accepted, and waits while many are. Of
 // messages that one caller submits one after the other, those of one priority or
-// lane are looked at in that order: the second of two with the same key is the
+// partition are looked at in that order: the second of two with the same key is the
 // duplicate of the first. The order between these and the messages of Submit is not
 // kept. The message must not be changed before done is called.
 //
 // If it returns nil, done is called once, with the position of the message and nil,
 // or a DuplicateError, or with Enqueue's error; otherwise done is not called. Calls
 // come from several goroutines: done must be brief.
-func (p *Producer) SubmitUnique(ctx context.Context, m Message, done func(position int64, err error)) error {
+func (p *Enqueuer) SubmitUnique(ctx context.Context, m Message, done func(position int64, err error)) error {
 	if m.Unique.Key == "" {
 		return fmt.Errorf("%w unique message: no key", ErrInvalid)
 	}
@@ -99,7 +99,7 @@ func (p *Producer) SubmitUnique(ctx context.Context, m Message, done func(positi
 	}
 	c := uniqueCall{to: to, producer: m.Unique.producer(), period: m.Unique.Period, done: done}
 	if !ok {
-		c.to = p.queue.LaneOf(c.producer)
+		c.to = p.queue.PartitionOf(c.producer)
 	}
 	if c.message[0], err = m.withDue(); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (p *Producer) SubmitUnique(ctx context.Context, m Message, done func(positi
 }
 
 // enqueueUnique is SubmitUnique that waits for the commit.
-func (p *Producer) enqueueUnique(ctx context.Context, m Message) (int64, error) {
+func (p *Enqueuer) enqueueUnique(ctx context.Context, m Message) (int64, error) {
 	type answer struct {
 		position int64
 		err      error
@@ -128,12 +128,12 @@ func (p *Producer) enqueueUnique(ctx context.Context, m Message) (int64, error) 
 
 // submitUniques submits each message as the request of its key, in the period of
 // now: of all such requests package stream stores one.
-func (p *Producer) submitUniques(ctx context.Context, b *uniqueBatch) {
+func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 	now, err := p.queue.clock(ctx)
 	for i := range b.calls {
 		c := &b.calls[i]
 		if err == nil {
-			as := stream.Producer{ID: c.producer, Sequence: now / c.period.Microseconds()}
+			as := stream.RequestID{Client: c.producer, Sequence: now / c.period.Microseconds()}
 			if failed := p.appender.Partition(c.to).SubmitAs(ctx, as, c.message[:], p.uniqueAnswer(c.to, c.done)); failed != nil {
 				c.done(0, uniqueError(failed))
 			}
@@ -146,7 +146,7 @@ func (p *Producer) submitUniques(ctx context.Context, b *uniqueBatch) {
 }
 
 // uniqueAnswer is what the caller is told of a request to that member.
-func (p *Producer) uniqueAnswer(to int, done func(int64, error)) func(stream.Stored, error) {
+func (p *Enqueuer) uniqueAnswer(to int, done func(int64, error)) func(stream.Stored, error) {
 	return func(stored stream.Stored, err error) {
 		position, err := p.answer(to, stored.First, err)
 		if err == nil && stored.Duplicate {
@@ -157,10 +157,10 @@ func (p *Producer) uniqueAnswer(to int, done func(int64, error)) func(stream.Sto
 }
 
 // uniqueError is what the caller is told of a message that was accepted and not
-// submitted: ctx is not the caller's, and ends when the Producer gives up.
+// submitted: ctx is not the caller's, and ends when the Enqueuer gives up.
 func uniqueError(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %w", stream.ErrAbandoned, err)
+		return fmt.Errorf("%w: %w", stream.ErrOutcomeUnknown, err)
 	}
 	return enqueueError(err)
 }

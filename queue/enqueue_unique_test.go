@@ -26,7 +26,7 @@ func only(key, text string, period time.Duration) queue.Message {
 // job at the same time, of queues of all kinds: one is told that it did.
 func TestUnique_OncePerPeriod(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "lanes": {Lanes: 3}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, q := setup(t, opts)
@@ -160,14 +160,14 @@ func TestUnique_ConnectionLost(t *testing.T) {
 
 // TestSubmitUnique_Order has one caller submit each job twice without waiting: the
 // first is stored, and the second its duplicate. Accepted calls are answered
-// though the Producer stops, and nothing is accepted after that.
+// though the Enqueuer stops, and nothing is accepted after that.
 func TestSubmitUnique_Order(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "lanes": {Lanes: 3}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, q := setup(t, opts)
-			p := queue.NewProducer(q, queue.ProducerConfig{})
+			p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() { p.Run(ctx) })

@@ -36,11 +36,11 @@ type ensuring struct {
 }
 
 // eachEnsuring runs the test beside each of the others, for an ordinary queue and
-// one with lanes.
+// one with partitions.
 func eachEnsuring(t *testing.T, test func(t *testing.T, e *ensuring)) {
 	for other, statements := range others {
-		for _, opts := range []queue.Options{{}, {Lanes: 2}} {
-			t.Run(fmt.Sprintf("%s, %d lanes", other, opts.Lanes), func(t *testing.T) {
+		for _, opts := range []queue.Options{{}, {Partitions: 2}} {
+			t.Run(fmt.Sprintf("%s, %d partitions", other, opts.Partitions), func(t *testing.T) {
 				t.Parallel()
 				test(t, startEnsure(t, opts, statements))
 			})
@@ -53,7 +53,7 @@ func startEnsure(t *testing.T, opts queue.Options, statements []string) *ensurin
 	db := migrated.Open(t)
 	e := &ensuring{pool: db.Pool, name: "orders", opts: opts, made: make(chan error, 1)}
 	of := e.name
-	if opts.Lanes > 0 {
+	if opts.Partitions > 0 {
 		of += "/1"
 	}
 	s, err := stream.Ensure(t.Context(), db.Pool, of, stream.Options{})
@@ -206,11 +206,11 @@ func atOnce(t *testing.T, pool *pgxpool.Pool, name string) {
 	}
 	var running sync.WaitGroup
 	for what, do := range map[string]func() error{
-		"ensure a queue":    func() error { return ensure(s.Name(), queue.Options{}) },
-		"ensure lanes":      func() error { return ensure(name, queue.Options{Lanes: 2}) },
-		"drop the lanes":    func() error { return queue.Drop(ctx, pool, name) },
-		"drop the stream":   func() error { return stream.Drop(ctx, pool, s.Name()) },
-		"set the retention": func() error { return stream.Alter(ctx, pool, s.Name(), stream.Retention{MaxAge: time.Hour}) },
+		"ensure a queue":      func() error { return ensure(s.Name(), queue.Options{}) },
+		"ensure partitions":   func() error { return ensure(name, queue.Options{Partitions: 2}) },
+		"drop the partitions": func() error { return queue.Drop(ctx, pool, name) },
+		"drop the stream":     func() error { return stream.Drop(ctx, pool, s.Name()) },
+		"set the retention":   func() error { return stream.SetRetention(ctx, pool, s.Name(), stream.Retention{MaxAge: time.Hour}) },
 		"open a group": func() error {
 			_, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(ctx, s, "readers", stream.GroupOptions{})
 			return err

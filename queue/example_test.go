@@ -83,12 +83,12 @@ func Example_orderOfKeys() {
 	ctx := context.Background()
 	var pool *pgxpool.Pool // as above
 
-	q, err := queue.Ensure(ctx, pool, "accounts", queue.Options{Lanes: 8})
+	q, err := queue.Ensure(ctx, pool, "accounts", queue.Options{Partitions: 8})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	p := queue.NewProducer(q, queue.ProducerConfig{})
+	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	running, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { p.Run(running) })

@@ -18,7 +18,7 @@ import (
 // delivered. A unique message that is lost can be enqueued again.
 func TestFailover_Families(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "keys": {Lanes: 4}} {
+	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "keys": {Partitions: 4}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := pgtest.StartPair(t, openMigrated)

@@ -63,7 +63,7 @@ func (c *checker) ack(t *testing.T, d *queue.Delivery) {
 	text := string(d.Payload)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil || errors.Is(err, queue.ErrUnknown) {
+	if err == nil || errors.Is(err, queue.ErrOutcomeUnknown) {
 		c.mayBeAcked(text, asked)
 	}
 	switch {
@@ -74,7 +74,7 @@ func (c *checker) ack(t *testing.T, d *queue.Delivery) {
 		c.acked[text] = time.Now()
 	case errors.Is(err, queue.ErrLeaseLost):
 		c.lost++
-	case errors.Is(err, queue.ErrUnknown):
+	case errors.Is(err, queue.ErrOutcomeUnknown):
 		c.later[text] = true // or not
 	default:
 		t.Errorf("ack of %q: %v", text, err)
@@ -139,7 +139,7 @@ func (c *checker) finish(t *testing.T) {
 }
 
 // member is a node in a process of its own, as far as a test can have one.
-type member struct {
+type shard struct {
 	pool    *pgxpool.Pool
 	node    *queue.Node
 	cancel  context.CancelFunc
@@ -147,7 +147,7 @@ type member struct {
 }
 
 // join starts a node with consumers that do all that consumers may do.
-func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *member {
+func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *shard {
 	t.Helper()
 	m := joinNode(t, url, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -160,7 +160,7 @@ func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfi
 }
 
 // joinNode starts a node in a process of its own, as far as a test can have one.
-func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *member {
+func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *shard {
 	t.Helper()
 	pool := newPool(t, url)
 	var q *queue.Queue
@@ -169,7 +169,7 @@ func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *member {
 		q, err = queue.Lookup(t.Context(), pool, "jobs")
 		return err == nil
 	})
-	m := &member{pool: pool, node: queue.NewNode(q, quick(cfg))}
+	m := &shard{pool: pool, node: queue.NewNode(q, quick(cfg))}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	m.running.Go(func() {
@@ -218,7 +218,7 @@ func consume(t *testing.T, ctx context.Context, n *queue.Node, random *rand.Rand
 }
 
 // kill ends the node as a dead process does: it tells nobody.
-func (m *member) kill() {
+func (m *shard) kill() {
 	m.node.Abandon()
 	m.cancel()
 	m.running.Wait()
@@ -226,7 +226,7 @@ func (m *member) kill() {
 }
 
 // leave stops the node.
-func (m *member) leave() {
+func (m *shard) leave() {
 	m.cancel()
 	m.running.Wait()
 	m.pool.Close()
@@ -242,7 +242,7 @@ func feed(t *testing.T, url string, messages int, pause time.Duration, c *checke
 func feedAs(t *testing.T, url, name string, messages int, pause time.Duration, c *checker) {
 	t.Helper()
 	_, q := elsewhere(t, url, "jobs")
-	p := queue.NewProducer(q, queue.ProducerConfig{})
+	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
@@ -299,7 +299,7 @@ func TestNode_KilledAndLeaving(t *testing.T) {
 			db, q := setup(t, queue.Options{MaxAttempts: 1000})
 			c := newChecker()
 			random := rand.New(rand.NewPCG(seed, 7))
-			members := make([]*member, 3)
+			members := make([]*shard, 3)
 			for i := range members {
 				members[i] = join(t, db.URL, random.Uint64(), c, faulty)
 			}
@@ -349,7 +349,7 @@ func TestNode_PostgreSQLKilled(t *testing.T) {
 			}
 			c := newChecker()
 			random := rand.New(rand.NewPCG(seed, 8))
-			var members []*member
+			var members []*shard
 			for range 2 {
 				members = append(members, join(t, server.URL(), random.Uint64(), c, faulty))
 			}

@@ -75,7 +75,7 @@ func quick(cfg queue.NodeConfig) queue.NodeConfig {
 		value *time.Duration
 		def   time.Duration
 	}{
-		{&cfg.Poll, 100 * time.Millisecond}, {&cfg.Look, 100 * time.Millisecond}, {&cfg.Lease, 5 * time.Second},
+		{&cfg.Poll, 100 * time.Millisecond}, {&cfg.PollJournal, 100 * time.Millisecond}, {&cfg.Lease, 5 * time.Second},
 		{&cfg.Drain, 50 * time.Millisecond},
 	} {
 		if *d.value == 0 {

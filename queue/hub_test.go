@@ -26,7 +26,7 @@ func runHub(t *testing.T, pool *pgxpool.Pool, cfg stream.HubConfig) *stream.Hub 
 
 // onHint looks by itself so rarely that it has what it was told of alone.
 func onHint(h *stream.Hub) queue.NodeConfig {
-	return queue.NodeConfig{Hub: h, Poll: time.Hour, Look: time.Hour, Lease: time.Minute}
+	return queue.NodeConfig{Hub: h, Poll: time.Hour, PollJournal: time.Hour, Lease: time.Minute}
 }
 
 // TestNode_OneHint tells of 2,000 messages of another process once: more than a Node
@@ -96,7 +96,7 @@ func TestNode_AtHand(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestNode_SameHubOtherQueue: a Node at rest hears of what a Producer with the same Hub enqueues,
+// TestNode_SameHubOtherQueue: a Node at rest hears of what a Enqueuer with the same Hub enqueues,
 // though that has looked up the queue for itself.
 func TestNode_SameHubOtherQueue(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := queue.NewProducer(again, queue.ProducerConfig{Appender: stream.AppenderConfig{Hub: h}})
+	p := queue.NewEnqueuer(again, queue.EnqueuerConfig{Appender: stream.AppenderConfig{Hub: h}})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
@@ -126,11 +126,11 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 	}
 }
 
-// TestDrop_NodeThatStops: a Node that has lanes of a queue that was dropped stops all the same.
+// TestDrop_NodeThatStops: a Node that has partitions of a queue that was dropped stops all the same.
 func TestDrop_NodeThatStops(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Lanes: 3})
-	n := queue.NewNode(q, quick(queue.NodeConfig{Look: time.Hour, Poll: time.Hour, Lease: time.Minute}))
+	db, q := setup(t, queue.Options{Partitions: 3})
+	n := queue.NewNode(q, quick(queue.NodeConfig{PollJournal: time.Hour, Poll: time.Hour, Lease: time.Minute}))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan struct{})
@@ -150,7 +150,7 @@ func TestDrop_NodeThatStops(t *testing.T) {
 			}
 		}
 	}()
-	eventually(t, "a lane is had", func() bool {
+	eventually(t, "a partition is had", func() bool {
 		if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: []byte("x")}}); err != nil {
 			t.Fatal(err)
 		}

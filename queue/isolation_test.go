@@ -14,7 +14,7 @@ import (
 // changed its row: whatever the database's default isolation is, it only waits for that.
 func TestFamily_StrictIsolation(t *testing.T) {
 	t.Parallel()
-	lanes := queue.Options{Lanes: 2}
+	partitions := queue.Options{Partitions: 2}
 	for name, do := range map[string]struct {
 		while string
 		call  func(context.Context, *pgxpool.Pool) error
@@ -23,14 +23,14 @@ func TestFamily_StrictIsolation(t *testing.T) {
 			return queue.Drop(ctx, pool, "jobs")
 		}},
 		"ensure": {`UPDATE tidewire.queue_family SET dropping = true`, func(ctx context.Context, pool *pgxpool.Pool) error {
-			_, err := queue.Ensure(ctx, pool, "jobs", lanes)
+			_, err := queue.Ensure(ctx, pool, "jobs", partitions)
 			return err
 		}},
 	} {
 		for _, isolation := range []string{"repeatable read", "serializable"} {
 			t.Run(name+" "+isolation, func(t *testing.T) {
 				t.Parallel()
-				db, _ := setup(t, lanes)
+				db, _ := setup(t, partitions)
 				pgtest.SetDefaults(t, db, map[string]string{"default_transaction_isolation": isolation})
 				if _, err := db.Pool.Exec(t.Context(), do.while); err != nil {
 					t.Fatal(err)

@@ -84,7 +84,7 @@ type sideRow struct {
 
 // write makes the call, in one round trip. If it fails, the request may have
 // been written or not, or may be later.
-func (q *member) write(ctx context.Context, by line, r request) (*answer, error) {
+func (q *shard) write(ctx context.Context, by line, r request) (*answer, error) {
 	args, err := r.args(q.id)
 	if err != nil {
 		return nil, err
@@ -114,12 +114,12 @@ type line struct {
 }
 
 // byPool is the way for those who write now and then.
-func (q *member) byPool() line {
+func (q *shard) byPool() line {
 	return line{func(ctx context.Context, b *pgx.Batch) error { return pg.SendBatch(ctx, q.pool, b) }, pg.WriterSettings(lockPatience)}
 }
 
 // byReader is the way for those who only look.
-func (q *member) byReader() line {
+func (q *shard) byReader() line {
 	return line{func(ctx context.Context, b *pgx.Batch) error { return q.pool.SendBatch(ctx, b).Close() }, pg.WriterSettings(lockPatience)}
 }
 
@@ -187,7 +187,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 }
 
 // load reads the journal from where it begins.
-func (q *member) load(ctx context.Context) (*state, *answer, error) {
+func (q *shard) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
 	a, err := q.write(ctx, q.byReader(), request{})
 	if err != nil {

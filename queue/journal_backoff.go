@@ -14,27 +14,27 @@ const (
 	brakeMax = time.Second
 )
 
-// brake slows down a Node that writes again and again what changes nothing. It
+// writeBackoff slows down a Node that writes again and again what changes nothing. It
 // is for mistakes that nobody has found: they must not cost PostgreSQL
 // thousands of calls a second. Only the writer uses it, but for off.
-type brake struct {
+type writeBackoff struct {
 	vain int           // writes in a row that changed nothing
 	off  chan struct{} // one slot: there is something to record, which does not wait
 }
 
 // note takes in whether a write had an effect.
-func (b *brake) note(effect bool) {
+func (b *writeBackoff) note(effect bool) {
 	if b.vain++; effect {
 		b.vain = 0
 	}
 }
 
 // on reports whether the next write is to wait.
-func (b *brake) on() bool { return b.vain >= brakeAfter }
+func (b *writeBackoff) on() bool { return b.vain >= brakeAfter }
 
 // wait waits for a while, or until ctx ends. It returns false, at once, when
 // there is something to record.
-func (b *brake) wait(ctx context.Context) bool {
+func (b *writeBackoff) wait(ctx context.Context) bool {
 	timer := time.NewTimer(min(brakeMin<<min(b.vain-brakeAfter, 10), brakeMax))
 	defer timer.Stop()
 	select {
@@ -47,7 +47,7 @@ func (b *brake) wait(ctx context.Context) bool {
 }
 
 // slow is wait, and says so once.
-func (n *part) slow(ctx context.Context) bool {
+func (n *shardNode) slow(ctx context.Context) bool {
 	if n.brake.vain == brakeAfter {
 		n.cfg.Log.Warn("writes change nothing, slowing down", "queue", n.queue.Name(), "writes", n.brake.vain)
 	}

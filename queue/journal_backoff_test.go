@@ -59,7 +59,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	_, q := elsewhere(t, db.URL, "jobs")
 	writes := queue.CountWrites(q)
 	var log lines
-	n, _ := start(t, q, queue.NodeConfig{Look: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	n, _ := start(t, q, queue.NodeConfig{PollJournal: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	delayed(t, q, n, 5, time.Second)
 	eventually(t, "the brake is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })

@@ -21,7 +21,7 @@ type settlement struct {
 	// consumer whose credit it takes until it is answered, and where it came
 	// from, or nil.
 	consumer *Consumer
-	part     *part
+	part     *shardNode
 }
 
 // empty reports whether there is nothing to record.

@@ -16,7 +16,7 @@ import (
 // A request of which no answer came is settled by the next: that has the same
 // batch again, and is refused as stale if the first was written; if it is not
 // refused, the first never will be written. Until then the batch is in doubt.
-func (n *part) commit(ctx context.Context, b *batch) {
+func (n *shardNode) commit(ctx context.Context, b *batch) {
 	doubt := false
 	lock := n.lockWait()
 	for failed, slowed := 0, false; ; {
@@ -67,13 +67,13 @@ func (n *part) commit(ctx context.Context, b *batch) {
 	signal(n.rearm)
 }
 
-func (n *part) lockWait() pg.LockWait {
+func (n *shardNode) lockWait() pg.LockWait {
 	return pg.LockWait{Bound: n.cfg.Timeout, AtATime: min(lockPatience, n.cfg.Timeout)}
 }
 
 // send makes the request, on one of the connections that all who write share: with those
 // of other queues, if it can.
-func (n *part) send(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
+func (n *shardNode) send(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
 	if n.alone && r.plain() && time.Now().After(n.apart) {
 		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 		defer cancel()
@@ -95,7 +95,7 @@ func (n *part) send(ctx context.Context, r request, lock *pg.LockWait) (*answer,
 const apartFor = 10 * time.Second
 
 // sendAlone makes the request in a transaction of its own.
-func (n *part) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
+func (n *shardNode) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
 	if err := lock.Hold(ctx, &n.on); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (n *part) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*an
 
 // sendBy takes the short way where nobody else has written of late: among nodes that
 // write by turns that finds every time that others have.
-func (n *part) sendBy(ctx context.Context, by line, r request) (*answer, error) {
+func (n *shardNode) sendBy(ctx context.Context, by line, r request) (*answer, error) {
 	if n.alone && r.plain() {
 		if a, err := n.queue.record(ctx, by, r); a != nil || err != nil {
 			return a, err
@@ -130,7 +130,7 @@ func (n *part) sendBy(ctx context.Context, by line, r request) (*answer, error) 
 
 // freeLock ends a session of Tidewire that holds the queue's lock and waits for
 // a client that froze. Its failure is that of the next attempt.
-func (n *part) freeLock(ctx context.Context, err error) {
+func (n *shardNode) freeLock(ctx context.Context, err error) {
 	if pg.Code(err) != pg.CodeLockNotAvailable {
 		return
 	}
@@ -142,7 +142,7 @@ func (n *part) freeLock(ctx context.Context, err error) {
 
 // beforeTakeover reads where the stream ends: what the dead had above was not
 // there to be handed out, and is not tried again but for the first time.
-func (n *part) beforeTakeover(ctx context.Context) error {
+func (n *shardNode) beforeTakeover(ctx context.Context) error {
 	n.mu.Lock()
 	due := len(n.node.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
 	n.mu.Unlock()
@@ -160,7 +160,7 @@ func (n *part) beforeTakeover(ctx context.Context) error {
 
 // giveUp answers what will not be recorded, or not in time. What is not in doubt is not
 // recorded: nobody has it any more if the queue is gone.
-func (n *part) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
+func (n *shardNode) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 	if ctx.Err() == nil {
 		err = n.queue.explain("write to", err)
 		n.node.fail(err)
@@ -170,7 +170,7 @@ func (n *part) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 		doubt = true
 	}
 	if doubt {
-		err = errors.Join(ErrUnknown, err)
+		err = errors.Join(ErrOutcomeUnknown, err)
 	} else if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: %w", ErrLeaseLost, err)
 	}
@@ -182,7 +182,7 @@ func (n *part) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 }
 
 // heard takes in the answer to a request.
-func (n *part) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
+func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a.outcome == lost {
@@ -218,7 +218,7 @@ func (n *part) heard(b *batch, r request, a *answer, sent time.Time, doubt bool)
 
 // loadAnew takes in the journal of which entries are lost that were seen. What the Node had is void: whoever has it
 // now is in the journal. The caller holds mu.
-func (n *part) loadAnew(b *batch, a *answer) error {
+func (n *shardNode) loadAnew(b *batch, a *answer) error {
 	n.cfg.Log.Error("a failover has lost entries of the journal: what they said is delivered again, or was lost with them",
 		"queue", n.queue.Name(), "entry", n.state.seen)
 	n.lose(b)
@@ -241,7 +241,7 @@ func changesLeases(own int64, news []entry) bool {
 }
 
 // said is what follows once the batch is written.
-func (n *part) said(b *batch) {
+func (n *shardNode) said(b *batch) {
 	now := time.Now()
 	b.resolve(func(s *settlement) (error, bool) {
 		if s.item.aside {
@@ -259,17 +259,17 @@ func (n *part) said(b *batch) {
 		n.tried(t)
 	}
 	for _, g := range b.free {
-		n.node.stats.GivenBack += n.filled(g.span)
+		n.node.stats.Released += n.filled(g.span)
 	}
 	b.clear()
 }
 
 // leased is what follows for the lease once a request is written.
-func (n *part) leased(r request, sent time.Time) {
+func (n *shardNode) leased(r request, sent time.Time) {
 	if r.own == 0 {
 		return
 	}
-	if _, lasts := n.state.leases[r.own]; n.lane != nil && !lasts && !r.ends() { // the lane's lease is another's
+	if _, lasts := n.state.leases[r.own]; n.partition != nil && !lasts && !r.ends() { // the partition's lease is another's
 		n.drop()
 		return
 	}
@@ -286,14 +286,14 @@ func (n *part) leased(r request, sent time.Time) {
 }
 
 // ended reports whether somebody ended the lease.
-func (n *part) ended() bool {
+func (n *shardNode) ended() bool {
 	_, lasts := n.state.leases[n.token]
 	return n.token != 0 && !n.deadline.IsZero() && !lasts
 }
 
 // adopt takes what the Node has now and had not before, and reports whether
 // there is any.
-func (n *part) adopt(before []span) bool {
+func (n *shardNode) adopt(before []span) bool {
 	if n.token == 0 {
 		return false
 	}
@@ -317,7 +317,7 @@ func (n *part) adopt(before []span) bool {
 
 // lose voids everything that the Node has. What the batch holds will not be
 // recorded.
-func (n *part) lose(b *batch) {
+func (n *shardNode) lose(b *batch) {
 	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "handed out", len(n.flight))
 	for d := range n.flight {
 		n.void(d)
@@ -328,14 +328,14 @@ func (n *part) lose(b *batch) {
 }
 
 // drop forgets what belonged to the lease.
-func (n *part) drop() {
+func (n *shardNode) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
 	n.fetching, n.proving = 0, 0
 	clear(n.aside)
-	if n.lane != nil {
-		n.lane.clear()
-		n.lane.giveBack()
+	if n.partition != nil {
+		n.partition.clear()
+		n.partition.giveBack()
 	}
 	n.refuseStrangers(&n.pending)
 	n.pending.clear()

@@ -12,7 +12,7 @@ const maxAside = 100
 // plan returns what is to be written now, and whether there is anything. What
 // waits for company is written with whatever else is, unless the batch is in
 // doubt: then it stays the same. The caller holds mu.
-func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
+func (n *shardNode) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	n.refuseStrangers(b)
 	r := request{seen: n.state.seen, lease: n.cfg.Lease}
 	if n.cameSecond() {
@@ -25,7 +25,7 @@ func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	if r.own = n.token; n.token != 0 {
 		n.planLease(&r, now)
 		n.planEnd(&r, b, now)
-		if n.lane == nil || r.validUntil != nil { // else it may not get the lease
+		if n.partition == nil || r.validUntil != nil { // else it may not get the lease
 			n.planClaims(&r, now)
 		}
 	}
@@ -51,7 +51,7 @@ func (n *part) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 
 // planBatch adds what is to be recorded, before everything else: what is given
 // up is, before the lease ends.
-func (n *part) planBatch(r *request, b *batch, doubt bool) {
+func (n *shardNode) planBatch(r *request, b *batch, doubt bool) {
 	if !doubt {
 		b.take(&n.pending)
 		n.times.later = time.Time{}
@@ -72,7 +72,7 @@ func (n *part) planBatch(r *request, b *batch, doubt bool) {
 
 // planKnown adds which messages aside need not be returned. Those that go back
 // may be had again at once.
-func (n *part) planKnown(r *request) {
+func (n *shardNode) planKnown(r *request) {
 	if r.side == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (r *request) ownEntry() bool {
 }
 
 // refuseStrangers answers what belongs to a lease that is over.
-func (n *part) refuseStrangers(b *batch) {
+func (n *shardNode) refuseStrangers(b *batch) {
 	b.resolve(func(s *settlement) (error, bool) { return ErrLeaseLost, s.item.token != n.token })
 	b.tried = slices.DeleteFunc(b.tried, func(t try) bool { return t.item.token != n.token })
 }
@@ -118,19 +118,19 @@ func (n *part) refuseStrangers(b *batch) {
 // wantsLease reports whether a Node without a lease has something to claim: an
 // idle one writes nothing. Without Consumers it has not looked for long, and
 // looks first.
-func (n *part) wantsLease(now time.Time) bool {
-	if n.token != 0 || n.times.look.IsZero() || n.node.closed || n.state.paused || n.lane != nil && len(n.state.leases) > 0 {
+func (n *shardNode) wantsLease(now time.Time) bool {
+	if n.token != 0 || n.times.look.IsZero() || n.node.closed || n.state.paused || n.partition != nil && len(n.state.leases) > 0 {
 		return false
 	}
 	return n.demand(now) > 0 && (n.claimable() || n.asideDue(now)) && !n.heldUp(now)
 }
 
-// cameSecond reports whether another has the lane's lease, which was to be ours
+// cameSecond reports whether another has the partition's lease, which was to be ours
 // but is not yet: the request for it was refused because the journal had begun
 // anew, say, and what was read then has the other's. Asked for once more it would
 // be given, for PostgreSQL looks only behind what has been read.
-func (n *part) cameSecond() bool {
-	if n.lane == nil || n.token == 0 {
+func (n *shardNode) cameSecond() bool {
+	if n.partition == nil || n.token == 0 {
 		return false
 	}
 	_, known := n.state.leases[n.token]
@@ -139,7 +139,7 @@ func (n *part) cameSecond() bool {
 
 // claimable reports whether there are messages that nobody has, as far as
 // known.
-func (n *part) claimable() bool {
+func (n *shardNode) claimable() bool {
 	if n.head > n.state.top {
 		return true
 	}
@@ -152,19 +152,19 @@ func (n *part) claimable() bool {
 }
 
 // asideDue reports whether a message aside is due.
-func (n *part) asideDue(now time.Time) bool {
+func (n *shardNode) asideDue(now time.Time) bool {
 	return !n.times.due.IsZero() && !now.Before(n.times.due)
 }
 
 // planLease begins the lease, or renews it.
-func (n *part) planLease(r *request, now time.Time) {
+func (n *shardNode) planLease(r *request, now time.Time) {
 	until, known := n.state.leases[n.token]
 	if known {
 		r.validUntil = &until
 	}
 	if !known || !now.Before(n.renewAt) {
 		kind := kindLease
-		if !known && n.lane != nil {
+		if !known && n.partition != nil {
 			kind = kindLeaseAlone
 		}
 		r.entries = append([]entry{{kind: kind, token: n.token}}, r.entries...)
@@ -172,9 +172,9 @@ func (n *part) planLease(r *request, now time.Time) {
 }
 
 // planEnd ends the lease of a Node that stops, or has had nothing to do for
-// long, or is to give the lane back. Whatever it has is free then; what it
+// long, or is to give the partition back. Whatever it has is free then; what it
 // handed out is in the batch.
-func (n *part) planEnd(r *request, b *batch, now time.Time) {
+func (n *shardNode) planEnd(r *request, b *batch, now time.Time) {
 	leaves := n.leavesNow(now)
 	if leaves {
 		n.giveUpAll()
@@ -185,13 +185,13 @@ func (n *part) planEnd(r *request, b *batch, now time.Time) {
 }
 
 // idle reports whether the lease has served for nothing for long.
-func (n *part) idle(now time.Time) bool {
+func (n *shardNode) idle(now time.Time) bool {
 	return n.waiting == 0 && !n.holds() && !now.Before(n.times.busy.Add(n.cfg.IdleAfter))
 }
 
 // holds reports whether the part has messages that were read, or are aside.
-func (n *part) holds() bool {
-	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.aside) > 0 || n.lane != nil && len(n.lane.keys) > 0
+func (n *shardNode) holds() bool {
+	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.aside) > 0 || n.partition != nil && len(n.partition.keys) > 0
 }
 
 // ends reports whether the request ends the Node's own lease.
@@ -207,7 +207,7 @@ func (r *request) ends() bool {
 // planClaims claims what the Consumers have credits for: what others gave up
 // first, then behind all that was claimed. It waits until half of what may be
 // had is used up, so that a claim is a row for many messages.
-func (n *part) planClaims(r *request, now time.Time) {
+func (n *shardNode) planClaims(r *request, now time.Time) {
 	if n.node.closed || n.state.paused || r.ends() || n.heldUp(now) {
 		return
 	}
@@ -227,8 +227,8 @@ func (n *part) planClaims(r *request, now time.Time) {
 			want -= n.filled(s)
 		}
 		// Others may be in the way of what was given up, and never of what is behind
-		// the top: in a lane that must not come first.
-		if n.lane == nil || len(spans) == 0 {
+		// the top: in a partition that must not come first.
+		if n.partition == nil || len(spans) == 0 {
 			n.planNext(r, want)
 		}
 	}
@@ -237,7 +237,7 @@ func (n *part) planClaims(r *request, now time.Time) {
 // planNext claims positions after all that was claimed: so many that may hold messages, and with them the empty
 // ones before. A claim is of a number of positions, from wherever others' claims have got to meanwhile. Of a gap that
 // would be far too many: a large one is done first, up to its end.
-func (n *part) planNext(r *request, want int64) {
+func (n *shardNode) planNext(r *request, want int64) {
 	empty := n.emptyNext()
 	if empty <= largestEmptyClaim {
 		r.claim = want + empty
@@ -251,7 +251,7 @@ const largestEmptyClaim = 1000
 
 // emptyNext is how many positions hold no message that come next. A transaction with an old snapshot may leave millions, and a
 // failover 10^13.
-func (n *part) emptyNext() int64 {
+func (n *shardNode) emptyNext() int64 {
 	if n.empty.lo > n.state.top+1 {
 		return 0
 	}
@@ -260,13 +260,13 @@ func (n *part) emptyNext() int64 {
 
 // messagesIn is how many messages there may be in the span, as far as the stream is known to
 // reach.
-func (n *part) messagesIn(s span) int64 {
+func (n *shardNode) messagesIn(s span) int64 {
 	s.hi = min(s.hi, n.head)
 	return max(0, n.filled(s))
 }
 
 // filled is how many positions of the span are not known to be empty.
-func (n *part) filled(s span) int64 {
+func (n *shardNode) filled(s span) int64 {
 	return s.size() - max(0, span{max(s.lo, n.empty.lo), min(s.hi, n.empty.hi)}.size())
 }
 
@@ -274,7 +274,7 @@ func (n *part) filled(s span) int64 {
 // Ahead more, behind the end of the stream. These cost nothing to deliver, but
 // other nodes do not get them however idle they are. They may stay empty for
 // long, so what there is does not wait for them to be used up.
-func (n *part) wanted(demand int64) int64 {
+func (n *shardNode) wanted(demand int64) int64 {
 	hand, ahead := n.atHand(), n.ahead()
 	messages := max(0, min(demand-hand, n.unclaimed()))
 	more := max(0, min(demand-hand-ahead-messages, int64(n.cfg.Ahead)-ahead))
@@ -289,7 +289,7 @@ func (n *part) wanted(demand int64) int64 {
 }
 
 // unclaimed is how many messages nobody has, as far as known.
-func (n *part) unclaimed() int64 {
+func (n *shardNode) unclaimed() int64 {
 	messages := n.messagesIn(span{n.state.top + 1, n.head})
 	for _, g := range n.state.live {
 		if g.owner == 0 {
@@ -301,7 +301,7 @@ func (n *part) unclaimed() int64 {
 
 // givenUp returns the first positions that others gave up, at most so many that are not
 // known to be empty.
-func (n *part) givenUp(most int64) (spans []span) {
+func (n *shardNode) givenUp(most int64) (spans []span) {
 	for _, g := range n.state.live {
 		if most == 0 {
 			break
@@ -321,8 +321,8 @@ func (n *part) givenUp(most int64) (spans []span) {
 
 // demand is how many messages the Consumers would take: their free credits,
 // unless they have not asked for long.
-func (n *part) demand(now time.Time) (credits int64) {
-	if n.node.closed || n.lane != nil && !n.lane.open() {
+func (n *shardNode) demand(now time.Time) (credits int64) {
+	if n.node.closed || n.partition != nil && !n.partition.open() {
 		return 0
 	}
 	for _, c := range n.node.consumers {
@@ -336,7 +336,7 @@ func (n *part) demand(now time.Time) (credits int64) {
 // atHand is how many messages there are for that, read or to be read: those too
 // that are aside and being read. Without them the Node would take more and more
 // of what is due until the first are read.
-func (n *part) atHand() int64 {
+func (n *shardNode) atHand() int64 {
 	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.proving)
 	for _, g := range n.unread {
 		have += n.messagesIn(g.span)
@@ -345,7 +345,7 @@ func (n *part) atHand() int64 {
 }
 
 // ahead is how many positions the Node has behind the end of the stream.
-func (n *part) ahead() (have int64) {
+func (n *shardNode) ahead() (have int64) {
 	for _, g := range n.unread {
 		if g.hi > n.head {
 			have += g.hi - max(g.lo, n.head+1) + 1
@@ -355,7 +355,7 @@ func (n *part) ahead() (have int64) {
 }
 
 // planTakeover ends the leases of nodes that did not renew them.
-func (n *part) planTakeover(r *request, now time.Time) {
+func (n *shardNode) planTakeover(r *request, now time.Time) {
 	if len(n.node.consumers) == 0 {
 		return
 	}
@@ -366,7 +366,7 @@ func (n *part) planTakeover(r *request, now time.Time) {
 
 // expired returns the leases of others that are over. PostgreSQL's clock is
 // further than we think; it is asked again when they are ended.
-func (n *part) expired(now time.Time) (tokens []int64) {
+func (n *shardNode) expired(now time.Time) (tokens []int64) {
 	at := n.dbNow.Add(now.Sub(n.heardAt))
 	for token, until := range n.state.leases {
 		if token != n.token && until.Before(at) {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// TestPlan_LaneInOrder has a lane's new holder find what another gave up, and
+// TestPlan_LaneInOrder has a partition's new holder find what another gave up, and
 // more behind it: it claims the former alone. Another node, of which the
 // holder has not heard, would keep it from that, and not from what is behind.
 func TestPlan_LaneInOrder(t *testing.T) {
 	t.Parallel()
-	q := testQueueOf(t, Options{Lanes: 1})
+	q := testQueueOf(t, Options{Partitions: 1})
 	n := NewNode(q, NodeConfig{})
 	p, s := n.parts[0], &state{}
 	mustWrite(t, q, s, request{}, written)
@@ -45,11 +45,11 @@ func TestWrite_LeaseAlone(t *testing.T) {
 	}
 }
 
-// TestPlan_LaneOfAnother: who asked for a lane's lease, was told to look first,
+// TestPlan_LaneOfAnother: who asked for a partition's lease, was told to look first,
 // and found another's, does not ask again.
 func TestPlan_LaneOfAnother(t *testing.T) {
 	t.Parallel()
-	q, err := Ensure(t.Context(), testQueue(t).pool, "ordered", Options{Lanes: 1})
+	q, err := Ensure(t.Context(), testQueue(t).pool, "ordered", Options{Partitions: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestPlan_LaneOfAnother(t *testing.T) {
 	p.state.leases[1] = time.Now().Add(time.Hour) // behind a journal that began anew
 	r, _ = p.plan(&batch{}, time.Now(), false)
 	if p.token != 0 || len(r.entries) > 0 {
-		t.Errorf("%+v, want nothing of a lane that another has", r)
+		t.Errorf("%+v, want nothing of a partition that another has", r)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestPlan_LargeGap(t *testing.T) {
 	t.Parallel()
 	const end = int64(1) << 45
 	q := testQueue(t)
-	var nodes []*part
+	var nodes []*shardNode
 	for token := int64(1); token <= 2; token++ {
 		n := NewNode(q, NodeConfig{})
 		n.Consume(ConsumerOptions{Credits: 10})

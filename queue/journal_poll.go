@@ -20,7 +20,7 @@ const rarely = 16
 // partConfig is what the parts of a queue of so many members go by.
 func partConfig(c NodeConfig, members int) *NodeConfig {
 	less := time.Duration(rarely * members)
-	c.Look, c.Poll = less*c.Look, less*c.Poll
+	c.PollJournal, c.Poll = less*c.PollJournal, less*c.Poll
 	if members > 1 {
 		c.BufferBytes = max(c.BufferBytes/members, 256<<10)
 	}
@@ -32,8 +32,8 @@ const lookQueues = 1000
 
 // looker looks at all queues of the Nodes of a pool in one query, as often as the Node that
 // looks, or polls, most often. A part whose journal has grown then looks by itself. A Node
-// whose queue is gone ends, also one that has no Consumers or no lane.
-type looker struct {
+// whose queue is gone ends, also one that has no Consumers or no partition.
+type journalPoller struct {
 	pool  *pgxpool.Pool
 	life  context.Context // ends when the last Node has left
 	end   context.CancelFunc
@@ -44,13 +44,13 @@ type looker struct {
 	nodes []*Node
 }
 
-var lookers pg.PerPool[*looker]
+var lookers pg.PerPool[*journalPoller]
 
 // joinLooker has the Node's queue looked at until leave.
 func joinLooker(n *Node) (leave func()) {
 	pool := n.queue.pool
-	l := lookers.Join(pool, func() *looker {
-		l := &looker{pool: pool, ended: make(chan struct{}), rearm: make(chan struct{}, 1)}
+	l := lookers.Join(pool, func() *journalPoller {
+		l := &journalPoller{pool: pool, ended: make(chan struct{}), rearm: make(chan struct{}, 1)}
 		l.life, l.end = context.WithCancel(context.Background())
 		go l.run()
 		return l
@@ -70,7 +70,7 @@ func joinLooker(n *Node) (leave func()) {
 	}
 }
 
-func (l *looker) run() {
+func (l *journalPoller) run() {
 	defer close(l.ended)
 	began := time.Now()
 	timer := time.NewTimer(0)
@@ -93,15 +93,15 @@ func (l *looker) run() {
 }
 
 // every is how often it looks.
-func (l *looker) every() time.Duration {
+func (l *journalPoller) every() time.Duration {
 	every := 24 * time.Hour
 	for _, n := range l.all() {
-		every = min(every, n.cfg.Look, n.cfg.Poll)
+		every = min(every, n.cfg.PollJournal, n.cfg.Poll)
 	}
 	return every
 }
 
-func (l *looker) all() []*Node {
+func (l *journalPoller) all() []*Node {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes
@@ -109,16 +109,16 @@ func (l *looker) all() []*Node {
 
 // looked is one part that is looked at.
 type looked struct {
-	of   *part
+	of   *shardNode
 	id   int32
 	head int64 // of the stream, as far as the part knows
 	dues int   // that the part has noted by itself
 }
 
 // look looks once, and returns the log of a Node as well.
-func (l *looker) look() (log *slog.Logger, err error) {
+func (l *journalPoller) look() (log *slog.Logger, err error) {
 	var all []looked
-	var others []*part
+	var others []*shardNode
 	for _, n := range l.all() {
 		log = n.cfg.Log
 		some, other := n.lookedAt()
@@ -140,7 +140,7 @@ func (l *looker) look() (log *slog.Logger, err error) {
 }
 
 // endDropped ends the Nodes of queues that are gone.
-func (l *looker) endDropped(parts []*part) error {
+func (l *journalPoller) endDropped(parts []*shardNode) error {
 	ctx, cancel := context.WithTimeout(l.life, parts[0].cfg.Timeout)
 	defer cancel()
 	ids := make([]int32, len(parts))
@@ -184,7 +184,7 @@ type sight struct {
 }
 
 // lookAt looks at parts, and returns those of which nothing was seen.
-func (l *looker) lookAt(all []looked) (unseen []*part, err error) {
+func (l *journalPoller) lookAt(all []looked) (unseen []*shardNode, err error) {
 	ids, heads := make([]int32, len(all)), make([]int64, len(all))
 	for i, a := range all {
 		ids[i], heads[i] = a.id, a.head
@@ -215,7 +215,7 @@ func (l *looker) lookAt(all []looked) (unseen []*part, err error) {
 
 // seen takes in what a look has shown of the part's queue. Without anything that was
 // dropped, or is being altered, and the part looks for itself.
-func (n *part) seen(s sight, found bool, dues int) {
+func (n *shardNode) seen(s sight, found bool, dues int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found {
@@ -228,8 +228,8 @@ func (n *part) seen(s sight, found bool, dues int) {
 }
 
 // lookedAt returns what there is to look at: nothing without Consumers, and no
-// lanes of others. If there is nothing, others has a part that is only to be there still.
-func (n *Node) lookedAt() (all []looked, others []*part) {
+// partitions of others. If there is nothing, others has a part that is only to be there still.
+func (n *Node) lookedAt() (all []looked, others []*shardNode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -248,7 +248,7 @@ func (n *Node) lookedAt() (all []looked, others []*part) {
 
 // saw takes in a sight, which may not have what became due since so many were noted. The
 // caller holds mu.
-func (n *part) saw(s sight, dues int) {
+func (n *shardNode) saw(s sight, dues int) {
 	now := time.Now()
 	n.dbNow, n.heardAt = s.now, now // at least as late now
 	if s.head != nil {
@@ -268,7 +268,7 @@ func (n *part) saw(s sight, dues int) {
 }
 
 // looks reports whether the part has a reason to look at its journal.
-func (n *part) looks() bool { return n.lane == nil || n.lane.ours }
+func (n *shardNode) looks() bool { return n.partition == nil || n.partition.ours }
 
 // wakeUp has all parts look and read now: there was no Consumer for long. The
 // caller holds mu.

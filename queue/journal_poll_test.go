@@ -10,7 +10,7 @@ import (
 func TestSaw_KeepsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
-	p := newPart(NewNode(q, NodeConfig{}), q.members[0])
+	p := newShardNode(NewNode(q, NodeConfig{}), q.members[0])
 	asked := p.times.noted
 	due := time.Now().Add(time.Minute)
 	p.times.dueBy(&sidePut{Due: &due}, time.Now())

@@ -25,7 +25,7 @@ func (r *request) plain() bool {
 // record makes a plain request at a fraction of what queue_write costs. It waits for the
 // lock, and does then what a recorder does with many queues. The answer is nil if nothing was
 // written: then queue_write knows why.
-func (q *member) record(ctx context.Context, by line, r request) (*answer, error) {
+func (q *shard) record(ctx context.Context, by line, r request) (*answer, error) {
 	calls := []*recordCall{{queue: q, request: r, entries: r.recorded()}}
 	batch := by.begin()
 	batch.Queue(holdSQL, q.id)

@@ -99,7 +99,7 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 			r.validUntil = &over
 		},
 		"journal begun anew": func(t *testing.T, q *Queue, s *state, _ *request) {
-			n := newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
+			n := newShardNode(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0])
 			n.state = *s.clone()
 			n.rotate(t.Context())
 		},

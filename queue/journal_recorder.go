@@ -44,7 +44,7 @@ type recording struct{ all []*recordCall }
 
 // recordCall is one request that waits for its answer.
 type recordCall struct {
-	queue   *member
+	queue   *shard
 	request request
 	entries []entry
 	done    chan recordAnswer
@@ -89,7 +89,7 @@ func (r *recorder) do(do func()) {
 
 // record makes a request with those of other queues. The answer is nil, and so is the
 // error, if it is to be made alone; then finished has to be called after that.
-func (r *recorder) record(ctx context.Context, m *member, req request) (a *answer, finished func(), err error) {
+func (r *recorder) record(ctx context.Context, m *shard, req request) (a *answer, finished func(), err error) {
 	call := &recordCall{queue: m, request: req, entries: req.recorded(), done: make(chan recordAnswer, 1)}
 	added, err := r.group.AddIf(ctx, nil, 1, 0, func(open *recording) bool {
 		if len(open.all) == 0 && !r.writing && r.alone == 0 {

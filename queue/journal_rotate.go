@@ -14,7 +14,7 @@ const rotateAgain = 2 * time.Second
 
 // rotate begins the journal anew if it has grown. A failure is logged: the
 // journal grows on. Only the writer calls it.
-func (n *part) rotate(ctx context.Context) {
+func (n *shardNode) rotate(ctx context.Context) {
 	now := time.Now()
 	n.mu.Lock()
 	due := n.grown(&n.state) && !now.Before(n.times.rotate)
@@ -39,7 +39,7 @@ func (n *part) rotate(ctx context.Context) {
 
 // grown reports whether the journal is to begin anew: it has many rows, and not
 // fewer than the row that replaces them has parts.
-func (n *part) grown(s *state) bool {
+func (n *shardNode) grown(s *state) bool {
 	return s.rows > int64(max(n.cfg.RotateRows, len(s.live)))
 }
 
@@ -47,7 +47,7 @@ func (n *part) grown(s *state) bool {
 // what is before it, unless another node was first. It holds the lock for two
 // round trips: the state must not change in between, and many nodes write while
 // one tries. A snapshot sees either the one row or all that it replaces.
-func (n *part) rewrite(ctx context.Context) (rotated bool, err error) {
+func (n *shardNode) rewrite(ctx context.Context) (rotated bool, err error) {
 	err = pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for _, sql := range []string{pg.WriterSettings(lockPatience), idleTimeoutSQL} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
@@ -70,7 +70,7 @@ func (n *part) rewrite(ctx context.Context) (rotated bool, err error) {
 }
 
 // current returns the state and PostgreSQL's time, and holds the lock until the end of tx.
-func (n *part) current(ctx context.Context, tx pgx.Tx) (*state, time.Time, error) {
+func (n *shardNode) current(ctx context.Context, tx pgx.Tx) (*state, time.Time, error) {
 	n.mu.Lock()
 	s := n.state.clone()
 	n.mu.Unlock()

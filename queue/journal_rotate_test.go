@@ -14,7 +14,7 @@ import (
 
 // rotor is a part that begins its journal anew as often as asked.
 type rotor struct {
-	*part
+	*shardNode
 	t *testing.T
 	q *Queue
 }
@@ -22,7 +22,7 @@ type rotor struct {
 func newRotor(t *testing.T, rows int) rotor {
 	t.Helper()
 	q := testQueue(t)
-	r := rotor{newPart(NewNode(q, NodeConfig{RotateRows: rows}), q.members[0]), t, q}
+	r := rotor{newShardNode(NewNode(q, NodeConfig{RotateRows: rows}), q.members[0]), t, q}
 	s, _, err := q.members[0].load(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 type NodeConfig struct {
 	// Lease is for how long the Node keeps what it has claimed after it was last
 	// heard of, by PostgreSQL's clock. It is renewed at a third. Others take
-	// over that much, and Look, after a Node died. Defaults to 15 s.
+	// over that much, and PollJournal, after a Node died. Defaults to 15 s.
 	Lease time.Duration
 	// Ahead is the most positions behind the end of the stream that the Node
 	// claims, so that what is written there next is delivered without asking
@@ -33,9 +33,9 @@ type NodeConfig struct {
 	// Poll is how often the stream is read for what other processes wrote, give
 	// or take a quarter. Defaults to 2 s, or 10 s with a Hub.
 	Poll time.Duration
-	// Look is how often the journal is read for what other nodes gave up, and
+	// PollJournal is how often the journal is read for what other nodes gave up, and
 	// for messages that are due, give or take a quarter. Defaults to 4 s.
-	Look time.Duration
+	PollJournal time.Duration
 	// LaterEvery is how long AckLater waits for company. Defaults to 100 ms.
 	LaterEvery time.Duration
 	// Linger is for how long what is to be recorded waits for company, as does
@@ -59,13 +59,13 @@ type NodeConfig struct {
 	// Defaults to 10 s.
 	Timeout time.Duration
 	// Hub, if not nil, tells the Node what has been enqueued, and gives it from memory
-	// what Producers with the same Hub have. Without it the Node hears of
-	// what Producers of the same Queue enqueue, and else polls.
+	// what Enqueuers with the same Hub have. Without it the Node hears of
+	// what Enqueuers of the same Queue enqueue, and else polls.
 	Hub *stream.Hub
-	// Share is how the lanes of an ordered queue are shared out among the nodes
-	// with Consumers that ask. Defaults to a stream.Share with the same Lease,
+	// Share is how the partitions of an ordered queue are shared out among the nodes
+	// with Consumers that ask. Defaults to a stream.Coordinator with the same Lease,
 	// evenly.
-	Share Sharer
+	Assign Assigner
 	// Appender is how Enqueue appends.
 	Appender stream.AppenderConfig
 	// Log receives a line when PostgreSQL is away. Defaults to none.
@@ -77,7 +77,7 @@ func (c NodeConfig) withDefaults() NodeConfig {
 		value *time.Duration
 		def   time.Duration
 	}{
-		{&c.Lease, 15 * time.Second}, {&c.StallAfter, 5 * time.Second}, {&c.Look, 4 * time.Second},
+		{&c.Lease, 15 * time.Second}, {&c.StallAfter, 5 * time.Second}, {&c.PollJournal, 4 * time.Second},
 		{&c.LaterEvery, 100 * time.Millisecond}, {&c.Drain, 10 * time.Second}, {&c.Timeout, 10 * time.Second},
 	} {
 		if *d.value <= 0 {
@@ -110,18 +110,18 @@ func (c NodeConfig) withDefaults() NodeConfig {
 
 // Node is a process's part in a queue: it holds a lease, under which it claims
 // positions for all its Consumers, reads their messages, hands them out and
-// records what became of them. Of a queue with priorities or lanes it does so
+// records what became of them. Of a queue with priorities or partitions it does so
 // for each. A process needs one Node for each queue.
 //
 // It writes on connections that all who write to the pool share, and takes one more
-// while it reads, for each priority or lane.
+// while it reads, for each priority or partition.
 //
 // Safe for concurrent use.
 type Node struct {
 	cfg      NodeConfig
 	queue    *Queue
-	producer *Producer
-	parts    []*part // one for each member of the queue
+	producer *Enqueuer
+	parts    []*shardNode // one for each member of the queue
 
 	work    context.Context // of what is to be recorded; ends with Abandon, or with what ended the Node as its cause
 	abandon context.CancelCauseFunc
@@ -133,7 +133,7 @@ type Node struct {
 
 	mu        sync.Mutex // guards the fields below, and those of the parts
 	consumers []*Consumer
-	turn      int // of the Consumer to be woken, and the lane to be looked at, first
+	turn      int // of the Consumer to be woken, and the partition to be looked at, first
 	closed    bool
 	err       error
 	stats     NodeStats // but for JournalRows
@@ -144,18 +144,18 @@ type Node struct {
 func NewNode(q *Queue, cfg NodeConfig) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), queue: q,
-		producer: NewProducer(q, ProducerConfig{Appender: cfg.Appender}),
+		producer: NewEnqueuer(q, EnqueuerConfig{Appender: cfg.Appender}),
 		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
 		members: make(chan struct{}, 1), litter: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
 	n.work, n.abandon = context.WithCancelCause(context.Background())
 	for _, m := range q.members {
-		n.parts = append(n.parts, newPart(n, m))
+		n.parts = append(n.parts, newShardNode(n, m))
 	}
 	return n
 }
 
-// Enqueue is Producer.Enqueue, and works while Run does.
+// Enqueue is Enqueuer.Enqueue, and works while Run does.
 func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
 	first, err = n.producer.Enqueue(ctx, msgs...)
 	if errors.Is(err, ErrNotFound) {
@@ -239,7 +239,7 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 }
 
 // Abandon makes the Node give up without a word to anybody: nothing more is
-// recorded, acknowledgements that wait get ErrUnknown, and other nodes take
+// recorded, acknowledgements that wait get ErrOutcomeUnknown, and other nodes take
 // over once the lease is over. Run still returns when its ctx ends.
 func (n *Node) Abandon() {
 	n.abandon(nil)
@@ -277,7 +277,7 @@ func (n *Node) drain() {
 // checkDrained tells drain that there is nothing to wait for. The caller holds
 // mu.
 func (n *Node) checkDrained() {
-	if n.closed && !slices.ContainsFunc(n.parts, func(p *part) bool { return len(p.flight) > 0 }) {
+	if n.closed && !slices.ContainsFunc(n.parts, func(p *shardNode) bool { return len(p.flight) > 0 }) {
 		signal(n.drained)
 	}
 }
@@ -292,7 +292,7 @@ func (n *Node) finish() {
 }
 
 // fail ends the Node for good. One that is stopping does not wait for what cannot be recorded
-// any more, as a lane that is to be given back.
+// any more, as a partition that is to be given back.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:

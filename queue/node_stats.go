@@ -3,12 +3,12 @@ package queue
 // NodeStats is what a Node has done so far, and what it knows: numbers of
 // messages unless it says otherwise.
 type NodeStats struct {
-	Claimed   int64 // positions claimed, also those where nothing was written yet
-	GivenBack int64 // of these, given back before they were done, for any node to claim
-	Delivered int64 // handed out to Consumers, each time
-	Buried    int64 // made dead letters for they were delivered too often
-	Rotations int64 // how often this Node began a journal anew
-	Vacuums   int64 // how often it had the deleted rows of journals removed, of all queues
+	Claimed      int64 // positions claimed, also those where nothing was written yet
+	Released     int64 // of these, given back before they were done, for any node to claim
+	Delivered    int64 // handed out to Consumers, each time
+	DeadLettered int64 // made dead letters for they were delivered too often
+	Rotations    int64 // how often this Node began a journal anew
+	Vacuums      int64 // how often it had the deleted rows of journals removed, of all queues
 	// JournalRows is how many rows the journals have, as far as the Node has read.
 	JournalRows int64
 }
@@ -16,9 +16,9 @@ type NodeStats struct {
 // Add returns the sum of what two Nodes have done.
 func (s NodeStats) Add(other NodeStats) NodeStats {
 	s.Claimed += other.Claimed
-	s.GivenBack += other.GivenBack
+	s.Released += other.Released
 	s.Delivered += other.Delivered
-	s.Buried += other.Buried
+	s.DeadLettered += other.DeadLettered
 	s.Rotations += other.Rotations
 	s.Vacuums += other.Vacuums
 	s.JournalRows += other.JournalRows

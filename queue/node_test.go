@@ -194,7 +194,7 @@ func TestReceiveUpTo(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})
 	n, _ := start(t, q, queue.NodeConfig{})
-	p := queue.NewProducer(q, queue.ProducerConfig{})
+	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })

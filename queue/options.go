@@ -9,8 +9,8 @@ import (
 const (
 	// MaxPriorities is the most priorities of a queue.
 	MaxPriorities = 10
-	// MaxLanes is the most lanes of a queue.
-	MaxLanes = 64
+	// MaxPartitions is the most partitions of a queue.
+	MaxPartitions = 64
 )
 
 // Options of a queue, chosen when it is made.
@@ -27,12 +27,12 @@ type Options struct {
 	// less; the higher goes first. While there are enough of it, nothing lower is
 	// handed out: no promise is made that it ever is. Defaults to none.
 	Priorities int
-	// Lanes, 1 to MaxLanes, has the messages of each key handed out in their
+	// Partitions, 1 to MaxPartitions, has the messages of each key handed out in their
 	// order, the next when the one before was acknowledged or became a dead letter.
-	// Each key belongs to a lane, and each lane to one node at a time: so many
+	// Each key belongs to a partition, and each partition to one node at a time: so many
 	// nodes can share the work. Messages without a key have no order. Not with
 	// Priorities. Defaults to none: there is no order of keys.
-	Lanes int
+	Partitions int
 }
 
 func (o Options) withDefaults() Options {
@@ -55,18 +55,18 @@ func (o Options) validate() error {
 	switch {
 	case o.Priorities != 0 && (o.Priorities < 2 || o.Priorities > MaxPriorities):
 		return fmt.Errorf("%w priorities: %d, want 2 to %d, or 0 for none", ErrInvalid, o.Priorities, MaxPriorities)
-	case o.Lanes < 0 || o.Lanes > MaxLanes:
-		return fmt.Errorf("%w lanes: %d, want 1 to %d, or 0 for none", ErrInvalid, o.Lanes, MaxLanes)
-	case o.Priorities > 0 && o.Lanes > 0:
-		return fmt.Errorf("%w options: priorities and lanes exclude each other", ErrInvalid)
+	case o.Partitions < 0 || o.Partitions > MaxPartitions:
+		return fmt.Errorf("%w partitions: %d, want 1 to %d, or 0 for none", ErrInvalid, o.Partitions, MaxPartitions)
+	case o.Priorities > 0 && o.Partitions > 0:
+		return fmt.Errorf("%w options: priorities and partitions exclude each other", ErrInvalid)
 	}
 	return nil
 }
 
 // family reports whether the queue consists of several.
-func (o Options) family() bool { return o.Priorities+o.Lanes > 0 }
+func (o Options) family() bool { return o.Priorities+o.Partitions > 0 }
 
-// differ is ErrOptions with what differs from the options that were asked for, or nil.
+// differ is ErrExists with what differs from the options that were asked for, or nil.
 func (o Options) differ(asked Options) error {
 	if o == asked {
 		return nil
@@ -78,7 +78,7 @@ func (o Options) differ(asked Options) error {
 			has, wants = append(has, own[i]), append(wants, others[i])
 		}
 	}
-	return fmt.Errorf("%w: the queue has %s; you asked for %s", ErrOptions, strings.Join(has, ", "), strings.Join(wants, ", "))
+	return fmt.Errorf("%w: the queue has %s; you asked for %s", ErrExists, strings.Join(has, ", "), strings.Join(wants, ", "))
 }
 
 // words says what the options are, each at its place.
@@ -93,7 +93,7 @@ func (o Options) words() []string {
 		return fmt.Sprintf("%d %s", n, many)
 	}
 	return []string{
-		count(o.Lanes, "lane", "lanes"), count(o.Priorities, "priority", "priorities"), count(o.MaxAttempts, "attempt", "attempts"),
+		count(o.Partitions, "partition", "partitions"), count(o.Priorities, "priority", "priorities"), count(o.MaxAttempts, "attempt", "attempts"),
 		fmt.Sprintf("a first retry pause of %v", o.RetryMin), fmt.Sprintf("a longest retry pause of %v", o.RetryMax),
 	}
 }

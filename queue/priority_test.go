@@ -71,7 +71,7 @@ func TestPriorities_HighestFirst(t *testing.T) {
 func TestPriorities_PastABacklog(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Priorities: 2})
-	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Look: time.Hour})
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, PollJournal: time.Hour})
 	low := make([]queue.Message, 10_000)
 	for range 10 {
 		mustEnqueue(t, n, low...)
@@ -92,7 +92,7 @@ func TestPriorities_PastABacklog(t *testing.T) {
 	if got := receive(t, c, 1); got[0].Attempt != 2 || got[0].Priority != 1 {
 		t.Errorf("behind the refusal came %q, attempt %d", got[0].Payload, got[0].Attempt)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || len(s.Members) != 2 || s.Members[0].Ready < 99_000 || s.Head != 100_030 {
+	if s, err := q.Stats(t.Context()); err != nil || len(s.Shards) != 2 || s.Shards[0].Ready < 99_000 || s.Head != 100_030 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if n := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_family`); n != 1 {
@@ -147,12 +147,12 @@ func TestFamily_IsOneThing(t *testing.T) {
 	if err != nil || again.Options() != q.Options() || len(again.Streams()) != 3 {
 		t.Fatalf("looked up: %v", err)
 	}
-	for _, opts := range []queue.Options{{}, {Priorities: 4, MaxAttempts: 2}, {Lanes: 3, MaxAttempts: 2}} {
-		if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts); !errors.Is(err, queue.ErrOptions) {
+	for _, opts := range []queue.Options{{}, {Priorities: 4, MaxAttempts: 2}, {Partitions: 3, MaxAttempts: 2}} {
+		if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", opts); !errors.Is(err, queue.ErrExists) {
 			t.Errorf("Ensure with %+v: %v, want ErrOptions", opts, err)
 		}
 	}
-	for _, opts := range []queue.Options{{Priorities: 1}, {Priorities: 11}, {Lanes: 65}, {Lanes: 2, Priorities: 2}} {
+	for _, opts := range []queue.Options{{Priorities: 1}, {Priorities: 11}, {Partitions: 65}, {Partitions: 2, Priorities: 2}} {
 		if _, err := queue.Ensure(t.Context(), db.Pool, "other", opts); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("Ensure with %+v: %v, want ErrInvalid", opts, err)
 		}
@@ -172,7 +172,7 @@ func TestFamily_IsOneThing(t *testing.T) {
 			t.Errorf("priority %d: %v, want ErrInvalid", msgs[0].Priority, err)
 		}
 	}
-	if _, err := n.Enqueue(t.Context(), graded(1, ""), graded(2, "")); !errors.Is(err, queue.ErrSpread) {
+	if _, err := n.Enqueue(t.Context(), graded(1, ""), graded(2, "")); !errors.Is(err, queue.ErrCrossPartition) {
 		t.Errorf("two priorities: %v, want ErrSpread", err)
 	}
 	first := mustEnqueue(t, n, graded(2, "a"), graded(2, "b"))
@@ -222,14 +222,14 @@ func TestFamily_IsOneThing(t *testing.T) {
 // TestFamily_HalfMadeAndDropped: what others left behind is finished.
 func TestFamily_HalfMadeAndDropped(t *testing.T) {
 	t.Parallel()
-	db, _ := setup(t, queue.Options{Lanes: 3})
+	db, _ := setup(t, queue.Options{Partitions: 3})
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.queue_family SET dropping = true`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := queue.Lookup(t.Context(), db.Pool, "jobs"); !errors.Is(err, queue.ErrNotFound) {
 		t.Errorf("half dropped: %v, want ErrNotFound", err)
 	}
-	q, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{Lanes: 2})
+	q, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{Partitions: 2})
 	if err != nil || len(q.Streams()) != 2 {
 		t.Fatalf("made anew: %v", err)
 	}
@@ -240,7 +240,7 @@ func TestFamily_HalfMadeAndDropped(t *testing.T) {
 		if _, err := queue.Ensure(t.Context(), db.Pool, name, queue.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := queue.Ensure(t.Context(), db.Pool, "single", queue.Options{Lanes: 1}); !errors.Is(err, queue.ErrOptions) {
+		if _, err := queue.Ensure(t.Context(), db.Pool, "single", queue.Options{Partitions: 1}); !errors.Is(err, queue.ErrExists) {
 			t.Errorf("beside %s: %v, want ErrOptions", name, err)
 		}
 		if err := queue.Drop(t.Context(), db.Pool, name); err != nil {

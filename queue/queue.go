@@ -17,14 +17,14 @@ import (
 var (
 	// ErrNotFound: there is no queue of that name, or it was dropped.
 	ErrNotFound = errors.New("queue: not found")
-	// ErrOptions: a queue of that name exists with other options.
-	ErrOptions = errors.New("queue: exists with other options")
+	// ErrExists: a queue of that name exists with other options.
+	ErrExists = errors.New("queue: exists with other options")
 	// ErrStreamInUse: a stream of that name has messages, groups or a retention policy. A queue would take
 	// it from those who use it.
 	ErrStreamInUse = errors.New("queue: a stream of that name is in use")
 	// ErrInvalid: an argument is outside of its documented limits.
 	ErrInvalid = errors.New("queue: invalid")
-	// ErrClosed: the Node, Consumer or Producer has been stopped or closed.
+	// ErrClosed: the Node, Consumer or Enqueuer has been stopped or closed.
 	ErrClosed = errors.New("queue: closed")
 	// ErrLeaseLost: the delivery is void, for its time ran out, its Consumer was
 	// closed, or the Node lost its lease. The message is, or will be, delivered
@@ -37,9 +37,9 @@ var (
 	// versions could make. The error's text tells how to go on. No message is
 	// delivered before.
 	ErrJournalLost = errors.New("queue: journal lost")
-	// ErrUnknown: the Node stopped while PostgreSQL was away. Whether the
+	// ErrOutcomeUnknown: the Node stopped while PostgreSQL was away. Whether the
 	// acknowledgement is recorded is unknown.
-	ErrUnknown = errors.New("queue: stopped without an answer of PostgreSQL")
+	ErrOutcomeUnknown = errors.New("queue: stopped without an answer of PostgreSQL")
 )
 
 const (
@@ -54,12 +54,12 @@ const (
 )
 
 // Queue is a named queue: a stream of that name, and who has done what of it;
-// or several, for priorities or lanes. Safe for concurrent use.
+// or several, for priorities or partitions. Safe for concurrent use.
 type Queue struct {
 	pool    *pgxpool.Pool
 	name    string
 	opts    Options
-	members []*member // by priority or lane; one of an ordinary queue
+	members []*shard // by priority or partition; one of an ordinary queue
 
 	mu    sync.Mutex
 	nodes map[*Node]struct{} // of this process, to be told of what it enqueues
@@ -68,12 +68,12 @@ type Queue struct {
 // Ensure returns the queue of that name, and makes it, and its streams, if there
 // is none. It may be called by any number of processes at once. If the queue exists
 // with other options, or a queue or stream stands in the way of its name or parts,
-// the error is ErrOptions; a stream that has messages or groups is never made a
+// the error is ErrExists; a stream that has messages or groups is never made a
 // queue's, and the error is ErrStreamInUse. While others write to such a stream, Ensure
 // waits, for seconds at most; then it fails, and can be tried again.
 //
 // The name is as that of a stream, or the error is stream.ErrInvalid; with
-// priorities or lanes it is three bytes shorter at most. A stream with partitions,
+// priorities or partitions it is three bytes shorter at most. A stream with partitions,
 // or with a retention policy, cannot become a queue. The Queue reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	opts = opts.withDefaults()
@@ -111,7 +111,7 @@ func makeOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options)
 	if err != nil {
 		return nil, err
 	}
-	q := newQueue(pool, name, newMember(pool, s, 0))
+	q := newQueue(pool, name, newShard(pool, s, 0))
 	args := []any{s.ID(), opts.MaxAttempts, opts.RetryMin, opts.RetryMax}
 	err = inWriter(ctx, pool, ensureQueueSQL, args, q.scan)
 	if err != nil {
@@ -136,7 +136,7 @@ func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, s
 func explainEnsure(err error) error {
 	switch pg.Code(err) {
 	case codeOptions:
-		return fmt.Errorf("%w: %w", ErrOptions, err)
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	case codeStreamInUse, codeRetention:
 		return fmt.Errorf("%w: %w", ErrStreamInUse, err)
 	case pg.CodeLockNotAvailable:
@@ -175,7 +175,7 @@ func lookupOne(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, er
 	if err != nil {
 		return nil, err
 	}
-	q := newQueue(pool, name, newMember(pool, s, 0))
+	q := newQueue(pool, name, newShard(pool, s, 0))
 	err = q.scan(pool.QueryRow(ctx, lookupQueueSQL, s.ID()))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
@@ -200,7 +200,7 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 }
 
 // OwnsStream reports whether the stream of that name holds the messages of a
-// queue, or of one of its priorities or lanes. Only the queue may write to such a
+// queue, or of one of its priorities or partitions. Only the queue may write to such a
 // stream. It is one short query: a server asks when it opens a stream, not for each
 // message; OwnedStreams asks again. A name that no stream has is nobody's.
 func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (owns bool, err error) {
@@ -225,9 +225,9 @@ func OwnedStreams(ctx context.Context, pool *pgxpool.Pool, names []string) ([]st
 }
 
 // Drop removes the queue of that name and its streams with all messages, or
-// returns ErrNotFound. Nodes and Producers of it fail with ErrNotFound from
+// returns ErrNotFound. Nodes and Enqueuers of it fail with ErrNotFound from
 // then on. It waits for reads and writes under way, until ctx ends; of a queue
-// with priorities or lanes some may be gone then, and the name is not found:
+// with priorities or partitions some may be gone then, and the name is not found:
 // Drop or Ensure again.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	err := dropFamily(ctx, pool, name)
@@ -264,7 +264,7 @@ func dropOne(ctx context.Context, pool *pgxpool.Pool, name string, family *int32
 	}
 }
 
-func newQueue(pool *pgxpool.Pool, name string, members ...*member) *Queue {
+func newQueue(pool *pgxpool.Pool, name string, members ...*shard) *Queue {
 	return &Queue{pool: pool, name: name, members: members, nodes: make(map[*Node]struct{})}
 }
 
@@ -285,10 +285,10 @@ func (q *Queue) scan(row pgx.Row) error {
 func (q *Queue) Name() string { return q.name }
 
 // Stream returns the stream that holds the messages; of a queue with priorities
-// or lanes the first of its Streams.
+// or partitions the first of its Streams.
 func (q *Queue) Stream() *stream.Stream { return q.members[0].stream }
 
-// Streams returns all streams that hold messages, by priority or lane.
+// Streams returns all streams that hold messages, by priority or partition.
 func (q *Queue) Streams() (all []*stream.Stream) {
 	for _, m := range q.members {
 		all = append(all, m.stream)
@@ -303,7 +303,7 @@ func (q *Queue) Options() Options { return q.opts }
 func (q *Queue) explain(what string, err error) error { return explain(what, q.name, err) }
 
 // ordered reports whether the queue keeps the order of keys.
-func (q *Queue) ordered() bool { return q.opts.Lanes > 0 }
+func (q *Queue) ordered() bool { return q.opts.Partitions > 0 }
 
 // attach has the Node told of what this process enqueues.
 func (q *Queue) attach(n *Node) {

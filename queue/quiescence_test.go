@@ -27,7 +27,7 @@ type restless struct {
 	nodes  []*queue.Node
 	writes []*atomic.Int64
 	done   atomic.Int64 // things done
-	share  queue.Sharer
+	share  queue.Assigner
 
 	ctx       context.Context // of the consumers; ends when they fall silent
 	silence   context.CancelFunc
@@ -59,8 +59,8 @@ func (r *restless) addNode() {
 	_, q := elsewhere(r.t, r.url, r.q.Name())
 	r.writes = append(r.writes, queue.CountWrites(q))
 	n, _ := start(r.t, q, queue.NodeConfig{
-		Lease: restLease, Look: restLook, IdleAfter: 300 * time.Millisecond, StallAfter: 200 * time.Millisecond,
-		Share: r.share, Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
+		Lease: restLease, PollJournal: restLook, IdleAfter: 300 * time.Millisecond, StallAfter: 200 * time.Millisecond,
+		Assign: r.share, Ahead: 1 + r.random.IntN(40), RotateRows: 200, LaterEvery: 20 * time.Millisecond,
 	})
 	r.nodes = append(r.nodes, n)
 }
@@ -167,7 +167,7 @@ func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
 func TestNode_ComesToRest(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "lanes": {Lanes: 3}} {
+		for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}} {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				t.Parallel()
 				opts.MaxAttempts, opts.RetryMin = 5, 5*time.Millisecond

@@ -53,10 +53,10 @@ func TestAnswersWhenReplicated(t *testing.T) {
 	}
 }
 
-// answersEnqueued enqueues a message, and a unique one by two Producers.
+// answersEnqueued enqueues a message, and a unique one by two Enqueuers.
 func answersEnqueued(t *testing.T, p pgtest.Pair, end string, q *queue.Queue) {
 	t.Helper()
-	var cfg queue.ProducerConfig
+	var cfg queue.EnqueuerConfig
 	cfg.Appender.Writer.Timeout = replicatedTimeout
 	one, other := runProducer(t, q, cfg), runProducer(t, q, cfg)
 	p.Answers(t, end, "enqueue", func(ctx context.Context) error {
@@ -66,7 +66,7 @@ func answersEnqueued(t *testing.T, p pgtest.Pair, end string, q *queue.Queue) {
 	both := make(chan error, 2)
 	unique := queue.Message{Unique: queue.Unique{Key: "k", Period: stream.KeepRequests}}
 	p.Answers(t, end, "unique", func(ctx context.Context) error {
-		for _, producer := range []*queue.Producer{one, other} {
+		for _, producer := range []*queue.Enqueuer{one, other} {
 			go func() {
 				_, err := producer.Enqueue(ctx, unique)
 				if errors.Is(err, queue.ErrDuplicate) {
@@ -82,9 +82,9 @@ func answersEnqueued(t *testing.T, p pgtest.Pair, end string, q *queue.Queue) {
 	}
 }
 
-func runProducer(t *testing.T, q *queue.Queue, cfg queue.ProducerConfig) *queue.Producer {
+func runProducer(t *testing.T, q *queue.Queue, cfg queue.EnqueuerConfig) *queue.Enqueuer {
 	t.Helper()
-	p := queue.NewProducer(q, cfg)
+	p := queue.NewEnqueuer(q, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.Run(ctx) }()
@@ -104,12 +104,12 @@ func TestAdminAnswersWhenReplicated(t *testing.T) {
 				t.Helper()
 				p.Answers(t, end, what, func(ctx context.Context) error { return repeat(ctx, name, do) })
 			}
-			for _, part := range []string{"lanes/0", "lanes/1"} { // so that the waits are those for the family
+			for _, part := range []string{"partitions/0", "partitions/1"} { // so that the waits are those for the family
 				if _, err := stream.Ensure(t.Context(), p.Pool, part, stream.Options{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for made, opts := range map[string]queue.Options{"jobs": {}, "lanes": {Lanes: 2}} {
+			for made, opts := range map[string]queue.Options{"jobs": {}, "partitions": {Partitions: 2}} {
 				answers("ensure "+made, func(ctx context.Context) error {
 					_, err := queue.Ensure(ctx, p.Pool, made, opts)
 					return err
@@ -130,7 +130,7 @@ func TestAdminAnswersWhenReplicated(t *testing.T) {
 			answers("purge", func(ctx context.Context) error { _, err := q.Purge(ctx, queue.PurgeOptions{}); return err })
 			answers("pause", q.Pause)
 			answers("drop", func(ctx context.Context) error {
-				err := queue.Drop(ctx, p.Pool, "lanes")
+				err := queue.Drop(ctx, p.Pool, "partitions")
 				if errors.Is(err, queue.ErrNotFound) { // this is no success, but comes of one
 					return nil
 				}

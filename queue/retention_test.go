@@ -20,18 +20,18 @@ import (
 func TestRetention_NotOfAQueue(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
-	err := stream.Alter(t.Context(), db.Pool, "jobs", stream.Retention{MaxAge: time.Hour})
+	err := stream.SetRetention(t.Context(), db.Pool, "jobs", stream.Retention{MaxAge: time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "belongs to a queue") {
 		t.Errorf("retention of a queue's stream: %v", err)
 	}
-	if err := stream.Alter(t.Context(), db.Pool, "jobs", stream.Retention{}); err != nil {
+	if err := stream.SetRetention(t.Context(), db.Pool, "jobs", stream.Retention{}); err != nil {
 		t.Errorf("keeping everything: %v", err)
 	}
 	for _, name := range []string{"aged", "aged family/1"} {
 		if _, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Alter(t.Context(), db.Pool, name, stream.Retention{MaxAge: time.Hour}); err != nil {
+		if err := stream.SetRetention(t.Context(), db.Pool, name, stream.Retention{MaxAge: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}

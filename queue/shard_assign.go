@@ -9,20 +9,20 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// Sharer shares out the numbers from 0 to numbers - 1 among all members, in any
+// Assigner shares out the numbers from 0 to numbers - 1 among all members, in any
 // process, that give the same name: evenly, and anew when one joins, leaves or
 // dies. It calls own, in a goroutine of its own, for each number that this
 // member is given, until own returns, which it does soon after asked is closed
 // or ctx ended. It returns when its ctx has ended and own has returned for all,
 // or with an error that will not go away. What two members are given at a time
-// does no harm: only one of them gets the lane's lease.
-type Sharer func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
+// does no harm: only one of them gets the partition's lease.
+type Assigner func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
 
-// shareByStream is the Sharer that package stream has.
+// shareByStream is the Assigner that package stream has.
 func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
-	s, err := stream.NewShare(n.queue.pool, stream.ShareConfig{
+	s, err := stream.NewCoordinator(n.queue.pool, stream.CoordinatorConfig{
 		Name: name, Numbers: numbers, Stream: n.queue.Stream(), Lease: n.cfg.Lease, Log: n.cfg.Log,
-		Own: func(ctx context.Context, o *stream.Ownership) { own(ctx, o.Number, o.Asked()) },
+		Own: func(ctx context.Context, o *stream.Assignment) { own(ctx, o.Number, o.Revoked()) },
 	})
 	if err != nil {
 		return err
@@ -30,15 +30,15 @@ func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own 
 	return s.Run(ctx)
 }
 
-// shareName is that of the queue and no other: another one of its name has lanes of its own.
+// shareName is that of the queue and no other: another one of its name has partitions of its own.
 func (n *Node) shareName() string {
 	return fmt.Sprintf("queue %s %d", n.queue.name, n.queue.members[0].id)
 }
 
-// shareLanes takes part in sharing out the lanes, while there are Consumers that
+// shareLanes takes part in sharing out the partitions, while there are Consumers that
 // ask for messages.
 func (n *Node) shareLanes(ctx context.Context) {
-	run := n.cfg.Share
+	run := n.cfg.Assign
 	if run == nil {
 		run = n.shareByStream
 	}
@@ -47,7 +47,7 @@ func (n *Node) shareLanes(ctx context.Context) {
 		var share sync.WaitGroup
 		share.Go(func() {
 			if err := run(sharing, n.shareName(), len(n.parts), n.ownLane); err != nil {
-				n.fail(n.queue.explain("share the lanes of", err))
+				n.fail(n.queue.explain("share the partitions of", err))
 				stop()
 			}
 		})
@@ -88,7 +88,7 @@ func (n *Node) asked() bool {
 	return false
 }
 
-// ownLane consumes from a lane until it is asked for, and returns when it is
+// ownLane consumes from a partition until it is asked for, and returns when it is
 // given back.
 func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
 	p := n.parts[number]
@@ -98,7 +98,7 @@ func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
 	case <-ctx.Done():
 	}
 	// Once it has begun to leave, a part forgets what it has: it must not have the
-	// lane again before its lease is over, however long PostgreSQL is away.
+	// partition again before its lease is over, however long PostgreSQL is away.
 	p.leaveLane(n.cfg.Drain)
 	select {
 	case <-left:

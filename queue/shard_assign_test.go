@@ -95,7 +95,7 @@ func all(ctx context.Context, _ string, numbers int, own func(context.Context, i
 // others of its key to wait, and no one else.
 func TestLanes_KeepOrder(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Lanes: 2, MaxAttempts: 3})
+	_, q := setup(t, queue.Options{Partitions: 2, MaxAttempts: 3})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
 	for i := range 4 {
 		mustEnqueue(t, n, keyed("a", fmt.Sprint("a", i)))
@@ -155,15 +155,15 @@ func TestLanes_KeepOrder(t *testing.T) {
 	if len(again) != 3 {
 		t.Errorf("again came %q", texts(again))
 	}
-	if lane := q.LaneOf("a"); lane != q.LaneOf("a") || lane > 1 {
-		t.Errorf("lane %d", lane)
+	if partition := q.PartitionOf("a"); partition != q.PartitionOf("a") || partition > 1 {
+		t.Errorf("partition %d", partition)
 	}
 }
 
 // TestLanes_DelayedKeepsItsPlace: what is not due holds up its key alone.
 func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{Lanes: 1})
+	_, q := setup(t, queue.Options{Partitions: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
 	first := keyed("a", "a0")
 	first.Due = time.Now().Add(time.Second)
@@ -180,23 +180,23 @@ func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestLanes_OneHolder has two nodes that both think that all lanes are theirs:
+// TestLanes_OneHolder has two nodes that both think that all partitions are theirs:
 // what one has the other does not get, until it leaves.
 func TestLanes_OneHolder(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Lanes: 3})
-	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour, Share: all})
+	db, q := setup(t, queue.Options{Partitions: 3})
+	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour, Assign: all})
 	c := n.Consume(queue.ConsumerOptions{})
 	for i := range 30 {
 		mustEnqueue(t, n, keyed(fmt.Sprint("k", i%10), fmt.Sprint(i)))
 	}
 	ds := receive(t, c, 10)
 	_, far := elsewhere(t, db.URL, "jobs")
-	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour, Share: all})
+	n2, _ := start(t, far, queue.NodeConfig{Lease: time.Hour, Assign: all})
 	c2 := n2.Consume(queue.ConsumerOptions{})
 	wantNothing(t, c2, 500*time.Millisecond)
 	if leases := queue.Leases(t, q); leases != 3 {
-		t.Errorf("%d leases, want one a lane", leases)
+		t.Errorf("%d leases, want one a partition", leases)
 	}
 	mustAck(t, ds[0])
 	stop()
@@ -213,13 +213,13 @@ func TestLanes_OneHolder(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestLanes_SharedOut: lanes go over to a node that joins, and back when it
+// TestLanes_SharedOut: partitions go over to a node that joins, and back when it
 // leaves, and what is handed out is waited for.
 func TestLanes_SharedOut(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Lanes: 4})
-	cfg := queue.NodeConfig{Lease: time.Hour, Share: newTable().share, Drain: time.Hour}
-	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Share: cfg.Share, Drain: time.Hour})
+	db, q := setup(t, queue.Options{Partitions: 4})
+	cfg := queue.NodeConfig{Lease: time.Hour, Assign: newTable().share, Drain: time.Hour}
+	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour, Assign: cfg.Assign, Drain: time.Hour})
 	c := n.Consume(queue.ConsumerOptions{Visibility: time.Hour})
 	for i := range 40 {
 		mustEnqueue(t, n, keyed(fmt.Sprint("k", i), fmt.Sprint(i)))
@@ -246,11 +246,11 @@ func TestLanes_SharedOut(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestLanes_CreditsInAll counts credits once for all lanes, and ends with the
+// TestLanes_CreditsInAll counts credits once for all partitions, and ends with the
 // queue.
 func TestLanes_CreditsInAll(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{Lanes: 4})
+	db, q := setup(t, queue.Options{Partitions: 4})
 	n := queue.NewNode(q, quick(queue.NodeConfig{Lease: time.Minute}))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -278,7 +278,7 @@ func TestLanes_CreditsInAll(t *testing.T) {
 func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 	t.Helper()
 	_, q := elsewhere(t, url, "jobs")
-	p := queue.NewProducer(q, queue.ProducerConfig{})
+	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running, calling sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
@@ -309,15 +309,15 @@ func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 func TestLanes_KilledAndLeaving(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
-		for name, share := range map[string]queue.Sharer{"all": all, "by stream": nil} {
+		for name, share := range map[string]queue.Assigner{"all": all, "by stream": nil} {
 			t.Run(fmt.Sprint(name, " ", seed), func(t *testing.T) {
 				t.Parallel()
-				db, q := setup(t, queue.Options{MaxAttempts: 1000, Lanes: 4})
+				db, q := setup(t, queue.Options{MaxAttempts: 1000, Partitions: 4})
 				c := newChecker()
 				random := rand.New(rand.NewPCG(seed, 9))
 				cfg := faulty
-				cfg.Share = share
-				members := make([]*member, 2)
+				cfg.Assign = share
+				members := make([]*shard, 2)
 				for i := range members {
 					members[i] = join(t, db.URL, random.Uint64(), c, cfg)
 				}

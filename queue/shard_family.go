@@ -22,7 +22,7 @@ const (
 // memberName is the name of a part of a family, and of its stream.
 func memberName(family string, index int) string { return fmt.Sprintf("%s/%d", family, index) }
 
-// ensureFamily makes a queue with priorities or lanes: streams first, which
+// ensureFamily makes a queue with priorities or partitions: streams first, which
 // nobody finds as a queue, and then all queues at once.
 func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	made := false
@@ -59,14 +59,14 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 		return err
 	}
 	var ids []int32
-	for i := range opts.Priorities + opts.Lanes {
+	for i := range opts.Priorities + opts.Partitions {
 		s, err := ensureStream(ctx, pool, memberName(name, i))
 		if err != nil {
 			return err
 		}
 		ids = append(ids, s.ID())
 	}
-	args := []any{name, opts.Priorities, opts.Lanes, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax}
+	args := []any{name, opts.Priorities, opts.Partitions, ids, opts.MaxAttempts, opts.RetryMin, opts.RetryMax}
 	err = inWriter(ctx, pool, ensureFamilySQL, args, func(row pgx.Row) error { return row.Scan(nil) })
 	return explainEnsure(err)
 }
@@ -78,14 +78,14 @@ func inTheWay(ctx context.Context, pool *pgxpool.Pool, name string, opts Options
 	case err == nil:
 		return q.opts.differ(opts)
 	case errors.Is(err, ErrInvalid):
-		return fmt.Errorf("%w: %w", ErrOptions, err)
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	case errors.Is(err, ErrNotFound):
-		return fmt.Errorf("%w: a stream has that name", ErrOptions)
+		return fmt.Errorf("%w: a stream has that name", ErrExists)
 	}
 	return err
 }
 
-// lookupFamily returns the queue with priorities or lanes of that name, or
+// lookupFamily returns the queue with priorities or partitions of that name, or
 // ErrNotFound.
 func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error) {
 	q := newQueue(pool, name)
@@ -98,7 +98,7 @@ func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue,
 	var id int32
 	var ids []int32
 	o := &q.opts
-	_, err = pgx.ForEachRow(rows, []any{&member, &id, &o.MaxAttempts, &o.RetryMin, &o.RetryMax, &o.Priorities, &o.Lanes}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&member, &id, &o.MaxAttempts, &o.RetryMin, &o.RetryMax, &o.Priorities, &o.Partitions}, func() error {
 		names, ids = append(names, member), append(ids, id)
 		return nil
 	})
@@ -113,7 +113,7 @@ func lookupFamily(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue,
 		if err != nil {
 			return nil, err
 		}
-		q.members = append(q.members, newMember(pool, s, i))
+		q.members = append(q.members, newShard(pool, s, i))
 	}
 	if len(q.members) == 0 {
 		return nil, ErrNotFound

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// lane is what a part of an ordered queue knows besides: whether it may claim,
+// partition is what a part of an ordered queue knows besides: whether it may claim,
 // and of which keys a message is handed out, or waits for its retry. Of such a
 // key nothing else goes. All that came behind waits here, still claimed, so that
 // it comes again in order when the node dies.
-type lane struct {
+type partition struct {
 	ours    bool
 	leaveBy time.Time     // not zero: it is to be given back, by then at the latest
 	left    chan struct{} // closed when it is
@@ -19,13 +19,13 @@ type lane struct {
 	resting []*item            // the first of their keys, to be handed out later
 }
 
-func newLane() *lane { return &lane{keys: make(map[string][]*item)} }
+func newPartition() *partition { return &partition{keys: make(map[string][]*item)} }
 
 // open reports whether messages may be claimed and handed out.
-func (l *lane) open() bool { return l.ours && l.leaveBy.IsZero() }
+func (l *partition) open() bool { return l.ours && l.leaveBy.IsZero() }
 
 // enter reports whether the item is the first of its key; else it waits.
-func (l *lane) enter(it *item) bool {
+func (l *partition) enter(it *item) bool {
 	waiting, busy := l.keys[it.Key]
 	if !busy {
 		l.keys[it.Key] = nil
@@ -37,7 +37,7 @@ func (l *lane) enter(it *item) bool {
 }
 
 // next returns what comes behind the first of a key, which is done, or nil.
-func (l *lane) next(key string) *item {
+func (l *partition) next(key string) *item {
 	waiting, busy := l.keys[key]
 	if !busy || len(waiting) == 0 {
 		delete(l.keys, key)
@@ -48,7 +48,7 @@ func (l *lane) next(key string) *item {
 }
 
 // clear forgets all messages, and returns those that rest.
-func (l *lane) clear() []*item {
+func (l *partition) clear() []*item {
 	resting := l.resting
 	l.resting = nil
 	clear(l.keys)
@@ -56,26 +56,26 @@ func (l *lane) clear() []*item {
 }
 
 // keeps reports whether the item's key orders it.
-func (n *part) keeps(it *item) bool { return n.lane != nil && it.Key != "" }
+func (n *shardNode) keeps(it *item) bool { return n.partition != nil && it.Key != "" }
 
 // queueUp makes a message that was read ready, or lets it wait for the one
 // before it. The caller holds mu.
-func (n *part) queueUp(it *item) {
+func (n *shardNode) queueUp(it *item) {
 	n.readyBytes += it.held()
-	if !n.keeps(it) || n.lane.enter(it) {
+	if !n.keeps(it) || n.partition.enter(it) {
 		n.place(it)
 	}
 }
 
 // place makes a message ready, at once or when its rest is over. One that was
 // delivered too often becomes a dead letter.
-func (n *part) place(it *item) {
+func (n *shardNode) place(it *item) {
 	switch {
 	case it.attempts >= n.node.queue.opts.MaxAttempts:
 		n.readyBytes -= it.held()
 		n.bury(it)
 	case time.Now().Before(it.rest):
-		n.lane.resting = append(n.lane.resting, it)
+		n.partition.resting = append(n.partition.resting, it)
 		n.times.rest = earliest(n.times.rest, it.rest)
 		signal(n.rearm)
 	case it.unproven():
@@ -88,20 +88,20 @@ func (n *part) place(it *item) {
 }
 
 // keyDone lets the next message of the item's key go, if there is one.
-func (n *part) keyDone(it *item) {
+func (n *shardNode) keyDone(it *item) {
 	if !n.keeps(it) || it.token != n.token {
 		return
 	}
-	if next := n.lane.next(it.Key); next != nil {
+	if next := n.partition.next(it.Key); next != nil {
 		n.place(next)
 	}
 }
 
 // rested makes those ready that have rested long enough. The caller holds mu.
-func (n *part) rested(now time.Time) {
+func (n *shardNode) rested(now time.Time) {
 	n.times.rest = time.Time{}
-	resting := n.lane.resting
-	n.lane.resting = nil
+	resting := n.partition.resting
+	n.partition.resting = nil
 	for _, it := range resting {
 		n.place(it)
 	}
@@ -123,39 +123,39 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	n.readyBytes += d.item.held()
 	n.failed(d.item)
 	n.place(d.item)
-	signal(n.rearm) // a lane that is to be given back may have waited for this
+	signal(n.rearm) // a partition that is to be given back may have waited for this
 	n.node.changed()
 	return nil
 }
 
-// openLane has the part take the lane, once no other node has a lease there.
-func (n *part) openLane() (left <-chan struct{}) {
+// openLane has the part take the partition, once no other node has a lease there.
+func (n *shardNode) openLane() (left <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lane.ours, n.lane.leaveBy, n.lane.left = true, time.Time{}, make(chan struct{})
+	n.partition.ours, n.partition.leaveBy, n.partition.left = true, time.Time{}, make(chan struct{})
 	n.times.look = time.Time{} // now
 	signal(n.rearm)
-	return n.lane.left
+	return n.partition.left
 }
 
-// leaveLane has the part give the lane back: when what was handed out is settled,
+// leaveLane has the part give the partition back: when what was handed out is settled,
 // or patience is at its end.
-func (n *part) leaveLane(patience time.Duration) {
+func (n *shardNode) leaveLane(patience time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.lane.leaveBy = time.Now().Add(patience); n.token == 0 {
-		n.lane.giveBack()
+	if n.partition.leaveBy = time.Now().Add(patience); n.token == 0 {
+		n.partition.giveBack()
 	}
 	signal(n.rearm)
 }
 
-// leavesNow reports whether the lease is to end, for the lane goes to another.
-func (n *part) leavesNow(now time.Time) bool {
-	return n.lane != nil && !n.lane.leaveBy.IsZero() && (len(n.flight)+n.waiting == 0 || !now.Before(n.lane.leaveBy))
+// leavesNow reports whether the lease is to end, for the partition goes to another.
+func (n *shardNode) leavesNow(now time.Time) bool {
+	return n.partition != nil && !n.partition.leaveBy.IsZero() && (len(n.flight)+n.waiting == 0 || !now.Before(n.partition.leaveBy))
 }
 
-// giveBack notes that the lane is not ours any more.
-func (l *lane) giveBack() {
+// giveBack notes that the partition is not ours any more.
+func (l *partition) giveBack() {
 	if l.ours && !l.leaveBy.IsZero() {
 		l.ours, l.leaveBy = false, time.Time{}
 		close(l.left)

@@ -9,15 +9,15 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestNack_LaneLeavesAtOnce refuses the last message that was handed out of a lane
+// TestNack_LaneLeavesAtOnce refuses the last message that was handed out of a partition
 // that another node is to get: that does not wait for Drain.
 func TestNack_LaneLeavesAtOnce(t *testing.T) {
 	t.Parallel()
-	q := testQueueOf(t, Options{Lanes: 1})
+	q := testQueueOf(t, Options{Partitions: 1})
 	asked, left := make(chan struct{}), make(chan struct{})
 	n := NewNode(q, NodeConfig{
-		Lease: time.Hour, Look: time.Minute, Poll: time.Minute, Drain: 30 * time.Second,
-		Share: func(ctx context.Context, _ string, _ int, own func(context.Context, int, <-chan struct{})) error {
+		Lease: time.Hour, PollJournal: time.Minute, Poll: time.Minute, Drain: 30 * time.Second,
+		Assign: func(ctx context.Context, _ string, _ int, own func(context.Context, int, <-chan struct{})) error {
 			own(ctx, 0, asked)
 			close(left)
 			<-ctx.Done()
@@ -45,7 +45,7 @@ func TestNack_LaneLeavesAtOnce(t *testing.T) {
 	close(asked)
 	for leaving := false; !leaving; time.Sleep(10 * time.Millisecond) {
 		n.mu.Lock()
-		leaving = !n.parts[0].lane.leaveBy.IsZero()
+		leaving = !n.parts[0].partition.leaveBy.IsZero()
 		n.mu.Unlock()
 	}
 	time.Sleep(100 * time.Millisecond) // for the clock, which was told of that
@@ -55,6 +55,6 @@ func TestNack_LaneLeavesAtOnce(t *testing.T) {
 	select {
 	case <-left:
 	case <-time.After(15 * time.Second):
-		t.Error("the lane is not given back")
+		t.Error("the partition is not given back")
 	}
 }

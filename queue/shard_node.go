@@ -13,16 +13,16 @@ import (
 
 // part is a Node's part in one member of the queue: all that has to do with one
 // journal and one stream.
-type part struct {
+type shardNode struct {
 	node  *Node
-	queue *member
+	queue *shard
 	cfg   *NodeConfig
 
 	// group gathers what is to be recorded; its Run is the only one that writes
 	// to the journal. Adding never waits: what there is to add is bounded by
 	// what was handed out.
 	group   *pg.Group[batch]
-	brake   brake
+	brake   writeBackoff
 	readNow chan struct{} // one slot: there may be something to read
 	rearm   chan struct{} // one slot: the clock is to look again
 
@@ -47,7 +47,7 @@ type part struct {
 	fetching   int                // and how many are being read
 	proving    int                // suspects whose next delivery is being recorded
 	flight     map[*Delivery]struct{}
-	lane       *lane // nil: there is no order of keys
+	partition  *partition // nil: there is no order of keys
 
 	pending batch // goes with the next write; nobody waits for it
 	times   schedule
@@ -75,11 +75,11 @@ type item struct {
 	suspect  bool  // a node died that had it
 	aside    bool  // has a row of its own
 	reason   string
-	rest     time.Time // not to be handed out before, in a lane
+	rest     time.Time // not to be handed out before, in a partition
 }
 
-func newPart(n *Node, m *member) *part {
-	p := &part{
+func newShardNode(n *Node, m *shard) *shardNode {
+	p := &shardNode{
 		node: n, queue: m, mu: &n.mu, on: pg.NewBorrower(m.pool),
 		group:   pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(n.cfg.Linger),
 		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
@@ -88,13 +88,13 @@ func newPart(n *Node, m *member) *part {
 	p.brake.off = make(chan struct{}, 1)
 	p.cfg = partConfig(n.cfg, len(n.queue.members))
 	if n.queue.ordered() {
-		p.lane = newLane()
+		p.partition = newPartition()
 	}
 	return p
 }
 
 // begin reads the journal for the first time.
-func (n *part) begin(ctx context.Context) error {
+func (n *shardNode) begin(ctx context.Context) error {
 	for failed := 0; ; failed++ {
 		attempt, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 		s, a, err := n.queue.load(attempt)
@@ -119,13 +119,13 @@ func (n *part) begin(ctx context.Context) error {
 }
 
 // retry reports whether what failed may succeed later.
-func (n *part) retry(err error) bool {
+func (n *shardNode) retry(err error) bool {
 	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // finish voids what is still handed out, and has the last write give up
 // everything. What is acknowledged later gets ErrLeaseLost. The caller holds mu.
-func (n *part) finish() {
+func (n *shardNode) finish() {
 	n.finishing = true
 	n.giveUpAll()
 	n.nudge()
@@ -135,7 +135,7 @@ func (n *part) finish() {
 // giveUpAll voids what is handed out, and gives back what was tried more often
 // than the journal knows; the end of the lease, which is to follow, gives up the
 // rest.
-func (n *part) giveUpAll() {
+func (n *shardNode) giveUpAll() {
 	for d := range n.flight {
 		n.void(d)
 		n.giveBack(d.item)
@@ -145,15 +145,15 @@ func (n *part) giveUpAll() {
 	}
 	n.again = nil
 	n.dropProofs()
-	if n.lane != nil {
-		for _, it := range n.lane.clear() {
+	if n.partition != nil {
+		for _, it := range n.partition.clear() {
 			n.giveBack(it)
 		}
 	}
 }
 
 // nudge has the group go through what there is to write. The caller holds mu.
-func (n *part) nudge() {
+func (n *shardNode) nudge() {
 	n.nudged = true
 	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // it never waits
 }

@@ -2,10 +2,10 @@ package queue
 
 import "github.com/tidewire/tidewire/stream"
 
-// A queue with priorities or lanes has one number for each of its messages, by
+// A queue with priorities or partitions has one number for each of its messages, by
 // which producers, consumers and the functions for dead letters know it: the
 // position in its stream times the number of streams, plus the number of that
-// stream. Of one priority or lane the numbers grow with the positions.
+// stream. Of one priority or partition the numbers grow with the positions.
 
 // outward returns the position by which a message of that member is known.
 func (q *Queue) outward(index int, position int64) int64 {
@@ -19,13 +19,13 @@ func (q *Queue) inward(position int64) (index int, inner int64) {
 }
 
 // outward returns the message as it is known outside.
-func (n *part) outward(m stream.Message) stream.Message {
+func (n *shardNode) outward(m stream.Message) stream.Message {
 	m.Position = n.node.queue.outward(n.queue.index, m.Position)
 	return m
 }
 
 // priority is that of the part's messages.
-func (n *part) priority() int {
+func (n *shardNode) priority() int {
 	if n.node.queue.opts.Priorities == 0 {
 		return 0
 	}

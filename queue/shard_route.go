@@ -7,20 +7,20 @@ import (
 	"fmt"
 )
 
-// ErrSpread: the messages of one call have different priorities, or keys of
-// different lanes, and cannot be stored all or none. Enqueue them apart, or
+// ErrCrossPartition: the messages of one call have different priorities, or keys of
+// different partitions, and cannot be stored all or none. Enqueue them apart, or
 // with EnqueueTx.
-var ErrSpread = errors.New("queue: messages of one call belong to several priorities or lanes")
+var ErrCrossPartition = errors.New("queue: messages of one call belong to several priorities or partitions")
 
-// LaneOf is the lane of messages with that key: the first four bytes of its
-// SHA-256 as a big-endian number, modulo the number of lanes. It never changes.
-// Of a queue without lanes it is 0.
-func (q *Queue) LaneOf(key string) int {
+// PartitionOf is the partition of messages with that key: the first four bytes of its
+// SHA-256 as a big-endian number, modulo the number of partitions. It never changes.
+// Of a queue without partitions it is 0.
+func (q *Queue) PartitionOf(key string) int {
 	if !q.ordered() {
 		return 0
 	}
 	sum := sha256.Sum256([]byte(key))
-	return int(binary.BigEndian.Uint32(sum[:4]) % uint32(q.opts.Lanes))
+	return int(binary.BigEndian.Uint32(sum[:4]) % uint32(q.opts.Partitions))
 }
 
 // route returns the member that a message has to go to; ok is false if any will
@@ -35,7 +35,7 @@ func (q *Queue) route(m *Message) (index int, ok bool, err error) {
 	case q.ordered() && m.Key == "":
 		return 0, false, nil
 	}
-	return q.LaneOf(m.Key), true, nil
+	return q.PartitionOf(m.Key), true, nil
 }
 
 // routeAll returns the member that all the messages go to. Those without a key
@@ -48,7 +48,7 @@ func (q *Queue) routeAll(msgs []Message, turn func(uint32) uint32) (to int, err 
 			return 0, err
 		}
 		if ok && found && index != to {
-			return 0, fmt.Errorf("%w: %d and %d", ErrSpread, to, index)
+			return 0, fmt.Errorf("%w: %d and %d", ErrCrossPartition, to, index)
 		}
 		if ok {
 			to, found = index, true

@@ -78,7 +78,7 @@ func TestUpgrade_TwoJournals(t *testing.T) {
 			t.Errorf("%s is %+v, %v; want %+v", name, s, err, want)
 			continue
 		}
-		r := rotor{newPart(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0]), t, q}
+		r := rotor{newShardNode(NewNode(q, NodeConfig{RotateRows: 1}), q.members[0]), t, q}
 		r.state = *s
 		r.turn(3)
 	}

@@ -15,9 +15,9 @@ var (
 	// ErrClosed: what was called has been stopped or closed, and accepted
 	// nothing.
 	ErrClosed = errors.New("stream: closed")
-	// ErrAbandoned: the Appender was told to give up, or PostgreSQL did not answer
+	// ErrOutcomeUnknown: the Appender was told to give up, or PostgreSQL did not answer
 	// and then refused it. Whether the messages are stored is unknown.
-	ErrAbandoned = errors.New("stream: abandoned without an answer of PostgreSQL")
+	ErrOutcomeUnknown = errors.New("stream: abandoned without an answer of PostgreSQL")
 )
 
 // AppenderConfig configures an Appender.
@@ -118,8 +118,8 @@ type appendBatch struct {
 
 // call is one Submit: how many rows, and what became of them.
 type call struct {
-	rows     int      // as stored, once it is known that an earlier call did so
-	producer Producer // without ID if it carried none
+	rows     int       // as stored, once it is known that an earlier call did so
+	producer RequestID // without ID if it carried none
 	done     func(first int64, err error)
 	doneAs   func(Stored, error) // in place of done where there is a producer
 	first    int64
@@ -152,8 +152,8 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 //
 // Errors: ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
 // stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
-// or with ErrAbandoned, the messages may be stored or not. An error that is ErrNotFound and
-// ErrAbandoned means that they may have been stored before the stream was dropped.
+// or with ErrOutcomeUnknown, the messages may be stored or not. An error that is ErrNotFound and
+// ErrOutcomeUnknown means that they may have been stored before the stream was dropped.
 func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, err error) {
 	return await(ctx, func(done func(int64, error)) error { return a.Submit(ctx, msgs, done) })
 }
@@ -206,7 +206,7 @@ func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	}
 	defer a.leave()
 	c.rows = len(msgs)
-	return a.add(ctx, msgs, bytes+len(c.producer.ID), c)
+	return a.add(ctx, msgs, bytes+len(c.producer.Client), c)
 }
 
 // validAppend returns what the messages of one call take in a batch.

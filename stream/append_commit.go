@@ -77,7 +77,7 @@ func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) (whole 
 	if err != nil {
 		err = a.explain(ctx, err)
 		what := "messages refused"
-		if errors.Is(err, ErrAbandoned) {
+		if errors.Is(err, ErrOutcomeUnknown) {
 			what = "messages given up, which may be stored"
 		}
 		a.cfg.Writer.Log.Error(what, "stream", a.stream.name, "messages", rows.Len(), "error", err)
@@ -101,15 +101,15 @@ func (a *Appender) settle(calls []call, first int64, err error) {
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
 func blamesRows(err error) bool {
 	code := pg.Code(err)
-	return !errors.Is(err, ErrAbandoned) && len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
+	return !errors.Is(err, ErrOutcomeUnknown) && len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
 }
 
 // explain turns the error of a batch into what the callers are told.
 func (a *Appender) explain(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %w", ErrAbandoned, err)
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	abandoned := errors.Is(err, ErrAbandoned)
+	abandoned := errors.Is(err, ErrOutcomeUnknown)
 	switch dropped := a.dropped(ctx); {
 	case dropped && abandoned: // it may have been stored before
 		return fmt.Errorf("append to stream %q: %w: %w", a.stream.name, ErrNotFound, err)

@@ -50,7 +50,7 @@ type committer struct {
 
 	// Rounds are transactions of one writer, as batches are.
 	id, number int64
-	marks      marks
+	marks      batchGC
 	params     togetherParams
 
 	keeper  requestKeeper // of the records of streams that share tables
@@ -188,8 +188,8 @@ func (c *committer) newEntry(a *Appender, open *round) *entry {
 
 // fits reports whether the batch stays small with another call, and has no request
 // twice.
-func (e *entry) fits(rows, bytes int, p Producer) bool {
-	if p.ID != "" && slices.ContainsFunc(e.calls, func(c call) bool { return c.producer == p }) {
+func (e *entry) fits(rows, bytes int, p RequestID) bool {
+	if p.Client != "" && slices.ContainsFunc(e.calls, func(c call) bool { return c.producer == p }) {
 		return false
 	}
 	return e.of.small(e.rows.Len()+rows, e.rows.Bytes()+bytes)
@@ -321,7 +321,7 @@ func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
 	}
 }
 
-// forget has old marks deleted, once a round, in the session that is held.
+// forget has old batchGC deleted, once a round, in the session that is held.
 func (c *committer) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
 	defer cancel()

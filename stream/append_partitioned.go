@@ -40,7 +40,7 @@ type Place struct {
 // call go to the partition of their key, or else to that of their producer, or
 // else to each in turn. Those without a key go along with those that have one.
 // If the keys of a call belong to several partitions, it stores nothing, and
-// the error is ErrManyPartitions.
+// the error is ErrCrossPartition.
 //
 // A request is counted by producer and partition: whoever repeats it has to
 // give the messages the same keys, so that it gets to where it was.
@@ -81,7 +81,7 @@ func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Plac
 }
 
 // AppendAs is Appender.AppendAs to the partition of the messages.
-func (a *PartitionedAppender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Stored, error) {
+func (a *PartitionedAppender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Stored, error) {
 	return await(ctx, func(done func(Stored, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
 }
 
@@ -101,13 +101,13 @@ func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done f
 }
 
 // SubmitAs is Submit as the producer's request: see Appender.AppendAs.
-func (a *PartitionedAppender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Stored, error)) error {
+func (a *PartitionedAppender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Stored, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		partition = a.stream.PartitionOf(p.ID)
+		partition = a.stream.PartitionOf(p.Client)
 	}
 	return a.parts[partition].SubmitAs(ctx, p, msgs, func(s Stored, err error) {
 		s.Partition = partition

@@ -25,18 +25,18 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	if want := (stream.Place{Partition: s.PartitionOf(one), Position: 1}); err != nil || at != want {
 		t.Errorf("by key: %v, %v, want %v", at, err, want)
 	}
-	if _, err := a.Append(t.Context(), keyed(one), keyed(other)); !errors.Is(err, stream.ErrManyPartitions) {
+	if _, err := a.Append(t.Context(), keyed(one), keyed(other)); !errors.Is(err, stream.ErrCrossPartition) {
 		t.Errorf("keys of two partitions: %v, want ErrManyPartitions", err)
 	}
-	producer := stream.Producer{ID: "producer", Sequence: 1}
+	producer := stream.RequestID{Client: "producer", Sequence: 1}
 	for n := range 2 {
 		at, err := a.AppendAs(t.Context(), producer, messages("p")...)
-		if want := (stream.Stored{Partition: s.PartitionOf(producer.ID), First: at.First, Count: 1, Duplicate: n > 0}); err != nil || at != want {
+		if want := (stream.Stored{Partition: s.PartitionOf(producer.Client), First: at.First, Count: 1, Duplicate: n > 0}); err != nil || at != want {
 			t.Errorf("by producer: %+v, %v, want %+v", at, err, want)
 		}
 		wantAt(t, s.Partition(at.Partition), at.First, "p")
 	}
-	stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "producer", Sequence: 2}, keyed(other))
+	stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "producer", Sequence: 2}, keyed(other))
 	if err != nil || stored.Partition != s.PartitionOf(other) {
 		t.Errorf("by key before the producer: %v, %v", stored, err)
 	}
@@ -72,7 +72,7 @@ func TestPartitionedAppender_FewConnections(t *testing.T) {
 	for c := range 40 {
 		calling.Go(func() {
 			for i := range int64(10) {
-				if _, err := a.AppendAs(t.Context(), stream.Producer{ID: fmt.Sprint(c), Sequence: i}, messages("x")...); err != nil {
+				if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: fmt.Sprint(c), Sequence: i}, messages("x")...); err != nil {
 					t.Error(err)
 				}
 			}

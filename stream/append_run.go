@@ -68,7 +68,7 @@ func (a *Appender) stop() {
 	}
 }
 
-// Abandon gives up what is accepted and not committed, with ErrAbandoned, and
+// Abandon gives up what is accepted and not committed, with ErrOutcomeUnknown, and
 // accepts no more. Stop is to be called all the same, or Run's ctx to end.
 func (a *Appender) Abandon() {
 	a.refuse()

@@ -113,7 +113,7 @@ func TestAppender_AbandonAnswersEverybody(t *testing.T) {
 	for range 8 { // two batches, and those that wait for room
 		calling.Go(func() {
 			_, err := a.Append(t.Context(), stream.Message{}, stream.Message{})
-			if !errors.Is(err, stream.ErrAbandoned) && !errors.Is(err, stream.ErrClosed) {
+			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {
 				t.Errorf("Append: %v, want ErrAbandoned", err)
 			}
 		})

@@ -192,7 +192,7 @@ func (t *togetherParams) of(writer, number int64, entries []*entry) [][]byte {
 		t.end()
 	}
 	t.int4s(entries, func(e *entry) int { return len(e.rows.requests) })
-	t.requests(entries, requests, oidText, func(r *request) { t.field([]byte(r.ID)) })
+	t.requests(entries, requests, oidText, func(r *request) { t.field([]byte(r.Client)) })
 	t.requests(entries, requests, oidInt8, func(r *request) { t.int8(r.Sequence) })
 	t.requests(entries, requests, oidInt8, func(r *request) { t.int8(int64(r.row)) })
 	t.requests(entries, requests, oidInt4, func(r *request) { t.int4(r.rows) })

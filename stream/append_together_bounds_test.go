@@ -126,7 +126,7 @@ func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 	for range 200 { // from some on they wait
 		mine.Go(func() {
 			_, err := a.Append(context.Background(), messages("mine")...)
-			if !errors.Is(err, stream.ErrAbandoned) && !errors.Is(err, stream.ErrClosed) {
+			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {
 				t.Errorf("abandoned: %v", err)
 			}
 		})

@@ -97,7 +97,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	appenders[3].Abandon()
-	if err := <-one; !errors.Is(err, stream.ErrAbandoned) {
+	if err := <-one; !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("abandoned before it was written: %v", err)
 	}
 	giveBack()
@@ -126,7 +126,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	appenders[4].Abandon()
-	if err := <-one; err != nil && !errors.Is(err, stream.ErrAbandoned) {
+	if err := <-one; err != nil && !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("abandoned after the round had begun: %v", err)
 	}
 	exec(t, db.Pool, `INSERT INTO public.latch VALUES (true)`)
@@ -134,7 +134,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	if all.errs[0] != nil || all.errs[1] != nil || all.errs[2] != nil {
 		t.Errorf("beside one that was abandoned: %v", all.errs)
 	}
-	if err := all.errs[3]; err != nil && !errors.Is(err, stream.ErrAbandoned) { // it may have been stored before
+	if err := all.errs[3]; err != nil && !errors.Is(err, stream.ErrOutcomeUnknown) { // it may have been stored before
 		t.Errorf("abandoned while it was written: %v", err)
 	}
 	wantStored(t, streams[2], "one, two")

@@ -132,7 +132,7 @@ func TestAppenders_OneIsRefused(t *testing.T) {
 	all.Wait()
 	for i, s := range streams {
 		if i == 5 {
-			if all.errs[i] == nil || errors.Is(all.errs[i], stream.ErrAbandoned) {
+			if all.errs[i] == nil || errors.Is(all.errs[i], stream.ErrOutcomeUnknown) {
 				t.Errorf("the refused message: %v", all.errs[i])
 			}
 			wantStored(t, s, "")
@@ -257,7 +257,7 @@ func TestAppenders_Requests(t *testing.T) {
 		for i, a := range appenders {
 			for n := range 10 {
 				appending.Go(func() {
-					p := stream.Producer{ID: "p", Sequence: int64(n / 2)} // each twice
+					p := stream.RequestID{Client: "p", Sequence: int64(n / 2)} // each twice
 					stored, err := a.AppendAs(t.Context(), p, messages(fmt.Sprint(n/2), "and")...)
 					if err != nil || stored.Count != 2 {
 						t.Errorf("stream %d: %+v, %v", i, stored, err)

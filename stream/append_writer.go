@@ -47,7 +47,7 @@ type WriterConfig struct {
 	// a slow line in the end. Defaults to 30 s.
 	Timeout time.Duration
 	// LockTimeout bounds the wait for the stream's lock; past it, a holder that
-	// is Tidewire's own and frozen is ended. At most 30 s, for Since relies on a
+	// is Tidewire's own and frozen is ended. At most 30 s, for AtTime relies on a
 	// message's time being no older than a minute when it is stored. Defaults to
 	// 10 s.
 	LockTimeout time.Duration
@@ -89,7 +89,7 @@ type Writer struct {
 	number  int64
 	head    int64 // last position taken, as far as we know; 0 if unknown
 	line    line
-	marks   marks
+	marks   batchGC
 	took    time.Duration // the last attempt
 }
 
@@ -113,7 +113,7 @@ func (w *Writer) Close() { w.on.Close() }
 // Write stores the batch, sets its First position, and returns when the
 // batch is committed. While PostgreSQL is away it tries again, until ctx ends;
 // the batch is stored once however often that took. With ctx's own error, or with
-// ErrAbandoned, it may be stored or not: an attempt got no answer. Any other error
+// ErrOutcomeUnknown, it may be stored or not: an attempt got no answer. Any other error
 // means that nothing of the batch was stored.
 func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	if b.Len() == 0 || w.broken != nil {
@@ -126,7 +126,7 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 	for failed := 0; ; {
 		if err := w.moveFor(ctx, b); err != nil {
 			if unanswered && !pg.Retryable(err) {
-				err = fmt.Errorf("%w: %w", ErrAbandoned, err)
+				err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 			}
 			return fmt.Errorf("write batch: %w", err)
 		}
@@ -174,7 +174,7 @@ func (w *Writer) Write(ctx context.Context, b *Batch) error {
 			w.line.direct = true // there are no temporary tables for this role, say
 			continue
 		case !pg.Retryable(err) && b.First == 0 && unanswered:
-			return fmt.Errorf("write batch: %w: %w", ErrAbandoned, err)
+			return fmt.Errorf("write batch: %w: %w", ErrOutcomeUnknown, err)
 		case !pg.Retryable(err):
 			return fmt.Errorf("write batch: %w", err)
 		}

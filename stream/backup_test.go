@@ -54,7 +54,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	request := stream.Producer{ID: "p", Sequence: 1}
+	request := stream.RequestID{Client: "p", Sequence: 1}
 	stored, err := a.AppendAs(ctx, request, stream.Message{Payload: []byte("once")})
 	if err != nil {
 		t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 // primary key of a table of records, called producer_… or shared_request_….
 const codeRepeated = "TW005"
 
-// request is a Producer, the number of the first of its rows in a batch, and how
+// request is a RequestID, the number of the first of its rows in a batch, and how
 // many they are.
 type request struct {
-	Producer
+	RequestID
 	row, rows int
 }
 
@@ -32,7 +32,7 @@ func (b *Batch) recordParams(stream int32) [][]byte {
 	for i, r := range b.requests {
 		separate(i, &ids, &sequences, &rows, &counts)
 		ids.WriteByte('"')
-		ids.WriteString(arrayEscaper.Replace(r.ID))
+		ids.WriteString(arrayEscaper.Replace(r.Client))
 		ids.WriteByte('"')
 		sequences.WriteString(strconv.FormatInt(r.Sequence, 10))
 		rows.WriteString(strconv.Itoa(r.row))
@@ -97,7 +97,7 @@ type finding struct {
 }
 
 // find looks up requests, while PostgreSQL is away until ctx ends.
-func (w *Writer) find(ctx context.Context, requests []request) (map[Producer]finding, error) {
+func (w *Writer) find(ctx context.Context, requests []request) (map[RequestID]finding, error) {
 	for failed := 0; ; failed++ {
 		found, err := w.findOnce(ctx, requests)
 		switch {
@@ -115,7 +115,7 @@ func (w *Writer) find(ctx context.Context, requests []request) (map[Producer]fin
 	}
 }
 
-func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer]finding, error) {
+func (w *Writer) findOnce(ctx context.Context, requests []request) (map[RequestID]finding, error) {
 	if err := w.on.Hold(ctx); err != nil {
 		return nil, err
 	}
@@ -128,9 +128,9 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 	}
 	ids, sequences := make([]string, len(requests)), make([]int64, len(requests))
 	for i, r := range requests {
-		ids[i], sequences[i] = r.ID, r.Sequence
+		ids[i], sequences[i] = r.Client, r.Sequence
 	}
-	found := make(map[Producer]finding)
+	found := make(map[RequestID]finding)
 	rows, err := s.Conn().Query(ctx, findRequestsSQL, w.table.lock, ids, sequences)
 	if err == nil {
 		var first *int64
@@ -143,9 +143,9 @@ func (w *Writer) findOnce(ctx context.Context, requests []request) (map[Producer
 				if count != nil {
 					f.count = *count
 				}
-				found[requests[n].Producer] = f
+				found[requests[n].RequestID] = f
 			} else if tooOld {
-				found[requests[n].Producer] = finding{tooOld: true}
+				found[requests[n].RequestID] = finding{tooOld: true}
 			}
 			n++
 			return nil

@@ -12,19 +12,19 @@ const (
 	// outlive every attempt that may still be waiting for the lock: those end by
 	// lock_timeout or with their connection, within a minute.
 	keepMarks = 5 * time.Minute
-	// forgetAtOnce is the most marks that a Writer deletes behind one batch, whose
+	// forgetAtOnce is the most batchGC that a Writer deletes behind one batch, whose
 	// callers wait for that.
 	forgetAtOnce = 500
-	// sweepEvery is how often a process looks for marks of writers that are gone,
-	// and sweepBlocks how much of the table at once, some 9,000 marks: so much is
+	// sweepEvery is how often a process looks for batchGC of writers that are gone,
+	// and sweepBlocks how much of the table at once, some 9,000 batchGC: so much is
 	// in one transaction.
 	sweepEvery  = time.Hour
 	sweepBlocks = 64
 )
 
-// marks remembers which batch number a writer had reached when, to know which
-// marks are old enough to be deleted.
-type marks struct {
+// batchGC remembers which batch number a writer had reached when, to know which
+// batchGC are old enough to be deleted.
+type batchGC struct {
 	since     time.Time // when number was noted
 	number    int64
 	old, gone int64 // those of batches below old can go, and those below gone are
@@ -37,7 +37,7 @@ type marks struct {
 // oldest are forgotten.
 const maxDoubted = 1000
 
-func (m *marks) doubt(number int64) {
+func (m *batchGC) doubt(number int64) {
 	if n := len(m.doubted); n > 0 && m.doubted[n-1] == number {
 		return
 	}
@@ -47,10 +47,10 @@ func (m *marks) doubt(number int64) {
 	m.doubted = append(m.doubted, number)
 }
 
-// forget deletes some of the writer's own marks that nothing can ask for any
+// forget deletes some of the writer's own batchGC that nothing can ask for any
 // more, in its session; number is that of its last batch. A failure is not the
 // batch's: what is left is swept up with those of the dead.
-func (m *marks) forget(ctx context.Context, s *pg.Session, writer, number int64) error {
+func (m *batchGC) forget(ctx context.Context, s *pg.Session, writer, number int64) error {
 	if time.Since(m.since) >= keepMarks {
 		m.old = m.number
 		m.since, m.number = time.Now(), number
@@ -67,7 +67,7 @@ func (m *marks) forget(ctx context.Context, s *pg.Session, writer, number int64)
 	return err
 }
 
-// forget has the writer's old marks deleted.
+// forget has the writer's old batchGC deleted.
 func (w *Writer) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (w *Writer) forget(ctx context.Context) {
 	}
 }
 
-// sweepMarks deletes the marks of writers that did not live to do so. It looks
+// sweepMarks deletes the batchGC of writers that did not live to do so. It looks
 // at each block of the table once, for there is no index to find them by, and
 // ends when another process is at it.
 func sweepMarks(ctx context.Context, db pg.DB) error {

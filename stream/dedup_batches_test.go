@@ -93,7 +93,7 @@ func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 	const reached = forgetAtOnce*2 + 100
 	mustExec(t, db, `INSERT INTO tidewire.batch SELECT 5, n, n, now() - interval '2 days' FROM generate_series(1, 10) AS n`)
 	mustExec(t, db, `INSERT INTO tidewire.batch SELECT $1, n, n FROM generate_series(0, $2 - 1) AS n`, w.id, reached)
-	w.number, w.marks = reached-1, marks{since: time.Now().Add(-keepMarks), number: reached}
+	w.number, w.marks = reached-1, batchGC{since: time.Now().Add(-keepMarks), number: reached}
 	for n, left := range []int{forgetAtOnce + 100, 100, 0, 0} {
 		if err := w.Write(t.Context(), oneRow()); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
 	wantMarks(t, db, "after a batch", 3) // and its own
 }
 
-// TestWriterConfig_LockTimeout: Since looks back by no more than timeDisorder.
+// TestWriterConfig_LockTimeout: AtTime looks back by no more than timeDisorder.
 func TestWriterConfig_LockTimeout(t *testing.T) {
 	t.Parallel()
 	if got := (WriterConfig{LockTimeout: time.Hour}).withDefaults().LockTimeout; got >= timeDisorder {

@@ -19,14 +19,14 @@ var ErrSequenceTooOld = errors.New("stream: sequence is too old")
 // takes longer than a minute from its record to its commit has its record for less.
 const KeepRequests = 10 * time.Minute
 
-// Producer names one request to append, so that it can be repeated: for a
+// RequestID names one request to append, so that it can be repeated: for a
 // stream, or a partition of one, there is one request with this ID and Sequence
 // for good.
-type Producer struct {
+type RequestID struct {
 	// ID of who appends, 1 to MaxName bytes of valid UTF-8 without NUL. Whoever
 	// goes on with the sequences of an earlier process takes its ID; others choose
 	// one that nobody has. Of each, some 100 bytes are kept as long as the stream.
-	ID string
+	Client string
 	// Sequence is the producer's number for the request, at least 0. They should
 	// grow; gaps, and another order than that of the numbers, are allowed. But
 	// once the record of a sequence was given up, a lower one gets
@@ -34,8 +34,8 @@ type Producer struct {
 	Sequence int64
 }
 
-func (p Producer) validate() error {
-	if err := validName("producer", p.ID); err != nil {
+func (p RequestID) validate() error {
+	if err := validName("client", p.Client); err != nil {
 		return err
 	}
 	if p.Sequence < 0 {
@@ -44,7 +44,7 @@ func (p Producer) validate() error {
 	return nil
 }
 
-// Stored is the answer to a request of a Producer: where its messages are.
+// Stored is the answer to a request of a RequestID: where its messages are.
 type Stored struct {
 	Partition int   // 0 in a stream without partitions
 	First     int64 // the position of the first message; the others follow without gaps
@@ -65,13 +65,13 @@ type Stored struct {
 // stored, and the error is ErrSequenceTooOld. All other errors are as with
 // Append; after any of them the request can be repeated, and one that was
 // refused is looked at anew.
-func (a *Appender) AppendAs(ctx context.Context, p Producer, msgs ...Message) (Stored, error) {
+func (a *Appender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Stored, error) {
 	return await(ctx, func(done func(Stored, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
 }
 
 // SubmitAs is Submit as the producer's request: see AppendAs. A repetition is
 // called back among the others, with a position that may be lower than theirs.
-func (a *Appender) SubmitAs(ctx context.Context, p Producer, msgs []Message, done func(Stored, error)) error {
+func (a *Appender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Stored, error)) error {
 	if err := p.validate(); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func age(t *testing.T, db pgtest.DB, s *stream.Stream, sequence int64) {
 		tried, window = time.Time{}, "shared_request_window" // whose keeper may have looked just before
 	}
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppendAs(t, a, stream.Producer{ID: "clock", Sequence: sequence}, "tick")
+	mustAppendAs(t, a, stream.RequestID{Client: "clock", Sequence: sequence}, "tick")
 	await(t, "a rotation", func() bool {
 		// PostgreSQL's own vacuum may have been in the way of the Appender's attempt.
 		if time.Since(tried) > 2*time.Second {
@@ -49,30 +49,30 @@ func TestAppendAs_Expires(t *testing.T) {
 
 func expires(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
 	age(t, db, s, 1)
-	if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+	if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 		t.Errorf("repeated in the window: %d, want %d", again, first)
 	}
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "late")
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 3}, "late")
 	age(t, db, s, 2)
 	for _, sequence := range []int64{5, 4} {
-		if at, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: sequence}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+		if at, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: sequence}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
 			t.Errorf("sequence %d: %v, %v, want ErrSequenceTooOld", sequence, at, err)
 		}
 	}
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "late") // its record is there still
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 3}, "late") // its record is there still
 	answers := inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "p:no", ":y", "q:z")
 	if !errors.Is(answers[1].err, stream.ErrSequenceTooOld) || answers[0].err != nil || answers[2].err != nil || answers[3].err != nil {
 		t.Errorf("answers %v, want the second too old", answers)
 	}
 	for n := range int64(3) {
 		age(t, db, s, 3+n)
-		if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+		if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
 			t.Errorf("%d rotations on: %v, want ErrSequenceTooOld", n, err)
 		}
 	}
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 6}, "more")
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 6}, "more")
 	wantStored(t, s, "once, tick, late, tick, x, y, z, tick, tick, tick, more")
 }
 
@@ -90,7 +90,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		minutes++
 	}
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
 	age(t, db, s, 1) // the record is now in the table whose turn it is to go
 	for hour := range 3 {
 		exec(t, db.Pool, `UPDATE tidewire.producer_window `+pass, time.Hour)
@@ -98,11 +98,11 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
 			t.Fatal(err)
 		}
-		if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+		if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 			t.Errorf("repeated after outage %d: %d, want %d", hour, again, first)
 		}
 	}
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 4}, "late")
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 4}, "late")
 	wantStored(t, s, "once, tick, late")
 	for minute := range minutes - 6 { // in which somebody looks; of each outage two count
 		exec(t, db.Pool, `UPDATE tidewire.producer_window `+pass, time.Minute)
@@ -110,7 +110,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
 			t.Fatal(err)
 		}
-		_, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("once")...)
+		_, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 5}, messages("once")...)
 		if gone := errors.Is(err, stream.ErrSequenceTooOld); gone != (minute == minutes-7) {
 			t.Errorf("%d minutes later: %v", minute+1, err)
 		}
@@ -130,17 +130,17 @@ func rotationBesideReaders(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		recorded = strings.ReplaceAll(recorded, "producer_1000", "shared_request")
 	}
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once")
+	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
 	age(t, db, s, 1)
 	dump := repeatableRead(t, db, recorded)
 	defer dump.Rollback(context.Background())
-	if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 5}, "once"); again != first {
+	if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once"); again != first {
 		t.Errorf("repeated: %d, want %d", again, first)
 	}
 	for sequence := range int64(2) {
 		age(t, db, s, 2+sequence)
 	}
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 5}, messages("no")...); !errors.Is(err, stream.ErrSequenceTooOld) {
 		t.Errorf("repeated when the records went: %v, want ErrSequenceTooOld", err)
 	}
 	var rows int
@@ -157,9 +157,9 @@ func TestAppendAs_DropTakesTheRecords(t *testing.T) {
 func dropTakesTheRecords(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	other := ensureNamed(t, db.Pool, "other", false)
-	mustAppendAs(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.Producer{ID: "p", Sequence: 1}, "kept")
+	mustAppendAs(t, run(t, db.Pool, other, stream.AppenderConfig{}), stream.RequestID{Client: "p", Sequence: 1}, "kept")
 	for sequence := range int64(3) { // in the floor, and in both tables
-		mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: sequence}, "gone")
+		mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "gone")
 		if sequence < 2 {
 			age(t, db, s, sequence)
 		}
@@ -167,7 +167,7 @@ func dropTakesTheRecords(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	if err := stream.Drop(t.Context(), db.Pool, "orders"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 3}, messages("x")...); !errors.Is(err, stream.ErrNotFound) {
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 3}, messages("x")...); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("AppendAs to a dropped stream: %v, want ErrNotFound", err)
 	}
 	var left int
@@ -182,7 +182,7 @@ SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%') + (SELE
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAppendAs(t, run(t, db.Pool, fresh, stream.AppenderConfig{}), stream.Producer{ID: "p", Sequence: 1}, "new")
+	mustAppendAs(t, run(t, db.Pool, fresh, stream.AppenderConfig{}), stream.RequestID{Client: "p", Sequence: 1}, "new")
 	wantStored(t, fresh, "new")
 	wantStored(t, other, "kept")
 }

@@ -17,16 +17,16 @@ import (
 // retries notes what producers were answered, however often they asked.
 type retries struct {
 	mu     sync.Mutex
-	first  map[stream.Producer]int64
-	stored map[stream.Producer]bool // by a call that was told so
+	first  map[stream.RequestID]int64
+	stored map[stream.RequestID]bool // by a call that was told so
 }
 
 // append appends as the producer, two messages that name the request. It gives
 // up waiting now and then, as a client does that will ask again.
-func (r *retries) append(t *testing.T, a *stream.Appender, p stream.Producer, patience time.Duration) (answered bool) {
+func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, patience time.Duration) (answered bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	stored, err := a.AppendAs(ctx, p, messages(fmt.Sprint(p.ID, " ", p.Sequence, " a"), fmt.Sprint(p.ID, " ", p.Sequence, " b"))...)
+	stored, err := a.AppendAs(ctx, p, messages(fmt.Sprint(p.Client, " ", p.Sequence, " a"), fmt.Sprint(p.Client, " ", p.Sequence, " b"))...)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.Errorf("%v: %v", p, err)
@@ -40,7 +40,7 @@ func (r *retries) append(t *testing.T, a *stream.Appender, p stream.Producer, pa
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.first == nil {
-		r.first, r.stored = make(map[stream.Producer]int64), make(map[stream.Producer]bool)
+		r.first, r.stored = make(map[stream.RequestID]int64), make(map[stream.RequestID]bool)
 	}
 	if before := r.first[p]; before != 0 && before != first {
 		t.Errorf("%v was answered %d and %d", p, before, first)
@@ -70,7 +70,7 @@ func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
 		stored[string(m.Payload)] = m.Position
 	}
 	for p, first := range r.first {
-		name := fmt.Sprint(p.ID, " ", p.Sequence)
+		name := fmt.Sprint(p.Client, " ", p.Sequence)
 		if stored[name+" a"] != first || stored[name+" b"] != first+1 {
 			t.Errorf("%s is at %d and %d, its answer said %d", name, stored[name+" a"], stored[name+" b"], first)
 		}
@@ -101,7 +101,7 @@ func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
 						calling.Go(func() {
 							random := rand.New(rand.NewPCG(seed, uint64(10*n+c)))
 							for sequence := range int64(40) {
-								p := stream.Producer{ID: fmt.Sprint("p", c%2), Sequence: sequence}
+								p := stream.RequestID{Client: fmt.Sprint("p", c%2), Sequence: sequence}
 								r.append(t, a, p, time.Duration(random.IntN(20))*time.Millisecond)
 								for !r.append(t, a, p, time.Minute) && !t.Failed() {
 								}
@@ -150,7 +150,7 @@ func TestAppendAs_PostgreSQLKilled(t *testing.T) {
 								return
 							default:
 							}
-							p := stream.Producer{ID: fmt.Sprint("p", c), Sequence: sequence}
+							p := stream.RequestID{Client: fmt.Sprint("p", c), Sequence: sequence}
 							r.append(t, a, p, 50*time.Millisecond)
 							for !r.append(t, a, p, time.Minute) && !t.Failed() {
 							}
@@ -219,7 +219,7 @@ func rotatesUnderLoad(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		for c := range 4 {
 			calling.Go(func() {
 				for sequence := range int64(100) {
-					p := stream.Producer{ID: fmt.Sprint(n, c), Sequence: sequence}
+					p := stream.RequestID{Client: fmt.Sprint(n, c), Sequence: sequence}
 					if !r.append(t, a, p, time.Minute) {
 						return
 					}

@@ -20,7 +20,7 @@ import (
 // allMethods are bothMethods, and the one with which a stream stays shared.
 var allMethods = map[string]stream.Method{"auto": stream.Auto, "array": stream.Array, "copy": stream.Copy}
 
-func mustAppendAs(t *testing.T, a *stream.Appender, p stream.Producer, payloads ...string) (first int64) {
+func mustAppendAs(t *testing.T, a *stream.Appender, p stream.RequestID, payloads ...string) (first int64) {
 	t.Helper()
 	stored, err := a.AppendAs(t.Context(), p, messages(payloads...)...)
 	if err != nil {
@@ -65,13 +65,13 @@ func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
 			nodes := []*stream.Appender{run(t, db.Pool, s, cfg), run(t, pools(t, db.URL, 1)[0], s, cfg)}
 			for _, a := range nodes {
 				for range 2 {
-					if first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 7}, "a", "b"); first != 1 {
+					if first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 7}, "a", "b"); first != 1 {
 						t.Errorf("first position %d, want 1", first)
 					}
 				}
 			}
-			wantAt(t, s, mustAppendAs(t, nodes[1], stream.Producer{ID: "p", Sequence: 3}, "lower"), "lower")
-			odd := stream.Producer{ID: `o"d'd\,{ü}`, Sequence: 7}
+			wantAt(t, s, mustAppendAs(t, nodes[1], stream.RequestID{Client: "p", Sequence: 3}, "lower"), "lower")
+			odd := stream.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
 			wantAt(t, s, mustAppendAs(t, nodes[0], odd, "another"), "another")
 			wantAt(t, s, mustAppendAs(t, nodes[1], odd, "changed"), "another")
 			wantStored(t, s, "a, b, lower, another")
@@ -89,7 +89,7 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 			db, s := ensure(t)
 			cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
 			nodes := []*stream.Appender{run(t, db.Pool, s, cfg), run(t, pools(t, db.URL, 1)[0], s, cfg)}
-			p := stream.Producer{ID: "p", Sequence: 7}
+			p := stream.RequestID{Client: "p", Sequence: 7}
 			ask := func(a *stream.Appender, want stream.Stored, payloads ...string) {
 				t.Helper()
 				if got, err := a.AppendAs(soon(t), p, messages(payloads...)...); err != nil || got != want {
@@ -144,7 +144,7 @@ func TestAppendAs_NoBackslashQuote(t *testing.T) {
 	t.Cleanup(pool.Close)
 	a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
 	for range 2 {
-		if first := mustAppendAs(t, a, stream.Producer{ID: `o'b\rien`, Sequence: 1}, "x"); first != 1 {
+		if first := mustAppendAs(t, a, stream.RequestID{Client: `o'b\rien`, Sequence: 1}, "x"); first != 1 {
 			t.Errorf("first position %d, want 1", first)
 		}
 	}
@@ -172,7 +172,7 @@ func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.A
 		if id == "" {
 			err = a.Submit(t.Context(), messages(strings.Fields(text)...), done)
 		} else {
-			err = a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages(strings.Fields(text)...), func(s stream.Stored, err error) {
+			err = a.SubmitAs(t.Context(), stream.RequestID{Client: id, Sequence: 1}, messages(strings.Fields(text)...), func(s stream.Stored, err error) {
 				answers[i].Stored = s
 				done(s.First, err)
 			})
@@ -243,10 +243,10 @@ func refusedIsLookedAtAnew(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		t.Errorf("answers %v, want the second refused alone", got)
 	}
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "r", Sequence: 1}, messages("bad")...); err == nil {
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "r", Sequence: 1}, messages("bad")...); err == nil {
 		t.Error("a bad message was taken")
 	}
-	mustAppendAs(t, a, stream.Producer{ID: "r", Sequence: 1}, "better")
+	mustAppendAs(t, a, stream.RequestID{Client: "r", Sequence: 1}, "better")
 	if n := len(everything(t, s)); n != 4 {
 		t.Errorf("%d messages stored, want 4", n)
 	}
@@ -256,12 +256,12 @@ func TestAppendAs_Invalid(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	for _, p := range []stream.Producer{{}, {ID: "p", Sequence: -1}, {ID: "\xff"}, {ID: "a\x00b"}, {ID: strings.Repeat("p", stream.MaxName+1)}} {
+	for _, p := range []stream.RequestID{{}, {Client: "p", Sequence: -1}, {Client: "\xff"}, {Client: "a\x00b"}, {Client: strings.Repeat("p", stream.MaxName+1)}} {
 		if _, err := a.AppendAs(t.Context(), p, messages("x")...); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)
 		}
 	}
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p"}); !errors.Is(err, stream.ErrInvalid) {
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p"}); !errors.Is(err, stream.ErrInvalid) {
 		t.Errorf("no messages: %v, want ErrInvalid", err)
 	}
 }
@@ -331,7 +331,7 @@ func TestAppendAs_OneRoundTrip(t *testing.T) {
 				return n
 			}
 			plain := least(func() { mustAppend(t, a, messages("x")...) })
-			as := least(func() { mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: sequence}, "x") })
+			as := least(func() { mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "x") })
 			if as != plain {
 				t.Errorf("10 calls took %d writes to the connection, and %d without a producer", as, plain)
 			}

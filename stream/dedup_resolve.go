@@ -15,7 +15,7 @@ type part struct {
 func requestsOf(all []request, calls []call) []request {
 	row := 0
 	for i := range calls {
-		if calls[i].producer.ID != "" {
+		if calls[i].producer.Client != "" {
 			all = append(all, request{calls[i].producer, row, calls[i].rows})
 		}
 		row += calls[i].rows
@@ -50,16 +50,16 @@ func (a *Appender) writeRest(ctx context.Context, rows *Batch, calls []call) {
 
 // sortOut splits the calls: those with an answer, which it notes; the others;
 // and what repeats one of these.
-func sortOut(rows *Batch, calls []call, found map[Producer]finding) (known []call, fresh, again part) {
-	seen := make(map[Producer]bool)
+func sortOut(rows *Batch, calls []call, found map[RequestID]finding) (known []call, fresh, again part) {
+	seen := make(map[RequestID]bool)
 	at := 0
 	for _, c := range calls {
 		f := found[c.producer]
 		to := &fresh
 		switch {
-		case c.producer.ID == "":
+		case c.producer.Client == "":
 		case f.tooOld:
-			c.err = fmt.Errorf("%w: %d of producer %q; go on with higher ones than all before", ErrSequenceTooOld, c.producer.Sequence, c.producer.ID)
+			c.err = fmt.Errorf("%w: %d of producer %q; go on with higher ones than all before", ErrSequenceTooOld, c.producer.Sequence, c.producer.Client)
 			to = nil
 		case f.first != 0:
 			c.first, c.repeated = f.first, true

@@ -70,7 +70,7 @@ func TestPartitioned_RotatesInTurn(t *testing.T) {
 	t.Cleanup(pool.Close)
 	a := runParted(t, pool, s, stream.PartitionedConfig{})
 	for i := range n {
-		mustAppendAs(t, a.Partition(i), stream.Producer{ID: fmt.Sprint("p", i), Sequence: 1}, "x")
+		mustAppendAs(t, a.Partition(i), stream.RequestID{Client: fmt.Sprint("p", i), Sequence: 1}, "x")
 	}
 	await(t, "all folds", func() bool { return folds.began.Load() == n })
 	if most := folds.most.Load(); most != 1 {

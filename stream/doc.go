@@ -13,7 +13,7 @@
 //   - Visible order is position order. Positions are taken under a lock that is
 //     held until the commit, so who has seen p will never find a new message
 //     below p. Gaps are possible, and mean nothing.
-//   - Retry is safe. A request that carries a [Producer] can be repeated by any
+//   - Retry is safe. A request that carries a [RequestID] can be repeated by any
 //     process, also while it is under way: its messages are stored once, and it
 //     is answered the same. See [Appender.AppendAs].
 //   - All messages of one Append are stored, side by side, or none.
@@ -32,10 +32,10 @@
 // A stream can have partitions, which are streams of their own: written side by
 // side, each with its own order. A [PartitionedAppender] sends messages to the
 // partition of their key. The [Member]s of a group share the partitions out, one
-// owner each at a time; [Share] does that for anything that has numbers.
+// owner each at a time; [Coordinator] does that for anything that has numbers.
 //
-// [Alter] gives a stream a [Retention], by age, size, or what its groups have
-// read, and a [Keeper] applies it: a stream's own table is in segments, ranges of
+// [SetRetention] gives a stream a [Retention], by age, size, or what its groups have
+// read, and a [RetentionWorker] applies it: a stream's own table is in segments, ranges of
 // positions, which are dropped whole; in the table that streams share, messages are
 // deleted. A reader that asks for dropped messages gets a [TooOldError], and never
 // goes past them unawares.

@@ -195,18 +195,18 @@ func ExampleAppendTx() {
 
 // A stream that keeps a week, or 10 GiB if that is less, and what a reader does
 // that was away for longer.
-func ExampleAlter() {
+func ExampleSetRetention() {
 	var pool *pgxpool.Pool    // from pgxpool.New
 	var hub *stream.Hub       // from NewHub
 	var orders *stream.Stream // from Ensure
 	ctx := context.Background()
 
 	week := stream.Retention{MaxAge: 7 * 24 * time.Hour, MaxBytes: 10 << 30}
-	if err := stream.Alter(ctx, pool, orders.Name(), week); err != nil {
+	if err := stream.SetRetention(ctx, pool, orders.Name(), week); err != nil {
 		log.Print(err)
 		return
 	}
-	keeper := stream.NewKeeper(pool, stream.KeeperConfig{})
+	keeper := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{})
 	running, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { keeper.Run(running) })
@@ -260,7 +260,7 @@ func ExampleAppender_AppendAs() {
 	defer background.Wait()
 	defer stop()
 
-	request := stream.Producer{ID: "checkout 3", Sequence: 17}
+	request := stream.RequestID{Client: "checkout 3", Sequence: 17}
 	for {
 		patient, cancel := context.WithTimeout(ctx, 2*time.Second)
 		first, err := appender.AppendAs(patient, request, stream.Message{Payload: []byte("2 apples")})
@@ -319,7 +319,7 @@ func ExampleMember() {
 	defer stop()
 
 	member, err := groups.Join(ctx, hub, orders, "billing", stream.MemberConfig{
-		Handle: func(ctx context.Context, o *stream.Ownership, page []stream.Message) error {
+		Handle: func(ctx context.Context, o *stream.Assignment, page []stream.Message) error {
 			for _, m := range page {
 				fmt.Println(o.Number, m.Position, m.Key, string(m.Payload))
 			}

@@ -7,7 +7,7 @@ import (
 )
 
 // Round applies the retention of each stream once.
-func (k *Keeper) Round(ctx context.Context) error { return k.round(ctx) }
+func (k *RetentionWorker) Round(ctx context.Context) error { return k.round(ctx) }
 
 // RotateRequests is what an Appender does every minute, or the committer for it.
 func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {

@@ -42,7 +42,7 @@ func TestFailover_Requests(t *testing.T) {
 			a := run(t, pool, s, stream.AppenderConfig{})
 			request := func(sequence int64) stream.Stored {
 				t.Helper()
-				stored, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: sequence}, stream.Message{Payload: []byte("x")})
+				stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: sequence}, stream.Message{Payload: []byte("x")})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -70,7 +70,7 @@ func TestFailover_Requests(t *testing.T) {
 				}
 			}
 			hub, _ := runHub(t, pool, stream.HubConfig{})
-			if page := next(t, subscribe(t, hub, s, stream.Since(kept))); page[0].Position <= before[7].First {
+			if page := next(t, subscribe(t, hub, s, stream.AtTime(kept))); page[0].Position <= before[7].First {
 				t.Errorf("since the time of what is lost: begins at %d", page[0].Position)
 			}
 			if all := everything(t, s); len(all) != 8 {

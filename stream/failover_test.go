@@ -178,7 +178,7 @@ func TestFailover_EachWayOfWriting(t *testing.T) {
 			return mustAppend(t, run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}}), stream.Message{})
 		},
 		"as": func(pool *pgxpool.Pool, s *stream.Stream) int64 {
-			stored, err := run(t, pool, s, stream.AppenderConfig{}).AppendAs(t.Context(), stream.Producer{ID: "p"}, stream.Message{})
+			stored, err := run(t, pool, s, stream.AppenderConfig{}).AppendAs(t.Context(), stream.RequestID{Client: "p"}, stream.Message{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -175,7 +175,7 @@ func (g *Group) Offset(ctx context.Context) (int64, error) {
 // waits while PostgreSQL is away, and needs Groups.Run.
 //
 // Errors: ErrInvalid for a negative position; ErrAhead; ErrNotFound for a group
-// that was dropped; ErrIncomplete; ErrClosed. If ctx ends first, or with ErrAbandoned, the offset may
+// that was dropped; ErrIncomplete; ErrClosed. If ctx ends first, or with ErrOutcomeUnknown, the offset may
 // be committed or not.
 func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err error) {
 	offset, err = g.groups.commit(ctx, ownedOffset{group: g.id}, position)
@@ -191,7 +191,7 @@ func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err e
 func (g *Group) CommitLater(position int64) { g.groups.commitLater(ownedOffset{group: g.id}, position) }
 
 // CommitOwned is Commit for the owner of what the group reads, by the token of
-// its Ownership. Once another one owns it, nothing is committed, and the error
+// its Assignment. Once another one owns it, nothing is committed, and the error
 // is ErrNotOwner, as it is when the group was dropped; only if PostgreSQL's
 // answer was lost it may have been committed before.
 func (g *Group) CommitOwned(ctx context.Context, token, position int64) (offset int64, err error) {

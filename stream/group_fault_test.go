@@ -282,7 +282,7 @@ func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
 		func() error { return g.Seek(t.Context(), 5) },
 	} {
 		waiting.Go(func() {
-			if err := call(); !errors.Is(err, stream.ErrAbandoned) {
+			if err := call(); !errors.Is(err, stream.ErrOutcomeUnknown) {
 				t.Errorf("%v, want ErrAbandoned", err)
 			}
 		})

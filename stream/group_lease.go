@@ -38,7 +38,7 @@ func (l *lease) end() {
 }
 
 // join makes this process a member.
-func (s *Share) join(ctx context.Context) (*lease, error) {
+func (s *Coordinator) join(ctx context.Context) (*lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Lease)
 	defer cancel()
 	l := &lease{}

@@ -19,7 +19,7 @@ type GroupsConfig struct {
 	// offsets move to the other one. Defaults to 50,000, which is 2.6 MB.
 	RotateRows int
 	// StopTimeout is for how long Run tries to write what it has accepted once
-	// its ctx has ended; the callers that still wait then get ErrAbandoned.
+	// its ctx has ended; the callers that still wait then get ErrOutcomeUnknown.
 	// Defaults to 10 s.
 	StopTimeout time.Duration
 	// OnGone, if not nil, is called from Run's goroutine with the ID of a group to which a

@@ -21,7 +21,7 @@ type MemberConfig struct {
 	// Start is where the group begins if it is new. Defaults to the oldest
 	// message that is kept.
 	Start Start
-	// Lease and Heartbeat are those of a Share.
+	// Lease and Heartbeat are those of a Coordinator.
 	Lease, Heartbeat time.Duration
 	// Handle is given the messages of the partition that o.Number is, in order, one
 	// page at a time: different partitions at the same time. When it returns nil, the
@@ -33,9 +33,9 @@ type MemberConfig struct {
 	// PostgreSQL was away for too long: nothing may be done for it any more.
 	// Handle is not interrupted when the partition is to be given back, or Run's
 	// ctx ends: it has to return soon by itself.
-	Handle func(ctx context.Context, o *Ownership, page []Message) error
+	Handle func(ctx context.Context, o *Assignment, page []Message) error
 	// Log receives a line when Handle has failed, or a partition is parked, and
-	// those of a Share. Defaults to none.
+	// those of a Coordinator. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -49,7 +49,7 @@ type Member struct {
 	hub    *Hub
 	stream *Stream
 	group  string
-	share  *Share
+	share  *Coordinator
 
 	mu     sync.Mutex // guards the fields below
 	err    error      // why Run has to end
@@ -76,7 +76,7 @@ func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg
 		}
 	}
 	var err error
-	m.share, err = NewShare(gs.pool, ShareConfig{
+	m.share, err = NewCoordinator(gs.pool, CoordinatorConfig{
 		Name: shareName(s, group), Numbers: n, Member: cfg.Name, Stream: s,
 		Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Own: m.own, Log: cfg.Log,
 	})
@@ -94,7 +94,7 @@ func shareName(s *Stream, group string) string { return fmt.Sprintf("group %d %s
 // Group.Seek, on the group of that partition, has said where the group goes on.
 // The other partitions do not wait for it.
 //
-// While PostgreSQL is away it waits. Errors: those of Share.Run, and of
+// While PostgreSQL is away it waits. Errors: those of Coordinator.Run, and of
 // Subscription.Next. Before it returns one it commits what was handled.
 func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -115,12 +115,12 @@ func (m *Member) Run(ctx context.Context) error {
 }
 
 // own reads one partition for as long as it is owned.
-func (m *Member) own(ctx context.Context, o *Ownership) {
+func (m *Member) own(ctx context.Context, o *Assignment) {
 	reading, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
-		case <-o.Asked():
+		case <-o.Revoked():
 			stop()
 		case <-reading.Done():
 		}
@@ -142,7 +142,7 @@ func (m *Member) own(ctx context.Context, o *Ownership) {
 // consumeOrPark is consume that keeps a partition whose next messages are gone,
 // and reads nothing there, until the group's offset was moved: given back, it
 // would stop the next owner, and then the one after that.
-func (m *Member) consumeOrPark(ctx, reading context.Context, o *Ownership) error {
+func (m *Member) consumeOrPark(ctx, reading context.Context, o *Assignment) error {
 	var known TooOldError
 	for {
 		err := m.consume(ctx, reading, o)
@@ -166,7 +166,7 @@ func (m *Member) consumeOrPark(ctx, reading context.Context, o *Ownership) error
 // consume gives the pages of a partition to Handle until reading ends, behind
 // the offset that the owner before has committed. However it ends, what was
 // handled is committed: the next owner begins there.
-func (m *Member) consume(ctx, reading context.Context, o *Ownership) error {
+func (m *Member) consume(ctx, reading context.Context, o *Assignment) error {
 	g, sub, err := m.open(reading, o.Number)
 	if reading.Err() != nil {
 		err = nil
@@ -187,7 +187,7 @@ func (m *Member) consume(ctx, reading context.Context, o *Ownership) error {
 	if reading.Err() != nil {
 		err = nil
 	}
-	if last > 0 && o.Lasts() {
+	if last > 0 && o.Valid() {
 		if _, err := g.CommitOwned(ctx, o.Token, last); err != nil {
 			m.cfg.Log.Warn("offset not committed", "group", m.group, "stream", g.stream.name, "error", err)
 		}
@@ -214,14 +214,14 @@ func (m *Member) open(ctx context.Context, partition int) (*Group, *Subscription
 // handle gives the page to Handle until that is content, and tells whether it
 // was while the partition was owned. Between two attempts the partition can be
 // given back.
-func (m *Member) handle(ctx, reading context.Context, o *Ownership, page []Message) bool {
+func (m *Member) handle(ctx, reading context.Context, o *Assignment, page []Message) bool {
 	for failed := 0; ; failed++ {
-		if !o.Lasts() {
+		if !o.Valid() {
 			return false
 		}
 		err := m.cfg.Handle(ctx, o, page)
 		if err == nil {
-			return o.Lasts()
+			return o.Valid()
 		}
 		if ctx.Err() == nil {
 			m.cfg.Log.Warn("messages not handled, trying again", "group", m.group, "stream", m.stream.name,

@@ -85,8 +85,8 @@ func newDeliveries(t *testing.T, db pgtest.DB) deliveries {
 
 // handle is the Handle of a member of that name. What cannot be noted was not
 // delivered.
-func (d deliveries) handle(member string) func(context.Context, *stream.Ownership, []stream.Message) error {
-	return func(ctx context.Context, o *stream.Ownership, page []stream.Message) error {
+func (d deliveries) handle(member string) func(context.Context, *stream.Assignment, []stream.Message) error {
+	return func(ctx context.Context, o *stream.Assignment, page []stream.Message) error {
 		var positions []int64
 		for _, m := range page {
 			positions = append(positions, m.Position)
@@ -265,7 +265,7 @@ func TestMember_LeasesLost(t *testing.T) {
 			var mu sync.Mutex
 			seen := make(map[stream.Place]bool)
 			for range 3 {
-				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Ownership, page []stream.Message) error {
+				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
 					mu.Lock()
 					defer mu.Unlock()
 					for _, m := range page {
@@ -306,7 +306,7 @@ func TestMember_CommitsBeforeItFails(t *testing.T) {
 	h, stopHub := runHub(t, db.Pool, stream.HubConfig{})
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{LaterEvery: time.Hour})
 	handled := make(chan int, 10)
-	m, err := gs.Join(t.Context(), h, s, "g", stream.MemberConfig{Handle: func(_ context.Context, _ *stream.Ownership, page []stream.Message) error {
+	m, err := gs.Join(t.Context(), h, s, "g", stream.MemberConfig{Handle: func(_ context.Context, _ *stream.Assignment, page []stream.Message) error {
 		handled <- len(page)
 		return nil
 	}})
@@ -336,7 +336,7 @@ func TestMember_ParksWhatIsTooOld(t *testing.T) {
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s.Partition(0), "g")
 	exec(t, db.Pool, fmt.Sprintf(`SELECT setval('tidewire.stream_%d_oldest_seq', 3)`, s.Partition(0).ID()))
-	j := join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, _ *stream.Ownership, page []stream.Message) error {
+	j := join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, _ *stream.Assignment, page []stream.Message) error {
 		for _, m := range page {
 			got <- string(m.Payload)
 		}

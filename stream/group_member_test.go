@@ -51,7 +51,7 @@ func TestMember_GetsAllInOrder(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string][]string)
 	failures := 0
-	handle := func(_ context.Context, o *stream.Ownership, page []stream.Message) error {
+	handle := func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if failures++; failures%3 == 1 {
@@ -96,7 +96,7 @@ func TestMember_OfAnOrdinaryStream(t *testing.T) {
 	db, s := ensure(t)
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("a", "b")...)
 	got := make(chan int, 10)
-	handle := func(_ context.Context, _ *stream.Ownership, page []stream.Message) error {
+	handle := func(_ context.Context, _ *stream.Assignment, page []stream.Message) error {
 		got <- len(page)
 		return nil
 	}
@@ -118,7 +118,7 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: 20 * time.Millisecond})
 	m, err := gs.Join(t.Context(), h, s, "g", stream.MemberConfig{
-		Heartbeat: 40 * time.Millisecond, Handle: func(context.Context, *stream.Ownership, []stream.Message) error { return nil },
+		Heartbeat: 40 * time.Millisecond, Handle: func(context.Context, *stream.Assignment, []stream.Message) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -149,15 +149,15 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 1)
 	mustAppend(t, run(t, db.Pool, s.Partition(0), stream.AppenderConfig{}), messages("a", "b", "c")...)
-	paused, resume := make(chan *stream.Ownership), make(chan struct{})
+	paused, resume := make(chan *stream.Assignment), make(chan struct{})
 	sever := &severable{}
 	old := join(t, db.URL, sever, s, stream.MemberConfig{
-		Heartbeat: 40 * time.Millisecond, Handle: func(ctx context.Context, o *stream.Ownership, _ []stream.Message) error {
+		Heartbeat: 40 * time.Millisecond, Handle: func(ctx context.Context, o *stream.Assignment, _ []stream.Message) error {
 			select {
 			case paused <- o:
 				<-resume
-				if ctx.Err() == nil || !errors.Is(context.Cause(ctx), stream.ErrNotOwner) || o.Lasts() {
-					t.Errorf("resumed with %v, lasts %t", context.Cause(ctx), o.Lasts())
+				if ctx.Err() == nil || !errors.Is(context.Cause(ctx), stream.ErrNotOwner) || o.Valid() {
+					t.Errorf("resumed with %v, lasts %t", context.Cause(ctx), o.Valid())
 				}
 			case <-ctx.Done():
 			}
@@ -168,12 +168,12 @@ func TestMember_PausedIsFenced(t *testing.T) {
 	endLeases(t, db, 0, 1)
 	taken := make(chan []stream.Message, 10)
 	join(t, db.URL, nil, s, stream.MemberConfig{
-		Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, _ *stream.Ownership, page []stream.Message) error { taken <- page; return nil },
+		Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, _ *stream.Assignment, page []stream.Message) error { taken <- page; return nil },
 	})
 	if page := <-taken; len(page) != 3 {
 		t.Errorf("the next owner got %d messages, want 3", len(page))
 	}
-	await(t, "the loss", func() bool { return !o.Lasts() })
+	await(t, "the loss", func() bool { return !o.Valid() })
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g := openGroup(t, gs, s.Partition(0), "g")
 	if at, err := g.CommitOwned(t.Context(), o.Token, 2); !errors.Is(err, stream.ErrNotOwner) {
@@ -191,8 +191,8 @@ func TestMember_CommitsBesideOthers(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 2)
 	reach(t, db.Pool, s)
-	owned := make(chan *stream.Ownership, 2)
-	joinShare(t, db.Pool, stream.ShareConfig{Name: "two", Numbers: 2, Own: func(_ context.Context, o *stream.Ownership) { owned <- o; <-o.Asked() }})
+	owned := make(chan *stream.Assignment, 2)
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "two", Numbers: 2, Own: func(_ context.Context, o *stream.Assignment) { owned <- o; <-o.Revoked() }})
 	mine := <-owned
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
 	g, free := openGroup(t, gs, s.Partition(0), "g"), openGroup(t, gs, s.Partition(1), "g")

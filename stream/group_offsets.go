@@ -211,7 +211,7 @@ func (gs *Groups) persist(ctx context.Context, complaint, sql string, args []any
 			}
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrAbandoned, err)
+			return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		}
 		gs.cfg.Log.Error(complaint, "error", err)
 		return err

@@ -38,7 +38,7 @@ func (m *meanwhile) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pg
 // retention has dropped since.
 func TestGroups_OldestOfAnotherMaker(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.Since(time.Now().Add(-time.Hour))} {
+	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.AtTime(time.Now().Add(-time.Hour))} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, s := ensure(t)

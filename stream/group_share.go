@@ -20,8 +20,8 @@ var ErrNotOwner = errors.New("stream: not the owner any more")
 // maxShareName is the longest name of a share in bytes.
 const maxShareName = 1024
 
-// ShareConfig configures a Share.
-type ShareConfig struct {
+// CoordinatorConfig configures a Coordinator.
+type CoordinatorConfig struct {
 	// Name of what is shared out, 1 to 1,024 bytes of valid UTF-8 without NUL. All
 	// members give the same one, and the same Numbers.
 	Name string
@@ -40,10 +40,10 @@ type ShareConfig struct {
 	Heartbeat time.Duration
 	// Own is called for each number that this member comes to own, in a goroutine
 	// of its own, until it returns: then the number is given back. It is to return
-	// soon after Ownership.Asked is closed. ctx ends, with ErrNotOwner as its
+	// soon after Assignment.Asked is closed. ctx ends, with ErrNotOwner as its
 	// cause, when the lease is lost: from then on nothing may be done any more, and
 	// only when all have returned the member joins anew.
-	Own func(ctx context.Context, o *Ownership)
+	Own func(ctx context.Context, o *Assignment)
 	// Log receives a line when the lease is lost, or a heartbeat fails. Defaults
 	// to none.
 	Log *slog.Logger
@@ -52,7 +52,7 @@ type ShareConfig struct {
 	Stream *Stream
 }
 
-func (c ShareConfig) withDefaults() ShareConfig {
+func (c CoordinatorConfig) withDefaults() CoordinatorConfig {
 	if c.Member == "" {
 		c.Member = fmt.Sprintf("%016x", rand.Uint64())
 	}
@@ -69,26 +69,26 @@ func (c ShareConfig) withDefaults() ShareConfig {
 	return c
 }
 
-// Share is a member of those that share out numbers: each number has one owner
+// Coordinator is a member of those that share out numbers: each number has one owner
 // at a time, and members own equally many, give or take one. When one joins,
 // the others finish with what it is to get, and give it back; what a member
 // owned that died is free when its lease has run out.
 //
 // The last member that leaves takes the share's rows along. If it was killed
-// they stay until somebody joins that name again, or until ShareConfig.Stream
+// they stay until somebody joins that name again, or until CoordinatorConfig.Stream
 // is dropped.
 //
 // It takes a connection of the pool for each heartbeat, and writes one row: a
 // pool that has none for longer than the lease costs the lease.
-type Share struct {
-	cfg  ShareConfig
+type Coordinator struct {
+	cfg  CoordinatorConfig
 	pool *pgxpool.Pool
 
-	returned chan *Ownership // whose Own has returned
+	returned chan *Assignment // whose Own has returned
 }
 
-// Ownership is one number for as long as this member owns it.
-type Ownership struct {
+// Assignment is one number for as long as this member owns it.
+type Assignment struct {
 	// Number is what is owned.
 	Number int
 	// Token names this ownership, and no other ever. What is written with
@@ -101,34 +101,34 @@ type Ownership struct {
 	wanted bool // back: asked is closed; of the loop of Run alone
 }
 
-// Asked is closed when the number is to be given back: finish, and return.
-func (o *Ownership) Asked() <-chan struct{} { return o.asked }
+// Revoked is closed when the number is to be given back: finish, and return.
+func (o *Assignment) Revoked() <-chan struct{} { return o.asked }
 
-// Lasts reports whether the number is still owned. A process that was stopped
+// Valid reports whether the number is still owned. A process that was stopped
 // for a while finds out by it sooner than by its ctx. It goes by the clock that
 // stands still while the whole machine is suspended, or a virtual machine is
 // paused: behind that it may be true until the next heartbeat, and only what is
 // written under the Token is refused.
-func (o *Ownership) Lasts() bool { return o.lease.lasts() }
+func (o *Assignment) Valid() bool { return o.lease.lasts() }
 
 // NewShare returns a member that does nothing until Run. Errors: ErrInvalid.
-func NewShare(pool *pgxpool.Pool, cfg ShareConfig) (*Share, error) {
+func NewCoordinator(pool *pgxpool.Pool, cfg CoordinatorConfig) (*Coordinator, error) {
 	switch {
 	case cfg.Name == "" || len(cfg.Name) > maxShareName || !isText(cfg.Name) || !isText(cfg.Member):
 		return nil, fmt.Errorf("%w share name: want 1 to %d bytes of UTF-8 without NUL", ErrInvalid, maxShareName)
 	case cfg.Numbers < 1 || cfg.Own == nil:
 		return nil, fmt.Errorf("%w share: want at least one number, and Own", ErrInvalid)
 	}
-	return &Share{cfg: cfg.withDefaults(), pool: pool, returned: make(chan *Ownership)}, nil
+	return &Coordinator{cfg: cfg.withDefaults(), pool: pool, returned: make(chan *Assignment)}, nil
 }
 
 // Run joins, and calls Own, until ctx ends. Then it asks for all numbers, waits
 // until Own has returned for each, and leaves. While PostgreSQL is away it goes
 // on as long as the lease lasts, and then joins anew. Call it once.
 //
-// Errors: ErrOptions if the other members share another number of things;
+// Errors: ErrExists if the other members share another number of things;
 // ErrNotFound for a stream that was dropped; PostgreSQL's that will not go away.
-func (s *Share) Run(ctx context.Context) error {
+func (s *Coordinator) Run(ctx context.Context) error {
 	for failed := 0; ctx.Err() == nil; failed++ {
 		l, err := s.join(ctx)
 		if err == nil {
@@ -155,7 +155,7 @@ func (s *Share) Run(ctx context.Context) error {
 func explainShare(err error) error {
 	switch pg.Code(err) {
 	case codeOptions:
-		return fmt.Errorf("%w: %w", ErrOptions, err)
+		return fmt.Errorf("%w: %w", ErrExists, err)
 	case codeForeignKey:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}

@@ -51,14 +51,14 @@ func TestShare_DeadConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	own := func(ctx context.Context, o *stream.Ownership) {
+	own := func(ctx context.Context, o *stream.Assignment) {
 		select {
-		case <-o.Asked():
+		case <-o.Revoked():
 		case <-ctx.Done():
 			t.Error("the lease was lost with the connection")
 		}
 	}
-	joinShare(t, pool, stream.ShareConfig{Name: "things", Numbers: 3, Own: own, Lease: 10 * time.Second, Heartbeat: 40 * time.Millisecond})
+	joinShare(t, pool, stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: own, Lease: 10 * time.Second, Heartbeat: 40 * time.Millisecond})
 	awaitShares(t, db, "things", "[3]")
 	later.Store(true)
 	dead.Store(true)
@@ -80,7 +80,7 @@ func TestShare_RenewedIsNotDead(t *testing.T) {
 	exec(t, db.Pool, `SELECT tidewire.join_share('things', NULL, 4, 'slow', interval '0')`)
 	tx := begin(t, db.Pool, "read committed")
 	exec(t, tx, `SELECT FROM tidewire.share_member FOR UPDATE`)
-	joinShare(t, db.Pool, stream.ShareConfig{Name: "things", Numbers: 4, Own: newOwners(t, 4).own, Heartbeat: 40 * time.Millisecond})
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 4, Own: newOwners(t, 4).own, Heartbeat: 40 * time.Millisecond})
 	awaitShares(t, db, "things", "[2 0]")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -16,18 +16,18 @@ import (
 // membership is a lease, and what is owned by it. It belongs to the loop of
 // keep.
 type membership struct {
-	*Share
+	*Coordinator
 	lease    *lease
-	owned    map[int64]*Ownership // by token; until Own has returned
-	released []int64              // tokens to be given back
+	owned    map[int64]*Assignment // by token; until Own has returned
+	released []int64               // tokens to be given back
 	quota    int
 	leaving  bool
 }
 
 // keep keeps up a lease until ctx ends, and it has left, or until the lease is
 // lost, with ErrNotOwner. Then Own has returned for everything.
-func (s *Share) keep(ctx context.Context, l *lease) error {
-	m := &membership{Share: s, lease: l, owned: make(map[int64]*Ownership)}
+func (s *Coordinator) keep(ctx context.Context, l *lease) error {
+	m := &membership{Coordinator: s, lease: l, owned: make(map[int64]*Assignment)}
 	defer l.end()
 	err := m.run(ctx)
 	if err != nil {
@@ -133,13 +133,13 @@ func (m *membership) kept() (n int) {
 
 // ask asks Own for the last n numbers that it was not asked for.
 func (m *membership) ask(n int) {
-	var free []*Ownership
+	var free []*Assignment
 	for _, o := range m.owned {
 		if !o.wanted {
 			free = append(free, o)
 		}
 	}
-	slices.SortFunc(free, func(a, b *Ownership) int { return cmp.Compare(b.Number, a.Number) })
+	slices.SortFunc(free, func(a, b *Assignment) int { return cmp.Compare(b.Number, a.Number) })
 	for _, o := range free[:min(max(n, 0), len(free))] {
 		o.wanted = true
 		close(o.asked)
@@ -147,7 +147,7 @@ func (m *membership) ask(n int) {
 }
 
 func (m *membership) start(number int, token int64) {
-	o := &Ownership{Number: number, Token: token, lease: m.lease, asked: make(chan struct{})}
+	o := &Assignment{Number: number, Token: token, lease: m.lease, asked: make(chan struct{})}
 	m.owned[token] = o
 	go func() { // keep waits for it
 		m.cfg.Own(m.lease.ctx, o)
@@ -156,7 +156,7 @@ func (m *membership) start(number int, token int64) {
 }
 
 // release notes that Own has returned.
-func (m *membership) release(o *Ownership) {
+func (m *membership) release(o *Assignment) {
 	delete(m.owned, o.Token)
 	m.released = append(m.released, o.Token)
 }

@@ -28,8 +28,8 @@ func newOwners(t *testing.T, n int) *owners {
 	return &owners{t: t, now: make([]atomic.Int64, n), latest: make([]atomic.Int64, n)}
 }
 
-// own is a ShareConfig.Own that holds the number until it is asked for.
-func (w *owners) own(ctx context.Context, o *stream.Ownership) {
+// own is a CoordinatorConfig.Own that holds the number until it is asked for.
+func (w *owners) own(ctx context.Context, o *stream.Assignment) {
 	if other := w.now[o.Number].Swap(o.Token); other != 0 {
 		w.t.Errorf("%d has the owners %d and %d", o.Number, other, o.Token)
 	}
@@ -37,19 +37,19 @@ func (w *owners) own(ctx context.Context, o *stream.Ownership) {
 		w.t.Errorf("%d: ownership %d behind %d", o.Number, o.Token, before)
 	}
 	select {
-	case <-o.Asked():
+	case <-o.Revoked():
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), stream.ErrNotOwner) || o.Lasts() {
-			w.t.Errorf("lost because of %v, lasts %t", context.Cause(ctx), o.Lasts())
+		if !errors.Is(context.Cause(ctx), stream.ErrNotOwner) || o.Valid() {
+			w.t.Errorf("lost because of %v, lasts %t", context.Cause(ctx), o.Valid())
 		}
 	}
 	w.now[o.Number].Store(0)
 }
 
 // joinShare runs a member until stop is called, or the test ends.
-func joinShare(t *testing.T, pool *pgxpool.Pool, cfg stream.ShareConfig) (stop func()) {
+func joinShare(t *testing.T, pool *pgxpool.Pool, cfg stream.CoordinatorConfig) (stop func()) {
 	t.Helper()
-	s, err := stream.NewShare(pool, cfg)
+	s, err := stream.NewCoordinator(pool, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestShare_MembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 7)
-	cfg := stream.ShareConfig{Name: "things", Numbers: 7, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	cfg := stream.CoordinatorConfig{Name: "things", Numbers: 7, Own: w.own, Heartbeat: 40 * time.Millisecond}
 	var stops []func()
 	for _, want := range []string{"[7]", "[4 3]", "[3 2 2]", "[2 2 2 1]"} {
 		stops = append(stops, joinShare(t, db.Pool, cfg))
@@ -120,7 +120,7 @@ func TestShare_MoreMembersThanNumbers(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 2)
-	cfg := stream.ShareConfig{Name: "few", Numbers: 2, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	cfg := stream.CoordinatorConfig{Name: "few", Numbers: 2, Own: w.own, Heartbeat: 40 * time.Millisecond}
 	stop := joinShare(t, db.Pool, cfg)
 	joinShare(t, db.Pool, cfg)
 	joinShare(t, db.Pool, cfg)
@@ -135,15 +135,15 @@ func TestShare_AnotherNumber(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 9)
-	cfg := stream.ShareConfig{Name: "things", Numbers: 4, Own: w.own, Heartbeat: 40 * time.Millisecond}
+	cfg := stream.CoordinatorConfig{Name: "things", Numbers: 4, Own: w.own, Heartbeat: 40 * time.Millisecond}
 	joinShare(t, db.Pool, cfg)
 	awaitShares(t, db, "things", "[4]")
 	cfg.Numbers = 9
-	other, err := stream.NewShare(db.Pool, cfg)
+	other, err := stream.NewCoordinator(db.Pool, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Run(t.Context()); !errors.Is(err, stream.ErrOptions) {
+	if err := other.Run(t.Context()); !errors.Is(err, stream.ErrExists) {
 		t.Errorf("Run with another number: %v, want ErrOptions", err)
 	}
 	exec(t, db.Pool, `INSERT INTO tidewire.share (name) VALUES ('old')`)
@@ -157,9 +157,9 @@ func TestShare_AnotherNumber(t *testing.T) {
 
 func TestShare_Invalid(t *testing.T) {
 	t.Parallel()
-	own := func(context.Context, *stream.Ownership) {}
-	for _, cfg := range []stream.ShareConfig{{Numbers: 1, Own: own}, {Name: "n", Own: own}, {Name: "n", Numbers: 1}, {Name: "\xff", Numbers: 1, Own: own}} {
-		if _, err := stream.NewShare(nil, cfg); !errors.Is(err, stream.ErrInvalid) {
+	own := func(context.Context, *stream.Assignment) {}
+	for _, cfg := range []stream.CoordinatorConfig{{Numbers: 1, Own: own}, {Name: "n", Own: own}, {Name: "n", Numbers: 1}, {Name: "\xff", Numbers: 1, Own: own}} {
+		if _, err := stream.NewCoordinator(nil, cfg); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", cfg, err)
 		}
 	}
@@ -172,19 +172,19 @@ func TestShare_LostLease(t *testing.T) {
 	db := setup(t)
 	var mu sync.Mutex
 	var tokens, lost []int64
-	own := func(ctx context.Context, o *stream.Ownership) {
+	own := func(ctx context.Context, o *stream.Assignment) {
 		mu.Lock()
 		tokens = append(tokens, o.Token)
 		mu.Unlock()
 		select {
-		case <-o.Asked():
+		case <-o.Revoked():
 		case <-ctx.Done():
 			mu.Lock()
 			lost = append(lost, o.Token)
 			mu.Unlock()
 		}
 	}
-	joinShare(t, db.Pool, stream.ShareConfig{Name: "things", Numbers: 3, Own: own, Heartbeat: 40 * time.Millisecond})
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "things", Numbers: 3, Own: own, Heartbeat: 40 * time.Millisecond})
 	count := func() (int, int) { mu.Lock(); defer mu.Unlock(); return len(tokens), len(lost) }
 	for round := range 3 {
 		await(t, "all numbers", func() bool { owned, _ := count(); return owned == 3*(round+1) })
@@ -205,11 +205,11 @@ func TestShare_LostLease(t *testing.T) {
 func TestShare_LongWriter(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	owned := make(chan *stream.Ownership, 2)
-	cfg := stream.ShareConfig{Name: "two", Numbers: 2, Heartbeat: 40 * time.Millisecond, Own: func(ctx context.Context, o *stream.Ownership) {
+	owned := make(chan *stream.Assignment, 2)
+	cfg := stream.CoordinatorConfig{Name: "two", Numbers: 2, Heartbeat: 40 * time.Millisecond, Own: func(ctx context.Context, o *stream.Assignment) {
 		owned <- o
 		select {
-		case <-o.Asked():
+		case <-o.Revoked():
 		case <-ctx.Done():
 			t.Errorf("%d was lost", o.Number)
 		}
@@ -228,7 +228,7 @@ func TestShare_LongWriter(t *testing.T) {
 		before := until()
 		await(t, "a heartbeat", func() bool { return until().After(before) })
 	}
-	if !o.Lasts() {
+	if !o.Valid() {
 		t.Error("the lease is lost")
 	}
 	commitTx(t, tx)
@@ -242,10 +242,10 @@ func TestShare_LongWriter(t *testing.T) {
 func TestShare_WritesWhileOwned(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	owned := make(chan *stream.Ownership, 1)
-	joinShare(t, db.Pool, stream.ShareConfig{Name: "thing", Numbers: 1, Own: func(_ context.Context, o *stream.Ownership) {
+	owned := make(chan *stream.Assignment, 1)
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: func(_ context.Context, o *stream.Assignment) {
 		owned <- o
-		<-o.Asked()
+		<-o.Revoked()
 	}, Lease: time.Hour, Heartbeat: 10 * time.Minute}) // says nothing any more
 	o := <-owned
 	tx := begin(t, db.Pool, "read committed")
@@ -261,7 +261,7 @@ func TestShare_WritesWhileOwned(t *testing.T) {
 	}
 	exec(t, db.Pool, `UPDATE tidewire.share_member SET until = clock_timestamp()`)
 	other := newOwners(t, 1)
-	joinShare(t, db.Pool, stream.ShareConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
+	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: other.own, Heartbeat: 40 * time.Millisecond})
 	await(t, "the next one to wait for the transaction", func() bool {
 		var waiting int
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1953064038 AND NOT granted`).Scan(&waiting)

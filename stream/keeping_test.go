@@ -31,7 +31,7 @@ func TestSharedRequests_OneForAll(t *testing.T) {
 		if i == 0 && c.keeper.recorded != nil {
 			t.Error("records are kept before there are any")
 		}
-		if _, err := a.AppendAs(t.Context(), Producer{ID: "p", Sequence: 1}, Message{}); err != nil {
+		if _, err := a.AppendAs(t.Context(), RequestID{Client: "p", Sequence: 1}, Message{}); err != nil {
 			t.Fatal(err)
 		}
 		if keeps := a.keeper.recorded != nil; keeps != (i == 19) || c.keeper.recorded == nil {

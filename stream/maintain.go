@@ -46,7 +46,7 @@ func Recreate(ctx context.Context, db pg.DB, table string) error {
 }
 
 // Maintainer keeps the BRIN index of a table of messages summarised, and once an
-// hour deletes what writers that died have left behind, as a Keeper does.
+// hour deletes what writers that died have left behind, as a RetentionWorker does.
 type Maintainer struct {
 	db      pg.DB
 	sql     string // that summarises

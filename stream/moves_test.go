@@ -104,7 +104,7 @@ func TestShared_GrantsMove(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, stop := start(t, pool, s, stream.AppenderConfig{})
-		request := stream.Producer{ID: "p", Sequence: 1}
+		request := stream.RequestID{Client: "p", Sequence: 1}
 		first := mustAppendAs(t, a, request, "x")
 		if err := stream.RotateRequests(t.Context(), pool, s); err != nil {
 			t.Errorf("rotation: %v", err)
@@ -176,7 +176,7 @@ func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
 		}
 		answers.Wait()
 		for i, err := range errs {
-			if i != 1 && err != nil || i == 1 && (err == nil || errors.Is(err, stream.ErrAbandoned)) {
+			if i != 1 && err != nil || i == 1 && (err == nil || errors.Is(err, stream.ErrOutcomeUnknown)) {
 				t.Errorf("message %d: %v", i, err)
 			}
 		}
@@ -239,7 +239,7 @@ func TestShared_MoveIsLost(t *testing.T) {
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppend(t, a, make([]stream.Message, 3)...)
-	first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "once")
+	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "once")
 	mustAppend(t, a, make([]stream.Message, 300)...)
 	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 4;
 		INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count) SELECT 1000, producer, sequence, position, count FROM tidewire.producer_1000_0;
@@ -252,7 +252,7 @@ func TestShared_MoveIsLost(t *testing.T) {
 		if _, err := s.Read(t.Context(), 0, 10); err != nil {
 			t.Errorf("read: %v", err)
 		}
-		if again := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "twice"); again != first {
+		if again := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "twice"); again != first {
 			t.Errorf("a request of before, repeated: %d, want %d", again, first)
 		}
 	}
@@ -271,11 +271,11 @@ func TestShared_TablesCannotBeMade(t *testing.T) {
 	if !isShared(t, db, s) {
 		t.Error("the stream has moved")
 	}
-	if _, err := a.AppendAs(t.Context(), stream.Producer{ID: "p", Sequence: 1}, make([]stream.Message, 300)...); err != nil {
+	if _, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: 1}, make([]stream.Message, 300)...); err != nil {
 		t.Errorf("a large request: %v", err)
 	}
 	always := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: stream.Copy}})
-	if _, err := always.Append(t.Context(), stream.Message{}); err == nil || errors.Is(err, stream.ErrAbandoned) {
+	if _, err := always.Append(t.Context(), stream.Message{}); err == nil || errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("a batch that has nowhere to be stored: %v", err)
 	}
 	mustAppend(t, a, stream.Message{})

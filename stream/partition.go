@@ -10,9 +10,9 @@ import (
 // MaxPartitions is the most partitions that a stream can have.
 const MaxPartitions = 1024
 
-// ErrManyPartitions: the messages of one append have keys of several
+// ErrCrossPartition: the messages of one append have keys of several
 // partitions, which cannot be stored all or none. Nothing was stored.
-var ErrManyPartitions = errors.New("stream: messages of one append belong to several partitions")
+var ErrCrossPartition = errors.New("stream: messages of one append belong to several partitions")
 
 // Partitions is how many partitions the stream has; 0 if it is an ordinary one.
 func (s *Stream) Partitions() int { return s.count }
@@ -53,7 +53,7 @@ func (s *Stream) route(msgs []Message) (partition int, ok bool, err error) {
 		if p := s.PartitionOf(msgs[i].Key); !ok {
 			partition, ok = p, true
 		} else if p != partition {
-			return 0, false, fmt.Errorf("%w: %d and %d; append the messages of each apart", ErrManyPartitions, partition, p)
+			return 0, false, fmt.Errorf("%w: %d and %d; append the messages of each apart", ErrCrossPartition, partition, p)
 		}
 	}
 	return partition, ok, nil

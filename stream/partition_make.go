@@ -45,7 +45,7 @@ func ensurePartitioned(ctx context.Context, pool *pgxpool.Pool, name string, opt
 			continue // dropped meanwhile
 		}
 		if code := pg.Code(err); code == codeOptions || code == pg.CodeUniqueViolation {
-			err = fmt.Errorf("%w: %w", ErrOptions, err)
+			err = fmt.Errorf("%w: %w", ErrExists, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("ensure stream %q: %w", name, err)

@@ -72,7 +72,7 @@ func TestPartitions_AreOneThing(t *testing.T) {
 		t.Fatalf("Lookup: %+v, %v", found, err)
 	}
 	for _, opts := range []stream.Options{{Keyed: true}, {Keyed: true, Partitions: 4}, {Partitions: 3}} {
-		if _, err := stream.Ensure(t.Context(), db.Pool, "parted", opts); !errors.Is(err, stream.ErrOptions) {
+		if _, err := stream.Ensure(t.Context(), db.Pool, "parted", opts); !errors.Is(err, stream.ErrExists) {
 			t.Errorf("Ensure with %+v: %v, want ErrOptions", opts, err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestPartitions_AreOneThing(t *testing.T) {
 	if err := stream.Drop(t.Context(), db.Pool, "parted/1"); !errors.Is(err, stream.ErrPartition) {
 		t.Errorf("Drop of a partition: %v, want ErrPartition", err)
 	}
-	if err := stream.Alter(t.Context(), db.Pool, "parted/1", stream.Retention{Consumed: true}); !errors.Is(err, stream.ErrPartition) {
+	if err := stream.SetRetention(t.Context(), db.Pool, "parted/1", stream.Retention{Consumed: true}); !errors.Is(err, stream.ErrPartition) {
 		t.Errorf("Alter of a partition: %v, want ErrPartition", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestPartitions_Alter(t *testing.T) {
 	t.Parallel()
 	db, s := ensurePartedOwn(t, 3)
 	want := stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 30}
-	if err := stream.Alter(t.Context(), db.Pool, "parted", want); err != nil {
+	if err := stream.SetRetention(t.Context(), db.Pool, "parted", want); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.Info(t.Context())
@@ -111,7 +111,7 @@ func TestPartitions_Alter(t *testing.T) {
 	if err != nil || info.Retention != want {
 		t.Errorf("Info of a partition: %+v, %v, want %+v", info, err, want)
 	}
-	if err := stream.Alter(t.Context(), db.Pool, "parted", stream.Retention{}); err != nil {
+	if err := stream.SetRetention(t.Context(), db.Pool, "parted", stream.Retention{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := s.Partition(2).Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
@@ -125,7 +125,7 @@ func TestPartitions_Names(t *testing.T) {
 	if _, err := stream.Ensure(t.Context(), db.Pool, "taken/1", stream.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stream.Ensure(t.Context(), db.Pool, "taken", stream.Options{Partitions: 2}); !errors.Is(err, stream.ErrOptions) {
+	if _, err := stream.Ensure(t.Context(), db.Pool, "taken", stream.Options{Partitions: 2}); !errors.Is(err, stream.ErrExists) {
 		t.Errorf("a name that a partition needs: %v, want ErrOptions", err)
 	}
 	if _, err := stream.Ensure(t.Context(), db.Pool, "taken", stream.Options{Partitions: 1}); err != nil {
@@ -215,7 +215,7 @@ func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runParted(t, db.Pool, s, stream.PartitionedConfig{}).AppendAs(t.Context(), stream.Producer{ID: "p"}, stream.Message{}); err != nil {
+	if _, err := runParted(t, db.Pool, s, stream.PartitionedConfig{}).AppendAs(t.Context(), stream.RequestID{Client: "p"}, stream.Message{}); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, db.Pool, `SELECT tidewire.begin_drop('half')`)

@@ -65,7 +65,7 @@ func TestShared_PlansAreKept(t *testing.T) {
 			for range 2 { // a request to each, and once more
 				for _, a := range appenders {
 					all.Go(func() {
-						if _, err := a.AppendAs(t.Context(), Producer{ID: "p", Sequence: sequence}, Message{}); err != nil {
+						if _, err := a.AppendAs(t.Context(), RequestID{Client: "p", Sequence: sequence}, Message{}); err != nil {
 							t.Error(err)
 						}
 					})

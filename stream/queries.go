@@ -10,7 +10,7 @@ import (
 // LockMessages is the number of the messages table's lock within pg.LockClass.
 // The lock of a stream has the stream's id, which is 1000 or more; 2 is the
 // lock that keeps the rotation of offsets apart from their use, 3 the one of the
-// process that applies retention, 4 of the one that sweeps up old batch marks.
+// process that applies retention, 4 of the one that sweeps up old batch batchGC.
 const LockMessages = 1
 
 const (
@@ -228,7 +228,7 @@ const (
 	retentionSQL         = `SELECT max_age, max_bytes, consumed FROM tidewire.retention WHERE stream = $1`
 )
 
-// Shares, and the offsets of readers that own what they read: to be run in READ
+// Coordinators, and the offsets of readers that own what they read: to be run in READ
 // COMMITTED as well.
 const (
 	joinShareSQL   = `SELECT share_id, member_id FROM tidewire.join_share($1, $2, $3, $4, $5)`
@@ -267,7 +267,7 @@ LEFT JOIN tidewire.retention AS r ON r.stream = $1`
 SELECT s.id, (SELECT head FROM tidewire.stream_state(s.id)) FROM tidewire.stream AS s
 WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id) > $2`
 
-	// The steps of a Keeper, in READ COMMITTED and a transaction each: for all shared streams,
+	// The steps of a RetentionWorker, in READ COMMITTED and a transaction each: for all shared streams,
 	// and for each of the others.
 	dueSharedSQL    = `SELECT stream, upto, messages, large, policy FROM tidewire.due_shared($1, $2, $3, $4, $5)`
 	dropSharedSQL   = `SELECT stream, dropped FROM tidewire.drop_shared($1, $2, $3)`

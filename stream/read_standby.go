@@ -21,7 +21,7 @@ type onStandby struct {
 	mu     sync.Mutex // guards the fields below
 	stream *Stream    // reads through the pool of the standby; nil before the first read
 	ends   ends
-	// Since lackedAt, the standby is known to have no full page after this position.
+	// AtTime lackedAt, the standby is known to have no full page after this position.
 	lacked   int64
 	lackedAt time.Time
 }

@@ -36,7 +36,7 @@ func After(position int64) Start { return Start{kind: startAfter, after: positio
 // call that is given the Start.
 func AtEnd() Start { return Start{kind: startAtEnd} }
 
-// Since begins with the first message, in the order of positions, whose Time is
+// AtTime begins with the first message, in the order of positions, whose Time is
 // t or later; if none is stored that late, like AtEnd. What retention has
 // dropped is no longer among them: that is no error.
 //
@@ -45,7 +45,7 @@ func AtEnd() Start { return Start{kind: startAtEnd} }
 // There is no index on time: the message is found by halving the stream, some
 // 30 reads of one row, and then by reading the times of one minute, the most
 // that a writer can have waited.
-func Since(t time.Time) Start { return Start{kind: startSince, time: t} }
+func AtTime(t time.Time) Start { return Start{kind: startSince, time: t} }
 
 // timeDisorder is the most by which a message's Time may be later than that of
 // another one with a higher position.

@@ -34,7 +34,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			p.Answers(t, end, "append as", func(ctx context.Context) error {
 				for _, node := range []*stream.Appender{appendTo, elsewhere} {
 					go func() {
-						_, err := node.AppendAs(ctx, stream.Producer{ID: "p"}, stream.Message{})
+						_, err := node.AppendAs(ctx, stream.RequestID{Client: "p"}, stream.Message{})
 						both <- err
 					}()
 				}

@@ -27,7 +27,7 @@ func (e *TooOldError) Unwrap() error { return ErrTooOld }
 // Retention is how long a stream keeps its messages. The zero value keeps them
 // for ever.
 //
-// A Keeper drops messages, from the oldest on, if MaxAge or MaxBytes says so, and, with Consumed,
+// A RetentionWorker drops messages, from the oldest on, if MaxAge or MaxBytes says so, and, with Consumed,
 // if besides all groups have read them. Until it gets to them, more is kept than is said here.
 //
 // The table of a stream that has its own is in segments, which become about 128 MiB
@@ -53,14 +53,14 @@ type Retention struct {
 	Consumed bool
 }
 
-// Alter sets what the stream of that name keeps. It needs a Keeper in any
+// SetRetention sets what the stream of that name keeps. It needs a RetentionWorker in any
 // process to have an effect. Not for the stream of a queue, whose consumers are
 // no group. Of a stream with partitions each keeps as much as Retention says,
 // but its share of MaxBytes.
 //
 // Errors: ErrInvalid for a negative bound; ErrNotFound; ErrPartition for a
 // partition alone.
-func Alter(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) error {
+func SetRetention(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) error {
 	if err := validName("stream", name); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ type Info struct {
 	// segments, and its size is an estimate by the last thousand of the messages that are kept.
 	Segments int
 	Bytes    int64
-	// Retention is what Alter has set.
+	// Retention is what SetRetention has set.
 	Retention Retention
 }
 

@@ -102,7 +102,7 @@ func (f *survivor) check(t *testing.T, stored []int64) {
 	}
 }
 
-// keepUnderLoad has nodes append by all methods, with two Keepers that drop what
+// keepUnderLoad has nodes append by all methods, with two RetentionWorkers that drop what
 // is more than half a megabyte, and survivors of both nodes that begin at any
 // time. It runs until meanwhile has returned and somebody was told that messages are gone.
 func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed uint64, meanwhile func()) {

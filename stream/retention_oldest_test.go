@@ -24,7 +24,7 @@ func subscribeBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	subs := make(map[string]*stream.Subscription)
-	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.Since(time.Now().Add(-time.Hour)), "after": stream.After(0)} {
+	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.AtTime(time.Now().Add(-time.Hour)), "after": stream.After(0)} {
 		sub, err := hub.Subscribe(ctx, s, start)
 		if err != nil {
 			t.Fatal(err)

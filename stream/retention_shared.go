@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Bounds of what a Keeper does with shared streams at a time.
+// Bounds of what a RetentionWorker does with shared streams at a time.
 const (
 	// dueStreams is the most streams with something to drop that one look returns.
 	dueStreams = 1000
@@ -30,13 +30,13 @@ type due struct {
 
 // keepShared applies the retention of all shared streams once: first of those with messages that
 // may be dropped whether they were read or not.
-func (k *Keeper) keepShared(ctx context.Context) error {
+func (k *RetentionWorker) keepShared(ctx context.Context) error {
 	return errors.Join(k.keepSharedIf(ctx, false), k.keepSharedIf(ctx, true))
 }
 
 // keepSharedIf applies the policies with Consumed, or those without. It goes on with
 // those streams that have more to be dropped.
-func (k *Keeper) keepSharedIf(ctx context.Context, consumed bool) error {
+func (k *RetentionWorker) keepSharedIf(ctx context.Context, consumed bool) error {
 	more, dropped, err := k.dropDue(ctx, consumed, nil)
 	for len(more) > 0 && err == nil {
 		var n int64
@@ -51,7 +51,7 @@ func (k *Keeper) keepSharedIf(ctx context.Context, consumed bool) error {
 
 // dropDue looks once at all shared streams with such policies, or at those given, and drops what is due. It
 // returns the streams that may have more.
-func (k *Keeper) dropDue(ctx context.Context, consumed bool, only []int32) (more []int32, dropped int64, err error) {
+func (k *RetentionWorker) dropDue(ctx context.Context, consumed bool, only []int32) (more []int32, dropped int64, err error) {
 	for after, last := int32(0), false; !last; {
 		found, lookErr := k.look(ctx, consumed, after, only)
 		if lookErr != nil {
@@ -83,7 +83,7 @@ func dropEnd(found []due) int {
 }
 
 // look returns shared streams with something to drop: those after one, or of those given.
-func (k *Keeper) look(ctx context.Context, consumed bool, after int32, only []int32) (found []due, err error) {
+func (k *RetentionWorker) look(ctx context.Context, consumed bool, after int32, only []int32) (found []due, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	err = stepRows(ctx, k.pool, sealWait, func(rows pgx.Rows) error {
@@ -99,7 +99,7 @@ func (k *Keeper) look(ctx context.Context, consumed bool, after int32, only []in
 }
 
 // dropSome drops what is due of some streams. It returns those that have more.
-func (k *Keeper) dropSome(ctx context.Context, found []due) (more []int32, dropped int64, err error) {
+func (k *RetentionWorker) dropSome(ctx context.Context, found []due) (more []int32, dropped int64, err error) {
 	var ids []int32
 	var uptos []int64
 	var policies []string
@@ -137,7 +137,7 @@ func (k *Keeper) dropSome(ctx context.Context, found []due) (more []int32, dropp
 }
 
 // moveLarge gives a shared stream tables of its own. If it cannot have any, it stays.
-func (k *Keeper) moveLarge(ctx context.Context, id int32) {
+func (k *RetentionWorker) moveLarge(ctx context.Context, id int32) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	err := stepRows(ctx, k.pool, sealWait, func(rows pgx.Rows) error {

@@ -93,7 +93,7 @@ func plannedBlocks(t *testing.T, on interface {
 	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
-// TestKeeper_ManySharedStreams: hundreds of streams with a policy stay shared, and a round of a Keeper is
+// TestKeeper_ManySharedStreams: hundreds of streams with a policy stay shared, and a round of a RetentionWorker is
 // a few statements for all.
 func TestKeeper_ManySharedStreams(t *testing.T) {
 	t.Parallel()

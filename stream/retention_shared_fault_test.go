@@ -74,7 +74,7 @@ func (k *kept) check(t *testing.T) {
 	}
 }
 
-// TestKeeper_SharedStreamsUnderLoad: two Keepers drop messages of streams to which two nodes append, which are
+// TestKeeper_SharedStreamsUnderLoad: two RetentionWorkers drop messages of streams to which two nodes append, which are
 // followed, moved and dropped.
 func TestKeeper_SharedStreamsUnderLoad(t *testing.T) {
 	t.Parallel()

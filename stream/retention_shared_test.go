@@ -17,7 +17,7 @@ import (
 // keepOnce applies retention once.
 func keepOnce(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	if err := stream.NewKeeper(pool, stream.KeeperConfig{}).Round(t.Context()); err != nil {
+	if err := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{}).Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -62,14 +62,14 @@ func TestKeeper_EmptiedStreamGoesOn(t *testing.T) {
 		},
 		"request together": func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 			appendTogether(t, db, s, 1)
-			if again := mustAppendAs(t, run(t, db.Pool, s, stream.AppenderConfig{}), stream.Producer{ID: "p", Sequence: 1}, "next"); again != 20_001 {
+			if again := mustAppendAs(t, run(t, db.Pool, s, stream.AppenderConfig{}), stream.RequestID{Client: "p", Sequence: 1}, "next"); again != 20_001 {
 				t.Errorf("once more: %d", again)
 			}
 		},
 		"request": func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 			a := run(t, db.Pool, s, stream.AppenderConfig{})
 			for range 2 {
-				if first := mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 1}, "next"); first != 20_001 {
+				if first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "next"); first != 20_001 {
 					t.Errorf("at %d", first)
 				}
 			}
@@ -111,7 +111,7 @@ func TestKeeper_EmptiedStreamGoesOn(t *testing.T) {
 				t.Errorf("the group goes on: %v", err)
 			}
 			ended := subscribe(t, h, s, stream.AtEnd())
-			for _, start := range []stream.Start{{}, stream.Since(time.Now().Add(-time.Hour)), stream.Since(time.Time{})} {
+			for _, start := range []stream.Start{{}, stream.AtTime(time.Now().Add(-time.Hour)), stream.AtTime(time.Time{})} {
 				if sub := subscribe(t, h, s, start); sub.Position() != 20_000 {
 					t.Errorf("begins after %d", sub.Position())
 				}
@@ -230,7 +230,7 @@ func TestKeeper_DropDelaysNoAppend(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 10)
-	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour}) // a Keeper drops by a policy
+	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour}) // a RetentionWorker drops by a policy
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	keeper := begin(t, db.Pool, pgx.ReadCommitted)
 	exec(t, keeper, `SELECT tidewire.drop_shared(ARRAY[$1::int], ARRAY[10::bigint], ARRAY(SELECT tidewire.policy_of(r) FROM tidewire.retention AS r WHERE r.stream = $1))`, s.ID())
@@ -281,7 +281,7 @@ func TestKeeper_CrashOfPostgreSQL(t *testing.T) {
 	s := ensureOn(t, pool, "crashed")
 	fill(t, pgtest.DB{Pool: pool}, s, 1, 100)
 	alter(t, pool, s, stream.Retention{MaxAge: time.Hour})
-	k := stream.NewKeeper(pool, stream.KeeperConfig{})
+	k := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{})
 	if err := k.Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// keep starts a Keeper that is stopped when the test ends.
+// keep starts a RetentionWorker that is stopped when the test ends.
 func keep(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	k := stream.NewKeeper(pool, stream.KeeperConfig{Every: 10 * time.Millisecond})
+	k := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{Every: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { k.Run(ctx) })
@@ -29,7 +29,7 @@ func keep(t *testing.T, pool *pgxpool.Pool) {
 
 func alter(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, r stream.Retention) {
 	t.Helper()
-	if err := stream.Alter(t.Context(), pool, s.Name(), r); err != nil {
+	if err := stream.SetRetention(t.Context(), pool, s.Name(), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,11 +78,11 @@ func kilobytes(n int) []stream.Message {
 func TestAlter_Errors(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	if err := stream.Alter(t.Context(), db.Pool, "none", stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
+	if err := stream.SetRetention(t.Context(), db.Pool, "none", stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("no such stream: %v, want ErrNotFound", err)
 	}
 	for _, bad := range []stream.Retention{{MaxAge: -1}, {MaxBytes: -1}} {
-		if err := stream.Alter(t.Context(), db.Pool, s.Name(), bad); !errors.Is(err, stream.ErrInvalid) {
+		if err := stream.SetRetention(t.Context(), db.Pool, s.Name(), bad); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 		}
 	}
@@ -185,7 +185,7 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	h, _ := runHub(t, db.Pool, stream.HubConfig{})
 	_, err = subscribe(t, h, s, stream.After(0)).Next(t.Context())
 	wantTooOld(t, "Next behind 0", err, info.Oldest)
-	for name, start := range map[string]stream.Start{"zero": {}, "after": stream.After(info.Oldest - 1), "since": stream.Since(time.Time{})} {
+	for name, start := range map[string]stream.Start{"zero": {}, "after": stream.After(info.Oldest - 1), "since": stream.AtTime(time.Time{})} {
 		if page := next(t, subscribe(t, h, s, start)); page[0].Position != first {
 			t.Errorf("%s: begins with %d, want %d", name, page[0].Position, first)
 		}
@@ -202,7 +202,7 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	wantOffset(t, openGroup(t, gs, s, "new"), info.Oldest-1)
 }
 
-// waitQuiet returns when no Keeper's transaction that began before is under way.
+// waitQuiet returns when no RetentionWorker's transaction that began before is under way.
 func waitQuiet(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
@@ -234,7 +234,7 @@ func keepByAge(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	_, err := s.Read(t.Context(), 4, 10)
 	wantTooOld(t, "Read behind 4", err, 6)
-	for name, start := range map[string]stream.Start{"zero": {}, "end": stream.AtEnd(), "since": stream.Since(time.Now())} {
+	for name, start := range map[string]stream.Start{"zero": {}, "end": stream.AtEnd(), "since": stream.AtTime(time.Now())} {
 		if sub := subscribe(t, h, s, start); sub.Position() != 5 {
 			t.Errorf("%s begins behind %d, want 5", name, sub.Position())
 		}
@@ -256,7 +256,7 @@ func keepByAge(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// waitRounds waits for some rounds of a Keeper on the counting pool.
+// waitRounds waits for some rounds of a RetentionWorker on the counting pool.
 func waitRounds(steps *counting, rounds int64) {
 	for until := steps.count.Load() + rounds; steps.count.Load() < until; {
 		time.Sleep(time.Millisecond)

@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// KeeperConfig configures a Keeper.
-type KeeperConfig struct {
+// RetentionWorkerConfig configures a RetentionWorker.
+type RetentionWorkerConfig struct {
 	// Every is how often the streams are looked at, give or take a quarter.
 	// Defaults to 10 s.
 	Every time.Duration
@@ -23,7 +23,7 @@ type KeeperConfig struct {
 	Log *slog.Logger
 }
 
-func (c KeeperConfig) withDefaults() KeeperConfig {
+func (c RetentionWorkerConfig) withDefaults() RetentionWorkerConfig {
 	if c.Every <= 0 {
 		c.Every = 10 * time.Second
 	}
@@ -33,7 +33,7 @@ func (c KeeperConfig) withDefaults() KeeperConfig {
 	return c
 }
 
-// Keeper applies the Retention of all streams of a database: it drops the
+// RetentionWorker applies the Retention of all streams of a database: it drops the
 // messages that need not be kept, of a stream with tables of its own in whole
 // segments. Once an hour it also deletes what writers that died have left behind. Any
 // number of processes may run one; advisory locks let one of them work at a time.
@@ -42,20 +42,20 @@ func (c KeeperConfig) withDefaults() KeeperConfig {
 // many in one transaction. Nobody waits for that but who moves or drops a stream. It looks at
 // each of the others for itself, and nobody waits for it longer than its bound for
 // locks, some 40 ms: while a long transaction reads a stream, that stream keeps its
-// segments, and the Keeper tries again in its next round.
-type Keeper struct {
-	cfg   KeeperConfig
+// segments, and the RetentionWorker tries again in its next round.
+type RetentionWorker struct {
+	cfg   RetentionWorkerConfig
 	pool  *pgxpool.Pool
-	swept time.Time // when marks were looked for; of Run alone
+	swept time.Time // when batchGC were looked for; of Run alone
 }
 
-// NewKeeper returns a Keeper that works through the pool. It does nothing until
+// NewRetentionWorker returns a RetentionWorker that works through the pool. It does nothing until
 // Run.
-func NewKeeper(pool *pgxpool.Pool, cfg KeeperConfig) *Keeper {
-	return &Keeper{cfg: cfg.withDefaults(), pool: pool}
+func NewRetentionWorker(pool *pgxpool.Pool, cfg RetentionWorkerConfig) *RetentionWorker {
+	return &RetentionWorker{cfg: cfg.withDefaults(), pool: pool}
 }
 
-// Bounds of what a Keeper waits for locks.
+// Bounds of what a RetentionWorker waits for locks.
 const (
 	// sealWait is for the lock of a stream, which is granted in turn: waiting
 	// for it delays nobody.
@@ -70,7 +70,7 @@ const (
 
 // Run applies retention until ctx ends. What fails is logged and tried again in
 // the next round.
-func (k *Keeper) Run(ctx context.Context) {
+func (k *RetentionWorker) Run(ctx context.Context) {
 	timer := time.NewTimer(rand.N(k.cfg.Every))
 	defer timer.Stop()
 	for {
@@ -99,7 +99,7 @@ type policy struct {
 }
 
 // round applies the retention of each stream once.
-func (k *Keeper) round(ctx context.Context) error {
+func (k *RetentionWorker) round(ctx context.Context) error {
 	if err := k.keepShared(ctx); err != nil && ctx.Err() == nil {
 		k.cfg.Log.Warn("messages of shared streams not dropped", "error", err)
 	}
@@ -127,7 +127,7 @@ func (k *Keeper) round(ctx context.Context) error {
 
 // keep applies the retention of one stream and returns how many segments it
 // dropped.
-func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
+func (k *RetentionWorker) keep(ctx context.Context, id int32) (dropped int, err error) {
 	var settled *int64
 	if err := step(ctx, k.pool, sealWait, &settled, sealSegmentSQL, id); err != nil {
 		return 0, fmt.Errorf("seal: %w", err)
@@ -153,7 +153,7 @@ func (k *Keeper) keep(ctx context.Context, id int32) (dropped int, err error) {
 // drop has the query drop segments up to that position, a batch of them at most. It waits a
 // little longer with each attempt: after short reads it gets its turn, and
 // after a long one it gives up.
-func (k *Keeper) drop(ctx context.Context, sql string, id int32, upto int64) (dropped int, err error) {
+func (k *RetentionWorker) drop(ctx context.Context, sql string, id int32, upto int64) (dropped int, err error) {
 	for failed := range dropTries {
 		err = step(ctx, k.pool, dropWait<<failed, &dropped, sql, id, upto)
 		if pg.Code(err) != pg.CodeLockNotAvailable {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// beforeDrop calls something once, before a Keeper drops what it has found.
+// beforeDrop calls something once, before a RetentionWorker drops what it has found.
 type beforeDrop struct {
 	once sync.Once
 	do   func()
@@ -49,7 +49,7 @@ func keepWith(t *testing.T, db pgtest.DB, do func()) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	if err := stream.NewKeeper(pool, stream.KeeperConfig{}).Round(t.Context()); err != nil {
+	if err := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{}).Round(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !called {
@@ -79,7 +79,7 @@ func wantKept(t *testing.T, s *stream.Stream, after int64) {
 }
 
 // TestKeeper_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
-// group that is made while the Keeper is at work.
+// group that is made while the RetentionWorker is at work.
 func TestKeeper_GroupMadeBeforeADrop(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -124,7 +124,7 @@ func TestKeeper_GroupSeeksBeforeADrop(t *testing.T) {
 	})
 }
 
-// TestKeeper_AlteredBeforeADrop: nothing is dropped once Alter has returned that all is to be kept,
+// TestKeeper_AlteredBeforeADrop: nothing is dropped once SetRetention has returned that all is to be kept,
 // or more than before.
 func TestKeeper_AlteredBeforeADrop(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestKeeper_AlteredBeforeADrop(t *testing.T) {
 				fillBoth(t, db, s)
 				alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge})
 				keepWith(t, db, func() {
-					if err := stream.Alter(context.Background(), db.Pool, s.Name(), r); err != nil {
+					if err := stream.SetRetention(context.Background(), db.Pool, s.Name(), r); err != nil {
 						t.Error(err)
 					}
 					wantKept(t, s, 0)
@@ -151,7 +151,7 @@ func TestKeeper_LargeMessagesAfterSmall(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 1000)
-	if err := stream.Alter(t.Context(), db.Pool, s.Name(), stream.Retention{MaxBytes: 1 << 20}); err != nil {
+	if err := stream.SetRetention(t.Context(), db.Pool, s.Name(), stream.Retention{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	keepOnce(t, db.Pool)

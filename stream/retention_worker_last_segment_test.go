@@ -10,7 +10,7 @@ import (
 )
 
 // TestKeeper_LastSegmentAfterARollback: a transaction took positions after the end of the last segment, and was rolled
-// back: an append that PostgreSQL ended, or whose lock timed out. A Keeper's round later the stream can still be appended to.
+// back: an append that PostgreSQL ended, or whose lock timed out. A RetentionWorker's round later the stream can still be appended to.
 func TestKeeper_LastSegmentAfterARollback(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -32,7 +32,7 @@ func TestKeeper_LastSegmentAfterARollback(t *testing.T) {
 }
 
 // TestKeeper_LastSegmentFull: the last segment was filled to its very end while ANALYZE, say, held the lock that a new one
-// needs. A Keeper's round later the stream can still be appended to.
+// needs. A RetentionWorker's round later the stream can still be appended to.
 func TestKeeper_LastSegmentFull(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)

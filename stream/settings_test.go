@@ -169,7 +169,7 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 	}
 	i.Close()
 	wantDefaults("an Inserter")
-	if err := stream.Alter(t.Context(), pool, s.Name(), stream.Retention{MaxAge: time.Hour}); err != nil {
+	if err := stream.SetRetention(t.Context(), pool, s.Name(), stream.Retention{MaxAge: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	wantDefaults("Alter")
@@ -185,7 +185,7 @@ func TestAppender_ClientEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := stream.Producer{ID: `prüfer\n'鍵`, Sequence: 1}
+	request := stream.RequestID{Client: `prüfer\n'鍵`, Sequence: 1}
 	const key = "schlüssel 鍵"
 	var first stream.Stored
 	for n, method := range []stream.Method{stream.Copy, stream.Array, stream.Copy} {

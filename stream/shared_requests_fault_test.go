@@ -38,12 +38,12 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 						random := rand.New(rand.NewPCG(seed, uint64(100*i+10*n+c)))
 						calling.Go(func() {
 							for sequence := range int64(nSequences) {
-								p := stream.Producer{ID: fmt.Sprint("p", n, c), Sequence: sequence}
+								p := stream.RequestID{Client: fmt.Sprint("p", n, c), Sequence: sequence}
 								if !asked[i].append(t, a, p, time.Minute) {
 									return
 								}
 								// So soon rotated that it may be too old, but not stored again.
-								again := stream.Producer{ID: p.ID, Sequence: random.Int64N(sequence + 1)}
+								again := stream.RequestID{Client: p.Client, Sequence: random.Int64N(sequence + 1)}
 								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count != 2 || !got.Duplicate) {
 									t.Errorf("%v again: %+v", again, got)
 								}
@@ -121,7 +121,7 @@ func TestSharedRequests_Straggler(t *testing.T) {
 		t.Run(fmt.Sprint(rotations), func(t *testing.T) {
 			t.Parallel()
 			db, s := ensure(t)
-			p := stream.Producer{ID: "p", Sequence: 1}
+			p := stream.RequestID{Client: "p", Sequence: 1}
 			straggler := begin(t, db.Pool, pgx.ReadCommitted)
 			appendAs(t, straggler, s, p, "once")
 			for n := range rotations {
@@ -163,24 +163,24 @@ func TestSharedRequests_LateWriter(t *testing.T) {
 	exec(t, late, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, 1, true, 'once')`, s.ID())
 	commitTx(t, late)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	p := stream.Producer{ID: "p", Sequence: 1}
+	p := stream.RequestID{Client: "p", Sequence: 1}
 	wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 2}, "two")
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 2}, "two")
 	rotateShared(t, db, s)
 	wantOldRequest(t, a, p)
-	wantRequest(t, a, stream.Producer{ID: "p", Sequence: 2}, stream.Stored{First: 2, Count: 1})
+	wantRequest(t, a, stream.RequestID{Client: "p", Sequence: 2}, stream.Stored{First: 2, Count: 1})
 	wantStored(t, s, "once, two")
 }
 
 // twoOldStreams has two streams with a request each, whose records are due to be folded.
-func twoOldStreams(t *testing.T) (db pgtest.DB, moving, other *stream.Stream, p stream.Producer) {
+func twoOldStreams(t *testing.T) (db pgtest.DB, moving, other *stream.Stream, p stream.RequestID) {
 	db, moving = ensure(t)
 	other = ensureNamed(t, db.Pool, "other", false)
-	p = stream.Producer{ID: "p", Sequence: 1}
+	p = stream.RequestID{Client: "p", Sequence: 1}
 	for _, s := range []*stream.Stream{moving, other} {
 		a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
 		for sequence := range int64(3) {
-			mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: sequence}, "x")
+			mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "x")
 		}
 		stop()
 	}
@@ -251,7 +251,7 @@ func TestSharedRequests_RemovalBesideAFold(t *testing.T) {
 			if what == "move" {
 				a := run(t, db.Pool, s, stream.AppenderConfig{})
 				wantOldRequest(t, a, p)
-				mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 3}, "new")
+				mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 3}, "new")
 				wantStored(t, s, "x, x, x, new")
 			}
 		})
@@ -264,15 +264,15 @@ func TestSharedRequests_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
-	mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: 0}, "x")
+	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 0}, "x")
 	held := repeatableRead(t, db, `SELECT FROM tidewire.shared_request_0, tidewire.shared_request_1, tidewire.shared_request_floor`)
 	defer held.Rollback(context.Background())
 	for n := range int64(6) {
 		rotateShared(t, db, s)
-		mustAppendAs(t, a, stream.Producer{ID: "p", Sequence: n + 1}, "x")
-		wantRequest(t, a, stream.Producer{ID: "p", Sequence: n + 1}, stream.Stored{First: n + 2, Count: 1})
+		mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, "x")
+		wantRequest(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, stream.Stored{First: n + 2, Count: 1})
 		if n > 0 {
-			wantOldRequest(t, a, stream.Producer{ID: "p", Sequence: n - 1})
+			wantOldRequest(t, a, stream.RequestID{Client: "p", Sequence: n - 1})
 		}
 	}
 	var first int64

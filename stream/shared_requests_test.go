@@ -15,7 +15,7 @@ import (
 )
 
 // wantRequest wants the request to be answered from its record.
-func wantRequest(t *testing.T, a *stream.Appender, p stream.Producer, want stream.Stored) {
+func wantRequest(t *testing.T, a *stream.Appender, p stream.RequestID, want stream.Stored) {
 	t.Helper()
 	want.Duplicate = true
 	if got, err := a.AppendAs(soon(t), p, messages("again")...); err != nil || got != want {
@@ -23,7 +23,7 @@ func wantRequest(t *testing.T, a *stream.Appender, p stream.Producer, want strea
 	}
 }
 
-func wantOldRequest(t *testing.T, a *stream.Appender, p stream.Producer) {
+func wantOldRequest(t *testing.T, a *stream.Appender, p stream.RequestID) {
 	t.Helper()
 	if got, err := a.AppendAs(soon(t), p, messages("again")...); !errors.Is(err, stream.ErrSequenceTooOld) {
 		t.Errorf("%v repeated: %+v, %v, want ErrSequenceTooOld", p, got, err)
@@ -111,7 +111,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := stream.Producer{ID: "p", Sequence: sequence(i)}
+			p := stream.RequestID{Client: "p", Sequence: sequence(i)}
 			err = a.SubmitAs(t.Context(), p, messages("x"), func(s stream.Stored, err error) { got[i], errs[i] = s, err; answers.Done() })
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func TestSharedRequests_MoveCarriesThem(t *testing.T) {
 			if inUse == 0 {
 				rotateShared(t, db, s)
 			}
-			request := func(sequence int64) stream.Producer { return stream.Producer{ID: "p", Sequence: sequence} }
+			request := func(sequence int64) stream.RequestID { return stream.RequestID{Client: "p", Sequence: sequence} }
 			for sequence := range int64(3) {
 				mustAppendAs(t, a, request(10*sequence), "a", "b")
 				mustAppendAs(t, b, request(10*sequence), "c")
@@ -229,7 +229,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 			db, s := ensure(t)
 			pool := smallPool(t, db, 8)
 			a, other := run(t, pool, s, stream.AppenderConfig{}), run(t, pool, ensureNamed(t, pool, "other", false), stream.AppenderConfig{})
-			p := stream.Producer{ID: "p", Sequence: 1}
+			p := stream.RequestID{Client: "p", Sequence: 1}
 			first := mustAppendAs(t, a, p, "once")
 			move := begin(t, db.Pool, pgx.ReadCommitted)
 			exec(t, move, `SELECT tidewire.own_stream($1)`, s.ID())
@@ -264,10 +264,10 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 }
 
 // appendAs stores one message as a producer's first request does, up to the commit.
-func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.Producer, payload string) {
+func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.RequestID, payload string) {
 	t.Helper()
 	exec(t, tx, `SELECT tidewire.take_shared($1, 1, $2, $3)`, s.ID(), int64(s.ID()), p.Sequence)
-	exec(t, tx, `SELECT tidewire.record_requests($1, 1, ARRAY[$2], ARRAY[$3::bigint], ARRAY[0::bigint], ARRAY[1])`, s.ID(), p.ID, p.Sequence)
+	exec(t, tx, `SELECT tidewire.record_requests($1, 1, ARRAY[$2], ARRAY[$3::bigint], ARRAY[0::bigint], ARRAY[1])`, s.ID(), p.Client, p.Sequence)
 	exec(t, tx, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, tidewire.shared_head($1) + 1, true, $2)`, s.ID(), []byte(payload))
 }
 
@@ -276,7 +276,7 @@ func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.Producer, payl
 func TestSharedRequests_MovesWhileItIsStored(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	p := stream.Producer{ID: "p", Sequence: 1}
+	p := stream.RequestID{Client: "p", Sequence: 1}
 	request := begin(t, db.Pool, pgx.ReadCommitted)
 	appendAs(t, request, s, p, "once")
 	moved := make(chan error, 1)
@@ -306,7 +306,7 @@ func TestSharedRequests_RecordIsRefused(t *testing.T) {
 	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
 	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.shared_request_0 FOR EACH ROW WHEN (new.producer = 'bad') EXECUTE FUNCTION refuse()`)
 	for i, got := range inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "bad:no", "good:yes", ":y") {
-		if refused := i == 1; (got.err != nil) != refused || errors.Is(got.err, stream.ErrAbandoned) {
+		if refused := i == 1; (got.err != nil) != refused || errors.Is(got.err, stream.ErrOutcomeUnknown) {
 			t.Errorf("call %d: %+v", i, got)
 		}
 	}
@@ -328,14 +328,14 @@ func TestSharedRequests_RecordIsRefused(t *testing.T) {
 			id = "bad"
 		}
 		answers.Add(1)
-		if err := a.SubmitAs(t.Context(), stream.Producer{ID: id, Sequence: 1}, messages("z"), func(_ stream.Stored, err error) { errs[i] = err; answers.Done() }); err != nil {
+		if err := a.SubmitAs(t.Context(), stream.RequestID{Client: id, Sequence: 1}, messages("z"), func(_ stream.Stored, err error) { errs[i] = err; answers.Done() }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	giveBack()
 	answers.Wait()
 	for i, s := range streams {
-		if refused := i == 5; (errs[i] != nil) != refused || errors.Is(errs[i], stream.ErrAbandoned) {
+		if refused := i == 5; (errs[i] != nil) != refused || errors.Is(errs[i], stream.ErrOutcomeUnknown) {
 			t.Errorf("stream %d: %v", i, errs[i])
 		} else if refused {
 			wantStored(t, s, "")

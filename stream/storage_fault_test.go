@@ -62,7 +62,7 @@ func TestShared_AllAtOnce(t *testing.T) {
 					var err error
 					if k > 60 && k%50 == 7 && i == 4 {
 						var st stream.Stored
-						st, err = a.AppendAs(context.Background(), stream.Producer{ID: fmt.Sprint("p", n), Sequence: int64(k)}, stream.Message{Payload: []byte(payload)})
+						st, err = a.AppendAs(context.Background(), stream.RequestID{Client: fmt.Sprint("p", n), Sequence: int64(k)}, stream.Message{Payload: []byte(payload)})
 						first = st.First
 					} else {
 						first, err = a.Append(context.Background(), stream.Message{Payload: []byte(payload), Key: fmt.Sprint(k % 3)})

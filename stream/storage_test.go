@@ -79,7 +79,7 @@ func TestShared_ReadByWhoDoesNotKnow(t *testing.T) {
 		"Head": func(s *stream.Stream) (int, error) { head, err := s.Head(t.Context()); return int(head), err },
 		"Info": func(s *stream.Stream) (int, error) { info, err := s.Info(t.Context()); return int(info.Head), err },
 		"Since": func(s *stream.Stream) (int, error) {
-			sub, err := h.Subscribe(t.Context(), s, stream.Since(time.Now().Add(-time.Hour)))
+			sub, err := h.Subscribe(t.Context(), s, stream.AtTime(time.Now().Add(-time.Hour)))
 			if err != nil {
 				return 0, err
 			}

@@ -22,8 +22,8 @@ const MaxName = 128
 var (
 	// ErrNotFound: there is no stream or group of that name, or it was dropped.
 	ErrNotFound = errors.New("stream: not found")
-	// ErrOptions: a stream of that name exists with other options.
-	ErrOptions = errors.New("stream: exists with other options")
+	// ErrExists: a stream of that name exists with other options.
+	ErrExists = errors.New("stream: exists with other options")
 	// ErrPartitioned: what was asked for is done with one of its Partitions.
 	ErrPartitioned = errors.New("stream: has partitions")
 	// ErrPartition: what was asked for is done with the whole stream, by the name
@@ -74,7 +74,7 @@ type Stream struct {
 // Ensure returns the stream of that name, and makes it if there is none. It
 // may be called by any number of processes at once. The name has 1 to MaxName
 // bytes, valid UTF-8 without NUL; else the error is ErrInvalid. If the stream
-// exists with other options, the error is ErrOptions.
+// exists with other options, the error is ErrExists.
 //
 // The Stream reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
@@ -98,9 +98,9 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 func (s *Stream) checkOptions(opts Options) error {
 	switch {
 	case s.keyed != opts.Keyed:
-		return fmt.Errorf("%w: keyed is %t, not %t", ErrOptions, s.keyed, opts.Keyed)
+		return fmt.Errorf("%w: keyed is %t, not %t", ErrExists, s.keyed, opts.Keyed)
 	case s.count != opts.Partitions:
-		return fmt.Errorf("%w: %d partitions, not %d", ErrOptions, s.count, opts.Partitions)
+		return fmt.Errorf("%w: %d partitions, not %d", ErrExists, s.count, opts.Partitions)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func drop(ctx context.Context, pool *pgxpool.Pool, sql string, arg any) (done bo
 // dropOldest leaves so few segments of the stream that one transaction can drop
 // them. A position that is committed has all below it settled.
 func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
-	k := NewKeeper(pool, KeeperConfig{})
+	k := NewRetentionWorker(pool, RetentionWorkerConfig{})
 	for failed := 0; ; failed++ {
 		var id int32
 		var head int64

@@ -66,7 +66,7 @@ func TestEnsure_MakesOnceAndFinds(t *testing.T) {
 	if err != nil || found.ID() != s.ID() || !found.Keyed() {
 		t.Errorf("Lookup: %v, %v", found, err)
 	}
-	if _, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{}); !errors.Is(err, stream.ErrOptions) {
+	if _, err := stream.Ensure(t.Context(), db.Pool, "orders", stream.Options{}); !errors.Is(err, stream.ErrExists) {
 		t.Errorf("Ensure with other options: %v, want ErrOptions", err)
 	}
 	if _, err := stream.Lookup(t.Context(), db.Pool, "Orders"); !errors.Is(err, stream.ErrNotFound) {

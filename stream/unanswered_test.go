@@ -77,11 +77,11 @@ func TestAppender_DroppedAfterALostAnswer(t *testing.T) {
 		}
 		plan.cutNext()
 		_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
-		if !errors.Is(err, stream.ErrNotFound) || !errors.Is(err, stream.ErrAbandoned) {
+		if !errors.Is(err, stream.ErrNotFound) || !errors.Is(err, stream.ErrOutcomeUnknown) {
 			t.Errorf("stored and dropped: %v", err)
 		}
 		_, err = a.Append(t.Context(), stream.Message{Payload: []byte("fourth")})
-		if !errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrAbandoned) {
+		if !errors.Is(err, stream.ErrNotFound) || errors.Is(err, stream.ErrOutcomeUnknown) {
 			t.Errorf("after the drop: %v", err)
 		}
 	})
@@ -118,12 +118,12 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 	}
 	plan.cutNext()
 	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("third")})
-	if !errors.Is(err, stream.ErrAbandoned) {
+	if !errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("the answer was lost, and the caller is told %v", err)
 	}
 	wantStored(t, s, "first, second, third")
 	_, err = a.Append(t.Context(), stream.Message{Payload: []byte("fourth")})
-	if err == nil || errors.Is(err, stream.ErrAbandoned) {
+	if err == nil || errors.Is(err, stream.ErrOutcomeUnknown) {
 		t.Errorf("refused at once: %v", err)
 	}
 	stop()

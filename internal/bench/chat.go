@@ -39,8 +39,8 @@ type ChatConfig struct {
 	// Progress is told every two seconds what happened so far. It is called by
 	// the goroutine that makes the load.
 	Progress func(ChatMark)
-	// Gauge shows how far the load is. Defaults to none.
-	Gauge *Gauge
+	// Progress shows how far the load is. Defaults to none.
+	Gauge *Progress
 }
 
 func (c ChatConfig) withDefaults() ChatConfig {

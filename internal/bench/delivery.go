@@ -36,9 +36,9 @@ func ParseStamped(p, pattern []byte) (writer, seq int, at time.Time, ok bool) {
 	return writer, seq, time.Unix(0, int64(binary.BigEndian.Uint64(p[12:]))), true
 }
 
-// Ledger knows which of the writers' messages were read. Safe for concurrent
+// DeliveryChecker knows which of the writers' messages were read. Safe for concurrent
 // use.
-type Ledger struct {
+type DeliveryChecker struct {
 	mu      sync.Mutex
 	writers []pages
 	foreign int // messages that are nobody's
@@ -54,9 +54,9 @@ type pages struct {
 // maxStampedSeq bounds the memory that a damaged number can ask for: 128 MiB.
 const maxStampedSeq = 1 << 30
 
-// NewLedger returns a Ledger of that many writers.
-func NewLedger(writers int) *Ledger {
-	l := &Ledger{writers: make([]pages, writers)}
+// NewLedger returns a DeliveryChecker of that many writers.
+func NewDeliveryChecker(writers int) *DeliveryChecker {
+	l := &DeliveryChecker{writers: make([]pages, writers)}
 	for i := range l.writers {
 		l.writers[i].last = -1
 	}
@@ -64,7 +64,7 @@ func NewLedger(writers int) *Ledger {
 }
 
 // Read records that a message was read.
-func (l *Ledger) Read(writer, seq int) {
+func (l *DeliveryChecker) Read(writer, seq int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if writer < 0 || writer >= len(l.writers) || seq < 0 || seq >= maxStampedSeq {
@@ -89,13 +89,13 @@ func (l *Ledger) Read(writer, seq int) {
 }
 
 // Foreign records a message that is none of the writers'.
-func (l *Ledger) Foreign() {
+func (l *DeliveryChecker) Foreign() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign++
 }
 
-// Account is what a Ledger has to say about what was sent.
+// Account is what a DeliveryChecker has to say about what was sent.
 type Account struct {
 	Read       int `json:"read"` // different messages
 	Lost       int `json:"lost"`
@@ -112,7 +112,7 @@ func (a Account) String() string {
 }
 
 // Balance compares with how many messages each writer has sent.
-func (l *Ledger) Balance(sent []int) (a Account) {
+func (l *DeliveryChecker) Balance(sent []int) (a Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.Foreign = l.foreign

@@ -42,7 +42,7 @@ func TestLedger(t *testing.T) {
 		{"never sent", [][2]int{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}}, Account{Read: 4, Foreign: 1}},
 		{"nobody's", [][2]int{{0, 0}, {0, 1}, {0, 2}, {1, 0}, {2, 0}, {0, -1}, {0, 1 << 40}}, Account{Read: 4, Foreign: 3}},
 	} {
-		l := NewLedger(2)
+		l := NewDeliveryChecker(2)
 		for _, m := range c.read {
 			l.Read(m[0], m[1])
 		}

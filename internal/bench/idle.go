@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Held is a number of open connections that do nothing.
-type Held struct {
+// IdleConnections is a number of open connections that do nothing.
+type IdleConnections struct {
 	// Connect is how long each took to open, handshake included.
 	Connect *Histogram
 
@@ -23,8 +23,8 @@ type Held struct {
 const holdDialers = 16
 
 // Hold opens n connections. Beside an error, what was opened is closed again.
-func Hold(ctx context.Context, url string, n int) (*Held, error) {
-	h := &Held{Connect: NewHistogram()}
+func Hold(ctx context.Context, url string, n int) (*IdleConnections, error) {
+	h := &IdleConnections{Connect: NewHistogram()}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan struct{})
@@ -57,7 +57,7 @@ func Hold(ctx context.Context, url string, n int) (*Held, error) {
 	return h, nil
 }
 
-func (h *Held) dial(ctx context.Context, url string) error {
+func (h *IdleConnections) dial(ctx context.Context, url string) error {
 	start := time.Now()
 	fd, _, err := dialRaw(ctx, url)
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *Held) dial(ctx context.Context, url string) error {
 }
 
 // Close ends the connections without a handshake.
-func (h *Held) Close() {
+func (h *IdleConnections) Close() {
 	for _, fd := range h.fds {
 		unix.Close(fd)
 	}

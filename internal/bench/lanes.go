@@ -30,8 +30,8 @@ type LanesConfig struct {
 	Chunks bool
 	// Patience is how long the last answers may take. Defaults to 10 s.
 	Patience time.Duration
-	// Gauge shows how far the load is. Defaults to none.
-	Gauge *Gauge
+	// Progress shows how far the load is. Defaults to none.
+	Gauge *Progress
 }
 
 // LanesResult is what Lanes saw.

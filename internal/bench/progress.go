@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// gaugePatience is how long a Gauge waits for a load that is busy.
+// gaugePatience is how long a Progress waits for a load that is busy.
 const gaugePatience = 500 * time.Millisecond
 
-// Gauge shows how far a load is that one goroutine makes. That goroutine looks at
+// Progress shows how far a load is that one goroutine makes. That goroutine looks at
 // one flag each turn of its loop and tells its counters when they are asked for:
 // it needs no lock, and what it tells is of one moment. The zero value is ready;
-// a nil Gauge asks nothing. It may follow one load after the other.
-type Gauge struct {
+// a nil Progress asks nothing. It may follow one load after the other.
+type Progress struct {
 	asked atomic.Bool
 
 	mu   sync.Mutex    // guards the fields below
@@ -23,7 +23,7 @@ type Gauge struct {
 
 // Counters asks the load and returns what it says: if it does not run, what it
 // said last. The histograms are the caller's.
-func (g *Gauge) Counters() Counters {
+func (g *Progress) Counters() Counters {
 	g.mu.Lock()
 	told := g.told
 	g.mu.Unlock()
@@ -44,7 +44,7 @@ func (g *Gauge) Counters() Counters {
 }
 
 // begin says that a load runs, until end.
-func (g *Gauge) begin() {
+func (g *Progress) begin() {
 	if g == nil {
 		return
 	}
@@ -54,19 +54,19 @@ func (g *Gauge) begin() {
 }
 
 // wanted reports whether the load is to tell.
-func (g *Gauge) wanted() bool { return g != nil && g.asked.Load() }
+func (g *Progress) wanted() bool { return g != nil && g.asked.Load() }
 
 // tell takes the counters and keeps their histograms.
-func (g *Gauge) tell(now Counters) { g.put(now, make(chan struct{})) }
+func (g *Progress) tell(now Counters) { g.put(now, make(chan struct{})) }
 
 // end is the last tell of a load.
-func (g *Gauge) end(now Counters) {
+func (g *Progress) end(now Counters) {
 	if g != nil {
 		g.put(now, nil)
 	}
 }
 
-func (g *Gauge) put(now Counters, next chan struct{}) {
+func (g *Progress) put(now Counters, next chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.asked.Store(false)
@@ -88,7 +88,7 @@ func joined(a, b *Histogram) *Histogram {
 }
 
 // recorder records durations for the end and, apart from them, those since a
-// Gauge was told: each is recorded once, and joined with the rest now and then.
+// Progress was told: each is recorded once, and joined with the rest now and then.
 type recorder struct{ all, recent *Histogram }
 
 func newRecorder() recorder { return recorder{NewHistogram(), NewHistogram()} }

@@ -10,7 +10,7 @@ import (
 func TestGauge_TellsEverythingOnce(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
-	var g Gauge
+	var g Progress
 	if c := g.Counters(); c != (Counters{}) {
 		t.Errorf("before the load: %+v", c)
 	}
@@ -59,10 +59,10 @@ func TestGauge_TellsEverythingOnce(t *testing.T) {
 }
 
 // TestGauge_WaitsForNobodyLong: a load that is stuck does not hold up who asks,
-// and no Gauge asks nothing.
+// and no Progress asks nothing.
 func TestGauge_WaitsForNobodyLong(t *testing.T) {
 	t.Parallel()
-	var g Gauge
+	var g Progress
 	g.begin()
 	if c := g.Counters(); c != (Counters{}) {
 		t.Errorf("%+v", c)
@@ -71,7 +71,7 @@ func TestGauge_WaitsForNobodyLong(t *testing.T) {
 		t.Error("the load is not asked any more")
 	}
 	g.end(Counters{Messages: 3})
-	var none *Gauge
+	var none *Progress
 	none.begin()
 	if none.wanted() {
 		t.Error("nobody asks")
@@ -97,7 +97,7 @@ func TestPulse_CountsFromTheTrialsBegin(t *testing.T) {
 	tick := <-seen
 	p.Stop()
 	p.Stop()
-	var none *Pulse
+	var none *Ticker
 	none.Stop()
 	m := tick.Metrics
 	if tick.At < 3600 || tick.Row != "row" || tick.Trial != 3 || tick.Phase != PhaseMeasured || tick.Seconds > tick.At/2 {

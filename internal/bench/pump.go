@@ -48,8 +48,8 @@ type PumpConfig struct {
 	// Progress is told, every two seconds, what has been sent and answered. It
 	// is called by the goroutine that makes the load: it must be brief.
 	Progress func(sent, answered int)
-	// Gauge shows how far the load is. Defaults to none.
-	Gauge *Gauge
+	// Progress shows how far the load is. Defaults to none.
+	Gauge *Progress
 }
 
 // PumpResult is what a Pump saw.

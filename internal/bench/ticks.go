@@ -27,23 +27,23 @@ type Counters struct {
 	Latency, Late *Histogram
 }
 
-// Pulse turns Counters into a Tick each second, until it is stopped.
-type Pulse struct {
+// Ticker turns Counters into a Tick each second, until it is stopped.
+type Ticker struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
 // StartPulse begins with the trial of a row. count is called by one goroutine;
 // sampler may be nil.
-func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampler *Sampler, count func() Counters) *Pulse {
+func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampler *Sampler, count func() Counters) *Ticker {
 	return r.ResumePulse(ctx, time.Now(), row, trial, sampler, count)
 }
 
 // ResumePulse is StartPulse in a later part of a trial that began before. What count
 // says begins anew.
-func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string, trial int, sampler *Sampler, count func() Counters) *Pulse {
+func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string, trial int, sampler *Sampler, count func() Counters) *Ticker {
 	ctx, stop := context.WithCancel(ctx)
-	p := &Pulse{stop: stop}
+	p := &Ticker{stop: stop}
 	last, lastAt, lastUsed := count(), time.Now(), sampler.Latest()
 	p.done.Go(func() {
 		tick := time.NewTicker(pulsePeriod)
@@ -68,7 +68,7 @@ func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string
 }
 
 // Stop ends the ticks. It may be called more than once, also of nil.
-func (p *Pulse) Stop() {
+func (p *Ticker) Stop() {
 	if p == nil {
 		return
 	}

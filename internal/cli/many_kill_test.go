@@ -71,7 +71,7 @@ func (c *crowd) publish(number int) {
 	w := c.dial(&turn)
 	send := func(id int) {
 		r := flight[id]
-		say(w.Conn, `{"type":"publish","stream":%q,"producer":"p%d","sequence":%d,"payload":%q,"id":%d}`, r.stream, number, id, r.payload, id)
+		say(w.Conn, `{"type":"publish","stream":%q,"client":"p%d","sequence":%d,"payload":%q,"id":%d}`, r.stream, number, id, r.payload, id)
 	}
 	more := func() {
 		sent++

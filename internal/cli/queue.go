@@ -49,7 +49,7 @@ type queueCreateCmd struct {
 	RetryMin    seconds `placeholder:"TIME" help:"Pause before the first retry of a message that a consumer refused (nack). The pause doubles with each retry. Default: 1s."`
 	RetryMax    seconds `placeholder:"TIME" help:"Longest pause before a retry. Default: 5m."`
 	Priorities  int     `placeholder:"N" help:"Give messages a priority from 0 to N-1 (N is 2 to 10). Higher priorities are delivered first. Default: no priorities."`
-	Lanes       int     `placeholder:"N" help:"Deliver the messages of each key in order. The keys are divided among N lanes (1 to 64), and up to N servers share the work. Default: no order."`
+	Partitions  int     `placeholder:"N" help:"Deliver the messages of each key in order. The keys are divided among N partitions (1 to 64), and up to N servers share the work. Default: no order."`
 	databaseFlags
 }
 
@@ -64,7 +64,7 @@ func (c *queueCreateCmd) Run(p *process) error {
 	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
 		_, err := queue.Ensure(p.ctx, pool, c.Name, queue.Options{
 			MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax),
-			Priorities: c.Priorities, Lanes: c.Lanes,
+			Priorities: c.Priorities, Partitions: c.Partitions,
 		})
 		return explainQueue(err)
 	})
@@ -256,7 +256,7 @@ func explainQueue(err error) error {
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
-	case errors.Is(err, queue.ErrOptions):
+	case errors.Is(err, queue.ErrExists):
 		return exit(ExitUsage, "%w: drop it first, or ask for what it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
 		return exit(ExitUsage, "%w: %s; choose another name, or drop the stream first with tidewire stream drop", queue.ErrStreamInUse, reason(err))

@@ -11,16 +11,16 @@ import (
 func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
-	s.run("queue", "create", "ordered", "--lanes", "4")
-	s.run("queue", "create", "ordered", "--lanes", "4")
+	s.run("queue", "create", "ordered", "--partitions", "4")
+	s.run("queue", "create", "ordered", "--partitions", "4")
 	s.run("queue", "create", "plain", "--max-attempts", "3", "--retry-max", "1m")
 	for _, c := range []struct{ args, want string }{
-		{"ordered --lanes 2", "the queue has 4 lanes; you asked for 2 lanes"},
-		{"ordered --lanes 1", "the queue has 4 lanes; you asked for 1 lane"},
-		{"ordered --priorities 3", "the queue has 4 lanes, no priorities; you asked for no lanes, 3 priorities"},
-		{"ordered", "the queue has 4 lanes; you asked for no lanes"},
+		{"ordered --partitions 2", "the queue has 4 partitions; you asked for 2 partitions"},
+		{"ordered --partitions 1", "the queue has 4 partitions; you asked for 1 partition"},
+		{"ordered --priorities 3", "the queue has 4 partitions, no priorities; you asked for no partitions, 3 priorities"},
+		{"ordered", "the queue has 4 partitions; you asked for no partitions"},
 		{"plain", "the queue has 3 attempts, a longest retry pause of 1m0s; you asked for 10 attempts, a longest retry pause of 5m0s"},
-		{"plain --lanes 2 --max-attempts 3 --retry-max 1m", "the queue has no lanes; you asked for 2 lanes"},
+		{"plain --partitions 2 --max-attempts 3 --retry-max 1m", "the queue has no partitions; you asked for 2 partitions"},
 		{"plain --max-attempts 3 --retry-max 1m --retry-min 2s", "the queue has a first retry pause of 1s; you asked for a first retry pause of 2s"},
 	} {
 		_, errOut := s.in("", cli.ExitUsage, append([]string{"queue", "create"}, strings.Fields(c.args)...)...)

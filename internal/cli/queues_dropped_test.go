@@ -35,7 +35,7 @@ func (c *churn) count(what string) {
 func (c *churn) makeAndDrop(name string, random *rand.Rand) {
 	for range 4 {
 		pause := time.Duration(random.IntN(400)) * time.Millisecond
-		shape := []string{`{}`, `{"lanes":2}`, `{"lanes":3}`, `{"priorities":2}`}[random.IntN(4)]
+		shape := []string{`{}`, `{"partitions":2}`, `{"partitions":3}`, `{"priorities":2}`}[random.IntN(4)]
 		maker, dropper := c.servers[random.IntN(2)], c.servers[random.IntN(2)]
 		c.must("POST", maker, "/v1/queues/"+name, shape)
 		c.must("POST", maker, "/v1/queues/"+name+"/messages", `{"payload":"first"}`)

@@ -16,8 +16,8 @@ func TestServe_RepeatedPublish(t *testing.T) {
 	db := pgtest.Open(t)
 	one, two := serve(t, "--database-url", db.URL), serve(t, "--database-url", db.URL)
 	shell{t, db.URL}.run("stream", "create", "orders")
-	const three = `"messages":[{"payload":"a"},{"payload":"b"},{"payload":"c"}],"producer":"p","sequence":1`
-	const fewer, single = `"messages":[{"payload":"a"}],"producer":"p","sequence":1`, `"payload":"a","producer":"p","sequence":1`
+	const three = `"messages":[{"payload":"a"},{"payload":"b"},{"payload":"c"}],"client":"p","sequence":1`
+	const fewer, single = `"messages":[{"payload":"a"}],"client":"p","sequence":1`, `"payload":"a","client":"p","sequence":1`
 	ws := func(w *wire, fields string, duplicate bool) {
 		t.Helper()
 		m := w.ask(`{"type":"publish","stream":"orders","id":1,%s}`, fields)
@@ -53,8 +53,8 @@ func TestServe_Partitions(t *testing.T) {
 	s := shell{t, db.URL}
 	s.run("stream", "create", "orders", "--keyed", "--partitions", "4")
 	a, b := wireDial(t, one.addr), wireDial(t, two.addr)
-	first := a.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","producer":"p","sequence":1,"id":1}`)
-	again := b.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","producer":"p","sequence":1,"id":2}`)
+	first := a.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","client":"p","sequence":1,"id":1}`)
+	again := b.ask(`{"type":"publish","stream":"orders","key":"k","payload":"once","client":"p","sequence":1,"id":2}`)
 	if first.Position != 1 || first.Duplicate || again.Position != first.Position || again.Partition != first.Partition || !again.Duplicate {
 		t.Errorf("stored at %+v, and repeated at %+v", first, again)
 	}
@@ -70,7 +70,7 @@ func TestServe_Partitions(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`{"type":"subscribe","stream":"orders","id":5}`: "partitioned",
-		`{"type":"publish","stream":"orders","messages":[{"key":"a","payload":""},{"key":"b","payload":""},{"key":"c","payload":""}],"id":6}`: "many_partitions",
+		`{"type":"publish","stream":"orders","messages":[{"key":"a","payload":""},{"key":"b","payload":""},{"key":"c","payload":""}],"id":6}`: "cross_partition",
 	} {
 		say(a.Conn, "%s", text)
 		if m, err := a.next(); err != nil || m.Code != want {
@@ -97,7 +97,7 @@ func TestServe_Families(t *testing.T) {
 	p := serve(t, "--database-url", db.URL)
 	s := shell{t, db.URL}
 	s.run("queue", "create", "urgent", "--priorities", "3")
-	if status, text := request(t, "POST", p.addr, "/v1/queues/ordered", `{"lanes":4}`); status != 200 {
+	if status, text := request(t, "POST", p.addr, "/v1/queues/ordered", `{"partitions":4}`); status != 200 {
 		t.Fatalf("create: %d %s", status, text)
 	}
 	if status, text := request(t, "POST", p.addr, "/v1/streams/shared", `{"keyed":true,"partitions":2}`); status != 200 {
@@ -111,7 +111,7 @@ func TestServe_Families(t *testing.T) {
 			t.Errorf("POST %s without a body: %d %s, want %s", path, status, text, want)
 		}
 	}
-	for path, body := range map[string]string{"/v1/queues/ordered": `{"lanes":3}`, "/v1/queues/shared": "", "/v1/streams/shared": `{"keyed":true}`} {
+	for path, body := range map[string]string{"/v1/queues/ordered": `{"partitions":3}`, "/v1/queues/shared": "", "/v1/streams/shared": `{"keyed":true}`} {
 		if status, text := request(t, "POST", p.addr, path, body); status != 409 {
 			t.Errorf("POST %s %s: %d %s, want 409", path, body, status, text)
 		}
@@ -161,7 +161,7 @@ func TestServe_Families(t *testing.T) {
 		`{"type":"enqueue","queue":"urgent","priority":3,"payload":"x","id":40}`:                                                                                                                 "invalid",
 		`{"type":"enqueue","queue":"urgent","payload":"x","unique_ms":1000,"id":41}`:                                                                                                             "malformed",
 		`{"type":"enqueue","queue":"urgent","payload":"x","unique_key":"k","unique_ms":1,"id":42}`:                                                                                               "invalid_duration",
-		`{"type":"enqueue","queue":"ordered","messages":[{"key":"a","payload":""},{"key":"b","payload":""},{"key":"c","payload":""},{"key":"d","payload":""},{"key":"e","payload":""}],"id":43}`: "many_lanes",
+		`{"type":"enqueue","queue":"ordered","messages":[{"key":"a","payload":""},{"key":"b","payload":""},{"key":"c","payload":""},{"key":"d","payload":""},{"key":"e","payload":""}],"id":43}`: "cross_partition",
 	} {
 		say(o.Conn, "%s", text)
 		for {
@@ -181,7 +181,7 @@ func TestServe_Families(t *testing.T) {
 	if out := s.run("queue", "list"); !strings.Contains(out, "urgent") || strings.Contains(out, "urgent/0") {
 		t.Errorf("list: %s", out)
 	}
-	s.in("", cli.ExitUsage, "queue", "create", "both", "--priorities", "2", "--lanes", "2")
+	s.in("", cli.ExitUsage, "queue", "create", "both", "--priorities", "2", "--partitions", "2")
 }
 
 // TestServe_PriorityThatTheQueueLacks: the refusal names the field, and what is wanted there.
@@ -189,7 +189,7 @@ func TestServe_PriorityThatTheQueueLacks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
-	for queue, options := range map[string]string{"urgent": `{"priorities":3}`, "plain": `{}`, "ordered": `{"lanes":2}`} {
+	for queue, options := range map[string]string{"urgent": `{"priorities":3}`, "plain": `{}`, "ordered": `{"partitions":2}`} {
 		if status, text := request(t, "POST", p.addr, "/v1/queues/"+queue, options); status != 200 {
 			t.Fatalf("create: %d %s", status, text)
 		}

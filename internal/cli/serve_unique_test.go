@@ -25,7 +25,7 @@ func TestServeQueues_UniqueInOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	p := serve(t, "--database-url", db.URL)
-	for queue, options := range map[string]string{"jobs": `{}`, "urgent": `{"priorities":2}`, "ordered": `{"lanes":4}`} {
+	for queue, options := range map[string]string{"jobs": `{}`, "urgent": `{"priorities":2}`, "ordered": `{"partitions":4}`} {
 		if status, text := request(t, "POST", p.addr, "/v1/queues/"+queue, options); status != 200 {
 			t.Fatalf("create: %d %s", status, text)
 		}

@@ -42,7 +42,7 @@ func (c *streamCreateCmd) Run(p *process) error {
 	}
 	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
 		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed, Partitions: c.Partitions})
-		if errors.Is(err, stream.ErrOptions) {
+		if errors.Is(err, stream.ErrExists) {
 			return exit(ExitUsage, "%w: drop it first, or leave --keyed and --partitions as they are", err)
 		}
 		return explainStream(err)
@@ -188,7 +188,7 @@ func (c *streamRetainCmd) Run(p *process) error {
 			return err
 		}
 		policy := stream.Retention{MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed}
-		if err := stream.Alter(p.ctx, pool, c.Name, policy); err != nil {
+		if err := stream.SetRetention(p.ctx, pool, c.Name, policy); err != nil {
 			return explainStream(err)
 		}
 		fmt.Fprintf(p.Out, "stream %s keeps %s\n", c.Name, retentionText(policy))
@@ -297,11 +297,11 @@ func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, 
 		return otherwise, nil
 	}
 	if ago, err := time.ParseDuration(f.Since); err == nil && ago >= 0 && ago < math.MaxInt64 {
-		return stream.Since(now.Add(-ago)), nil
+		return stream.AtTime(now.Add(-ago)), nil
 	}
 	at, err := time.Parse(time.RFC3339, f.Since)
 	if err != nil {
 		return otherwise, exit(ExitUsage, "--since %q is no time: want 2026-01-31T12:00:00Z, or a duration such as 10m", f.Since)
 	}
-	return stream.Since(at), nil
+	return stream.AtTime(at), nil
 }

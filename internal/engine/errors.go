@@ -51,13 +51,11 @@ var (
 	ErrTooExpensive = newError(CodeTooExpensive, "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper")
 	// ErrBusy: the store does as much of that at a time as it may.
 	ErrBusy = newError(CodeBusy, "the store does as many of these at a time as it may; try again")
-	// ErrSpread: the messages of a request belong to several lanes.
-	ErrSpread = newError(CodeManyLanes, "the keys of these messages belong to several lanes: enqueue those of each apart")
 	// ErrSequenceTooOld: whether the producer's request was stored earlier is not
 	// known any more; it was not stored now.
 	ErrSequenceTooOld = newError(CodeSequence, "it is not known any more whether this sequence was stored; it was not stored now: go on with a higher one")
-	// ErrManyPartitions: the messages' keys belong to several partitions.
-	ErrManyPartitions = newError(CodeManyPartitions, "the keys of these messages belong to several partitions: publish those of each apart")
+	// ErrCrossPartition: the messages' keys belong to several partitions.
+	ErrCrossPartition = newError(CodeCrossPartition, "the keys of these messages belong to several partitions: send those of each in a request of its own")
 	// ErrAhead: the position is after the end of the stream.
 	ErrAhead = newError(CodeAhead, "nothing has been stored at this position yet: commit no further than what was received")
 	// ErrIncomplete: the database was restored without the group's offset.
@@ -89,9 +87,8 @@ const (
 	CodeDuplicateID    Code = "duplicate_id"
 	CodeTooExpensive   Code = "too_expensive"
 	CodeBusy           Code = "busy"
-	CodeManyLanes      Code = "many_lanes"
 	CodeSequence       Code = "sequence_too_old"
-	CodeManyPartitions Code = "many_partitions"
+	CodeCrossPartition Code = "cross_partition"
 	CodeAhead          Code = "position_ahead"
 	CodeIncomplete     Code = "offset_missing"
 	CodeJournalLost    Code = "journal_lost"

@@ -84,7 +84,7 @@ type QueueOptions struct {
 	MaxAttempts        int           // then it is a dead letter
 	RetryMin, RetryMax time.Duration // pause behind the first refusal, and the longest
 	Priorities         int           // 0: none
-	Lanes              int           // that keep the order of keys; 0: there is none
+	Partitions         int           // that keep the order of keys; 0: there is none
 }
 
 // QueueStats is what is told of a queue.

@@ -18,9 +18,9 @@ type Message struct {
 	Payload []byte
 }
 
-// Producer names a request, so that it can be repeated.
-type Producer struct {
-	ID       string
+// RequestID names a request, so that it can be repeated.
+type RequestID struct {
+	Client   string
 	Sequence int64
 }
 
@@ -28,7 +28,7 @@ type Producer struct {
 type Place struct {
 	Partition int // -1 where there are none
 	Position  int64
-	// Of a request with a Producer: how many messages it has stored, and whether an
+	// Of a request with a RequestID: how many messages it has stored, and whether an
 	// earlier call did so.
 	Count     int
 	Duplicate bool
@@ -43,7 +43,7 @@ type Streams interface {
 	// that one caller publishes to a stream are stored in the order of its calls,
 	// in each partition. With as, a repetition of the producer's request stores
 	// nothing and is told the place of the first.
-	Publish(ctx context.Context, stream string, as *Producer, messages []Message, done func(first Place, err error)) error
+	Publish(ctx context.Context, stream string, as *RequestID, messages []Message, done func(first Place, err error)) error
 	// Subscribe begins to follow a stream.
 	Subscribe(ctx context.Context, stream string, from Start) (Subscription, error)
 	// Commit moves a group's offset up to a position and returns where it is,

@@ -21,7 +21,7 @@ import (
 type api struct {
 	server *Server
 	mux    *http.ServeMux
-	desks  *desks
+	desks  *pullConsumers
 	// polls ends when nobody shall wait for messages any more, or for long for a
 	// body.
 	polls    context.Context
@@ -29,7 +29,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), desks: newDesks(s.cfg.Engine.Queues)}
+	a := &api{server: s, mux: http.NewServeMux(), desks: newPullConsumers(s.cfg.Engine.Queues)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, handle := range map[string]func(*call){
 		"GET /v1/streams":                                 (*call).listStreams,

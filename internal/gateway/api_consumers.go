@@ -12,9 +12,9 @@ import (
 const (
 	// deskLeases is how many deliveries of a queue may be out by HTTP.
 	deskLeases = 10_000
-	// deskIdle is how long a desk stays open that nobody uses.
+	// deskIdle is how long a pull consumer stays open that nobody uses.
 	deskIdle = 30 * time.Second
-	// deskRest is how long a desk may have more claimed for it than its clients ask
+	// deskRest is how long a pull consumer may have more claimed for it than its clients ask
 	// for: who receives again and again need not wait for a claim each time.
 	deskRest = 250 * time.Millisecond
 	// openTimeout is how long that may take; a receive waits for it in any case.
@@ -23,19 +23,19 @@ const (
 
 var errDeskFull = errors.New("gateway: too many deliveries are out")
 
-// desks lease messages to clients that come by HTTP, one desk for each queue
-// that is in use. The deliveries are the desk's: they outlive the request.
-type desks struct {
+// pull consumers lease messages to clients that come by HTTP, one pull consumer for each queue
+// that is in use. The deliveries are the pull consumer's: they outlive the request.
+type pullConsumers struct {
 	store engine.Queues
 
 	mu     sync.Mutex
-	open   map[string]*desk
+	open   map[string]*pullConsumer
 	closed bool
-	ending sync.WaitGroup // desks that are being closed
+	ending sync.WaitGroup // pull consumers that are being closed
 }
 
-// desk is one queue's.
-type desk struct {
+// pull consumer is one queue's.
+type pullConsumer struct {
 	queue  string
 	store  engine.Queues
 	leases *leases
@@ -43,22 +43,24 @@ type desk struct {
 
 	source engine.Consumption // of who has the turn; nil until the first receive
 
-	// Guarded by desks.mu.
+	// Guarded by pull consumers.mu.
 	users int
 	idle  *time.Timer
 
 	demand demand
 }
 
-func newDesks(store engine.Queues) *desks { return &desks{store: store, open: make(map[string]*desk)} }
+func newPullConsumers(store engine.Queues) *pullConsumers {
+	return &pullConsumers{store: store, open: make(map[string]*pullConsumer)}
+}
 
-// use returns the queue's desk, to be released.
-func (ds *desks) use(queue string) *desk {
+// use returns the queue's pull consumer, to be released.
+func (ds *pullConsumers) use(queue string) *pullConsumer {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	d := ds.open[queue]
 	if d == nil {
-		d = &desk{queue: queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
+		d = &pullConsumer{queue: queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
 		d.demand.leases = d.leases
 		ds.open[queue] = d
 	}
@@ -69,9 +71,9 @@ func (ds *desks) use(queue string) *desk {
 	return d
 }
 
-// release ends a use. Behind the last one the desk closes: at once if it never
+// release ends a use. Behind the last one the pull consumer closes: at once if it never
 // got anything to lease, later if nobody comes back.
-func (ds *desks) release(d *desk) {
+func (ds *pullConsumers) release(d *pullConsumer) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if d.users--; d.users > 0 || ds.open[d.queue] != d {
@@ -84,8 +86,8 @@ func (ds *desks) release(d *desk) {
 	d.idle = time.AfterFunc(deskIdle, func() { ds.leave(d) })
 }
 
-// leave closes a desk that is idle, unless there are deliveries out.
-func (ds *desks) leave(d *desk) {
+// leave closes a pull consumer that is idle, unless there are deliveries out.
+func (ds *pullConsumers) leave(d *pullConsumer) {
 	ds.mu.Lock()
 	if d.users > 0 || ds.closed || ds.open[d.queue] != d {
 		ds.mu.Unlock()
@@ -104,12 +106,12 @@ func (ds *desks) leave(d *desk) {
 	d.source.Close()
 }
 
-// close gives back all deliveries. Nobody uses a desk any more.
-func (ds *desks) close() {
+// close gives back all deliveries. Nobody uses a pull consumer any more.
+func (ds *pullConsumers) close() {
 	ds.mu.Lock()
 	ds.closed = true
 	open := ds.open
-	ds.open = make(map[string]*desk)
+	ds.open = make(map[string]*pullConsumer)
 	ds.mu.Unlock()
 	for _, d := range open {
 		if d.idle != nil {
@@ -125,7 +127,7 @@ func (ds *desks) close() {
 
 // receive leases messages until wait ends, none if none come, and returns them
 // with their tokens. ctx is for the rest.
-func (d *desk) receive(ctx, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
+func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
 	d.demand.add(limit)
 	defer d.demand.add(-limit)
 	select {
@@ -155,8 +157,8 @@ func (d *desk) receive(ctx, wait context.Context, limit int) ([]engine.Delivery,
 	}
 }
 
-// openSource has the desk take part in its queue.
-func (d *desk) openSource(ctx context.Context) error {
+// openSource has the pull consumer take part in its queue.
+func (d *pullConsumer) openSource(ctx context.Context) error {
 	if d.source != nil {
 		return nil
 	}

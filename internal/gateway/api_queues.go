@@ -142,7 +142,7 @@ func (c *call) receive() {
 
 // lease waits for messages. What comes too late for a client that has gone is
 // given back.
-func (c *call) lease(d *desk, limit int, wait time.Duration) ([]engine.Delivery, []string, error) {
+func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.Delivery, []string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(c.api.polls, cancel)()

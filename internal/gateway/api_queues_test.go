@@ -79,7 +79,7 @@ func TestAPI_CreateWithoutOptions(t *testing.T) {
 	c.want("POST", "/v1/queues/slow", "{}", 200, `{"queue":"slow"}`)
 	c.want("POST", "/v1/queues/slow", `{"retry_min_ms":5,"max_attempts":3}`, 200, `{"queue":"slow"}`)
 	c.refused("POST", "/v1/queues/slow", `{"max_attempts":4}`, 409, "exists")
-	c.refused("POST", "/v1/queues/slow", `{"lanes":0}`, 409, "exists")
+	c.refused("POST", "/v1/queues/slow", `{"partitions":0}`, 409, "exists")
 	c.want("POST", "/v1/streams/keyed", `{"keyed":true,"partitions":2}`, 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
 	c.want("POST", "/v1/streams/keyed", "", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)
 	c.want("POST", "/v1/streams/keyed", "{}", 200, `{"keyed":true,"partitions":2,"stream":"keyed"}`)

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// demand is how many messages the clients of a desk ask for. It sets the credits
-// of the desk's source: at once if they ask for more, and after a rest if for less.
+// demand is how many messages the clients of a pull consumer ask for. It sets the credits
+// of the pull consumer's source: at once if they ask for more, and after a rest if for less.
 type demand struct {
 	leases *leases
 

@@ -19,7 +19,7 @@ import (
 // panicking are stores that panic where something is called "panic".
 type panicking struct{ *fakeStreams }
 
-func (p panicking) Publish(ctx context.Context, stream string, as *engine.Producer, messages []engine.Message, done func(engine.Place, error)) error {
+func (p panicking) Publish(ctx context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
 	if stream == "panic" {
 		panic("publish")
 	}

@@ -43,8 +43,8 @@ var wrongFields = []struct{ fields, want string }{
 	{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{"payload":[]}]`, `messages[1].payload: want a string`},
 	{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{}]`, `messages[1].payload: want a string here, or in payload_base64`},
 	{`"type":"publish","stream":"orders","messages":[{"payload":"a","headers":"x"}]`, `messages[0].headers: want an object`},
-	{`"type":"publish","stream":"orders","payload":"a","producer":5,"sequence":1`, `producer: want a string`},
-	{`"type":"publish","stream":"orders","payload":"a","producer":"p","sequence":"1"`, `sequence: want a whole number of 64 bits`},
+	{`"type":"publish","stream":"orders","payload":"a","client":5,"sequence":1`, `client: want a string`},
+	{`"type":"publish","stream":"orders","payload":"a","client":"p","sequence":"1"`, `sequence: want a whole number of 64 bits`},
 	{`"type":"subscribe","stream":"orders","after":1.5`, `after: want a whole number of 64 bits`},
 	{`"type":"subscribe","stream":"orders","after":9223372036854775808`, `after: want a whole number of 64 bits`},
 	{`"type":"subscribe","stream":"orders","at":"yesterday"`, `at: want a time as RFC 3339 writes it`},
@@ -121,10 +121,10 @@ func TestInvalid_NamesTheField(t *testing.T) {
 	_, _, _, addr := serveAll(t)
 	c := &wire{Conn: dial(t, "ws://"+addr+"/ws"), t: t}
 	for _, row := range []struct{ fields, code, want string }{
-		{`"type":"publish","stream":"orders","payload":"x","sequence":1`, "invalid", "producer: want a name of 1 to 128 bytes beside sequence"},
-		{`"type":"publish","stream":"orders","payload":"x","producer":"p"`, "invalid", "sequence: want a number, 0 or more, beside producer"},
-		{`"type":"publish","stream":"orders","payload":"x","producer":"p","sequence":-1`, "invalid", "sequence: want a number, 0 or more, beside producer"},
-		{`"type":"enqueue","queue":"jobs","payload":"x","producer":"p","sequence":1`, "invalid", "producer: want none here: unique_key is for messages that are enqueued again"},
+		{`"type":"publish","stream":"orders","payload":"x","sequence":1`, "invalid", "client: want a name of 1 to 128 bytes beside sequence"},
+		{`"type":"publish","stream":"orders","payload":"x","client":"p"`, "invalid", "sequence: want a number, 0 or more, beside client"},
+		{`"type":"publish","stream":"orders","payload":"x","client":"p","sequence":-1`, "invalid", "sequence: want a number, 0 or more, beside client"},
+		{`"type":"enqueue","queue":"jobs","payload":"x","client":"p","sequence":1`, "invalid", "client: want none here: unique_key is for messages that are enqueued again"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","priority":10`, "invalid", "priority: want a number from 0 to 9"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","delay_ms":-1`, "invalid_duration", "delay_ms: want a number from 0 to 86400000"},
 		{`"type":"enqueue","queue":"jobs","payload":"x","unique_key":"k","unique_ms":600001`, "invalid_duration", "unique_ms: want a number from 1000 to 600000"},
@@ -143,8 +143,8 @@ func TestInvalid_NamesTheField(t *testing.T) {
 	for _, row := range []struct{ path, body, code, want string }{
 		{"queues/new", `{"max_attempts":-1}`, "invalid", "max_attempts: want a number from 1 to 1048576"},
 		{"queues/new", `{"priorities":11}`, "invalid", "priorities: want a number from 2 to 10"},
-		{"queues/new", `{"lanes":65}`, "invalid", "lanes: want a number from 1 to 64"},
-		{"queues/new", `{"lanes":2,"priorities":2}`, "invalid", "lanes: want either priorities or lanes, not both"},
+		{"queues/new", `{"partitions":65}`, "invalid", "partitions: want a number from 1 to 64"},
+		{"queues/new", `{"partitions":2,"priorities":2}`, "invalid", "partitions: want either priorities or partitions, not both"},
 		{"queues/new", `{"retry_max_ms":-1}`, "invalid_duration", "retry_max_ms: want a number from 0 to 86400000"},
 		{"queues/jobs/receive?max=1001", `{}`, "invalid_parameter", "max: want a number from 1 to 1000"},
 	} {

@@ -23,8 +23,8 @@ const (
 	maxAttempts = 1 << 20        // of a queue's message
 	maxUnique   = 10 * time.Minute
 
-	maxPriorities = 10 // of a queue, as package queue has it
-	maxLanes      = 64 // likewise
+	maxPriorities      = 10 // of a queue, as package queue has it
+	maxQueuePartitions = 64 // likewise
 
 	defaultPrefetch = 100
 )
@@ -47,7 +47,7 @@ type request struct {
 
 	messageFields
 	Messages []messageFields `json:"messages"`
-	Producer string          `json:"producer"`
+	Client   string          `json:"client"`
 	Sequence *int64          `json:"sequence"`
 
 	After    *int64     `json:"after"`
@@ -80,7 +80,6 @@ type request struct {
 	Keyed       *bool  `json:"keyed"`
 	Partitions  *int   `json:"partitions"`
 	Priorities  *int64 `json:"priorities"`
-	Lanes       *int64 `json:"lanes"`
 	MaxAttempts *int64 `json:"max_attempts"`
 	RetryMinMS  *int64 `json:"retry_min_ms"`
 	RetryMaxMS  *int64 `json:"retry_max_ms"`
@@ -213,16 +212,16 @@ func (f messageFields) message() (m engine.Message, why *problem) {
 
 // as returns the producer whose request it is, or nil. The two fields go
 // together.
-func (r *request) as() (*engine.Producer, *problem) {
+func (r *request) as() (*engine.RequestID, *problem) {
 	switch {
-	case r.Producer == "" && r.Sequence == nil:
+	case r.Client == "" && r.Sequence == nil:
 		return nil, nil
-	case !validName(r.Producer):
-		return nil, wrong(engine.CodeInvalid, "producer", "a name of 1 to 128 bytes beside sequence")
+	case !validName(r.Client):
+		return nil, wrong(engine.CodeInvalid, "client", "a name of 1 to 128 bytes beside sequence")
 	case r.Sequence == nil || *r.Sequence < 0:
-		return nil, wrong(engine.CodeInvalid, "sequence", "a number, 0 or more, beside producer")
+		return nil, wrong(engine.CodeInvalid, "sequence", "a number, 0 or more, beside client")
 	}
-	return &engine.Producer{ID: r.Producer, Sequence: *r.Sequence}, nil
+	return &engine.RequestID{Client: r.Client, Sequence: *r.Sequence}, nil
 }
 
 // commitPosition returns the position that a request commits.
@@ -339,12 +338,12 @@ func (r *request) streamOptions() *engine.StreamOptions {
 // queueOptions returns what a queue is to be made with, nil if the request does not
 // say; 0 is the store's default.
 func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
-	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Lanes == nil {
+	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Partitions == nil {
 		return nil, nil
 	}
 	low, whyLow := within("retry_min_ms", optional(r.RetryMinMS), 0, maxDelay)
 	high, whyHigh := within("retry_max_ms", optional(r.RetryMaxMS), 0, maxDelay)
-	attempts, priorities, lanes := optional(r.MaxAttempts), optional(r.Priorities), optional(r.Lanes)
+	attempts, priorities, partitions := optional(r.MaxAttempts), optional(r.Priorities), optional(r.Partitions)
 	switch {
 	case whyLow != nil:
 		return nil, whyLow
@@ -354,13 +353,13 @@ func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 		return nil, wrong(engine.CodeInvalid, "max_attempts", between(1, maxAttempts))
 	case priorities < 0 || priorities > maxPriorities || priorities == 1:
 		return nil, wrong(engine.CodeInvalid, "priorities", between(2, maxPriorities))
-	case lanes < 0 || lanes > maxLanes:
-		return nil, wrong(engine.CodeInvalid, "lanes", between(1, maxLanes))
-	case priorities > 0 && lanes > 0:
-		return nil, wrong(engine.CodeInvalid, "lanes", "either priorities or lanes, not both")
+	case partitions < 0 || partitions > maxQueuePartitions:
+		return nil, wrong(engine.CodeInvalid, "partitions", between(1, maxQueuePartitions))
+	case priorities > 0 && partitions > 0:
+		return nil, wrong(engine.CodeInvalid, "partitions", "either priorities or partitions, not both")
 	}
 	return &engine.QueueOptions{
-		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Lanes: int(lanes),
+		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Partitions: partitions,
 	}, nil
 }
 
@@ -373,8 +372,8 @@ func (r *request) enqueueOptions() (opts engine.EnqueueOptions, unique *engine.U
 		return opts, nil, why
 	case r.Priority < 0 || r.Priority >= maxPriorities:
 		return opts, nil, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
-	case r.Producer != "" || r.Sequence != nil:
-		return opts, nil, wrong(engine.CodeInvalid, "producer", "none here: unique_key is for messages that are enqueued again")
+	case r.Client != "" || r.Sequence != nil:
+		return opts, nil, wrong(engine.CodeInvalid, "client", "none here: unique_key is for messages that are enqueued again")
 	}
 	opts = engine.EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
 	if r.UniqueKey == nil && r.UniqueMS == 0 {

@@ -120,10 +120,10 @@ func TestSession_WhatIsRefused(t *testing.T) {
 		{`"type":"publish","stream":"orders","payload_base64":"!"`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","headers":[]`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","headers":"x"`, "errormalformed"},
-		{`"type":"publish","stream":"orders","payload":"a","producer":"p"`, "errorinvalid"},
+		{`"type":"publish","stream":"orders","payload":"a","client":"p"`, "errorinvalid"},
 		{`"type":"publish","stream":"orders","payload":"a","sequence":1`, "errorinvalid"},
-		{`"type":"publish","stream":"orders","payload":"a","producer":"p","sequence":-1`, "errorinvalid"},
-		{`"type":"publish","stream":"orders","payload":"a","producer":5,"sequence":1`, "errormalformed"},
+		{`"type":"publish","stream":"orders","payload":"a","client":"p","sequence":-1`, "errorinvalid"},
+		{`"type":"publish","stream":"orders","payload":"a","client":5,"sequence":1`, "errormalformed"},
 		{`"type":"publish","stream":"orders","payload":"a","key":7`, "errormalformed"},
 		{`"type":"publish","stream":"orders","messages":[]`, "errormalformed"},
 		{`"type":"publish","stream":"orders","messages":[{"payload":"a"},{}]`, "errormalformed"},
@@ -318,14 +318,14 @@ func TestSession_PublishAgain(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
 	c := connect(t, addr)
-	c.ask(`{"type":"publish","id":1,"stream":"orders","payload":"a","producer":"p","sequence":7}`, `{"type":"ok","id":1,"position":1}`)
-	c.ask(`{"type":"publish","id":2,"stream":"orders","payload":"a","producer":"p","sequence":7}`, `{"type":"ok","id":2,"position":1,"duplicate":true}`)
-	c.ask(`{"type":"publish","id":3,"stream":"orders","payload":"a","producer":"p","sequence":8}`, `{"type":"ok","id":3,"position":2}`)
-	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","producer":"p","sequence":8}`, 200, `{"position":2,"count":1,"duplicate":true}`)
-	const three, one = `"messages":[{"payload":"b"},{"payload":"c"},{"payload":"d"}],"producer":"p","sequence":9`, `"messages":[{"payload":"b"}],"producer":"p","sequence":9`
+	c.ask(`{"type":"publish","id":1,"stream":"orders","payload":"a","client":"p","sequence":7}`, `{"type":"ok","id":1,"position":1}`)
+	c.ask(`{"type":"publish","id":2,"stream":"orders","payload":"a","client":"p","sequence":7}`, `{"type":"ok","id":2,"position":1,"duplicate":true}`)
+	c.ask(`{"type":"publish","id":3,"stream":"orders","payload":"a","client":"p","sequence":8}`, `{"type":"ok","id":3,"position":2}`)
+	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{"payload":"a","client":"p","sequence":8}`, 200, `{"position":2,"count":1,"duplicate":true}`)
+	const three, one = `"messages":[{"payload":"b"},{"payload":"c"},{"payload":"d"}],"client":"p","sequence":9`, `"messages":[{"payload":"b"}],"client":"p","sequence":9`
 	c.ask(`{"type":"publish","id":4,"stream":"orders",`+three+`}`, `{"type":"ok","id":4,"position":3,"count":3}`)
 	c.ask(`{"type":"publish","id":5,"stream":"orders",`+one+`}`, `{"type":"ok","id":5,"position":3,"count":3,"duplicate":true}`)
-	c.ask(`{"type":"publish","id":6,"stream":"orders","payload":"b","producer":"p","sequence":9}`, `{"type":"ok","id":6,"position":3,"count":3,"duplicate":true}`)
+	c.ask(`{"type":"publish","id":6,"stream":"orders","payload":"b","client":"p","sequence":9}`, `{"type":"ok","id":6,"position":3,"count":3,"duplicate":true}`)
 	client{t, addr}.want("POST", "/v1/streams/orders/messages", `{`+one+`}`, 200, `{"position":3,"count":3,"duplicate":true}`)
 	client{t, addr}.refused("POST", "/v1/streams/orders/messages", `{"payload":"a","sequence":8}`, 400, "invalid")
 }

@@ -20,7 +20,7 @@ type slowStreams struct {
 	let chan struct{}
 }
 
-func (s slowStreams) Publish(ctx context.Context, stream string, as *engine.Producer, m []engine.Message, done func(engine.Place, error)) error {
+func (s slowStreams) Publish(ctx context.Context, stream string, as *engine.RequestID, m []engine.Message, done func(engine.Place, error)) error {
 	<-s.let
 	return s.fakeStreams.Publish(ctx, stream, as, m, done)
 }

@@ -103,7 +103,7 @@ type fakeStream struct {
 	messages []engine.Message
 	oldest   int64 // what is below is not kept
 	groups   map[string]int64
-	requests map[engine.Producer]engine.Place
+	requests map[engine.RequestID]engine.Place
 }
 
 func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
@@ -123,7 +123,7 @@ func (f *fakeStreams) change(do func()) {
 	f.grown = make(chan struct{})
 }
 
-func (f *fakeStreams) Publish(_ context.Context, stream string, as *engine.Producer, messages []engine.Message, done func(engine.Place, error)) error {
+func (f *fakeStreams) Publish(_ context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
 	f.state.Lock()
 	known := f.streams[stream] != nil
 	f.state.Unlock()
@@ -146,7 +146,7 @@ func (f *fakeStreams) Publish(_ context.Context, stream string, as *engine.Produ
 					return
 				}
 				if s.requests == nil {
-					s.requests = make(map[engine.Producer]engine.Place)
+					s.requests = make(map[engine.RequestID]engine.Place)
 				}
 				at.Count = len(messages)
 				s.requests[*as] = at

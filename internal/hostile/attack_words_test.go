@@ -134,7 +134,7 @@ var wordAttacks = []attack{
 				`{"type":"enqueue","queue":"evil-queue","payload":"x","delay_ms":N,"id":1}`, `{"type":"enqueue","queue":"evil-queue","payload":"x","priority":N,"id":1}`,
 				`{"type":"enqueue","queue":"evil-queue","payload":"x","unique_key":"u","unique_ms":N,"id":1}`, `{"type":"nack","queue":"evil-queue","delivery":"1","delay_ms":N,"id":1}`,
 				`{"type":"extend","queue":"evil-queue","delivery":"1","lease_ms":N,"id":1}`, `{"type":"commit","stream":"evil-0","group":"g","position":N,"id":1}`,
-				`{"type":"publish","stream":"evil-0","payload":"x","producer":"p","sequence":N,"id":1}`, `{"type":"query","limit":N,"after":N,"before":N,"id":1}`,
+				`{"type":"publish","stream":"evil-0","payload":"x","client":"p","sequence":N,"id":1}`, `{"type":"query","limit":N,"after":N,"before":N,"id":1}`,
 				`{"type":"append","events":[{"type":"A","tags":["evil"]}],"condition":{"query":{"items":[]},"after":N},"id":1}`, `{"type":"join","room":"stored-evil","history":N,"id":1}`,
 				`{"type":"join","room":"stored-evil","after":N,"id":1}`,
 			} {
@@ -145,7 +145,7 @@ var wordAttacks = []attack{
 			}
 			a.call("GET", "/v1/streams/evil-0/messages?limit="+number+"&after="+number, "")
 			a.call("POST", "/v1/queues/evil-queue/receive?max="+number+"&wait_ms="+number, "")
-			a.call("POST", "/v1/queues/evil-"+number, strings.ReplaceAll(`{"max_attempts":N,"retry_min_ms":N,"priorities":N,"lanes":N}`, "N", number))
+			a.call("POST", "/v1/queues/evil-"+number, strings.ReplaceAll(`{"max_attempts":N,"retry_min_ms":N,"priorities":N,"partitions":N}`, "N", number))
 		}
 	}},
 	{"costly-conditions", lasting, func(a *attacker) {

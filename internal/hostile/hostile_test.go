@@ -175,7 +175,7 @@ func (w *world) prepare(db pgtest.DB) {
 	ctx := w.t.Context()
 	for path, body := range map[string]string{
 		"/v1/streams/good-0": "{}", "/v1/streams/good-1": `{}`, "/v1/queues/good-jobs": "{}",
-		"/v1/streams/evil-0": `{"keyed":true}`, "/v1/streams/evil-1": `{"partitions":2}`, "/v1/queues/evil-queue": "{}", "/v1/queues/evil-lanes": `{"lanes":2}`,
+		"/v1/streams/evil-0": `{"keyed":true}`, "/v1/streams/evil-1": `{"partitions":2}`, "/v1/queues/evil-queue": "{}", "/v1/queues/evil-lanes": `{"partitions":2}`,
 		"/v1/streams/" + bigStream: `{"keyed":true}`,
 	} {
 		var made any

@@ -53,7 +53,7 @@ func (p *publisher) make() {
 	next := int64(0)
 	p.w.keep("publisher of "+p.stream, "/ws", func(l *line) error {
 		say := func(sequence int64) {
-			l.ask(int(sequence)+1, `{"type":"publish","stream":%q,"producer":%q,"sequence":%d,"payload":%q,"id":%d}`,
+			l.ask(int(sequence)+1, `{"type":"publish","stream":%q,"client":%q,"sequence":%d,"payload":%q,"id":%d}`,
 				p.stream, "producer of "+p.stream, sequence, p.payload(sequence), sequence+1)
 		}
 		for sequence := range pending {

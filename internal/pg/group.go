@@ -12,8 +12,8 @@ import (
 // the larger the batches, so that the fixed cost of a commit (round trip,
 // fsync) is paid once for many.
 //
-// Right behind a commit, a batch waits for company, for no longer than a
-// millisecond, where that has been worth it: company says when. What comes to a
+// Right behind a commit, a batch waits for lingerPolicy, for no longer than a
+// millisecond, where that has been worth it: lingerPolicy says when. What comes to a
 // Group that has been idle for a millisecond is committed at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
@@ -25,7 +25,7 @@ type Group[B any] struct {
 	dismiss           func()
 	idle              time.Duration // after which Next returns; 0 if it waits
 	timer             *time.Timer   // of that
-	company           company       // Run's alone
+	company           lingerPolicy  // Run's alone
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
 

@@ -3,7 +3,7 @@ package pg
 import "time"
 
 const (
-	// patience is how long a batch waits for company, at most, and smallBatch how
+	// patience is how long a batch waits for lingerPolicy, at most, and smallBatch how
 	// large it may be, in bytes, to be worth waiting.
 	patience   = time.Millisecond
 	smallBatch = 16 << 10
@@ -23,7 +23,7 @@ const (
 	minProbe, maxProbe = 16, 512
 )
 
-// company decides what a batch that follows a commit closely waits for, if for
+// lingerPolicy decides what a batch that follows a commit closely waits for, if for
 // anything, going by what came of it before.
 //
 // Callers that wait for their answers are back soon, and wait for each other:
@@ -37,7 +37,7 @@ const (
 // waits the whole time, so that five share a commit and more. Whether there are any
 // is found out by a wait every 16 batches, or twice as many each time that there
 // were none, up to 512.
-type company struct {
+type lingerPolicy struct {
 	ended      time.Time     // the last commit
 	took       time.Duration // that commit
 	skip, vain int           // batches that do not wait for callers; how many behind the last wait in vain
@@ -57,12 +57,12 @@ const (
 )
 
 // committed is told of each commit.
-func (c *company) committed(began, ended time.Time) {
+func (c *lingerPolicy) committed(began, ended time.Time) {
 	c.ended, c.took = ended, ended.Sub(began)
 }
 
 // next says for whom a batch waits that begins now.
-func (c *company) next(now time.Time) waiting {
+func (c *lingerPolicy) next(now time.Time) waiting {
 	if now.Sub(c.ended) > patience {
 		return forNobody
 	}
@@ -76,7 +76,7 @@ func (c *company) next(now time.Time) waiting {
 }
 
 // tries reports whether a batch waits for callers that are not there yet.
-func (c *company) tries() bool {
+func (c *lingerPolicy) tries() bool {
 	if c.skip > 0 {
 		c.skip--
 		return false
@@ -85,7 +85,7 @@ func (c *company) tries() bool {
 }
 
 // waited is told how a wait for callers ended that so many waited for before.
-func (c *company) waited(ready bool, took time.Duration, before, after int) {
+func (c *lingerPolicy) waited(ready bool, took time.Duration, before, after int) {
 	if ready && took <= c.took || after >= worthWaiting*before {
 		c.vain = 0
 		return
@@ -95,7 +95,7 @@ func (c *company) waited(ready bool, took time.Duration, before, after int) {
 }
 
 // cameLate is told how many came in the second half of a wait for strangers.
-func (c *company) cameLate(came int) {
+func (c *lingerPolicy) cameLate(came int) {
 	if !c.gathers {
 		c.probe, c.stay, c.stranger = 0, 0, float64(came)
 		if c.gathers = came >= manyStrangers; !c.gathers {
@@ -116,4 +116,4 @@ func (c *company) cameLate(came int) {
 	}
 }
 
-func (c *company) wideSpacing() { c.spacing = min(2*max(c.spacing, minProbe), maxProbe) }
+func (c *lingerPolicy) wideSpacing() { c.spacing = min(2*max(c.spacing, minProbe), maxProbe) }

@@ -52,7 +52,7 @@ type ack struct {
 	sent     time.Time
 }
 
-// Ledger knows what was sent, answered and seen. Safe for concurrent use.
+// DeliveryChecker knows what was sent, answered and seen. Safe for concurrent use.
 type Ledger struct {
 	mu         sync.Mutex // guards the fields below
 	stores     map[string]*store

@@ -30,7 +30,7 @@ func (p *publisher) publish(ctx context.Context, sequence int) (unknown bool) {
 	c, sent := contentOf(p.number, sequence), time.Now()
 	m, err := bench.WireMessage{}, error(nil)
 	if p.producer {
-		m, err = p.ask(ctx, `"type":"publish","stream":%q,"payload":%q,"producer":"p%d","sequence":%d`, p.stream, c, p.number, sequence)
+		m, err = p.ask(ctx, `"type":"publish","stream":%q,"payload":%q,"client":"p%d","sequence":%d`, p.stream, c, p.number, sequence)
 	} else {
 		m, err = p.ask(ctx, `"type":"publish","stream":%q,"payload":%q`, p.stream, c)
 	}

@@ -97,7 +97,7 @@ func (m *markdown) result(r resultView) {
 	m.evidence(r.Evidence)
 }
 
-func (m *markdown) evidence(e evidence) {
+func (m *markdown) evidence(e provenance) {
 	m.line("#### Why believe this")
 	for _, c := range e.Cautions {
 		m.line("**%s**", escaped(c))

@@ -22,7 +22,7 @@ const (
 type fact struct{ Name, Text string }
 
 // evidence is why somebody should believe a result.
-type evidence struct {
+type provenance struct {
 	Cautions   []string
 	Machine    []fact
 	Database   []fact
@@ -35,9 +35,9 @@ type evidence struct {
 	Command    string
 }
 
-func newEvidence(f File) evidence {
+func newProvenance(f File) provenance {
 	env := f.Environment
-	e := evidence{Cautions: cautions(f.Result), Checks: f.Checks, Files: append([]string{f.Name}, f.Beside...), Command: f.Command}
+	e := provenance{Cautions: cautions(f.Result), Checks: f.Checks, Files: append([]string{f.Name}, f.Beside...), Command: f.Command}
 	e.Machine = facts(
 		fact{"CPU", env.CPU}, fact{"cores", optional(float64(env.Cores), count)},
 		fact{"memory", optional(float64(env.MemoryBytes)/(1<<30), func(v float64) string { return fmt.Sprintf("%.0f GiB", v) })},

@@ -40,7 +40,7 @@ type resultView struct {
 	Timelines                   []timeline
 	Trends                      []trend
 	Verdicts                    []verdictRow // of a soak
-	Evidence                    evidence
+	Evidence                    provenance
 	Figures                     []figureRow
 }
 
@@ -131,7 +131,7 @@ func newGroup(scenario string, all []File) group {
 func newResultView(id string, f File) resultView {
 	v := resultView{
 		ID: id, File: f.alias, Scenario: f.Scenario, Started: f.Started.UTC().Format("2006-01-02 15:04:05 UTC"), Valid: f.Valid,
-		Thresholds: f.Thresholds, Timelines: timelines(id, f.Result), Trends: trends(f.Result), Evidence: newEvidence(f),
+		Thresholds: f.Thresholds, Timelines: timelines(id, f.Result), Trends: trends(f.Result), Evidence: newProvenance(f),
 	}
 	for _, c := range f.Checks {
 		if !c.OK {

@@ -165,7 +165,7 @@ func (cfg ChatConfig) measure(
 	ctx context.Context, target Target, name string, loads []chatStep, trial int, recording *bench.Recording,
 ) (run *chatRun, server *ServerProcess, err error) {
 	began := time.Now()
-	pulse := func(sampler *bench.Sampler, count func() bench.Counters) *bench.Pulse {
+	pulse := func(sampler *bench.Sampler, count func() bench.Counters) *bench.Ticker {
 		return recording.ResumePulse(ctx, began, name, trial, sampler, count)
 	}
 	server, err = target.use(ctx, func(url string, pid int) error {

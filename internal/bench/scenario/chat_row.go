@@ -22,12 +22,12 @@ type chatRun struct {
 }
 
 // startPulse has how far a load is recorded each second.
-type startPulse func(sampler *bench.Sampler, count func() bench.Counters) *bench.Pulse
+type startPulse func(sampler *bench.Sampler, count func() bench.Counters) *bench.Ticker
 
 // do makes the load.
 func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startPulse, progress func(string, ...any)) (err error) {
 	load := r.load
-	load.URL, load.Gauge = url, &bench.Gauge{}
+	load.URL, load.Gauge = url, &bench.Progress{}
 	load.Progress = func(m bench.ChatMark) {
 		progress("%s: %v, %d members, %d connections, %d sent, %d delivered, %d errors", r.name,
 			m.At.Round(time.Second), m.Open, m.Connections, m.Sent, m.Deliveries, m.Errors)

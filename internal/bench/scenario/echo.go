@@ -62,7 +62,7 @@ func echo(ctx context.Context, cfg EchoConfig, target Target, trial int, url str
 	load.Progress = func(sent, answered int) {
 		cfg.Progress("%s: %d of %d messages came back", target.Name, answered, each*cfg.Clients)
 	}
-	load.Gauge = &bench.Gauge{}
+	load.Gauge = &bench.Progress{}
 	sampler := bench.StartSampler(ctx, pid, 0)
 	pulse := result.Recording.StartPulse(ctx, target.Name, trial, sampler, load.Gauge.Counters)
 	seen, err := run(ctx, load)

@@ -99,7 +99,7 @@ func (s *eventsSide) prefix() string {
 
 // pulse records each second of the first side; nil of the second, whose row it
 // is not.
-func (s *eventsSide) pulse(ctx context.Context, c cell, sampler *bench.Sampler, t *tallyEvents) *bench.Pulse {
+func (s *eventsSide) pulse(ctx context.Context, c cell, sampler *bench.Sampler, t *tallyEvents) *bench.Ticker {
 	if s.compared {
 		return nil
 	}

@@ -97,7 +97,7 @@ func Lanes(ctx context.Context, cfg LanesConfig, result *bench.Result) error {
 func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name string, trial int, result *bench.Result) (err error) {
 	load := bench.LanesConfig{
 		URL: cfg.URL, Every: cell.RequestEvery, Requests: cell.Requests, DummySize: cell.DummySize, Chunks: variant == "lanes+credit",
-		Gauge: &bench.Gauge{},
+		Gauge: &bench.Progress{},
 	}
 	pid := 0
 	if cfg.Start != nil {

@@ -28,7 +28,7 @@ type partProcess struct {
 }
 
 // startPart runs a part and waits until it is ready.
-func startPart(ctx context.Context, cmd *exec.Cmd, cfg PartConfig) (*partProcess, error) {
+func startPart(ctx context.Context, cmd *exec.Cmd, cfg WorkerConfig) (*partProcess, error) {
 	p := &partProcess{role: cfg.Role, cmd: cmd, tail: &tail{}, events: make(chan event, 1), recent: bench.NewHistogram()}
 	cmd.Stderr = p.tail
 	stdin, err := cmd.StdinPipe()

@@ -14,7 +14,7 @@ import (
 
 // ingestProgress is how far an ingest load is.
 type ingestProgress struct {
-	gauge     bench.Gauge
+	gauge     bench.Progress
 	url       string
 	ack       bool // the server acknowledges, so that it need not be asked
 	before    int  // what it had committed before

@@ -43,7 +43,7 @@ type stock struct {
 const readBackConcurrency = 4
 
 // published ends a run without readers: it reads back what is stored.
-func (r *queueRun) published(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage, pulse *bench.Pulse) (m map[string]float64, written *partReport, err error) {
+func (r *queueRun) published(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage, pulse *bench.Ticker) (m map[string]float64, written *partReport, err error) {
 	if written, err = r.writers.finish(ctx, nil); err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +68,7 @@ func (r *queueRun) published(ctx context.Context, took time.Duration, usage map[
 // readBack reads every stream from its beginning to its end.
 func (r *queueRun) readBack(ctx context.Context, side storedSide, sent []int) (stock, error) {
 	load := r.cfg.QueueLoad
-	ledger := bench.NewLedger(load.origins())
+	ledger := bench.NewDeliveryChecker(load.origins())
 	pattern := bench.AppendStamped(nil, 0, 0, time.Time{}, load.Payload)
 	s := stock{streams: side.count()}
 	var dense, wrongEnds, holes atomic.Int64

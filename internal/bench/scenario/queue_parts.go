@@ -31,7 +31,7 @@ func (r *queueRun) startParts(ctx context.Context) (err error) {
 		if part.role == "readers" && r.cfg.publishOnly() {
 			continue
 		}
-		cfg := PartConfig{Role: part.role, Database: r.cfg.Database, QueueLoad: r.cfg.QueueLoad}
+		cfg := WorkerConfig{Role: part.role, Database: r.cfg.Database, QueueLoad: r.cfg.QueueLoad}
 		if *part.process, err = startPart(ctx, r.cfg.Part(), cfg); err != nil {
 			return err
 		}

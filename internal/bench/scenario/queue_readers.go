@@ -17,7 +17,7 @@ type readers struct {
 	load    QueueLoad
 	sources []source
 	all     meters
-	ledgers []*bench.Ledger // of each group
+	ledgers []*bench.DeliveryChecker // of each group
 	pattern []byte
 }
 
@@ -34,7 +34,7 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 		side.close()
 	}
 	for range load.groups() {
-		r.ledgers = append(r.ledgers, bench.NewLedger(load.origins()))
+		r.ledgers = append(r.ledgers, bench.NewDeliveryChecker(load.origins()))
 	}
 	for i := range load.sources() {
 		s, err := side.open(ctx, i)

@@ -126,7 +126,7 @@ func TestPart_Obeys(t *testing.T) {
 		"the parent ends": {`{"do":"begin"}`, "read orders"},
 	} {
 		var out bytes.Buffer
-		p := &part{lines: json.NewDecoder(strings.NewReader(c.orders)), out: json.NewEncoder(&out)}
+		p := &worker{lines: json.NewDecoder(strings.NewReader(c.orders)), out: json.NewEncoder(&out)}
 		err := p.obey(t.Context(), lazy{newMeters(1)})
 		if c.ends != "" {
 			if err == nil || !strings.Contains(err.Error(), c.ends) {

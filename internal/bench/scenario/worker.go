@@ -20,8 +20,8 @@ import (
 // told what to do, and says what it did, in lines of JSON on its standard input
 // and output.
 
-// PartConfig is the first line that a part is told.
-type PartConfig struct {
+// WorkerConfig is the first line that a part is told.
+type WorkerConfig struct {
 	Role     string `json:"role"` // writers or readers
 	Database string `json:"database"`
 	QueueLoad
@@ -76,30 +76,30 @@ type runner interface {
 
 // RunPart is the process of a part: it obeys what it reads from in.
 func RunPart(ctx context.Context, in io.Reader, out io.Writer) error {
-	p := &part{lines: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
+	p := &worker{lines: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
 	if err := p.serve(ctx); err != nil {
 		return errors.Join(err, p.say(event{Error: err.Error()}))
 	}
 	return nil
 }
 
-type part struct {
+type worker struct {
 	lines *json.Decoder
 
 	mu  sync.Mutex
 	out *json.Encoder
 }
 
-func (p *part) say(e event) error {
+func (p *worker) say(e event) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.Encode(e)
 }
 
-func (p *part) serve(ctx context.Context) error {
+func (p *worker) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var cfg PartConfig
+	var cfg WorkerConfig
 	if err := p.lines.Decode(&cfg); err != nil {
 		return fmt.Errorf("read what to do: %w", err)
 	}
@@ -115,7 +115,7 @@ func (p *part) serve(ctx context.Context) error {
 }
 
 // newRunner connects to the database.
-func newRunner(ctx context.Context, cfg PartConfig) (r runner, stop func(), err error) {
+func newRunner(ctx context.Context, cfg WorkerConfig) (r runner, stop func(), err error) {
 	if err := CheckStrategies(cfg.Mode, []string{cfg.Strategy}); err != nil {
 		return nil, nil, err
 	}
@@ -149,7 +149,7 @@ func openPool(ctx context.Context, url string, conns int) (*pgxpool.Pool, error)
 
 // obey does what it is told, in this order: begin, measure, end, stop. The
 // parent's end is everybody's: then there is nothing more to read.
-func (p *part) obey(ctx context.Context, r runner) error {
+func (p *worker) obey(ctx context.Context, r runner) error {
 	work, end := context.WithCancel(ctx)
 	defer end()
 	var ticking sync.WaitGroup
@@ -184,7 +184,7 @@ func (p *part) obey(ctx context.Context, r runner) error {
 	}
 }
 
-func (p *part) tick(ctx context.Context, r runner) {
+func (p *worker) tick(ctx context.Context, r runner) {
 	t := time.NewTicker(tickPeriod)
 	defer t.Stop()
 	for n := 1; ; n++ {

@@ -16,23 +16,23 @@ import (
 var engineErrors = []struct {
 	is, as error
 }{
-	{stream.ErrAbandoned, engine.ErrOutcomeUnknown}, // also of a stream that is gone now
-	{queue.ErrUnknown, engine.ErrOutcomeUnknown},
+	{stream.ErrOutcomeUnknown, engine.ErrOutcomeUnknown}, // also of a stream that is gone now
+	{queue.ErrOutcomeUnknown, engine.ErrOutcomeUnknown},
 	{eventstore.ErrOutcomeUnknown, engine.ErrOutcomeUnknown},
 	{queue.ErrInvalid, engine.ErrInvalid},
-	{queue.ErrOptions, engine.ErrExists},
+	{queue.ErrExists, engine.ErrExists},
 	{queue.ErrStreamInUse, engine.ErrExists},
 	{queue.ErrLeaseLost, engine.ErrLeaseLost},
 	{queue.ErrSettled, engine.ErrLeaseLost},
 	{queue.ErrNotFound, engine.ErrNotFound},
-	{queue.ErrSpread, engine.ErrSpread},
+	{queue.ErrCrossPartition, engine.ErrCrossPartition},
 	{queue.ErrJournalLost, engine.ErrJournalLost},
 	{stream.ErrNotFound, engine.ErrNotFound},
 	{stream.ErrInvalid, engine.ErrInvalid},
-	{stream.ErrOptions, engine.ErrExists},
+	{stream.ErrExists, engine.ErrExists},
 	{stream.ErrNotKeyed, engine.ErrNotKeyed},
 	{stream.ErrSequenceTooOld, engine.ErrSequenceTooOld},
-	{stream.ErrManyPartitions, engine.ErrManyPartitions},
+	{stream.ErrCrossPartition, engine.ErrCrossPartition},
 	{stream.ErrPartitioned, engine.ErrPartitioned},
 	{stream.ErrPartition, engine.ErrPartitioned},
 	{stream.ErrAhead, engine.ErrAhead},

@@ -70,9 +70,9 @@ func registerQueues(metrics prometheus.Registerer, store *queues) {
 	f.counter("tidewire_queue_claimed_positions_total", "Positions of queues claimed by this server, also where nothing was written yet.",
 		func(s queue.NodeStats) float64 { return float64(s.Claimed) })
 	f.counter("tidewire_queue_given_back_positions_total", "Positions claimed by this server and given back, for any server to claim.",
-		func(s queue.NodeStats) float64 { return float64(s.GivenBack) })
+		func(s queue.NodeStats) float64 { return float64(s.Released) })
 	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without an answer.",
-		func(s queue.NodeStats) float64 { return float64(s.Buried) })
+		func(s queue.NodeStats) float64 { return float64(s.DeadLettered) })
 	f.counter("tidewire_queue_rotations_total", "Journals of queues begun anew by this server.",
 		func(s queue.NodeStats) float64 { return float64(s.Rotations) })
 	f.counter("tidewire_queue_vacuums_total", "Journals of queues vacuumed by this server.",

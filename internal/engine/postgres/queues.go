@@ -41,7 +41,7 @@ type queues struct {
 // openQueue is a queue that somebody enqueues to or consumes.
 type openQueue struct {
 	*queue.Queue
-	producer *queue.Producer
+	producer *queue.Enqueuer
 	node     *queue.Node
 	progress progress // of what is enqueued
 	dropped  atomic.Bool
@@ -74,7 +74,7 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
 	return &openQueue{
 		Queue:    q,
-		producer: queue.NewProducer(q, queue.ProducerConfig{Appender: appender}),
+		producer: queue.NewEnqueuer(q, queue.EnqueuerConfig{Appender: appender}),
 		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
 	}, nil
 }
@@ -288,11 +288,11 @@ func (s *queues) Create(ctx context.Context, name string, opts *engine.QueueOpti
 	var want queue.Options
 	if opts != nil {
 		want = queue.Options{
-			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Lanes: opts.Lanes,
+			MaxAttempts: opts.MaxAttempts, RetryMin: opts.RetryMin, RetryMax: opts.RetryMax, Priorities: opts.Priorities, Partitions: opts.Partitions,
 		}
 	}
 	q, err := queue.Ensure(ctx, s.pool, name, want)
-	if opts == nil && errors.Is(err, queue.ErrOptions) {
+	if opts == nil && errors.Is(err, queue.ErrExists) {
 		if found, none := queue.Lookup(ctx, s.pool, name); !errors.Is(none, queue.ErrNotFound) {
 			q, err = found, none // there is one; else a stream is in its way
 		}

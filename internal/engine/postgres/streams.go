@@ -104,7 +104,7 @@ func (s *streams) run(ctx context.Context) {
 	readers.Go(func() { s.hub.Run(reading) })
 	readers.Go(func() { s.groups.Run(reading) })
 	readers.Go(func() { s.watchOwners(reading) })
-	readers.Go(func() { stream.NewKeeper(s.pool, stream.KeeperConfig{Log: s.log}).Run(reading) })
+	readers.Go(func() { stream.NewRetentionWorker(s.pool, stream.RetentionWorkerConfig{Log: s.log}).Run(reading) })
 	<-ctx.Done()
 	s.stop()
 	s.open.close()
@@ -149,7 +149,7 @@ func (s *streams) lookup(ctx context.Context, name string) (*openStream, error) 
 }
 
 // Publish implements engine.Streams.
-func (s *streams) Publish(ctx context.Context, name string, as *engine.Producer, messages []engine.Message, done func(engine.Place, error)) error {
+func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
 	out := make([]stream.Message, len(messages))
 	for i, m := range messages {
 		out[i] = stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
@@ -167,10 +167,10 @@ func (s *streams) Publish(ctx context.Context, name string, as *engine.Producer,
 }
 
 // submit has messages stored in the stream that is open, and done called.
-func (s *streams) submit(ctx context.Context, o *openStream, as *engine.Producer, out []stream.Message, done func(engine.Place, error)) (err error) {
+func (s *streams) submit(ctx context.Context, o *openStream, as *engine.RequestID, out []stream.Message, done func(engine.Place, error)) (err error) {
 	o.progress.begin()
 	if as != nil {
-		err = o.appender.SubmitAs(ctx, stream.Producer{ID: as.ID, Sequence: as.Sequence}, out, func(at stream.Stored, err error) {
+		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, func(at stream.Stored, err error) {
 			s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}, err, done)
 		})
 	} else {
@@ -218,7 +218,7 @@ func (s *streams) Subscribe(ctx context.Context, name string, from engine.Start)
 		sub, err := g.Subscribe(ctx, s.hub)
 		return subscription{sub}, engineError(err)
 	case !from.At.IsZero():
-		start = stream.Since(from.At)
+		start = stream.AtTime(from.At)
 	case from.End:
 		start = stream.AtEnd()
 	case from.After != 0:

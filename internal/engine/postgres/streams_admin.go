@@ -15,7 +15,7 @@ func (s *streams) Create(ctx context.Context, name string, opts *engine.StreamOp
 		want = stream.Options{Keyed: opts.Keyed, Partitions: opts.Partitions}
 	}
 	found, err := stream.Ensure(ctx, s.pool, name, want)
-	if opts == nil && errors.Is(err, stream.ErrOptions) {
+	if opts == nil && errors.Is(err, stream.ErrExists) {
 		found, err = stream.Lookup(ctx, s.pool, name)
 	}
 	if err != nil {
