@@ -120,7 +120,7 @@ func (c *call) publish() {
 	if !ok {
 		return
 	}
-	as, why := c.body.as()
+	as, why := c.body.requestID()
 	if why != nil {
 		c.refuseFor(why)
 		return

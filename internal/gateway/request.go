@@ -212,7 +212,7 @@ func (f messageFields) message() (m engine.Message, why *problem) {
 
 // as returns the producer whose request it is, or nil. The two fields go
 // together.
-func (r *request) as() (*engine.RequestID, *problem) {
+func (r *request) requestID() (*engine.RequestID, *problem) {
 	switch {
 	case r.Client == "" && r.Sequence == nil:
 		return nil, nil

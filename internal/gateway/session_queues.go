@@ -15,7 +15,7 @@ func (s *session) enqueue(r *request) {
 		return
 	}
 	store := s.server.queues
-	s.store(r, r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
+	s.submit(r, r.Queue, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
 		if unique != nil {
 			return store.EnqueueUnique(s.server.work, r.Queue, messages[0], opts, *unique, done)
 		}

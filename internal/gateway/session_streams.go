@@ -9,20 +9,20 @@ import (
 
 // publish stores messages in a stream.
 func (s *session) publish(r *request) {
-	store := s.server.streams
-	as, why := r.as()
+	streams := s.server.streams
+	id, why := r.requestID()
 	if why != nil {
 		s.refuseFor(r.asked, why)
 		return
 	}
-	s.store(r, r.Stream, store != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
-		return store.Publish(s.server.work, r.Stream, as, messages, done)
+	s.submit(r, r.Stream, streams != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
+		return streams.Publish(s.server.work, r.Stream, id, messages, done)
 	})
 }
 
-// store has messages stored and answers after the commit. While the store is
-// behind it waits, and nothing more is read.
-func (s *session) store(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
+// submit has an engine store a request's messages, and answers after the commit. While the engine is
+// behind it waits, and nothing more is read: that is how a client that is too fast is slowed down.
+func (s *session) submit(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
 	messages, why := r.messages()
 	switch {
 	case !served:
