@@ -128,7 +128,7 @@ func (h *hub) poll(ctx context.Context) {
 			h.store.cfg.Log.Warn("event store not polled", "error", err) // once, until it works again
 		}
 		failing = err != nil
-		timer.Reset(every*3/4 + rand.N(every/2+1))
+		timer.Reset(pg.Jitter(every))
 	}
 }
 

@@ -2,8 +2,9 @@ package queue
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // sweepEvery is the least time between two searches for deliveries whose time
@@ -34,7 +35,7 @@ func (s *schedule) heard(a *answer, cfg *NodeConfig) {
 		return
 	}
 	now := time.Now()
-	s.look = now.Add(jitter(cfg.PollJournal))
+	s.look = now.Add(pg.Jitter(cfg.PollJournal))
 	s.due = time.Time{}
 	if a.due != nil {
 		s.due = now.Add(max(0, a.due.Sub(a.now)))
@@ -50,9 +51,6 @@ func (s *schedule) dueBy(p *sidePut, now time.Time) {
 	s.due = earliest(s.due, at)
 	s.noted++
 }
-
-// jitter is d, give or take a quarter.
-func jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }
 
 // earliest returns the first of the times that are not zero.
 func earliest(times ...time.Time) (first time.Time) {
@@ -103,7 +101,7 @@ func (n *shardNode) tick(now time.Time) {
 		n.rested(now)
 	}
 	if len(n.node.consumers) > 0 && !now.Before(n.times.poll) {
-		n.times.poll = now.Add(jitter(n.cfg.Poll))
+		n.times.poll = now.Add(pg.Jitter(n.cfg.Poll))
 		n.polls = true
 		signal(n.readNow)
 	}

@@ -277,7 +277,7 @@ func (n *shardNode) leased(r request, sent time.Time) {
 		if e.kind == kindLease || e.kind == kindLeaseAlone {
 			// Measured from before it was sent, so that it ends here first. Queues that began
 			// at the same time do not renew at the same time.
-			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(jitter(n.cfg.Lease/3))
+			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(pg.Jitter(n.cfg.Lease/3))
 		}
 	}
 	if r.ends() {

@@ -88,7 +88,7 @@ func (l *journalPoller) run() {
 		case <-l.life.Done():
 			return
 		}
-		timer.Reset(max(0, jitter(l.every())-time.Since(began)))
+		timer.Reset(max(0, pg.Jitter(l.every())-time.Since(began)))
 	}
 }
 

@@ -27,7 +27,7 @@ func (n *shardNode) rotate(ctx context.Context) {
 	rotated, err := n.rewrite(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.times.rotate = now.Add(jitter(rotateAgain))
+	n.times.rotate = now.Add(pg.Jitter(rotateAgain))
 	switch {
 	case err != nil:
 		n.cfg.Log.Info("journal not begun anew, trying again", "queue", n.queue.Name(), "error", err)

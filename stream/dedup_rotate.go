@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -57,7 +56,7 @@ func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) e
 			log.Warn("records of producers not rotated", "error", err)
 		}
 		select {
-		case <-time.After(rotateEvery*3/4 + rand.N(rotateEvery/2)):
+		case <-time.After(pg.Jitter(rotateEvery)):
 		case <-ctx.Done():
 			return
 		}

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ func (h *Hub) pollAll(ctx context.Context) {
 			h.cfg.Log.Warn("streams not polled", "error", err) // once, until it works again
 		}
 		failing = err != nil
-		timer.Reset(h.cfg.Poll*3/4 + rand.N(h.cfg.Poll/2+1))
+		timer.Reset(pg.Jitter(h.cfg.Poll))
 	}
 }
 

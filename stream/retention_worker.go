@@ -88,7 +88,7 @@ func (k *RetentionWorker) Run(ctx context.Context) {
 				k.cfg.Log.Warn("old batch marks not deleted", "error", err)
 			}
 		}
-		timer.Reset(k.cfg.Every*3/4 + rand.N(k.cfg.Every/2+1))
+		timer.Reset(pg.Jitter(k.cfg.Every))
 	}
 }
 

@@ -1,8 +1,7 @@
 package embedpg
 
 // pinnedSum is the SHA-256 of an archive, checked before anything of it is
-// unpacked or run; empty if unknown. The sums were taken from the archives that
-// the library's versions name. Version 15.13.0 and 14.18.0 were never published
+// unpacked or run; empty if unknown. Version 15.13.0 and 14.18.0 were never published
 // for 64-bit ARM, and Alpine's are not pinned: for those the sum published
 // beside the archive is used, which a damaged download fails and a malicious
 // repository does not.

@@ -40,7 +40,7 @@ type Config struct {
 	// says. Defaults to none.
 	BinDir string
 	// MirrorURL is the root of a Maven repository to fetch from.
-	// Defaults to that of the embedded-postgres library.
+	// Defaults to Maven Central.
 	MirrorURL string
 	// Primary is a running server that a new data directory becomes a streaming standby of: its
 	// data are copied, with its programs started, and what it commits is followed, until

@@ -7,18 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"time"
-
-	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetcher brings the binaries of one version into the cache. The library
-// supplies which versions there are and where. Its life-cycle is not used: it
-// cannot be cancelled, skips a missing checksum, runs what it has unpacked, and
-// deletes data directories of another major version.
+// fetcher brings the binaries of one version into the cache.
 type fetcher struct {
 	cfg        Config
 	as         account
@@ -29,15 +23,14 @@ type fetcher struct {
 	stall      time.Duration
 }
 
+// repository has the archives of https://github.com/zonkyio/embedded-postgres-binaries: Maven Central.
+const repository = "https://repo1.maven.org/maven2"
+
+// versions are the archives that are fetched, by major version of PostgreSQL. Their sums are in checksums.go.
+var versions = map[int]string{14: "14.18.0", 15: "15.13.0", 16: "16.9.0", 17: "17.5.0", 18: "18.3.0"}
+
 func newFetcher(cfg Config, as account, major int) (fetcher, error) {
-	version := ""
-	for _, v := range []embeddedpostgres.PostgresVersion{
-		embeddedpostgres.V14, embeddedpostgres.V15, embeddedpostgres.V16, embeddedpostgres.V17, embeddedpostgres.V18,
-	} {
-		if strings.HasPrefix(string(v), fmt.Sprintf("%d.", major)) {
-			version = string(v)
-		}
-	}
+	version := versions[major]
 	if version == "" {
 		return fetcher{}, fmt.Errorf("%w: PostgreSQL %d is not offered, only %d to %d", ErrFetch, major, minMajor, defaultMajor)
 	}
@@ -48,22 +41,12 @@ func newFetcher(cfg Config, as account, major int) (fetcher, error) {
 	return fetcher{
 		cfg:        cfg,
 		as:         as,
-		repository: strings.TrimRight(cmp.Or(cfg.MirrorURL, libraryRepository()), "/"),
+		repository: strings.TrimRight(cmp.Or(cfg.MirrorURL, repository), "/"),
 		platform:   platform,
 		version:    version,
 		sum:        pinnedSum(platform, version),
 		stall:      30 * time.Second,
 	}, nil
-}
-
-// libraryRepository is the library's default address, which it does not
-// export: reading it keeps one address in one place. A test watches the field.
-func libraryRepository() string {
-	field := reflect.ValueOf(embeddedpostgres.DefaultConfig()).FieldByName("binaryRepositoryURL")
-	if field.Kind() != reflect.String {
-		return ""
-	}
-	return field.String()
 }
 
 // fetchPlatform names the archives as their publisher does.

@@ -3,6 +3,7 @@ package embedpg
 import (
 	"archive/tar"
 	"archive/zip"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/xi2/xz"
+	"github.com/ulikunitz/xz"
 )
 
 // unpack writes the .txz inside a jar to the new directory dir. Everything is
@@ -49,7 +50,7 @@ func unpackEntry(ctx context.Context, entry *zip.File, root *os.Root) error {
 		return err
 	}
 	defer packed.Close()
-	plain, err := xz.NewReader(packed, 0)
+	plain, err := xz.NewReader(bufio.NewReaderSize(packed, 1<<20)) // it reads byte by byte
 	if err != nil {
 		return err
 	}

@@ -100,10 +100,10 @@ func BenchmarkParseChat(b *testing.B) {
 	}
 }
 
-func TestBucket_RefillsContinuously(t *testing.T) {
+func TestRateLimit_RefillsContinuously(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBucket(ChatConfig{RateLimit: 10, RateBurst: 10}, time.Now())
+		b := newRateLimit(ChatConfig{RateLimit: 10, RateBurst: 10})
 		for i := range 10 {
 			if _, ok := b.take(time.Now()); !ok {
 				t.Fatalf("no token %d of the first 10", i+1)

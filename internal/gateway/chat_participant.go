@@ -26,10 +26,10 @@ type participant struct {
 
 	// mu is held by who handles messages: the reading goroutine, and one at the
 	// end of a join that it did not wait for.
-	mu     sync.Mutex
-	rooms  map[string]*room.Member
-	joins  map[string]*joining
-	bucket bucket
+	mu    sync.Mutex
+	rooms map[string]*room.Member
+	joins map[string]*joining
+	limit rateLimit
 
 	joiners  sync.WaitGroup  // the goroutines of joins
 	catchUps context.Context // of these
@@ -50,7 +50,7 @@ type participant struct {
 
 // newParticipant returns the chat's part in a connection, to be ended by end.
 func newParticipant(server *chatServer, c *connection, drain time.Duration) *participant {
-	p := &participant{server: server, conn: c, drain: drain, bucket: newBucket(server.cfg, time.Now())}
+	p := &participant{server: server, conn: c, drain: drain, limit: newRateLimit(server.cfg)}
 	p.catchUps, p.abandon = context.WithCancel(server.work)
 	return p
 }
@@ -187,7 +187,7 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 		p.refuse(msg, codeNotJoined)
 		return
 	}
-	if wait, ok := p.bucket.take(now); !ok {
+	if wait, ok := p.limit.take(now); !ok {
 		p.server.dropped.Add(1)
 		p.answer(msg, codeRateLimited, map[string]any{"retry_after_ms": wait.Milliseconds() + 1})
 		return

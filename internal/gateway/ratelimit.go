@@ -1,25 +1,25 @@
 package gateway
 
-import "time"
+import (
+	"time"
 
-// bucket is a token bucket, refilled continuously. Not safe for concurrent use.
-type bucket struct {
-	rate, burst float64 // tokens a second, and at most
-	tokens      float64
-	at          time.Time
-}
+	"golang.org/x/time/rate"
+)
 
-func newBucket(cfg ChatConfig, now time.Time) bucket {
-	return bucket{rate: cfg.RateLimit, burst: cfg.RateBurst, tokens: cfg.RateBurst, at: now}
+// rateLimit says how many chats a connection may send: a token bucket, refilled continuously.
+type rateLimit struct{ *rate.Limiter }
+
+func newRateLimit(cfg ChatConfig) rateLimit {
+	return rateLimit{rate.NewLimiter(rate.Limit(cfg.RateLimit), int(cfg.RateBurst))}
 }
 
 // take takes a token, or returns how long it is until there is one.
-func (b *bucket) take(now time.Time) (wait time.Duration, ok bool) {
-	b.tokens = min(b.burst, b.tokens+b.rate*now.Sub(b.at).Seconds())
-	b.at = now
-	if b.tokens < 1 {
-		return time.Duration((1 - b.tokens) / b.rate * float64(time.Second)), false
+func (l rateLimit) take(now time.Time) (wait time.Duration, ok bool) {
+	if l.AllowN(now, 1) {
+		return 0, true
 	}
-	b.tokens--
-	return 0, true
+	r := l.ReserveN(now, 1)
+	wait = r.DelayFrom(now)
+	r.CancelAt(now)
+	return wait, false
 }

@@ -22,3 +22,7 @@ func Backoff(ctx context.Context, failed int) error {
 		return ctx.Err()
 	}
 }
+
+// Jitter returns a duration around d, from three quarters of it to five: what many processes do again and again is not to happen
+// at the same time.
+func Jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }
