@@ -107,14 +107,15 @@ func (p *process) end(grace time.Duration) error {
 }
 
 // kill ends it and its children as a crash would. Stopped first, so that it
-// starts no more of them meanwhile.
+// starts no more of them meanwhile. It ends last: when it has gone, so have they, also for another goroutine that waits for it
+// and then ends this process.
 func (p *process) kill(ctx context.Context) error {
 	p.signal(syscall.SIGSTOP)
 	pids, err := children(p.pid)
-	p.signal(syscall.SIGKILL)
 	for _, pid := range pids {
-		syscall.Kill(pid, syscall.SIGKILL) // it may have noticed already
+		syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
+	p.signal(syscall.SIGKILL)
 	return errors.Join(err, p.await(ctx))
 }
 
