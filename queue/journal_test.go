@@ -66,19 +66,22 @@ func TestWrite_DatabaseChecksLease(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	s, other := &state{}, &state{}
-	begin := request{own: 1, lease: 300 * time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
+	begin := request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}, claim: 10}
 	mustWrite(t, q, s, request{}, written)
 	mustWrite(t, q, s, begin, written)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{1, 2})}}, written)
 	mustWrite(t, q, other, request{}, written)
 	takeover := request{entries: []entry{{kind: kindEnd, token: 1, hi: 5, until: other.leases[1]}}}
 	mustWrite(t, q, other, takeover, conflicting)
+	mustWrite(t, q, s, request{own: 1, lease: time.Millisecond, entries: []entry{{kind: kindLease, token: 1}}}, written)
 	time.Sleep(time.Until(s.leases[1]) + 50*time.Millisecond)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{done(1, span{3, 3})}}, leaseOver)
 	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLease, token: 1}}}, leaseOver)
 	if s.done(3) || !s.has(1, 3) {
 		t.Error("an ack of a lease that is over was recorded")
 	}
+	mustWrite(t, q, other, request{}, written)
+	takeover.entries[0].until = other.leases[1]
 	mustWrite(t, q, other, takeover, written)
 	want := []segment{{span{3, 5}, 0, 0, true}, {span{6, 10}, 0, 0, false}}
 	if !slices.Equal(other.live, want) {

@@ -16,6 +16,7 @@ import (
 
 // benchLanesCmd asks through a flood.
 type benchLanesCmd struct {
+	Config string `placeholder:"FILE" help:"Settings of the benchmark and of the server, in TOML. Default: none."`
 	lanesFlags
 	RequestDuration seconds  `placeholder:"TIME" help:"From one request to the next. Default: 10ms."`
 	TotalRequest    int      `placeholder:"N" help:"Requests. Default: 1000."`
@@ -51,7 +52,7 @@ func (c *benchLanesCmd) Run(p *process) error {
 	if err := c.contradiction(p.changed); err != nil {
 		return err
 	}
-	file, err := c.load(true)
+	file, err := c.load(c.Config)
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ func exit(code int, format string, args ...any) error {
 // commands is the whole command line.
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
+	Config  configCmd  `cmd:"" help:"Print the settings that serve would have, and where each comes from: a flag, the environment, the file, or the default."`
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
 	Queue   queueCmd   `cmd:"" help:"Queues: each message goes to one consumer."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
@@ -83,6 +84,8 @@ type process struct {
 	ctx   context.Context
 	log   *slog.Logger
 	rerun rerun // what is running
+	// settings are where serve's values come from that are not on the command line.
+	settings *settings
 	// changed are its flags that have another value than their default.
 	changed map[string]bool
 }
@@ -100,6 +103,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		}
 	}()
 	var cmds commands
+	settings := newSettings(env.Getenv)
 	parser, err := kong.New(&cmds,
 		kong.Name("tidewire"),
 		kong.Description("Durable real-time messaging on the PostgreSQL you already run, and the workbench that measures it."),
@@ -108,7 +112,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL.", "version": "tidewire " + version()},
-		valueMappers())
+		valueMappers(), kong.Resolvers(settings))
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)
 		return ExitFailure
@@ -117,11 +121,15 @@ func Run(ctx context.Context, env Env) (code int) {
 		kongcompletion.Register(parser, kongcompletion.WithExitFunc(func(int) { panic(helpShown{}) }))
 	}
 	kctx, err := parser.Parse(quickened(longFlags(helpWord(env.Args))))
+	if settings.err != nil {
+		fmt.Fprintln(env.Err, "tidewire:", settings.err)
+		return ExitUsage
+	}
 	if err != nil {
 		fmt.Fprintf(env.Err, "tidewire: %v (see %s --help)\n", err, commandOf(err))
 		return ExitUsage
 	}
-	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx), changed: changedFlags(kctx)}
+	p := &process{Env: env, ctx: ctx, log: slog.New(slog.NewTextHandler(env.Err, nil)), rerun: rerunOf(kctx), settings: settings, changed: changedFlags(kctx)}
 	if err := kctx.Run(p); err != nil {
 		if text := err.Error(); text != "" {
 			fmt.Fprintf(env.Err, "tidewire: %s\n", text)

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/gateway"
 )
-
-// lanesFile is where the lanes' settings are if nothing else is said.
-const lanesFile = "config.toml"
 
 // lanesConfig is what serve --only lanes and bench lanes agree on.
 type lanesConfig struct {
@@ -50,17 +46,9 @@ type lanesTOML struct {
 	} `toml:"client"`
 }
 
-// loadLanesConfig reads a file, "" for config.toml here, if there is one. What
-// it does not say is as defaultLanes has it.
+// loadLanesConfig reads a file. What it does not say is as defaultLanes has it.
 func loadLanesConfig(path string) (lanesConfig, error) {
-	explicit := path != ""
-	if !explicit {
-		path = lanesFile
-	}
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !explicit {
-		return defaultLanes(), nil
-	}
 	if err != nil {
 		return lanesConfig{}, exit(ExitUsage, "--config: %w", err)
 	}

@@ -70,31 +70,28 @@ total_request = 7
 
 func TestLoadLanesConfig_Files(t *testing.T) {
 	dir := t.TempDir()
-	t.Chdir(dir)
-	if got, err := loadLanesConfig(""); err != nil || got != defaultLanes() {
-		t.Errorf("no file: %+v, %v", got, err)
-	}
 	if _, err := loadLanesConfig("missing.toml"); err == nil || !strings.Contains(err.Error(), "missing.toml") {
 		t.Errorf("a file that was named is missing: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, lanesFile), []byte("[server]\nport = 4711"), 0o600); err != nil {
+	file := filepath.Join(dir, "lanes.toml")
+	if err := os.WriteFile(file, []byte("[server]\nport = 4711"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := loadLanesConfig(""); err != nil || got.Port != 4711 {
-		t.Errorf("config.toml: %+v, %v", got, err)
+	if got, err := loadLanesConfig(file); err != nil || got.Port != 4711 {
+		t.Errorf("the file: %+v, %v", got, err)
 	}
 	size, period := bytes(5), seconds(time.Second)
 	flags := lanesFlags{DummyMessageSize: &size, DummyMessageDuration: &period}
-	if got, err := flags.load(true); err != nil || got.Port != 4711 || got.DummySize != 5 || got.DummyEvery != time.Second {
+	if got, err := flags.load(file); err != nil || got.Port != 4711 || got.DummySize != 5 || got.DummyEvery != time.Second {
 		t.Errorf("flags on top: %+v, %v", got, err)
 	}
 	for _, size = range []bytes{0, -1, gateway.MaxDummySize + 1, 1 << 40} {
-		if _, err := flags.load(true); err == nil || !strings.Contains(err.Error(), "--dummy-message-size") {
+		if _, err := flags.load(file); err == nil || !strings.Contains(err.Error(), "--dummy-message-size") {
 			t.Errorf("a size of %d: %v", size, err)
 		}
 	}
 	size, period = gateway.MaxDummySize, 0
-	if _, err := flags.load(true); err == nil || !strings.Contains(err.Error(), "--dummy-message-duration") {
+	if _, err := flags.load(file); err == nil || !strings.Contains(err.Error(), "--dummy-message-duration") {
 		t.Errorf("a duration of 0: %v", err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 
 // serveCmd runs the server.
 type serveCmd struct {
+	Config   string  `placeholder:"FILE" help:"Settings, in TOML: a line for each flag, without the dashes; lists for flags that may be repeated. TIDEWIRE_CONFIG names it too. Environment variables, TIDEWIRE_MAX_MEMORY for --max-memory, win over the file, and flags over both. With --only lanes: the file of the lanes benchmark."`
 	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat, lanes or echo."`
 	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
 	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 takes a free one. Default: 8080."`
@@ -170,7 +171,11 @@ func (c *serveCmd) checkMessage() error {
 
 // serve listens, serves, and stops.
 func (c *serveCmd) serve(p *process) error {
-	lanes, err := c.lanesFlags.load(c.Only == "lanes")
+	lanesFile := ""
+	if c.Only == "lanes" {
+		lanesFile = c.Config
+	}
+	lanes, err := c.lanesFlags.load(lanesFile)
 	if err != nil {
 		return err
 	}

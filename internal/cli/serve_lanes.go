@@ -8,17 +8,15 @@ import (
 
 // lanesFlags are the settings of the lanes endpoint; they win over the file.
 type lanesFlags struct {
-	Config               string   `placeholder:"FILE" help:"Settings of the lanes endpoint. Default: config.toml, if it is there."`
 	DummyMessageSize     *bytes   `placeholder:"SIZE" help:"What the lanes endpoint pushes. Default: 1MB."`
 	DummyMessageDuration *seconds `placeholder:"TIME" help:"How often it does. Default: 500us."`
 	Latency              string   `enum:"balanced,low" default:"balanced" help:"Of answers on the lanes endpoint: low keeps less under way, and pushes less."`
 }
 
-// load applies the flags that were given to what the file says; if alone,
-// config.toml is one even if nobody named it.
-func (f lanesFlags) load(alone bool) (cfg lanesConfig, err error) {
-	if cfg = defaultLanes(); alone || f.Config != "" {
-		if cfg, err = loadLanesConfig(f.Config); err != nil {
+// load applies the flags that were given to what the file says, if there is one.
+func (f lanesFlags) load(file string) (cfg lanesConfig, err error) {
+	if cfg = defaultLanes(); file != "" {
+		if cfg, err = loadLanesConfig(file); err != nil {
 			return cfg, err
 		}
 	}

@@ -37,6 +37,13 @@ type memory struct {
 	size  bytes
 }
 
+func (m memory) String() string {
+	if m.size > 0 {
+		return strconv.FormatInt(int64(m.size), 10)
+	}
+	return fmt.Sprintf("%g%%", 100*float64(m.share))
+}
+
 // minMemory is what a server needs to do anything.
 const minMemory = 64 << 20
 

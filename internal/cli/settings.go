@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/pelletier/go-toml/v2"
+)
+
+// envPrefix begins the environment variables that set flags of serve: TIDEWIRE_MAX_MEMORY is --max-memory.
+const envPrefix = "TIDEWIRE_"
+
+// settings are the values of serve's flags that are not on the command line. The environment wins over the file. It is a
+// kong.Resolver, and used for one command line.
+type settings struct {
+	getenv func(string) string
+	loaded bool
+	err    error          // the file cannot be used
+	file   string         // its name, or ""
+	values map[string]any // of the file
+	from   map[string]string
+}
+
+// Where a value comes from.
+const (
+	fromFlag        = "flag"
+	fromEnvironment = "environment"
+	fromDefault     = "default"
+)
+
+func newSettings(getenv func(string) string) *settings {
+	return &settings{getenv: getenv, from: make(map[string]string)}
+}
+
+// Validate implements kong.Resolver.
+func (s *settings) Validate(*kong.Application) error { return nil }
+
+// Resolve implements kong.Resolver.
+func (s *settings) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
+	node := parent.Node()
+	if node.Type != kong.CommandNode || node.Name != "serve" && node.Name != "config" || flag.Name == "help" || flag.Name == "config" {
+		return nil, nil
+	}
+	if s.load(ctx, node); s.err != nil {
+		return nil, nil // Run says it
+	}
+	if text := s.getenv(envName(flag.Name)); text != "" {
+		s.from[flag.Name] = fromEnvironment
+		return text, tryValue(envName(flag.Name), flag, text)
+	}
+	value, ok := s.values[flag.Name]
+	if !ok {
+		return nil, nil
+	}
+	s.from[flag.Name] = s.file
+	value, err := flagValue(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.file, err)
+	}
+	return value, tryValue(s.file, flag, value)
+}
+
+// tryValue returns why a flag cannot have a value, and where that is from.
+func tryValue(where string, flag *kong.Flag, value any) error {
+	token := kong.Scan().PushTyped(value, kong.FlagValueToken)
+	if err := flag.Parse(token, reflect.New(flag.Target.Type()).Elem()); err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ") // after the name of the flag
+		return fmt.Errorf("%s: %s", where, why)
+	}
+	return nil
+}
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// flagValue is a value of the file as the command line would have it.
+func flagValue(value any) (any, error) {
+	switch v := value.(type) {
+	case []any:
+		all := make([]any, len(v))
+		for i := range v {
+			one, err := flagValue(v[i])
+			if err != nil {
+				return nil, err
+			}
+			all[i] = one
+		}
+		return all, nil
+	case string, bool, int64, float64:
+		return fmt.Sprint(v), nil
+	}
+	return nil, errors.New("want a text, a number, true or false, or a list of texts")
+}
+
+// load reads the file, once. With --only lanes the file is that of the lanes benchmark, which is read later.
+func (s *settings) load(ctx *kong.Context, node *kong.Node) {
+	if s.loaded {
+		return
+	}
+	s.loaded = true
+	given := func(name string) (text string) {
+		for _, f := range node.Flags {
+			if f.Name == name {
+				text = fmt.Sprint(ctx.FlagValue(f))
+			}
+		}
+		if text == "" {
+			text = s.getenv(envName(name))
+		}
+		return text
+	}
+	s.file = given("config")
+	if s.file == "" || given("only") == "lanes" {
+		return
+	}
+	s.err = s.read(node)
+}
+
+func (s *settings) read(node *kong.Node) error {
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	if err := toml.Unmarshal(text, &s.values); err != nil {
+		return fmt.Errorf("%s: %w", s.file, tomlError(err))
+	}
+	return s.checkKeys(node)
+}
+
+// checkKeys refuses keys that are no flags of serve.
+func (s *settings) checkKeys(node *kong.Node) error {
+	var known, unknown []string
+	for _, f := range node.Flags {
+		if f.Name != "help" && f.Name != "config" {
+			known = append(known, f.Name)
+		}
+	}
+	for key := range s.values {
+		if !slices.Contains(known, key) {
+			unknown = append(unknown, key)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("%s: unknown key %s: keys are the flags of tidewire serve without the dashes, such as max-memory", s.file, strings.Join(unknown, ", "))
+}
+
+// source returns where the value of a flag comes from.
+func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
+	for _, p := range ctx.Path {
+		if p.Flag == flag && !p.Resolved {
+			return fromFlag
+		}
+	}
+	if from, ok := s.from[flag.Name]; ok {
+		return from
+	}
+	return fromDefault
+}
+
+// configCmd prints the settings that serve would have, as a file that --config takes.
+type configCmd struct{ serveCmd }
+
+// Run is called by kong.
+func (c *configCmd) Run(p *process, ctx *kong.Context) error {
+	flags := slices.Clone(ctx.Selected().Flags)
+	sort.Slice(flags, func(i, j int) bool { return flags[i].Name < flags[j].Name })
+	for _, f := range flags {
+		if f.Name == "help" || f.Name == "config" {
+			continue
+		}
+		text, set, err := settingText(f)
+		if err != nil {
+			return err
+		}
+		if !set { // its default is none, or found out later
+			fmt.Fprintf(p.Out, "# %s =\n", f.Name)
+			continue
+		}
+		fmt.Fprintf(p.Out, "%-60s # %s\n", f.Name+" = "+text, p.settings.source(ctx, f))
+	}
+	return nil
+}
+
+// settingText is the value of a flag as the file has it, without passwords, and whether there is one.
+func settingText(f *kong.Flag) (text string, set bool, err error) {
+	target := f.Target
+	if target.Kind() == reflect.Pointer {
+		if target.IsNil() {
+			return "", false, nil
+		}
+		target = target.Elem()
+	}
+	value := tomlOf(target)
+	if value == nil && f.HasDefault {
+		value = zeroOf(target)
+	}
+	if value == nil {
+		return "", false, nil
+	}
+	if address, ok := value.(string); ok && strings.HasSuffix(f.Name, "-url") {
+		value = withoutPassword(address)
+	}
+	line, err := toml.Marshal(map[string]any{"v": value})
+	if err != nil {
+		return "", false, errors.Join(fmt.Errorf("--%s cannot be shown", f.Name), err)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(line)), "v = "), true, nil
+}
+
+var passwordField = regexp.MustCompile(`password=('[^']*'|\S*)`)
+
+// withoutPassword is the address of a database to be shown.
+func withoutPassword(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
+		return u.Redacted()
+	}
+	return passwordField.ReplaceAllString(address, "password=xxxxx")
+}
