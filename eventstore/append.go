@@ -126,7 +126,7 @@ var errStoredID = errors.New("eventstore: an id is stored")
 
 // recall looks whether a refused append had been stored by an earlier attempt:
 // then that one's events are what it conflicts with. Whatever refused it is
-// committed, and its own first attempt cannot commit behind that: what is not
+// committed, and its own first attempt cannot commit after that: what is not
 // found now is not stored.
 func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer, error) {
 	if !errors.Is(got.err, errStoredID) && !errors.Is(got.err, ErrConflict) {

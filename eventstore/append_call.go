@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Condition makes an append fail if events match that are stored behind a
+// Condition makes an append fail if events match that are stored after a
 // position.
 type Condition struct {
 	// FailIfEventsMatch chooses the events that must not be there. The zero
 	// Query matches every event.
 	FailIfEventsMatch Query
 	// After is the position of the last event that the decision has taken into
-	// account: only events behind it count. It may lie past the last match. If the
+	// account: only events after it count. It may lie past the last match. If the
 	// store has not got so far, or events up to it were lost by a failover, the append fails with
 	// ErrHistoryLost. 0 has the whole history count.
 	After int64
@@ -200,7 +200,7 @@ func contains(tags []string, tag string) bool {
 	return false
 }
 
-// from is the position behind which it is not known whether anything
+// from is the position after which it is not known whether anything
 // conflicts.
 func (c *call) from(epoch uint64) int64 {
 	from := max(c.after, c.apart.position)

@@ -21,7 +21,7 @@ type work struct {
 // checker looks, while one batch is committed, whether what the next ones must
 // not find is in the store: that is most of the work of a condition, and needs
 // no lock. What was found stays true. What was not found is not there up to the
-// last batch that was visible; the committer has only to look behind that.
+// last batch that was visible; the committer has only to look after that.
 type checker struct {
 	store  *Store
 	params params
@@ -162,7 +162,7 @@ func readConflicts(result *pgconn.ResultReader) (found conflicts, err error) {
 }
 
 // probes appends the parameters of a check: the probes of all calls, of which
-// from says behind which position each is to be looked for.
+// from says after which position each is to be looked for.
 func (p *params) probes(asked []*call, from func(*call) int64) {
 	n, tagless := 0, false
 	for _, c := range asked {

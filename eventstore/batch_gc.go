@@ -95,7 +95,7 @@ func (s *Store) aside(sweep func()) {
 	if !s.enter() {
 		return
 	}
-	defer s.leave() // Close waits for what runs only behind all who have entered
+	defer s.leave() // Close waits for what runs only after all who have entered
 	if !s.sweeper.busy.CompareAndSwap(false, true) {
 		return
 	}

@@ -136,7 +136,7 @@ func (c *cutBehindAppend) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAppend_OutcomeUnknown loses the connection behind a batch, and is not let
+// TestAppend_OutcomeUnknown loses the connection after a batch, and is not let
 // in again.
 func TestAppend_OutcomeUnknown(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (s *Store) AppendIfAs(ctx context.Context, p RequestID, events []Event, con
 
 // recallRequest looks whether a refused request had been stored by an earlier
 // attempt. Whatever refused it is committed, and its own first attempt cannot
-// commit behind that: what is not found now is not stored.
+// commit after that: what is not found now is not stored.
 func (s *Store) recallRequest(ctx context.Context, p RequestID, got answer) (answer, error) {
 	for failed := 0; ; failed++ {
 		found, err := s.findRequests(ctx, s.sendBatch, []RequestID{p})

@@ -51,7 +51,7 @@ func TestAppendAs_Once(t *testing.T) {
 	if err := s.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	other := open(t, poolOf(t, db.URL), eventstore.Config{}) // as behind a restart
+	other := open(t, poolOf(t, db.URL), eventstore.Config{}) // as after a restart
 	if again := mustAppendAs(t, other, p, event("A"), event("B")); !slices.Equal(again, first) {
 		t.Errorf("%v and by another Store %v", first, again)
 	}

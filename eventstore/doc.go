@@ -22,7 +22,7 @@
 //
 // Every append takes the store's advisory lock, in PostgreSQL, and holds it to
 // its commit; a Store gathers its callers into one such transaction, which is
-// one round trip. Four things decide, and each only has to look behind the
+// one round trip. Four things decide, and each only has to look after the
 // position up to which those before it have looked:
 //
 //  1. checker.go: while one batch commits, the conditions of the next are
@@ -32,7 +32,7 @@
 //  3. writer.go: the earlier calls of the same batch. What might conflict with
 //     one of them waits for the next transaction, when that one is committed.
 //  4. tidewire.events_N_append: if the store's sequence has moved past what is
-//     known, because others have written, it looks behind that, by a statement
+//     known, because others have written, it looks after that, by a statement
 //     begun after the lock was taken.
 //
 // 1 and 4 give up on a condition for which they would have to look at many rows

@@ -93,7 +93,7 @@ func (p *process) kill() {
 }
 
 // cuttable is a connection that breaks now and then: before it sends
-// something, behind it, or when PostgreSQL has acted on it and answers.
+// something, after it, or when PostgreSQL has acted on it and answers.
 type cuttable struct {
 	net.Conn
 	cut      func() int

@@ -24,7 +24,7 @@ func appendPart(t *testing.T, s *Store) weak.Pointer[byte] {
 }
 
 // TestAppend_KeepsNothingOfTheCallers: one who reads events and appends others
-// with their tags would have thousands of the pages kept, behind the tail.
+// with their tags would have thousands of the pages kept, after the tail.
 func TestAppend_KeepsNothingOfTheCallers(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)

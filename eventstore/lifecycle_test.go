@@ -294,7 +294,7 @@ func TestDrop(t *testing.T) {
 	}
 	dropped := make(chan error, 1)
 	go func() { dropped <- eventstore.Drop(t.Context(), db.Pool, s.Name()) }()
-	mustAppend(t, s, event("B")) // nobody waits behind the drop
+	mustAppend(t, s, event("B")) // nobody waits after the drop
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ type Projector[S any] struct {
 	Query Query
 	// Init returns the state before the first event. Defaults to the zero value.
 	Init func() S
-	// Apply returns the state behind an event.
+	// Apply returns the state after an event.
 	Apply func(S, Event) S
 	// Snapshot has the state kept in the database. Defaults to nil: it is computed
 	// from all events each time.
@@ -63,7 +63,7 @@ func (p *Projection[S]) begin() {
 	p.State, p.taken, p.applied = state, 0, 0
 }
 
-// from is the position behind which the projection's next event is.
+// from is the position after which the projection's next event is.
 func (p *Projection[S]) from() int64 { return p.taken }
 
 func (p *Projection[S]) apply(e Event) {
@@ -74,7 +74,7 @@ func (p *Projection[S]) apply(e Event) {
 // Project brings all projections from their beginning to the present state, in
 // one pass over the events that any of them chooses. It returns the condition
 // under which what is decided by these states may be appended: that nothing
-// was stored behind the pass that would change one of them.
+// was stored after the pass that would change one of them.
 //
 // It holds 1 MiB or 1,000 events in memory at a time, or one larger event. At
 // most MaxConcurrentProjections run at once: past that it returns
@@ -99,7 +99,7 @@ func (s *Store) project(ctx context.Context, slot func(context.Context) error, p
 	}
 	head, err := s.pass(ctx, query, projections, s.resume(projections, rows))
 	if errors.Is(err, errBeyond) {
-		s.cfg.Log.Warn("snapshots not used: they lie behind the end of the store", "store", s.name)
+		s.cfg.Log.Warn("snapshots not used: they lie after the end of the store", "store", s.name)
 		for _, p := range projections {
 			p.begin()
 		}
@@ -114,9 +114,9 @@ func (s *Store) project(ctx context.Context, slot func(context.Context) error, p
 
 // errBeyond is what pass returns if a projection has begun with a snapshot of
 // more than the store has.
-var errBeyond = errors.New("eventstore: snapshot behind the end of the store")
+var errBeyond = errors.New("eventstore: snapshot after the end of the store")
 
-// pass has the projections take the events behind after. It returns the last
+// pass has the projections take the events after after. It returns the last
 // position that the store had at its beginning.
 func (s *Store) pass(ctx context.Context, query Query, projections []Projected, after int64) (head int64, err error) {
 	c := projectionCursor(s.readPage, query, after)
@@ -138,7 +138,7 @@ func (s *Store) pass(ctx context.Context, query Query, projections []Projected, 
 }
 
 // ProjectStream is Project that yields each event once the projections have
-// taken it: their State fields are what they were behind that event. The last
+// taken it: their State fields are what they were after that event. The last
 // pair is an error if there was one. The slot among MaxConcurrentProjections is
 // free again when the loop ends, however it ends. It neither uses nor saves
 // snapshots: it is for those who want to see all events.

@@ -44,7 +44,7 @@ type Snapshot[S any] struct {
 	// Version is to change whenever Init, Apply or the form of the state do:
 	// nothing else tells that an older snapshot is another projection's.
 	Version int
-	// Every is behind how many of its events since the last snapshot the
+	// Every is after how many of its events since the last snapshot the
 	// projection makes one. Defaults to 1,000.
 	Every int
 	// Encode returns the state as it is stored, at most MaxData bytes, and the
@@ -99,7 +99,7 @@ func (p *Projection[S]) fingerprint() []byte {
 	return sum[:]
 }
 
-// snapshot returns the state behind all events up to position as it is stored.
+// snapshot returns the state after all events up to position as it is stored.
 func (p *Projection[S]) snapshot(position int64) (stored, error) {
 	encode := p.Snapshot.Encode
 	if encode == nil {
@@ -179,7 +179,7 @@ func (s *Store) snapshots(ctx context.Context, projections []Projected) (map[str
 }
 
 // resume has projections go on from their snapshots. It returns the position
-// behind which the first of them has to begin.
+// after which the first of them has to begin.
 func (s *Store) resume(projections []Projected, rows map[string]*stored) (after int64) {
 	for i, p := range projections {
 		if row := rows[p.snapshotName()]; row != nil {

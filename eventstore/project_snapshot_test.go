@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// kept counts with a snapshot behind every third event. seen, if not nil, is
+// kept counts with a snapshot after every third event. seen, if not nil, is
 // how many events it has taken.
 func kept(seen *int) eventstore.Projector[map[string]int] {
 	return eventstore.Projector[map[string]int]{

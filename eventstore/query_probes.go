@@ -41,7 +41,7 @@ var (
 	ahead = bounds{400_000, 100, 5000}
 )
 
-// budget is behind how many rows the check of a probe is to give up.
+// budget is after how many rows the check of a probe is to give up.
 func (b bounds) budget(lookups int) int32 {
 	return int32(min(max(b.rows/max(lookups, 1), b.least), b.most))
 }

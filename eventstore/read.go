@@ -61,7 +61,7 @@ func (o ReadOptions) validate() error {
 
 // searching bounds one statement of a query that may have to look at many events
 // and find few: among how many positions it looks first, and the milliseconds
-// behind which it says how far it has come.
+// after which it says how far it has come.
 type searching struct {
 	span     int64
 	patience int32
@@ -212,7 +212,7 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 }
 
 // end is the position at which the page ends, and whether there may be more
-// behind it.
+// after it.
 func (found *pageResult) end(r *pageRequest) (at int64, more bool) {
 	switch {
 	case found.cut || found.candidates == r.limit:

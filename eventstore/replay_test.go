@@ -65,7 +65,7 @@ func randomQuery(random *rand.Rand) eventstore.Query {
 }
 
 // randomOp returns an append of some events, most of which depend on what is
-// behind a position close to the end.
+// after a position close to the end.
 func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Event) {
 	o := op{Name: name, Events: 1 + random.IntN(3)}
 	if random.IntN(5) > 0 {
@@ -210,7 +210,7 @@ func readStored(t *testing.T, pool *pgxpool.Pool) []stored {
 }
 
 // firstMatch is the plain way to evaluate a condition: the first event that
-// matches among those behind After.
+// matches among those after After.
 func firstMatch(log []stored, c eventstore.Condition) *stored {
 	for i := range log {
 		if log[i].position > c.After && plainMatch(c.FailIfEventsMatch, log[i].kind, log[i].tags) {

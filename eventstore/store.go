@@ -60,7 +60,7 @@ type Config struct {
 	// Defaults to 1 s.
 	Poll time.Duration
 	// Announce has appends tell other processes as well, by a NOTIFY of its own
-	// behind the commit. Without it their subscriptions learn of the events when
+	// after the commit. Without it their subscriptions learn of the events when
 	// they poll. Defaults to false.
 	Announce bool
 	// AnnounceEvery is the least time between two such NOTIFYs: PostgreSQL lets
@@ -154,7 +154,7 @@ type Store struct {
 	idleOnce  sync.Once
 
 	committing atomic.Bool  // the committer is busy
-	tailStart  atomic.Int64 // what it decides in memory begins behind it
+	tailStart  atomic.Int64 // what it decides in memory begins after it
 
 	projections chan struct{} // a slot for each that runs
 	apart       chan struct{} // the same for checks of one call

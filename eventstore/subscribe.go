@@ -26,7 +26,7 @@ type Subscription struct {
 	known, clear int64
 }
 
-// Subscribe returns a Subscription that begins behind the position, 0 being the
+// Subscribe returns a Subscription that begins after the position, 0 being the
 // beginning: first with what there is, then with what is committed. It must be
 // closed.
 func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
@@ -70,7 +70,7 @@ func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error
 		if err := sub.pace.wait(ctx); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		_, changed := s.hub.now() // before the read: what comes behind it is heard of
+		_, changed := s.hub.now() // before the read: what comes after it is heard of
 		after := sub.after.Load()
 		before := sub.window.before(after)
 		request := pageRequest{query: sub.query, after: after, before: before, limit: min(most, streamRows), bytes: streamBytes, head: true}

@@ -18,7 +18,7 @@ const announceSQL = `SELECT pg_notify('` + pg.EventChannel + `', $1)`
 
 // hub tells those who follow a Store that it may have grown. That is only ever
 // a hint: the Store's own appends give it, other processes by NOTIFY, in a
-// transaction of its own behind the commit, and a poll in the end. Whoever gets
+// transaction of its own after the commit, and a poll in the end. Whoever gets
 // a hint reads.
 type hub struct {
 	store *Store
@@ -83,7 +83,7 @@ func (h *hub) close(end context.CancelFunc) {
 	end()
 }
 
-// committed is called behind each commit of this Store.
+// committed is called after each commit of this Store.
 func (h *hub) committed() {
 	h.hint()
 	if h.store.cfg.Announce {

@@ -46,7 +46,7 @@ func (t *tail) drop() {
 	t.epoch++
 }
 
-// restart forgets the events, and has the tail begin behind at.
+// restart forgets the events, and has the tail begin after at.
 func (t *tail) restart(at basis) {
 	for _, s := range t.segments {
 		t.recycle(s)
@@ -57,7 +57,7 @@ func (t *tail) restart(at basis) {
 }
 
 // adopt reports whether held positions that were learnt from the history up to
-// b may be relied on beside what is in the tail. A history that goes on behind
+// b may be relied on beside what is in the tail. A history that goes on after
 // the tail's end, for others have written, becomes the tail's own.
 func (t *tail) adopt(b basis) bool {
 	if b.position == 0 || b == t.end {

@@ -142,7 +142,7 @@ func (f *tailIndex) follow(item *Item, hash int64, from, known int) int {
 		k := &f.keys[i-1]
 		event := int(k.event)
 		if event < from {
-			break // those behind it in the chain are earlier ones
+			break // those after it in the chain are earlier ones
 		}
 		if k.hash == hash && (known < 0 || event < known) && f.matches(item, event) {
 			known = event

@@ -38,7 +38,7 @@ const CodeForeignTable = "TW002"
 const patience = 10 * time.Minute
 
 const (
-	// isolationSQL has what comes behind lockSQL see what the node before has
+	// isolationSQL has what comes after lockSQL see what the node before has
 	// done: the database may have another isolation as its default.
 	isolationSQL = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 	// lockSQL waits for another node that is migrating. The key is "tidemigr".

@@ -195,7 +195,7 @@ func (q *shard) peek(ctx context.Context, n int) (msgs []stream.Message, err err
 	return msgs, nil
 }
 
-// readFrom reads behind that position, or behind what was dropped.
+// readFrom reads after that position, or after what was dropped.
 func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
 	msgs, err := q.stream.ReadRange(ctx, after, n)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
@@ -211,7 +211,7 @@ type DeadLetter struct {
 	Reason   string // of the last refusal
 }
 
-// DeadLetters returns the dead letters behind position after, at most n, in
+// DeadLetters returns the dead letters after position after, at most n, in
 // order.
 func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) (all []DeadLetter, err error) {
 	for i, m := range q.members {
@@ -255,7 +255,7 @@ func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 // Redrive has the dead letters at these positions, or all if there are none
 // given, handed out again, as if never tried, and returns how many there were.
 // In a queue that keeps the order of keys each goes before what waits of its
-// key, and behind what was handed out since it died.
+// key, and after what was handed out since it died.
 func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err error) {
 	byMember := make([][]int64, len(q.members))
 	for _, p := range positions {
@@ -317,7 +317,7 @@ func (q *Queue) pause(ctx context.Context, on int64) error {
 	return nil
 }
 
-// afterAll is a sequence behind the journal, for who does not want to read it.
+// afterAll is a sequence after the journal, for who does not want to read it.
 const afterAll = 1<<63 - 1
 
 // PurgeOptions says what Purge removes besides.

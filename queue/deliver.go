@@ -85,7 +85,7 @@ func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
 	})
 }
 
-// backoff is the pause behind the attempt given.
+// backoff is the pause after the attempt given.
 func backoff(o Options, attempt int) time.Duration {
 	wait := o.RetryMax
 	if shift := attempt - 1; shift < 40 && o.RetryMin<<shift>>shift == o.RetryMin {

@@ -178,7 +178,7 @@ func (n *shardNode) wantsClaim(now time.Time) bool {
 	return !r.empty()
 }
 
-// heardMessages takes in what was read behind from, at most limit messages.
+// heardMessages takes in what was read after from, at most limit messages.
 // Positions below the last that have no message never will. It reports whether
 // there may be more to read.
 func (n *shardNode) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
@@ -264,7 +264,7 @@ func (n *shardNode) heardGone(token, oldest int64) {
 	n.node.changed()
 }
 
-// fill makes the messages of a segment ready and returns those behind it.
+// fill makes the messages of a segment ready and returns those after it.
 func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 	at := g.lo
 	gap := func(to int64) {

@@ -28,7 +28,7 @@
 // their positions, the next only after the one before was acknowledged, and that
 // is recorded, or became a dead letter. One that is refused, or not due yet,
 // keeps its place and holds up its key, and no other. This holds over the death
-// of nodes. What waits behind busy keys is in the memory of the Node; when that
+// of nodes. What waits after busy keys is in the memory of the Node; when that
 // is full, the partition stands still until one of its keys goes on. Partitions are shared
 // out among nodes by [NodeConfig].Share; one that is to hand over a partition claims
 // nothing more there and waits, up to Drain, for what it has handed out.
@@ -46,7 +46,7 @@
 // lock and have an order. The state of the queue is a fold over them:
 //
 //	position   from      to        by
-//	free       the start claimed   claim behind the top, or of what was given up
+//	free       the start claimed   claim after the top, or of what was given up
 //	claimed    claimed   done      acknowledgement; gap; put aside
 //	claimed    claimed   free      given up; the node stopped
 //	claimed    claimed   free      its node's lease ended
@@ -57,7 +57,7 @@
 //	aside      aside     dead      refused too often; Redrive: aside again
 //
 // Each node folds for itself. A call says up to where it knows the journal; the
-// database checks its lease, by its own clock and behind the lock, and that the
+// database checks its lease, by its own clock and after the lock, and that the
 // journal holds nothing of the node's own that it does not know; it writes, and
 // returns what is new. So one round trip records acknowledgements, claims, and
 // renews the lease, and a call that is repeated because its answer was lost, or

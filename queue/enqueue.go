@@ -17,7 +17,7 @@ type Message struct {
 	stream.Message
 	// Due is when the message may be delivered, at the earliest, by the clock of
 	// PostgreSQL; nodes compare with a clock that is not ahead of it. The zero
-	// time is at once, and one behind the year 9999 invalid. In a queue that keeps
+	// time is at once, and one after the year 9999 invalid. In a queue that keeps
 	// the order of keys, it keeps back all that come later with its key.
 	Due time.Time
 	// Priority is from 0 to one less than the queue's Options.Priorities; the

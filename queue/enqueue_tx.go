@@ -19,7 +19,7 @@ import (
 // wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
 //
 // Nodes hear of them when they poll. Those of this process do at once if the
-// caller calls Notify behind its commit; those that follow a stream.Hub if
+// caller calls Notify after its commit; those that follow a stream.Hub if
 // Hub.Notify is called for all Streams.
 //
 // Errors: ErrInvalid and stream.ErrInvalid, with which the transaction may go on

@@ -40,7 +40,7 @@ func newChecker() *checker {
 	}
 }
 
-// deliver notes deliveries. None may have been handed out behind an answered
+// deliver notes deliveries. None may have been handed out after an answered
 // ack of its message.
 func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
 	c.mu.Lock()
@@ -98,7 +98,7 @@ func (c *checker) mayBeAcked(text string, at time.Time) {
 	}
 }
 
-// inOrder wants each message to have been handed out behind the acknowledgement
+// inOrder wants each message to have been handed out after the acknowledgement
 // of the one before with its key. Texts are keys with numbers from 0 on.
 func (c *checker) inOrder(t *testing.T) {
 	c.mu.Lock()

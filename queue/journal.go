@@ -21,7 +21,7 @@ type request struct {
 	validUntil *time.Time // nil with the first entry of a lease
 	lease      time.Duration
 	entries    []entry
-	claim      int64 // positions behind the top
+	claim      int64 // positions after the top
 	side       *sideRequest
 	// doubt says that it may be written already: then the answer comes when the standbys have that.
 	doubt bool
@@ -69,7 +69,7 @@ const (
 type answer struct {
 	outcome outcome
 	now     time.Time // PostgreSQL's clock
-	news    []entry   // behind request.seen, with what was written
+	news    []entry   // after request.seen, with what was written
 	side    []sideRow
 	due     *time.Time // of the next message aside
 	looked  bool       // whether side and due were asked for

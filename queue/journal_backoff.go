@@ -9,7 +9,7 @@ const (
 	// brakeAfter is how many writes in a row may change nothing. Some do: others
 	// were faster, or an answer got lost.
 	brakeAfter = 5
-	// brakeMin is the first pause behind that; it doubles up to brakeMax.
+	// brakeMin is the first pause after that; it doubles up to brakeMax.
 	brakeMin = 10 * time.Millisecond
 	brakeMax = time.Second
 )

@@ -72,13 +72,13 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	}
 	enqueue(t, n, "x")
 	mustAck(t, receive(t, c, 1)...)
-	if times := log.count("slowing down"); times > 2 { // again behind the ack, which was not in vain
+	if times := log.count("slowing down"); times > 2 { // again after the ack, which was not in vain
 		t.Errorf("%d lines in the log", times)
 	}
 }
 
 // TestNode_TakesWhatIsDue has many messages aside be due, and few credits. The
-// Node takes no more than it has credits for, and what it has claimed behind the
+// Node takes no more than it has credits for, and what it has claimed after the
 // end of the stream, which is all that it wants, does not keep it from that.
 func TestNode_TakesWhatIsDue(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestNode_TakesWhatIsDue(t *testing.T) {
 }
 
 // TestNode_TakesWhatIsGivenUp has another node leave: what it gives up goes to
-// one that has nothing to do, and all the positions that it wants behind the end
+// one that has nothing to do, and all the positions that it wants after the end
 // of the stream.
 func TestNode_TakesWhatIsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,7 @@ func (n *shardNode) wantsLease(now time.Time) bool {
 // cameSecond reports whether another has the partition's lease, which was to be ours
 // but is not yet: the request for it was refused because the journal had begun
 // anew, say, and what was read then has the other's. Asked for once more it would
-// be given, for PostgreSQL looks only behind what has been read.
+// be given, for PostgreSQL looks only after what has been read.
 func (n *shardNode) cameSecond() bool {
 	if n.partition == nil || n.token == 0 {
 		return false
@@ -205,7 +205,7 @@ func (r *request) ends() bool {
 }
 
 // planClaims claims what the Consumers have credits for: what others gave up
-// first, then behind all that was claimed. It waits until half of what may be
+// first, then after all that was claimed. It waits until half of what may be
 // had is used up, so that a claim is a row for many messages.
 func (n *shardNode) planClaims(r *request, now time.Time) {
 	if n.node.closed || n.state.paused || r.ends() || n.heldUp(now) {
@@ -271,7 +271,7 @@ func (n *shardNode) filled(s span) int64 {
 }
 
 // wanted is how many positions to claim: as many as there are messages for, and
-// Ahead more, behind the end of the stream. These cost nothing to deliver, but
+// Ahead more, after the end of the stream. These cost nothing to deliver, but
 // other nodes do not get them however idle they are. They may stay empty for
 // long, so what there is does not wait for them to be used up.
 func (n *shardNode) wanted(demand int64) int64 {
@@ -344,7 +344,7 @@ func (n *shardNode) atHand() int64 {
 	return have
 }
 
-// ahead is how many positions the Node has behind the end of the stream.
+// ahead is how many positions the Node has after the end of the stream.
 func (n *shardNode) ahead() (have int64) {
 	for _, g := range n.unread {
 		if g.hi > n.head {

@@ -6,7 +6,7 @@ import (
 )
 
 // TestPlan_LaneInOrder has a partition's new holder find what another gave up, and
-// more behind it: it claims the former alone. Another node, of which the
+// more after it: it claims the former alone. Another node, of which the
 // holder has not heard, would keep it from that, and not from what is behind.
 func TestPlan_LaneInOrder(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestPlan_LaneOfAnother(t *testing.T) {
 	if !due || p.token == 0 || r.entries[0].kind != kindLeaseAlone {
 		t.Fatalf("%+v, want a request for the lease", r)
 	}
-	p.state.leases[1] = time.Now().Add(time.Hour) // behind a journal that began anew
+	p.state.leases[1] = time.Now().Add(time.Hour) // after a journal that began anew
 	r, _ = p.plan(&batch{}, time.Now(), false)
 	if p.token != 0 || len(r.entries) > 0 {
 		t.Errorf("%+v, want nothing of a partition that another has", r)

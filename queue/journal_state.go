@@ -16,7 +16,7 @@ const (
 	kindReset      kind = 1 + iota // all that was before, in body
 	kindLease                      // token's lease lasts until
 	kindEnd                        // token's lease is over; up to hi its positions may have been handed out
-	kindNext                       // token claims lo to hi, behind all that was claimed
+	kindNext                       // token claims lo to hi, after all that was claimed
 	kindTake                       // token claims what was given up
 	kindDone                       // positions are done
 	kindFree                       // token gives up positions, handed out lo times

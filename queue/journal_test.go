@@ -124,7 +124,7 @@ func TestWrite_SecondRunIsStale(t *testing.T) {
 }
 
 // TestWrite_ClaimsNeverOverlap has two that do not know each other's entries
-// claim: behind the top both get something, what was given up only one.
+// claim: after the top both get something, what was given up only one.
 func TestWrite_ClaimsNeverOverlap(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
@@ -152,7 +152,7 @@ func TestWrite_ClaimsNeverOverlap(t *testing.T) {
 	}
 }
 
-// TestWrite_RefusesOtherIsolation: a statement behind the lock would not see
+// TestWrite_RefusesOtherIsolation: a statement after the lock would not see
 // what was committed before.
 func TestWrite_RefusesOtherIsolation(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ type NodeConfig struct {
 	// heard of, by PostgreSQL's clock. It is renewed at a third. Others take
 	// over that much, and PollJournal, after a Node died. Defaults to 15 s.
 	Lease time.Duration
-	// Ahead is the most positions behind the end of the stream that the Node
+	// Ahead is the most positions after the end of the stream that the Node
 	// claims, so that what is written there next is delivered without asking
 	// anybody. Defaults to 256.
 	Ahead int

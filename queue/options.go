@@ -18,7 +18,7 @@ type Options struct {
 	// MaxAttempts is how often a message is delivered before it becomes a dead
 	// letter; a delivery that ended with its Node is not counted. Defaults to 10.
 	MaxAttempts int
-	// RetryMin is the pause behind the first refusal; it doubles with each, and
+	// RetryMin is the pause after the first refusal; it doubles with each, and
 	// a random half is taken off. Defaults to 1 s.
 	RetryMin time.Duration
 	// RetryMax bounds that pause. Defaults to 5 min.

@@ -8,14 +8,14 @@ import (
 
 // partition is what a part of an ordered queue knows besides: whether it may claim,
 // and of which keys a message is handed out, or waits for its retry. Of such a
-// key nothing else goes. All that came behind waits here, still claimed, so that
+// key nothing else goes. All that came after waits here, still claimed, so that
 // it comes again in order when the node dies.
 type partition struct {
 	ours    bool
 	leaveBy time.Time     // not zero: it is to be given back, by then at the latest
 	left    chan struct{} // closed when it is
 
-	keys    map[string][]*item // of busy keys, what waits behind the first, in order
+	keys    map[string][]*item // of busy keys, what waits after the first, in order
 	resting []*item            // the first of their keys, to be handed out later
 }
 
@@ -36,7 +36,7 @@ func (l *partition) enter(it *item) bool {
 	return false
 }
 
-// next returns what comes behind the first of a key, which is done, or nil.
+// next returns what comes after the first of a key, which is done, or nil.
 func (l *partition) next(key string) *item {
 	waiting, busy := l.keys[key]
 	if !busy || len(waiting) == 0 {

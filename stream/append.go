@@ -60,7 +60,7 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 
 // Appender appends to one stream for many callers: while one batch is
 // committed the next gathers, so that callers share the cost of commits. Right
-// behind a commit it may wait, for a millisecond at most, for as many callers as
+// after a commit it may wait, for a millisecond at most, for as many callers as
 // the batch before had. One that has been idle for a millisecond writes at once,
 // unless there is a Linger.
 //

@@ -14,7 +14,7 @@ const (
 	copyTrailer   = 2
 
 	// A row: number of fields, then length and value of position and payload,
-	// and of what a table has behind them.
+	// and of what a table has after them.
 	rowPosition = 2 + 4
 	rowLength   = rowPosition + 8
 	rowPayload  = rowLength + 4
@@ -31,7 +31,7 @@ type Batch struct {
 	buf  []byte
 	lent *[]byte // where buf came from, nil if it is the batch's own
 	rows int
-	// extra is the number of fields behind the payload: none in rows of the
+	// extra is the number of fields after the payload: none in rows of the
 	// messages table, key and headers in those of a stream.
 	extra int
 	// requests are those of the rows that carried a producer, in the order of the
@@ -66,7 +66,7 @@ func (b *Batch) appendMessage(m *Message) {
 
 const (
 	fieldNull    = "\xff\xff\xff\xff" // a length of -1
-	jsonbVersion = 1                  // goes in front of the text of a binary jsonb
+	jsonbVersion = 1                  // goes before the text of a binary jsonb
 )
 
 // appendRow begins a row; its extra fields are for the caller to append.
@@ -152,7 +152,7 @@ func (b *Batch) take(from *Batch, at, rows int) (end int) {
 }
 
 // copyData returns the whole of what COPY reads. The trailer is appended
-// behind the rows and not kept: the batch stays as it is.
+// after the rows and not kept: the batch stays as it is.
 func (b *Batch) copyData() []byte {
 	return append(b.buf, 0xff, 0xff)
 }

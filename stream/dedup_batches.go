@@ -12,7 +12,7 @@ const (
 	// outlive every attempt that may still be waiting for the lock: those end by
 	// lock_timeout or with their connection, within a minute.
 	keepMarks = 5 * time.Minute
-	// forgetAtOnce is the most batchGC that a Writer deletes behind one batch, whose
+	// forgetAtOnce is the most batchGC that a Writer deletes after one batch, whose
 	// callers wait for that.
 	forgetAtOnce = 500
 	// sweepEvery is how often a process looks for batchGC of writers that are gone,

@@ -84,7 +84,7 @@ func TestSweepMarks_InSlices(t *testing.T) {
 	wantMarks(t, db, "behind the sweep", 3000)
 }
 
-// TestWriter_ForgetsItsOwnMarks: no others, and not too many behind one batch.
+// TestWriter_ForgetsItsOwnMarks: no others, and not too many after one batch.
 func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)

@@ -158,7 +158,7 @@ type submitted struct {
 }
 
 // inOneBatch submits all calls before the Appender runs, and returns what they
-// are answered. A call without a producer has none in front of its colon.
+// are answered. A call without a producer has none before its colon.
 func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig, calls ...string) []submitted {
 	t.Helper()
 	a := stream.NewAppender(pool, s, cfg)

@@ -25,7 +25,7 @@ func requestsOf(all []request, calls []call) []request {
 
 // writeRest deals with a batch that was refused because of requests in it that
 // are recorded, or too old, or there twice. Those that are known are answered;
-// the rest is written, and what was there twice comes behind that, to be found
+// the rest is written, and what was there twice comes after that, to be found
 // recorded, or looked at anew if the first of them was refused.
 //
 // If nothing is known and nothing was there twice, the records were rotated

@@ -213,10 +213,10 @@ func (g *Group) Seek(ctx context.Context, position int64) error {
 	return nil
 }
 
-// Subscribe returns a Subscription to the group's stream that begins behind
+// Subscribe returns a Subscription to the group's stream that begins after
 // the committed offset. Several of one group each get all messages: it is the
 // queues that share them out. If the stream's retention has dropped messages
-// behind the offset, Next fails with a TooOldError: Seek says where to go on.
+// after the offset, Next fails with a TooOldError: Seek says where to go on.
 func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
 	offset, err := g.Offset(ctx)
 	if err != nil {

@@ -297,7 +297,7 @@ type logFunc func(line string)
 
 func (f logFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
 
-// TestGroup_CommitFailsAtTheEnd has the COMMIT of offsets fail, behind their
+// TestGroup_CommitFailsAtTheEnd has the COMMIT of offsets fail, after their
 // answer, and the group, or its owner, be gone when they are committed anew: what
 // was answered first does not count.
 func TestGroup_CommitFailsAtTheEnd(t *testing.T) {

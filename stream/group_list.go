@@ -63,7 +63,7 @@ type Groups struct {
 	batch  offsetBatch
 }
 
-// offsetBatch is what gathers for one transaction, and the seeks behind it.
+// offsetBatch is what gathers for one transaction, and the seeks after it.
 type offsetBatch struct {
 	positions map[ownedOffset]heights
 	commits   []offsetCall

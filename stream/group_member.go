@@ -163,7 +163,7 @@ func (m *Member) consumeOrPark(ctx, reading context.Context, o *Assignment) erro
 	}
 }
 
-// consume gives the pages of a partition to Handle until reading ends, behind
+// consume gives the pages of a partition to Handle until reading ends, after
 // the offset that the owner before has committed. However it ends, what was
 // handled is committed: the next owner begins there.
 func (m *Member) consume(ctx, reading context.Context, o *Assignment) error {
@@ -195,7 +195,7 @@ func (m *Member) consume(ctx, reading context.Context, o *Assignment) error {
 	return err
 }
 
-// open subscribes behind the committed offset; it waits while PostgreSQL is away.
+// open subscribes after the committed offset; it waits while PostgreSQL is away.
 func (m *Member) open(ctx context.Context, partition int) (*Group, *Subscription, error) {
 	for failed := 0; ; failed++ {
 		g, err := m.groups.Open(ctx, m.stream.Partition(partition), m.group, GroupOptions{Start: m.cfg.Start})

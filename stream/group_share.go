@@ -107,7 +107,7 @@ func (o *Assignment) Revoked() <-chan struct{} { return o.asked }
 // Valid reports whether the number is still owned. A process that was stopped
 // for a while finds out by it sooner than by its ctx. It goes by the clock that
 // stands still while the whole machine is suspended, or a virtual machine is
-// paused: behind that it may be true until the next heartbeat, and only what is
+// paused: after that it may be true until the next heartbeat, and only what is
 // written under the Token is refused.
 func (o *Assignment) Valid() bool { return o.lease.lasts() }
 

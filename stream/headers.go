@@ -69,7 +69,7 @@ func stringLen(text []byte) int {
 }
 
 // validEscapes reports whether every \u escape of a JSON string is a character
-// other than U+0000, alone or with the other half behind it.
+// other than U+0000, alone or with the other half after it.
 func validEscapes(s []byte) bool {
 	for {
 		at := bytes.IndexByte(s, '\\')

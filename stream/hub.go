@@ -28,7 +28,7 @@ type HubConfig struct {
 	// not heard of, give or take a quarter. Defaults to 1 s.
 	Poll time.Duration
 	// Announce has Notify tell other processes as well, by a NOTIFY of its own
-	// behind the commit. Without it they hear of the messages when they poll.
+	// after the commit. Without it they hear of the messages when they poll.
 	// Defaults to false.
 	Announce bool
 	// AnnounceEvery is the least time between two such NOTIFYs, each of which
@@ -200,7 +200,7 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 // Watch returns a channel of one slot that is signalled whenever the stream
 // may have grown since it was last signalled, or may be gone. Signals without
 // a reason occur. What was committed before Watch returns may not be
-// signalled: look once behind it. stop ends the signals; it may be called more
+// signalled: look once after it. stop ends the signals; it may be called more
 // than once.
 func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {
 	f := h.follow(s, 0, 0)

@@ -34,10 +34,10 @@ type feed struct {
 	// hints counts how often the stream may have grown. A read that began at
 	// one count and came to the end need not be repeated at the same count.
 	hints   uint64
-	leading bool // a subscription reads behind tail.to
+	leading bool // a subscription reads after tail.to
 	checked struct {
 		hints uint64
-		after int64 // nothing was behind it
+		after int64 // nothing came after it
 	}
 
 	// What the poll knows: the committed position that it told of, and where
@@ -57,14 +57,14 @@ func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64
 }
 
 // view is what a subscription finds in its feed: messages, an error, something
-// to wait for, or else that it has to read for itself. It then reads behind
+// to wait for, or else that it has to read for itself. It then reads after
 // the tail, as the only one, if leads is set.
 type view struct {
 	page  []Message
 	err   error
 	wait  <-chan struct{}
 	leads bool
-	from  int64  // of the tail, if it begins behind the subscription; else 0
+	from  int64  // of the tail, if it begins after the subscription; else 0
 	epoch uint64 // in which the position is sound, if there is no error
 }
 
@@ -94,7 +94,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 	return v
 }
 
-// lead reads behind position after, for all who follow the stream, until it
+// lead reads after position after, for all who follow the stream, until it
 // can tell whether there is something. Whoever leads keeps the lead while
 // PostgreSQL is away, so that only one asks for it.
 func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
@@ -121,7 +121,7 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	return p.messages, nil
 }
 
-// read reads the page behind position after, and tries again while PostgreSQL
+// read reads the page after position after, and tries again while PostgreSQL
 // is away: at most most messages. Each attempt begins with a call of begin. more is false if what was
 // committed when the last attempt began ends with this page.
 func (f *feed) read(ctx context.Context, after int64, most int, begin func()) (p tailPage, more bool, err error) {

@@ -169,7 +169,7 @@ func TestWatch_Signals(t *testing.T) {
 	changed, stop = quiet.Watch(s)
 	other, stopOther := quiet.Watch(s)
 	defer stopOther()
-	select { // of the Hub's first poll, if it came behind Watch
+	select { // of the Hub's first poll, if it came after Watch
 	case <-changed:
 	case <-time.After(100 * time.Millisecond):
 	}

@@ -33,7 +33,7 @@ type tailPage struct {
 
 func (p tailPage) last() int64 { return p.messages[len(p.messages)-1].Position }
 
-// extend adds the page that was read behind position after, which is not below
+// extend adds the page that was read after position after, which is not below
 // to. If it does not join on, it is a new tail: the messages in between were
 // not read.
 func (t *tail) extend(after int64, p tailPage) {
@@ -94,7 +94,7 @@ func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	return t.to, rest
 }
 
-// behind returns the messages behind position after, which is from <= after <
+// behind returns the messages after position after, which is from <= after <
 // to: as many whole pages as the bounds allow, or what is left of the first.
 func (t *tail) behind(after int64, maxMessages, maxBytes int) []Message {
 	i, _ := slices.BinarySearchFunc(t.pages, after+1, func(p tailPage, target int64) int {

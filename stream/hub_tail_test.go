@@ -59,7 +59,7 @@ func checkTail(t *testing.T, tl *tail, limit int) {
 	}
 }
 
-// wantBehind wants the page to be what comes next behind start.
+// wantBehind wants the page to be what comes next after start.
 func wantBehind(t *testing.T, stored []Message, start int64, page []Message) {
 	t.Helper()
 	for len(stored) > 0 && stored[0].Position <= start {

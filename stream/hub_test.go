@@ -80,7 +80,7 @@ func TestHub_ReadsOnceForAll(t *testing.T) {
 		mustAppend(t, a, stream.Message{})
 	}
 	following.Wait()
-	// One before each commit and one behind it, at most, and one at the start.
+	// One before each commit and one after it, at most, and one at the start.
 	if n := reads.count.Load(); n > 2*messages+2 {
 		t.Errorf("%d reads for %d commits", n, messages)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// interrupting is the tracer of a pool: it does something in front of the first
+// interrupting is the tracer of a pool: it does something before the first
 // statement that contains a text.
 type interrupting struct {
 	text string

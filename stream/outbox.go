@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// codeNoStream is what tidewire.publish_batch raises, and the trigger behind it.
+// codeNoStream is what tidewire.publish_batch raises, and the trigger after it.
 const codeNoStream = "TW003"
 
 // AppendTx appends the messages with the caller's own transaction: they are

@@ -175,7 +175,7 @@ WHERE total - ` + contentBytes + ` < (SELECT $4::bigint) ORDER BY position)`
 
 	findSegmentSQL = `SELECT first, last FROM tidewire.segment WHERE stream = $1 AND first <= $2 AND last >= $2`
 
-	// For a search by time, which has no index: the first message behind $1 up to
+	// For a search by time, which has no index: the first message after $1 up to
 	// $2; the first with the time $3 or later, and the last of all.
 	probeTimeFmt = `SELECT position, created_at FROM %s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT 1`
 	scanTimeFmt  = `
@@ -305,7 +305,7 @@ SELECT done.* FROM done LEFT JOIN wait ON true`
 const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb[], $4)`
 
 // insertRowsSQL is the multi-row INSERT as everybody writes it: one parameter
-// a row, behind the first position.
+// a row, after the first position.
 func insertRowsSQL(table string, n int) string {
 	var b strings.Builder
 	b.Grow(64 + 24*n)

@@ -12,10 +12,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Read returns at most limit messages behind position after, in order, as far
-// as they are committed: fewer in front of a gap, none at the end of the stream. Whoever goes on with
+// Read returns at most limit messages after position after, in order, as far
+// as they are committed: fewer before a gap, none at the end of the stream. Whoever goes on with
 // the position of the last message read misses none: nothing ever appears
-// below a position that was seen, and if messages behind after were dropped by
+// below a position that was seen, and if messages after after were dropped by
 // the stream's retention, the error is a TooOldError. If after is past the end of the stream, or in
 // what a failover has lost, it is a HistoryLostError.
 //
@@ -61,7 +61,7 @@ func (s *Stream) readAfter(
 	}
 }
 
-// ReadKey returns at most limit messages with the key, behind position after
+// ReadKey returns at most limit messages with the key, after position after
 // and up to position upTo inclusive, in order. math.MaxInt64 is no bound. On a
 // stream that is not keyed the error is ErrNotKeyed. Those that the stream's
 // retention has dropped are just not there: the history of a key begins where
@@ -92,7 +92,7 @@ func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]
 }
 
 // Head returns the position of the last committed message, also if that was
-// dropped since, or 0 if there never was one. Whoever reads behind it gets what
+// dropped since, or 0 if there never was one. Whoever reads after it gets what
 // was not committed when Head was called, and nothing else.
 func (s *Stream) Head(ctx context.Context) (int64, error) {
 	head, _, err := s.state(ctx)
@@ -100,7 +100,7 @@ func (s *Stream) Head(ctx context.Context) (int64, error) {
 }
 
 // Oldest returns the oldest position that may be kept: 1, or one more than that
-// of the last message that the stream's retention has dropped. Reading behind
+// of the last message that the stream's retention has dropped. Reading after
 // Oldest - 1 begins with the oldest message there is.
 func (s *Stream) Oldest(ctx context.Context) (int64, error) {
 	_, oldest, err := s.state(ctx)
@@ -154,7 +154,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 	return all, nil
 }
 
-// page returns the messages behind position after, at most so many and so many
+// page returns the messages after position after, at most so many and so many
 // bytes in memory, or one, and whether there may be more. The error is a
 // TooOldError or a HistoryLostError as with Read.
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {

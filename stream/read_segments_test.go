@@ -87,7 +87,7 @@ func TestRead_OftenIsReadAlike(t *testing.T) {
 	}
 }
 
-// prefix reports whether one begins as the other does: a read may end in front of
+// prefix reports whether one begins as the other does: a read may end before
 // the next segment.
 func prefix(a, b []Message) bool {
 	n := min(len(a), len(b))

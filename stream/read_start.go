@@ -25,14 +25,14 @@ const (
 	startSince
 )
 
-// After begins with the first message behind that position, 0 being in front of
+// After begins with the first message after that position, 0 being before
 // the first there ever was. If the stream has not reached that position, or messages up to it were
-// lost by a failover, reading fails with a HistoryLostError. If messages behind the position were dropped by the stream's
-// retention, reading fails with a TooOldError, also behind position 0: whoever
+// lost by a failover, reading fails with a HistoryLostError. If messages after the position were dropped by the stream's
+// retention, reading fails with a TooOldError, also after position 0: whoever
 // wants what there is begins with the zero Start.
 func After(position int64) Start { return Start{kind: startAfter, after: position} }
 
-// AtEnd begins behind the last message that is committed at the time of the
+// AtEnd begins after the last message that is committed at the time of the
 // call that is given the Start.
 func AtEnd() Start { return Start{kind: startAtEnd} }
 
@@ -40,7 +40,7 @@ func AtEnd() Start { return Start{kind: startAtEnd} }
 // t or later; if none is stored that late, like AtEnd. What retention has
 // dropped is no longer among them: that is no error.
 //
-// Times and positions have nearly the same order: behind that message there may
+// Times and positions have nearly the same order: after that message there may
 // be some with an earlier Time, which waited longer for the stream's lock.
 // There is no index on time: the message is found by halving the stream, some
 // 30 reads of one row, and then by reading the times of one minute, the most
@@ -54,7 +54,7 @@ const timeDisorder = time.Minute
 // adrift reports whether a reader begins with what is kept when it reads first.
 func (from Start) adrift() bool { return from.kind == startOldest || from.kind == startSince }
 
-// resolve returns the position behind which to begin.
+// resolve returns the position after which to begin.
 func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err error) {
 	switch from.kind {
 	case startOldest:
@@ -71,7 +71,7 @@ func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err erro
 	return from.after, nil
 }
 
-// before returns the position behind which the first message with the time t
+// before returns the position after which the first message with the time t
 // or later comes first, or else the head.
 func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
 	for {
@@ -120,7 +120,7 @@ func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, e
 			return *first - 1, nil
 		case last != nil:
 			after = *last
-			w = newWindow(max(after, min(w.to, head)), minWindow) // behind head some may be under way
+			w = newWindow(max(after, min(w.to, head)), minWindow) // after head some may be under way
 		case w.to >= head:
 			return max(head, after), nil
 		default:

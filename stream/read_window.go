@@ -9,8 +9,8 @@ import (
 )
 
 // window is the part of a stream that one query looks into: the positions
-// behind after up to to. Without an upper bound PostgreSQL would plan for, and
-// open, every segment behind after, which takes milliseconds if there are
+// after position after, up to to. Without an upper bound PostgreSQL would plan for, and
+// open, every segment after after, which takes milliseconds if there are
 // hundreds, for a read that needs one or two.
 type window struct {
 	after, to int64
@@ -25,7 +25,7 @@ type window struct {
 // minWindow is the least positions of a window: some may be gaps.
 const minWindow = 1000
 
-// newWindow begins behind position after, and is as wide as limit messages
+// newWindow begins after position after, and is as wide as limit messages
 // without gaps.
 func newWindow(after int64, limit int) window {
 	after = max(after, 0)
@@ -35,7 +35,7 @@ func newWindow(after int64, limit int) window {
 
 // widen widens a window that held nothing: a large gap takes a few queries. It
 // begins where it did, because what it held nothing of may have been under way,
-// and is there when the next query sees what was committed behind it.
+// and is there when the next query sees what was committed after it.
 func (w *window) widen() {
 	if w.moved { // nothing was looked into
 		w.moved, w.to = false, behind(w.after, w.width)
@@ -45,7 +45,7 @@ func (w *window) widen() {
 	w.to = behind(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
 }
 
-// behind returns the position n behind another, or the highest there is.
+// behind returns the position n after another, or the highest there is.
 func behind(position, n int64) int64 {
 	if position > math.MaxInt64-n {
 		return math.MaxInt64
@@ -57,7 +57,7 @@ func behind(position, n int64) int64 {
 func (w *window) ended() bool { return w.to >= w.reserved }
 
 // collect returns the messages of a query, until one is not wanted. If messages
-// behind after were dropped, the error is a TooOldError.
+// after after were dropped, the error is a TooOldError.
 func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message, err error) {
 	defer rows.Close()
 	oldest, wanted := int64(0), true // a stream that there is has an oldest position

@@ -61,7 +61,7 @@ func TestRead_WhatIsUnderWay(t *testing.T) {
 }
 
 // contiguous returns the last position of a page, or -1 if it is not all that is
-// behind after.
+// after after.
 func contiguous(t *testing.T, after int64, page []stream.Message) int64 {
 	t.Helper()
 	for _, m := range page {

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrTooOld is what a TooOldError is: messages behind the position that was
+// ErrTooOld is what a TooOldError is: messages after the position that was
 // asked for were dropped by the stream's retention.
 var ErrTooOld = errors.New("stream: position is older than what is kept")
 
-// TooOldError tells where to go on: reading behind Oldest - 1 begins with the
+// TooOldError tells where to go on: reading after Oldest - 1 begins with the
 // oldest message that is kept. More may be dropped by then.
 type TooOldError struct{ Oldest int64 }
 

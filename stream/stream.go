@@ -27,7 +27,7 @@ var (
 	// ErrPartitioned: what was asked for is done with one of its Partitions.
 	ErrPartitioned = errors.New("stream: has partitions")
 	// ErrPartition: what was asked for is done with the whole stream, by the name
-	// in front of the last slash.
+	// before the last slash.
 	ErrPartition = errors.New("stream: is a partition")
 	// ErrNotKeyed: the stream has no index on keys to read by.
 	ErrNotKeyed = errors.New("stream: not keyed")

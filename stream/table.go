@@ -15,7 +15,7 @@ type table struct {
 	name      string // as SQL takes it, and so the next
 	positions string // the sequence
 	lock      int32  // within pg.LockClass
-	// columns behind position, and the types of their values: what a row of a
+	// columns after position, and the types of their values: what a row of a
 	// Batch holds, and of what insertArray takes an array each.
 	columns string
 	types   []uint32

@@ -86,7 +86,7 @@ func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
 }
 
 // WriteBulkFrames is WriteBulk for any number of small messages, text that
-// AppendFrame encoded one behind the other: others find room between any two of
+// AppendFrame encoded one after the other: others find room between any two of
 // them, about every Config.BulkChunk bytes.
 func (c *Conn) WriteBulkFrames(ctx context.Context, frames []byte) error {
 	return c.inTurn(ctx, func() error { return c.writeFrames(ctx, frames) })
@@ -316,7 +316,7 @@ func (c *Conn) release() {
 	c.flush()
 }
 
-// writeChunk writes a frame's header and payload, and behind it the ping that
+// writeChunk writes a frame's header and payload, and after it the ping that
 // asks for its credit and the answer to the peer's latest ping. c.mu is held, but
 // not during the write; c.writing is the caller's.
 func (c *Conn) writeChunk(header, part []byte) error {

@@ -118,7 +118,7 @@ func TestWriteBulk_ArrivesWhole(t *testing.T) {
 }
 
 // stalled starts a bulk message of ten chunks to a peer that does not read, so
-// that it waits for credit behind the first.
+// that it waits for credit after the first.
 func stalled(t *testing.T, chunked bool) (server, client *Conn, done <-chan error) {
 	t.Helper()
 	const chunk = 16 << 10
@@ -172,7 +172,7 @@ func TestWriteBulk_AnswerOvertakes(t *testing.T) {
 	}
 }
 
-// TestWriteBulk_PlainPeer gets pongs between fragments, and answers behind the
+// TestWriteBulk_PlainPeer gets pongs between fragments, and answers after the
 // last.
 func TestWriteBulk_PlainPeer(t *testing.T) {
 	t.Parallel()

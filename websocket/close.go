@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// StartClose sends a Close frame behind what is queued; Queue then returns
+// StartClose sends a Close frame after what is queued; Queue then returns
 // ErrClosed. Read goes on to return what the peer had sent before it answered,
 // and ends with the answer's *CloseError. Call Close after it. The code and
 // reason are as in AppendClose. It never blocks; if a Close frame was queued

@@ -82,7 +82,7 @@ type Conn struct {
 }
 
 // newConn takes over a socket after the handshake; leftover is what the peer
-// sent right behind it.
+// sent right after it.
 func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	c := &Conn{conn: conn, raw: rawConn(conn), cfg: cfg, client: client}
 	c.moved.L = &c.mu

@@ -19,7 +19,7 @@ const (
 	firstWindow = 64 << 10
 	// chunkTarget is how much longer than the fastest round trip one may take
 	// to a peer that reassembles chunks, or a quarter of that one where it is
-	// more: it is the time that an answer spends behind bulk in the peer's
+	// more: it is the time that an answer spends after bulk in the peer's
 	// buffer. Half of it cost throughput on one machine, and twice as much gained
 	// none (docs/benchmarks/lanes.md). An answer to another peer waits for the
 	// end of a message besides, so less is left for the buffer.
@@ -36,7 +36,7 @@ const (
 
 // credit bounds what has been sent on the bulk lane and not been acknowledged
 // by the peer: bytes in the peer's own buffer cannot be overtaken any more. A
-// ping behind each chunk carries the offset up to there; its pong, or that of
+// ping after each chunk carries the offset up to there; its pong, or that of
 // any later ping, acknowledges it. So every peer gives credit, whatever it is.
 // What is under way adapts to the delay that it causes, as in delay-based
 // congestion control (TCP Vegas, Brakmo and Peterson 1995). Guarded by Conn.mu.

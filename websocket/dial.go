@@ -69,7 +69,7 @@ func hostPort(u *url.URL, port string) string {
 // ClientHandshake makes a WebSocket of a fresh connection to u's host, for a
 // caller that has a loop of its own around this package's codec. It blocks,
 // within the deadline set on conn. leftover is what the server sent right
-// behind its answer.
+// after its answer.
 func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
 	_, leftover, err = clientHandshake(conn, u, nil, nil)
 	return leftover, err

@@ -5,7 +5,7 @@ import "time"
 // What leaves a connection goes by one of three lanes. Control is what Queue
 // encodes: answers and acknowledgements, and pongs. Live is what WriteShared
 // offers. Bulk is what WriteBulk sends, in chunks; the lane is chosen anew
-// behind each chunk: first what control has, then live, then one more chunk.
+// after each chunk: first what control has, then live, then one more chunk.
 // A lane that has waited for maxTurn goes before the others, at the end of the
 // frame being written.
 

@@ -38,7 +38,7 @@ func answer(t *testing.T, c *Conn, n int) {
 }
 
 // TestRelease_AnswerBehindOthers: an answer that was flushed during a chunk
-// leaves behind it without another Flush, also where something goes before it.
+// leaves after it without another Flush, also where something goes before it.
 func TestRelease_AnswerBehindOthers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, c *Conn){
@@ -70,7 +70,7 @@ func TestRelease_AnswerBehindOthers(t *testing.T) {
 }
 
 // TestRelease_CloseBehindLive: what the live lane took before StartClose does
-// not come behind the Close frame, where nobody reads it.
+// not come after the Close frame, where nobody reads it.
 func TestRelease_CloseBehindLive(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -97,7 +97,7 @@ func TestGiveUp_PongLeaves(t *testing.T) {
 	server.bulkState().waiting = true
 	server.writing = true
 	server.pong = append([]byte{byte(OpPong)}, "kept back"...)
-	server.bulk.handed = true // as drain leaves it behind a long head
+	server.bulk.handed = true // as drain leaves it after a long head
 	server.giveUp()
 	server.mu.Unlock()
 	wait := goRead(client)
@@ -113,7 +113,7 @@ func TestGiveUp_PongLeaves(t *testing.T) {
 	wait()
 }
 
-// TestWriteBulk_AfterABrokenMessage: behind fragments that broke off, the next
+// TestWriteBulk_AfterABrokenMessage: after fragments that broke off, the next
 // in turn sends nothing.
 func TestWriteBulk_AfterABrokenMessage(t *testing.T) {
 	t.Parallel()

@@ -74,9 +74,9 @@ func (c *Conn) takeLive() {
 }
 
 // advance makes the head, if there is none, what had to give way, or else the
-// tail, behind it the answer to the latest ping, or else what is queued on the
+// tail, after it the answer to the latest ping, or else what is queued on the
 // live lane, which is not kept waiting for long, and goes before a Close frame:
-// nothing is read behind that. c.mu is held.
+// nothing is read after that. c.mu is held.
 func (c *Conn) advance() {
 	switch {
 	case c.head.buffer != nil:

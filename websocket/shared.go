@@ -5,7 +5,7 @@ import "errors"
 var errSharedMask = errors.New("websocket: a client cannot send shared frames: each needs a mask of its own")
 
 // WriteShared offers frames that many connections share, encoded once by
-// AppendFrame, to the socket: straight from there, without a copy, behind what
+// AppendFrame, to the socket: straight from there, without a copy, after what
 // is queued. It never blocks. n tells how many bytes the connection has dealt
 // with, always whole frames: if the socket takes a frame only in part, the rest
 // of that one is copied and queued. Offer the others again later; n is 0 as long

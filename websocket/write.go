@@ -22,7 +22,7 @@ const (
 	writeChunk = 16 << 10
 )
 
-// Queue encodes a whole message, a Ping or a Pong behind what is queued, and
+// Queue encodes a whole message, a Ping or a Pong after what is queued, and
 // writes nothing: see Flush. The payload is copied. A frame that would bring
 // the unsent bytes past MaxUnsent is refused with ErrSlowReader unless it is the
 // only one.
@@ -64,7 +64,7 @@ func (c *Conn) refusal() error {
 	return ErrClosed
 }
 
-// append encodes a frame of the given size behind the tail. c.mu is held.
+// append encodes a frame of the given size after the tail. c.mu is held.
 func (c *Conn) append(op Opcode, payload []byte, size int) {
 	if c.tail == nil {
 		c.tail = getBuffer(max(size, outBuffer))
@@ -133,7 +133,7 @@ func (c *Conn) flush() {
 	}
 	c.writing, c.wanted = true, false
 	if c.advance(); c.tail != nil {
-		c.want() // it leaves behind what goes first, and nobody may call again
+		c.want() // it leaves after what goes first, and nobody may call again
 	}
 	if c.raw == nil {
 		go c.drain()

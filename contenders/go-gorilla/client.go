@@ -157,7 +157,7 @@ func (c *client) leaveAll() {
 	}
 }
 
-// finish has writePump end behind what is queued. The client is in no room any
+// finish has writePump end after what is queued. The client is in no room any
 // more, so the hub sends nothing to it.
 func (c *client) finish() {
 	if !c.finished {

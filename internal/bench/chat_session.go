@@ -100,7 +100,7 @@ func (c *chatRun) chat(s *chatSession, due time.Duration) {
 	}
 	c.after(due+time.Duration(float64(time.Second)/c.cfg.Rate), chatDue, s.client, s)
 	if c.phase == holding && due >= c.since+c.cfg.Hold {
-		return // belongs to what comes behind the hold
+		return // belongs to what comes after the hold
 	}
 	if len(s.rest) > 0 {
 		if c.phase == holding {

@@ -37,7 +37,7 @@ type Stage struct {
 	Scenario string
 	Step
 	Number, Of int           // the step is number 1 to Of
-	Left       time.Duration // what the steps behind it are meant to take
+	Left       time.Duration // what the steps after it are meant to take
 	Phase      string
 	PostgreSQL *PostgreSQL // nil: none, or not described yet
 }

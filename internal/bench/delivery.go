@@ -100,7 +100,7 @@ type Account struct {
 	Read       int `json:"read"` // different messages
 	Lost       int `json:"lost"`
 	Duplicated int `json:"duplicated"` // read once more
-	Reordered  int `json:"reordered"`  // read behind a later one of the same writer
+	Reordered  int `json:"reordered"`  // read after a later one of the same writer
 	Foreign    int `json:"foreign"`    // never sent
 }
 

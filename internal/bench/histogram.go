@@ -35,7 +35,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return time.Duration(h.h.ValueAtQuantile(q*100)) * time.Microsecond
 }
 
-// Metrics adds the latency metrics to m, each name behind prefix ("",
+// Metrics adds the latency metrics to m, each name after prefix ("",
 // "write_", "connect_", …); nothing if nothing was recorded.
 func (h *Histogram) Metrics(m map[string]float64, prefix string) {
 	if h.Count() == 0 {

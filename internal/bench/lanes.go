@@ -43,7 +43,7 @@ type LanesResult struct {
 	// Broken is how many dummies were not what the server should push, or echoes
 	// not what was sent, or chunks not in order.
 	Broken int
-	// Reordered is how many echoes came behind that of a later request.
+	// Reordered is how many echoes came after that of a later request.
 	Reordered int
 	// Unsent is how many requests the kernel had not taken when the last one was
 	// due.

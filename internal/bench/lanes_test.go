@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// floodServer echoes, and sends a dummy behind each echo; the functions may
+// floodServer echoes, and sends a dummy after each echo; the functions may
 // change both. A server in chunks sends every dummy in three of them.
 func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []byte) string {
 	t.Helper()

@@ -14,7 +14,7 @@ var documentedMetric = regexp.MustCompile("`([a-z0-9_…]+)`")
 // TestMetrics_AreDocumented: what a threshold may name is in docs/results.md.
 func TestMetrics_AreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/results.md")
+	text, err := os.ReadFile("../../docs/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}

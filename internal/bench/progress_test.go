@@ -79,7 +79,7 @@ func TestGauge_WaitsForNobodyLong(t *testing.T) {
 	none.end(Counters{})
 }
 
-// TestPulse_CountsFromTheTrialsBegin: what is measured in its second part lies behind
+// TestPulse_CountsFromTheTrialsBegin: what is measured in its second part lies after
 // the first, and the latencies of a second are of that alone.
 func TestPulse_CountsFromTheTrialsBegin(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func (benchListCmd) Run(p *process) error {
 	return err
 }
 
-// quickened replaces --quick behind a scenario by the flags that it stands for,
+// quickened replaces --quick after a scenario by the flags that it stands for,
 // but for those that are given.
 func quickened(args []string) []string {
 	at := slices.Index(args, "--quick")

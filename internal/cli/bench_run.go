@@ -11,7 +11,7 @@ import (
 // benchRunCmd runs a benchmark from a file.
 type benchRunCmd struct {
 	File  string   `arg:"" help:"A .rerun.toml, as every benchmark writes one beside its result, or one of your own."`
-	Extra []string `arg:"" optional:"" passthrough:"" help:"More flags for the benchmark, behind --: they win over the file's."`
+	Extra []string `arg:"" optional:"" passthrough:"" help:"More flags for the benchmark, after --: they win over the file's."`
 }
 
 // Run is called by kong.

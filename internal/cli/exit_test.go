@@ -118,7 +118,7 @@ func as(t *testing.T, raw, user, path string) string {
 	return u.String()
 }
 
-// lastLine is where the error stands, behind what was logged.
+// lastLine is where the error stands, after what was logged.
 func lastLine(text string) string {
 	_, after, _ := strings.Cut(text, "tidewire:")
 	return after

@@ -116,7 +116,7 @@ func (c *serveCmd) Validate() error {
 	}
 	for _, pattern := range c.StoredRooms {
 		if _, err := path.Match(pattern, ""); err != nil {
-			return fmt.Errorf("--stored-rooms %s: not a pattern: want * ? and [a-z], with \\ in front of those that are meant themselves", pattern)
+			return fmt.Errorf("--stored-rooms %s: not a pattern: want * ? and [a-z], with \\ before those that are meant themselves", pattern)
 		}
 	}
 	if c.MaxMessage < 1 {

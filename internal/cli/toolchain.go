@@ -76,7 +76,7 @@ func (c contender) build(p *process, dir string, progress io.Writer) (program, m
 		}
 		last := lastLines(said.String()+"\n"+err.Error(), maxSaid)
 		fmt.Fprintf(p.Err, "building %s failed: %s\n%s\n", c.name, name, strings.Join(last, "\n"))
-		return "", fmt.Sprintf("not built: %s failed: %s", name, last[max(0, len(last)-2)]), nil // in front of the exit code
+		return "", fmt.Sprintf("not built: %s failed: %s", name, last[max(0, len(last)-2)]), nil // before the exit code
 	}
 	fmt.Fprintf(progress, "built %s in %.0f s\n", c.name, time.Since(start).Seconds())
 	// A compiler that finds nothing to do leaves the file as it is.

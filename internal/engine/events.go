@@ -29,7 +29,7 @@ type EventItem struct {
 	Tags  []string `json:"tags,omitempty"`
 }
 
-// EventCondition has an append fail if an event behind a position matches.
+// EventCondition has an append fail if an event after a position matches.
 type EventCondition struct {
 	Query EventQuery `json:"query"`
 	After int64      `json:"after"`
@@ -55,7 +55,7 @@ type Events interface {
 	// Count returns how many events each of the queries matches, as of one
 	// moment, and the condition under which that is still so.
 	Count(ctx context.Context, store string, queries []EventQuery) (counts []int64, guard EventCondition, err error)
-	// SubscribeEvents follows the events that match, from behind a position on, or
+	// SubscribeEvents follows the events that match, from after a position on, or
 	// from the end if that is negative.
 	SubscribeEvents(ctx context.Context, store string, q EventQuery, after int64) (EventSubscription, error)
 }

@@ -82,7 +82,7 @@ type Lease any
 // QueueOptions are given when a queue is made; zero is the store's default.
 type QueueOptions struct {
 	MaxAttempts        int           // then it is a dead letter
-	RetryMin, RetryMax time.Duration // pause behind the first refusal, and the longest
+	RetryMin, RetryMax time.Duration // pause after the first refusal, and the longest
 	Priorities         int           // 0: none
 	Partitions         int           // that keep the order of keys; 0: there is none
 }

@@ -67,12 +67,12 @@ type Streams interface {
 	Drop(ctx context.Context, name string) error
 }
 
-// Start is where a subscription begins: in a group, at a time, or behind a
+// Start is where a subscription begins: in a group, at a time, or after a
 // position, the first of these that is set.
 type Start struct {
 	Group string    // at its committed offset; made if there is none
 	At    time.Time // with the first message of that time or later
-	End   bool      // behind what is there
+	End   bool      // after what is there
 	After int64     // 0 is the beginning
 }
 

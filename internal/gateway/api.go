@@ -182,7 +182,7 @@ func (c *call) boundRead() (end func()) {
 	})
 	return func() {
 		if !stop() {
-			<-hurried // or it might come behind the next line
+			<-hurried // or it might come after the next line
 		}
 		deadline.SetReadDeadline(time.Time{})
 	}

@@ -71,7 +71,7 @@ func (ds *pullConsumers) use(queue string) *pullConsumer {
 	return d
 }
 
-// release ends a use. Behind the last one the pull consumer closes: at once if it never
+// release ends a use. After the last one the pull consumer closes: at once if it never
 // got anything to lease, later if nobody comes back.
 func (ds *pullConsumers) release(d *pullConsumer) {
 	ds.mu.Lock()

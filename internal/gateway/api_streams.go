@@ -184,7 +184,7 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 	}
 }
 
-// readStream answers with messages behind a position, and the one to go on with.
+// readStream answers with messages after a position, and the one to go on with.
 func (c *call) readStream() {
 	reader := c.api.server.cfg.Engine.Streams
 	if !c.served(reader != nil) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxKept and maxKeptBytes bound what a connection may send behind a join
+	// maxKept and maxKeptBytes bound what a connection may send after a join
 	// that is not answered yet.
 	maxKept      = 100
 	maxKeptBytes = 256 << 10
@@ -36,7 +36,7 @@ func (j *joining) keep(m websocket.Message) bool {
 	return true
 }
 
-// joinBefore returns the join that msg comes behind, or nil.
+// joinBefore returns the join that msg comes after, or nil.
 func (p *participant) joinBefore(msg chatMessage) *joining {
 	switch msg.Type {
 	case "leave":
@@ -102,7 +102,7 @@ func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]an
 	}
 	p.ok(msg, more)
 	if msg.Presence {
-		m.Watch() // the list comes behind the answer
+		m.Watch() // the list comes after the answer
 	}
 	if p.server.stored.has(msg.room()) {
 		m.Release()

@@ -70,7 +70,7 @@ func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 }
 
 // TestJoin_AnswersOvertakeTheHistory, but what is said to the room that is being
-// joined comes behind the join.
+// joined comes after the join.
 func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
 	t.Parallel()
 	const total = 1000

@@ -72,7 +72,7 @@ func (p *participant) end() {
 	}
 }
 
-// stopReading makes the connection end because the server does. Behind a Close
+// stopReading makes the connection end because the server does. After a Close
 // frame there are no answers, so who waits for some gets it after them.
 func (p *participant) stopReading() {
 	if p.durable.Load() {
@@ -261,7 +261,7 @@ func (p *participant) answer(msg chatMessage, why code, more map[string]any) {
 }
 
 // send queues an answer; it leaves with the others of this read. One that
-// does not fit behind what the peer has not read yet ends the connection.
+// does not fit after what the peer has not read yet ends the connection.
 func (p *participant) send(v any) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -251,7 +251,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 }
 
 // TestStored_NoGapAndNothingTwice has members come in the middle of a stream of
-// messages, each resuming somewhere: each gets everything behind that, once.
+// messages, each resuming somewhere: each gets everything after that, once.
 func TestStored_NoGapAndNothingTwice(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)

@@ -120,7 +120,7 @@ func TestConsume_LessCreditWhileWaiting(t *testing.T) {
 	c.ask(`{"type":"consume","id":1,"queue":"jobs","credits":5}`, `{"type":"ok","id":1}`)
 	time.Sleep(20 * time.Millisecond) // it waits for messages
 	c.ask(`{"type":"credit","id":2,"queue":"jobs","n":-4}`, `{"type":"ok","id":2}`)
-	jobs(t, connect(t, addr), 3) // on the same connection its answer may come behind the first
+	jobs(t, connect(t, addr), 3) // on the same connection its answer may come after the first
 	c.delivery()
 	c.silent(50 * time.Millisecond)
 }

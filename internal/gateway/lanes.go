@@ -171,7 +171,7 @@ func (f *flooded) echo(ctx context.Context, m websocket.Message) {
 	f.server.echoes.Add(1)
 }
 
-// answer sends m on the control lane, or, the textbook way, behind all else.
+// answer sends m on the control lane, or, the textbook way, after all else.
 func (f *flooded) answer(ctx context.Context, m websocket.Message) error {
 	if f.plain {
 		return f.conn.WriteBulk(ctx, m.Op, m.Payload)

@@ -147,7 +147,7 @@ func TestLanes_NeverRead(t *testing.T) {
 	for _, path := range []string{"/ws", "/ws?variant=plain"} {
 		addr := serveLanes(t, gateway.LanesConfig{DummyEvery: time.Millisecond, LagTimeout: 200 * time.Millisecond})
 		c := dial(t, "ws://"+addr+path)
-		waitMetric(t, addr, "tidewire_connections_opened_total 1") // it is counted behind the handshake
+		waitMetric(t, addr, "tidewire_connections_opened_total 1") // it is counted after the handshake
 		waitMetric(t, addr, "tidewire_connections 0")
 		c.SetReadDeadline(time.Now().Add(patience))
 		var err error

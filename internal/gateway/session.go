@@ -86,7 +86,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *session) run() {
-	// Behind a Close frame there are no answers: it comes when they have left.
+	// After a Close frame there are no answers: it comes when they have left.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
 	err := s.conn.try(s.read)
 	s.gone.Store(!s.owed(err))
@@ -310,7 +310,7 @@ func (s *session) fail(r asked, err error, otherwise code) {
 }
 
 // send queues an answer; it leaves with the others of this read, or is flushed
-// later. One that does not fit behind what the peer has not read yet ends the
+// later. One that does not fit after what the peer has not read yet ends the
 // connection.
 func (s *session) send(v reply) {
 	if errors.Is(s.conn.Queue(websocket.OpText, v.text()), websocket.ErrSlowReader) {
@@ -330,8 +330,8 @@ func (s *session) push(ctx context.Context, frames []byte) error {
 	return err
 }
 
-// pushStart answers a request for messages in front of them, on their lane: on
-// another one it might come behind the first of them.
+// pushStart answers a request for messages before them, on their lane: on
+// another one it might come after the first of them.
 func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 	if r.ID == nil {
 		return nil
@@ -344,7 +344,7 @@ func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 	return err
 }
 
-// pushEnd tells of an end, behind the messages that came before.
+// pushEnd tells of an end, after the messages that came before.
 func (s *session) pushEnd(v reply) {
 	s.push(s.ctx, websocket.AppendFrame(nil, websocket.OpText, v.text()))
 }

@@ -14,7 +14,7 @@ const pushFrames = 256 << 10
 
 // feed is what a subscriber follows: a stream, or events.
 type feed interface {
-	// Position behind which it begins.
+	// Position after which it begins.
 	Position() int64
 	// next waits for a page of at most most messages.
 	next(ctx context.Context, most int) (page, error)

@@ -12,7 +12,7 @@ import (
 // the larger the batches, so that the fixed cost of a commit (round trip,
 // fsync) is paid once for many.
 //
-// Right behind a commit, a batch waits for lingerPolicy, for no longer than a
+// Right after a commit, a batch waits for lingerPolicy, for no longer than a
 // millisecond, where that has been worth it: lingerPolicy says when. What comes to a
 // Group that has been idle for a millisecond is committed at once.
 //

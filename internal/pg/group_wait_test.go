@@ -76,7 +76,7 @@ func TestGroup_CallersComeBack(t *testing.T) {
 	})
 }
 
-// TestGroup_OneAlone never waits, but once behind a crowd that does not come
+// TestGroup_OneAlone never waits, but once after a crowd that does not come
 // back.
 func TestGroup_OneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestGroup_AStrangerNowAndThen(t *testing.T) {
 	}
 }
 
-// TestGroup_StrangersLeave: who is alone behind them is soon as fast as ever.
+// TestGroup_StrangersLeave: who is alone after them is soon as fast as ever.
 func TestGroup_StrangersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const commit = 300 * time.Microsecond
@@ -215,7 +215,7 @@ func TestGroup_ManyStrangers(t *testing.T) {
 		const commit = 300 * time.Microsecond
 		c := runGroup(t, commit, 0, 1000)
 		var strangers sync.WaitGroup
-		const calls, last = 5000, 100 // behind the last nobody comes
+		const calls, last = 5000, 100 // after the last nobody comes
 		for i := range calls {
 			strangers.Go(func() {
 				began := time.Now()

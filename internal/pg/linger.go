@@ -12,7 +12,7 @@ const (
 	// worthWaiting is how many times as many have to have come by the end of a
 	// wait for callers that took longer than a commit.
 	worthWaiting = 3
-	// maxSkip is how many batches at most do not wait behind waits in vain.
+	// maxSkip is how many batches at most do not wait after waits in vain.
 	maxSkip = 16
 	// manyStrangers is how many have to come in the second half of a wait, on
 	// average, for it to go on, and fewStrangers how few end it.
@@ -40,7 +40,7 @@ const (
 type lingerPolicy struct {
 	ended      time.Time     // the last commit
 	took       time.Duration // that commit
-	skip, vain int           // batches that do not wait for callers; how many behind the last wait in vain
+	skip, vain int           // batches that do not wait for callers; how many after the last wait in vain
 	stranger   float64       // that come in the second half of a wait, on average
 	gathers    bool          // for strangers
 	stay       int           // waits for strangers so far

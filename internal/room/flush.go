@@ -63,7 +63,7 @@ func (r *Room) run() {
 type round struct {
 	room    *Room
 	members []*Member
-	head    int64 // of the log when the members were listed: who comes later begins at it or behind
+	head    int64 // of the log when the members were listed: who comes later begins at it or after
 	shares  []share
 	behind  int // members that have not got everything
 }

@@ -18,8 +18,8 @@ var segments = sync.Pool{New: func() any {
 // count bytes from the room's beginning. Not safe for concurrent use.
 type log struct {
 	segs []segment
-	head int64 // offset behind the last frame
-	// ends are the offsets behind each frame in segs: how many frames lie
+	head int64 // offset after the last frame
+	// ends are the offsets after each frame in segs: how many frames lie
 	// between two offsets is their distance here.
 	ends []int64
 }
@@ -63,7 +63,7 @@ func (l *log) at(offset int64) []byte {
 	return nil
 }
 
-// between returns how many frames end in the bytes behind a, up to b.
+// between returns how many frames end in the bytes after a, up to b.
 func (l *log) between(a, b int64) int {
 	from, found := slices.BinarySearch(l.ends, a)
 	if found {

@@ -27,7 +27,7 @@ const (
 //
 // A state is what the names and the count were at one moment. Every batch in the
 // log leads from one state to the next; a watcher gets a list of the state at
-// the log's head, and then the batches behind it.
+// the log's head, and then the batches after it.
 type presence struct {
 	room *Room
 	wake chan struct{} // one slot: somebody came, left, or wants a list

@@ -444,7 +444,7 @@ func TestPresence_WatcherThatDoesNotRead(t *testing.T) {
 }
 
 // TestPresence_SlowWatcherGetsTheBatchLater, though nothing changes any more and
-// it is not far enough behind for a list.
+// it is not far enough after for a list.
 func TestPresence_SlowWatcherGetsTheBatchLater(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{MaxLagBytes: 64 << 10, MaxLagAge: time.Minute})

@@ -164,7 +164,7 @@ func (r *Room) remove(m *Member) *watcher {
 }
 
 // expel closes the connection of a member that asked for that rather than to
-// miss something. The Close frame stands behind what the member did not take, so
+// miss something. The Close frame stands after what the member did not take, so
 // it gets a moment to read that far, no matter what else its connection's
 // deadlines are used for.
 func (m *Member) expel() {

@@ -33,7 +33,7 @@ enum Order {
     Answer(String),
     Listen(String, broadcast::Receiver<Arc<Chat>>),
     Unlisten(String),
-    /// Send a close frame with this code, and nothing behind it.
+    /// Send a close frame with this code, and nothing after it.
     Close(u16),
 }
 

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 pub enum Outgoing {
     Chat(Utf8Bytes),
     Answer(String),
-    /// A close frame with this code, and nothing behind it.
+    /// A close frame with this code, and nothing after it.
     Close(u16),
 }
 

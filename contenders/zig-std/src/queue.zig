@@ -44,7 +44,7 @@ pub const Queue = struct {
     /// Messages that wait at most.
     pub const capacity = 1024;
 
-    /// Adds a message if there is a place. What is added behind close goes
+    /// Adds a message if there is a place. What is added after close goes
     /// nowhere.
     pub fn push(q: *Queue, out: *Outgoing) error{Full}!void {
         {
@@ -53,7 +53,7 @@ pub const Queue = struct {
             if (q.len == capacity) return error.Full;
             q.add(out);
         }
-        q.filled.signal(); // behind the unlock: who wakes would only wait for it
+        q.filled.signal(); // after the unlock: who wakes would only wait for it
     }
 
     /// Adds a message, or fails when there was no place for so many nanoseconds.

@@ -53,7 +53,7 @@ pub const Settings = struct {
         return s;
     }
 
-    /// Whether an argument is the value of the flag in front of it.
+    /// Whether an argument is the value of the flag before it.
     fn follows(args: []const []const u8, i: usize) bool {
         if (i == 0) return false;
         const before = args[i - 1];

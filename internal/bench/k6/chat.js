@@ -6,7 +6,7 @@
 //
 // k6/ws holds one connection per virtual user, which is what a chat client is.
 // k6/websockets needs twice the CPU per message, keeps what it has not handled
-// yet in memory without a bound, and has timers wait behind it, so that under
+// yet in memory without a bound, and has timers wait after it, so that under
 // load chats are not sent when they are due.
 import ws from 'k6/ws';
 import exec from 'k6/execution';
@@ -19,7 +19,7 @@ if (!(scale > 0)) {
   throw new Error(`TIME_SCALE is ${__ENV.TIME_SCALE}: want a number above 0`);
 }
 
-// How long a client waits for an answer, not scaled: k6 gets to it only behind
+// How long a client waits for an answer, not scaled: k6 gets to it only after
 // all chats that it was too slow to read.
 export const patience = 120e3;
 

@@ -17,7 +17,7 @@ const chatPayload = 128
 // chatStep is one load on a server; a plan is steps one after the other. Steps
 // of the same name make one row together.
 type chatStep struct {
-	name string // behind the target's, "" if it is the only row
+	name string // after the target's, "" if it is the only row
 	load bench.ChatConfig
 }
 

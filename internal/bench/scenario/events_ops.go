@@ -88,7 +88,7 @@ func callAppend(ctx context.Context, c *eventsCaller) error {
 }
 
 // stored counts the events of an append that was answered. Their positions are
-// behind all that the caller has been told before.
+// after all that the caller has been told before.
 func (c *eventsCaller) stored(positions []int64) error {
 	c.appended += len(c.events)
 	if len(positions) != len(c.events) {

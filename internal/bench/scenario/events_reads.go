@@ -28,7 +28,7 @@ type reading struct {
 	last   int64
 }
 
-// next is told each event: it is of the course, and behind the one before.
+// next is told each event: it is of the course, and after the one before.
 func (r *reading) next(e *eventstore.Event) error {
 	if e.Position <= r.last {
 		return fmt.Errorf("an event at position %d, after one at %d", e.Position, r.last)

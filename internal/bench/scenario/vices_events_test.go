@@ -46,7 +46,7 @@ func (l *viciousLog) append(events []eventstore.Event, store func() ([]int64, er
 		if positions, err := store(); err != nil {
 			return positions, err
 		}
-	case faulty.Reordering: // stored behind, and said to be in front
+	case faulty.Reordering: // stored after, and said to be in front
 		_, err := store()
 		return make([]int64, len(events)), err
 	}

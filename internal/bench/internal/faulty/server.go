@@ -111,7 +111,7 @@ func Echo(vice Vice) *Server {
 }
 
 // Lanes returns a server that sends back what it gets, with the vice, and pushes a
-// dummy of that many bytes behind each.
+// dummy of that many bytes after each.
 func Lanes(vice Vice, dummy int) *Server {
 	push := bytes.Repeat([]byte("d"), dummy)
 	return start(vice, func(c *websocket.Conn) session {

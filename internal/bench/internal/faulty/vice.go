@@ -16,7 +16,7 @@ const (
 	Slow        // it answers all that it has read Delay later
 	Lossy
 	Duplicating
-	Reordering // a message comes behind the next one
+	Reordering // a message comes after the next one
 )
 
 // Vices are all of them.
