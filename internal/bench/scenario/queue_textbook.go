@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/queue"
+	"github.com/tidewire/tidewire/internal/bench/skiplocked"
 )
 
 // skipLocked is the textbook queue, whose readers take batch messages at a time;
@@ -16,22 +16,22 @@ func skipLocked(describe string, batch int) sides {
 	return sides{
 		describe: describe,
 		prepare: func(ctx context.Context, pool *pgxpool.Pool, _ QueueLoad) error {
-			return queue.NewTextbook(pool).Recreate(ctx)
+			return skiplocked.New(pool).Recreate(ctx)
 		},
 		writer: func(_ context.Context, pool *pgxpool.Pool, _ QueueLoad) (writeSide, error) {
-			return &textbookWriter{queue: queue.NewTextbook(pool)}, nil
+			return &textbookWriter{queue: skiplocked.New(pool)}, nil
 		},
 		reader: func(_ context.Context, pool *pgxpool.Pool, load QueueLoad) (readSide, error) {
 			if batch == 0 {
 				batch = load.ReadBatch
 			}
-			return &textbookReader{queue.NewTextbook(pool), batch}, nil
+			return &textbookReader{skiplocked.New(pool), batch}, nil
 		},
 	}
 }
 
 type textbookWriter struct {
-	queue *queue.Textbook
+	queue *skiplocked.Queue
 	calls sync.WaitGroup
 }
 
@@ -43,7 +43,7 @@ func (w *textbookWriter) send(ctx context.Context, _, _ int, payloads [][]byte, 
 func (w *textbookWriter) close() { w.calls.Wait() }
 
 type textbookReader struct {
-	queue *queue.Textbook
+	queue *skiplocked.Queue
 	batch int
 }
 
@@ -55,7 +55,7 @@ func (r *textbookReader) close() {}
 
 type textbookSource struct {
 	reader *textbookReader
-	claim  *queue.Claim
+	claim  *skiplocked.Claim
 }
 
 func (s *textbookSource) receive(ctx context.Context) (_ [][]byte, err error) {

@@ -1,19 +1,21 @@
-package queue_test
+package skiplocked_test
 
 import (
 	"slices"
 	"testing"
 
+	"github.com/tidewire/tidewire/internal/bench/skiplocked"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/queue"
 )
 
-// TestTextbook: two claims never share a message, what is released comes again,
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// TestQueue: two claims never share a message, what is released comes again,
 // what is done does not.
-func TestTextbook(t *testing.T) {
+func TestQueue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	q := queue.NewTextbook(db.Pool)
+	q := skiplocked.New(db.Pool)
 	if err := q.Recreate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func TestTextbook(t *testing.T) {
 	if err := q.Enqueue(t.Context(), []byte("b"), []byte("c")); err != nil {
 		t.Fatal(err)
 	}
-	claim := func(n int, want ...string) *queue.Claim {
+	claim := func(n int, want ...string) *skiplocked.Claim {
 		t.Helper()
 		c, err := q.Claim(t.Context(), n)
 		if err != nil {
@@ -52,7 +54,8 @@ func TestTextbook(t *testing.T) {
 		t.Error(err)
 	}
 	claim(1)
-	if archived := count(t, db.Pool, `SELECT count(*) FROM tidewire_bench.queue_archive`); archived != 3 {
-		t.Errorf("%d messages in the archive, want 3", archived)
+	var archived int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire_bench.queue_archive`).Scan(&archived); err != nil || archived != 3 {
+		t.Errorf("%d messages in the archive, %v, want 3", archived, err)
 	}
 }

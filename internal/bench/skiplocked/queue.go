@@ -1,4 +1,5 @@
-package queue
+// Package skiplocked is the queue on PostgreSQL as everybody writes it, with SELECT … FOR UPDATE SKIP LOCKED: what package queue is compared with.
+package skiplocked
 
 import (
 	"context"
@@ -9,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Textbook is the queue as everybody writes it, to compare with: a table from
+// Queue is a table from
 // which consumers take the first rows that nobody else has locked, and an archive
 // to which they move what they have done, in one transaction. A message is
 // redelivered when its consumer's transaction ends without that. It scales badly:
@@ -18,28 +19,28 @@ import (
 //
 // Safe for concurrent use. Each Claim holds a connection of the pool until it is
 // settled.
-type Textbook struct{ pool *pgxpool.Pool }
+type Queue struct{ pool *pgxpool.Pool }
 
-// NewTextbook returns the queue in the given pool. It has no name: there is one
+// New returns the queue in the given pool. It has no name: there is one
 // to a database, in the schema tidewire_bench.
-func NewTextbook(pool *pgxpool.Pool) *Textbook { return &Textbook{pool} }
+func New(pool *pgxpool.Pool) *Queue { return &Queue{pool} }
 
 // Recreate drops the tables, if they exist, and makes them anew.
-func (t *Textbook) Recreate(ctx context.Context) error {
-	if _, err := t.pool.Exec(ctx, textbookTablesSQL); err != nil {
-		return fmt.Errorf("make the tables of the textbook queue: %w", err)
+func (q *Queue) Recreate(ctx context.Context) error {
+	if _, err := q.pool.Exec(ctx, tablesSQL); err != nil {
+		return fmt.Errorf("make the tables of the queue to compare with: %w", err)
 	}
 	return nil
 }
 
 // Enqueue stores one message, or several with one statement, and returns when
 // they are committed.
-func (t *Textbook) Enqueue(ctx context.Context, payloads ...[]byte) error {
+func (q *Queue) Enqueue(ctx context.Context, payloads ...[]byte) error {
 	var err error
 	if len(payloads) == 1 {
-		_, err = t.pool.Exec(ctx, textbookInsertSQL, payloads[0])
+		_, err = q.pool.Exec(ctx, insertSQL, payloads[0])
 	} else {
-		_, err = t.pool.Exec(ctx, textbookInsertManySQL, payloads)
+		_, err = q.pool.Exec(ctx, insertManySQL, payloads)
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
@@ -57,13 +58,13 @@ type Claim struct {
 }
 
 // Claim takes up to n messages. If there are none it returns nil.
-func (t *Textbook) Claim(ctx context.Context, n int) (c *Claim, err error) {
-	tx, err := t.pool.Begin(ctx)
+func (q *Queue) Claim(ctx context.Context, n int) (c *Claim, err error) {
+	tx, err := q.pool.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	c = &Claim{tx: tx}
-	rows, err := tx.Query(ctx, textbookClaimSQL, n)
+	rows, err := tx.Query(ctx, claimSQL, n)
 	if err == nil {
 		var id int64
 		var payload []byte
@@ -84,7 +85,7 @@ func (t *Textbook) Claim(ctx context.Context, n int) (c *Claim, err error) {
 
 // Done moves the messages to the archive and commits.
 func (c *Claim) Done(ctx context.Context) error {
-	_, err := c.tx.Exec(ctx, textbookArchiveSQL, c.ids)
+	_, err := c.tx.Exec(ctx, archiveSQL, c.ids)
 	if err == nil {
 		err = c.tx.Commit(ctx)
 	}
@@ -104,7 +105,7 @@ func (c *Claim) Release(ctx context.Context) error {
 }
 
 const (
-	textbookTablesSQL = `
+	tablesSQL = `
 DROP SCHEMA IF EXISTS tidewire_bench CASCADE;
 CREATE SCHEMA tidewire_bench;
 CREATE TABLE tidewire_bench.queue (
@@ -118,13 +119,13 @@ CREATE TABLE tidewire_bench.queue_archive (
 	done_at timestamptz NOT NULL DEFAULT now(),
 	payload bytea NOT NULL
 )`
-	textbookInsertSQL     = `INSERT INTO tidewire_bench.queue (payload) VALUES ($1)`
-	textbookInsertManySQL = `INSERT INTO tidewire_bench.queue (payload) SELECT unnest($1::bytea[])`
-	textbookClaimSQL      = `
+	insertSQL     = `INSERT INTO tidewire_bench.queue (payload) VALUES ($1)`
+	insertManySQL = `INSERT INTO tidewire_bench.queue (payload) SELECT unnest($1::bytea[])`
+	claimSQL      = `
 SELECT id, payload FROM tidewire_bench.queue
 ORDER BY id LIMIT $1
 FOR UPDATE SKIP LOCKED -- a busy row is another consumer's, move on`
-	textbookArchiveSQL = `
+	archiveSQL = `
 WITH done AS (DELETE FROM tidewire_bench.queue WHERE id = ANY ($1::bigint[]) RETURNING id, created_at, payload)
 INSERT INTO tidewire_bench.queue_archive (id, created_at, payload) SELECT id, created_at, payload FROM done`
 )
