@@ -167,7 +167,7 @@ func (p published) queue() {
 	go func() { over <- n.Run(running) }()
 	c := n.Consume(queue.ConsumerOptions{})
 	for i := range 60 {
-		if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: fmt.Append(nil, i)}}); err != nil {
+		if _, err := n.Enqueue(ctx, queue.Message{Payload: fmt.Append(nil, i)}); err != nil {
 			p.Fatal(err)
 		}
 		for acked := false; !acked; {

@@ -161,7 +161,7 @@ func usedQueue(t *testing.T, pool *pgxpool.Pool, name string, left []int) {
 			t.Error(err)
 		}
 	})
-	if _, err := n.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte("new")}}); err != nil {
+	if _, err := n.Enqueue(t.Context(), queue.Message{Payload: []byte("new")}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -120,9 +120,9 @@ func TestEnqueue_Due(t *testing.T) {
 	c := n.Consume(queue.ConsumerOptions{})
 	due := time.Now().Add(500 * time.Millisecond)
 	msgs := []queue.Message{
-		{Message: stream.Message{Payload: []byte("later"), Headers: []byte(`{"a": 1}`)}, Due: due},
-		{Message: stream.Message{Payload: []byte("now")}},
-		{Message: stream.Message{Payload: []byte("past")}, Due: due.Add(-time.Hour)},
+		{Payload: []byte("later"), Headers: []byte(`{"a": 1}`), Due: due},
+		{Payload: []byte("now")},
+		{Payload: []byte("past"), Due: due.Add(-time.Hour)},
 	}
 	if _, err := n.Enqueue(t.Context(), msgs...); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestEnqueue_Due(t *testing.T) {
 	}
 	mustAck(t, ds...)
 	for _, headers := range []string{`null`, `[]`, `{`} {
-		m := queue.Message{Message: stream.Message{Headers: []byte(headers)}, Due: due}
+		m := queue.Message{Headers: []byte(headers), Due: due}
 		if _, err := n.Enqueue(t.Context(), m); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("headers %s: %v, want ErrInvalid", headers, err)
 		}
@@ -156,7 +156,7 @@ func TestEnqueue_StrangeDue(t *testing.T) {
 			n, _ := start(t, q, queue.NodeConfig{})
 			c := n.Consume(queue.ConsumerOptions{})
 			for i, due := range []string{"2999-01-01T00:00:00+23:00", "2999-01-01T00:00:00-23:59", "9999-12-31T23:59:59.999999999-20:00"} {
-				m := queue.Message{Message: stream.Message{Key: fmt.Sprint(i), Headers: []byte(`{"tidewire_due": "` + due + `"}`)}}
+				m := queue.Message{Key: fmt.Sprint(i), Headers: []byte(`{"tidewire_due": "` + due + `"}`)}
 				if _, err := n.Enqueue(t.Context(), m); err != nil {
 					t.Fatal(err)
 				}

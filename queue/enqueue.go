@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,10 +12,15 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// Message is a message to be enqueued. Position and Time are not looked at. In a
-// queue that keeps the order of keys, Key is what orders it.
+// Message is a message to be enqueued.
 type Message struct {
-	stream.Message
+	// Key is valid UTF-8 without NUL, at most stream.MaxKey bytes. In a queue that keeps the order of keys, messages with the same key are
+	// delivered one after the other. Defaults to none.
+	Key string
+	// Headers is a JSON object. Defaults to none.
+	Headers json.RawMessage
+	// Payload is what the message says; it may be empty.
+	Payload []byte
 	// Due is when the message may be delivered, at the earliest, by the clock of
 	// PostgreSQL; nodes compare with a clock that is not ahead of it. The zero
 	// time is at once, and one after the year 9999 invalid. In a queue that keeps
@@ -27,7 +33,12 @@ type Message struct {
 	Unique Unique
 }
 
-// EnqueuerConfig configures a Enqueuer.
+// plain is the message as the stream has it.
+func (m Message) plain() stream.Message {
+	return stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
+}
+
+// EnqueuerConfig configures an Enqueuer.
 type EnqueuerConfig struct {
 	// Appender is how it appends. Its OnCommit is called as well, with positions
 	// in the stream; of a queue with priorities or partitions by several goroutines. With its
@@ -44,7 +55,7 @@ type Enqueuer struct {
 	unique   *uniques
 }
 
-// NewProducer returns a Enqueuer to the queue, which writes through the
+// NewEnqueuer returns an Enqueuer to the queue, which writes through the
 // queue's pool. It does nothing until Run.
 func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 	own := stream.PartitionedConfig{Appender: cfg.Appender}

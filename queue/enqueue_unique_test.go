@@ -14,12 +14,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // only is a message that is unique.
 func only(key, text string, period time.Duration) queue.Message {
-	return queue.Message{Message: stream.Message{Payload: []byte(text)}, Unique: queue.Unique{Key: key, Period: period}}
+	return queue.Message{Payload: []byte(text), Unique: queue.Unique{Key: key, Period: period}}
 }
 
 // TestUnique_OncePerPeriod has many callers of two processes enqueue the same

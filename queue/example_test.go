@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 func Example() {
@@ -32,7 +31,7 @@ func Example() {
 	defer wait.Wait()
 	defer stop()
 
-	if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: []byte("hello")}}); err != nil {
+	if _, err := n.Enqueue(ctx, queue.Message{Payload: []byte("hello")}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -72,7 +71,7 @@ func Example_priorities() {
 	defer wait.Wait()
 	defer stop()
 
-	urgent := queue.Message{Message: stream.Message{Payload: []byte("first")}, Priority: 2}
+	urgent := queue.Message{Payload: []byte("first"), Priority: 2}
 	if _, err := n.Enqueue(ctx, urgent); err != nil {
 		fmt.Println(err)
 	}
@@ -96,7 +95,7 @@ func Example_orderOfKeys() {
 	defer stop()
 
 	for _, text := range []string{"open", "pay in", "close"} {
-		m := queue.Message{Message: stream.Message{Key: "account 7", Payload: []byte(text)}}
+		m := queue.Message{Key: "account 7", Payload: []byte(text)}
 		if _, err := p.Enqueue(ctx, m); err != nil {
 			fmt.Println(err)
 			return
@@ -114,7 +113,7 @@ func ExampleQueue_EnqueueTx() {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id) VALUES (7)`); err != nil {
 			return err
 		}
-		return q.EnqueueTx(ctx, tx, queue.Message{Message: stream.Message{Payload: []byte("order 7")}})
+		return q.EnqueueTx(ctx, tx, queue.Message{Payload: []byte("order 7")})
 	})
 	if err != nil {
 		fmt.Println(err)

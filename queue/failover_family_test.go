@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // TestFailover_Families: a queue with priorities, and one that keeps the order of keys, deliver after a failover what is enqueued then,
@@ -45,7 +44,7 @@ func TestFailover_Families(t *testing.T) {
 			}
 			put := func(name string, i int, unique string) {
 				t.Helper()
-				m := queue.Message{Message: stream.Message{Payload: fmt.Appendf(nil, "%s %d", name, i), Key: fmt.Sprint(i % 7)}}
+				m := queue.Message{Payload: fmt.Appendf(nil, "%s %d", name, i), Key: fmt.Sprint(i % 7)}
 				if opts.Priorities > 0 {
 					m.Priority = i % opts.Priorities
 				}

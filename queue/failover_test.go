@@ -103,7 +103,7 @@ func enqueueUntilDone(t *testing.T, n *queue.Node, payload string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: []byte(payload)}}); err != nil {
+	if _, err := n.Enqueue(ctx, queue.Message{Payload: []byte(payload)}); err != nil {
 		t.Fatal(errors.Join(err, context.Cause(ctx)))
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // checker notes what happens to each message, by its text.
@@ -253,7 +252,7 @@ func feedAs(t *testing.T, url, name string, messages int, pause time.Duration, c
 		calling.Go(func() {
 			for i := range messages / 4 {
 				text := fmt.Sprint(name, caller, " ", i)
-				if _, err := p.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte(text)}}); err != nil {
+				if _, err := p.Enqueue(t.Context(), queue.Message{Payload: []byte(text)}); err != nil {
 					t.Errorf("enqueue: %v", err)
 					return
 				}

@@ -32,12 +32,12 @@ var lastDue = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 // withDue writes Due into the headers.
 func (m Message) withDue() (stream.Message, error) {
 	if m.Due.IsZero() {
-		return m.Message, nil
+		return m.plain(), nil
 	}
 	if m.Due.After(lastDue) {
 		return stream.Message{}, fmt.Errorf("%w due time: %v, want %v at the latest", ErrInvalid, m.Due, lastDue)
 	}
-	return withHeader(m.Message, DueHeader, m.Due.UTC().Format(time.RFC3339Nano))
+	return withHeader(m.plain(), DueHeader, m.Due.UTC().Format(time.RFC3339Nano))
 }
 
 // withHeader adds a header.

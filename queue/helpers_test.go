@@ -12,7 +12,6 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
@@ -90,7 +89,7 @@ func enqueue(t *testing.T, n *queue.Node, texts ...string) (first int64) {
 	t.Helper()
 	var msgs []queue.Message
 	for _, text := range texts {
-		msgs = append(msgs, queue.Message{Message: stream.Message{Payload: []byte(text)}})
+		msgs = append(msgs, queue.Message{Payload: []byte(text)})
 	}
 	first, err := n.Enqueue(t.Context(), msgs...)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestNotify_WithAHub(t *testing.T) {
 	mustAck(t, receive(t, c, 1)...)
 	for range 3 {
 		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			return q.EnqueueTx(t.Context(), tx, queue.Message{Message: stream.Message{Payload: []byte("x")}})
+			return q.EnqueueTx(t.Context(), tx, queue.Message{Payload: []byte("x")})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 	running.Go(func() { p.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	for range 3 {
-		if _, err := p.Enqueue(t.Context(), queue.Message{Message: stream.Message{Payload: []byte("x")}}); err != nil {
+		if _, err := p.Enqueue(t.Context(), queue.Message{Payload: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 		mustAck(t, receive(t, c, 1)...)
@@ -151,7 +151,7 @@ func TestDrop_NodeThatStops(t *testing.T) {
 		}
 	}()
 	eventually(t, "a partition is had", func() bool {
-		if _, err := n.Enqueue(ctx, queue.Message{Message: stream.Message{Payload: []byte("x")}}); err != nil {
+		if _, err := n.Enqueue(ctx, queue.Message{Payload: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
 		return count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal WHERE kind = 2`) > 0

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // lines is a log that can be read while it is written.
@@ -35,7 +34,7 @@ func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.D
 	t.Helper()
 	msgs := make([]queue.Message, n)
 	for i := range msgs {
-		msgs[i] = queue.Message{Message: stream.Message{Payload: []byte("delayed")}, Due: time.Now().Add(delay)}
+		msgs[i] = queue.Message{Payload: []byte("delayed"), Due: time.Now().Add(delay)}
 	}
 	if _, err := node.Enqueue(t.Context(), msgs...); err != nil {
 		t.Fatal(err)

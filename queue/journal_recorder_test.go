@@ -15,7 +15,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // severalQueues makes n queues, with a Node and a Consumer each that work through the pool.
@@ -65,7 +64,7 @@ func workAll(t *testing.T, nodes []*queue.Node, consumers []*queue.Consumer, mes
 	for i, n := range nodes {
 		working.Go(func() {
 			for _, text := range numbered(messages) {
-				msg := queue.Message{Message: stream.Message{Payload: []byte(text)}}
+				msg := queue.Message{Payload: []byte(text)}
 				if _, err := n.Enqueue(context.Background(), msg); err != nil {
 					t.Errorf("queue %d: %v", i, err)
 				}

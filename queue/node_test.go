@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 func TestNode_DeliversInOrderAndOnce(t *testing.T) {
@@ -181,7 +180,7 @@ func TestNode_ManyEmptyPositions(t *testing.T) {
 func jump(t *testing.T, pool *pgxpool.Pool, q *queue.Queue) {
 	t.Helper()
 	err := pgx.BeginTxFunc(t.Context(), pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		return q.EnqueueTx(t.Context(), tx, queue.Message{Message: stream.Message{Payload: []byte("x")}})
+		return q.EnqueueTx(t.Context(), tx, queue.Message{Payload: []byte("x")})
 	})
 	if err != nil {
 		t.Error(err)

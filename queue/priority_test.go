@@ -9,12 +9,11 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // graded is a message with a priority.
 func graded(priority int, text string) queue.Message {
-	return queue.Message{Message: stream.Message{Payload: []byte(text)}, Priority: priority}
+	return queue.Message{Payload: []byte(text), Priority: priority}
 }
 
 func mustEnqueue(t *testing.T, n *queue.Node, msgs ...queue.Message) (first int64) {

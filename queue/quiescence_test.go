@@ -13,7 +13,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // restless is a queue under everything that may happen to one, with a count of
@@ -125,7 +124,7 @@ func (r *restless) enqueue(n *queue.Node) error {
 		key = fmt.Sprint(r.random.IntN(20))
 	}
 	for i := range msgs {
-		msgs[i] = queue.Message{Message: stream.Message{Key: key, Payload: []byte("x")}, Priority: priority}
+		msgs[i] = queue.Message{Key: key, Payload: []byte("x"), Priority: priority}
 		if delay > 0 {
 			msgs[i].Due = time.Now().Add(delay)
 		}

@@ -12,12 +12,11 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // keyed is a message with a key.
 func keyed(key, text string) queue.Message {
-	return queue.Message{Message: stream.Message{Key: key, Payload: []byte(text)}}
+	return queue.Message{Key: key, Payload: []byte(text)}
 }
 
 // table shares numbers out among those who sit at it, evenly and slowly.

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/tidewire/tidewire/stream"
 )
 
 // TestNack_LaneLeavesAtOnce refuses the last message that was handed out of a partition
@@ -35,7 +33,7 @@ func TestNack_LaneLeavesAtOnce(t *testing.T) {
 		}
 	})
 	c := n.Consume(ConsumerOptions{})
-	if _, err := n.Enqueue(ctx, Message{Message: stream.Message{Key: "a"}}); err != nil {
+	if _, err := n.Enqueue(ctx, Message{Key: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := c.Receive(ctx)

@@ -161,7 +161,7 @@ func (o *openQueue) checkPriority(priority int) error {
 }
 
 func queueMessage(m *engine.Message, opts engine.EnqueueOptions) queue.Message {
-	out := queue.Message{Message: stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}, Priority: opts.Priority}
+	out := queue.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload, Priority: opts.Priority}
 	if opts.Delay > 0 {
 		out.Due = time.Now().Add(opts.Delay)
 	}
