@@ -11,7 +11,25 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
+// A consumer is one call of Work: a message is acknowledged when its handler returns nil, and tried again after an error.
 func Example() {
+	ctx := context.Background()
+	var pool *pgxpool.Pool // to a database that migrate.Up has prepared
+
+	q, err := queue.Ensure(ctx, pool, "mail", queue.Options{MaxAttempts: 5})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = q.Work(ctx, queue.WorkOptions{Concurrency: 20}, func(ctx context.Context, d *queue.Delivery) error {
+		fmt.Printf("%s\n", d.Payload)
+		return nil
+	})
+	fmt.Println(err)
+}
+
+// A Node with a Consumer is for those who decide themselves what becomes of each delivery, and when.
+func ExampleNode_Consume() {
 	ctx := context.Background()
 	var pool *pgxpool.Pool // to a database that migrate.Up has prepared
 
