@@ -9,8 +9,23 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
+// Appended says where the events of one append are: at consecutive positions.
+type Appended struct {
+	// First and Last are the positions of the first and the last event.
+	First, Last int64
+	// Repeated says that an earlier call, with the same RequestID or the same ids, stored them, and this one nothing.
+	Repeated bool
+}
+
+func appended(first int64, events int, repeated bool) Appended {
+	return Appended{First: first, Last: first + int64(events) - 1, Repeated: repeated}
+}
+
+// Count is how many events there are.
+func (a Appended) Count() int { return int(a.Last - a.First + 1) }
+
 // Append stores the events, in this order and at consecutive positions, all or
-// none of them, and returns the position of each once they are committed. While
+// none of them, and returns their positions once they are committed. While
 // PostgreSQL is away it waits.
 //
 // If some of the events have ids, repeating the call is safe: it stores nothing
@@ -23,7 +38,7 @@ import (
 // taken away) after a connection was lost. ErrTooSlow says that storing them
 // takes longer than PostgreSQL was given, and that nothing was stored. The events
 // may be changed once it returns.
-func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
+func (s *Store) Append(ctx context.Context, events ...Event) (Appended, error) {
 	return s.append(ctx, events, nil, RequestID{})
 }
 
@@ -32,40 +47,40 @@ func (s *Store) Append(ctx context.Context, events ...Event) ([]int64, error) {
 // nothing is stored. ErrTooExpensive, also of AppendIfTx, means that it takes
 // PostgreSQL longer than Config.CheckTimeout to find out. All that racing callers, in whichever processes, are told
 // is true in the one order of the positions.
-func (s *Store) AppendIf(ctx context.Context, events []Event, condition Condition) ([]int64, error) {
+func (s *Store) AppendIf(ctx context.Context, events []Event, condition Condition) (Appended, error) {
 	if err := condition.validate(); err != nil {
-		return nil, err
+		return Appended{}, err
 	}
 	return s.append(ctx, events, &condition, RequestID{})
 }
 
-func (s *Store) append(ctx context.Context, events []Event, condition *Condition, p RequestID) ([]int64, error) {
+func (s *Store) append(ctx context.Context, events []Event, condition *Condition, p RequestID) (Appended, error) {
 	bytes, err := validateAppend(events)
 	if err != nil {
-		return nil, err
+		return Appended{}, err
 	}
 	c := newCall(events, bytes, condition, &s.popular)
 	c.producer = p
 	got, err := s.submit(ctx, c)
 	if err != nil {
-		return nil, err
+		return Appended{}, err
 	}
 	if p.Client != "" && (errors.Is(got.err, ErrConflict) || errors.Is(got.err, errStoredID)) {
 		got, err = s.recallRequest(ctx, p, got)
 		if err != nil {
-			return nil, err
+			return Appended{}, err
 		}
 	}
 	if got.err != nil && hasIDs(events) {
 		got, err = s.recall(ctx, events, got)
 		if err != nil {
-			return nil, err
+			return Appended{}, err
 		}
 	}
 	if got.err != nil {
-		return nil, s.withEvents(ctx, got.err, condition)
+		return Appended{}, s.withEvents(ctx, got.err, condition)
 	}
-	return consecutive(got.first, len(events)), nil
+	return appended(got.first, len(events), got.repeated), nil
 }
 
 // maxUndecided is how often a call is looked up apart. It goes on each time from
@@ -139,7 +154,7 @@ func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer,
 		}
 		switch {
 		case err == nil && first > 0:
-			return answer{first: first}, nil
+			return answer{first: first, repeated: true}, nil
 		case err == nil || errors.Is(err, ErrDuplicateID):
 			if err != nil {
 				got.err = err
@@ -239,12 +254,4 @@ func (s *Store) withEventsOf(ctx context.Context, err error, conflict *ConflictE
 	}
 	conflict.Events = events
 	return err
-}
-
-func consecutive(first int64, n int) []int64 {
-	positions := make([]int64, n)
-	for i := range positions {
-		positions[i] = first + int64(i)
-	}
-	return positions
 }

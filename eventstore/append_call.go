@@ -39,7 +39,7 @@ type call struct {
 	tagHashes                                                column
 	tagEvents                                                []int32
 
-	// What comparing needs, and nothing that the caller may change.
+	// The facts that comparing needs, and nothing that the caller may change.
 	facts   tailIndex
 	eventID []string // those there are
 
@@ -65,11 +65,12 @@ type call struct {
 	done chan answer // one slot
 }
 
-// answer is what a caller is told: the position of its first event, or why
-// there is none.
+// answer is what a caller is told: the position of its first event, and whether an
+// earlier call stored it, or why there is none.
 type answer struct {
-	first int64
-	err   error
+	first    int64
+	repeated bool
+	err      error
 }
 
 // answer tells the caller. A second answer is a fault of the committer, after which

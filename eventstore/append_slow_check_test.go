@@ -44,7 +44,7 @@ INSERT INTO tidewire.events_1_batch SELECT head, 1, 1, 1, now() FROM moved`, eve
 // reopen returns a Store of the same events with another configuration.
 func reopen(t *testing.T, db pgtest.DB, cfg Config) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), db.Pool, "", cfg)
+	s, err := ensureStore(t.Context(), db.Pool, "", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 	})
 	var conflict *ConflictError
 	if !errors.As(err, &conflict) || conflict.Position <= 5000 {
-		t.Errorf("in a transaction: %v, want the conflict behind 5000", err)
+		t.Errorf("in a transaction: %v, want the conflict after 5000", err)
 	}
 }
 

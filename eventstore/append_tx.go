@@ -15,7 +15,7 @@ import (
 const codeIsolation = "TW021"
 
 // AppendTx is Append within the caller's own transaction: see AppendIfTx.
-func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) ([]int64, error) {
+func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) (Appended, error) {
 	return s.appendTx(ctx, tx, events, nil)
 }
 
@@ -36,17 +36,17 @@ func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) ([]int
 //
 // Subscriptions of this process learn of the events by Notify, which the caller
 // may call once the transaction is committed, and else by their next poll.
-func (s *Store) AppendIfTx(ctx context.Context, tx pgx.Tx, events []Event, condition Condition) ([]int64, error) {
+func (s *Store) AppendIfTx(ctx context.Context, tx pgx.Tx, events []Event, condition Condition) (Appended, error) {
 	if err := condition.validate(); err != nil {
-		return nil, err
+		return Appended{}, err
 	}
 	return s.appendTx(ctx, tx, events, &condition)
 }
 
-func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, condition *Condition) ([]int64, error) {
+func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, condition *Condition) (Appended, error) {
 	bytes, err := validateAppend(events)
 	if err != nil {
-		return nil, err
+		return Appended{}, err
 	}
 	c := newCall(events, bytes, condition, &s.popular)
 	defer c.free()
@@ -63,29 +63,29 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	}
 	switch {
 	case pg.Code(err) == codeIsolation:
-		return nil, fmt.Errorf("append to event store %q: %w", s.name, ErrIsolation)
+		return Appended{}, fmt.Errorf("append to event store %q: %w", s.name, ErrIsolation)
 	case err != nil && !s.isIDViolation(err):
-		return nil, s.explain("append to", err)
+		return Appended{}, s.explain("append to", err)
 	}
 	if len(c.eventID) > 0 && (err != nil || len(r.calls) > 0) {
 		stored, lookErr := s.lookUp(ctx, tx, c.eventID)
 		if lookErr != nil {
-			return nil, s.explain("look for ids in", lookErr)
+			return Appended{}, s.explain("look for ids in", lookErr)
 		}
 		for _, id := range c.eventID {
 			if position, ok := stored[id]; ok {
-				return nil, &DuplicateError{ID: id, Position: position}
+				return Appended{}, &DuplicateError{ID: id, Position: position}
 			}
 		}
 	}
 	if undecided(r) {
-		return nil, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
+		return Appended{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
 	}
 	if len(r.calls) > 0 {
-		return nil, s.withEventsTx(ctx, tx, s.refusal(r.positions[0], r.types[0]), condition)
+		return Appended{}, s.withEventsTx(ctx, tx, s.refusal(r.positions[0], r.types[0]), condition)
 	}
 	s.sweepNowAndThen()
-	return consecutive(r.head+1, len(events)), nil
+	return appended(r.head+1, len(events), false), nil
 }
 
 // withEventsTx reads the events that the condition wants on the transaction's

@@ -176,7 +176,7 @@ func TestAppend_OutcomeUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := eventstore.Open(t.Context(), pool, "", eventstore.Config{})
+	s, err := lookupStore(t.Context(), pool, "", eventstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestAppendIfTx_WantEvents(t *testing.T) {
 	db := setup(t)
 	open(t, db.Pool, eventstore.Config{})
 	pool := smallPool(t, db.URL, 1)
-	s, err := eventstore.Open(t.Context(), pool, "", eventstore.Config{Timeout: 10 * time.Second})
+	s, err := lookupStore(t.Context(), pool, "", eventstore.Config{Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

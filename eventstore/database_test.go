@@ -36,7 +36,7 @@ func TestStore_StrangeDefaults(t *testing.T) {
 	for n := range 6 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			s, err := eventstore.Ensure(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
+			s, err := ensureStore(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestDrop_LeavesOthers(t *testing.T) {
 			pgtest.SetDefaults(t, db, settings)
 			stores := make(map[int32]*eventstore.Store)
 			for n := 1; len(stores) < 11; n++ {
-				s, err := eventstore.Ensure(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
+				s, err := ensureStore(t.Context(), db.Pool, fmt.Sprint("store ", n), manyStores)
 				if err != nil {
 					t.Fatal(err)
 				}

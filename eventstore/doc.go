@@ -1,15 +1,18 @@
 // Package eventstore keeps events with a type and tags in PostgreSQL, and
 // appends to them under a condition: a Dynamic Consistency Boundary, as
-// specified at dcb.events. What must be decided consistently is said by a
-// query with each append, and not by the stream that an event belongs to.
+// specified at dcb.events. A query with each append says what
+// must be decided consistently, and not the stream that an event belongs to.
+//
+// [Open] returns the [Client] of a process; [Client.Ensure] makes a [Store] and returns it. [Store.AppendIf] appends under a condition, [Store.Decide] reads, decides and
+// appends until nothing has come in between, [Store.QueryStream] is a loop over events, and [Store.Subscribe] follows them.
 //
 // # What is promised
 //
 //   - AppendIf stores its events, all of them, if no event matches its
 //     condition at the moment at which they get their positions, however many
 //     callers, Stores and processes append at once.
-//   - Positions are in the order of commits: who has seen position p will never
-//     find a new event below it.
+//   - Positions are in the order of commits: a reader that has seen position p will
+//     never find a new event below it.
 //   - An answer means committed. A rejection names an event that is committed.
 //     While PostgreSQL is away, appends wait; a connection lost during COMMIT is
 //     settled. Events with ids, or AppendAs, make even a caller's own retry safe.
@@ -25,11 +28,11 @@
 // one round trip. Four things decide, and each only has to look after the
 // position up to which those before it have looked:
 //
-//  1. checker.go: while one batch commits, the conditions of the next are
+//  1. append_checker.go: while one batch commits, the conditions of the next are
 //     looked up by one query, without the lock. A match is final. No match is
 //     true up to the last batch that the query saw.
 //  2. tail.go: the Store's own last events, in memory.
-//  3. writer.go: the earlier calls of the same batch. What might conflict with
+//  3. append_writer.go: the earlier calls of the same batch. What might conflict with
 //     one of them waits for the next transaction, when that one is committed.
 //  4. tidewire.events_N_append: if the store's sequence has moved past what is
 //     known, because others have written, it looks after that, by a statement
@@ -37,10 +40,10 @@
 //
 // 1 and 4 give up on a condition for which they would have to look at many rows
 // of the index, such as two tags that very many events have, but none has both.
-// apart.go: such a call goes back to its caller, whose goroutine looks it up
+// append_slow_check.go: such a call goes back to its caller, whose goroutine looks it up
 // without the lock, within Config.CheckTimeout, and hands it over again. So the
 // time under the lock is bounded whatever the conditions are.
 //
-// What 1 and 2 have found is only relied on while PostgreSQL still has the
+// The findings of 1 and 2 are relied on only while PostgreSQL still has the
 // batch at which the history that they saw has ended.
 package eventstore

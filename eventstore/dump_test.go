@@ -108,7 +108,7 @@ func (l *dumpLedger) append(ctx context.Context, t *testing.T, s *eventstore.Sto
 	for n := int64(0); ctx.Err() == nil; n++ {
 		p := eventstore.RequestID{Client: fmt.Sprint("producer ", c), Sequence: n}
 		name := fmt.Sprintf("%d:%d", c, n)
-		positions, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", name), event("B", name)},
+		at, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", name), event("B", name)},
 			eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(name)})
 		if err != nil {
 			if ctx.Err() == nil {
@@ -117,7 +117,7 @@ func (l *dumpLedger) append(ctx context.Context, t *testing.T, s *eventstore.Sto
 			return
 		}
 		l.mu.Lock()
-		l.answered = append(l.answered, dumped{p, positions[0]})
+		l.answered = append(l.answered, dumped{p, at.First})
 		l.mu.Unlock()
 	}
 }
@@ -160,7 +160,7 @@ func (l *dumpLedger) checkRestored(t *testing.T, bin, from, text string, round, 
 		if i%20 > 0 {
 			continue
 		}
-		again, err := s.AppendAs(t.Context(), a.producer, event("A", all[at].Tags[0]), event("B", all[at].Tags[0]))
+		again, err := allOf(s.AppendAs(t.Context(), a.producer, event("A", all[at].Tags[0]), event("B", all[at].Tags[0])))
 		if !errors.Is(err, eventstore.ErrSequenceTooOld) && (err != nil || again[0] != a.position) {
 			t.Fatalf("a repetition of %+v was answered %v, %v: want %d", a.producer, again, err, a.position)
 		}

@@ -63,10 +63,10 @@ func ExampleStore_AppendAs() {
 
 	request := eventstore.RequestID{Client: "till 4", Sequence: 17}
 	for range 2 {
-		positions, err := store.AppendAs(ctx, request, eventstore.Event{Type: "Sold", Tags: []string{"item:9"}})
-		fmt.Println(positions, err)
+		at, err := store.AppendAs(ctx, request, eventstore.Event{Type: "Sold", Tags: []string{"item:9"}})
+		fmt.Println(at.First, at.Repeated, err)
 	}
 	// Output:
-	// [1] <nil>
-	// [1] <nil>
+	// 1 false <nil>
+	// 1 true <nil>
 }

@@ -30,12 +30,16 @@ func exampleStore() (*eventstore.Store, func()) {
 	if _, err := migrate.Up(ctx, db.Pool); err != nil {
 		log.Fatal(err)
 	}
-	store, err := eventstore.Ensure(ctx, db.Pool, "", eventstore.Config{})
+	client, err := eventstore.Open(ctx, db.Pool, eventstore.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := client.Ensure(ctx, "")
 	if err != nil {
 		log.Fatal(err)
 	}
 	return store, func() {
-		store.Close(ctx)
+		client.Close(ctx)
 		for i := len(t.cleanups) - 1; i >= 0; i-- {
 			t.cleanups[i]()
 		}

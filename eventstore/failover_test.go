@@ -66,7 +66,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 	wantLost(t, "a subscription that had all", nextError(live), end)
 	_, err = s.AppendIf(t.Context(), seat(1), taken(1, lost[9]))
 	wantLost(t, "a decision by what is lost", err, end)
-	first, err := s.AppendIf(t.Context(), seat(1), taken(1, end))
+	first, err := allOf(s.AppendIf(t.Context(), seat(1), taken(1, end)))
 	if err != nil || first[0] <= lost[9] {
 		t.Fatalf("the seat is at %v, %v", first, err)
 	}

@@ -38,7 +38,7 @@ func raceAsProcess(url string) error {
 		return err
 	}
 	defer pool.Close()
-	s, err := eventstore.Open(ctx, pool, "", eventstore.Config{})
+	s, err := lookupStore(ctx, pool, "", eventstore.Config{})
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func TestAppendIf_ReplayedOneByOne(t *testing.T) {
 			for n, pool := range []*pgxpool.Pool{poolOf(t, db.URL), cutPool(t, db.URL, seed, 60)} {
 				var s *eventstore.Store
 				for s == nil {
-					s, _ = eventstore.Open(t.Context(), pool, "", eventstore.Config{TailEvents: 40})
+					s, _ = lookupStore(t.Context(), pool, "", eventstore.Config{TailEvents: 40})
 				}
 				t.Cleanup(func() { s.Close(context.Background()) })
 				racing.Go(func() { race(t.Context(), s, fmt.Sprint("store", n), seed*10+uint64(n), 12, 40, l.note) })

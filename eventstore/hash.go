@@ -1,6 +1,6 @@
 package eventstore
 
-// What is stored of tags and types in the index: migrate/sql says what for.
+// The hashes of tags and types in the index: migrate/sql says what they are for.
 // These functions are part of the format of the database and never change.
 
 // tagHash is FNV-1a with 64 bits, whose bits are then mixed, for the signature

@@ -3,34 +3,35 @@ package eventstore
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// lastStored is the last event that a Store has stored, and the last one in a history before. Safe for concurrent use.
+// lastStored is the last event that a Store has stored, and the last one in each history before. Safe for concurrent use.
 type lastStored struct {
-	// head is the position of the last event stored from here, or 0. ghost is the same in a history before, if head has left that,
-	// until somebody has looked whether it was lost.
-	head, ghost atomic.Int64
+	// head is the position of the last event that was stored from here, or 0. ghosts are the same in histories before, which head has left.
+	head   atomic.Int64
+	ghosts pg.Ghosts
 }
 
 // stored notes that an event was stored at head, the last of so many positions.
 func (l *lastStored) stored(head int64, positions int) {
 	if before := l.head.Swap(head); before>>historyBits != (head-int64(positions))>>historyBits {
-		l.ghost.Store(max(before, l.ghost.Load())) // another history may have begun in between
+		l.ghosts.Add(before) // another history may have begun in between
 	}
 }
 
-// takeGhost returns the last event that was stored from here before the history with that base began, once, or 0.
-func (l *lastStored) takeGhost(base int64) int64 {
-	ghost := l.ghost.Swap(0)
+// takeGhosts returns the last event that was stored from here in each history before the one with that base, once, from the lowest on.
+func (l *lastStored) takeGhosts(base int64) []int64 {
 	if head := l.head.Load(); head <= base {
-		ghost = max(ghost, head)
+		l.ghosts.Add(head)
 	}
-	return ghost
+	return l.ghosts.Take()
 }
 
 // FindLost looks whether a failover has lost events that this Store has stored, which nobody else may ever ask for. It logs
 // those, and returns how many positions they had; a loss is found once. It is meant to be called after a failover, and costs two queries. If the error is not nil,
-// call it again.
+// some may have been found, and it is to be called again.
 func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -38,18 +39,27 @@ func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 	if err != nil {
 		return 0, s.explain("look for losses of", err)
 	}
-	ghost := s.last.takeGhost(e.history)
-	if ghost == 0 || ghost <= s.told.Load() {
-		return 0, nil
+	ghosts := s.last.takeGhosts(e.history)
+	for i, ghost := range ghosts {
+		if ghost <= s.told.Load() {
+			continue
+		}
+		n, err := s.lostUpTo(ctx, ghost, e)
+		if err != nil {
+			s.last.ghosts.Add(ghosts[i:]...)
+			return positions, s.explain("look for losses of", err)
+		}
+		positions += n
 	}
+	return positions, nil
+}
+
+// lostUpTo returns how many positions up to that of an event are lost, and logs that.
+func (s *Store) lostUpTo(ctx context.Context, ghost int64, e ends) (positions int64, err error) {
 	var last *int64
 	var base int64 // of the history in which the ghost was stored: those before have lost what they have lost
-	if err := s.pool.QueryRow(ctx, s.sql.lostFrom, ghost, max(e.head, e.history)).Scan(&last, &base); err != nil {
-		s.last.ghost.Store(max(ghost, s.last.ghost.Load()))
-		return 0, s.explain("look for losses of", err)
-	}
-	if last == nil {
-		return 0, nil
+	if err := s.pool.QueryRow(ctx, s.sql.lostFrom, ghost, max(e.head, e.history)).Scan(&last, &base); err != nil || last == nil {
+		return 0, err
 	}
 	s.told.Store(ghost)
 	positions = ghost - max(*last, base)

@@ -26,15 +26,15 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a:1")}
 	events := withIDs("first", event("A", "a:1"), event("B", "a:1"))
 	events[1].ID = "" // one id is enough to know an append by
-	want, err := s.AppendIf(soon(t), events, unique)
+	want, err := allOf(s.AppendIf(soon(t), events, unique))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, again := range []*eventstore.Store{s, other} {
-		if got, err := again.AppendIf(soon(t), events, unique); err != nil || !slices.Equal(got, want) {
+		if got, err := allOf(again.AppendIf(soon(t), events, unique)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("repeated with a condition: %v, %v, want %v", got, err, want)
 		}
-		if got, err := again.Append(soon(t), events...); err != nil || !slices.Equal(got, want) {
+		if got, err := allOf(again.Append(soon(t), events...)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("repeated: %v, %v, want %v", got, err, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestAppend_SameIDAtOnce(t *testing.T) {
 		calling.Go(func() {
 			for n := range rounds {
 				name := fmt.Sprint("shared ", n)
-				positions, err := stores[c%2].Append(soon(t), withIDs(name, event("A", "n:"+name), event("B"))...)
+				positions, err := allOf(stores[c%2].Append(soon(t), withIDs(name, event("A", "n:"+name), event("B"))...))
 				if err != nil {
 					t.Error(err)
 					return

@@ -75,16 +75,16 @@ func TestAppend_BadInput(t *testing.T) {
 func TestOpen_Names(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	if _, err := eventstore.Open(t.Context(), db.Pool, "none", eventstore.Config{}); !errors.Is(err, eventstore.ErrNotFound) {
+	if _, err := lookupStore(t.Context(), db.Pool, "none", eventstore.Config{}); !errors.Is(err, eventstore.ErrNotFound) {
 		t.Errorf("%v, want ErrNotFound", err)
 	}
 	for _, name := range []string{"\x00", "\xff", strings.Repeat("x", 129)} {
-		if _, err := eventstore.Ensure(t.Context(), db.Pool, name, eventstore.Config{}); !errors.Is(err, eventstore.ErrInvalid) {
+		if _, err := ensureStore(t.Context(), db.Pool, name, eventstore.Config{}); !errors.Is(err, eventstore.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", name, err)
 		}
 	}
 	for i, name := range []string{"", "default", "an other's \"store\"", "third"} {
-		s, err := eventstore.Ensure(t.Context(), db.Pool, name, eventstore.Config{})
+		s, err := ensureStore(t.Context(), db.Pool, name, eventstore.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

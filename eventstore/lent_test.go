@@ -30,12 +30,12 @@ func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
 func TestWriter_HoldsOnLostConnection(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
-	other, err := Open(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	other, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close(t.Context())
-	third, err := Open(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
+	third, err := ensureStore(t.Context(), poolOfFew(t, db.URL, 4), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func TestAppendTx_HeldForLong(t *testing.T) {
 func TestClose_Abandons(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	s, err := eventstore.Ensure(t.Context(), db.Pool, "", eventstore.Config{LockTimeout: 50 * time.Millisecond})
+	s, err := ensureStore(t.Context(), db.Pool, "", eventstore.Config{LockTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 		appending.Go(func() {
 			for n := 0; ; n++ {
 				name := fmt.Sprint(c, " ", n)
-				positions, err := s.Append(t.Context(), event("A", name))
+				positions, err := allOf(s.Append(t.Context(), event("A", name)))
 				if errors.Is(err, eventstore.ErrClosed) {
 					return
 				}

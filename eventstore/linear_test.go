@@ -45,7 +45,7 @@ func TestAppendIf_Linearizable(t *testing.T) {
 	for seed := range 5 * pgtest.Seeds() {
 		var stores []*eventstore.Store
 		for _, pool := range pools {
-			s, err := eventstore.Ensure(t.Context(), pool, fmt.Sprint("linear ", seed), eventstore.Config{})
+			s, err := ensureStore(t.Context(), pool, fmt.Sprint("linear ", seed), eventstore.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

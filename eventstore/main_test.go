@@ -13,5 +13,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, raceAsProcess(url))
 		os.Exit(1)
 	}
+	pgtest.Examples()
 	pgtest.Main(m)
 }

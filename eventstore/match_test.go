@@ -42,12 +42,12 @@ func TestQuery_MatchesAsPlainGo(t *testing.T) {
 	db := setup(t)
 	for seed := range pgtest.Seeds() {
 		random := rand.New(rand.NewPCG(seed, 1))
-		s, err := eventstore.Ensure(t.Context(), db.Pool, fmt.Sprint("odd", seed), eventstore.Config{})
+		s, err := ensureStore(t.Context(), db.Pool, fmt.Sprint("odd", seed), eventstore.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Another Store knows nothing in memory: PostgreSQL decides for it.
-		cold, err := eventstore.Open(t.Context(), db.Pool, s.Name(), eventstore.Config{})
+		cold, err := lookupStore(t.Context(), db.Pool, s.Name(), eventstore.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) 
 func prepared(t *testing.T) (pgtest.DB, *Store) {
 	t.Helper()
 	db := migrated.Open(t)
-	s, err := Ensure(t.Context(), db.Pool, "", Config{})
+	s, err := ensureStore(t.Context(), db.Pool, "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

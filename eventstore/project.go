@@ -230,26 +230,26 @@ func applyTo(projections []Projected, e Event) {
 // what it returns. It is also Decide's result that is retried: with ids in the
 // events, repeating all of Decide is safe only if decide comes to the same
 // events again.
-func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), projections ...Projected) ([]int64, error) {
+func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), projections ...Projected) (Appended, error) {
 	for failed := 1; ; failed++ {
 		condition, err := s.project(ctx, s.awaitSlot, projections)
 		if err != nil {
-			return nil, err
+			return Appended{}, err
 		}
 		events, err := decide()
 		if err != nil || len(events) == 0 {
-			return nil, err
+			return Appended{}, err
 		}
 		positions, err := s.AppendIf(ctx, events, condition)
 		if err == nil || !errors.Is(err, ErrConflict) && !errors.Is(err, ErrHistoryLost) {
 			return positions, err
 		}
 		if failed >= s.cfg.MaxDecisions {
-			return nil, fmt.Errorf("decided %d times: %w", failed, err)
+			return Appended{}, fmt.Errorf("decided %d times: %w", failed, err)
 		}
 		if failed > 1 { // the first time nobody is in the way any more
 			if err := pg.Backoff(ctx, failed-2); err != nil {
-				return nil, err
+				return Appended{}, err
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func TestSnapshot_Unusable(t *testing.T) {
 	for name, spoil := range map[string]string{
 		"state":                 `UPDATE tidewire.event_snapshot SET state = '{"A":7}'`,
 		"position":              `UPDATE tidewire.event_snapshot SET position = 2`,
-		"position behind":       `UPDATE tidewire.event_snapshot SET position = 1000`,
+		"position after":        `UPDATE tidewire.event_snapshot SET position = 1000`,
 		"fingerprint":           `UPDATE tidewire.event_snapshot SET fingerprint = '\x00'`,
 		"not the store's end":   `UPDATE tidewire.event_snapshot SET position = 99, checksum = sha256(int8send(99) || fingerprint || state)`,
 		"state of another kind": `UPDATE tidewire.event_snapshot SET state = '[]', checksum = sha256(int8send(position) || fingerprint || '[]')`,

@@ -109,7 +109,7 @@ func TestStandby_SeesWhatWasAnswered(t *testing.T) {
 	var working sync.WaitGroup
 	working.Go(func() {
 		for range 300 {
-			positions, err := writer.Append(t.Context(), event("Taken", "seat:1"))
+			positions, err := allOf(writer.Append(t.Context(), event("Taken", "seat:1")))
 			if err != nil {
 				t.Error(err)
 				return

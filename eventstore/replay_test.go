@@ -147,13 +147,13 @@ func attempt(ctx context.Context, s *eventstore.Store, o op, events []eventstore
 	var err error
 	switch {
 	case o.Conditional && o.Producer.Client != "":
-		got.Positions, err = s.AppendIfAs(ctx, o.Producer, events, o.Condition)
+		got.Positions, err = allOf(s.AppendIfAs(ctx, o.Producer, events, o.Condition))
 	case o.Conditional:
-		got.Positions, err = s.AppendIf(ctx, events, o.Condition)
+		got.Positions, err = allOf(s.AppendIf(ctx, events, o.Condition))
 	case o.Producer.Client != "":
-		got.Positions, err = s.AppendAs(ctx, o.Producer, events...)
+		got.Positions, err = allOf(s.AppendAs(ctx, o.Producer, events...))
 	default:
-		got.Positions, err = s.Append(ctx, events...)
+		got.Positions, err = allOf(s.Append(ctx, events...))
 	}
 	var conflict *eventstore.ConflictError
 	switch {

@@ -28,7 +28,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			p.Answers(t, end, "ensure", func(ctx context.Context) error {
 				for { // as a caller does who has lost the answer
 					attempt, cancel := context.WithTimeout(ctx, timeout)
-					made, err := eventstore.Ensure(attempt, p.Pool, "", cfg)
+					made, err := ensureStore(attempt, p.Pool, "", cfg)
 					cancel()
 					if s = made; !pg.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
 						return err
@@ -37,7 +37,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			})
 			t.Cleanup(func() { s.Close(context.Background()) })
 			other := open(t, p.Pool, cfg)
-			stored := func(_ []int64, err error) error { return err }
+			stored := func(_ eventstore.Appended, err error) error { return err }
 			p.Answers(t, end, "append", func(ctx context.Context) error { return stored(s.Append(ctx, event("A"))) })
 			p.Answers(t, end, "append if", func(ctx context.Context) error {
 				return stored(s.AppendIf(ctx, []eventstore.Event{event("B", "x")}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("x")}))
@@ -68,7 +68,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 					t.Fatalf("%s: %v", what, err)
 				}
 			}
-			after, err := eventstore.Open(t.Context(), p.Promote(t), "", eventstore.Config{})
+			after, err := lookupStore(t.Context(), p.Promote(t), "", eventstore.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ const (
 	MaxName = 128
 )
 
-// Config configures a Store.
+// Config configures a Client, and with it each of its Stores. The zero value is right for most programs.
 type Config struct {
 	// MaxBatch is the number of events from which appends wait for the next
 	// batch. Defaults to 2,000.
@@ -59,10 +59,9 @@ type Config struct {
 	// not heard of, give or take a quarter, while anybody subscribes or watches.
 	// Defaults to 1 s.
 	Poll time.Duration
-	// Announce has appends tell other processes as well, by a NOTIFY of its own
-	// after the commit. Without it their subscriptions learn of the events when
-	// they poll. Defaults to false.
-	Announce bool
+	// NoAnnounce keeps appends from telling other processes, by a NOTIFY of its own after the commit: their
+	// subscriptions learn of the events when they poll. Defaults to false.
+	NoAnnounce bool
 	// AnnounceEvery is the least time between two such NOTIFYs: PostgreSQL lets
 	// one transaction with a NOTIFY commit at a time. Defaults to 5 ms.
 	AnnounceEvery time.Duration
@@ -117,15 +116,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Store is one event store of a database. There may be any number of Stores
-// for it, in any number of processes: they are correct together. A process
-// needs one, so that its callers share commits.
+// Store is one event store of a database, as a Client has opened it. There may be any number of Stores
+// for it, in any number of processes: they are correct together.
 //
 // A Store takes connections of the pool: for each batch of appends one of those that
 // all who write to the pool share, one more to check conditions ahead, up to a quarter
 // of the pool for expensive conditions, and up to half of it for all that reads: more
 // reads wait for their turn. One beside the pool listens for all Stores and stream.Hubs
-// on it, while anybody follows them. It must be closed. Safe for concurrent use.
+// on it, while anybody follows them. Safe for concurrent use.
 type Store struct {
 	cfg       Config
 	pool      *pgxpool.Pool
@@ -169,46 +167,34 @@ type Store struct {
 	primary     lastEnds
 	last        lastStored
 	told        atomic.Int64 // the last event that was said to be lost
+	forget      func()       // has the Client forget it
 }
 
 // gathering is the open batch.
 type gathering struct{ calls []*call }
 
-// Ensure returns the store of that name, and makes it if there is none; an
-// empty name is DefaultName. It may be called by any number of processes at
-// once, on a database that is migrated. The name has 1 to MaxName bytes, valid
-// UTF-8 without NUL; else the error is ErrInvalid.
-func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
-	s, err := newStore(pool, name, cfg)
-	if err != nil {
-		return nil, err
-	}
-	err = inReadCommitted(ctx, s.sendBatch, s.cfg.LockTimeout, func(b *pgx.Batch) {
+// ensure finds the store, and makes it if there is none.
+func (s *Store) ensure(ctx context.Context) error {
+	err := inReadCommitted(ctx, s.sendBatch, s.cfg.LockTimeout, func(b *pgx.Batch) {
 		b.Queue(ensureStoreSQL, s.name).QueryRow(s.scan)
 		b.Queue(waitIfUnwrittenSQL)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ensure event store %q: %w", s.name, err)
+		return fmt.Errorf("ensure event store %q: %w", s.name, err)
 	}
-	s.start()
-	return s, nil
+	return nil
 }
 
-// Open returns the store of that name, or ErrNotFound.
-func Open(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
-	s, err := newStore(pool, name, cfg)
-	if err != nil {
-		return nil, err
-	}
-	err = s.scan(pool.QueryRow(ctx, openStoreSQL, s.name))
+// lookup finds the store.
+func (s *Store) lookup(ctx context.Context) error {
+	err := s.scan(s.pool.QueryRow(ctx, openStoreSQL, s.name))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open event store %q: %w", s.name, err)
+		return fmt.Errorf("look up event store %q: %w", s.name, err)
 	}
-	s.start()
-	return s, nil
+	return nil
 }
 
 // Drop removes the store of that name with all its events, or returns
@@ -272,7 +258,7 @@ func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 	}
 	cfg = cfg.withDefaults()
 	s := &Store{
-		cfg: cfg, pool: pool, name: name, spareConns: pool.Config().MaxConns > 2,
+		cfg: cfg, pool: pool, name: name, forget: func() {}, spareConns: pool.Config().MaxConns > 2,
 		group:       pg.NewGroup(&gathering{}, &gathering{}, cfg.MaxBatch, cfg.MaxBatchBytes),
 		searching:   usualSearch,
 		batch:       make(chan work),
@@ -322,6 +308,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.hub.close(s.end)
 	s.running.Wait()
 	s.abandon()
+	s.forget()
 	if s.gaveUp.Load() {
 		return fmt.Errorf("close event store %q: %w", s.name, ErrAbandoned)
 	}

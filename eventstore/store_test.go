@@ -37,7 +37,7 @@ func soon(t testing.TB) context.Context {
 // open returns a Store, which is closed with the test.
 func open(t testing.TB, pool *pgxpool.Pool, cfg eventstore.Config) *eventstore.Store {
 	t.Helper()
-	s, err := eventstore.Ensure(t.Context(), pool, "", cfg)
+	s, err := ensureStore(t.Context(), pool, "", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func event(eventType string, tags ...string) eventstore.Event {
 
 func mustAppend(t testing.TB, s *eventstore.Store, events ...eventstore.Event) []int64 {
 	t.Helper()
-	positions, err := s.Append(t.Context(), events...)
+	positions, err := allOf(s.Append(t.Context(), events...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func TestAppendIf_FirstConflict(t *testing.T) {
 		want  int64 // 0: no conflict
 	}{
 		{"everything", eventstore.Everything(), 0, 1},
-		{"everything behind", eventstore.Everything(), 2, 3},
-		{"everything behind the end", eventstore.Everything(), 3, 0},
+		{"everything after", eventstore.Everything(), 2, 3},
+		{"everything after the end", eventstore.Everything(), 3, 0},
 		{"a type", eventstore.Typed("B"), 0, 2},
 		{"any type of two", eventstore.Typed("C", "B"), 0, 2},
 		{"a tag", eventstore.Tagged("y:2"), 0, 2},
@@ -173,4 +173,30 @@ func reversed(positions []int64) []int64 {
 	positions = slices.Clone(positions)
 	slices.Reverse(positions)
 	return positions
+}
+
+// allOf is the position of each event.
+func allOf(at eventstore.Appended, err error) (all []int64, _ error) {
+	for p := at.First; err == nil && p <= at.Last; p++ {
+		all = append(all, p)
+	}
+	return all, err
+}
+
+// ensureStore is the store of a Client of its own.
+func ensureStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg eventstore.Config) (*eventstore.Store, error) {
+	c, err := eventstore.Open(ctx, pool, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.Ensure(ctx, name)
+}
+
+// lookupStore is ensureStore for one that there is.
+func lookupStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg eventstore.Config) (*eventstore.Store, error) {
+	c, err := eventstore.Open(ctx, pool, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.Lookup(ctx, name)
 }

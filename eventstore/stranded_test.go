@@ -103,7 +103,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 	t.Parallel()
 	db, plain := prepared(t)
 	network := &stranding{held: make(chan strandedAttempt, 1)}
-	s, err := Open(t.Context(), network.pool(t, db), "", Config{})
+	s, err := ensureStore(t.Context(), network.pool(t, db), "", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

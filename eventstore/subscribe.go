@@ -140,7 +140,8 @@ func (sub *Subscription) Close() {
 // that matches. It is how one who takes time to decide, such as a person in
 // front of a form, is told that the decision has become stale.
 //
-// Other errors: ErrInvalid, ErrClosed, ErrNotFound, ErrTooExpensive, ctx's and
+// Other errors: ErrHistoryLost if the store has not got to the condition's After, or a failover has lost events up to it;
+// ErrInvalid, ErrClosed, ErrNotFound, ErrTooExpensive, ctx's and
 // PostgreSQL's own.
 // While PostgreSQL is away it waits.
 func (s *Store) Watch(ctx context.Context, condition Condition) error {
@@ -159,13 +160,19 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	c.probes.add(&query, &s.popular)
 	look := checker{store: s, acquire: s.cfg.Timeout}
 	var pace pace
+	asked := stillThere{store: s}
 	for failed := 0; ; {
 		if err := pace.wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
 		_, changed := s.hub.now()
 		found, err := s.watch(ctx, &look, c)
+		if err == nil {
+			err = asked.still(ctx, condition.After, found.basis.position)
+		}
 		switch {
+		case errors.Is(err, ErrHistoryLost):
+			return s.explain("watch", err)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, ErrTooExpensive) || err != nil && !pg.Retryable(err):

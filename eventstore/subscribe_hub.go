@@ -40,7 +40,7 @@ func (h *hub) init(s *Store) {
 	h.id = strconv.FormatUint(rand.Uint64(), 16)
 	h.changed = make(chan struct{})
 	h.announce, h.pollNow = make(chan struct{}, 1), make(chan struct{}, 1)
-	if s.cfg.Announce {
+	if !s.cfg.NoAnnounce {
 		s.running.Go(func() { h.announceAll(s.life) })
 	}
 }
@@ -61,7 +61,7 @@ func (h *hub) follow() error {
 	h.store.running.Go(func() { h.poll(ctx) })
 	if !h.store.cfg.NoListen {
 		h.store.running.Go(func() {
-			// What was announced before the connection listened is found by a poll.
+			// A poll finds what was announced before the connection listened.
 			pg.Listen(ctx, h.store.pool, pg.EventChannel, h.store.cfg.Log, func() { signal(h.pollNow) }, h.heard)
 		})
 	}
@@ -86,7 +86,7 @@ func (h *hub) close(end context.CancelFunc) {
 // committed is called after each commit of this Store.
 func (h *hub) committed() {
 	h.hint()
-	if h.store.cfg.Announce {
+	if !h.store.cfg.NoAnnounce {
 		signal(h.announce)
 	}
 }

@@ -20,8 +20,8 @@ import (
 func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
-	one := open(t, db.Pool, eventstore.Config{Announce: true})
-	two := open(t, poolOf(t, db.URL), eventstore.Config{Announce: true})
+	one := open(t, db.Pool, eventstore.Config{})
+	two := open(t, poolOf(t, db.URL), eventstore.Config{})
 	listening := open(t, poolOf(t, db.URL), eventstore.Config{Poll: time.Hour})
 	polling := open(t, poolOf(t, db.URL), eventstore.Config{Poll: 5 * time.Millisecond, NoListen: true})
 	const calls = 60

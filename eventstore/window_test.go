@@ -25,11 +25,11 @@ func TestQuery_InPieces(t *testing.T) {
 	}
 	for range 300 {
 		e := Event{Type: fmt.Sprint("T", random.IntN(3)), Tags: some("t:", 4, 3), Data: make([]byte, random.IntN(50)), ID: fmt.Sprint(len(all))}
-		positions, err := s.Append(t.Context(), e)
+		at, err := s.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Position = positions[0]
+		e.Position = at.First
 		all = append(all, e)
 	}
 	for n := range 150 * pgtest.Seeds() {
@@ -114,11 +114,11 @@ func TestQuery_EventsOfBefore(t *testing.T) {
 		if n%5 == 0 {
 			e.ID = fmt.Sprint("id", n)
 		}
-		positions, err := s.Append(t.Context(), e)
+		at, err := s.Append(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Position = positions[0]
+		e.Position = at.First
 		all = append(all, e)
 	}
 	before, err := s.Query(t.Context(), Tagged("a"), ReadOptions{})

@@ -1,7 +1,7 @@
 // Package migrate brings a database to the schema that this version of
 // Tidewire needs: numbered SQL files, embedded, each in a transaction of its
 // own, under one advisory lock, so that several nodes may start at once.
-// Shipped files never change; a new need is a new file.
+// From the first release on, files that were shipped never change; a new need is a new file.
 package migrate
 
 import (
@@ -23,10 +23,13 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// What a database may have against being migrated.
+// Reasons why a database is not migrated.
 var (
 	// ErrNewer: a newer version of Tidewire has been here.
 	ErrNewer = errors.New("migrate: database schema is newer than this program")
+	// ErrDevelopment: a version of Tidewire from before the first release has made this database. It cannot be upgraded.
+	ErrDevelopment = errors.New("migrate: a development version of Tidewire has made this database, and it cannot be upgraded: " +
+		"use a new database, or give up what is in it with DROP SCHEMA tidewire CASCADE")
 	// ErrForeignTable: a table or view of that name exists and is not Tidewire's.
 	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
 )
@@ -58,6 +61,7 @@ CREATE TABLE IF NOT EXISTS tidewire.migration (
 	applied_at timestamptz NOT NULL DEFAULT now()
 )`
 	existsSQL  = `SELECT to_regclass('tidewire.migration') IS NOT NULL`
+	appliedSQL = `SELECT version, name FROM tidewire.migration ORDER BY version`
 	currentSQL = `SELECT coalesce(max(version), 0) FROM tidewire.migration`
 	recordSQL  = `INSERT INTO tidewire.migration (version, name) VALUES ($1, $2)`
 
@@ -72,12 +76,12 @@ type migration struct {
 
 // Up applies what is missing and returns how many migrations it applied. A
 // database that needs nothing is only read.
-func Up(ctx context.Context, db pg.DB) (int, error) {
+func Up(ctx context.Context, db DB) (int, error) {
 	all, err := load()
 	if err != nil {
 		return 0, err
 	}
-	current, err := version(ctx, db)
+	current, err := version(ctx, db, all)
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +104,8 @@ func Up(ctx context.Context, db pg.DB) (int, error) {
 	return applied, nil
 }
 
-func version(ctx context.Context, db pg.DB) (int, error) {
+// version returns the last migration that was applied, or 0.
+func version(ctx context.Context, db DB, all []migration) (current int, err error) {
 	var exists bool
 	if err := db.QueryRow(ctx, existsSQL).Scan(&exists); err != nil {
 		return 0, fmt.Errorf("look for migrations: %w", err)
@@ -108,15 +113,27 @@ func version(ctx context.Context, db pg.DB) (int, error) {
 	if !exists {
 		return 0, nil
 	}
-	var current int
-	if err := db.QueryRow(ctx, currentSQL).Scan(&current); err != nil {
+	rows, err := db.Query(ctx, appliedSQL)
+	if err != nil {
 		return 0, fmt.Errorf("read schema version: %w", err)
+	}
+	var name string
+	development := false
+	_, err = pgx.ForEachRow(rows, []any{&current, &name}, func() error {
+		development = development || current < 1 || current <= len(all) && name != all[current-1].name
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read schema version: %w", err)
+	}
+	if development {
+		return 0, ErrDevelopment
 	}
 	return current, nil
 }
 
 // apply runs m unless another node did so while we waited for the lock.
-func apply(ctx context.Context, db pg.DB, m migration) (done bool, err error) {
+func apply(ctx context.Context, db DB, m migration) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := prepare(ctx, tx); err != nil {
 			return err
@@ -169,7 +186,7 @@ func alone(ctx context.Context, tx pgx.Tx) error {
 //
 // Errors: ErrForeignTable for a table of that name, or of its view's, that is not
 // Tidewire's; pg.ErrTable for a name that is none; ErrOlder and ErrNewer.
-func Ingest(ctx context.Context, db pg.DB, table string) (made bool, err error) {
+func Ingest(ctx context.Context, db DB, table string) (made bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {
 		return false, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
@@ -83,7 +84,7 @@ func TestIngest_LeavesForeignTableAlone(t *testing.T) {
 		if _, err := migrate.Ingest(t.Context(), db.Pool, "messages"); !errors.Is(err, migrate.ErrForeignTable) {
 			t.Errorf("Ingest: %v, want ErrForeignTable", err)
 		}
-		if err := stream.Recreate(t.Context(), db.Pool, ""); pg.Code(err) != migrate.CodeForeignTable {
+		if err := ingestlog.Recreate(t.Context(), db.Pool, ""); pg.Code(err) != migrate.CodeForeignTable {
 			t.Errorf("Recreate: %v, want %s", err, migrate.CodeForeignTable)
 		}
 		var kept string
@@ -191,6 +192,33 @@ func TestUp_RefusesNewerSchema(t *testing.T) {
 	}
 	if _, err := migrate.Up(t.Context(), db.Pool); !errors.Is(err, migrate.ErrNewer) {
 		t.Errorf("Up: %v, want ErrNewer", err)
+	}
+}
+
+// TestDevelopment: a database that a version from before the first release has made is refused, and left as it is.
+func TestDevelopment(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for _, sql := range []string{
+		`CREATE SCHEMA tidewire`,
+		`CREATE TABLE tidewire.migration (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
+		`INSERT INTO tidewire.migration (version, name) VALUES (1, '0001_messages'), (2, '0002_streams')`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, looked := migrate.Look(t.Context(), db.Pool)
+	_, rehearsed := migrate.Rehearse(t.Context(), db.Pool)
+	applied, migrated := migrate.Up(t.Context(), db.Pool)
+	_, opened := stream.Open(t.Context(), db.Pool, stream.Config{})
+	for what, err := range map[string]error{"Look": looked, "Rehearse": rehearsed, "Up": migrated, "stream.Open": opened} {
+		if !errors.Is(err, migrate.ErrDevelopment) {
+			t.Errorf("%s: %v, want ErrDevelopment", what, err)
+		}
+	}
+	if applied != 0 {
+		t.Errorf("%d migrations were applied", applied)
 	}
 }
 

@@ -110,7 +110,8 @@ func (p published) requestsAndGroups() {
 		p.Fatal(err)
 	}
 	a := stream.NewAppender(p.pool, s, stream.AppenderConfig{})
-	runs(p.T, a.Run)
+	a.Start()
+	p.Cleanup(a.Stop)
 	for n := range int64(5) {
 		if _, err := a.AppendAs(ctx, stream.RequestID{Client: "p", Sequence: n}, make([]stream.Message, 30)...); err != nil {
 			p.Fatal(err)
@@ -121,7 +122,10 @@ func (p published) requestsAndGroups() {
 		}
 	}
 	gs := stream.NewGroups(p.pool, stream.GroupsConfig{RotateRows: 20})
-	runs(p.T, gs.Run)
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); gs.Run(running) }()
+	p.Cleanup(func() { stop(); <-ended })
 	g, err := gs.Open(ctx, s, "readers", stream.GroupOptions{})
 	if err != nil {
 		p.Fatal(err)
@@ -146,7 +150,7 @@ func (p published) requestsAndGroups() {
 			}
 		}
 	}
-	if err := stream.DropGroup(ctx, p.pool, s, "readers"); err != nil {
+	if err := s.DropGroup(ctx, "readers"); err != nil {
 		p.Fatal(err)
 	}
 	if err := stream.Drop(ctx, p.pool, "orders"); err != nil {
@@ -198,7 +202,11 @@ func (p published) queue() {
 }
 
 func (p published) events() {
-	s, err := eventstore.Ensure(p.Context(), p.pool, "", eventstore.Config{})
+	c, err := eventstore.Open(p.Context(), p.pool, eventstore.Config{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	s, err := c.Ensure(p.Context(), "")
 	if err != nil {
 		p.Fatal(err)
 	}

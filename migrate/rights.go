@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // RightsError says what the role of a connection may not do, and how to allow it.
@@ -42,7 +40,7 @@ LEFT JOIN pg_class m ON m.relnamespace = s.oid AND m.relname = 'migration'`
 // make it; its tables, if they are there, its own or a role's of which it is a
 // member; and, with public, tables in the schema public. The error is a
 // *RightsError that names all that is missing.
-func Rights(ctx context.Context, db pg.DB, public bool) error {
+func Rights(ctx context.Context, db DB, public bool) error {
 	var role, database, owner string
 	var temporary, create, exists, usable, foreign, inPublic bool
 	err := db.QueryRow(ctx, rightsSQL).Scan(&role, &database, &temporary, &create, &exists, &usable, &foreign, &owner, &inPublic)

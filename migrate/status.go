@@ -38,13 +38,13 @@ func newer(version, latest int) error {
 	return fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, version, latest)
 }
 
-// Look reads how far a database is, and changes nothing.
-func Look(ctx context.Context, db pg.DB) (Status, error) {
+// Look reads how far a database is, and changes nothing. Of one that a development version has made, the error is ErrDevelopment.
+func Look(ctx context.Context, db DB) (Status, error) {
 	all, err := load()
 	if err != nil {
 		return Status{}, err
 	}
-	current, err := version(ctx, db)
+	current, err := version(ctx, db, all)
 	return statusOf(all, current), err
 }
 
@@ -63,12 +63,12 @@ var errRehearsed = errors.New("rehearsed")
 
 // Rehearse applies what is missing in one transaction that is rolled back: it shows
 // whether Up would succeed. Meanwhile it holds the locks that Up takes.
-func Rehearse(ctx context.Context, db pg.DB) (s Status, err error) {
+func Rehearse(ctx context.Context, db DB) (s Status, err error) {
 	all, err := load()
 	if err != nil {
 		return s, err
 	}
-	current, err := version(ctx, db)
+	current, err := version(ctx, db, all)
 	if s = statusOf(all, current); err != nil || len(s.Pending) == 0 {
 		return s, errors.Join(err, s.Err())
 	}
@@ -105,7 +105,7 @@ FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
 // LookIngest reports whether the table that Ingest makes is there, and changes
 // nothing. The database need not be migrated. Errors: ErrForeignTable and
 // pg.ErrTable, as of Ingest.
-func LookIngest(ctx context.Context, db pg.DB, table string) (there bool, err error) {
+func LookIngest(ctx context.Context, db DB, table string) (there bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {
 		return false, err

@@ -64,7 +64,7 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 }
 
 // TestHeard_EndInDoubt has the answer to a last request get lost, which holds the
-// acknowledgement of a message aside and the end of the lease, and no more: it
+// acknowledgement of a deferred message and the end of the lease, and no more: it
 // counts if it was written. If another node had ended the lease it does not.
 func TestHeard_EndInDoubt(t *testing.T) {
 	t.Parallel()
@@ -76,9 +76,9 @@ func TestHeard_EndInDoubt(t *testing.T) {
 			mustWrite(t, q, &n.state, request{}, written)
 			begin := request{own: 1, lease: n.cfg.Lease, entries: []entry{{kind: kindLease, token: 1}}}
 			mustWrite(t, q, &n.state, begin, written)
-			s := &settlement{item: &item{token: 1, aside: true}, answer: make(chan error, 1)}
+			s := &settlement{item: &item{token: 1, deferred: true}, answer: make(chan error, 1)}
 			s.item.Position = 3
-			n.aside[3] = struct{}{}
+			n.deferred[3] = struct{}{}
 			if _, err := q.pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side VALUES ($1, 3, now(), 1, 1, false, '')`, q.members[0].id); err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestHeard_EndInDoubt(t *testing.T) {
 			}
 			var left int
 			if err := q.pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.queue_side`).Scan(&left); err != nil || wrote != (left == 0) {
-				t.Errorf("%d messages aside, %v", left, err)
+				t.Errorf("%d deferred messages, %v", left, err)
 			}
 		})
 	}

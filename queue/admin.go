@@ -19,8 +19,8 @@ import (
 // that gaps, which failed batches leave, count until a node has read past them.
 type Stats struct {
 	Ready   int64 // may be claimed, of the log
-	Claimed int64 // nodes have them, handed out or about to be, also from aside
-	Delayed int64 // aside: to be retried, or not due yet; due ones that nobody took too
+	Claimed int64 // nodes have them, delivered or about to be, also deferred ones
+	Delayed int64 // deferred: to be retried, or not due yet; due ones that nobody took too
 	Dead    int64
 	Nodes   int // leases that last; a node has one for each priority, and for each of its partitions
 	Paused  bool
@@ -105,20 +105,20 @@ func (q *shard) stats(ctx context.Context) (Stats, error) {
 		}
 	}
 	var held int64
-	var aside *int64
-	if err := q.pool.QueryRow(ctx, sideStatsSQL, q.id).Scan(&out.Dead, &out.Delayed, &held, &aside); err != nil {
+	var deferred *int64
+	if err := q.pool.QueryRow(ctx, sideStatsSQL, q.id).Scan(&out.Dead, &out.Delayed, &held, &deferred); err != nil {
 		return Stats{}, q.explain("read", err)
 	}
 	out.Claimed += held
-	out.OldestAge, err = q.oldest(ctx, s, a.now, aside)
+	out.OldestAge, err = q.oldest(ctx, s, a.now, deferred)
 	return out, err
 }
 
 // oldest returns the age of the first message that is not done.
-func (q *shard) oldest(ctx context.Context, s *state, now time.Time, aside *int64) (time.Duration, error) {
+func (q *shard) oldest(ctx context.Context, s *state, now time.Time, deferred *int64) (time.Duration, error) {
 	first := s.floor() + 1
-	if aside != nil {
-		first = min(first, *aside)
+	if deferred != nil {
+		first = min(first, *deferred)
 	}
 	msgs, err := q.readFrom(ctx, first-1, 1)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *state) floor() int64 {
 }
 
 // Floor returns the position up to which the log is done with: messages up to
-// there are acknowledged, or aside, where they are still needed. Of a queue with
+// there are acknowledged, or deferred, where they are still needed. Of a queue with
 // priorities or partitions it is that of its first stream.
 func (q *Queue) Floor(ctx context.Context) (int64, error) {
 	s, _, err := q.members[0].load(ctx)
@@ -204,10 +204,10 @@ func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Mess
 	return msgs, err
 }
 
-// DeadLetter is a message that is handed out no more.
+// DeadLetter is a message that is delivered no more.
 type DeadLetter struct {
 	stream.Message
-	Attempts int    // how often it was handed out
+	Attempts int    // how often it was delivered
 	Reason   string // of the last refusal
 }
 
@@ -253,9 +253,9 @@ func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 }
 
 // Redrive has the dead letters at these positions, or all if there are none
-// given, handed out again, as if never tried, and returns how many there were.
+// given, delivered again, as if never tried, and returns how many there were.
 // In a queue that keeps the order of keys each goes before what waits of its
-// key, and after what was handed out since it died.
+// key, and after what was delivered since it died.
 func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err error) {
 	byMember := make([][]int64, len(q.members))
 	for _, p := range positions {
@@ -288,7 +288,7 @@ func (q *shard) redrive(ctx context.Context, positions []int64) (int64, error) {
 	return n, nil
 }
 
-// change runs a statement for messages aside, and returns how many it has changed.
+// change runs a statement for deferred messages, and returns how many it has changed.
 func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = inReadCommitted(ctx, q.pool, changePatience, func(b *pgx.Batch) {
 		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { n = tag.RowsAffected(); return nil })
@@ -300,8 +300,8 @@ func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, e
 // changePatience bounds each wait of change for nodes that write of the same messages.
 const changePatience = time.Minute
 
-// Pause has nodes hand out nothing more, as soon as they look into the journal
-// or write to it; what they handed out may be acknowledged. Enqueueing goes on.
+// Pause has nodes deliver nothing more, as soon as they look into the journal
+// or write to it; what they delivered may be acknowledged. Enqueueing goes on.
 func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, 1) }
 
 // Resume ends a Pause.
@@ -327,7 +327,7 @@ type PurgeOptions struct {
 
 // Purge removes all messages that nobody has: the rest of the log, and what is
 // delayed or waits to be retried. What nodes have claimed is delivered. It
-// returns how many positions of the log and messages aside it removed.
+// returns how many positions of the log and deferred messages it removed.
 func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (sum int64, err error) {
 	for _, m := range q.members {
 		n, err := m.purge(ctx, opts)

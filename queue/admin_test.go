@@ -26,7 +26,7 @@ func TestEnsure_LookupListDrop(t *testing.T) {
 	if _, err := queue.Ensure(t.Context(), db.Pool, "jobs", queue.Options{}); !errors.Is(err, queue.ErrExists) {
 		t.Errorf("other options: %v, want ErrOptions", err)
 	}
-	if _, err := queue.Ensure(t.Context(), db.Pool, "", queue.Options{}); !errors.Is(err, stream.ErrInvalid) {
+	if _, err := queue.Ensure(t.Context(), db.Pool, "", queue.Options{}); !errors.Is(err, queue.ErrInvalid) {
 		t.Errorf("empty name: %v, want ErrInvalid", err)
 	}
 	if _, err := stream.Ensure(t.Context(), db.Pool, "plain", stream.Options{}); err != nil {

@@ -15,7 +15,7 @@ type ConsumerOptions struct {
 	// meanwhile. Negative: none, until SetCredits. Defaults to 100.
 	Credits int
 	// Visibility is for how long a message may go unacknowledged until it is
-	// handed out again. Extend puts it off. Defaults to 30 s.
+	// delivered again. Extend puts it off. Defaults to 30 s.
 	Visibility time.Duration
 }
 
@@ -27,7 +27,7 @@ type Consumer struct {
 	wake chan struct{} // one slot
 
 	// Guarded by the Node's mu.
-	outstanding int  // handed out and not settled
+	outstanding int  // delivered and not settled
 	settling    int  // of these, those that are being recorded
 	waiting     bool // in Receive
 	calledAt    time.Time
@@ -95,7 +95,7 @@ func (c *Consumer) stalls() time.Time {
 }
 
 // Receive waits for messages and returns them, in the order of positions but
-// for those that were handed out before; at most as many as the Consumer has
+// for those that were delivered before; at most as many as the Consumer has
 // credits left, and no more than its share if others wait as well. With no
 // credit left it waits until something is acknowledged.
 //
@@ -127,7 +127,7 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 			}
 			return nil, n.err
 		}
-		ds := n.handOut(c, limit)
+		ds := n.dispatch(c, limit)
 		c.waiting = len(ds) == 0
 		for _, p := range n.parts {
 			p.wantMore()
@@ -153,9 +153,9 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 func (c *Consumer) Broken() <-chan struct{} { return c.node.broken }
 
 // Close returns the Consumer's credits. What it did not acknowledge is void and
-// is handed out to others at once: those of this Node, or of others. This Node
+// is delivered to others at once: those of this Node, or of others. This Node
 // hands it out in the order of positions, after what others gave back before, and
-// before all that was never handed out. Closing again does nothing.
+// before all that was never delivered. Closing again does nothing.
 func (c *Consumer) Close() {
 	n := c.node
 	n.mu.Lock()

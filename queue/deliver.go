@@ -13,7 +13,7 @@ import (
 // MaxReason is the most of a reason that is kept, in bytes.
 const MaxReason = 1024
 
-// Delivery is one handing out of a message. Exactly one of Ack, AckLater and
+// Delivery is one attempt to have a message dealt with. Exactly one of Ack, AckLater and
 // Nack settles it; others get ErrSettled, or ErrLeaseLost if it is void.
 //
 // Safe for concurrent use.
@@ -44,10 +44,13 @@ const (
 	voided
 )
 
+// AtOnce as a NackOptions.Delay has the message delivered again without a pause.
+const AtOnce = time.Nanosecond
+
 // NackOptions says what is to become of a message.
 type NackOptions struct {
-	// Delay until it is handed out again. Defaults to a pause that doubles with
-	// each attempt, as the queue's Options say. Use 1 ns for at once.
+	// Delay until it is delivered again. Defaults to a pause that doubles with
+	// each attempt, as the queue's Options say; AtOnce is none.
 	Delay time.Duration
 	// Dead makes it a dead letter now. Defaults to false: it becomes one after
 	// Options.MaxAttempts.
@@ -57,15 +60,15 @@ type NackOptions struct {
 }
 
 // Ack acknowledges the message, and returns once that is recorded: then it is
-// never handed out again. The acknowledgements of all Consumers share commits.
+// never delivered again. The acknowledgements of all Consumers share commits.
 // While PostgreSQL is away it waits.
 //
-// With ErrLeaseLost the message is, or will be, handed out again, unless the queue was dropped. If ctx ends
+// With ErrLeaseLost the message is, or will be, delivered again, unless the queue was dropped. If ctx ends
 // first, or with ErrOutcomeUnknown, the acknowledgement may be recorded or not; it is
 // not taken back.
 func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }
 
-// Nack refuses the message: it is handed out again after a while, or becomes a
+// Nack refuses the message: it is delivered again after a while, or becomes a
 // dead letter. It returns once that is recorded; errors are those of Ack. Of a
 // message with a key, in a queue that keeps the order of keys, the refusal is
 // kept in memory: it stays with the Node, and the next of its key waits.
@@ -81,7 +84,7 @@ func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
 	}
 	return d.settleWith(ctx, &sidePut{
 		Position: d.item.Position, Delay: delay.Microseconds(), Attempts: d.Attempt,
-		Dead: dead, Reason: reason, Fresh: !d.item.aside,
+		Dead: dead, Reason: reason, Fresh: !d.item.deferred,
 	})
 }
 
@@ -156,7 +159,7 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 }
 
 // AckLater acknowledges the message and does not wait. It is recorded soon, and
-// nobody is told if it is not: then it is handed out again.
+// nobody is told if it is not: then it is delivered again.
 func (d *Delivery) AckLater() error {
 	n := d.part
 	n.mu.Lock()
@@ -202,7 +205,7 @@ func (d *Delivery) stands() error {
 	return nil
 }
 
-// leave takes the delivery out of those that are handed out, to be settled.
+// leave takes the delivery out of those under way, to be settled.
 func (d *Delivery) leave() error {
 	if err := d.stands(); err != nil {
 		return err

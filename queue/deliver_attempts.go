@@ -67,7 +67,7 @@ func (it *item) unproven() bool { return it.suspect && it.recorded <= it.attempt
 func (b *batch) tries(token int64) (entries []entry) {
 	byAttempts := make(map[int][]span)
 	for _, t := range b.tried {
-		if !t.item.aside {
+		if !t.item.deferred {
 			byAttempts[t.attempts] = append(byAttempts[t.attempts], span{t.item.Position, t.item.Position})
 		}
 	}

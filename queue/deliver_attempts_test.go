@@ -85,7 +85,7 @@ func TestAttempts_OfAside(t *testing.T) {
 		m, c := doomed(t, db, 1)
 		d := receive(t, c, 1)[0]
 		if want == 0 {
-			if err := d.Nack(t.Context(), queue.NackOptions{Delay: 1}); err != nil {
+			if err := d.Nack(t.Context(), queue.NackOptions{Delay: queue.AtOnce}); err != nil {
 				t.Fatal(err)
 			}
 			d = receive(t, c, 1)[0]

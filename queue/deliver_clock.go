@@ -8,7 +8,7 @@ import (
 )
 
 // sweepEvery is the least time between two searches for deliveries whose time
-// has run out: they look at everything that is handed out.
+// has run out: they look at everything that is delivered.
 const sweepEvery = 20 * time.Millisecond
 
 // schedule is when the Node does what by itself. A zero time is never.
@@ -17,7 +17,7 @@ type schedule struct {
 	poll   time.Time // read the stream
 	later  time.Time // write what waits for company
 	sweep  time.Time // a delivery's time may have run out
-	due    time.Time // a message aside is due
+	due    time.Time // a deferred message is due
 	noted  int       // how often dueBy has noted one
 	rest   time.Time // a message of a partition has rested
 	busy   time.Time // when the lease last served for something
@@ -29,7 +29,7 @@ func (s *schedule) laterDue(now time.Time) bool {
 	return !s.later.IsZero() && !now.Before(s.later)
 }
 
-// heard takes in when to look next, and when a message aside is due.
+// heard takes in when to look next, and when a deferred message is due.
 func (s *schedule) heard(a *answer, cfg *NodeConfig) {
 	if !a.looked {
 		return
@@ -42,7 +42,7 @@ func (s *schedule) heard(a *answer, cfg *NodeConfig) {
 	}
 }
 
-// dueBy notes when a message that went aside is due.
+// dueBy notes when a message that was deferred is due.
 func (s *schedule) dueBy(p *sidePut, now time.Time) {
 	at := now.Add(time.Duration(p.Delay) * time.Microsecond)
 	if p.Due != nil {
@@ -176,7 +176,7 @@ func (n *shardNode) sweep(now time.Time) {
 		}
 		n.void(d)
 		d.item.reason = "not acknowledged in time"
-		n.handAgain(d.item)
+		n.redeliver(d.item)
 	}
 	if n.times.sweep = next; !next.IsZero() && next.Before(now.Add(sweepEvery)) {
 		n.times.sweep = now.Add(sweepEvery)

@@ -10,14 +10,14 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// heardAside takes in which messages aside the Node got, and reports whether it
+// heardDeferred takes in which deferred messages the Node got, and reports whether it
 // got any; the reader reads them. The caller holds mu.
-func (n *shardNode) heardAside(a *answer) (got bool) {
+func (n *shardNode) heardDeferred(a *answer) (got bool) {
 	for _, row := range a.side {
-		if _, known := n.aside[row.position]; known || n.token == 0 {
+		if _, known := n.deferred[row.position]; known || n.token == 0 {
 			continue
 		}
-		n.aside[row.position] = struct{}{}
+		n.deferred[row.position] = struct{}{}
 		n.fetch = append(n.fetch, row)
 		got = true
 	}
@@ -27,8 +27,8 @@ func (n *shardNode) heardAside(a *answer) (got bool) {
 	return got
 }
 
-// readAside reads the messages aside that the Node got.
-func (n *shardNode) readAside(ctx context.Context) error {
+// readDeferred reads the deferred messages that the Node got.
+func (n *shardNode) readDeferred(ctx context.Context) error {
 	n.mu.Lock()
 	token, rows := n.token, n.fetch
 	n.fetch, n.fetching = nil, len(rows)
@@ -82,7 +82,7 @@ func (n *shardNode) heardAsideMessages(token int64, rows []sideRow, msgs []strea
 	}
 	n.fetching -= len(rows)
 	for _, row := range rows {
-		it := &item{Message: stream.Message{Position: row.position}, token: token, attempts: row.attempts, suspect: row.suspect, aside: true}
+		it := &item{Message: stream.Message{Position: row.position}, token: token, attempts: row.attempts, suspect: row.suspect, deferred: true}
 		at, found := slices.BinarySearchFunc(msgs, row.position, func(m stream.Message, p int64) int { return cmp.Compare(m.Position, p) })
 		if !found { // no longer in the stream: done
 			n.pending.settled = append(n.pending.settled, &settlement{item: it})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
@@ -60,11 +59,11 @@ func TestNack_RetriesThenDead(t *testing.T) {
 	}
 	mustAck(t, again[0])
 	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side`); rows != 0 {
-		t.Errorf("%d rows aside, want none", rows)
+		t.Errorf("%d rows of deferred messages, want none", rows)
 	}
 }
 
-// TestNack_DeadAtOnce, and silence that kills: handed out too often.
+// TestNack_DeadAtOnce, and silence that kills: delivered too often.
 func TestNack_DeadAtOnce(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{MaxAttempts: 2})
@@ -86,8 +85,8 @@ func TestNack_DeadAtOnce(t *testing.T) {
 	receive(t, c, 2)
 }
 
-// TestAside_SurvivesNodes: a retry taken by a node that dies goes to another.
-func TestAside_SurvivesNodes(t *testing.T) {
+// TestDeferred_SurvivesNodes: a retry taken by a node that dies goes to another.
+func TestDeferred_SurvivesNodes(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
 	pool, far := elsewhere(t, db.URL, "jobs")
@@ -139,7 +138,7 @@ func TestEnqueue_Due(t *testing.T) {
 	mustAck(t, ds...)
 	for _, headers := range []string{`null`, `[]`, `{`} {
 		m := queue.Message{Headers: []byte(headers), Due: due}
-		if _, err := n.Enqueue(t.Context(), m); !errors.Is(err, stream.ErrInvalid) {
+		if _, err := n.Enqueue(t.Context(), m); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("headers %s: %v, want ErrInvalid", headers, err)
 		}
 	}
@@ -168,7 +167,7 @@ func TestEnqueue_StrangeDue(t *testing.T) {
 			}
 			mustAck(t, ds...)
 			if opts.Partitions == 0 {
-				eventually(t, "the others are aside", func() bool {
+				eventually(t, "the others are deferred", func() bool {
 					s, err := q.Stats(t.Context())
 					return err == nil && s.Delayed == 3
 				})

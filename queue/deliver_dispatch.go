@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// handOut hands at most limit messages to the Consumer: of the highest priority
+// dispatch hands at most limit messages to the Consumer: of the highest priority
 // that has any, or of all partitions in turn. The caller holds mu.
-func (n *Node) handOut(c *Consumer, limit int) (ds []*Delivery) {
+func (n *Node) dispatch(c *Consumer, limit int) (ds []*Delivery) {
 	now := time.Now()
 	c.calledAt = now
 	for i := range n.parts {
 		p := n.parts[n.order(i)]
-		ds = append(ds, p.handOut(c, limit-len(ds), now)...)
+		ds = append(ds, p.dispatch(c, limit-len(ds), now)...)
 		if len(ds) == limit || n.queue.opts.Priorities > 0 && !p.dry(now) {
 			break
 		}
@@ -33,7 +33,7 @@ func (n *Node) order(i int) int {
 	return len(n.parts) - 1 - i
 }
 
-// available is how many messages could be handed out now. The caller holds mu.
+// available is how many messages could be delivered now. The caller holds mu.
 func (n *Node) available(now time.Time) (messages int) {
 	for i := range n.parts {
 		p := n.parts[n.order(i)]
@@ -57,19 +57,19 @@ func (n *Node) changed() {
 	n.wakeConsumers()
 }
 
-// serves reports whether the part may hand out messages.
+// serves reports whether the part may deliver messages.
 func (n *shardNode) serves(now time.Time) bool {
 	return !n.state.paused && now.Before(n.deadline) && (n.partition == nil || n.partition.open())
 }
 
-// dry reports whether there is nothing that could be handed out sooner or later,
+// dry reports whether there is nothing that could be delivered sooner or later,
 // as far as known: then those of a lower priority go.
 func (n *shardNode) dry(now time.Time) bool {
-	return n.state.paused || n.atHand() == 0 && !n.claimable() && !n.asideDue(now)
+	return n.state.paused || n.atHand() == 0 && !n.claimable() && !n.deferredDue(now)
 }
 
 // heldUp reports whether there is something of a higher priority, so that
-// nothing of this one is handed out, and nothing need be claimed.
+// nothing of this one is delivered, and nothing need be claimed.
 func (n *shardNode) heldUp(now time.Time) bool {
 	if n.node.queue.opts.Priorities == 0 {
 		return false
@@ -77,8 +77,8 @@ func (n *shardNode) heldUp(now time.Time) bool {
 	return slices.ContainsFunc(n.node.parts[n.queue.index+1:], func(p *shardNode) bool { return !p.dry(now) })
 }
 
-// handOut hands at most limit messages to the Consumer. The caller holds mu.
-func (n *shardNode) handOut(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
+// dispatch hands at most limit messages to the Consumer. The caller holds mu.
+func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 	if !n.serves(now) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (n *shardNode) share(c *Consumer) int {
 // wants reports whether the Consumer waits in Receive and has credits.
 func (c *Consumer) wants() bool { return c.waiting && c.outstanding < c.cfg.Credits }
 
-// nextItem takes the next message to be handed out, or nil.
+// nextItem takes the next message to be delivered, or nil.
 func (n *shardNode) nextItem() *item {
 	list := &n.again
 	if len(*list) == 0 {
@@ -132,8 +132,8 @@ func (n *shardNode) nextItem() *item {
 	return it
 }
 
-// handAgain queues a message to be handed out again. The caller holds mu.
-func (n *shardNode) handAgain(it *item) {
+// redeliver queues a message to be delivered again. The caller holds mu.
+func (n *shardNode) redeliver(it *item) {
 	if n.finishing || it.token != n.token {
 		return
 	}
@@ -149,14 +149,14 @@ func (n *shardNode) bury(it *item) {
 	if reason == "" {
 		reason = "not acknowledged"
 	}
-	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.aside}
+	put := &sidePut{Position: it.Position, Attempts: it.attempts, Dead: true, Reason: reason, Fresh: !it.deferred}
 	n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 	n.node.stats.DeadLettered++
 	n.later(0)
 }
 
-// takeBack voids what the Consumer, which is closed, was handed out, to be handed
-// out again. The caller holds mu.
+// takeBack voids the deliveries of a Consumer that is closed: they are delivered
+// again. The caller holds mu.
 func (n *shardNode) takeBack(c *Consumer) {
 	var back []*Delivery
 	for d := range n.flight {
@@ -168,7 +168,7 @@ func (n *shardNode) takeBack(c *Consumer) {
 	for _, d := range back {
 		n.void(d)
 		d.item.reason = "consumer closed"
-		n.handAgain(d.item)
+		n.redeliver(d.item)
 	}
 	n.shed(time.Now())
 }

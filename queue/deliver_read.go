@@ -31,7 +31,7 @@ func (n *shardNode) read(ctx context.Context) {
 		}
 		more, err := true, error(nil)
 		for more && ctx.Err() == nil {
-			if err = n.readAside(ctx); err == nil {
+			if err = n.readDeferred(ctx); err == nil {
 				more, err = n.readOnce(ctx)
 			}
 			if err == nil {
@@ -287,7 +287,7 @@ func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 	return msgs
 }
 
-// arrive makes a message ready, or puts it aside until it is due; one with a
+// arrive makes a message ready, or defers it until it is due; one with a
 // place among those of its key keeps it.
 func (n *shardNode) arrive(it *item) {
 	now := n.dbNow.Add(time.Since(n.heardAt))
@@ -309,7 +309,7 @@ func (n *shardNode) arrive(it *item) {
 func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.Key) + 200 }
 
 // shed gives up what the Consumers have no credits for any more: from the end,
-// which would be handed out last. The caller holds mu.
+// which would be delivered last. The caller holds mu.
 func (n *shardNode) shed(now time.Time) {
 	if n.token == 0 || n.partition != nil { // which no other node can have meanwhile
 		return
@@ -349,13 +349,13 @@ func (n *shardNode) shedUnread(surplus, lo, hi int64) int64 {
 	return surplus
 }
 
-// giveBack gives up one message, to be handed out by any node. The caller holds
+// giveBack gives up one message, to be delivered by any node. The caller holds
 // mu.
 func (n *shardNode) giveBack(it *item) {
 	if it.token != n.token {
 		return
 	}
-	if it.aside {
+	if it.deferred {
 		put := &sidePut{Position: it.Position, Attempts: it.attempts, Reason: it.reason}
 		n.pending.settled = append(n.pending.settled, &settlement{item: it, put: put})
 	} else {

@@ -109,9 +109,9 @@ func TestNode_Dropped(t *testing.T) {
 	}
 }
 
-// TestLanes_AnotherOfItsName: a Node of a dropped queue that has not found out does not have the
+// TestPartitions_AnotherOfItsName: a Node of a dropped queue that has not found out does not have the
 // partitions of the queue that has its name by then.
-func TestLanes_AnotherOfItsName(t *testing.T) {
+func TestPartitions_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 2})
 	old, ended := serveQueue(t, q, queue.NodeConfig{PollJournal: never, Poll: never, IdleAfter: never})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,10 +52,11 @@ type Enqueuer struct {
 	appender *stream.PartitionedAppender // its partitions are the members
 	turn     atomic.Uint32               // of the partition for messages without a key
 	unique   *uniques
+	started  atomic.Bool
 }
 
 // NewEnqueuer returns an Enqueuer to the queue, which writes through the
-// queue's pool. It does nothing until Run.
+// queue's pool. It writes nothing before Start.
 func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 	own := stream.PartitionedConfig{Appender: cfg.Appender}
 	own.OnCommit = func(i int, last int64) {
@@ -70,17 +70,20 @@ func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 	}
 }
 
-// Run enqueues until ctx ends and what was accepted by then is answered. Call
-// it once.
-func (p *Enqueuer) Run(ctx context.Context) {
-	defer p.unique.abandon()
-	appending, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	var running sync.WaitGroup
-	running.Go(func() { p.appender.Run(appending) })
-	p.unique.run(ctx, p.submitUniques)
-	stop() // the appender has what was unique by now
-	running.Wait()
+// Start has what is accepted written from now on. An Enqueuer that has nothing to write has no
+// goroutine, until the first message that is Unique. Further calls do nothing.
+func (p *Enqueuer) Start() {
+	p.started.Store(true)
+	p.appender.Start()
+}
+
+// Stop accepts no more, and returns when what was accepted is committed or refused, and all
+// callbacks have returned. This may take as long as PostgreSQL is away: see Abandon. It may be
+// called more than once, and each call waits.
+func (p *Enqueuer) Stop() {
+	p.unique.stop() // the appender has what was unique by then
+	p.appender.Stop()
+	p.unique.abandon()
 }
 
 // Abandon gives up what is accepted and not committed: stream.Appender says how.
@@ -90,40 +93,44 @@ func (p *Enqueuer) Abandon() {
 	p.appender.Abandon()
 }
 
-// Enqueue stores the messages, in this order, all or none, and returns the
-// position of the first once they are committed. The others have those that
-// follow; in a queue with priorities or partitions each is more than the one before
-// by the number of these. While PostgreSQL is away it waits.
+// Enqueued says where the messages of one call are. The position of each is one more than that of the one before;
+// in a queue with priorities or partitions it is more by the number of these.
+type Enqueued struct{ First, Last int64 }
+
+// Enqueue stores the messages, in this order, all or none, and returns their
+// positions once they are committed. While PostgreSQL is away it waits.
 //
 // Messages of one call have one priority, or keys of one partition, or the error is
 // ErrCrossPartition. A message that is Unique comes alone; for one that is stored already
-// the error is a DuplicateError. Errors: these, ErrClosed, ErrNotFound, ErrInvalid, stream.ErrInvalid
+// the error is a DuplicateError. Errors: these, ErrNotRunning before Start, ErrClosed, ErrNotFound, ErrInvalid
 // and PostgreSQL's own mean that nothing was stored. If ctx ends first, or with
-// stream.ErrAbandoned, the messages may be stored or not.
-func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
+// ErrOutcomeUnknown, the messages may be stored or not.
+func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
+	if !p.started.Load() {
+		return Enqueued{}, ErrNotRunning
+	}
 	if len(msgs) == 1 && msgs[0].Unique.Key != "" {
 		return p.enqueueUnique(ctx, msgs[0])
 	}
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
-		return 0, err
+		return Enqueued{}, err
 	}
-	first, err = p.appender.Partition(to).Append(ctx, plain...)
-	return p.answer(to, first, err)
+	at, err := p.appender.Partition(to).Append(ctx, plain...)
+	return p.answer(to, at, err)
 }
 
 // Submit is Enqueue that does not wait for the commit: it returns once the
 // messages are accepted, and waits while the gathering batch is full. If it
-// returns nil, done is called once, with the position of the first message or
-// with Enqueue's error; otherwise done is not called. All calls for one priority
+// returns nil, done is called once, with Enqueue's result or its error; otherwise done is not called. All calls for one priority
 // or partition, or for a queue without, come from one goroutine, in the order of
 // positions: done must be brief. Messages that are Unique need SubmitUnique.
-func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
+func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(Enqueued, error)) error {
 	plain, to, err := p.prepare(msgs)
 	if err != nil {
 		return err
 	}
-	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(first int64, err error) { done(p.answer(to, first, err)) }))
+	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(at stream.Appended, err error) { done(p.answer(to, at, err)) }))
 }
 
 // prepare returns the messages as the stream stores them, and which one.
@@ -142,11 +149,11 @@ func (p *Enqueuer) prepare(msgs []Message) (plain []stream.Message, to int, err 
 }
 
 // answer is what the caller is told of an append to that member.
-func (p *Enqueuer) answer(to int, first int64, err error) (int64, error) {
+func (p *Enqueuer) answer(to int, at stream.Appended, err error) (Enqueued, error) {
 	if err != nil {
-		return 0, enqueueError(err)
+		return Enqueued{}, enqueueError(err)
 	}
-	return p.queue.outward(to, first), nil
+	return Enqueued{p.queue.outward(to, at.First), p.queue.outward(to, at.Last)}, nil
 }
 
 // enqueueError is the stream's error as the queue has it.
@@ -156,6 +163,8 @@ func enqueueError(err error) error {
 		return ErrClosed
 	case errors.Is(err, stream.ErrNotFound):
 		return fmt.Errorf("enqueue: %w", ErrNotFound)
+	case errors.Is(err, stream.ErrOutcomeUnknown):
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
-	return err
+	return ownError(err)
 }

@@ -5,14 +5,12 @@ import (
 	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tidewire/tidewire/stream"
 )
 
 // EnqueueTx enqueues the messages in the caller's own transaction: they are
 // stored if and when that commits. It may be idle for as long as it likes, and
 // delays nobody; the messages get their positions at the commit. All else, also
-// what committing may fail with, is as stream.AppendTx has it. Messages may have
+// what committing may fail with, is as stream.Stream.AppendTx has it. Messages may have
 // different priorities, and keys of different partitions. None may be Unique.
 //
 // With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
@@ -22,7 +20,7 @@ import (
 // caller calls Notify after its commit; those that follow a stream.Hub if
 // Hub.Notify is called for all Streams.
 //
-// Errors: ErrInvalid and stream.ErrInvalid, with which the transaction may go on
+// Errors: ErrInvalid, with which the transaction may go on
 // if nothing else was enqueued by this call; ErrNotFound and PostgreSQL's own.
 func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error {
 	if err := noneUnique(msgs); err != nil {
@@ -46,7 +44,7 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error
 		}
 		plain, err := withDues(some)
 		if err == nil {
-			err = stream.AppendTx(ctx, tx, q.members[i].stream, plain...)
+			err = q.members[i].stream.AppendTx(ctx, tx, plain...)
 		}
 		if err != nil {
 			return enqueueError(err)
@@ -56,8 +54,15 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error
 }
 
 // Notify has the Nodes of this process look for messages that were enqueued by
-// other means than their Enqueuers: by an EnqueueTx that is committed.
+// other means than their Enqueuers: by an EnqueueTx that is committed. That of a Client's Queue reaches the Nodes
+// of other processes as well.
 func (q *Queue) Notify() {
+	if q.client != nil {
+		for _, s := range q.Streams() {
+			q.client.cfg.Hub.Notify(s)
+		}
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n := range q.nodes {

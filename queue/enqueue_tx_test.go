@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidewire/tidewire/queue"
-	"github.com/tidewire/tidewire/stream"
 )
 
 // TestEnqueueTx stores with the caller's transaction, and not without it, and an
@@ -66,7 +65,7 @@ func TestEnqueueTx(t *testing.T) {
 			if err := q.EnqueueTx(t.Context(), bad, graded(77, "")); !errors.Is(err, queue.ErrInvalid) {
 				t.Errorf("priority 77: %v", err)
 			}
-			if err := q.EnqueueTx(t.Context(), bad); !errors.Is(err, stream.ErrInvalid) {
+			if err := q.EnqueueTx(t.Context(), bad); !errors.Is(err, queue.ErrInvalid) {
 				t.Errorf("no messages: %v", err)
 			}
 		})

@@ -22,7 +22,8 @@ func BenchmarkEnqueue_Unique(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
-	go p.Run(b.Context())
+	p.Start()
+	defer p.Stop()
 	turns := make(chan int)
 	go func() {
 		defer close(turns)

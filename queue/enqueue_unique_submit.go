@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,12 @@ type uniques struct {
 	group  *pg.Group[uniqueBatch]
 	closed atomic.Bool // nothing is added any more; looked at under the group's lock
 
+	gathering     context.Context // ends with stop
+	stopGathering context.CancelFunc
+
+	mu    sync.Mutex    // guards ended
+	ended chan struct{} // closed when the goroutine has ended; nil before there is one
+
 	work    context.Context // of what was accepted; ends with abandon
 	abandon context.CancelFunc
 }
@@ -38,18 +45,19 @@ type uniqueCall struct {
 	to       int // member
 	producer string
 	period   time.Duration
-	done     func(position int64, err error)
+	done     func(Enqueued, error)
 }
 
 func newUniques() *uniques {
 	u := &uniques{group: pg.NewGroup(&uniqueBatch{}, &uniqueBatch{}, uniqueBatchCalls, uniqueBatchBytes)}
+	u.gathering, u.stopGathering = context.WithCancel(context.Background())
 	u.work, u.abandon = context.WithCancel(context.Background())
 	return u
 }
 
 // add accepts a call, and waits while the gathering batch is full. A call that
-// comes after closed was set is refused; one before is in the batch that run takes
-// at the end.
+// comes after closed was set is refused; one before is in a batch that
+// the goroutine of start takes.
 func (u *uniques) add(ctx context.Context, c uniqueCall) error {
 	if u.closed.Load() {
 		return ErrClosed
@@ -67,13 +75,30 @@ func (u *uniques) add(ctx context.Context, c uniqueCall) error {
 	return err
 }
 
-// run hands batches to submit until ctx ends and what was accepted by then is
-// submitted.
-func (u *uniques) run(ctx context.Context, submit func(context.Context, *uniqueBatch)) {
-	gathering, stop := context.WithCancel(context.Background())
-	defer stop()
-	defer context.AfterFunc(ctx, func() { u.closed.Store(true); stop() })()
-	u.group.Run(gathering, u.work, submit)
+// start has batches handed to submit until stop, by one goroutine.
+func (u *uniques) start(submit func(context.Context, *uniqueBatch)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended != nil || u.closed.Load() {
+		return
+	}
+	u.ended = make(chan struct{})
+	go func() {
+		defer close(u.ended)
+		u.group.Run(u.gathering, u.work, submit)
+	}()
+}
+
+// stop refuses what comes, and returns when what was accepted before is submitted.
+func (u *uniques) stop() {
+	u.closed.Store(true)
+	u.stopGathering()
+	u.mu.Lock()
+	ended := u.ended
+	u.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
 }
 
 // SubmitUnique is Enqueue of one message that is Unique, and does not wait for the
@@ -83,10 +108,10 @@ func (u *uniques) run(ctx context.Context, submit func(context.Context, *uniqueB
 // duplicate of the first. The order between these and the messages of Submit is not
 // kept. The message must not be changed before done is called.
 //
-// If it returns nil, done is called once, with the position of the message and nil,
-// or a DuplicateError, or with Enqueue's error; otherwise done is not called. Calls
+// If it returns nil, done is called once, with Enqueue's result, or with a
+// DuplicateError, or with Enqueue's error; otherwise done is not called. Calls
 // come from several goroutines: done must be brief.
-func (p *Enqueuer) SubmitUnique(ctx context.Context, m Message, done func(position int64, err error)) error {
+func (p *Enqueuer) SubmitUnique(ctx context.Context, m Message, done func(Enqueued, error)) error {
 	if m.Unique.Key == "" {
 		return fmt.Errorf("%w unique message: no key", ErrInvalid)
 	}
@@ -104,25 +129,26 @@ func (p *Enqueuer) SubmitUnique(ctx context.Context, m Message, done func(positi
 	if c.message[0], err = m.withDue(); err != nil {
 		return err
 	}
+	p.unique.start(p.submitUniques)
 	return p.unique.add(ctx, c)
 }
 
 // enqueueUnique is SubmitUnique that waits for the commit.
-func (p *Enqueuer) enqueueUnique(ctx context.Context, m Message) (int64, error) {
+func (p *Enqueuer) enqueueUnique(ctx context.Context, m Message) (Enqueued, error) {
 	type answer struct {
-		position int64
-		err      error
+		at  Enqueued
+		err error
 	}
 	answered := make(chan answer, 1)
-	err := p.SubmitUnique(ctx, m, func(position int64, err error) { answered <- answer{position, err} })
+	err := p.SubmitUnique(ctx, m, func(at Enqueued, err error) { answered <- answer{at, err} })
 	if err != nil {
-		return 0, err
+		return Enqueued{}, err
 	}
 	select {
 	case a := <-answered:
-		return a.position, a.err
+		return a.at, a.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return Enqueued{}, ctx.Err()
 	}
 }
 
@@ -135,24 +161,24 @@ func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 		if err == nil {
 			as := stream.RequestID{Client: c.producer, Sequence: now / c.period.Microseconds()}
 			if failed := p.appender.Partition(c.to).SubmitAs(ctx, as, c.message[:], p.uniqueAnswer(c.to, c.done)); failed != nil {
-				c.done(0, uniqueError(failed))
+				c.done(Enqueued{}, uniqueError(failed))
 			}
 			continue
 		}
-		c.done(0, uniqueError(err))
+		c.done(Enqueued{}, uniqueError(err))
 	}
 	clear(b.calls) // the messages are not ours to keep
 	b.calls = b.calls[:0]
 }
 
 // uniqueAnswer is what the caller is told of a request to that member.
-func (p *Enqueuer) uniqueAnswer(to int, done func(int64, error)) func(stream.Stored, error) {
-	return func(stored stream.Stored, err error) {
-		position, err := p.answer(to, stored.First, err)
-		if err == nil && stored.Duplicate {
-			err = &DuplicateError{Position: position}
+func (p *Enqueuer) uniqueAnswer(to int, done func(Enqueued, error)) func(stream.Appended, error) {
+	return func(stored stream.Appended, err error) {
+		at, err := p.answer(to, stored, err)
+		if err == nil && stored.Repeated {
+			err = &DuplicateError{Position: at.First}
 		}
-		done(position, err)
+		done(at, err)
 	}
 }
 
@@ -160,7 +186,7 @@ func (p *Enqueuer) uniqueAnswer(to int, done func(int64, error)) func(stream.Sto
 // submitted: ctx is not the caller's, and ends when the Enqueuer gives up.
 func uniqueError(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %w", stream.ErrOutcomeUnknown, err)
+		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return enqueueError(err)
 }

@@ -43,7 +43,7 @@ func TestUnique_OncePerPeriod(t *testing.T) {
 						node = n2
 					}
 					calling.Go(func() {
-						p, err := node.Enqueue(t.Context(), only(fmt.Sprint(job, strings.Repeat("k", 900)), fmt.Sprint(job), 10*time.Minute))
+						p, err := firstOf(node.Enqueue(t.Context(), only(fmt.Sprint(job, strings.Repeat("k", 900)), fmt.Sprint(job), 10*time.Minute)))
 						mu.Lock()
 						defer mu.Unlock()
 						at[p] = true
@@ -87,7 +87,7 @@ func TestUnique_NextPeriod(t *testing.T) {
 	n, _ := start(t, q, queue.NodeConfig{})
 	first := mustEnqueue(t, n, only("a", "x", time.Second))
 	eventually(t, "it is stored again", func() bool {
-		again, err := n.Enqueue(t.Context(), only("a", "x", time.Second))
+		again, err := firstOf(n.Enqueue(t.Context(), only("a", "x", time.Second)))
 		if err != nil && (!errors.Is(err, queue.ErrDuplicate) || again != first) {
 			t.Fatalf("at %d: %v; the first is at %d", again, err, first)
 		}
@@ -142,11 +142,11 @@ func TestUnique_ConnectionLost(t *testing.T) {
 		}
 		n, stop := start(t, q, queue.NodeConfig{})
 		untilEarly(t, 10*time.Minute)
-		first, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute))
+		first, err := firstOf(n.Enqueue(t.Context(), only(text, "", 10*time.Minute)))
 		if err != nil {
 			t.Errorf("beside a cut of %q: %v", text, err)
 		}
-		again, err := n.Enqueue(t.Context(), only(text, "", 10*time.Minute))
+		again, err := firstOf(n.Enqueue(t.Context(), only(text, "", 10*time.Minute)))
 		if !errors.Is(err, queue.ErrDuplicate) || again != first || !c.cut.Load() {
 			t.Errorf("again, beside a cut of %q, %t: at %d, %v; want the duplicate of %d", text, c.cut.Load(), again, err, first)
 		}
@@ -169,17 +169,18 @@ func TestSubmitUnique_Order(t *testing.T) {
 			p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { p.Run(ctx) })
+			p.Start()
+			running.Go(func() { <-ctx.Done(); p.Stop() })
 			untilEarly(t, 10*time.Minute)
 			const pairs = 200
 			var mu sync.Mutex
 			at, errs := make([]int64, 2*pairs), make([]error, 2*pairs)
 			answers := 0
 			for i := range 2 * pairs {
-				err := p.SubmitUnique(t.Context(), only(fmt.Sprint(i/2), "x", 10*time.Minute), func(position int64, err error) {
+				err := p.SubmitUnique(t.Context(), only(fmt.Sprint(i/2), "x", 10*time.Minute), func(stored queue.Enqueued, err error) {
 					mu.Lock()
 					defer mu.Unlock()
-					at[i], errs[i] = position, err
+					at[i], errs[i] = stored.First, err
 					answers++
 				})
 				if err != nil {

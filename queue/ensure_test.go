@@ -210,7 +210,7 @@ func atOnce(t *testing.T, pool *pgxpool.Pool, name string) {
 		"ensure partitions":   func() error { return ensure(name, queue.Options{Partitions: 2}) },
 		"drop the partitions": func() error { return queue.Drop(ctx, pool, name) },
 		"drop the stream":     func() error { return stream.Drop(ctx, pool, s.Name()) },
-		"set the retention":   func() error { return stream.SetRetention(ctx, pool, s.Name(), stream.Retention{MaxAge: time.Hour}) },
+		"set the retention":   func() error { return s.SetRetention(ctx, stream.Retention{MaxAge: time.Hour}) },
 		"open a group": func() error {
 			_, err := stream.NewGroups(pool, stream.GroupsConfig{}).Open(ctx, s, "readers", stream.GroupOptions{})
 			return err

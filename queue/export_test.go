@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// HandedOutAt is when a delivery whose time was not extended was handed out.
-func HandedOutAt(d *Delivery) time.Time { return d.deadline.Add(-d.consumer.cfg.Visibility) }
+// DeliveredAt is when a delivery whose time was not extended was delivered.
+func DeliveredAt(d *Delivery) time.Time { return d.deadline.Add(-d.consumer.cfg.Visibility) }
 
 // Leases is how many leases nobody has ended.
 func Leases(t *testing.T, q *Queue) int {

@@ -26,7 +26,7 @@ func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 }
 
 // TestFailover_Asynchronous: the standby that takes over lacks the last messages, and who had them. What is enqueued then
-// is delivered once, whatever the node had claimed, and nothing that was handed out before counts for it.
+// is delivered once, whatever the node had claimed, and nothing that was delivered before counts for it.
 func TestFailover_Asynchronous(t *testing.T) {
 	t.Parallel()
 	for name, hub := range map[string]bool{"with a hub": true, "without": false} {

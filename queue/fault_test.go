@@ -27,7 +27,7 @@ type checker struct {
 	later     map[string]bool      // given to AckLater at least once
 	lost      int                  // acks that got ErrLeaseLost
 
-	handed map[string][]time.Time // when it was handed out
+	handed map[string][]time.Time // when it was delivered
 	asked  map[string]time.Time   // when an ack that may be recorded was asked for
 }
 
@@ -39,7 +39,7 @@ func newChecker() *checker {
 	}
 }
 
-// deliver notes deliveries. None may have been handed out after an answered
+// deliver notes deliveries. None may have been delivered after an answered
 // ack of its message.
 func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
 	c.mu.Lock()
@@ -47,9 +47,9 @@ func (c *checker) deliver(t *testing.T, ds []*queue.Delivery) {
 	for _, d := range ds {
 		text := string(d.Payload)
 		c.delivered[text]++
-		c.handed[text] = append(c.handed[text], queue.HandedOutAt(d))
-		if at, acked := c.acked[text]; acked && queue.HandedOutAt(d).After(at) {
-			t.Errorf("%q was handed out %v behind the answer to its ack", text, queue.HandedOutAt(d).Sub(at))
+		c.handed[text] = append(c.handed[text], queue.DeliveredAt(d))
+		if at, acked := c.acked[text]; acked && queue.DeliveredAt(d).After(at) {
+			t.Errorf("%q was delivered %v after the answer to its ack", text, queue.DeliveredAt(d).Sub(at))
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (c *checker) mayBeAcked(text string, at time.Time) {
 	}
 }
 
-// inOrder wants each message to have been handed out after the acknowledgement
+// inOrder wants each message to have been delivered after the acknowledgement
 // of the one before with its key. Texts are keys with numbers from 0 on.
 func (c *checker) inOrder(t *testing.T) {
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *checker) inOrder(t *testing.T) {
 		before := fmt.Sprint(key, " ", i-1)
 		for _, at := range times {
 			if acked, ok := c.asked[before]; !ok || acked.After(at) {
-				t.Errorf("%q was handed out at %s, and %q, handed out at %s, acknowledged at %s, %t", text, clock(at), before, clock(c.handed[before]...), clock(acked), ok)
+				t.Errorf("%q was delivered at %s, and %q, delivered at %s, acknowledged at %s, %t", text, clock(at), before, clock(c.handed[before]...), clock(acked), ok)
 			}
 		}
 	}
@@ -244,7 +244,8 @@ func feedAs(t *testing.T, url, name string, messages int, pause time.Duration, c
 	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
+	p.Start()
+	running.Go(func() { <-ctx.Done(); p.Stop() })
 	defer running.Wait()
 	defer cancel()
 	var calling sync.WaitGroup

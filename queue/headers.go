@@ -45,7 +45,7 @@ func withHeader(m stream.Message, name, value string) (stream.Message, error) {
 	headers := make(map[string]json.RawMessage)
 	if len(m.Headers) > 0 {
 		if err := json.Unmarshal(m.Headers, &headers); err != nil {
-			return stream.Message{}, fmt.Errorf("%w headers: %w", stream.ErrInvalid, err)
+			return stream.Message{}, fmt.Errorf("%w headers: %w", ErrInvalid, err)
 		}
 	}
 	text, err := json.Marshal(value)
@@ -53,7 +53,7 @@ func withHeader(m stream.Message, name, value string) (stream.Message, error) {
 		return stream.Message{}, err
 	}
 	if headers == nil { // they were null
-		return stream.Message{}, fmt.Errorf("%w headers: not a JSON object", stream.ErrInvalid)
+		return stream.Message{}, fmt.Errorf("%w headers: not a JSON object", ErrInvalid)
 	}
 	headers[name] = text
 	if m.Headers, err = json.Marshal(headers); err != nil {

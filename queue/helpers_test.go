@@ -91,7 +91,7 @@ func enqueue(t *testing.T, n *queue.Node, texts ...string) (first int64) {
 	for _, text := range texts {
 		msgs = append(msgs, queue.Message{Payload: []byte(text)})
 	}
-	first, err := n.Enqueue(t.Context(), msgs...)
+	first, err := firstOf(n.Enqueue(t.Context(), msgs...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,3 +170,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+// firstOf is the position of the first message.
+func firstOf(at queue.Enqueued, err error) (int64, error) { return at.First, err }

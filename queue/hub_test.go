@@ -113,7 +113,8 @@ func TestNode_SameHubOtherQueue(t *testing.T) {
 	p := queue.NewEnqueuer(again, queue.EnqueuerConfig{Appender: stream.AppenderConfig{Hub: h}})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
+	p.Start()
+	running.Go(func() { <-ctx.Done(); p.Stop() })
 	t.Cleanup(func() { stop(); running.Wait() })
 	for range 3 {
 		if _, err := p.Enqueue(t.Context(), queue.Message{Payload: []byte("x")}); err != nil {

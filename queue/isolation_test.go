@@ -10,16 +10,16 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// TestFamily_StrictIsolation drops a family, and makes one that was dropped by half, while another session has
+// TestSharded_StrictIsolation drops a family, and makes one that was dropped by half, while another session has
 // changed its row: whatever the database's default isolation is, it only waits for that.
-func TestFamily_StrictIsolation(t *testing.T) {
+func TestSharded_StrictIsolation(t *testing.T) {
 	t.Parallel()
 	partitions := queue.Options{Partitions: 2}
 	for name, do := range map[string]struct {
 		while string
 		call  func(context.Context, *pgxpool.Pool) error
 	}{
-		"drop": {`UPDATE tidewire.queue_family SET lanes = lanes`, func(ctx context.Context, pool *pgxpool.Pool) error {
+		"drop": {`UPDATE tidewire.queue_family SET partitions = partitions`, func(ctx context.Context, pool *pgxpool.Pool) error {
 			return queue.Drop(ctx, pool, "jobs")
 		}},
 		"ensure": {`UPDATE tidewire.queue_family SET dropping = true`, func(ctx context.Context, pool *pgxpool.Pool) error {

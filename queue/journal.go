@@ -27,7 +27,7 @@ type request struct {
 	doubt bool
 }
 
-// sideRequest is what a request does to messages aside.
+// sideRequest is what a request does to deferred messages.
 type sideRequest struct {
 	Done  []int64   `json:"done,omitempty"`
 	Put   []sidePut `json:"put,omitempty"`
@@ -36,7 +36,7 @@ type sideRequest struct {
 	Known []int64   `json:"known,omitempty"`
 }
 
-// sidePut is a message that goes aside, from the log if it is fresh, or goes
+// sidePut is a message that is deferred, from the log if it is fresh, or goes
 // back.
 type sidePut struct {
 	Position int64      `json:"position"`
@@ -48,7 +48,7 @@ type sidePut struct {
 	Fresh    bool       `json:"fresh"`
 }
 
-// sideTry says how often a message aside that the node keeps was delivered.
+// sideTry says how often a deferred message that the node keeps was delivered.
 type sideTry struct {
 	Position int64 `json:"position"`
 	Attempts int   `json:"attempts"`
@@ -71,11 +71,11 @@ type answer struct {
 	now     time.Time // PostgreSQL's clock
 	news    []entry   // after request.seen, with what was written
 	side    []sideRow
-	due     *time.Time // of the next message aside
+	due     *time.Time // of the next deferred message
 	looked  bool       // whether side and due were asked for
 }
 
-// sideRow is a message aside that the lease has and the request did not know.
+// sideRow is a deferred message that the lease has and the request did not know.
 type sideRow struct {
 	position int64
 	attempts int

@@ -29,7 +29,7 @@ func (l *lines) count(text string) int {
 }
 
 // delayed enqueues n messages that are due after a moment, and waits until they
-// are aside. It needs a Consumer with credits for them.
+// are deferred. It needs a Consumer with credits for them.
 func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.Duration) {
 	t.Helper()
 	msgs := make([]queue.Message, n)
@@ -39,7 +39,7 @@ func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.D
 	if _, err := node.Enqueue(t.Context(), msgs...); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all are aside", func() bool {
+	eventually(t, "all are deferred", func() bool {
 		s, err := q.Stats(t.Context())
 		return err == nil && s.Delayed == int64(n)
 	})
@@ -76,7 +76,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	}
 }
 
-// TestNode_TakesWhatIsDue has many messages aside be due, and few credits. The
+// TestNode_TakesWhatIsDue has many deferred messages be due, and few credits. The
 // Node takes no more than it has credits for, and what it has claimed after the
 // end of the stream, which is all that it wants, does not keep it from that.
 func TestNode_TakesWhatIsDue(t *testing.T) {

@@ -16,7 +16,7 @@ type batch struct {
 // settlement is what became of one message.
 type settlement struct {
 	item   *item
-	put    *sidePut   // it goes aside; nil: it is done
+	put    *sidePut   // it is deferred; nil: it is done
 	answer chan error // nil: nobody waits
 	// consumer whose credit it takes until it is answered, and where it came
 	// from, or nil.
@@ -47,7 +47,7 @@ func (b *batch) entries(token int64) (entries []entry) {
 	entries = b.tries(token)
 	done := slices.Clone(b.gaps)
 	for _, s := range b.settled {
-		if !s.item.aside {
+		if !s.item.deferred {
 			done = append(done, span{s.item.Position, s.item.Position})
 		}
 	}
@@ -66,19 +66,19 @@ func (b *batch) entries(token int64) (entries []entry) {
 	return entries
 }
 
-// side returns what of the batch concerns messages aside, or nil.
+// side returns what of the batch concerns deferred messages, or nil.
 func (b *batch) side() *sideRequest {
 	var r sideRequest
 	for _, s := range b.settled {
 		switch {
 		case s.put != nil:
 			r.Put = append(r.Put, *s.put)
-		case s.item.aside:
+		case s.item.deferred:
 			r.Done = append(r.Done, s.item.Position)
 		}
 	}
 	for _, t := range b.tried {
-		if t.item.aside {
+		if t.item.deferred {
 			r.Tried = append(r.Tried, sideTry{t.item.Position, t.attempts})
 		}
 	}

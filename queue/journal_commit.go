@@ -141,7 +141,7 @@ func (n *shardNode) freeLock(ctx context.Context, err error) {
 }
 
 // beforeTakeover reads where the stream ends: what the dead had above was not
-// there to be handed out, and is not tried again but for the first time.
+// there to be delivered, and is not tried again but for the first time.
 func (n *shardNode) beforeTakeover(ctx context.Context) error {
 	n.mu.Lock()
 	due := len(n.node.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
@@ -207,7 +207,7 @@ func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt 
 		n.lose(b)
 	}
 	effect = n.adopt(before) || effect
-	effect = n.heardAside(a) || effect
+	effect = n.heardDeferred(a) || effect
 	if r.writes() {
 		n.brake.note(effect)
 	}
@@ -244,8 +244,8 @@ func changesLeases(own int64, news []entry) bool {
 func (n *shardNode) said(b *batch) {
 	now := time.Now()
 	b.resolve(func(s *settlement) (error, bool) {
-		if s.item.aside {
-			delete(n.aside, s.item.Position)
+		if s.item.deferred {
+			delete(n.deferred, s.item.Position)
 		}
 		if s.put == nil || s.put.Dead {
 			n.keyDone(s.item)
@@ -318,7 +318,7 @@ func (n *shardNode) adopt(before []span) bool {
 // lose voids everything that the Node has. What the batch holds will not be
 // recorded.
 func (n *shardNode) lose(b *batch) {
-	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "handed out", len(n.flight))
+	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "delivered", len(n.flight))
 	for d := range n.flight {
 		n.void(d)
 	}
@@ -332,7 +332,7 @@ func (n *shardNode) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
 	n.fetching, n.proving = 0, 0
-	clear(n.aside)
+	clear(n.deferred)
 	if n.partition != nil {
 		n.partition.clear()
 		n.partition.giveBack()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxAside is how many messages aside a Node takes at a time.
-const maxAside = 100
+// maxDeferred is how many deferred messages a Node takes at a time.
+const maxDeferred = 100
 
 // plan returns what is to be written now, and whether there is anything. What
 // waits for company is written with whatever else is, unless the batch is in
@@ -70,7 +70,7 @@ func (n *shardNode) planBatch(r *request, b *batch, doubt bool) {
 	}
 }
 
-// planKnown adds which messages aside need not be returned. Those that go back
+// planKnown adds which deferred messages need not be returned. Those that go back
 // may be had again at once.
 func (n *shardNode) planKnown(r *request) {
 	if r.side == nil {
@@ -80,7 +80,7 @@ func (n *shardNode) planKnown(r *request) {
 	for _, p := range r.side.Put {
 		back[p.Position] = true
 	}
-	for position := range n.aside {
+	for position := range n.deferred {
 		if !back[position] {
 			r.side.Known = append(r.side.Known, position)
 		}
@@ -122,7 +122,7 @@ func (n *shardNode) wantsLease(now time.Time) bool {
 	if n.token != 0 || n.times.look.IsZero() || n.node.closed || n.state.paused || n.partition != nil && len(n.state.leases) > 0 {
 		return false
 	}
-	return n.demand(now) > 0 && (n.claimable() || n.asideDue(now)) && !n.heldUp(now)
+	return n.demand(now) > 0 && (n.claimable() || n.deferredDue(now)) && !n.heldUp(now)
 }
 
 // cameSecond reports whether another has the partition's lease, which was to be ours
@@ -151,8 +151,8 @@ func (n *shardNode) claimable() bool {
 	return false
 }
 
-// asideDue reports whether a message aside is due.
-func (n *shardNode) asideDue(now time.Time) bool {
+// deferredDue reports whether a deferred message is due.
+func (n *shardNode) deferredDue(now time.Time) bool {
 	return !n.times.due.IsZero() && !now.Before(n.times.due)
 }
 
@@ -173,7 +173,7 @@ func (n *shardNode) planLease(r *request, now time.Time) {
 
 // planEnd ends the lease of a Node that stops, or has had nothing to do for
 // long, or is to give the partition back. Whatever it has is free then; what it
-// handed out is in the batch.
+// delivered is in the batch.
 func (n *shardNode) planEnd(r *request, b *batch, now time.Time) {
 	leaves := n.leavesNow(now)
 	if leaves {
@@ -189,9 +189,9 @@ func (n *shardNode) idle(now time.Time) bool {
 	return n.waiting == 0 && !n.holds() && !now.Before(n.times.busy.Add(n.cfg.IdleAfter))
 }
 
-// holds reports whether the part has messages that were read, or are aside.
+// holds reports whether the part has messages that were read, or are deferred.
 func (n *shardNode) holds() bool {
-	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.aside) > 0 || n.partition != nil && len(n.partition.keys) > 0
+	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.deferred) > 0 || n.partition != nil && len(n.partition.keys) > 0
 }
 
 // ends reports whether the request ends the Node's own lease.
@@ -212,11 +212,11 @@ func (n *shardNode) planClaims(r *request, now time.Time) {
 		return
 	}
 	demand := n.demand(now)
-	if want := demand - n.atHand(); want > 0 && n.asideDue(now) {
+	if want := demand - n.atHand(); want > 0 && n.deferredDue(now) {
 		if r.side == nil {
 			r.side = &sideRequest{}
 		}
-		r.side.Want = int(min(want, maxAside))
+		r.side.Want = int(min(want, maxDeferred))
 	}
 	if want := n.wanted(demand); want > 0 {
 		spans := n.givenUp(want)
@@ -334,7 +334,7 @@ func (n *shardNode) demand(now time.Time) (credits int64) {
 }
 
 // atHand is how many messages there are for that, read or to be read: those too
-// that are aside and being read. Without them the Node would take more and more
+// that are deferred and being read. Without them the Node would take more and more
 // of what is due until the first are read.
 func (n *shardNode) atHand() int64 {
 	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.proving)

@@ -178,7 +178,7 @@ func existing(ctx context.Context, pool *pgxpool.Pool, ids []int32) (map[int32]b
 type sight struct {
 	id   int32
 	last *int64     // row of the journal
-	due  *time.Time // of the next message aside
+	due  *time.Time // of the next deferred message
 	head *int64     // of the stream, if it is another
 	now  time.Time  // PostgreSQL's clock
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSaw_KeepsWhatIsDue: the answer to a look knows nothing of a message that went aside
+// TestSaw_KeepsWhatIsDue: the answer to a look knows nothing of a message that was deferred
 // after it was asked for.
 func TestSaw_KeepsWhatIsDue(t *testing.T) {
 	t.Parallel()

@@ -15,14 +15,14 @@ type kind int16
 const (
 	kindReset      kind = 1 + iota // all that was before, in body
 	kindLease                      // token's lease lasts until
-	kindEnd                        // token's lease is over; up to hi its positions may have been handed out
+	kindEnd                        // token's lease is over; up to hi its positions may have been delivered
 	kindNext                       // token claims lo to hi, after all that was claimed
 	kindTake                       // token claims what was given up
 	kindDone                       // positions are done
-	kindFree                       // token gives up positions, handed out lo times
+	kindFree                       // token gives up positions, delivered lo times
 	kindPurge                      // what nobody has, up to hi, is done
-	kindPause                      // nothing is handed out if lo is 1
-	kindNote                       // token wrote something aside
+	kindPause                      // nothing is delivered if lo is 1
+	kindNote                       // token wrote something on deferred messages
 	kindLeaseAlone                 // as kindLease, if no other has one; stored as that
 	kindTried                      // positions of the token were delivered lo times
 

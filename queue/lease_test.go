@@ -93,7 +93,7 @@ func TestNode_LostLease(t *testing.T) {
 }
 
 // TestNode_UnfilledIsNotTried has a node die whose claim reached beyond the end
-// of the stream: what is enqueued later was never handed out.
+// of the stream: what is enqueued later was never delivered.
 func TestNode_UnfilledIsNotTried(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -254,7 +254,7 @@ func TestNode_FrozenLockHolder(t *testing.T) {
 }
 
 // TestConsumer_CreditsAreItsOwn: what the node claimed for another Consumer is
-// not handed out beyond the credits of this one.
+// not delivered beyond the credits of this one.
 func TestConsumer_CreditsAreItsOwn(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})

@@ -13,5 +13,6 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
+	pgtest.Examples()
 	pgtest.Main(m)
 }

@@ -41,7 +41,7 @@ type NodeConfig struct {
 	// Linger is for how long what is to be recorded waits for company, as does
 	// who waits for it: for fewer commits at low rates. Defaults to none.
 	Linger time.Duration
-	// BufferBytes is the memory for messages read and not handed out from which
+	// BufferBytes is the memory for messages read and not delivered from which
 	// no more are read. One read may exceed it. Defaults to 16 MiB.
 	BufferBytes int
 	// RotateRows is the number of rows from which the journal is begun anew; up
@@ -50,7 +50,7 @@ type NodeConfig struct {
 	// that replaces them is written, and they are deleted, under the queue's lock:
 	// some milliseconds. Defaults to 2,000.
 	RotateRows int
-	// Drain is for how long Run, when it stops, waits for what was handed out
+	// Drain is for how long Run, when it stops, waits for what was delivered
 	// to be acknowledged. Defaults to 10 s.
 	Drain time.Duration
 	// Timeout bounds one round trip to PostgreSQL, of which a second may be spent
@@ -62,7 +62,7 @@ type NodeConfig struct {
 	// what Enqueuers with the same Hub have. Without it the Node hears of
 	// what Enqueuers of the same Queue enqueue, and else polls.
 	Hub *stream.Hub
-	// Share is how the partitions of an ordered queue are shared out among the nodes
+	// Assign is how the partitions of an ordered queue are shared out among the nodes
 	// with Consumers that ask. Defaults to a stream.Coordinator with the same Lease,
 	// evenly.
 	Assign Assigner
@@ -126,7 +126,7 @@ type Node struct {
 	work    context.Context // of what is to be recorded; ends with Abandon, or with what ended the Node as its cause
 	abandon context.CancelCauseFunc
 	failed  chan error    // one slot: what ended the Node
-	drained chan struct{} // one slot: nothing is handed out any more
+	drained chan struct{} // one slot: nothing is delivered any more
 	members chan struct{} // one slot: the Consumers are others
 	litter  chan struct{} // one slot: a journal has deleted rows
 	broken  chan struct{} // closed when it fails, because its queue is gone for one
@@ -155,17 +155,18 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 	return n
 }
 
-// Enqueue is Enqueuer.Enqueue, and works while Run does.
-func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (first int64, err error) {
-	first, err = n.producer.Enqueue(ctx, msgs...)
+// Enqueue is Enqueuer.Enqueue, until Run has returned.
+func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
+	n.producer.Start()
+	at, err := n.producer.Enqueue(ctx, msgs...)
 	if errors.Is(err, ErrNotFound) {
 		n.Dropped()
 	}
-	return first, err
+	return at, err
 }
 
-// Run takes part in the queue until ctx ends. Then it hands out nothing more,
-// waits up to Drain for what was handed out, records all acknowledgements,
+// Run takes part in the queue until ctx ends. Then it delivers nothing more,
+// waits up to Drain for what was delivered, records all acknowledgements,
 // gives up what is left, which others may claim at once, and ends its lease.
 // While PostgreSQL is away, that takes as long as the lease, at most: what is
 // not recorded by then is void. Only what was enqueued and is not committed is
@@ -179,15 +180,15 @@ func (n *Node) Run(ctx context.Context) error {
 	defer n.queue.detach(n)
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
-	var serve sync.WaitGroup
-	serve.Go(func() { n.producer.Run(serving) })
+	var producing sync.WaitGroup
+	producing.Go(func() { <-serving.Done(); n.producer.Stop() })
 	err := n.begin(serving)
 	if err == nil {
 		err = n.serve(serving, stopServing)
 	}
 	stopServing()
 	n.close(err)
-	serve.Wait()
+	producing.Wait()
 	return err
 }
 
@@ -263,7 +264,7 @@ func (n *Node) close(err error) {
 	n.checkDrained()
 }
 
-// drain waits for what was handed out.
+// drain waits for what was delivered.
 func (n *Node) drain() {
 	patience := time.NewTimer(n.cfg.Drain)
 	defer patience.Stop()

@@ -5,7 +5,7 @@ package queue
 type NodeStats struct {
 	Claimed      int64 // positions claimed, also those where nothing was written yet
 	Released     int64 // of these, given back before they were done, for any node to claim
-	Delivered    int64 // handed out to Consumers, each time
+	Delivered    int64 // delivered to Consumers, each time
 	DeadLettered int64 // made dead letters for they were delivered too often
 	Rotations    int64 // how often this Node began a journal anew
 	Vacuums      int64 // how often it had the deleted rows of journals removed, of all queues

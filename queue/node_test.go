@@ -196,13 +196,14 @@ func TestReceiveUpTo(t *testing.T) {
 	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
+	p.Start()
+	running.Go(func() { <-ctx.Done(); p.Stop() })
 	answered := make(chan int64, 1)
-	err := p.Submit(t.Context(), make([]queue.Message, 5), func(first int64, err error) {
+	err := p.Submit(t.Context(), make([]queue.Message, 5), func(at queue.Enqueued, err error) {
 		if err != nil {
 			t.Error(err)
 		}
-		answered <- first
+		answered <- at.First
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,9 +25,9 @@ type Options struct {
 	RetryMax time.Duration
 	// Priorities, 2 to MaxPriorities, gives messages a priority from 0 to one
 	// less; the higher goes first. While there are enough of it, nothing lower is
-	// handed out: no promise is made that it ever is. Defaults to none.
+	// delivered: no promise is made that it ever is. Defaults to none.
 	Priorities int
-	// Partitions, 1 to MaxPartitions, has the messages of each key handed out in their
+	// Partitions, 1 to MaxPartitions, has the messages of each key delivered in their
 	// order, the next when the one before was acknowledged or became a dead letter.
 	// Each key belongs to a partition, and each partition to one node at a time: so many
 	// nodes can share the work. Messages without a key have no order. Not with
@@ -45,7 +45,7 @@ func (o Options) withDefaults() Options {
 	if o.RetryMax <= 0 {
 		o.RetryMax = 5 * time.Minute
 	}
-	// What PostgreSQL keeps of an interval, so that options compare as equal.
+	// PostgreSQL's resolution of an interval, so that options compare as equal.
 	o.RetryMin = o.RetryMin.Round(time.Microsecond)
 	o.RetryMax = max(o.RetryMax.Round(time.Microsecond), o.RetryMin)
 	return o

@@ -18,7 +18,7 @@ func graded(priority int, text string) queue.Message {
 
 func mustEnqueue(t *testing.T, n *queue.Node, msgs ...queue.Message) (first int64) {
 	t.Helper()
-	first, err := n.Enqueue(t.Context(), msgs...)
+	first, err := firstOf(n.Enqueue(t.Context(), msgs...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestPriorities_SeveralNodes(t *testing.T) {
 	t.Cleanup(consuming.Wait)
 }
 
-func TestFamily_IsOneThing(t *testing.T) {
+func TestSharded_IsOneThing(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Priorities: 3, MaxAttempts: 2})
 	again, err := queue.Lookup(t.Context(), db.Pool, "jobs")
@@ -218,8 +218,8 @@ func TestFamily_IsOneThing(t *testing.T) {
 	}
 }
 
-// TestFamily_HalfMadeAndDropped: what others left behind is finished.
-func TestFamily_HalfMadeAndDropped(t *testing.T) {
+// TestSharded_HalfMadeAndDropped: what others left behind is finished.
+func TestSharded_HalfMadeAndDropped(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{Partitions: 3})
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.queue_family SET dropping = true`); err != nil {

@@ -26,7 +26,7 @@ WITH held AS MATERIALIZED (
 
 	ensureFamilySQL = `SELECT tidewire.ensure_queue_family($1, $2, $3, $4, $5, $6, $7)`
 	lookupFamilySQL = `
-SELECT s.name, s.id, max_attempts, retry_min, retry_max, f.priorities, f.lanes
+SELECT s.name, s.id, max_attempts, retry_min, retry_max, f.priorities, f.partitions
 FROM tidewire.queue_family AS f JOIN tidewire.queue AS q ON q.family = f.id JOIN tidewire.stream AS s ON s.id = q.id
 WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	beginDropSQL  = `UPDATE tidewire.queue_family SET dropping = true WHERE name = $1 RETURNING id`

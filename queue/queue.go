@@ -24,6 +24,9 @@ var (
 	ErrStreamInUse = errors.New("queue: a stream of that name is in use")
 	// ErrInvalid: an argument is outside of its documented limits.
 	ErrInvalid = errors.New("queue: invalid")
+	// ErrNotRunning: nothing writes what is to be enqueued, or takes part in the queue. Have the Queue from a
+	// Client, or start the Enqueuer.
+	ErrNotRunning = errors.New("queue: not running: have the queue from a Client, or start the Enqueuer")
 	// ErrClosed: the Node, Consumer or Enqueuer has been stopped or closed.
 	ErrClosed = errors.New("queue: closed")
 	// ErrLeaseLost: the delivery is void, for its time ran out, its Consumer was
@@ -37,8 +40,8 @@ var (
 	// versions could make. The error's text tells how to go on. No message is
 	// delivered before.
 	ErrJournalLost = errors.New("queue: journal lost")
-	// ErrOutcomeUnknown: the Node stopped while PostgreSQL was away. Whether the
-	// acknowledgement is recorded is unknown.
+	// ErrOutcomeUnknown: the Node or the Enqueuer was told to give up while PostgreSQL was away, or that refused
+	// it then. Whether the acknowledgement is recorded, or the message stored, is unknown.
 	ErrOutcomeUnknown = errors.New("queue: stopped without an answer of PostgreSQL")
 )
 
@@ -60,6 +63,7 @@ type Queue struct {
 	name    string
 	opts    Options
 	members []*shard // by priority or partition; one of an ordinary queue
+	client  *Client  // nil without: then nothing takes part in the queue
 
 	mu    sync.Mutex
 	nodes map[*Node]struct{} // of this process, to be told of what it enqueues
@@ -72,7 +76,7 @@ type Queue struct {
 // queue's, and the error is ErrStreamInUse. While others write to such a stream, Ensure
 // waits, for seconds at most; then it fails, and can be tried again.
 //
-// The name is as that of a stream, or the error is stream.ErrInvalid; with
+// The name is as that of a stream, or the error is ErrInvalid; with
 // priorities or partitions it is three bytes shorter at most. A stream with partitions,
 // or with a retention policy, cannot become a queue. The Queue reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
@@ -88,9 +92,17 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 		err = q.opts.differ(opts)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ensure queue %q: %w", name, err)
+		return nil, fmt.Errorf("ensure queue %q: %w", name, ownError(err))
 	}
 	return q, nil
+}
+
+// ownError has the stream's ErrInvalid be the queue's, too.
+func ownError(err error) error {
+	if errors.Is(err, stream.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return err
 }
 
 // ensureOne makes an ordinary queue. If its stream is dropped meanwhile, it begins anew.
@@ -162,7 +174,7 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Queue, error
 		q, err = lookupFamily(ctx, pool, name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up queue %q: %w", name, err)
+		return nil, fmt.Errorf("look up queue %q: %w", name, ownError(err))
 	}
 	return q, nil
 }

@@ -87,7 +87,8 @@ func runProducer(t *testing.T, q *queue.Queue, cfg queue.EnqueuerConfig) *queue.
 	p := queue.NewEnqueuer(q, cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); p.Run(ctx) }()
+	p.Start()
+	go func() { defer close(ended); <-ctx.Done(); p.Stop() }()
 	t.Cleanup(func() { cancel(); <-ended })
 	return p
 }

@@ -19,19 +19,20 @@ import (
 // one does not become a queue.
 func TestRetention_NotOfAQueue(t *testing.T) {
 	t.Parallel()
-	db, _ := setup(t, queue.Options{})
-	err := stream.SetRetention(t.Context(), db.Pool, "jobs", stream.Retention{MaxAge: time.Hour})
+	db, q := setup(t, queue.Options{})
+	err := q.Stream().SetRetention(t.Context(), stream.Retention{MaxAge: time.Hour})
 	if err == nil || !strings.Contains(err.Error(), "belongs to a queue") {
 		t.Errorf("retention of a queue's stream: %v", err)
 	}
-	if err := stream.SetRetention(t.Context(), db.Pool, "jobs", stream.Retention{}); err != nil {
+	if err := q.Stream().SetRetention(t.Context(), stream.Retention{}); err != nil {
 		t.Errorf("keeping everything: %v", err)
 	}
 	for _, name := range []string{"aged", "aged family/1"} {
-		if _, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{}); err != nil {
+		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.SetRetention(t.Context(), db.Pool, name, stream.Retention{MaxAge: time.Hour}); err != nil {
+		if err := s.SetRetention(t.Context(), stream.Retention{MaxAge: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -99,7 +99,7 @@ func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
 	}
 	// Once it has begun to leave, a part forgets what it has: it must not have the
 	// partition again before its lease is over, however long PostgreSQL is away.
-	p.leaveLane(n.cfg.Drain)
+	p.leavePartition(n.cfg.Drain)
 	select {
 	case <-left:
 	case <-n.work.Done():

@@ -90,9 +90,9 @@ func all(ctx context.Context, _ string, numbers int, own func(context.Context, i
 	return nil
 }
 
-// TestLanes_KeepOrder goes through what may become of one message, and wants the
+// TestPartitions_KeepOrder goes through what may become of one message, and wants the
 // others of its key to wait, and no one else.
-func TestLanes_KeepOrder(t *testing.T) {
+func TestPartitions_KeepOrder(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{Partitions: 2, MaxAttempts: 3})
 	n, _ := start(t, q, queue.NodeConfig{Lease: time.Hour})
@@ -159,8 +159,8 @@ func TestLanes_KeepOrder(t *testing.T) {
 	}
 }
 
-// TestLanes_DelayedKeepsItsPlace: what is not due holds up its key alone.
-func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
+// TestPartitions_DelayedKeepsItsPlace: what is not due holds up its key alone.
+func TestPartitions_DelayedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{Partitions: 1})
 	n, _ := start(t, q, queue.NodeConfig{})
@@ -179,9 +179,9 @@ func TestLanes_DelayedKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestLanes_OneHolder has two nodes that both think that all partitions are theirs:
+// TestPartitions_OneHolder has two nodes that both think that all partitions are theirs:
 // what one has the other does not get, until it leaves.
-func TestLanes_OneHolder(t *testing.T) {
+func TestPartitions_OneHolder(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 3})
 	n, stop := start(t, q, queue.NodeConfig{Lease: time.Hour, Assign: all})
@@ -212,9 +212,9 @@ func TestLanes_OneHolder(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestLanes_SharedOut: partitions go over to a node that joins, and back when it
-// leaves, and what is handed out is waited for.
-func TestLanes_SharedOut(t *testing.T) {
+// TestPartitions_SharedOut: partitions go over to a node that joins, and back when it
+// leaves, and what is delivered is waited for.
+func TestPartitions_SharedOut(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 4})
 	cfg := queue.NodeConfig{Lease: time.Hour, Assign: newTable().share, Drain: time.Hour}
@@ -245,9 +245,9 @@ func TestLanes_SharedOut(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestLanes_CreditsInAll counts credits once for all partitions, and ends with the
+// TestPartitions_CreditsInAll counts credits once for all partitions, and ends with the
 // queue.
-func TestLanes_CreditsInAll(t *testing.T) {
+func TestPartitions_CreditsInAll(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 4})
 	n := queue.NewNode(q, quick(queue.NodeConfig{Lease: time.Minute}))
@@ -280,7 +280,8 @@ func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 	p := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running, calling sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
+	p.Start()
+	running.Go(func() { <-ctx.Done(); p.Stop() })
 	defer running.Wait()
 	defer cancel()
 	for caller := range callers {
@@ -302,10 +303,10 @@ func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 	calling.Wait()
 }
 
-// TestLanes_KilledAndLeaving has nodes join, die and leave under load: the order
+// TestPartitions_KilledAndLeaving has nodes join, die and leave under load: the order
 // of no key is broken, nothing is lost, and nothing comes again that was
 // acknowledged.
-func TestLanes_KilledAndLeaving(t *testing.T) {
+func TestPartitions_KilledAndLeaving(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		for name, share := range map[string]queue.Assigner{"all": all, "by stream": nil} {

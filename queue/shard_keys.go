@@ -7,7 +7,7 @@ import (
 )
 
 // partition is what a part of an ordered queue knows besides: whether it may claim,
-// and of which keys a message is handed out, or waits for its retry. Of such a
+// and of which keys a message is delivered, or waits for its retry. Of such a
 // key nothing else goes. All that came after waits here, still claimed, so that
 // it comes again in order when the node dies.
 type partition struct {
@@ -16,12 +16,12 @@ type partition struct {
 	left    chan struct{} // closed when it is
 
 	keys    map[string][]*item // of busy keys, what waits after the first, in order
-	resting []*item            // the first of their keys, to be handed out later
+	resting []*item            // the first of their keys, to be delivered later
 }
 
 func newPartition() *partition { return &partition{keys: make(map[string][]*item)} }
 
-// open reports whether messages may be claimed and handed out.
+// open reports whether messages may be claimed and delivered.
 func (l *partition) open() bool { return l.ours && l.leaveBy.IsZero() }
 
 // enter reports whether the item is the first of its key; else it waits.
@@ -80,7 +80,7 @@ func (n *shardNode) place(it *item) {
 		signal(n.rearm)
 	case it.unproven():
 		n.prove(it)
-	case it.attempts > 0 || it.aside || it.suspect:
+	case it.attempts > 0 || it.deferred || it.suspect:
 		n.again = append(n.again, it)
 	default:
 		n.ready = append(n.ready, it)
@@ -108,7 +108,7 @@ func (n *shardNode) rested(now time.Time) {
 	n.node.changed()
 }
 
-// restAfter keeps a message that was refused at its place: it is handed out
+// restAfter keeps a message that was refused at its place: it is delivered
 // again after the delay, and until then nothing else of its key.
 func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	n := d.part
@@ -138,9 +138,9 @@ func (n *shardNode) openLane() (left <-chan struct{}) {
 	return n.partition.left
 }
 
-// leaveLane has the part give the partition back: when what was handed out is settled,
+// leavePartition has the part give the partition back: when what was delivered is settled,
 // or patience is at its end.
-func (n *shardNode) leaveLane(patience time.Duration) {
+func (n *shardNode) leavePartition(patience time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.partition.leaveBy = time.Now().Add(patience); n.token == 0 {

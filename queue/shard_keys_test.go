@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestNack_LaneLeavesAtOnce refuses the last message that was handed out of a partition
+// TestNack_PartitionLeavesAtOnce refuses the last message that was delivered of a partition
 // that another node is to get: that does not wait for Drain.
-func TestNack_LaneLeavesAtOnce(t *testing.T) {
+func TestNack_PartitionLeavesAtOnce(t *testing.T) {
 	t.Parallel()
 	q := testQueueOf(t, Options{Partitions: 1})
 	asked, left := make(chan struct{}), make(chan struct{})

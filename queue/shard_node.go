@@ -20,7 +20,7 @@ type shardNode struct {
 
 	// group gathers what is to be recorded; its Run is the only one that writes
 	// to the journal. Adding never waits: what there is to add is bounded by
-	// what was handed out.
+	// what was delivered.
 	group   *pg.Group[batch]
 	brake   writeBackoff
 	readNow chan struct{} // one slot: there may be something to read
@@ -38,11 +38,11 @@ type shardNode struct {
 	heardAt  time.Time
 
 	unread     []segment          // what we have and did not read, in order
-	ready      []*item            // read, never handed out by us, in order
-	again      []*item            // to be handed out again
+	ready      []*item            // read, never delivered by us, in order
+	again      []*item            // to be delivered again
 	readyBytes int                // of both
 	average    int                // of payloads, as last read
-	aside      map[int64]struct{} // of positions that have a row of their own
+	deferred   map[int64]struct{} // of positions that have a row of their own
 	fetch      []sideRow          // of those, the ones to be read
 	fetching   int                // and how many are being read
 	proving    int                // suspects whose next delivery is being recorded
@@ -73,9 +73,9 @@ type item struct {
 	attempts int   // how often it was delivered
 	recorded int   // how often as a row of the journal says that this node wrote
 	suspect  bool  // a node died that had it
-	aside    bool  // has a row of its own
+	deferred bool  // has a row of its own
 	reason   string
-	rest     time.Time // not to be handed out before, in a partition
+	rest     time.Time // not to be delivered before, in a partition
 }
 
 func newShardNode(n *Node, m *shard) *shardNode {
@@ -83,7 +83,7 @@ func newShardNode(n *Node, m *shard) *shardNode {
 		node: n, queue: m, mu: &n.mu, on: pg.NewBorrower(m.pool),
 		group:   pg.NewGroup(&batch{}, &batch{}, math.MaxInt, math.MaxInt).Linger(n.cfg.Linger),
 		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
-		aside: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
+		deferred: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
 	}
 	p.brake.off = make(chan struct{}, 1)
 	p.cfg = partConfig(n.cfg, len(n.queue.members))
@@ -123,7 +123,7 @@ func (n *shardNode) retry(err error) bool {
 	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish voids what is still handed out, and has the last write give up
+// finish voids what is still delivered, and has the last write give up
 // everything. What is acknowledged later gets ErrLeaseLost. The caller holds mu.
 func (n *shardNode) finish() {
 	n.finishing = true
@@ -132,7 +132,7 @@ func (n *shardNode) finish() {
 	signal(n.brake.off)
 }
 
-// giveUpAll voids what is handed out, and gives back what was tried more often
+// giveUpAll voids what is delivered, and gives back what was tried more often
 // than the journal knows; the end of the lease, which is to follow, gives up the
 // rest.
 func (n *shardNode) giveUpAll() {

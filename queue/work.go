@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ type WorkOptions struct {
 	Visibility time.Duration
 	// Grace is for how long handlers may run on after the context of Work has ended. Then their contexts end. Defaults to 10 s.
 	Grace time.Duration
-	// Node configures the Node that Work runs. Its Log gets a line where something could not be settled.
-	Node NodeConfig
+	// Log gets a line where something could not be settled. Defaults to the Client's.
+	Log *slog.Logger
 }
 
 func (o WorkOptions) withDefaults() WorkOptions {
@@ -36,32 +37,35 @@ func (o WorkOptions) withDefaults() WorkOptions {
 	if o.Grace <= 0 {
 		o.Grace = 10 * time.Second
 	}
-	if o.Node.Log == nil {
-		o.Node.Log = slog.New(slog.DiscardHandler)
-	}
 	return o
 }
 
-// Work runs a Node that consumes the queue with a handler, until ctx ends. It returns when the last handler has returned.
+// Work consumes the queue with a handler, until ctx ends. It returns when the last handler has returned.
 //
 // A message is acknowledged when its handler returns nil. With an error, or after a panic, it is tried again later, as the queue's Options say; with an error that wraps
 // ErrDead it becomes a dead letter. The context of a handler ends when the message is not its own any more, or Grace after the
-// end of ctx; then the message is given back, and handled again elsewhere. Deliver at least once means that a handler may see a message
+// end of ctx; then the message is given back, and handled again elsewhere. At-least-once delivery means that a handler may see a message
 // twice.
 //
-// The error is nil after the end of ctx, or what ended the Node: ErrNotFound, for the queue was dropped, or PostgreSQL's own. While PostgreSQL is away
-// Work waits.
+// The error is nil after the end of ctx, or of the Client; else ErrNotRunning, for a Queue that is not a Client's; ErrNotFound, for the queue was
+// dropped; or PostgreSQL's own. While PostgreSQL is away Work waits.
 func (q *Queue) Work(ctx context.Context, opts WorkOptions, handle func(context.Context, *Delivery) error) error {
 	opts = opts.withDefaults()
-	n := NewNode(q, opts.Node)
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(running) }()
-	w := &work{opts: opts, handle: handle, log: opts.Node.Log.With("queue", q.Name())}
-	w.run(ctx, n)
-	stop()
-	return <-ended
+	if q.client == nil {
+		return fmt.Errorf("work on %q: %w", q.name, ErrNotRunning)
+	}
+	ctx, end, err := q.client.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("work on %q: %w", q.name, err)
+	}
+	defer end()
+	c, err := q.Consume(ConsumerOptions{Credits: opts.Concurrency, Visibility: opts.Visibility})
+	if err != nil {
+		return err
+	}
+	defer c.Close() // gives back what was not settled
+	w := &work{opts: opts, handle: handle, log: cmp.Or(opts.Log, q.client.cfg.Log).With("queue", q.Name())}
+	return w.run(ctx, c)
 }
 
 // work is one call of Work.
@@ -74,8 +78,8 @@ type work struct {
 	running sync.WaitGroup
 }
 
-// run hands out deliveries until ctx ends, or the Node does.
-func (w *work) run(ctx context.Context, n *Node) {
+// run gives deliveries to the handler until ctx ends, or the Node does, and returns why that has ended.
+func (w *work) run(ctx context.Context, c *Consumer) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	w.life = life
@@ -83,18 +87,19 @@ func (w *work) run(ctx context.Context, n *Node) {
 		timer := time.AfterFunc(w.opts.Grace, end)
 		context.AfterFunc(life, func() { timer.Stop() })
 	})()
-	c := n.Consume(ConsumerOptions{Credits: w.opts.Concurrency, Visibility: w.opts.Visibility})
-	defer c.Close() // gives back what was not settled
+	defer w.running.Wait()
 	for {
 		deliveries, err := c.Receive(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
-			break // ctx's, or the Node has ended and says why
+			return err
 		}
 		for _, d := range deliveries {
 			w.running.Go(func() { w.do(d) })
 		}
 	}
-	w.running.Wait()
 }
 
 // do handles one delivery and settles it.

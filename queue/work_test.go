@@ -33,27 +33,40 @@ func (h *handled) note(text string) (times int) {
 	return h.times[text]
 }
 
-// enqueueAll enqueues messages without a node of their own.
+// opened is a queue of a Client that is closed when the test ends.
+func opened(t *testing.T, cfg queue.Config, opts queue.Options) (*queue.Client, *queue.Queue) {
+	t.Helper()
+	db := migrated.Open(t)
+	c, err := queue.Open(t.Context(), db.Pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	q, err := c.Ensure(t.Context(), "jobs", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, q
+}
+
 func enqueueAll(t *testing.T, q *queue.Queue, texts ...string) {
 	t.Helper()
-	e := queue.NewEnqueuer(q, queue.EnqueuerConfig{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { e.Run(ctx) })
 	for _, text := range texts {
-		if _, err := e.Enqueue(t.Context(), queue.Message{Payload: []byte(text)}); err != nil {
+		if _, err := q.Enqueue(t.Context(), queue.Message{Payload: []byte(text)}); err != nil {
 			t.Error(err)
 		}
 	}
-	cancel()
-	running.Wait()
 }
 
 // TestWork_Settles: nil is an acknowledgement, an error and a panic have a message tried again, and ErrDead makes it a dead letter. What was settled does not
 // come again.
 func TestWork_Settles(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	_, q := opened(t, queue.Config{}, queue.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
 	enqueueAll(t, q, append(numbered(50), "fails", "panics", "dies")...)
 	h := newHandled(50 + 2 + 2 + 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +107,7 @@ func TestWork_Settles(t *testing.T) {
 // TestWork_LongHandler: a handler may take longer than the visibility, and nobody else gets its message.
 func TestWork_LongHandler(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{})
+	_, q := opened(t, queue.Config{}, queue.Options{})
 	enqueueAll(t, q, "long")
 	h := newHandled(1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +127,7 @@ func TestWork_LongHandler(t *testing.T) {
 // TestWork_StopGivesBack: handlers that do not end in time are ended, and their messages are for others, at their first attempt.
 func TestWork_StopGivesBack(t *testing.T) {
 	t.Parallel()
-	_, q := setup(t, queue.Options{MaxAttempts: 2})
+	c, q := opened(t, queue.Config{}, queue.Options{MaxAttempts: 2})
 	enqueueAll(t, q, "slow")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -125,6 +138,9 @@ func TestWork_StopGivesBack(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
+	if err := c.Close(t.Context()); err != nil { // till then others may wait for what the Node has claimed
+		t.Error(err)
+	}
 	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Delayed != 1 || s.Claimed+s.Dead != 0 {
 		t.Errorf("%+v, %v: want that the message is there for others", s, err)
 	}
@@ -133,12 +149,12 @@ func TestWork_StopGivesBack(t *testing.T) {
 // TestWork_Dropped: the queue is gone, and Work says so.
 func TestWork_Dropped(t *testing.T) {
 	t.Parallel()
-	db, q := setup(t, queue.Options{})
+	c, q := opened(t, queue.Config{Node: queue.NodeConfig{Poll: 100 * time.Millisecond}}, queue.Options{})
 	worked := make(chan error, 1)
 	go func() {
-		worked <- q.Work(t.Context(), queue.WorkOptions{Node: queue.NodeConfig{Poll: 100 * time.Millisecond}}, func(context.Context, *queue.Delivery) error { return nil })
+		worked <- q.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { return nil })
 	}()
-	if err := queue.Drop(t.Context(), db.Pool, q.Name()); err != nil {
+	if err := c.Drop(t.Context(), q.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-worked; !errors.Is(err, queue.ErrNotFound) {

@@ -15,6 +15,9 @@ var (
 	// ErrClosed: what was called has been stopped or closed, and accepted
 	// nothing.
 	ErrClosed = errors.New("stream: closed")
+	// ErrNotRunning: nothing writes what is to be appended, or follows the stream. Have the Stream from a
+	// Client, or start the Appender.
+	ErrNotRunning = errors.New("stream: not running: have the stream from a Client, or start the Appender")
 	// ErrOutcomeUnknown: the Appender was told to give up, or PostgreSQL did not answer
 	// and then refused it. Whether the messages are stored is unknown.
 	ErrOutcomeUnknown = errors.New("stream: abandoned without an answer of PostgreSQL")
@@ -120,8 +123,7 @@ type appendBatch struct {
 type call struct {
 	rows     int       // as stored, once it is known that an earlier call did so
 	producer RequestID // without ID if it carried none
-	done     func(first int64, err error)
-	doneAs   func(Stored, error) // in place of done where there is a producer
+	done     func(Appended, error)
 	first    int64
 	err      error
 	repeated bool // stored by an earlier call
@@ -132,7 +134,7 @@ type call struct {
 const callOverhead = 128
 
 // NewAppender returns an Appender to the stream, which writes through pool. It
-// writes nothing before Start, or Run. To a stream with partitions a PartitionedAppender
+// writes nothing before Start. To a stream with partitions a PartitionedAppender
 // appends.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
 	return newAppender(pool, nil, s, cfg)
@@ -146,16 +148,41 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 	return a
 }
 
+// Appended says where the messages of one append are: at consecutive positions.
+type Appended struct {
+	// Partition is the one that they are in; 0 in a stream without partitions.
+	Partition int
+	// First and Last are the positions of the first and the last message. Of a request that was
+	// recorded before Tidewire noted how many messages it had, Last is that of the repetition.
+	First, Last int64
+	// Repeated says that an earlier call with the same RequestID stored them, and this one nothing.
+	Repeated bool
+}
+
+// Count is how many messages there are.
+func (a Appended) Count() int { return int(a.Last - a.First + 1) }
+
 // Append stores the messages, in this order and at consecutive positions, all
-// or none of them, and returns the position of the first once they are
+// or none of them, and returns their positions once they are
 // committed. While PostgreSQL is away it waits.
 //
-// Errors: ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
+// Errors: ErrNotRunning before Start, ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
 // stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
 // or with ErrOutcomeUnknown, the messages may be stored or not. An error that is ErrNotFound and
 // ErrOutcomeUnknown means that they may have been stored before the stream was dropped.
-func (a *Appender) Append(ctx context.Context, msgs ...Message) (first int64, err error) {
-	return await(ctx, func(done func(int64, error)) error { return a.Submit(ctx, msgs, done) })
+func (a *Appender) Append(ctx context.Context, msgs ...Message) (Appended, error) {
+	if err := a.runs(); err != nil {
+		return Appended{}, err
+	}
+	return await(ctx, func(done func(Appended, error)) error { return a.Submit(ctx, msgs, done) })
+}
+
+// runs returns ErrNotRunning before Start: a caller would wait for ever.
+func (a *Appender) runs() error {
+	if a.committer.Load() == nil && !a.closed.Load() {
+		return ErrNotRunning
+	}
+	return nil
 }
 
 // await has submit call back with what is returned, unless ctx ends before.
@@ -178,14 +205,14 @@ func await[T any](ctx context.Context, submit func(done func(T, error)) error) (
 
 // Submit is Append that does not wait for the commit: it returns once the
 // messages are accepted, and has copied them. It waits while the gathering
-// batch is full.
+// batch is full. What is accepted before Start is written from then on.
 //
-// If it returns nil, done is called once, with the position of the first
-// message or with Append's error; otherwise done is not called. All calls of
+// If it returns nil, done is called once, with Append's result or its
+// error; otherwise done is not called. All calls of
 // an Appender come from one goroutine, in the order of positions: what is done
 // there delays the next batch, so done must be brief, and must not wait for
 // this Appender.
-func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(first int64, err error)) error {
+func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(Appended, error)) error {
 	return a.submit(ctx, msgs, call{done: done})
 }
 

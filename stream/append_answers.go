@@ -176,14 +176,11 @@ func (a *Appender) answerBatch(one answer) {
 
 // answer calls back.
 func (c *call) answer() {
-	switch {
-	case c.doneAs == nil:
-		c.done(c.first, c.err)
-	case c.err != nil:
-		c.doneAs(Stored{}, c.err)
-	default:
-		c.doneAs(Stored{First: c.first, Count: c.rows, Duplicate: c.repeated}, nil)
+	if c.err != nil {
+		c.done(Appended{}, c.err)
+		return
 	}
+	c.done(Appended{First: c.first, Last: c.first + int64(c.rows) - 1, Repeated: c.repeated}, nil)
 }
 
 // fewCalls is up to how many calls the memory of a batch is for any batch, and not kept for

@@ -1,6 +1,10 @@
 package stream_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tidewire/tidewire/stream"
+)
 
 // TestAppenders_OneCallsBackForLong: while the callback of one stream blocks, those of others
 // are called.
@@ -10,7 +14,7 @@ func TestAppenders_OneCallsBackForLong(t *testing.T) {
 	_, appenders := several(t, db, smallPool(t, db, 8), 20)
 	for range 5 { // new goroutines at first, and then some that have called back before
 		blocked, release := make(chan struct{}), make(chan struct{})
-		err := appenders[0].Submit(t.Context(), messages("blocks"), func(int64, error) {
+		err := appenders[0].Submit(t.Context(), messages("blocks"), func(stream.Appended, error) {
 			close(blocked)
 			<-release
 		})
@@ -35,7 +39,7 @@ func TestAppenders_OneOfARoundCallsBackForLong(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	for _, a := range appenders[:20] {
-		if err := a.Submit(t.Context(), messages("blocks"), func(int64, error) { <-release }); err != nil {
+		if err := a.Submit(t.Context(), messages("blocks"), func(stream.Appended, error) { <-release }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -118,7 +118,7 @@ type ledger struct {
 // append appends a call of two messages, and notes what it was told. It
 // reports whether there may be a next.
 func (l *ledger) append(t *testing.T, ctx context.Context, a *stream.Appender, name string) bool {
-	first, err := a.Append(ctx, stream.Message{Key: name, Payload: []byte(name + " a")}, stream.Message{Payload: []byte(name + " b")})
+	first, err := firstOf(a.Append(ctx, stream.Message{Key: name, Payload: []byte(name + " a")}, stream.Message{Payload: []byte(name + " b")}))
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("call %s: %v", name, err)
@@ -282,8 +282,8 @@ func TestAppender_WritesWhenPostgreSQLIsBack(t *testing.T) {
 	}
 	a, stop := start(t, pool, s, stream.AppenderConfig{})
 	var first int64
-	err = a.Submit(t.Context(), []stream.Message{{Payload: []byte("kept")}}, func(f int64, err error) {
-		if first = f; err != nil {
+	err = a.Submit(t.Context(), []stream.Message{{Payload: []byte("kept")}}, func(at stream.Appended, err error) {
+		if first = at.First; err != nil {
 			t.Error(err)
 		}
 	})

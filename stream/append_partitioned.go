@@ -30,20 +30,14 @@ func (c PartitionedConfig) withDefaults(partitions int) PartitionedConfig {
 	return c
 }
 
-// Place is where a message is in a stream with partitions.
-type Place struct {
-	Partition int
-	Position  int64
-}
-
 // PartitionedAppender appends to the partitions of a stream: the messages of a
-// call go to the partition of their key, or else to that of their producer, or
+// call go to the partition of their key, or else to that of their RequestID's Client, or
 // else to each in turn. Those without a key go along with those that have one.
 // If the keys of a call belong to several partitions, it stores nothing, and
 // the error is ErrCrossPartition.
 //
-// A request is counted by producer and partition: whoever repeats it has to
-// give the messages the same keys, so that it gets to where it was.
+// A request is found by its RequestID in its partition: a repetition has to
+// give the messages the same keys, so that it gets to the same partition.
 //
 // An ordinary stream will do as well, as one partition. Partitions are written side by
 // side, as far as there are connections: see Appender. Safe for concurrent use.
@@ -54,7 +48,7 @@ type PartitionedAppender struct {
 }
 
 // NewPartitionedAppender returns an appender to all partitions of the stream,
-// which writes through the pool. It writes nothing before Start, or Run.
+// which writes through the pool. It writes nothing before Start.
 func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig) *PartitionedAppender {
 	n := max(s.count, 1)
 	cfg = cfg.withDefaults(n)
@@ -72,22 +66,28 @@ func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig
 }
 
 // Partition returns the Appender to one partition, from 0 on, which a knows how
-// to run.
+// to start and stop.
 func (a *PartitionedAppender) Partition(i int) *Appender { return a.parts[i] }
 
 // Append is Appender.Append to the partition of the messages.
-func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Place, error) {
-	return await(ctx, func(done func(Place, error)) error { return a.Submit(ctx, msgs, done) })
+func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Appended, error) {
+	if err := a.parts[0].runs(); err != nil {
+		return Appended{}, err
+	}
+	return await(ctx, func(done func(Appended, error)) error { return a.Submit(ctx, msgs, done) })
 }
 
 // AppendAs is Appender.AppendAs to the partition of the messages.
-func (a *PartitionedAppender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Stored, error) {
-	return await(ctx, func(done func(Stored, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+func (a *PartitionedAppender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Appended, error) {
+	if err := a.parts[0].runs(); err != nil {
+		return Appended{}, err
+	}
+	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
 }
 
 // Submit is Appender.Submit to the partition of the messages. Calls of one
 // partition come from one goroutine, those of different ones at the same time.
-func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done func(Place, error)) error {
+func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done func(Appended, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
 		return err
@@ -95,13 +95,11 @@ func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done f
 	if !ok {
 		partition = int(a.next.Add(1) % uint32(len(a.parts)))
 	}
-	return a.parts[partition].Submit(ctx, msgs, func(first int64, err error) {
-		done(Place{Partition: partition, Position: first}, err)
-	})
+	return a.parts[partition].Submit(ctx, msgs, placed(partition, done))
 }
 
-// SubmitAs is Submit as the producer's request: see Appender.AppendAs.
-func (a *PartitionedAppender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Stored, error)) error {
+// SubmitAs is Submit as the request of that name: see Appender.AppendAs.
+func (a *PartitionedAppender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Appended, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
 		return err
@@ -109,17 +107,15 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, p RequestID, msgs []
 	if !ok {
 		partition = a.stream.PartitionOf(p.Client)
 	}
-	return a.parts[partition].SubmitAs(ctx, p, msgs, func(s Stored, err error) {
-		s.Partition = partition
-		done(s, err)
-	})
+	return a.parts[partition].SubmitAs(ctx, p, msgs, placed(partition, done))
 }
 
-// Run is Appender.Run for all partitions.
-func (a *PartitionedAppender) Run(ctx context.Context) {
-	a.Start()
-	<-ctx.Done()
-	a.Stop()
+// placed has done told the partition.
+func placed(partition int, done func(Appended, error)) func(Appended, error) {
+	return func(at Appended, err error) {
+		at.Partition = partition
+		done(at, err)
+	}
 }
 
 // Start is Appender.Start for all partitions.

@@ -22,7 +22,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 		other = fmt.Sprint(n)
 	}
 	at, err := a.Append(t.Context(), stream.Message{}, keyed(one), keyed(one))
-	if want := (stream.Place{Partition: s.PartitionOf(one), Position: 1}); err != nil || at != want {
+	if want := (stream.Appended{Partition: s.PartitionOf(one), First: 1, Last: 3}); err != nil || at != want {
 		t.Errorf("by key: %v, %v, want %v", at, err, want)
 	}
 	if _, err := a.Append(t.Context(), keyed(one), keyed(other)); !errors.Is(err, stream.ErrCrossPartition) {
@@ -31,7 +31,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	producer := stream.RequestID{Client: "producer", Sequence: 1}
 	for n := range 2 {
 		at, err := a.AppendAs(t.Context(), producer, messages("p")...)
-		if want := (stream.Stored{Partition: s.PartitionOf(producer.Client), First: at.First, Count: 1, Duplicate: n > 0}); err != nil || at != want {
+		if want := (stream.Appended{Partition: s.PartitionOf(producer.Client), First: at.First, Last: at.First, Repeated: n > 0}); err != nil || at != want {
 			t.Errorf("by producer: %+v, %v, want %+v", at, err, want)
 		}
 		wantAt(t, s.Partition(at.Partition), at.First, "p")
@@ -99,7 +99,7 @@ func TestPublish_ToPartitions(t *testing.T) {
 			exec(t, tx, `SELECT tidewire.publish('parted', $1, NULL, 'sql')`, fmt.Sprint(n, "-", k))
 			exec(t, tx, `SELECT tidewire.publish('parted', NULL, NULL, $1)`, fmt.Appendf(nil, "%d keyless", n))
 		}
-		if err := stream.AppendTx(t.Context(), tx, s, stream.Message{Key: "go 1"}, stream.Message{Key: "go 2"}, stream.Message{}); err != nil {
+		if err := s.AppendTx(t.Context(), tx, stream.Message{Key: "go 1"}, stream.Message{Key: "go 2"}, stream.Message{}); err != nil {
 			t.Fatal(err)
 		}
 		commitTx(t, tx)

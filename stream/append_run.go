@@ -7,13 +7,6 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Run is Start, and Stop when ctx ends.
-func (a *Appender) Run(ctx context.Context) {
-	a.Start()
-	<-ctx.Done()
-	a.Stop()
-}
-
 // Start has what is accepted written from now on. An Appender that has nothing to write has
 // no goroutine. Further calls do nothing.
 func (a *Appender) Start() { a.starting.Do(a.start) }
@@ -69,7 +62,7 @@ func (a *Appender) stop() {
 }
 
 // Abandon gives up what is accepted and not committed, with ErrOutcomeUnknown, and
-// accepts no more. Stop is to be called all the same, or Run's ctx to end.
+// accepts no more. Stop is to be called all the same.
 func (a *Appender) Abandon() {
 	a.refuse()
 	a.abandon()

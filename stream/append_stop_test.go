@@ -23,7 +23,7 @@ func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 	for range 10 {
 		calling.Go(func() {
 			for {
-				err := a.Submit(t.Context(), []stream.Message{{Payload: []byte("x")}}, func(_ int64, err error) {
+				err := a.Submit(t.Context(), []stream.Message{{Payload: []byte("x")}}, func(_ stream.Appended, err error) {
 					if err != nil {
 						t.Error(err)
 					}
@@ -84,7 +84,7 @@ func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
 	accepted, most := 0, 2*16+1
 	var err error
 	for msgs := []stream.Message{{Payload: make([]byte, 64<<10)}}; err == nil && accepted <= most; accepted++ {
-		err = a.Submit(ctx, msgs, func(_ int64, err error) {
+		err = a.Submit(ctx, msgs, func(_ stream.Appended, err error) {
 			if err != nil {
 				t.Error(err)
 			}

@@ -2,7 +2,6 @@ package stream_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,17 +28,14 @@ func run(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.Appender
 func start(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig) (a *stream.Appender, stop func()) {
 	t.Helper()
 	a = stream.NewAppender(pool, s, cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { a.Run(ctx) })
-	stop = func() { cancel(); running.Wait() }
-	t.Cleanup(stop)
-	return a, stop
+	a.Start()
+	t.Cleanup(a.Stop)
+	return a, a.Stop
 }
 
 func mustAppend(t *testing.T, a *stream.Appender, msgs ...stream.Message) (first int64) {
 	t.Helper()
-	first, err := a.Append(t.Context(), msgs...)
+	first, err := firstOf(a.Append(t.Context(), msgs...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +152,8 @@ func TestAppender_AnswersInOrder(t *testing.T) {
 				for i := range msgs {
 					msgs[i] = stream.Message{Payload: fmt.Appendf(nil, "%d %d %d", c, n, i)}
 				}
-				err := a.Submit(t.Context(), msgs, func(first int64, err error) {
+				err := a.Submit(t.Context(), msgs, func(at stream.Appended, err error) {
+					first := at.First
 					if err != nil || first != next {
 						t.Errorf("call %d of %d: first %d, %v, want %d", n, c, first, err, next)
 					}
@@ -230,7 +227,8 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 				if n%7 == 3 {
 					msgs[1].Payload = []byte("bad")
 				}
-				err := a.Submit(t.Context(), msgs, func(first int64, err error) {
+				err := a.Submit(t.Context(), msgs, func(at stream.Appended, err error) {
+					first := at.First
 					if err == nil {
 						positions[fmt.Sprint(n)] = first
 						if first <= last {
@@ -247,9 +245,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // one batch with all, and over
-			a.Run(ctx)
+			a.Stop() // one batch with all, and over
 			if refused != 3 || len(positions) != 17 {
 				t.Errorf("%d calls refused and %d stored, want 3 and 17", refused, len(positions))
 			}
@@ -282,7 +278,7 @@ func TestAppender_ManyOnFewConnections(t *testing.T) {
 		running := &calling
 		if n < len(locks) {
 			locks[n], running = begin(t, db.Pool, pgx.ReadCommitted), &waiting
-			if err := stream.AppendTx(t.Context(), locks[n], s, messages("first")...); err != nil {
+			if err := s.AppendTx(t.Context(), locks[n], messages("first")...); err != nil {
 				t.Fatal(err)
 			}
 			exec(t, locks[n], `SET CONSTRAINTS ALL IMMEDIATE`) // takes the lock

@@ -187,7 +187,7 @@ func TestAppenders_SlowCallback(t *testing.T) {
 	var done sync.WaitGroup
 	submit := func(msgs []stream.Message, call func()) {
 		done.Add(1)
-		err := appenders[0].Submit(t.Context(), msgs, func(_ int64, err error) {
+		err := appenders[0].Submit(t.Context(), msgs, func(_ stream.Appended, err error) {
 			defer done.Done()
 			if err != nil {
 				t.Error(err)

@@ -25,7 +25,7 @@ func TestAppenders_LostAnswers(t *testing.T) {
 		appending.Go(func() {
 			for n := range 15 {
 				payload := fmt.Sprint("message ", n)
-				first, err := a.Append(context.Background(), messages(payload)...)
+				first, err := firstOf(a.Append(context.Background(), messages(payload)...))
 				if err != nil {
 					t.Errorf("stream %d: %v", i, err)
 					return
@@ -93,7 +93,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	giveBack := occupySessions(t, pool)
 	all := submitAll(t, appenders, "one")
 	one := make(chan error, 1)
-	if err := appenders[3].Submit(t.Context(), messages("two"), func(_ int64, err error) { one <- err }); err != nil {
+	if err := appenders[3].Submit(t.Context(), messages("two"), func(_ stream.Appended, err error) { one <- err }); err != nil {
 		t.Fatal(err)
 	}
 	appenders[3].Abandon()
@@ -122,7 +122,7 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 		err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`).Scan(&n)
 		return err == nil && n > 0
 	})
-	if err := appenders[4].Submit(t.Context(), messages("three"), func(_ int64, err error) { one <- err }); err != nil {
+	if err := appenders[4].Submit(t.Context(), messages("three"), func(_ stream.Appended, err error) { one <- err }); err != nil {
 		t.Fatal(err)
 	}
 	appenders[4].Abandon()

@@ -72,7 +72,8 @@ func submitAll(t *testing.T, appenders []*stream.Appender, payload string) *answ
 	all := &answers{firsts: make([]int64, len(appenders)), errs: make([]error, len(appenders))}
 	for i, a := range appenders {
 		all.Add(1)
-		err := a.Submit(t.Context(), messages(payload), func(first int64, err error) {
+		err := a.Submit(t.Context(), messages(payload), func(at stream.Appended, err error) {
+			first := at.First
 			defer all.Done()
 			all.firsts[i], all.errs[i] = first, err
 		})
@@ -205,7 +206,8 @@ func TestAppenders_KeepTheirOrder(t *testing.T) {
 					pause = time.Duration(random.IntN(20)) * time.Millisecond
 				}
 				waiting.Add(1)
-				err := a.Submit(t.Context(), msgs, func(first int64, err error) {
+				err := a.Submit(t.Context(), msgs, func(at stream.Appended, err error) {
+					first := at.First
 					defer waiting.Done()
 					if err != nil || first <= last {
 						t.Errorf("stream %d, call %d: position %d after %d, %v", i, n, first, last, err)
@@ -259,7 +261,7 @@ func TestAppenders_Requests(t *testing.T) {
 				appending.Go(func() {
 					p := stream.RequestID{Client: "p", Sequence: int64(n / 2)} // each twice
 					stored, err := a.AppendAs(t.Context(), p, messages(fmt.Sprint(n/2), "and")...)
-					if err != nil || stored.Count != 2 {
+					if err != nil || stored.Count() != 2 {
 						t.Errorf("stream %d: %+v, %v", i, stored, err)
 					}
 				})

@@ -37,7 +37,7 @@ type WriterConfig struct {
 	Method Method
 	// CopyRows is the number of rows from which Auto uses COPY. Defaults to
 	// 256, where the two cost the same with 100-byte messages
-	// (docs/strategies.md).
+	// (docs/explanation/strategies.md).
 	CopyRows int
 	// CopyBytes is the batch size from which Auto uses COPY. Defaults to 256
 	// KiB.
@@ -96,9 +96,11 @@ type Writer struct {
 // NewWriter returns a Writer to a table of messages; it connects when it first
 // writes. Writing fails with ErrInvalid if the table's name is none.
 func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
-	t, err := parseTable(cfg.Table)
+	t, err := pg.IngestTable(cfg.Table)
 	w := newWriter(pool, messagesTable(t), nil, cfg)
-	w.broken = err
+	if err != nil {
+		w.broken = fmt.Errorf("%w table: %w", ErrInvalid, err)
+	}
 	return w
 }
 

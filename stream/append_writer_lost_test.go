@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -260,7 +261,7 @@ func TestInserter_LostConnectionsStoreEachRowOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%d", size, seed), func(t *testing.T) {
 				t.Parallel()
 				db := setup(t)
-				in := stream.NewInserter(cutPool(t, db, randomPlan(seed, 400)), stream.InserterConfig{})
+				in := ingestlog.NewInserter(cutPool(t, db, randomPlan(seed, 400)), ingestlog.InserterConfig{})
 				defer in.Close()
 				const inserts = 40
 				want := make(map[string]int)

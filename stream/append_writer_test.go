@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
@@ -223,7 +224,7 @@ func TestRecreate_EmptiesAndKeepsWriterGoing(t *testing.T) {
 		if rows := stored(t, db); len(rows) != 1 || rows[0].Position != 1 {
 			t.Fatalf("rows %v, want one at position 1", rows)
 		}
-		if err := stream.Recreate(t.Context(), db.Pool, ""); err != nil {
+		if err := ingestlog.Recreate(t.Context(), db.Pool, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

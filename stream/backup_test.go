@@ -130,7 +130,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, err := stream.ListGroups(ctx, other.Pool, restored)
+	groups, err := restored.Groups(ctx)
 	if err != nil || len(groups) != len(offsets) {
 		t.Errorf("%d groups, %v, want %d", len(groups), err, len(offsets))
 	}
@@ -140,7 +140,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 	}
 	b := run(t, other.Pool, restored, stream.AppenderConfig{})
-	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
+	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Repeated {
 		t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
 	}
 	if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {
@@ -148,8 +148,8 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// TestKeeper_WaitsForDumps: a segment that a dump has yet to lock is not dropped.
-func TestKeeper_WaitsForDumps(t *testing.T) {
+// TestRetentionWorker_WaitsForDumps: a segment that a dump has yet to lock is not dropped.
+func TestRetentionWorker_WaitsForDumps(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	exec(t, db.Pool, `SELECT tidewire.take_positions($1, 'tidewire.stream_1000_position_seq', 30000, 1, 1)`, s.ID())
@@ -197,10 +197,10 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 	}
 }
 
-// TestKeeper_BesidePgDump: a pg_dump that waits for somebody's lock, and has yet to
+// TestRetentionWorker_BesidePgDump: a pg_dump that waits for somebody's lock, and has yet to
 // lock the segments that it has seen, ends well beside retention; retention goes on
 // after it.
-func TestKeeper_BesidePgDump(t *testing.T) {
+func TestRetentionWorker_BesidePgDump(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	dump := program(t, db, "pg_dump")

@@ -75,7 +75,8 @@ func BenchmarkAppender(b *testing.B) {
 				a := stream.NewAppender(pool, s, stream.AppenderConfig{})
 				running, stop := context.WithCancel(context.Background())
 				var background, calling sync.WaitGroup
-				background.Go(func() { a.Run(running) })
+				a.Start()
+				background.Go(func() { <-running.Done(); a.Stop() })
 				b.ResetTimer()
 				var next atomic.Int64
 				for range callers {

@@ -15,11 +15,6 @@ const (
 	// forgetAtOnce is the most batchGC that a Writer deletes after one batch, whose
 	// callers wait for that.
 	forgetAtOnce = 500
-	// sweepEvery is how often a process looks for batchGC of writers that are gone,
-	// and sweepBlocks how much of the table at once, some 9,000 batchGC: so much is
-	// in one transaction.
-	sweepEvery  = time.Hour
-	sweepBlocks = 64
 )
 
 // batchGC remembers which batch number a writer had reached when, to know which
@@ -74,25 +69,4 @@ func (w *Writer) forget(ctx context.Context) {
 	if err := w.marks.forget(ctx, w.on.Session(), w.id, w.number); err != nil {
 		w.cfg.Log.Warn("old batch marks not deleted", "error", err)
 	}
-}
-
-// sweepMarks deletes the batchGC of writers that did not live to do so. It looks
-// at each block of the table once, for there is no index to find them by, and
-// ends when another process is at it.
-func sweepMarks(ctx context.Context, db pg.DB) error {
-	for block, end := int64(0), int64(1); block < end; block += sweepBlocks {
-		alone, err := false, error(nil)
-		if alone, end, err = sweepSlice(ctx, db, block); err != nil || !alone {
-			return err
-		}
-	}
-	return nil
-}
-
-// sweepSlice also returns how many blocks the table has.
-func sweepSlice(ctx context.Context, db pg.DB, block int64) (alone bool, blocks int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	err = db.QueryRow(ctx, sweepMarksSQL, block, block+sweepBlocks).Scan(&alone, &blocks)
-	return alone, blocks, err
 }

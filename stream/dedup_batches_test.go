@@ -3,12 +3,12 @@ package stream
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/migrate"
 )
@@ -16,7 +16,7 @@ import (
 var template = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := migrate.Up(ctx, pool)
 	if err == nil {
-		_, err = migrate.Ingest(ctx, pool, DefaultTable)
+		_, err = migrate.Ingest(ctx, pool, pg.DefaultTable)
 	}
 	return err
 })
@@ -45,43 +45,6 @@ func oneRow() *Batch {
 	var b Batch
 	b.Append([]byte("x"))
 	return &b
-}
-
-// TestSweepMarks_InSlices: each slice looks at its blocks alone, and nothing is
-// done while another process is at it.
-func TestSweepMarks_InSlices(t *testing.T) {
-	t.Parallel()
-	db := migrated(t)
-	mustExec(t, db, `INSERT INTO tidewire.batch SELECT n % 7, n, n, now() - CASE WHEN n % 10 = 0 THEN interval '1 hour' ELSE '2 days' END
-		FROM generate_series(1, 30000) AS n`)
-	if text := plan(t, db, "EXPLAIN", sweepMarksSQL, 0, sweepBlocks); !strings.Contains(text, "Tid Range Scan") || strings.Contains(text, "Seq Scan") {
-		t.Errorf("want a scan of a range of blocks\n%s", text)
-	}
-	tx, err := db.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 4)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := sweepMarks(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	wantMarks(t, db, "beside another one that sweeps", 30000)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if alone, blocks, err := sweepSlice(t.Context(), db.Pool, 0); err != nil || !alone || blocks < 2*sweepBlocks {
-		t.Fatalf("a slice: %t, %d blocks, %v", alone, blocks, err)
-	}
-	var left int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tidewire.batch`).Scan(&left); err != nil || left < 10000 || left > 25000 {
-		t.Errorf("behind one slice there are %d marks, %v, want some of the old ones", left, err)
-	}
-	if err := sweepMarks(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	wantMarks(t, db, "behind the sweep", 3000)
 }
 
 // TestWriter_ForgetsItsOwnMarks: no others, and not too many after one batch.

@@ -40,7 +40,7 @@ func TestFailover_Requests(t *testing.T) {
 			pool := bothOf(t, p)
 			s := lookUpWith(t, p.Pool, pool, "orders", opts)
 			a := run(t, pool, s, stream.AppenderConfig{})
-			request := func(sequence int64) stream.Stored {
+			request := func(sequence int64) stream.Appended {
 				t.Helper()
 				stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "p", Sequence: sequence}, stream.Message{Payload: []byte("x")})
 				if err != nil {
@@ -48,7 +48,7 @@ func TestFailover_Requests(t *testing.T) {
 				}
 				return stored
 			}
-			var before []stream.Stored
+			var before []stream.Appended
 			for sequence := range int64(5) {
 				before = append(before, request(sequence))
 			}
@@ -62,10 +62,10 @@ func TestFailover_Requests(t *testing.T) {
 			p.Promote(t)
 			for sequence := int64(7); sequence >= 0; sequence-- {
 				stored := request(sequence)
-				if isKept := sequence < 5; stored.Duplicate != isKept || isKept != (stored.First == before[sequence].First) {
+				if isKept := sequence < 5; stored.Repeated != isKept || isKept != (stored.First == before[sequence].First) {
 					t.Errorf("sequence %d: %+v, before the failover %+v", sequence, stored, before[sequence])
 				}
-				if again := request(sequence); !again.Duplicate || again.First != stored.First {
+				if again := request(sequence); !again.Repeated || again.First != stored.First {
 					t.Errorf("sequence %d again: %+v, want the position of %+v", sequence, again, stored)
 				}
 			}

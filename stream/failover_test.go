@@ -124,7 +124,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 			fresh := appendEach(t, a, "new", 5)
 			commit(lost[4], stream.ErrAhead)
 			commit(kept[40], nil)
-			if all, err := stream.ListGroups(t.Context(), pool, s); err != nil || len(all) != 1 || all[0].Lag != 14 {
+			if all, err := there.Groups(t.Context()); err != nil || len(all) != 1 || all[0].Lag != 14 {
 				t.Errorf("groups %+v, %v, want a lag of 9 and 5 messages", all, err)
 			}
 			commit(fresh[0], nil)

@@ -130,7 +130,7 @@ func appendAll(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub
 			}
 		}
 		waiting.Add(1)
-		if err := a.Submit(t.Context(), msgs, func(_ int64, err error) {
+		if err := a.Submit(t.Context(), msgs, func(_ stream.Appended, err error) {
 			if err != nil {
 				t.Error(err)
 			}

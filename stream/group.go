@@ -42,12 +42,12 @@ type Group struct {
 	name   string
 }
 
-// GroupInfo is what ListGroups tells of a group.
+// GroupInfo is what Stream.Groups tells of a group.
 type GroupInfo struct {
 	Name      string
 	Offset    int64
 	CreatedAt time.Time
-	// Lag is how many positions the offset is behind the last message. There
+	// Lag is how many positions the offset is before the last message. There
 	// are at most that many messages to come: positions have gaps, and the
 	// stream's retention may have dropped some.
 	Lag int64
@@ -90,21 +90,21 @@ func (g *Group) make(ctx context.Context, start Start) error {
 	return err
 }
 
-// ListGroups returns the groups of the stream, ordered by the bytes of their
+// Groups returns the groups of the stream, ordered by the bytes of their
 // names; none if the stream was dropped meanwhile. Of a stream with partitions
 // the offsets and lags are the sums over them.
-func ListGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream) ([]GroupInfo, error) {
-	return ListGroupsAfter(ctx, pool, s, "", math.MaxInt32)
+func (s *Stream) Groups(ctx context.Context) ([]GroupInfo, error) {
+	return s.GroupsAfter(ctx, "", math.MaxInt32)
 }
 
-// ListGroupsAfter is ListGroups for a page: at most limit of the groups whose names
+// GroupsAfter is Groups for a page: at most limit of the groups whose names
 // come after a name; after "" come all.
-func ListGroupsAfter(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string, limit int) ([]GroupInfo, error) {
+func (s *Stream) GroupsAfter(ctx context.Context, name string, limit int) ([]GroupInfo, error) {
 	if s.count > 0 {
-		return sumGroups(ctx, pool, s, name, limit)
+		return s.sumGroups(ctx, name, limit)
 	}
 	var all []GroupInfo
-	err := inReadCommitted(ctx, pool, listGroupsSQL, []any{s.id, name, limit}, func(rows pgx.Rows) (err error) {
+	err := inReadCommitted(ctx, s.pool, listGroupsSQL, []any{s.id, name, limit}, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g GroupInfo, err error) {
 			var offset *int64
 			if err = row.Scan(&g.Name, &g.CreatedAt, &offset); err == nil && offset == nil {
@@ -120,11 +120,11 @@ func ListGroupsAfter(ctx context.Context, pool *pgxpool.Pool, s *Stream, name st
 	if err != nil {
 		return nil, s.explain("list groups of", err)
 	}
-	head, err := s.through(pool).Head(ctx)
+	head, err := s.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gaps, err := s.through(pool).Gaps(ctx)
+	gaps, err := s.Gaps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,12 +136,12 @@ func ListGroupsAfter(ctx context.Context, pool *pgxpool.Pool, s *Stream, name st
 
 // DropGroup removes the stream's group of that name, or returns ErrNotFound. Of
 // a stream with partitions, those of all that have one.
-func DropGroup(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {
+func (s *Stream) DropGroup(ctx context.Context, name string) error {
 	if s.count > 0 {
-		return dropGroups(ctx, pool, s, name)
+		return s.dropGroups(ctx, name)
 	}
 	var id int32
-	if err := inReadCommitted(ctx, pool, dropGroupSQL, []any{s.id, name}, scanOne(&id)); err != nil {
+	if err := inReadCommitted(ctx, s.pool, dropGroupSQL, []any{s.id, name}, scanOne(&id)); err != nil {
 		return fmt.Errorf("drop group %q of stream %q: %w", name, s.name, err)
 	}
 	return nil

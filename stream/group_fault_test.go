@@ -233,7 +233,7 @@ func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	}
 	close(over)
 	counting.Wait()
-	if all, err := stream.ListGroups(t.Context(), db.Pool, s); err != nil || len(all) != 2001 {
+	if all, err := s.Groups(t.Context()); err != nil || len(all) != 2001 {
 		t.Errorf("%d groups, %v", len(all), err)
 	}
 }

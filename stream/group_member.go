@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
 )
@@ -233,7 +232,7 @@ func (m *Member) handle(ctx, reading context.Context, o *Assignment, page []Mess
 	}
 }
 
-// MemberInfo is what ListMembers tells of a member.
+// MemberInfo is what Stream.Members tells of a member.
 type MemberInfo struct {
 	Name string
 	// Until is when its lease ends if it says nothing, by PostgreSQL's clock.
@@ -242,10 +241,10 @@ type MemberInfo struct {
 	Partitions []int
 }
 
-// ListMembers returns the members that the stream's group of that name has now,
+// Members returns the members that the stream's group of that name has now,
 // in the order in which they joined.
-func ListMembers(ctx context.Context, pool *pgxpool.Pool, s *Stream, group string) ([]MemberInfo, error) {
-	rows, err := pool.Query(ctx, listMembersSQL, shareName(s, group))
+func (s *Stream) Members(ctx context.Context, group string) ([]MemberInfo, error) {
+	rows, err := s.pool.Query(ctx, listMembersSQL, shareName(s, group))
 	if err != nil {
 		return nil, s.explain("list members of groups of", err)
 	}

@@ -176,7 +176,7 @@ func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct
 func awaitOwned(t *testing.T, db pgtest.DB, s *stream.Stream, want string) {
 	t.Helper()
 	await(t, "partitions owned: "+want, func() bool {
-		all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+		all, err := s.Members(t.Context(), "g")
 		var owned []string
 		for _, m := range all {
 			owned = append(owned, fmt.Sprint(m.Name, len(m.Partitions)))
@@ -244,7 +244,7 @@ func TestMember_ComeGoAndDie(t *testing.T) {
 func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
 	await(t, "the group to be at the end", func() bool {
-		all, err := stream.ListGroups(t.Context(), db.Pool, s)
+		all, err := s.Groups(t.Context())
 		return err == nil && len(all) == 1 && all[0].Lag == 0
 	})
 }
@@ -263,13 +263,17 @@ func TestMember_LeasesLost(t *testing.T) {
 			publishing.Go(func() { spreadUntil(t, a, over) })
 			var handled atomic.Int64
 			var mu sync.Mutex
-			seen := make(map[stream.Place]bool)
+			type place struct {
+				partition int
+				position  int64
+			}
+			seen := make(map[place]bool)
 			for range 3 {
 				join(t, db.URL, nil, s, stream.MemberConfig{Heartbeat: 40 * time.Millisecond, Handle: func(_ context.Context, o *stream.Assignment, page []stream.Message) error {
 					mu.Lock()
 					defer mu.Unlock()
 					for _, m := range page {
-						seen[stream.Place{Partition: o.Number, Position: m.Position}] = true
+						seen[place{o.Number, m.Position}] = true
 					}
 					handled.Add(1)
 					return nil
@@ -288,7 +292,7 @@ func TestMember_LeasesLost(t *testing.T) {
 			defer mu.Unlock()
 			for p := range s.Partitions() {
 				for _, m := range everything(t, s.Partition(p)) {
-					if !seen[stream.Place{Partition: p, Position: m.Position}] {
+					if !seen[place{p, m.Position}] {
 						t.Errorf("partition %d: %d was not delivered, and its offset is committed", p, m.Position)
 					}
 				}
@@ -348,7 +352,7 @@ func TestMember_ParksWhatIsTooOld(t *testing.T) {
 			t.Errorf("delivered %q, want %q", text, want)
 		}
 	}
-	all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+	all, err := s.Members(t.Context(), "g")
 	if err != nil || len(all) != 1 || len(all[0].Partitions) != 2 {
 		t.Errorf("members %v, %v, want one that has both partitions", all, err)
 	}

@@ -107,7 +107,7 @@ func TestMember_OfAnOrdinaryStream(t *testing.T) {
 		t.Errorf("%d messages, want 2", n)
 	}
 	await(t, "two members", func() bool {
-		all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+		all, err := s.Members(t.Context(), "g")
 		return err == nil && len(all) == 2 && all[0].Name == "m" && len(all[0].Partitions)+len(all[1].Partitions) == 1
 	})
 }
@@ -126,7 +126,7 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- m.Run(t.Context()) }()
 	await(t, "ownership", func() bool {
-		all, err := stream.ListMembers(t.Context(), db.Pool, s, "g")
+		all, err := s.Members(t.Context(), "g")
 		return err == nil && len(all) == 1 && len(all[0].Partitions) == 2
 	})
 	if err := stream.Drop(t.Context(), db.Pool, "parted"); err != nil {

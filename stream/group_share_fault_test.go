@@ -26,9 +26,9 @@ func (c deadConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestShare_DeadConnection: a heartbeat that gets no answer is tried again on
+// TestCoordinator_DeadConnection: a heartbeat that gets no answer is tried again on
 // another connection, long before the lease is over.
-func TestShare_DeadConnection(t *testing.T) {
+func TestCoordinator_DeadConnection(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	cfg, err := pgxpool.ParseConfig(db.URL)
@@ -72,9 +72,9 @@ func TestShare_DeadConnection(t *testing.T) {
 	await(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
 }
 
-// TestShare_RenewedIsNotDead: whoever has the row of a member whose time is up
+// TestCoordinator_RenewedIsNotDead: whoever has the row of a member whose time is up
 // is renewing its lease, and holds up nobody.
-func TestShare_RenewedIsNotDead(t *testing.T) {
+func TestCoordinator_RenewedIsNotDead(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	exec(t, db.Pool, `SELECT tidewire.join_share('things', NULL, 4, 'slow', interval '0')`)
@@ -88,8 +88,8 @@ func TestShare_RenewedIsNotDead(t *testing.T) {
 	awaitShares(t, db, "things", "[4]")
 }
 
-// TestShare_NothingDueTakesNoLock: as with most heartbeats.
-func TestShare_NothingDueTakesNoLock(t *testing.T) {
+// TestCoordinator_NothingDueTakesNoLock: as with most heartbeats.
+func TestCoordinator_NothingDueTakesNoLock(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	var share, member int64

@@ -95,7 +95,7 @@ func endLeases(t *testing.T, db pgtest.DB, rest, n int) {
 	commitTx(t, tx)
 }
 
-func TestShare_MembersComeAndGo(t *testing.T) {
+func TestCoordinator_MembersComeAndGo(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 7)
@@ -116,7 +116,7 @@ func TestShare_MembersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestShare_MoreMembersThanNumbers(t *testing.T) {
+func TestCoordinator_MoreMembersThanNumbers(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 2)
@@ -129,9 +129,9 @@ func TestShare_MoreMembersThanNumbers(t *testing.T) {
 	awaitShares(t, db, "few", "[1 1]")
 }
 
-// TestShare_AnotherNumber: members have to agree; when all are gone it can
+// TestCoordinator_AnotherNumber: members have to agree; when all are gone it can
 // change.
-func TestShare_AnotherNumber(t *testing.T) {
+func TestCoordinator_AnotherNumber(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	w := newOwners(t, 9)
@@ -155,7 +155,7 @@ func TestShare_AnotherNumber(t *testing.T) {
 	awaitShares(t, db, "old", "[9]")
 }
 
-func TestShare_Invalid(t *testing.T) {
+func TestCoordinator_Invalid(t *testing.T) {
 	t.Parallel()
 	own := func(context.Context, *stream.Assignment) {}
 	for _, cfg := range []stream.CoordinatorConfig{{Numbers: 1, Own: own}, {Name: "n", Own: own}, {Name: "n", Numbers: 1}, {Name: "\xff", Numbers: 1, Own: own}} {
@@ -165,9 +165,9 @@ func TestShare_Invalid(t *testing.T) {
 	}
 }
 
-// TestShare_LostLease has the leases run out, for PostgreSQL, of members that
+// TestCoordinator_LostLease has the leases run out, for PostgreSQL, of members that
 // think they have them: they stop and join anew.
-func TestShare_LostLease(t *testing.T) {
+func TestCoordinator_LostLease(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	var mu sync.Mutex
@@ -200,9 +200,9 @@ func TestShare_LostLease(t *testing.T) {
 	}
 }
 
-// TestShare_LongWriter: whoever writes as an owner and takes long delays what
+// TestCoordinator_LongWriter: whoever writes as an owner and takes long delays what
 // changes hands, but costs nobody a lease.
-func TestShare_LongWriter(t *testing.T) {
+func TestCoordinator_LongWriter(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	owned := make(chan *stream.Assignment, 2)
@@ -237,9 +237,9 @@ func TestShare_LongWriter(t *testing.T) {
 	awaitShares(t, db, "two", "[1 1]")
 }
 
-// TestShare_WritesWhileOwned: what is written under hold_ownerships comes before
+// TestCoordinator_WritesWhileOwned: what is written under hold_ownerships comes before
 // the next owner, or not at all.
-func TestShare_WritesWhileOwned(t *testing.T) {
+func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	owned := make(chan *stream.Assignment, 1)

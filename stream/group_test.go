@@ -71,8 +71,8 @@ func TestGroup_OffsetMissing(t *testing.T) {
 	}
 	_, offsetErr := g.Offset(t.Context())
 	_, commitErr := g.Commit(t.Context(), 7)
-	_, listErr := stream.ListGroups(t.Context(), db.Pool, s)
-	for what, err := range map[string]error{"Offset": offsetErr, "Commit": commitErr, "ListGroups": listErr} {
+	_, listErr := s.Groups(t.Context())
+	for what, err := range map[string]error{"Offset": offsetErr, "Commit": commitErr, "Stream.Groups": listErr} {
 		if !errors.Is(err, stream.ErrIncomplete) {
 			t.Errorf("%s: %v, want ErrIncomplete", what, err)
 		}
@@ -152,7 +152,7 @@ func TestGroups_OpenListDrop(t *testing.T) {
 		}
 	}
 	openGroup(t, gs, ensureOn(t, db.Pool, "other"), "all")
-	all, err := stream.ListGroups(t.Context(), db.Pool, s)
+	all, err := s.Groups(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +163,14 @@ func TestGroups_OpenListDrop(t *testing.T) {
 		all[i].CreatedAt = time.Time{}
 	}
 	if got, want := fmt.Sprint(all), fmt.Sprint([]stream.GroupInfo{{Name: "all", Lag: 10}, {Name: "end", Offset: 10}, {Name: "Äther", Offset: 2, Lag: 8}}); got != want {
-		t.Errorf("ListGroups: %s, want %s", got, want)
+		t.Errorf("Stream.Groups: %s, want %s", got, want)
 	}
 	g := openGroup(t, gs, s, "all")
-	if err := stream.DropGroup(t.Context(), db.Pool, s, "all"); err != nil {
+	if err := s.DropGroup(t.Context(), "all"); err != nil {
 		t.Fatal(err)
 	}
 	wantNotFound(t, g)
-	if err := stream.DropGroup(t.Context(), db.Pool, s, "all"); !errors.Is(err, stream.ErrNotFound) {
+	if err := s.DropGroup(t.Context(), "all"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("DropGroup again: %v, want ErrNotFound", err)
 	}
 	wantOffset(t, openGroup(t, gs, s, "all"), 0)
@@ -216,7 +216,7 @@ func TestGroups_RacedOpenMakesOne(t *testing.T) {
 		}
 	}
 	racing.Wait()
-	if all, err := stream.ListGroups(t.Context(), db.Pool, s); err != nil || len(all) != 1 {
+	if all, err := s.Groups(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("groups %v, %v, want one", all, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// What JSON allows and jsonb, or its readers, cannot take.
+// Limits of jsonb, and of its readers, that JSON does not have.
 const (
 	maxNesting  = 64  // PostgreSQL's parser uses its stack
 	maxNumber   = 400 // characters; every float64 can be written with fewer

@@ -25,7 +25,7 @@ func (e *HistoryLostError) Error() string {
 
 func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
 
-// historyBits: bases are multiples of 2^18. See migrate/sql/0039_histories.sql.
+// historyBits: bases are multiples of 2^18. See migrate/sql/0001_histories.sql.
 const historyBits = 18
 
 // baseOf returns the base of the history that the last row of a read names by its time: no message of

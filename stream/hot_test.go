@@ -20,7 +20,8 @@ func TestHot_BesideAMove(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	a := NewAppender(db.Pool, s, AppenderConfig{})
-	running.Go(func() { a.Run(ctx) })
+	a.Start()
+	running.Go(func() { <-ctx.Done(); a.Stop() })
 	slot := moves.Join(db.Pool, func() chan struct{} { return make(chan struct{}, 1) })
 	defer moves.Leave(db.Pool)
 	slot <- struct{}{}
@@ -52,7 +53,8 @@ func TestHot(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := NewAppender(db.Pool, s, AppenderConfig{})
-			running.Go(func() { a.Run(ctx) })
+			a.Start()
+			running.Go(func() { <-ctx.Done(); a.Stop() })
 			if _, err := a.Append(t.Context(), Message{}); err != nil {
 				t.Fatal(err)
 			}

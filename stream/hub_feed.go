@@ -40,7 +40,7 @@ type feed struct {
 		after int64 // nothing came after it
 	}
 
-	// What the poll knows: the committed position that it told of, and where
+	// The poll knows these: the committed position that it told of, and where
 	// the sequence stood when that position had reached it.
 	told, settled int64
 

@@ -86,7 +86,7 @@ func followUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, cfg 
 					for i := range msgs {
 						msgs[i].Payload = append([]byte("p"), make([]byte, random.IntN(200))...)
 					}
-					first, err := a.Append(t.Context(), msgs...)
+					first, err := firstOf(a.Append(t.Context(), msgs...))
 					if err != nil {
 						t.Error(err)
 						return

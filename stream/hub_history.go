@@ -8,9 +8,10 @@ import (
 // epoch is what a feed knows of the history that goes on. Each new history begins a new epoch of the feed:
 // whatever was learnt before may be of messages that are lost.
 type epoch struct {
-	history int64  // its base, or unknownHistory
-	number  uint64 // counts the epochs, from 1
-	ghost   int64  // the highest position known before, until somebody has looked whether it was lost; else 0
+	history int64   // its base, or unknownHistory
+	number  uint64  // counts the epochs, from 1
+	ghost   int64   // the highest position known before, until somebody has looked whether it was lost; else 0
+	older   []int64 // the same of histories before that one
 }
 
 const unknownHistory = -1
@@ -66,7 +67,12 @@ func (f *feed) foundLost(had, last int64) {
 }
 
 func (f *feed) forgetLocked() {
-	f.epoch.ghost = max(f.epoch.ghost, f.told)
+	if f.told > f.epoch.ghost {
+		if f.epoch.ghost > 0 {
+			f.epoch.older = append(f.epoch.older, f.epoch.ghost)
+		}
+		f.epoch.ghost = f.told
+	}
 	f.epoch.number++
 	f.tail = tail{limit: f.tail.limit}
 	f.told, f.settled, f.checked.after = 0, 0, 0
@@ -79,12 +85,15 @@ func (f *feed) vouches(after int64) bool {
 	return after == 0 || f.epoch.history != unknownHistory && after >= f.epoch.history && after <= f.told
 }
 
-// takeGhost returns the highest position that was known in an earlier history, once.
-func (f *feed) takeGhost() (position int64) {
+// takeGhosts returns the highest positions that were known in earlier histories, once.
+func (f *feed) takeGhosts() (positions []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	position, f.epoch.ghost = f.epoch.ghost, 0
-	return position
+	if positions = f.epoch.older; f.epoch.ghost > 0 {
+		positions = append(positions, f.epoch.ghost)
+	}
+	f.epoch.ghost, f.epoch.older = 0, nil
+	return positions
 }
 
 // enter has the feeds take in which history goes on, and reports what the one before has lost.
@@ -103,9 +112,7 @@ func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bo
 		}
 		h.losses.ghosts(history)
 		for _, f := range feeds {
-			if ghost := f.takeGhost(); ghost > 0 {
-				h.losses.owe(f.stream, ghost)
-			}
+			h.losses.owe(f.stream, f.takeGhosts()...)
 		}
 	}
 	if !h.losses.owes() {

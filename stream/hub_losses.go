@@ -22,8 +22,8 @@ const baseTimeout = 5 * time.Second
 type losses struct {
 	mu        sync.Mutex // guards the fields below
 	appenders map[*Appender]struct{}
-	told      map[int32]int64   // by stream: the highest position that was said to be lost
-	owed      map[*Stream]int64 // the highest position of a stream that may be lost, and was not looked for
+	told      map[int32]int64     // by stream: the highest position that was said to be lost
+	owed      map[*Stream][]int64 // positions of a stream that may be lost, and were not looked for
 	positions int64
 }
 
@@ -50,18 +50,21 @@ func (l *losses) appended() bool {
 	return len(l.appenders) > 0
 }
 
-// owe has it looked for a position with the next poll.
-func (l *losses) owe(s *Stream, ghost int64) {
+// owe has it looked for positions with the next poll.
+func (l *losses) owe(s *Stream, ghosts ...int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.oweLocked(s, ghost)
+	l.oweLocked(s, ghosts)
 }
 
-func (l *losses) oweLocked(s *Stream, ghost int64) {
-	if l.owed == nil {
-		l.owed = make(map[*Stream]int64)
+func (l *losses) oweLocked(s *Stream, ghosts []int64) {
+	if len(ghosts) == 0 {
+		return
 	}
-	l.owed[s] = max(ghost, l.owed[s])
+	if l.owed == nil {
+		l.owed = make(map[*Stream][]int64)
+	}
+	l.owed[s] = append(l.owed[s], ghosts...)
 }
 
 // owes returns whether there is something to look for.
@@ -71,8 +74,8 @@ func (l *losses) owes() bool {
 	return len(l.owed) > 0
 }
 
-// takeOwed returns by stream the position that is to be looked for, once.
-func (l *losses) takeOwed() map[*Stream]int64 {
+// takeOwed returns by stream the positions that are to be looked for, once.
+func (l *losses) takeOwed() map[*Stream][]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	owed := l.owed
@@ -80,14 +83,12 @@ func (l *losses) takeOwed() map[*Stream]int64 {
 	return owed
 }
 
-// ghosts owes the last positions that were appended in a history before the one with that base.
+// ghosts owes the last positions that were appended in each history before the one with that base.
 func (l *losses) ghosts(base int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for a := range l.appenders {
-		if ghost := a.stream.storage.takeGhost(base); ghost > 0 {
-			l.oweLocked(a.stream, ghost)
-		}
+		l.oweLocked(a.stream, a.stream.storage.takeGhosts(base))
 	}
 }
 
@@ -113,8 +114,8 @@ func (h *Hub) reportLost(ctx context.Context) error {
 	owed := h.losses.takeOwed()
 	for some := range slices.Chunk(slices.Collect(maps.Keys(owed)), lookStreams) {
 		if err := h.look(ctx, some, owed); err != nil {
-			for s, ghost := range owed {
-				h.losses.owe(s, ghost) // those that were counted are not counted again
+			for s, ghosts := range owed {
+				h.losses.owe(s, ghosts...) // those that were counted are not counted again
 			}
 			return err
 		}
@@ -123,11 +124,15 @@ func (h *Hub) reportLost(ctx context.Context) error {
 }
 
 // look looks which of so many streams lack messages up to what was known of them.
-func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream]int64) error {
-	ids, ghosts := make([]int32, len(some)), make([]int64, len(some))
+func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream][]int64) error {
+	var ids []int32
+	var ghosts []int64
 	streams := make(map[int32]*Stream, len(some))
-	for i, s := range some {
-		ids[i], ghosts[i], streams[s.id] = s.id, known[s], s
+	for _, s := range some {
+		streams[s.id] = s
+		for _, ghost := range known[s] {
+			ids, ghosts = append(ids, s.id), append(ghosts, ghost)
+		}
 	}
 	rows, err := h.pool.Query(ctx, lostUpToSQL, ids, ghosts)
 	if err != nil {
@@ -159,7 +164,7 @@ func (h *Hub) report(s *Stream, last, ghost int64) {
 }
 
 // FindLost looks whether a failover has lost messages that were appended from here, and returns the gap that they
-// have left and how many positions of them there were, or zeros. A loss is found once. It is for streams whose Appender has no Hub: with one, the Hub
+// have left and how many positions of them there were, or zeros. A loss is found once; of several failovers, each call finds those of one. It is for streams whose Appender has no Hub: with one, the Hub
 // looks. It costs one query, and two more after a failover. If the error is not nil, call it again.
 func (s *Stream) FindLost(ctx context.Context) (lost Gap, positions int64, err error) {
 	if s.storage.knownHead() == 0 {
@@ -169,21 +174,25 @@ func (s *Stream) FindLost(ctx context.Context) (lost Gap, positions int64, err e
 	if err := s.pool.QueryRow(ctx, enterHistorySQL).Scan(&base); err != nil {
 		return Gap{}, 0, s.explain("look for losses of", err)
 	}
-	ghost := s.storage.takeGhost(base)
-	if ghost == 0 || ghost <= s.storage.told.Load() {
-		return Gap{}, 0, nil
+	ghosts := s.storage.takeGhosts(base)
+	for i, ghost := range ghosts {
+		if ghost <= s.storage.told.Load() {
+			continue
+		}
+		err = s.pool.QueryRow(ctx, lostGapSQL, s.id, ghost).Scan(&lost.After, &positions)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			s.storage.ghosts.Add(ghosts[i:]...)
+			return Gap{}, 0, s.explain("look for losses of", err)
+		}
+		s.storage.ghosts.Add(ghosts[i+1:]...)
+		s.storage.told.Store(ghost)
+		lost.UpTo = ghost
+		return lost, positions, nil
 	}
-	err = s.pool.QueryRow(ctx, lostGapSQL, s.id, ghost).Scan(&lost.After, &positions)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Gap{}, 0, nil
-	}
-	if err != nil {
-		s.storage.keepGhost(ghost)
-		return Gap{}, 0, s.explain("look for losses of", err)
-	}
-	s.storage.told.Store(ghost)
-	lost.UpTo = ghost
-	return lost, positions, nil
+	return Gap{}, 0, nil
 }
 
 // Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams that somebody

@@ -196,7 +196,7 @@ func (h *Hub) listenWhileBusy(ctx context.Context) {
 			h.waitUntilIdle(listening)
 			stop()
 		})
-		// What was announced before the connection listened is found by a poll.
+		// A poll finds what was announced before the connection listened.
 		pg.Listen(listening, h.pool, pg.StreamChannel, h.cfg.Log, func() { signal(h.pollNow) }, h.heard)
 		waiting.Wait()
 	}
@@ -245,7 +245,7 @@ func (h *Hub) heard(payload string) {
 }
 
 // announceAll tells other processes of what Notify was told, until ctx ends.
-// What cannot be told is not repeated: the others poll.
+// A hint that cannot be sent is not repeated: the others poll.
 func (h *Hub) announceAll(ctx context.Context) {
 	for {
 		select {

@@ -24,7 +24,8 @@ func TestSharedRequests_OneForAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := NewAppender(db.Pool, s, AppenderConfig{})
-		running.Go(func() { a.Run(ctx) })
+		a.Start()
+		running.Go(func() { <-ctx.Done(); a.Stop() })
 		if _, err := a.Append(t.Context(), Message{}); err != nil {
 			t.Fatal(err)
 		}

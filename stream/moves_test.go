@@ -112,7 +112,7 @@ func TestShared_GrantsMove(t *testing.T) {
 		if _, err := a.Append(t.Context(), make([]stream.Message, 300)...); err != nil {
 			t.Errorf("a large batch: %v", err)
 		}
-		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Duplicate || again.First != first {
+		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Repeated || again.First != first {
 			t.Errorf("the request after it: %+v, %v", again, err)
 		}
 		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
@@ -170,7 +170,7 @@ func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
 			if i == 1 {
 				m.Payload = []byte("bad")
 			}
-			if err := a.Submit(t.Context(), []stream.Message{m}, func(_ int64, err error) { errs[i] = err; answers.Done() }); err != nil {
+			if err := a.Submit(t.Context(), []stream.Message{m}, func(_ stream.Appended, err error) { errs[i] = err; answers.Done() }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -198,7 +198,7 @@ func TestAppendTx_MovedMeanwhile(t *testing.T) {
 			publishIn := func(payload string) error {
 				tx, err := session.BeginTx(context.Background(), pgx.TxOptions{IsoLevel: level})
 				if err == nil {
-					err = stream.AppendTx(context.Background(), tx, s, stream.Message{Payload: []byte(payload)})
+					err = s.AppendTx(context.Background(), tx, stream.Message{Payload: []byte(payload)})
 				}
 				if err == nil {
 					err = tx.Commit(context.Background())

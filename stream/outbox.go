@@ -37,11 +37,11 @@ const codeNoStream = "TW003"
 // another transaction appended to several streams and waits for what this one
 // holds; then the whole transaction can be repeated.
 //
-// The subscriptions of this process learn of the messages by Hub.Notify, which
+// The subscriptions of this process learn of the messages by Notify, which
 // the caller may call once the transaction is committed, and all others by
 // their next poll: a NOTIFY in the transaction would have all such
 // transactions commit one after the other.
-func AppendTx(ctx context.Context, tx pgx.Tx, s *Stream, msgs ...Message) error {
+func (s *Stream) AppendTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error {
 	if _, err := validAppend(msgs); err != nil {
 		return err
 	}

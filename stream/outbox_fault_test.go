@@ -83,7 +83,7 @@ func randomTx(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, random *rand.R
 		}
 		inner, err := tx.Begin(t.Context()) // a savepoint
 		if err == nil {
-			err = stream.AppendTx(t.Context(), inner, s, msgs...)
+			err = s.AppendTx(t.Context(), inner, msgs...)
 		}
 		if err != nil {
 			t.Error(err)
@@ -152,7 +152,7 @@ func TestAppendTx_SeveralStreams(t *testing.T) {
 				for range 60 {
 					err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 						for _, i := range random.Perm(len(all)) {
-							if err := stream.AppendTx(t.Context(), tx, all[i], stream.Message{}); err != nil {
+							if err := all[i].AppendTx(t.Context(), tx, stream.Message{}); err != nil {
 								return err
 							}
 						}
@@ -187,7 +187,7 @@ func TestAppendTx_OutboxStaysEmpty(t *testing.T) {
 	defer conn.Release()
 	for range 50 {
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			return stream.AppendTx(t.Context(), tx, s, slices.Repeat([]stream.Message{{Payload: make([]byte, 5000)}}, 20)...)
+			return s.AppendTx(t.Context(), tx, slices.Repeat([]stream.Message{{Payload: make([]byte, 5000)}}, 20)...)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -251,8 +251,7 @@ func publishUntil(t *testing.T, over <-chan struct{}, pool *pgxpool.Pool, s *str
 		}
 		name := fmt.Sprint(prefix, " ", i)
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			return stream.AppendTx(t.Context(), tx, s,
-				stream.Message{Payload: []byte(name + "/0")}, stream.Message{Payload: []byte(name + "/1")})
+			return s.AppendTx(t.Context(), tx, stream.Message{Payload: []byte(name + "/0")}, stream.Message{Payload: []byte(name + "/1")})
 		})
 		switch {
 		case err == nil:

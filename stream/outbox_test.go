@@ -35,7 +35,7 @@ func publish(t *testing.T, tx pgx.Tx, s *stream.Stream, payloads ...string) {
 	for _, p := range payloads {
 		msgs = append(msgs, stream.Message{Payload: []byte(p)})
 	}
-	if err := stream.AppendTx(t.Context(), tx, s, msgs...); err != nil {
+	if err := s.AppendTx(t.Context(), tx, msgs...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -104,7 +104,7 @@ func TestAppendTx_StoresAsAppendDoes(t *testing.T) {
 	}
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), msgs...)
 	tx := begin(t, db.Pool, "")
-	if err := stream.AppendTx(t.Context(), tx, s, msgs...); err != nil {
+	if err := s.AppendTx(t.Context(), tx, msgs...); err != nil {
 		t.Fatal(err)
 	}
 	commitTx(t, tx)
@@ -124,7 +124,7 @@ func TestAppendTx_Refuses(t *testing.T) {
 	for name, msgs := range map[string][]stream.Message{
 		"none": {}, "key": {{Key: "\xff"}}, "headers": {{Payload: []byte("x")}, {Headers: json.RawMessage(`[]`)}},
 	} {
-		if err := stream.AppendTx(t.Context(), tx, s, msgs...); !errors.Is(err, stream.ErrInvalid) {
+		if err := s.AppendTx(t.Context(), tx, msgs...); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestAppendTx_Refuses(t *testing.T) {
 		t.Errorf("commit behind the drop: %v, want TW003", err)
 	}
 	tx = begin(t, db.Pool, "")
-	if err := stream.AppendTx(t.Context(), tx, s, stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
+	if err := s.AppendTx(t.Context(), tx, stream.Message{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("dropped stream: %v, want ErrNotFound", err)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	// partitionSuffix is the longest "/<number>".
 	partitionSuffix = 5
 
-	// What the functions raise: a name that is taken, or another number of things
+	// The functions raise these: a name that is taken, or another number of things
 	// than there is; and a partition where the whole stream is meant.
 	codeOptions   = "TW006"
 	codePartition = "TW007"
@@ -167,10 +167,10 @@ func (s *Stream) sumInfo(ctx context.Context) (sum Info, err error) {
 
 // sumGroups adds the groups of the partitions up. The first of all are among the
 // first of each.
-func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, after string, limit int) ([]GroupInfo, error) {
+func (s *Stream) sumGroups(ctx context.Context, after string, limit int) ([]GroupInfo, error) {
 	sums := make(map[string]GroupInfo)
 	for _, p := range s.parts {
-		groups, err := ListGroupsAfter(ctx, pool, p, after, limit)
+		groups, err := p.GroupsAfter(ctx, after, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -188,10 +188,10 @@ func sumGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, after string,
 	return all[:min(limit, len(all))], nil
 }
 
-func dropGroups(ctx context.Context, pool *pgxpool.Pool, s *Stream, name string) error {
+func (s *Stream) dropGroups(ctx context.Context, name string) error {
 	dropped := false
 	for _, p := range s.parts {
-		err := DropGroup(ctx, pool, p, name)
+		err := p.DropGroup(ctx, name)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}

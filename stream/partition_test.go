@@ -1,7 +1,6 @@
 package stream_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,10 +40,8 @@ func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
 func runParted(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.PartitionedConfig) *stream.PartitionedAppender {
 	t.Helper()
 	a := stream.NewPartitionedAppender(pool, s, cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { a.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	a.Start()
+	t.Cleanup(a.Stop)
 	return a
 }
 
@@ -90,16 +87,16 @@ func TestPartitions_AreOneThing(t *testing.T) {
 	if err := stream.Drop(t.Context(), db.Pool, "parted/1"); !errors.Is(err, stream.ErrPartition) {
 		t.Errorf("Drop of a partition: %v, want ErrPartition", err)
 	}
-	if err := stream.SetRetention(t.Context(), db.Pool, "parted/1", stream.Retention{Consumed: true}); !errors.Is(err, stream.ErrPartition) {
+	if err := part.SetRetention(t.Context(), stream.Retention{Consumed: true}); !errors.Is(err, stream.ErrPartition) {
 		t.Errorf("Alter of a partition: %v, want ErrPartition", err)
 	}
 }
 
-func TestPartitions_Alter(t *testing.T) {
+func TestPartitions_SetRetention(t *testing.T) {
 	t.Parallel()
-	db, s := ensurePartedOwn(t, 3)
+	_, s := ensurePartedOwn(t, 3)
 	want := stream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 30}
-	if err := stream.SetRetention(t.Context(), db.Pool, "parted", want); err != nil {
+	if err := s.SetRetention(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.Info(t.Context())
@@ -111,7 +108,7 @@ func TestPartitions_Alter(t *testing.T) {
 	if err != nil || info.Retention != want {
 		t.Errorf("Info of a partition: %+v, %v, want %+v", info, err, want)
 	}
-	if err := stream.SetRetention(t.Context(), db.Pool, "parted", stream.Retention{}); err != nil {
+	if err := s.SetRetention(t.Context(), stream.Retention{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := s.Partition(2).Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
@@ -273,14 +270,14 @@ func TestPartitions_GroupsAreSummed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := stream.ListGroups(t.Context(), db.Pool, s)
+	all, err := s.Groups(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "g" || all[0].Offset != 3 || all[0].Lag != 3 {
-		t.Errorf("ListGroups: %+v, %v", all, err)
+		t.Errorf("Stream.Groups: %+v, %v", all, err)
 	}
-	if err := stream.DropGroup(t.Context(), db.Pool, s, "g"); err != nil {
+	if err := s.DropGroup(t.Context(), "g"); err != nil {
 		t.Error(err)
 	}
-	if err := stream.DropGroup(t.Context(), db.Pool, s, "g"); !errors.Is(err, stream.ErrNotFound) {
+	if err := s.DropGroup(t.Context(), "g"); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("DropGroup again: %v, want ErrNotFound", err)
 	}
 }

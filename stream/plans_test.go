@@ -36,7 +36,8 @@ func TestShared_PlansAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := NewAppender(db.Pool, s, AppenderConfig{})
-		running.Go(func() { a.Run(ctx) })
+		a.Start()
+		running.Go(func() { <-ctx.Done(); a.Stop() })
 		streams, appenders, ids = append(streams, s), append(appenders, a), append(ids, s.id)
 	}
 	scans := func() (n int) {

@@ -1,9 +1,6 @@
 package stream
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
@@ -81,40 +78,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
 	firstPositionSQL = `SELECT first_position FROM tidewire.batch, ` + pg.WaitSQL + ` WHERE writer = $1 AND number = $2`
 
-	// Of an Inserter, to the table of messages: its name, or that of its sequence.
-	reserveFmt   = `SELECT tidewire.reserve_positions(1, '%s', $1)`
-	insertOneFmt = `INSERT INTO %s (position, payload) VALUES ($1, $2)`
-
-	// A row at a reserved position is the reserver's own. The bound keeps BRIN
-	// to the one range that can hold it.
-	storedFmt = `SELECT count(*) FROM %s WHERE position >= $1 AND position < $1 + 1`
-
-	// A backend is named by its pid and start: after a restart of PostgreSQL
-	// the pid alone may belong to somebody else.
-	identifySQL = `SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()`
-	endOwnSQL   = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2`
-
-	ensureIngestSQL = `SELECT tidewire.ensure_ingest_table($1, $2)`
-	dropIngestFmt   = `DROP TABLE %s CASCADE`
-
-	// Ranges of 128 pages, as the index was made. The last, unfinished range is
-	// left: its summary would have to be widened by every insert.
-	summariseFmt = `
-SELECT count(brin_summarize_range('%s', block)), max(block) + 128
-FROM generate_series($1::bigint, pg_relation_size('%s') / current_setting('block_size')::bigint - 128, 128) AS block`
-
 	forgetSQL = `DELETE FROM tidewire.batch WHERE writer = $1 AND number >= $2 AND number < $3 AND number <> ALL ($4::bigint[])`
-
-	// Blocks $1 to $2 - 1 of the table, unless another process sweeps.
-	sweepMarksSQL = `
-WITH alone AS MATERIALIZED (
-	SELECT pg_try_advisory_xact_lock(1953064037, 4) AS got
-), gone AS (
-	DELETE FROM tidewire.batch WHERE (SELECT got FROM alone)
-		AND ctid >= ('(' || $1::bigint || ',0)')::tid AND ctid < ('(' || $2::bigint || ',0)')::tid
-		AND created_at < now() - interval '1 day'
-)
-SELECT got, pg_relation_size('tidewire.batch') / current_setting('block_size')::bigint FROM alone`
 )
 
 const (
@@ -192,7 +156,7 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 const (
 	lostUpToSQL = `SELECT * FROM (
 	SELECT s.id, u.upto, tidewire.last_kept(s.id, u.upto) AS last FROM unnest($1::int[], $2::bigint[]) AS u (id, upto) JOIN tidewire.stream AS s ON s.id = u.id
-) AS k WHERE k.last < k.upto`
+) AS k WHERE k.last < k.upto ORDER BY k.upto` // losses are counted from the lowest on
 	// lostGapSQL returns after which message those up to a position are lost, and how many there were: those of a history
 	// before that of the last one were lost before it began.
 	lostGapSQL = `SELECT k.last, $2 - greatest(k.last, (SELECT max(base) FROM tidewire.bases() AS base WHERE base < $2))
@@ -303,18 +267,3 @@ const waitIfUnwrittenSQL = `, wait AS MATERIALIZED (SELECT ` + pg.WaitSQL + ` WH
 SELECT done.* FROM done LEFT JOIN wait ON true`
 
 const publishBatchSQL = `SELECT tidewire.publish_batch($1, $2, $3::text[]::jsonb[], $4)`
-
-// insertRowsSQL is the multi-row INSERT as everybody writes it: one parameter
-// a row, after the first position.
-func insertRowsSQL(table string, n int) string {
-	var b strings.Builder
-	b.Grow(64 + 24*n)
-	fmt.Fprintf(&b, `INSERT INTO %s (position, payload) VALUES `, table)
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "($1::bigint+%d,$%d)", i, i+2)
-	}
-	return b.String()
-}

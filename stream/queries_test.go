@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -30,9 +29,7 @@ func TestQueries_Prepare(t *testing.T) {
 	defer conn.Release()
 	statements := map[string]string{
 		"beginSQL": beginSQL, "commitSQL": commitSQL, "firstPositionSQL": firstPositionSQL,
-		"insertRowsSQL": insertRowsSQL("public.messages", 3), "ensureIngestSQL": ensureIngestSQL,
-		"identifySQL": identifySQL, "endOwnSQL": endOwnSQL,
-		"forgetSQL": forgetSQL, "sweepMarksSQL": sweepMarksSQL,
+		"forgetSQL":       forgetSQL,
 		"ensureStreamSQL": ensureStreamSQL, "lookupStreamSQL": lookupStreamSQL, "listStreamsSQL": listStreamsSQL, "lookupStreamsSQL": lookupStreamsSQL,
 		"dropStreamSQL": dropStreamSQL, "existsStreamSQL": existsStreamSQL,
 		"readFmt": s.read.sql().after, "readKeySQL": readKeySQL, "stateSQL": stateSQL,
@@ -54,14 +51,7 @@ func TestQueries_Prepare(t *testing.T) {
 		"sealSegmentSQL": sealSegmentSQL, "expiredSQL": expiredSQL, "dropSegmentsSQL": dropSegmentsSQL,
 		"dueSharedSQL": dueSharedSQL, "dropSharedSQL": dropSharedSQL, "moveSharedSQL": moveSharedSQL,
 	}
-	messages := pg.Table{Schema: "public", Name: DefaultTable}
-	inserter := newInserterSQL(messages)
-	statements["reserveFmt"], statements["insertOneFmt"], statements["storedFmt"] = inserter.reserve, inserter.insertOne, inserter.stored
-	maintainer, err := NewMaintainer(db.Pool, "", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements["summariseFmt"] = maintainer.sql
+	messages := pg.Table{Schema: "public", Name: pg.DefaultTable}
 	for _, table := range []*table{messagesTable(messages), s.table} {
 		statements["takePositionsFmt of "+table.name] = table.sql().takePositions
 		statements["insertFmt of "+table.name] = table.sql().insertArray

@@ -56,7 +56,7 @@ func TestRead_OftenIsReadAlike(t *testing.T) {
 		}
 		for _, m := range all {
 			if string(m.Payload) != fmt.Sprint(m.Position) || m.Position <= after {
-				t.Fatalf("position %d behind %d holds %q", m.Position, after, m.Payload)
+				t.Fatalf("position %d after %d holds %q", m.Position, after, m.Payload)
 			}
 			after = m.Position
 		}

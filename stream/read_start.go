@@ -104,7 +104,7 @@ func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, e
 	if err != nil {
 		return 0, err
 	}
-	// Whoever has a lower position than a message from before this time was
+	// A message at a lower position than one from before this time was
 	// committed, and so begun, before t.
 	after, err := s.halve(ctx, sql.probe, oldest-1, head, t.Add(-timeDisorder))
 	if err != nil {

@@ -19,7 +19,7 @@ func payloads(t *testing.T, msgs []stream.Message, err error) []string {
 	var all []string
 	for i, m := range msgs {
 		if i > 0 && m.Position <= msgs[i-1].Position {
-			t.Errorf("position %d behind %d", m.Position, msgs[i-1].Position)
+			t.Errorf("position %d after %d", m.Position, msgs[i-1].Position)
 		}
 		all = append(all, string(m.Payload))
 	}

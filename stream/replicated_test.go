@@ -26,9 +26,10 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			p := pgtest.StartPair(t, openMigrated)
 			a, b := ensureOn(t, p.Pool, "a"), ensureOn(t, p.Pool, "b")
 			appendTo, appendAlone := run(t, p.Pool, a, together), run(t, p.Pool, b, alone)
+			appended := func(_ stream.Appended, err error) error { return err }
 			position := func(_ int64, err error) error { return err }
-			p.Answers(t, end, "append", func(ctx context.Context) error { return position(appendTo.Append(ctx, stream.Message{})) })
-			p.Answers(t, end, "append alone", func(ctx context.Context) error { return position(appendAlone.Append(ctx, stream.Message{})) })
+			p.Answers(t, end, "append", func(ctx context.Context) error { return appended(appendTo.Append(ctx, stream.Message{})) })
+			p.Answers(t, end, "append alone", func(ctx context.Context) error { return appended(appendAlone.Append(ctx, stream.Message{})) })
 			elsewhere := run(t, p.Pool, ensureOn(t, p.Pool, "a"), alone)
 			both := make(chan error, 2)
 			p.Answers(t, end, "append as", func(ctx context.Context) error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrTooOld is what a TooOldError is: messages after the position that was
@@ -53,17 +52,14 @@ type Retention struct {
 	Consumed bool
 }
 
-// SetRetention sets what the stream of that name keeps. It needs a RetentionWorker in any
+// SetRetention sets what the stream keeps. It needs a RetentionWorker in any
 // process to have an effect. Not for the stream of a queue, whose consumers are
 // no group. Of a stream with partitions each keeps as much as Retention says,
 // but its share of MaxBytes.
 //
 // Errors: ErrInvalid for a negative bound; ErrNotFound; ErrPartition for a
 // partition alone.
-func SetRetention(ctx context.Context, pool *pgxpool.Pool, name string, r Retention) error {
-	if err := validName("stream", name); err != nil {
-		return err
-	}
+func (s *Stream) SetRetention(ctx context.Context, r Retention) error {
 	if r.MaxAge < 0 || r.MaxBytes < 0 {
 		return fmt.Errorf("%w retention: %v and %d bytes, want at least 0", ErrInvalid, r.MaxAge, r.MaxBytes)
 	}
@@ -76,12 +72,12 @@ func SetRetention(ctx context.Context, pool *pgxpool.Pool, name string, r Retent
 		bytes = &r.MaxBytes
 	}
 	var found bool
-	err := inReadCommitted(ctx, pool, setRetentionSQL, []any{name, age, bytes, r.Consumed}, scanOne(&found))
+	err := inReadCommitted(ctx, s.pool, setRetentionSQL, []any{s.name, age, bytes, r.Consumed}, scanOne(&found))
 	if err == nil && !found {
 		err = ErrNotFound
 	}
 	if err = explainPartition(err); err != nil {
-		return fmt.Errorf("alter stream %q: %w", name, err)
+		return fmt.Errorf("set the retention of stream %q: %w", s.name, err)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 					for i := range msgs {
 						msgs[i].Payload = make([]byte, random.IntN(1000))
 					}
-					first, err := a.Append(t.Context(), msgs...)
+					first, err := firstOf(a.Append(t.Context(), msgs...))
 					if err != nil {
 						t.Error(err)
 						return
@@ -171,7 +171,7 @@ func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed u
 	}
 }
 
-func TestKeeper_EveryReaderSeesAllOrIsTold(t *testing.T) {
+func TestRetentionWorker_EveryReaderSeesAllOrIsTold(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestKeeper_EveryReaderSeesAllOrIsTold(t *testing.T) {
 	}
 }
 
-func TestKeeper_PostgreSQLKilledUnderLoad(t *testing.T) {
+func TestRetentionWorker_PostgreSQLKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

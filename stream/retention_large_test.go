@@ -6,9 +6,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestKeeper_LargeFirstSegment: what was written before the policy is one segment, larger than
+// TestRetentionWorker_LargeFirstSegment: what was written before the policy is one segment, larger than
 // may be kept. It stays until enough has come after it.
-func TestKeeper_LargeFirstSegment(t *testing.T) {
+func TestRetentionWorker_LargeFirstSegment(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	s, err := stream.Ensure(t.Context(), db.Pool, "large", stream.Options{OwnTables: true})

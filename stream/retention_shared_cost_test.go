@@ -13,9 +13,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestKeeper_HeldSnapshot: a snapshot of before shows what was there, and nobody
+// TestRetentionWorker_HeldSnapshot: a snapshot of before shows what was there, and nobody
 // walks past that to find what is kept.
-func TestKeeper_HeldSnapshot(t *testing.T) {
+func TestRetentionWorker_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 30_000)
@@ -93,9 +93,9 @@ func plannedBlocks(t *testing.T, on interface {
 	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
-// TestKeeper_ManySharedStreams: hundreds of streams with a policy stay shared, and a round of a RetentionWorker is
+// TestRetentionWorker_ManySharedStreams: hundreds of streams with a policy stay shared, and a round of a RetentionWorker is
 // a few statements for all.
-func TestKeeper_ManySharedStreams(t *testing.T) {
+func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 	t.Parallel()
 	const streams = 300
 	db := setup(t)
@@ -142,9 +142,9 @@ func TestKeeper_ManySharedStreams(t *testing.T) {
 	}
 }
 
-// TestKeeper_SizesAreReckonedNowAndThen: the size of a stream that has not grown much is not reckoned anew, but
+// TestRetentionWorker_SizesAreReckonedNowAndThen: the size of a stream that has not grown much is not reckoned anew, but
 // when the policy has changed.
-func TestKeeper_SizesAreReckonedNowAndThen(t *testing.T) {
+func TestRetentionWorker_SizesAreReckonedNowAndThen(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 800)

@@ -32,7 +32,7 @@ func (k *kept) appendUntil(t *testing.T, a *stream.Appender, over *atomic.Bool, 
 		for i := range msgs {
 			msgs[i].Payload = make([]byte, random.IntN(300))
 		}
-		first, err := a.Append(t.Context(), msgs...)
+		first, err := firstOf(a.Append(t.Context(), msgs...))
 		if dropped && errors.Is(err, stream.ErrNotFound) {
 			return
 		}
@@ -74,9 +74,9 @@ func (k *kept) check(t *testing.T) {
 	}
 }
 
-// TestKeeper_SharedStreamsUnderLoad: two RetentionWorkers drop messages of streams to which two nodes append, which are
+// TestRetentionWorker_SharedStreamsUnderLoad: two RetentionWorkers drop messages of streams to which two nodes append, which are
 // followed, moved and dropped.
-func TestKeeper_SharedStreamsUnderLoad(t *testing.T) {
+func TestRetentionWorker_SharedStreamsUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -46,9 +46,9 @@ func stands(t *testing.T, what string, s *stream.Stream, oldest, head int64) {
 	}
 }
 
-// TestKeeper_EmptiedStreamGoesOn: a stream of which retention has dropped all goes on after the last
+// TestRetentionWorker_EmptiedStreamGoesOn: a stream of which retention has dropped all goes on after the last
 // position that it has given out, whoever adds to it.
-func TestKeeper_EmptiedStreamGoesOn(t *testing.T) {
+func TestRetentionWorker_EmptiedStreamGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(t *testing.T, db pgtest.DB, s *stream.Stream){
 		"alone": func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -148,9 +148,9 @@ func appendTogether(t *testing.T, db pgtest.DB, s *stream.Stream, requests ...in
 	}
 }
 
-// TestKeeper_OldSnapshotPublishes: a transaction with a snapshot of before publishes to a stream that was
+// TestRetentionWorker_OldSnapshotPublishes: a transaction with a snapshot of before publishes to a stream that was
 // emptied since, and fails for no reason of retention.
-func TestKeeper_OldSnapshotPublishes(t *testing.T) {
+func TestRetentionWorker_OldSnapshotPublishes(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels[1:] {
 		t.Run(string(level), func(t *testing.T) {
@@ -175,8 +175,8 @@ func TestKeeper_OldSnapshotPublishes(t *testing.T) {
 	}
 }
 
-// TestKeeper_Backlog: more is dropped than one look finds, and one transaction deletes.
-func TestKeeper_Backlog(t *testing.T) {
+// TestRetentionWorker_Backlog: more is dropped than one look finds, and one transaction deletes.
+func TestRetentionWorker_Backlog(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 12_345)
@@ -201,9 +201,9 @@ func TestKeeper_Backlog(t *testing.T) {
 	}
 }
 
-// TestKeeper_LockedStreamIsLeft: somebody has locked the row of a stream. It delays retention of this
+// TestRetentionWorker_LockedStreamIsLeft: somebody has locked the row of a stream. It delays retention of this
 // stream alone, and appends to it go on.
-func TestKeeper_LockedStreamIsLeft(t *testing.T) {
+func TestRetentionWorker_LockedStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	other, err := stream.Ensure(t.Context(), db.Pool, "other", stream.Options{Keyed: true})
@@ -224,9 +224,9 @@ func TestKeeper_LockedStreamIsLeft(t *testing.T) {
 	stands(t, "not locked any more", s, 11, 10)
 }
 
-// TestKeeper_DropDelaysNoAppend: while messages are dropped, and the transaction is not over, others
+// TestRetentionWorker_DropDelaysNoAppend: while messages are dropped, and the transaction is not over, others
 // append and read, and find the stream as it was or as it will be.
-func TestKeeper_DropDelaysNoAppend(t *testing.T) {
+func TestRetentionWorker_DropDelaysNoAppend(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 10)
@@ -235,11 +235,11 @@ func TestKeeper_DropDelaysNoAppend(t *testing.T) {
 	keeper := begin(t, db.Pool, pgx.ReadCommitted)
 	exec(t, keeper, `SELECT tidewire.drop_shared(ARRAY[$1::int], ARRAY[10::bigint], ARRAY(SELECT tidewire.policy_of(r) FROM tidewire.retention AS r WHERE r.stream = $1))`, s.ID())
 	ctx := soon(t)
-	if first, err := a.Append(ctx, messages("during")...); err != nil || first != 11 {
+	if first, err := firstOf(a.Append(ctx, messages("during")...)); err != nil || first != 11 {
 		t.Errorf("at %d, %v", first, err)
 	}
 	alone := run(t, db.Pool, s, stream.AppenderConfig{Linger: time.Millisecond})
-	if first, err := alone.Append(ctx, messages("alone")...); err != nil || first != 12 {
+	if first, err := firstOf(alone.Append(ctx, messages("alone")...)); err != nil || first != 12 {
 		t.Errorf("alone at %d, %v", first, err)
 	}
 	stands(t, "before the commit", s, 1, 12)
@@ -247,9 +247,9 @@ func TestKeeper_DropDelaysNoAppend(t *testing.T) {
 	stands(t, "after the commit", s, 11, 12)
 }
 
-// TestKeeper_LargeStreamMoves: a shared stream whose policy lets it be larger than a segment, and which
+// TestRetentionWorker_LargeStreamMoves: a shared stream whose policy lets it be larger than a segment, and which
 // is, gets tables of its own. Its messages that are kept move there.
-func TestKeeper_LargeStreamMoves(t *testing.T) {
+func TestRetentionWorker_LargeStreamMoves(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 10)
@@ -273,8 +273,8 @@ func TestKeeper_LargeStreamMoves(t *testing.T) {
 	stands(t, "moved", s, 11, 19)
 }
 
-// TestKeeper_CrashOfPostgreSQL: a drop that was lost with a crash is made again, and positions go on.
-func TestKeeper_CrashOfPostgreSQL(t *testing.T) {
+// TestRetentionWorker_CrashOfPostgreSQL: a drop that was lost with a crash is made again, and positions go on.
+func TestRetentionWorker_CrashOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	pool := pools(t, server.URL(), 1)[0]

@@ -29,7 +29,7 @@ func keep(t *testing.T, pool *pgxpool.Pool) {
 
 func alter(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, r stream.Retention) {
 	t.Helper()
-	if err := stream.SetRetention(t.Context(), pool, s.Name(), r); err != nil {
+	if err := s.SetRetention(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -75,14 +75,21 @@ func kilobytes(n int) []stream.Message {
 	return msgs
 }
 
-func TestAlter_Errors(t *testing.T) {
+func TestSetRetention_Errors(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
-	if err := stream.SetRetention(t.Context(), db.Pool, "none", stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
+	gone, err := stream.Ensure(t.Context(), db.Pool, "gone", stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Drop(t.Context(), db.Pool, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.SetRetention(t.Context(), stream.Retention{}); !errors.Is(err, stream.ErrNotFound) {
 		t.Errorf("no such stream: %v, want ErrNotFound", err)
 	}
 	for _, bad := range []stream.Retention{{MaxAge: -1}, {MaxBytes: -1}} {
-		if err := stream.SetRetention(t.Context(), db.Pool, s.Name(), bad); !errors.Is(err, stream.ErrInvalid) {
+		if err := s.SetRetention(t.Context(), bad); !errors.Is(err, stream.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", bad, err)
 		}
 	}
@@ -100,15 +107,15 @@ func TestAlter_Errors(t *testing.T) {
 		t.Errorf("Info of a dropped stream: %v, want ErrNotFound", err)
 	}
 	var left int
-	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.segment) + (SELECT count(*) FROM tidewire.retention)`).Scan(&left)
+	err = db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.segment) + (SELECT count(*) FROM tidewire.retention)`).Scan(&left)
 	if left != 0 || err != nil {
 		t.Errorf("%d rows of the dropped stream are left, %v", left, err)
 	}
 }
 
-// TestKeeper_SweepsUpMarks: those that a writer left behind when it died, and no
+// TestRetentionWorker_SweepsUpMarks: those that a writer left behind when it died, and no
 // Writer has to.
-func TestKeeper_SweepsUpMarks(t *testing.T) {
+func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	exec(t, db.Pool, `INSERT INTO tidewire.batch VALUES (1, 1, 1, now() - interval '2 days'), (1, 2, 2, now())`)
@@ -126,8 +133,8 @@ func TestKeeper_SweepsUpMarks(t *testing.T) {
 	await(t, "the sweep", func() bool { return marks() == 1 })
 }
 
-// TestKeeper_BySize has every way of reading meet what was dropped.
-func TestKeeper_BySize(t *testing.T) {
+// TestRetentionWorker_BySize has every way of reading meet what was dropped.
+func TestRetentionWorker_BySize(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, keepBySize)
 }
@@ -210,9 +217,9 @@ func waitQuiet(t *testing.T, db pgtest.DB) {
 	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 3)`)
 }
 
-// TestKeeper_ByAge has all of a stream go, and a reader who had read all miss
+// TestRetentionWorker_ByAge has all of a stream go, and a reader who had read all miss
 // nothing.
-func TestKeeper_ByAge(t *testing.T) {
+func TestRetentionWorker_ByAge(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, keepByAge)
 }
@@ -263,7 +270,7 @@ func waitRounds(steps *counting, rounds int64) {
 	}
 }
 
-func TestKeeper_Consumed(t *testing.T) {
+func TestRetentionWorker_Consumed(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, keepConsumed)
 }
@@ -313,9 +320,9 @@ func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// TestKeeper_LongReaderDelaysTheDropAlone: a lock that is waited for stands in
+// TestRetentionWorker_LongReaderDelaysTheDropAlone: a lock that is waited for stands in
 // the way of everybody who comes after.
-func TestKeeper_LongReaderDelaysTheDropAlone(t *testing.T) {
+func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	pool, steps := countingPool(t, db.URL, "tidewire.drop_expired")

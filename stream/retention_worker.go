@@ -82,9 +82,9 @@ func (k *RetentionWorker) Run(ctx context.Context) {
 		if err := k.round(ctx); err != nil && ctx.Err() == nil {
 			k.cfg.Log.Warn("retention not applied", "error", err)
 		}
-		if time.Since(k.swept) >= sweepEvery {
+		if time.Since(k.swept) >= pg.SweepEvery {
 			k.swept = time.Now()
-			if err := sweepMarks(ctx, k.pool); err != nil && ctx.Err() == nil {
+			if err := pg.SweepBatches(ctx, k.pool); err != nil && ctx.Err() == nil {
 				k.cfg.Log.Warn("old batch marks not deleted", "error", err)
 			}
 		}

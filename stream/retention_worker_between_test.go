@@ -78,9 +78,9 @@ func wantKept(t *testing.T, s *stream.Stream, after int64) {
 	}
 }
 
-// TestKeeper_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
+// TestRetentionWorker_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
 // group that is made while the RetentionWorker is at work.
-func TestKeeper_GroupMadeBeforeADrop(t *testing.T) {
+func TestRetentionWorker_GroupMadeBeforeADrop(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		fillBoth(t, db, s)
@@ -104,8 +104,8 @@ func TestKeeper_GroupMadeBeforeADrop(t *testing.T) {
 	})
 }
 
-// TestKeeper_GroupSeeksBeforeADrop: likewise a group that goes back.
-func TestKeeper_GroupSeeksBeforeADrop(t *testing.T) {
+// TestRetentionWorker_GroupSeeksBeforeADrop: likewise a group that goes back.
+func TestRetentionWorker_GroupSeeksBeforeADrop(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		fillBoth(t, db, s)
@@ -124,9 +124,9 @@ func TestKeeper_GroupSeeksBeforeADrop(t *testing.T) {
 	})
 }
 
-// TestKeeper_AlteredBeforeADrop: nothing is dropped once SetRetention has returned that all is to be kept,
+// TestRetentionWorker_AlteredBeforeADrop: nothing is dropped once SetRetention has returned that all is to be kept,
 // or more than before.
-func TestKeeper_AlteredBeforeADrop(t *testing.T) {
+func TestRetentionWorker_AlteredBeforeADrop(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]stream.Retention{"all": {}, "unread": {Consumed: true}, "longer": {MaxAge: 48 * time.Hour}} {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestKeeper_AlteredBeforeADrop(t *testing.T) {
 				fillBoth(t, db, s)
 				alter(t, db.Pool, s, stream.Retention{MaxAge: oldAge})
 				keepWith(t, db, func() {
-					if err := stream.SetRetention(context.Background(), db.Pool, s.Name(), r); err != nil {
+					if err := s.SetRetention(context.Background(), r); err != nil {
 						t.Error(err)
 					}
 					wantKept(t, s, 0)
@@ -146,12 +146,12 @@ func TestKeeper_AlteredBeforeADrop(t *testing.T) {
 	}
 }
 
-// TestKeeper_LargeMessagesAfterSmall: the oldest go while all together are larger than MaxBytes.
-func TestKeeper_LargeMessagesAfterSmall(t *testing.T) {
+// TestRetentionWorker_LargeMessagesAfterSmall: the oldest go while all together are larger than MaxBytes.
+func TestRetentionWorker_LargeMessagesAfterSmall(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 1000)
-	if err := stream.SetRetention(t.Context(), db.Pool, s.Name(), stream.Retention{MaxBytes: 1 << 20}); err != nil {
+	if err := s.SetRetention(t.Context(), stream.Retention{MaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	keepOnce(t, db.Pool)

@@ -3,17 +3,11 @@ package stream_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -34,7 +28,7 @@ func TestSegments_OldSnapshot(t *testing.T) {
 			alter(t, db.Pool, s, stream.Retention{MaxBytes: 1 << 20})
 			keep(t, db.Pool)
 			waitInfo(t, s, "not dropped", func(i stream.Info) bool { return i.Oldest > 16384 })
-			if err := stream.AppendTx(t.Context(), old, s, kilobytes(30000)...); err != nil {
+			if err := s.AppendTx(t.Context(), old, kilobytes(30000)...); err != nil {
 				t.Fatal(err)
 			}
 			commitTx(t, old)
@@ -91,7 +85,7 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 	}
 	stored := make(chan int64)
 	go func() {
-		first, err := a.Append(t.Context(), stream.Message{})
+		first, err := firstOf(a.Append(t.Context(), stream.Message{}))
 		if err != nil {
 			t.Error(err)
 		}
@@ -108,62 +102,6 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 	}
 	if first := <-stored; first < 16_385 {
 		t.Errorf("stored at %d, want behind the first segment", first)
-	}
-}
-
-// TestSegments_OfADatabaseBefore brings a database with streams of the former
-// kind up to date, and has it go on.
-func TestSegments_OfADatabaseBefore(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Open(t)
-	exec(t, db.Pool, `CREATE SCHEMA tidewire; CREATE TABLE tidewire.migration (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`)
-	for version, name := range []string{"0001_messages", "0002_streams", "0003_groups"} {
-		sql, err := os.ReadFile(filepath.Join("..", "migrate", "sql", name+".sql"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		exec(t, db.Pool, string(sql))
-		exec(t, db.Pool, fmt.Sprintf(`INSERT INTO tidewire.migration (version, name) VALUES (%d, '%s')`, version+1, name))
-	}
-	exec(t, db.Pool, `SELECT tidewire.ensure_stream('full', true), tidewire.ensure_stream('empty', false)`)
-	exec(t, db.Pool, `
-SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 30000, 1, 1);
-INSERT INTO tidewire.stream_1000 (position, key, headers, payload) SELECT n, 'k' || n % 10, '{"n": 1}', 'x' FROM generate_series(1, 30000) n`)
-	if _, err := migrate.Up(t.Context(), db.Pool); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int64{"full": 30_000, "empty": 0} {
-		s, err := stream.Ensure(t.Context(), db.Pool, name, stream.Options{Keyed: want > 0})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info := inspect(t, s); info.Head != want || info.Oldest != 1 || info.Segments != 1 {
-			t.Errorf("%s: %+v", name, info)
-		}
-		a := run(t, db.Pool, s, stream.AppenderConfig{})
-		if first := mustAppend(t, a, make([]stream.Message, 40_000)...); first != want+1 {
-			t.Errorf("%s goes on at %d, want %d", name, first, want+1)
-		}
-		if all := everything(t, s); int64(len(all)) != want+40_000 {
-			t.Errorf("%s: %d messages", name, len(all))
-		}
-		if want > 0 {
-			if last, err := s.LastKey(t.Context(), "k3", math.MaxInt64, 2); err != nil || len(last) != 2 || last[1].Position != 29_993 {
-				t.Errorf("LastKey: %v, %v", last, err)
-			}
-		}
-		alter(t, db.Pool, s, stream.Retention{MaxBytes: 1 << 10})
-	}
-	keep(t, db.Pool)
-	for _, name := range []string{"full", "empty"} {
-		s, err := stream.Lookup(t.Context(), db.Pool, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		waitInfo(t, s, "the old segment stays", func(i stream.Info) bool { return i.Oldest > 30_000 })
-		if err := stream.Drop(t.Context(), db.Pool, name); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/stream"
 )
@@ -163,13 +164,13 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 	}
 	w.Close()
 	wantDefaults("a Writer")
-	i := stream.NewInserter(pool, stream.InserterConfig{})
+	i := ingestlog.NewInserter(pool, ingestlog.InserterConfig{})
 	if err := i.Insert(t.Context(), [][]byte{[]byte("y")}); err != nil {
 		t.Fatal(err)
 	}
 	i.Close()
 	wantDefaults("an Inserter")
-	if err := stream.SetRetention(t.Context(), pool, s.Name(), stream.Retention{MaxAge: time.Hour}); err != nil {
+	if err := s.SetRetention(t.Context(), stream.Retention{MaxAge: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	wantDefaults("Alter")
@@ -187,7 +188,7 @@ func TestAppender_ClientEncoding(t *testing.T) {
 	}
 	request := stream.RequestID{Client: `prüfer\n'鍵`, Sequence: 1}
 	const key = "schlüssel 鍵"
-	var first stream.Stored
+	var first stream.Appended
 	for n, method := range []stream.Method{stream.Copy, stream.Array, stream.Copy} {
 		a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
 		got, err := a.AppendAs(t.Context(), request, stream.Message{Key: key, Payload: []byte("x")})

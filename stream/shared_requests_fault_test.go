@@ -44,7 +44,7 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 								}
 								// So soon rotated that it may be too old, but not stored again.
 								again := stream.RequestID{Client: p.Client, Sequence: random.Int64N(sequence + 1)}
-								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count != 2 || !got.Duplicate) {
+								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count() != 2 || !got.Repeated) {
 									t.Errorf("%v again: %+v", again, got)
 								}
 								if i < 3 && n == 0 && c == 0 && sequence == int64(5+10*i) {
@@ -135,12 +135,12 @@ func TestSharedRequests_Straggler(t *testing.T) {
 				t.Errorf("records and floors: %v", got)
 			}
 			a := run(t, db.Pool, s, stream.AppenderConfig{})
-			wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+			wantRequest(t, a, p, stream.Appended{First: 1, Last: 1})
 			for n := 0; sharedRecords(t, db, s) != [3]int{0, 0, 1}; n++ {
 				if n == 2 {
 					t.Fatalf("records and floors two rotations later: %v", sharedRecords(t, db, s))
 				}
-				wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+				wantRequest(t, a, p, stream.Appended{First: 1, Last: 1})
 				rotateShared(t, db, s)
 			}
 			wantOldRequest(t, a, p)
@@ -164,11 +164,11 @@ func TestSharedRequests_LateWriter(t *testing.T) {
 	commitTx(t, late)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	p := stream.RequestID{Client: "p", Sequence: 1}
-	wantRequest(t, a, p, stream.Stored{First: 1, Count: 1})
+	wantRequest(t, a, p, stream.Appended{First: 1, Last: 1})
 	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 2}, "two")
 	rotateShared(t, db, s)
 	wantOldRequest(t, a, p)
-	wantRequest(t, a, stream.RequestID{Client: "p", Sequence: 2}, stream.Stored{First: 2, Count: 1})
+	wantRequest(t, a, stream.RequestID{Client: "p", Sequence: 2}, stream.Appended{First: 2, Last: 2})
 	wantStored(t, s, "once, two")
 }
 
@@ -211,7 +211,7 @@ func TestSharedRequests_FoldBesideARemoval(t *testing.T) {
 					if err := removal.Rollback(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 2, Count: 1})
+					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Appended{First: 2, Last: 2})
 					return
 				}
 				commitTx(t, removal)
@@ -219,7 +219,7 @@ func TestSharedRequests_FoldBesideARemoval(t *testing.T) {
 					t.Errorf("records and floors: %v", got)
 				}
 				if what == "move" {
-					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 2, Count: 1})
+					wantRequest(t, run(t, db.Pool, s, stream.AppenderConfig{}), p, stream.Appended{First: 2, Last: 2})
 				}
 			})
 		}
@@ -270,7 +270,7 @@ func TestSharedRequests_HeldSnapshot(t *testing.T) {
 	for n := range int64(6) {
 		rotateShared(t, db, s)
 		mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, "x")
-		wantRequest(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, stream.Stored{First: n + 2, Count: 1})
+		wantRequest(t, a, stream.RequestID{Client: "p", Sequence: n + 1}, stream.Appended{First: n + 2, Last: n + 2})
 		if n > 0 {
 			wantOldRequest(t, a, stream.RequestID{Client: "p", Sequence: n - 1})
 		}

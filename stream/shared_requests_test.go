@@ -15,9 +15,9 @@ import (
 )
 
 // wantRequest wants the request to be answered from its record.
-func wantRequest(t *testing.T, a *stream.Appender, p stream.RequestID, want stream.Stored) {
+func wantRequest(t *testing.T, a *stream.Appender, p stream.RequestID, want stream.Appended) {
 	t.Helper()
-	want.Duplicate = true
+	want.Repeated = true
 	if got, err := a.AppendAs(soon(t), p, messages("again")...); err != nil || got != want {
 		t.Errorf("%v repeated: %+v, %v, want %+v", p, got, err, want)
 	}
@@ -95,14 +95,14 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 		others[i] = run(t, otherPool, ensureNamed(t, otherPool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
 	}
 	// submit sends a message and a request to each stream, in one round as far as that goes.
-	submit := func(pool *pgxpool.Pool, appenders []*stream.Appender, sequence func(i int) int64) []stream.Stored {
+	submit := func(pool *pgxpool.Pool, appenders []*stream.Appender, sequence func(i int) int64) []stream.Appended {
 		t.Helper()
-		got, errs := make([]stream.Stored, n), make([]error, n)
+		got, errs := make([]stream.Appended, n), make([]error, n)
 		var answers sync.WaitGroup
 		giveBack := occupySessions(t, pool)
 		for i, a := range appenders {
 			answers.Add(2)
-			err := a.Submit(t.Context(), messages("plain"), func(_ int64, err error) {
+			err := a.Submit(t.Context(), messages("plain"), func(_ stream.Appended, err error) {
 				if err != nil {
 					t.Errorf("stream %d: %v", i, err)
 				}
@@ -112,7 +112,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := stream.RequestID{Client: "p", Sequence: sequence(i)}
-			err = a.SubmitAs(t.Context(), p, messages("x"), func(s stream.Stored, err error) { got[i], errs[i] = s, err; answers.Done() })
+			err = a.SubmitAs(t.Context(), p, messages("x"), func(s stream.Appended, err error) { got[i], errs[i] = s, err; answers.Done() })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 	await(t, "499 streams to share a transaction", func() bool {
 		rounds++
 		for i, got := range submit(pool, appenders, func(int) int64 { return rounds }) {
-			if want := (stream.Stored{First: 2 * rounds, Count: 1}); got != want {
+			if want := (stream.Appended{First: 2 * rounds, Last: 2 * rounds}); got != want {
 				t.Errorf("stream %d: %+v, want %+v", i, got, want)
 			}
 		}
@@ -139,7 +139,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 	rotateShared(t, db, streams[0]) // so that no primary key is in the way of a repetition
 	// Every second one is new to its stream.
 	for i, got := range submit(otherPool, others, func(i int) int64 { return rounds + int64(i%2) }) {
-		if want := (stream.Stored{First: 2 * (rounds + int64(i%2)), Count: 1, Duplicate: i%2 == 0}); got != want {
+		if want := (stream.Appended{First: 2 * (rounds + int64(i%2)), Last: 2 * (rounds + int64(i%2)), Repeated: i%2 == 0}); got != want {
 			t.Errorf("stream %d, of which some are repeated: %+v, want %+v", i, got, want)
 		}
 	}
@@ -180,8 +180,8 @@ func TestSharedRequests_MoveCarriesThem(t *testing.T) {
 				wantOldRequest(t, a, request(0))
 				wantOldRequest(t, b, request(0))
 				for n := range int64(2) {
-					wantRequest(t, a, request(10+10*n), stream.Stored{First: 3 + 2*n, Count: 2})
-					wantRequest(t, b, request(10+10*n), stream.Stored{First: 2 + n, Count: 1})
+					wantRequest(t, a, request(10+10*n), stream.Appended{First: 3 + 2*n, Last: 3 + 2*n + 1})
+					wantRequest(t, b, request(10+10*n), stream.Appended{First: 2 + n, Last: 2 + n})
 				}
 			}
 			check()
@@ -200,7 +200,7 @@ func TestSharedRequests_MoveCarriesThem(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantOldRequest(t, a, request(10))
-			wantRequest(t, a, request(20), stream.Stored{First: 5, Count: 2})
+			wantRequest(t, a, request(20), stream.Appended{First: 5, Last: 6})
 			mustAppendAs(t, a, request(30), "d")
 			wantStored(t, s, "a, b, a, b, a, b, d")
 		})
@@ -233,7 +233,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 			first := mustAppendAs(t, a, p, "once")
 			move := begin(t, db.Pool, pgx.ReadCommitted)
 			exec(t, move, `SELECT tidewire.own_stream($1)`, s.ID())
-			var got stream.Stored
+			var got stream.Appended
 			var err error
 			var waiting sync.WaitGroup
 			waiting.Add(1)
@@ -241,18 +241,18 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 			if beside {
 				giveBack = occupySessions(t, pool)
 				// The first one has nobody to share a round with.
-				if err := other.Submit(t.Context(), messages("x"), func(int64, error) {}); err != nil {
+				if err := other.Submit(t.Context(), messages("x"), func(stream.Appended, error) {}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := a.SubmitAs(t.Context(), p, messages("twice"), func(s stream.Stored, e error) { got, err = s, e; waiting.Done() }); err != nil {
+			if err := a.SubmitAs(t.Context(), p, messages("twice"), func(s stream.Appended, e error) { got, err = s, e; waiting.Done() }); err != nil {
 				t.Fatal(err)
 			}
 			giveBack()
 			awaitLockWaiter(t, db)
 			commitTx(t, move)
 			waiting.Wait()
-			if want := (stream.Stored{First: first, Count: 1, Duplicate: true}); err != nil || got != want {
+			if want := (stream.Appended{First: first, Last: first, Repeated: true}); err != nil || got != want {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 			wantStored(t, s, "once")
@@ -293,7 +293,7 @@ func TestSharedRequests_MovesWhileItIsStored(t *testing.T) {
 		t.Errorf("%v are left", got)
 	}
 	for _, pool := range append(pools(t, db.URL, 1), db.Pool) {
-		wantRequest(t, run(t, pool, s, stream.AppenderConfig{}), p, stream.Stored{First: 1, Count: 1})
+		wantRequest(t, run(t, pool, s, stream.AppenderConfig{}), p, stream.Appended{First: 1, Last: 1})
 	}
 	wantStored(t, s, "once")
 }
@@ -328,7 +328,7 @@ func TestSharedRequests_RecordIsRefused(t *testing.T) {
 			id = "bad"
 		}
 		answers.Add(1)
-		if err := a.SubmitAs(t.Context(), stream.RequestID{Client: id, Sequence: 1}, messages("z"), func(_ stream.Stored, err error) { errs[i] = err; answers.Done() }); err != nil {
+		if err := a.SubmitAs(t.Context(), stream.RequestID{Client: id, Sequence: 1}, messages("z"), func(_ stream.Appended, err error) { errs[i] = err; answers.Done() }); err != nil {
 			t.Fatal(err)
 		}
 	}

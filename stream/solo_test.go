@@ -20,8 +20,8 @@ func TestAppender_IdleHasNoGoroutine(t *testing.T) {
 	a := NewAppender(db.Pool, s, AppenderConfig{})
 	a.Start()
 	for i := range int64(2) {
-		if first, err := a.Append(t.Context(), Message{}); err != nil || first != i+1 {
-			t.Fatalf("position %d, %v", first, err)
+		if first, err := a.Append(t.Context(), Message{}); err != nil || first.First != i+1 {
+			t.Fatalf("%+v, %v", first, err)
 		}
 		for deadline := time.Now().Add(time.Minute); a.solo.Load() != nil; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -35,7 +35,7 @@ func TestAppender_IdleHasNoGoroutine(t *testing.T) {
 	var done sync.WaitGroup
 	for range 3 { // which nobody waits for before the end
 		done.Add(1)
-		if err := a.Submit(t.Context(), []Message{{}}, func(_ int64, err error) {
+		if err := a.Submit(t.Context(), []Message{{}}, func(_ Appended, err error) {
 			defer done.Done()
 			if err != nil {
 				t.Error(err)
@@ -70,7 +70,7 @@ func TestAppender_StopsAnyTime(t *testing.T) {
 	} {
 		a := NewAppender(db.Pool, s, AppenderConfig{})
 		stored := make(chan error, 1)
-		if err := a.Submit(t.Context(), []Message{{}}, func(_ int64, err error) { stored <- err }); err != nil {
+		if err := a.Submit(t.Context(), []Message{{}}, func(_ Appended, err error) { stored <- err }); err != nil {
 			t.Fatal(err)
 		}
 		var calling sync.WaitGroup

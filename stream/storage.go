@@ -22,10 +22,11 @@ type storage struct {
 	own   atomic.Bool
 	stays atomic.Bool // tables could not be made, and it does without them
 
-	// head is the last position that was stored from here, or 0: others may have gone on. ghost is the same in a history
-	// before, if head has left that, until somebody has looked whether it was lost.
-	head, ghost atomic.Int64
-	told        atomic.Int64 // by FindLost: the highest position that it found to be lost
+	// head is the last position that was stored from here, or 0: others may have gone on. ghosts are the same in histories
+	// before, which head has left.
+	head   atomic.Int64
+	ghosts pg.Ghosts
+	told   atomic.Int64 // by FindLost: the highest position that it found to be lost
 
 	mu    sync.Mutex
 	began time.Time // of a second
@@ -46,7 +47,7 @@ func (s *storage) stored(first int64, rows int) {
 		return
 	}
 	if before := s.head.Swap(first + int64(rows) - 1); before>>historyBits != (first-1)>>historyBits {
-		s.keepGhost(before) // another history may have begun in between
+		s.ghosts.Add(before) // another history may have begun in between
 	}
 	if s.own.Load() || s.hot.Load() || s.stays.Load() {
 		return
@@ -70,22 +71,15 @@ func (s *storage) knownHead() int64 {
 	return s.head.Load()
 }
 
-// takeGhost returns the last position that was stored from here before the history with that base began, once, or 0.
-func (s *storage) takeGhost(base int64) int64 {
+// takeGhosts returns the last position that was stored from here in each history before the one with that base, once, from the lowest on.
+func (s *storage) takeGhosts(base int64) []int64 {
 	if s == nil {
-		return 0
+		return nil
 	}
-	ghost := s.ghost.Swap(0)
 	if head := s.head.Load(); head <= base {
-		ghost = max(ghost, head)
+		s.ghosts.Add(head)
 	}
-	return ghost
-}
-
-// keepGhost has it looked whether a position is lost.
-func (s *storage) keepGhost(position int64) {
-	for ghost := s.ghost.Load(); position > ghost && !s.ghost.CompareAndSwap(ghost, position); ghost = s.ghost.Load() {
-	}
+	return s.ghosts.Take()
 }
 
 // shared reports whether messages are written to the shared table. A table of messages

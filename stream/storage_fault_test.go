@@ -61,11 +61,11 @@ func TestShared_AllAtOnce(t *testing.T) {
 					var first int64
 					var err error
 					if k > 60 && k%50 == 7 && i == 4 {
-						var st stream.Stored
+						var st stream.Appended
 						st, err = a.AppendAs(context.Background(), stream.RequestID{Client: fmt.Sprint("p", n), Sequence: int64(k)}, stream.Message{Payload: []byte(payload)})
 						first = st.First
 					} else {
-						first, err = a.Append(context.Background(), stream.Message{Payload: []byte(payload), Key: fmt.Sprint(k % 3)})
+						first, err = firstOf(a.Append(context.Background(), stream.Message{Payload: []byte(payload), Key: fmt.Sprint(k % 3)}))
 					}
 					if err != nil {
 						t.Errorf("append %s: %v", payload, err)
@@ -132,7 +132,7 @@ func TestShared_AllAtOnce(t *testing.T) {
 						i := rand.IntN(nStreams)
 						if err == nil {
 							p := fmt.Sprint(payload, "-", len(to))
-							err = stream.AppendTx(context.Background(), tx, handles[i], stream.Message{Payload: []byte(p)})
+							err = handles[i].AppendTx(context.Background(), tx, stream.Message{Payload: []byte(p)})
 							to = append(to, i)
 						}
 					}

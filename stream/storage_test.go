@@ -186,7 +186,7 @@ func TestShared_MovesWhileNodesAppend(t *testing.T) {
 			appending.Go(func() {
 				for k := range 40 {
 					payload := fmt.Sprint(n, " ", k)
-					first, err := a.Append(t.Context(), stream.Message{Payload: []byte(payload)})
+					first, err := firstOf(a.Append(t.Context(), stream.Message{Payload: []byte(payload)}))
 					if err != nil {
 						t.Error(err)
 						return
@@ -235,7 +235,7 @@ func TestShared_Drop(t *testing.T) {
 		t.Errorf("%d messages are left, %v", left, err)
 	}
 	tx := begin(t, db.Pool, pgx.ReadCommitted)
-	if err := stream.AppendTx(t.Context(), tx, s, stream.Message{}); err == nil {
+	if err := s.AppendTx(t.Context(), tx, stream.Message{}); err == nil {
 		err = tx.Commit(t.Context())
 		if !errors.Is(err, pgx.ErrTxCommitRollback) && err == nil {
 			t.Error("published to a stream that was dropped")

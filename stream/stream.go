@@ -69,6 +69,7 @@ type Stream struct {
 	storage   *storage
 	read      *readSQL
 	standby   *onStandby // nil without
+	client    *Client    // nil without: then nothing appends, or follows
 }
 
 // Ensure returns the stream of that name, and makes it if there is none. It

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"sync"
@@ -48,37 +47,19 @@ const (
 	oidJSONB = 3802
 )
 
-// DefaultTable is where messages go that no stream was named for.
-const DefaultTable = "messages"
-
 // messagesTable is what the ingest endpoint fills.
 func messagesTable(t pg.Table) *table {
 	return &table{
-		name: t.Quoted(""), positions: t.Quoted(suffixPositions), lock: LockMessages,
+		name: t.Quoted(""), positions: t.Quoted(pg.SuffixPositions), lock: LockMessages,
 		columns: "payload", types: []uint32{oidBytea}, insertFmt: insertPayloadsFmt,
 	}
-}
-
-// Relations that belong to a table of messages have its name and a suffix.
-const (
-	suffixPositions = "_position_seq"
-	suffixIndex     = "_position_idx"
-)
-
-// parseTable returns the table of messages of that name, or the default.
-func parseTable(name string) (pg.Table, error) {
-	t, err := pg.ParseTable(cmp.Or(name, DefaultTable))
-	if err != nil {
-		return t, fmt.Errorf("%w table: %w", ErrInvalid, err)
-	}
-	return t, nil
 }
 
 // streamTable is the table of the stream with that id.
 func streamTable(id int32) *table {
 	name := fmt.Sprintf("tidewire.stream_%d", id)
 	return &table{
-		name: name, positions: name + suffixPositions, lock: id,
+		name: name, positions: name + pg.SuffixPositions, lock: id,
 		columns: "payload, key, headers", types: rowTypes, insertFmt: insertMessagesFmt,
 	}
 }

@@ -149,7 +149,8 @@ func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	positions := make([]int64, 2)
 	for i := range positions {
 		answers.Add(1)
-		err := a.Submit(t.Context(), []stream.Message{{Payload: bytes.Repeat([]byte{byte('a' + i)}, 40_000)}}, func(first int64, err error) {
+		err := a.Submit(t.Context(), []stream.Message{{Payload: bytes.Repeat([]byte{byte('a' + i)}, 40_000)}}, func(at stream.Appended, err error) {
+			first := at.First
 			defer answers.Done()
 			if positions[i] = first; err != nil {
 				t.Error(err)

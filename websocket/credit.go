@@ -38,7 +38,7 @@ const (
 // by the peer: bytes in the peer's own buffer cannot be overtaken any more. A
 // ping after each chunk carries the offset up to there; its pong, or that of
 // any later ping, acknowledges it. So every peer gives credit, whatever it is.
-// What is under way adapts to the delay that it causes, as in delay-based
+// The number of bytes under way adapts to the delay that it causes, as in delay-based
 // congestion control (TCP Vegas, Brakmo and Peterson 1995). Guarded by Conn.mu.
 type credit struct {
 	sent, acked int64 // offsets

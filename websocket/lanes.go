@@ -2,7 +2,7 @@ package websocket
 
 import "time"
 
-// What leaves a connection goes by one of three lanes. Control is what Queue
+// All that leaves a connection goes by one of three lanes. Control is what Queue
 // encodes: answers and acknowledgements, and pongs. Live is what WriteShared
 // offers. Bulk is what WriteBulk sends, in chunks; the lane is chosen anew
 // after each chunk: first what control has, then live, then one more chunk.

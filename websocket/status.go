@@ -60,7 +60,7 @@ func (e *ProtocolError) Error() string {
 	return fmt.Sprintf("websocket: failed with %d: %s", e.Code, e.Reason)
 }
 
-// What a peer can do wrong. The reasons travel in the Close frame.
+// Faults of a peer. The reasons travel in the Close frame.
 var (
 	errReserved          = &ProtocolError{StatusProtocolError, "reserved bits set"}
 	errOpcode            = &ProtocolError{StatusProtocolError, "reserved opcode"}

@@ -1,5 +1,5 @@
 // Package conformance holds every chat server that is compared, Tidewire's own
-// among them, to one wire contract: docs/protocol.md, section /ws/chat, as far
+// among them, to one wire contract: docs/reference/protocol.md, section /ws/chat, as far
 // as all of them serve it. It knows them by their command lines and sockets
 // only.
 //

@@ -211,7 +211,7 @@ func TestHeartbeat(t *testing.T) {
 		}
 		var e event
 		if err != nil || json.Unmarshal(text, &e) != nil || e.Type != "ping" {
-			t.Fatalf("got %q, %v behind %d pings, want pings, then code 1008", text, err, pings)
+			t.Fatalf("got %q, %v after %d pings, want pings, then code 1008", text, err, pings)
 		}
 	}
 }

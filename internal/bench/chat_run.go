@@ -313,7 +313,7 @@ func (c *chatRun) fail(kind string, err error) {
 	}
 }
 
-// What a timer is for.
+// The purposes of a timer.
 type timerKind int
 
 const (

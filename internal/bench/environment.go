@@ -90,7 +90,7 @@ const (
 	durabilitySQL = `
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_sync_method', 'wal_level')`
-	// What was set for this session alone is no setting of the server.
+	// A setting of this session alone is none of the server.
 	settingsSQL = `
 SELECT name, setting FROM pg_settings
 WHERE source NOT IN ('default', 'override', 'client', 'session', 'environment variable')

@@ -1,6 +1,6 @@
 package bench
 
-// What kept a row from being faster, as Limiter names it.
+// The limits of a row, as Limiter names them.
 const (
 	LimitGenerator  = "generator"
 	LimitServer     = "server CPU"

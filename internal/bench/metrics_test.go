@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// documentedMetric is a name in the first column of the tables of docs/results.md, in which
+// documentedMetric is a name in the first column of the tables of docs/reference/results.md, in which
 // an ellipsis stands for any part.
 var documentedMetric = regexp.MustCompile("`([a-z0-9_…]+)`")
 
-// TestMetrics_AreDocumented: what a threshold may name is in docs/results.md.
+// TestMetrics_AreDocumented: what a threshold may name is in docs/reference/results.md.
 func TestMetrics_AreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/results.md")
+	text, err := os.ReadFile("../../docs/reference/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestMetrics_AreDocumented(t *testing.T) {
 	for scenario := range measured {
 		for _, name := range Metrics(scenario) {
 			if !documented.MatchString(name) {
-				t.Errorf("%s: docs/results.md lacks %s", scenario, name)
+				t.Errorf("%s: docs/reference/results.md lacks %s", scenario, name)
 			}
 		}
 	}

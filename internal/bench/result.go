@@ -15,7 +15,7 @@ import (
 // Schema is the version of the result file.
 const Schema = 1
 
-// Result is what one run of one scenario found out: docs/results.md describes
+// Result is what one run of one scenario found out: docs/reference/results.md describes
 // it as a file.
 type Result struct {
 	Schema      int            `json:"schema"`
@@ -111,7 +111,7 @@ func (r *Result) AddTrial(name, description string, metrics map[string]float64) 
 }
 
 // AddNote adds to the note of the row of that name, which is made if missing.
-// What it says already is not said twice.
+// Nothing is said twice.
 func (r *Result) AddNote(name, description, note string) {
 	row := r.row(name, description)
 	switch {

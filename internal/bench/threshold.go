@@ -23,7 +23,7 @@ var (
 	quantileForm  = regexp.MustCompile(`^(.*_)?(p50|p90|p95|p99|p999|p99\.9|max|mean)$`)
 )
 
-// UnmarshalText reads a threshold: a metric of docs/results.md, or short p50, p90,
+// UnmarshalText reads a threshold: a metric of docs/reference/results.md, or short p50, p90,
 // p95, p99, p99.9, max and mean for latencies, with write_, read_, end_to_end_ or
 // connect_ before it; then <, <=, ==, !=, >= or >; then a number, with us, ms, s, m,
 // %, k or M.
@@ -72,7 +72,7 @@ func inUnitOf(metric string, value float64, unit string) (float64, error) {
 	case isDuration && strings.HasSuffix(metric, "seconds"):
 		return value * d.Seconds(), nil
 	}
-	return 0, fmt.Errorf("%s is not a time: give the number without %s, or a metric that is one (docs/results.md lists them)", metric, unit)
+	return 0, fmt.Errorf("%s is not a time: give the number without %s, or a metric that is one (docs/reference/results.md lists them)", metric, unit)
 }
 
 // Check holds if each row that has the metric keeps to the bound, and one does.
@@ -94,7 +94,7 @@ func (t Threshold) Check(rows []Row) Check {
 	case len(missed) > 0:
 		return Check{t.text, false, strings.Join(missed, ", ")}
 	case len(kept) == 0:
-		return Check{t.text, false, "no row has " + t.metric + ": docs/results.md lists the metrics"}
+		return Check{t.text, false, "no row has " + t.metric + ": docs/reference/results.md lists the metrics"}
 	}
 	return Check{t.text, true, strings.Join(kept, ", ")}
 }

@@ -39,7 +39,7 @@ type benchCmd struct {
 // resultFlags say where a result goes.
 type resultFlags struct {
 	Out       string            `placeholder:"FILE" help:"Where to write the result. Default: a new file in results/."`
-	Threshold []bench.Threshold `sep:"none" placeholder:"BOUND" help:"A bound for each row, such as 'lost==0' or 'p99<25ms' (bench queue and pubsub: 'end_to_end_p99<25ms'). Can be given several times. If a row misses a bound, the exit code is 8. docs/results.md lists the metrics."`
+	Threshold []bench.Threshold `sep:"none" placeholder:"BOUND" help:"A bound for each row, such as 'lost==0' or 'p99<25ms' (bench queue and pubsub: 'end_to_end_p99<25ms'). Can be given several times. If a row misses a bound, the exit code is 8. docs/reference/results.md lists the metrics."`
 	Quick     bool              `help:"Run a small version, once."`
 	Quiet     bool              `help:"Do not show progress."`
 }

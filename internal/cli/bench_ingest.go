@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/bench/scenario"
 	"github.com/tidewire/tidewire/internal/ingest"
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // benchIngestCmd measures the ingest strategies.
@@ -156,7 +156,7 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	}
 	pool, err := db.connect(p.ctx, 8, p.log)
 	if err == nil {
-		if _, err = migrateUp(p, pool, stream.DefaultTable); err != nil {
+		if _, err = migrateUp(p, pool, pg.DefaultTable); err != nil {
 			pool.Close()
 		}
 	}

@@ -59,7 +59,7 @@ func TestBench_UnknownThreshold(t *testing.T) {
 		{"idle", "p99<1s", []string{"bench idle does not measure p99", "connect_p99"}},
 		{"failover", "p99<1s", []string{"bench failover does not measure p99. It measures acknowledged"}},
 		{"lanes", "connect_p99<1s", []string{"bench lanes does not measure connect_p99", "latency_mean_worst_ms"}},
-		{"queue", "p98<5ms", []string{"p98 is not a time", "docs/results.md"}},
+		{"queue", "p98<5ms", []string{"p98 is not a time", "docs/reference/results.md"}},
 		{"chat steady", "speed>1", []string{"bench chat does not measure speed", "drop_rate"}},
 		{"ingest", "speed>1", []string{"bench ingest does not measure speed", "share_of_raw_copy"}},
 		{"ingest", "p99<5ms", []string{"--closed-loop"}},

@@ -29,9 +29,8 @@ type storeFlags struct {
 }
 
 // with calls use with the store.
-func (f storeFlags) with(p *process, get func(context.Context, *pgxpool.Pool, string, eventstore.Config) (*eventstore.Store, error),
-	use func(*eventstore.Store) error) error {
-	return f.withPool(p, f.use(p, get, use))
+func (f storeFlags) with(p *process, use func(*eventstore.Store) error) error {
+	return f.withPool(p, f.use(p, (*eventstore.Client).Lookup, use))
 }
 
 // withNew is with for what may make the store.
@@ -39,18 +38,21 @@ func (f storeFlags) withNew(p *process, use func(*eventstore.Store) error) error
 	if err := refuseReserved("event store", f.Store); err != nil {
 		return err
 	}
-	return f.withNewPool(p, f.use(p, eventstore.Ensure, use))
+	return f.withNewPool(p, f.use(p, (*eventstore.Client).Ensure, use))
 }
 
-func (f storeFlags) use(p *process, get func(context.Context, *pgxpool.Pool, string, eventstore.Config) (*eventstore.Store, error),
+func (f storeFlags) use(p *process, get func(*eventstore.Client, context.Context, string) (*eventstore.Store, error),
 	use func(*eventstore.Store) error) func(*pgxpool.Pool) error {
 	return func(pool *pgxpool.Pool) error {
-		store, err := get(p.ctx, pool, f.Store, eventstore.Config{Announce: true, Log: p.log})
+		client, err := eventstore.Open(p.ctx, pool, eventstore.Config{Log: p.log})
 		if err != nil {
 			return explainEvents(err)
 		}
-		err = use(store)
-		return explainEvents(errors.Join(err, store.Close(context.WithoutCancel(p.ctx))))
+		store, err := get(client, p.ctx, f.Store)
+		if err == nil {
+			err = use(store)
+		}
+		return explainEvents(errors.Join(err, client.Close(context.WithoutCancel(p.ctx))))
 	}
 }
 
@@ -128,7 +130,7 @@ func (c *eventsQueryCmd) Run(p *process) error {
 	if c.After < 0 || c.Before < 0 || c.Limit < 0 {
 		return exit(ExitUsage, "--after, --before and --limit: want 0 or more")
 	}
-	return c.with(p, eventstore.Open, func(store *eventstore.Store) error {
+	return c.with(p, func(store *eventstore.Store) error {
 		out := newEventPrinter(p)
 		for e, err := range store.QueryStream(p.ctx, c.query(), eventstore.ReadOptions{
 			After: c.After, Before: c.Before, Limit: c.Limit, Backwards: c.Backwards,
@@ -175,7 +177,7 @@ func (c *eventsTailCmd) Run(p *process) error {
 	if c.Count < 0 || c.After != nil && *c.After < 0 {
 		return exit(ExitUsage, "--count and --after: want 0 or more")
 	}
-	return c.with(p, eventstore.Open, func(store *eventstore.Store) error {
+	return c.with(p, func(store *eventstore.Store) error {
 		after, err := c.begin(p.ctx, store)
 		if err != nil {
 			return err
@@ -227,7 +229,7 @@ func (c *eventsStatsCmd) Run(p *process) error {
 	if len(c.Type) == 0 && len(c.Tag) == 0 {
 		return c.withPool(p, func(pool *pgxpool.Pool) error { return c.list(p, pool) })
 	}
-	return c.with(p, eventstore.Open, func(store *eventstore.Store) error {
+	return c.with(p, func(store *eventstore.Store) error {
 		count := eventstore.Projector[int]{
 			Query: c.query(), Apply: func(n int, _ eventstore.Event) int { return n + 1 },
 		}.Projection()
@@ -246,8 +248,13 @@ func (c *eventsStatsCmd) list(p *process, pool *pgxpool.Pool) error {
 	}
 	t := plainTable("store", "last position", "made")
 	rightAligned(t, 2)
+	client, err := eventstore.Open(p.ctx, pool, eventstore.Config{})
+	if err != nil {
+		return explainEvents(err)
+	}
+	defer client.Close(context.WithoutCancel(p.ctx))
 	for _, name := range names {
-		store, err := eventstore.Open(p.ctx, pool, name, eventstore.Config{})
+		store, err := client.Lookup(p.ctx, name)
 		if errors.Is(err, eventstore.ErrNotFound) { // dropped meanwhile
 			continue
 		}
@@ -255,7 +262,7 @@ func (c *eventsStatsCmd) list(p *process, pool *pgxpool.Pool) error {
 			return explainEvents(err)
 		}
 		head, err := store.Head(p.ctx)
-		if err = errors.Join(err, store.Close(p.ctx)); err != nil {
+		if err != nil {
 			return explainEvents(err)
 		}
 		t.AppendRow(table.Row{name, head, store.CreatedAt().Format(time.DateTime)})

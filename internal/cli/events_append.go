@@ -39,9 +39,9 @@ func (c *eventsAppendCmd) Run(p *process) error {
 			return c.lines(p, store)
 		}
 		e := eventstore.Event{Type: c.Type[0], Tags: c.Tag, ID: c.ID, Data: []byte(c.Data), JSON: c.Data != ""}
-		positions, err := c.append(p.ctx, store, []eventstore.Event{e})
+		at, err := c.append(p.ctx, store, []eventstore.Event{e})
 		if err == nil {
-			fmt.Fprintf(p.Out, "appended 1, last position %d\n", positions[0])
+			fmt.Fprintf(p.Out, "appended 1, last position %d\n", at.Last)
 		}
 		return err
 	})
@@ -49,7 +49,7 @@ func (c *eventsAppendCmd) Run(p *process) error {
 
 func (c *eventsAppendCmd) conditional() bool { return len(c.UnlessType)+len(c.UnlessTag) > 0 }
 
-func (c *eventsAppendCmd) append(ctx context.Context, store *eventstore.Store, events []eventstore.Event) ([]int64, error) {
+func (c *eventsAppendCmd) append(ctx context.Context, store *eventstore.Store, events []eventstore.Event) (eventstore.Appended, error) {
 	if !c.conditional() {
 		return store.Append(ctx, events...)
 	}
@@ -75,11 +75,11 @@ func (c *eventsAppendCmd) lines(p *process, store *eventstore.Store) (err error)
 		if len(batch) == 0 {
 			return nil
 		}
-		positions, err := c.append(p.ctx, store, batch)
+		at, err := c.append(p.ctx, store, batch)
 		if err != nil {
 			return err
 		}
-		count, last, batch = count+len(batch), positions[len(positions)-1], batch[:0]
+		count, last, batch = count+len(batch), at.Last, batch[:0]
 		return nil
 	}
 	in := bufio.NewReader(p.In)

@@ -156,7 +156,7 @@ func (d *deeds) check(t *testing.T, enqueued map[string]int64) {
 	}
 	for _, it := range d.said {
 		if answered := acked[it.Payload]; !it.Acked && answered != 0 && it.At > answered {
-			t.Errorf("%s was delivered to %d %v behind its acknowledgement", it.Payload, it.By, time.Duration(it.At-answered))
+			t.Errorf("%s was delivered to %d %v after its acknowledgement", it.Payload, it.By, time.Duration(it.At-answered))
 		}
 	}
 	for payload, position := range enqueued {
@@ -168,7 +168,7 @@ func (d *deeds) check(t *testing.T, enqueued map[string]int64) {
 
 // TestQueue_Killed: two servers share a queue, each with a consumer, and under
 // load a consumer's process, a server or PostgreSQL is killed. Every message
-// whose enqueueing was answered is delivered, and none is behind the answer to
+// whose enqueueing was answered is delivered, and none is after the answer to
 // its acknowledgement.
 func TestQueue_Killed(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func history(t *testing.T, addr string) (texts map[int64]string) {
 				return texts
 			}
 			if a.Position <= last {
-				t.Errorf("position %d behind %d", a.Position, last)
+				t.Errorf("position %d after %d", a.Position, last)
 			}
 			last = a.Position
 			texts[last] = a.Text

@@ -19,6 +19,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
+	"github.com/tidewire/tidewire/internal/ingestlog"
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/internal/serve"
@@ -264,7 +265,7 @@ func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 		return err
 	}
 	if c.Recreate {
-		if err := stream.Recreate(p.ctx, pool, c.Table); err != nil {
+		if err := ingestlog.Recreate(p.ctx, pool, c.Table); err != nil {
 			return explainDatabase(err)
 		}
 		p.log.Warn("table was dropped and made anew, as --recreate asked", "table", c.Table)

@@ -60,7 +60,7 @@ func TestServe_Partitions(t *testing.T) {
 	}
 	other := a.ask(`{"type":"publish","stream":"orders","key":"k","payload":"two","id":3}`)
 	if other.Partition != first.Partition || other.Position <= 1 {
-		t.Errorf("the same key: %+v behind %+v", other, first)
+		t.Errorf("the same key: %+v after %+v", other, first)
 	}
 	b.ask(`{"type":"subscribe","stream":"orders/%d","from":"start","id":4}`, first.Partition)
 	for _, want := range []string{"once", "two"} {
@@ -145,7 +145,7 @@ func TestServe_Families(t *testing.T) {
 		}
 		parity := m.Payload[0] % 2
 		if open[parity] >= m.Payload {
-			t.Errorf("%s behind %s", m.Payload, open[parity])
+			t.Errorf("%s after %s", m.Payload, open[parity])
 		}
 		open[parity] = m.Payload
 		o.ask(`{"type":"ack","queue":"ordered","delivery":%q,"id":%d}`, m.Delivery, 20+n)

@@ -39,12 +39,12 @@ func TestServeQueues_OverTheWire(t *testing.T) {
 	}
 	third, err := consumer.next()
 	if err != nil || third.Payload != "3" {
-		t.Fatalf("behind the ack came %+v, %v", third, err)
+		t.Fatalf("after the ack came %+v, %v", third, err)
 	}
 	consumer.ask(`{"type":"nack","queue":"jobs","delivery":%q,"delay_ms":1,"reason":"not now","id":3}`, got[1].Delivery)
 	again, err := consumer.next()
 	if err != nil || again.Payload != "2" || again.Attempt != 2 {
-		t.Fatalf("behind the nack came %+v, %v", again, err)
+		t.Fatalf("after the nack came %+v, %v", again, err)
 	}
 	consumer.ask(`{"type":"nack","queue":"jobs","delivery":%q,"reason":"no good","id":4}`, again.Delivery)
 	consumer.Abort() // which gives the third back, to the other server's clients too

@@ -266,7 +266,7 @@ func checkSeen(t *testing.T, seen []wireMessage, answered *sync.Map, count int) 
 	last := int64(0)
 	for _, m := range seen {
 		if m.Position <= last {
-			t.Errorf("position %d behind %d", m.Position, last)
+			t.Errorf("position %d after %d", m.Position, last)
 		}
 		if last = m.Position; twice[m.Payload] {
 			t.Errorf("%q twice", m.Payload)

@@ -219,12 +219,12 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 	return strings.TrimPrefix(strings.TrimSpace(string(line)), "v = "), true, nil
 }
 
-var passwordField = regexp.MustCompile(`password=('[^']*'|\S*)`)
+var passwordField = regexp.MustCompile(`password=('[^']*'|[^&\s]*)`)
 
 // withoutPassword is the address of a database to be shown.
 func withoutPassword(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
-		return u.Redacted()
+		address = u.Redacted()
 	}
 	return passwordField.ReplaceAllString(address, "password=xxxxx")
 }

@@ -99,3 +99,17 @@ func TestConfig_Errors(t *testing.T) {
 		t.Errorf("the lanes benchmark's file: %d %s %s", code, out, errOut)
 	}
 }
+
+// TestConfig_ShowsNoPassword, wherever an address has it.
+func TestConfig_ShowsNoPassword(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"postgres://u:secret@localhost/x", "postgres://localhost/x?user=u&password=secret&sslmode=disable",
+		"host=localhost password=secret user=u", "host=localhost password='se cret' user=u",
+	} {
+		code, out, errOut := run(t, nil, "config", "--database-url", address, "--read-url", address)
+		if code != cli.ExitOK || strings.Contains(out, "cret") || strings.Count(out, "xxxxx") != 2 {
+			t.Errorf("%s: %d %s %s", address, code, errOut, out)
+		}
+	}
+}

@@ -132,7 +132,7 @@ const groupsPage = 1000
 // allGroups reads the groups of a stream page by page: no query takes long.
 func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all []stream.GroupInfo, err error) {
 	for after := ""; ; after = all[len(all)-1].Name {
-		page, err := stream.ListGroupsAfter(ctx, pool, s, after, groupsPage)
+		page, err := s.GroupsAfter(ctx, after, groupsPage)
 		all = append(all, page...)
 		if err != nil || len(page) < groupsPage {
 			return all, err
@@ -188,7 +188,11 @@ func (c *streamRetainCmd) Run(p *process) error {
 			return err
 		}
 		policy := stream.Retention{MaxAge: time.Duration(c.MaxAge), MaxBytes: int64(c.MaxBytes), Consumed: c.Consumed}
-		if err := stream.SetRetention(p.ctx, pool, c.Name, policy); err != nil {
+		s, err := stream.Lookup(p.ctx, pool, c.Name)
+		if err == nil {
+			err = s.SetRetention(p.ctx, policy)
+		}
+		if err != nil {
 			return explainStream(err)
 		}
 		fmt.Fprintf(p.Out, "stream %s keeps %s\n", c.Name, retentionText(policy))

@@ -52,10 +52,10 @@ type published struct {
 	err   error
 }
 
-func (r *published) done(first stream.Place, err error) {
+func (r *published) done(at stream.Appended, err error) {
 	if err == nil {
 		r.count.Add(1)
-		r.last.Store(first.Position)
+		r.last.Store(at.Last)
 		return
 	}
 	r.fail(err)
@@ -86,7 +86,8 @@ func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Str
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
 	hubCtx, stopHub := context.WithCancel(ctx)
 	announcing.Go(func() { hub.Run(hubCtx) })
-	appending.Go(func() { appender.Run(ctx) })
+	appender.Start()
+	appending.Go(func() { <-ctx.Done(); appender.Stop() })
 	err := c.lines(p, func(m stream.Message) error {
 		if err := result.failed(); err != nil {
 			return err

@@ -84,7 +84,7 @@ func lookPrepared(ctx context.Context, s *session, f *findings) error {
 	return err
 }
 
-// What else than a session of this server can hold an old snapshot. The catalog's is a logical slot's.
+// Things other than a session of this server can hold an old snapshot. The catalog's is a logical slot's.
 const snapshotsSQL = `
 SELECT 'slot', slot_name::text, greatest(age(xmin), age(catalog_xmin))::bigint FROM pg_replication_slots WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL
 UNION ALL

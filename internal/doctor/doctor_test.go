@@ -48,7 +48,7 @@ func TestRun_Healthy(t *testing.T) {
 // TestNames_Documented: the document has a line for each check, and no others.
 func TestNames_Documented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operations/doctor.md")
+	text, err := os.ReadFile("../../docs/how-to/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,10 @@ func lookSchema(ctx context.Context, s *session, f *findings) error {
 		f.add(Warning, "the role "+s.role+" may not read the schema's version")
 		return nil
 	}
+	if errors.Is(err, migrate.ErrDevelopment) {
+		f.add(Error, "a development version of Tidewire has made this database").Advice = "It cannot be upgraded: use a new one, or give up what is in it with DROP SCHEMA tidewire CASCADE."
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (f fetcher) fetchLocked(ctx context.Context) (binaries, error) {
 	if b, ok := f.cached(ctx); ok {
 		return b, nil // the one we waited for fetched it
 	}
-	// Whoever made these was killed: it held the lock that is ours now.
+	// The process that made these was killed: it held the lock that is ours now.
 	left, _ := filepath.Glob(filepath.Join(globSafe(dir), ".fetch-*"))
 	for _, path := range append(left, f.home()) {
 		if err := os.RemoveAll(path); err != nil {

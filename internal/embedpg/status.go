@@ -90,5 +90,5 @@ func (l layout) end(ctx context.Context, proc *process, bound time.Duration) err
 	if err != nil && !errors.Is(err, ErrNotClean) {
 		return err
 	}
-	return errors.Join(err, l.dropSocketDir())
+	return errors.Join(err, l.dropSegment(), l.dropSocketDir())
 }

@@ -24,7 +24,7 @@ func newError(code Code, text string) error {
 // Errors are all of those below.
 var Errors []*Error
 
-// What engines answer.
+// The errors of engines.
 var (
 	// ErrNotFound: there is no stream, group or queue of that name, or not any
 	// more.

@@ -137,7 +137,7 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 // joinStored is join for a room that is stored.
 func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any, code) {
 	p.durable.Store(true)
-	// Who is closed can resume, and then misses nothing.
+	// A member that is closed can resume, and then misses nothing.
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
 	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)

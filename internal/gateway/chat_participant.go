@@ -178,7 +178,7 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
 	member := p.rooms[name]
 	if member == nil && msg.Room == nil {
-		// What a chat has beside is the application's: no wish for what was said before.
+		// The other fields of a chat are the application's: no wish for what was said before.
 		if member, _, _ = p.join(chatMessage{User: msg.User, OnLag: msg.OnLag}); member != nil {
 			member.Release()
 		}

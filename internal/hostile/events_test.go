@@ -129,11 +129,15 @@ func (s *slots) take() {
 }
 
 func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
-	store, err := eventstore.Open(ctx, pool, "", eventstore.Config{})
+	client, err := eventstore.Open(ctx, pool, eventstore.Config{})
 	if err != nil {
 		return err
 	}
-	defer store.Close(ctx)
+	defer client.Close(ctx)
+	store, err := client.Lookup(ctx, "")
+	if err != nil {
+		return err
+	}
 	var all []stored
 	at := make(map[string]int64)
 	for e, err := range store.QueryStream(ctx, eventstore.Tagged("good"), eventstore.ReadOptions{}) {

@@ -191,8 +191,13 @@ func (w *world) prepare(db pgtest.DB) {
 	appender := stream.NewAppender(db.Pool, big, stream.AppenderConfig{})
 	appending, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { appender.Run(appending) })
-	events, err := eventstore.Ensure(ctx, db.Pool, "", eventstore.Config{})
+	appender.Start()
+	running.Go(func() { <-appending.Done(); appender.Stop() })
+	client, err := eventstore.Open(ctx, db.Pool, eventstore.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	events, err := client.Ensure(ctx, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // maxBatchBytes bounds one batch. Two exist: with 8 MiB each, PostgreSQL is
 // kept busy while the next gathers, and larger ones gain nothing
-// (docs/strategies.md).
+// (docs/explanation/strategies.md).
 const maxBatchBytes = 8 << 20
 
 // grouped is group commit: the strategy of copy and auto.

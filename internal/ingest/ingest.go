@@ -12,7 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/ingestlog"
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // Mode names a strategy.
@@ -90,7 +91,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Mode = cmp.Or(c.Mode, Auto)
-	c.Table = cmp.Or(c.Table, stream.DefaultTable)
+	c.Table = cmp.Or(c.Table, pg.DefaultTable)
 	c.Workers = cmp.Or(c.Workers, 4)
 	c.Flush = cmp.Or(c.Flush, 300*time.Millisecond)
 	c.MaxInflightBytes = cmp.Or(c.MaxInflightBytes, 64<<20)
@@ -115,8 +116,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("ingest: workers is %d: want at least 1", c.Workers)
 	case c.Batch < 1:
 		return fmt.Errorf("ingest: batch is %d: want at least 1", c.Batch)
-	case c.Mode == Bulk && c.Batch > stream.MaxRows:
-		return fmt.Errorf("ingest: batch is %d: one INSERT takes at most %d rows", c.Batch, stream.MaxRows)
+	case c.Mode == Bulk && c.Batch > ingestlog.MaxRows:
+		return fmt.Errorf("ingest: batch is %d: one INSERT takes at most %d rows", c.Batch, ingestlog.MaxRows)
 	case c.Flush < 0:
 		return fmt.Errorf("ingest: flush is %v: want 0 or more", c.Flush)
 	case c.MaxInflightBytes < 1<<20:
@@ -143,7 +144,7 @@ type Ingester struct {
 	cfg        Config
 	strategy   strategy
 	stats      *stats
-	maintainer *stream.Maintainer
+	maintainer *ingestlog.Maintainer
 
 	work    context.Context // of everything written; ended by Abandon
 	abandon context.CancelFunc
@@ -159,7 +160,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
 	if conns := int(pool.Config().MaxConns); (cfg.Mode == Buffered || cfg.Mode == Bulk) && conns < cfg.Workers+poolReserve {
 		return nil, fmt.Errorf("ingest: the pool has %d connections: %d workers and upkeep want %d", conns, cfg.Workers, cfg.Workers+poolReserve)
 	}
-	maintainer, err := stream.NewMaintainer(pool, cfg.Table, cfg.Log)
+	maintainer, err := ingestlog.NewMaintainer(pool, cfg.Table, cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("ingest: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/ingestlog"
 )
 
 // NaiveConnections is how many INSERTs of the naive strategy run side by side,
@@ -16,22 +16,22 @@ const NaiveConnections = 80
 // naive writes in the goroutine of the connection: the next message is looked
 // at when the last is committed.
 type naive struct {
-	inserters chan *stream.Inserter // idle ones
+	inserters chan *ingestlog.Inserter // idle ones
 	wrote     func(rows int)
 	log       *slog.Logger
 }
 
 func newNaive(pool *pgxpool.Pool, cfg Config, wrote func(int)) *naive {
-	n := &naive{inserters: make(chan *stream.Inserter, NaiveConnections), wrote: wrote, log: cfg.Log}
+	n := &naive{inserters: make(chan *ingestlog.Inserter, NaiveConnections), wrote: wrote, log: cfg.Log}
 	for range max(1, min(NaiveConnections, int(pool.Config().MaxConns)-poolReserve)) {
-		n.inserters <- stream.NewInserter(pool, stream.InserterConfig{Table: cfg.Table, Log: cfg.Log})
+		n.inserters <- ingestlog.NewInserter(pool, ingestlog.InserterConfig{Table: cfg.Table, Log: cfg.Log})
 	}
 	return n
 }
 
 func (n *naive) submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (int, error) {
 	for i := range payloads {
-		var inserter *stream.Inserter
+		var inserter *ingestlog.Inserter
 		select {
 		case inserter = <-n.inserters:
 		case <-ctx.Done():

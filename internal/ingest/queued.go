@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/ingestlog"
 )
 
 const (
@@ -88,7 +88,7 @@ func (q *queued) run(ctx, work context.Context) {
 // worker has a connection and the batch that it gathers.
 type worker struct {
 	*queued
-	inserter *stream.Inserter
+	inserter *ingestlog.Inserter
 	log      *slog.Logger
 	batch    []message
 	bytes    int // of the batch's payloads
@@ -98,7 +98,7 @@ type worker struct {
 // serve gathers messages up to the batch size, in rows or bytes, or the flush
 // time and inserts them, until ctx ends and the queue is empty.
 func (q *queued) serve(ctx, work context.Context, log *slog.Logger) {
-	w := &worker{queued: q, inserter: stream.NewInserter(q.pool, stream.InserterConfig{Table: q.cfg.Table, Log: log}), log: log}
+	w := &worker{queued: q, inserter: ingestlog.NewInserter(q.pool, ingestlog.InserterConfig{Table: q.cfg.Table, Log: log}), log: log}
 	defer w.inserter.Close()
 	flush := time.NewTimer(0)
 	<-flush.C

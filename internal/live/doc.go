@@ -7,7 +7,7 @@
 // closes. Elsewhere, with NO_COLOR, and on a terminal that cannot move its cursor,
 // there is one plain line for each interval instead.
 //
-// Whoever is measured never waits for the page: what the terminal is too slow to
+// A process that is measured never waits for the page: what the terminal is too slow to
 // show is left out. The page is drawn once a second, by the generator's process,
 // whose CPU time it belongs to.
 //

@@ -256,7 +256,7 @@ func (g *Group[B]) waitFor(ctx context.Context, limit time.Duration) bool {
 }
 
 // letArrive lets the callers that are ready to run add first, as long as rows
-// keep coming. A closed loop of 100 callers gains 5 % (docs/strategies.md): the
+// keep coming. A closed loop of 100 callers gains 5 % (docs/explanation/strategies.md): the
 // callers just answered are on their way back, and those a commit is taken
 // without have to wait for the next. An idle process goes through this in a
 // microsecond.

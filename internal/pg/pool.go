@@ -21,7 +21,7 @@ const AppName = "tidewire"
 // MinVersion is the oldest major version of PostgreSQL that works.
 const MinVersion = 14
 
-// What may be wrong with a database before any work is tried on it.
+// Faults of a database that are found before any work is tried on it.
 var (
 	ErrURL         = errors.New("pg: malformed database URL")
 	ErrUnreachable = errors.New("pg: database unreachable")

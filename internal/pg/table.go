@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -15,6 +16,18 @@ var ErrTable = errors.New("pg: invalid table name")
 // A table's sequence, index and view have its name and a suffix: with it they are
 // as long as PostgreSQL's identifiers may be.
 var tableName = regexp.MustCompile(`^(?:([a-z_][a-z0-9_]{0,62})\.)?([a-z_][a-z0-9_]{0,49})$`)
+
+// DefaultTable is where ingest stores messages if no table is named.
+const DefaultTable = "messages"
+
+// Relations that belong to a table of messages have its name and a suffix.
+const (
+	SuffixPositions = "_position_seq"
+	SuffixIndex     = "_position_idx"
+)
+
+// IngestTable is ParseTable, of the DefaultTable if there is no name.
+func IngestTable(name string) (Table, error) { return ParseTable(cmp.Or(name, DefaultTable)) }
 
 // Table names a table that the operator chose.
 type Table struct {

@@ -62,6 +62,20 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// Examples has DATABASE_URL name an empty database while the tests run: the programs in a package's documentation need
+// no more. Call it before Main.
+func Examples() {
+	srv, err := shared.get()
+	if err == nil {
+		err = admin(srv, "CREATE DATABASE examples TEMPLATE template0")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest: a database for the examples:", err)
+		os.Exit(1)
+	}
+	os.Setenv("DATABASE_URL", urlOf(srv, "examples"))
+}
+
 // SideBySide has so many parallel tests run at a time on each processor, unless
 // -parallel says otherwise: for packages whose tests wait for most of their time. Call
 // it before Main.

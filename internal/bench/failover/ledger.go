@@ -144,7 +144,7 @@ func (l *Ledger) store(name string) *store {
 	return s
 }
 
-// What is counted, by the names of metrics.
+// The names of the metrics that are counted.
 const (
 	countDelivered   = "delivered"   // to a subscription or consumer
 	countRedelivered = "redelivered" // although a consumer's acknowledgement was answered

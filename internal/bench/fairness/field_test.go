@@ -72,8 +72,12 @@ func newField(ctx context.Context, url string, connections int, n size) (f *fiel
 		}
 		f.openStream(work, s, hub)
 	}
+	events, err := eventstore.Open(ctx, f.pool, eventstore.Config{})
+	if err != nil {
+		return nil, err
+	}
 	for i := range n.stores {
-		s, err := eventstore.Ensure(ctx, f.pool, fmt.Sprintf("fair-%d", i), eventstore.Config{Announce: true})
+		s, err := events.Ensure(ctx, fmt.Sprintf("fair-%d", i))
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +89,8 @@ func newField(ctx context.Context, url string, connections int, n size) (f *fiel
 func (f *field) openStream(work context.Context, s *stream.Stream, hub *stream.Hub) {
 	appender := stream.NewPartitionedAppender(f.pool, s, stream.PartitionedConfig{Appender: stream.AppenderConfig{Hub: hub}})
 	f.streams = append(f.streams, s)
-	f.running.Go(func() { appender.Run(work) })
+	appender.Start()
+	f.running.Go(func() { <-work.Done(); appender.Stop() })
 	for i := range s.Partitions() {
 		f.targets = append(f.targets, &target{
 			name: fmt.Sprintf("%s/%d", s.Name(), i), lock: s.Partition(i).ID(),

@@ -40,7 +40,7 @@ func HTML(w io.Writer, files []File) error {
 		return fmt.Errorf("parse the page: %w", err)
 	}
 	data := pageData{view: v, Island: newIsland(v)}
-	// What is ours goes in as it is; all that comes from results is escaped.
+	// The page is ours and goes in as it is; all that comes from results is escaped.
 	data.Style = template.CSS(asset("report.css"))        // embedded
 	data.PlotStyle = template.CSS(asset("uPlot.min.css")) // embedded
 	data.Script = template.JS(asset("report.js"))         // embedded

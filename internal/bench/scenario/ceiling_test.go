@@ -44,7 +44,7 @@ func TestFindCeiling_Model(t *testing.T) {
 				t.Errorf("%s: the knee is %g of %g", last.Name, knee, most)
 			}
 			if got := last.Metrics["offered_messages_per_second"]; math.Abs(got/knee-0.7) > 1e-9 || last.Metrics["kept"] != 1 {
-				t.Errorf("run at %g behind a knee of %g", got, knee)
+				t.Errorf("run at %g after a knee of %g", got, knee)
 			}
 			knees := 0
 			for _, row := range r.Rows[:len(r.Rows)-1] {

@@ -214,16 +214,19 @@ func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 	if err := s.closeStores(ctx); err != nil {
 		return err
 	}
-	var err error
-	config := eventstore.Config{MaxConcurrentProjections: 10_000}
+	config := eventstore.Config{MaxConcurrentProjections: 10_000, NoAnnounce: true}
 	if limited {
 		config.MaxConcurrentProjections = limitProjections
 	}
-	s.store, s.loaded, err = freshEvents(ctx, s.pool, config, d, s.cfg.PastEvents, s.cfg.ConflictEvents, s.cfg.Progress)
+	client, err := eventstore.Open(ctx, s.pool, config)
+	if err != nil {
+		return err
+	}
+	s.store, s.loaded, err = freshEvents(ctx, s.pool, client, d, s.cfg.PastEvents, s.cfg.ConflictEvents, s.cfg.Progress)
 	s.set, s.limited, s.clean = c.dataset, limited, true
 	for n := 1; n < s.cfg.Streams && err == nil; n++ {
 		var other *eventstore.Store
-		if other, err = eventstore.Ensure(ctx, s.pool, fmt.Sprint(eventsStore, "-", n), config); err == nil {
+		if other, err = client.Ensure(ctx, fmt.Sprint(eventsStore, "-", n)); err == nil {
 			s.others = append(s.others, other)
 		}
 	}

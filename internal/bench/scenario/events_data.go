@@ -140,11 +140,11 @@ func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Ev
 
 // freshEvents makes the store anew with the dataset in it, and returns how many
 // events that is.
-func freshEvents(ctx context.Context, pool *pgxpool.Pool, cfg eventstore.Config, d dataset, past int, conflicts []int, progress func(string, ...any)) (s *eventstore.Store, size int, err error) {
+func freshEvents(ctx context.Context, pool *pgxpool.Pool, client *eventstore.Client, d dataset, past int, conflicts []int, progress func(string, ...any)) (s *eventstore.Store, size int, err error) {
 	if err := dropEvents(ctx, pool); err != nil {
 		return nil, 0, err
 	}
-	if s, err = eventstore.Ensure(ctx, pool, eventsStore, cfg); err != nil {
+	if s, err = client.Ensure(ctx, eventsStore); err != nil {
 		return nil, 0, err
 	}
 	said := time.Now()

@@ -45,8 +45,8 @@ var EventsOps = []string{
 
 // eventLog is what callers call: an eventstore.Store.
 type eventLog interface {
-	Append(ctx context.Context, events ...eventstore.Event) ([]int64, error)
-	AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) ([]int64, error)
+	Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error)
+	AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) (eventstore.Appended, error)
 	Query(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) ([]eventstore.Event, error)
 	QueryStream(ctx context.Context, query eventstore.Query, options eventstore.ReadOptions) iter.Seq2[eventstore.Event, error]
 	Project(ctx context.Context, projections ...eventstore.Projected) (eventstore.Condition, error)
@@ -80,26 +80,24 @@ func (c *eventsCaller) fresh(course string) (events []eventstore.Event, student 
 
 func callAppend(ctx context.Context, c *eventsCaller) error {
 	events, _ := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
-	positions, err := c.store.Append(ctx, events...)
+	at, err := c.store.Append(ctx, events...)
 	if err != nil {
 		return err
 	}
-	return c.stored(positions)
+	return c.stored(at.First, at.Last)
 }
 
 // stored counts the events of an append that was answered. Their positions are
 // after all that the caller has been told before.
-func (c *eventsCaller) stored(positions []int64) error {
+func (c *eventsCaller) stored(first, last int64) error {
 	c.appended += len(c.events)
-	if len(positions) != len(c.events) {
-		return fmt.Errorf("%d positions for %d events", len(positions), len(c.events))
+	if n := int(last - first + 1); n != len(c.events) {
+		return fmt.Errorf("%d positions for %d events", n, len(c.events))
 	}
-	for _, p := range positions {
-		if p <= c.last {
-			return fmt.Errorf("an event at position %d, after one at %d", p, c.last)
-		}
-		c.last = p
+	if first <= c.last {
+		return fmt.Errorf("an event at position %d, after one at %d", first, c.last)
 	}
+	c.last = last
 	return nil
 }
 
@@ -108,13 +106,13 @@ func (c *eventsCaller) stored(positions []int64) error {
 func callAppendIf(ctx context.Context, c *eventsCaller) error {
 	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
 	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
-	positions, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
+	at, err := c.store.AppendIf(ctx, events, eventstore.Condition{FailIfEventsMatch: eventstore.Query{Items: []eventstore.Item{
 		{Types: []string{enrollmentCompleted}, Tags: []string{"course:" + course, "student:" + student}},
 	}}})
 	if err != nil {
 		return err
 	}
-	return c.stored(positions)
+	return c.stored(at.First, at.Last)
 }
 
 // callWire is callAppendIf as a message of JSON.

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/bench"
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/ingestlog"
 )
 
 // IngestConfig is the workload of Ingest.
@@ -116,7 +116,7 @@ func (in *ingestRun) perClient(mode string) int {
 }
 
 func (in *ingestRun) rawCopy(ctx context.Context) error {
-	if err := stream.Recreate(ctx, in.cfg.Pool, ""); err != nil {
+	if err := ingestlog.Recreate(ctx, in.cfg.Pool, ""); err != nil {
 		return err
 	}
 	in.checkpoint(ctx)

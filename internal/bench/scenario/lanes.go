@@ -145,7 +145,7 @@ func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name s
 	result.Recording.Latencies(name, trial, "", seen.Latency)
 	result.Check(name+": every request was answered", seen.Answered == cell.Requests, "%d of %d", seen.Answered, cell.Requests)
 	result.Check(name+": every dummy is whole, every echo what was sent", seen.Broken == 0, "%d of %d are not", seen.Broken, seen.Dummies+seen.Answered)
-	result.Check(name+": answers in the order of the requests", seen.Reordered == 0, "%d of %d came behind a later one's", seen.Reordered, seen.Answered)
+	result.Check(name+": answers in the order of the requests", seen.Reordered == 0, "%d of %d came after a later one's", seen.Reordered, seen.Answered)
 	checkSent(result, name, m)
 	addTrial(result, name, "", m, 1/cell.RequestEvery.Seconds())
 	return nil

@@ -121,7 +121,8 @@ func newLogWriter(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*log
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.running.Go(func() { w.hub.Run(ctx) })
 	for _, a := range w.appenders {
-		w.running.Go(func() { a.Run(ctx) })
+		a.Start()
+		w.running.Go(func() { <-ctx.Done(); a.Stop() })
 	}
 	return w, nil
 }
@@ -131,7 +132,7 @@ func (w *logWriter) send(ctx context.Context, _, to int, payloads [][]byte, done
 	for i, p := range payloads {
 		messages[i].Payload = p
 	}
-	return w.appenders[to].Submit(ctx, messages, func(_ int64, err error) { done(err) })
+	return w.appenders[to].Submit(ctx, messages, func(_ stream.Appended, err error) { done(err) })
 }
 
 func (w *logWriter) close() {

@@ -53,7 +53,7 @@ func TestPace_LateCallsKeepTheirTimes(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, ok := p.wait(ctx, 50); ok {
-			t.Error("a call behind the end")
+			t.Error("a call after the end")
 		}
 	})
 }

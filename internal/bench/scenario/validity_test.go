@@ -100,10 +100,10 @@ func TestNothingMeasured_Queue(t *testing.T) {
 // lateLog answers no append before what is measured is over.
 type lateLog struct{ *eventstore.Store }
 
-func (l lateLog) Append(ctx context.Context, events ...eventstore.Event) ([]int64, error) {
-	positions, err := l.Store.Append(ctx, events...)
+func (l lateLog) Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error) {
+	at, err := l.Store.Append(ctx, events...)
 	time.Sleep(500 * time.Millisecond)
-	return positions, err
+	return at, err
 }
 
 func TestNothingMeasured_Events(t *testing.T) {

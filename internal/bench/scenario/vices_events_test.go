@@ -23,15 +23,15 @@ type viciousLog struct {
 
 // Append does wrong with one append in ten, the first among them: a machine with
 // much else to do may get no further.
-func (l *viciousLog) Append(ctx context.Context, events ...eventstore.Event) ([]int64, error) {
-	return l.append(events, func() ([]int64, error) { return l.Store.Append(ctx, events...) })
+func (l *viciousLog) Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error) {
+	return l.append(events, func() (eventstore.Appended, error) { return l.Store.Append(ctx, events...) })
 }
 
-func (l *viciousLog) AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) ([]int64, error) {
-	return l.append(events, func() ([]int64, error) { return l.Store.AppendIf(ctx, events, condition) })
+func (l *viciousLog) AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) (eventstore.Appended, error) {
+	return l.append(events, func() (eventstore.Appended, error) { return l.Store.AppendIf(ctx, events, condition) })
 }
 
-func (l *viciousLog) append(events []eventstore.Event, store func() ([]int64, error)) ([]int64, error) {
+func (l *viciousLog) append(events []eventstore.Event, store func() (eventstore.Appended, error)) (eventstore.Appended, error) {
 	if l.vice == faulty.Slow {
 		time.Sleep(faulty.Delay)
 	}
@@ -41,14 +41,14 @@ func (l *viciousLog) append(events []eventstore.Event, store func() ([]int64, er
 	switch l.vice {
 	case faulty.Lossy: // answered, and not stored
 		last, err := l.Store.Head(context.Background())
-		return slices.Repeat([]int64{last + 1}, len(events)), err
+		return eventstore.Appended{First: last + 1, Last: last + int64(len(events))}, err
 	case faulty.Duplicating:
-		if positions, err := store(); err != nil {
-			return positions, err
+		if at, err := store(); err != nil {
+			return at, err
 		}
-	case faulty.Reordering: // stored after, and said to be in front
+	case faulty.Reordering: // stored after, and said to be before
 		_, err := store()
-		return make([]int64, len(events)), err
+		return eventstore.Appended{Last: int64(len(events)) - 1}, err
 	}
 	return store()
 }

@@ -75,7 +75,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		registerIngest(cfg.Metrics, e.ingest)
 	}
 	if cfg.Stores {
-		e.openStores()
+		if err := e.openStores(ctx); err != nil {
+			return nil, err
+		}
 		e.events.history = history
 		registerQueues(cfg.Metrics, e.queues)
 		registerLosses(cfg.Metrics, "messages", e.streams.hub.Lost)
@@ -95,14 +97,15 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) openStores() {
+func (e *Engine) openStores(ctx context.Context) (err error) {
 	e.streams = newStreams(e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
 	if e.cfg.MaxOpenStreams > 0 {
 		e.streams.maxOpen = e.cfg.MaxOpenStreams
 	}
 	e.queues = newQueues(e.cfg.Pool, e.streams.hub, e.cfg.Log)
 	e.queues.made = e.madeQueue
-	e.events = newEvents(e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
+	e.events, err = newEvents(ctx, e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
+	return err
 }
 
 func (e *Engine) openRooms(ctx context.Context) error {
@@ -165,7 +168,8 @@ func (e *Engine) Run(ctx context.Context) {
 		e.running.Go(func() { e.ingest.Run(ctx) })
 	}
 	if e.rooms != nil {
-		e.running.Go(func() { e.rooms.appender.Run(ctx) })
+		e.rooms.appender.Start()
+		e.running.Go(func() { <-ctx.Done(); e.rooms.appender.Stop() })
 	}
 	if e.streams != nil {
 		e.streams.followers.Go(func() { e.queues.run(ctx) })

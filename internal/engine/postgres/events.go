@@ -18,8 +18,8 @@ import (
 // events gives the gateway the event stores of one database. The default
 // one is made when it is first asked for.
 type events struct {
+	client *eventstore.Client
 	pool   *pgxpool.Pool
-	reader *standby.Reader // nil without
 	log    *slog.Logger
 
 	open *registry[*eventstore.Store]
@@ -30,19 +30,22 @@ type events struct {
 	lost    atomic.Int64 // positions of events that failovers have lost
 }
 
-func newEvents(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *events {
-	s := &events{pool: pool, reader: reader, log: log}
+func newEvents(ctx context.Context, pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) (*events, error) {
+	client, err := eventstore.Open(ctx, pool, eventstore.Config{Standby: reader, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	s := &events{client: client, pool: pool, log: log}
 	s.open = newRegistry(registryConfig[*eventstore.Store]{Open: s.get, Discard: closeNow, ErrClosed: eventstore.ErrClosed, Log: log})
-	return s
+	return s, nil
 }
 
 // get opens a store, the default one also if it has to be made.
 func (s *events) get(ctx context.Context, name string) (*eventstore.Store, error) {
-	open := eventstore.Open
 	if name == eventstore.DefaultName {
-		open = eventstore.Ensure
+		return s.client.Ensure(ctx, name)
 	}
-	return open(ctx, s.pool, name, eventstore.Config{Announce: true, Standby: s.reader, Log: s.log})
+	return s.client.Lookup(ctx, name)
 }
 
 // closeNow closes a store of which nothing can be stored any more.
@@ -93,10 +96,14 @@ func (s *events) Append(ctx context.Context, name string, events []engine.Event,
 	s.progress.begin()
 	defer s.progress.end()
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
+		var at eventstore.Appended
 		if condition == nil {
-			positions, err = store.Append(ctx, in...)
+			at, err = store.Append(ctx, in...)
 		} else {
-			positions, err = store.AppendIf(ctx, in, eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After})
+			at, err = store.AppendIf(ctx, in, eventstore.Condition{FailIfEventsMatch: storeQuery(condition.Query), After: condition.After})
+		}
+		for position := at.First; err == nil && position <= at.Last; position++ {
+			positions = append(positions, position)
 		}
 		return err
 	})

@@ -38,10 +38,10 @@ func (s *events) lookForLost(ctx context.Context, open []*eventstore.Store) {
 	}
 	for _, store := range open {
 		lost, err := store.FindLost(ctx)
+		s.lost.Add(lost)
 		if err != nil {
 			return
 		}
-		s.lost.Add(lost)
 	}
 	s.history = history
 }

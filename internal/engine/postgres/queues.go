@@ -86,7 +86,8 @@ func (s *queues) start(o *openQueue) {
 		defer context.AfterFunc(s.accepted, func() { o.producer.Abandon(); o.node.Abandon() })()
 		producing, stop := context.WithCancel(s.work)
 		var producer sync.WaitGroup
-		producer.Go(func() { o.producer.Run(producing) })
+		o.producer.Start()
+		producer.Go(func() { <-producing.Done(); o.producer.Stop() })
 		if err := o.node.Run(s.work); err != nil {
 			level := slog.LevelWarn
 			if errors.Is(err, queue.ErrNotFound) { // as somebody wanted
@@ -144,7 +145,7 @@ func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Mes
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.Submit(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.producer.Submit(ctx, out, done) })
 }
 
 // checkPriority refuses a priority that the queue lacks. Package queue does so too, but
@@ -179,18 +180,18 @@ func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Messag
 	}
 	out := queueMessage(&m, opts)
 	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
-	return s.submit(o, done, func(done func(int64, error)) error { return o.producer.SubmitUnique(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.producer.SubmitUnique(ctx, out, done) })
 }
 
 // submit has messages submitted to the queue, and says what became of them.
-func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit func(done func(int64, error)) error) error {
+func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit func(done func(queue.Enqueued, error)) error) error {
 	o.progress.begin()
-	err := submit(func(first int64, err error) {
+	err := submit(func(at queue.Enqueued, err error) {
 		o.progress.end()
 		if errors.Is(err, queue.ErrNotFound) {
 			s.end(o)
 		}
-		place := engine.Place{Partition: -1, Position: first, Count: 1}
+		place := engine.Place{Partition: -1, Position: at.First, Count: 1}
 		if errors.Is(err, queue.ErrDuplicate) {
 			place.Duplicate, err = true, nil
 		}

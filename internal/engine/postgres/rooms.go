@@ -18,8 +18,8 @@ type rooms struct {
 }
 
 func (s *rooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
-	err := s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, func(position int64, err error) {
-		done(position, engineError(err))
+	err := s.appender.Submit(ctx, []stream.Message{{Key: room, Payload: payload}}, func(at stream.Appended, err error) {
+		done(at.First, engineError(err))
 	})
 	return engineError(err)
 }

@@ -169,14 +169,13 @@ func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID
 // submit has messages stored in the stream that is open, and done called.
 func (s *streams) submit(ctx context.Context, o *openStream, as *engine.RequestID, out []stream.Message, done func(engine.Place, error)) (err error) {
 	o.progress.begin()
+	answer := func(at stream.Appended, err error) {
+		s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count(), Duplicate: at.Repeated}, err, done)
+	}
 	if as != nil {
-		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, func(at stream.Stored, err error) {
-			s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}, err, done)
-		})
+		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, answer)
 	} else {
-		err = o.appender.Submit(ctx, out, func(first stream.Place, err error) {
-			s.published(o, engine.Place{Partition: first.Partition, Position: first.Position}, err, done)
-		})
+		err = o.appender.Submit(ctx, out, answer)
 	}
 	if err != nil { // then published is not called
 		o.progress.end()

@@ -60,7 +60,7 @@ func (s *streams) Groups(ctx context.Context, name, after string, limit int) ([]
 	if err != nil {
 		return nil, engineError(err)
 	}
-	groups, err := stream.ListGroupsAfter(ctx, s.pool, found, after, limit)
+	groups, err := found.GroupsAfter(ctx, after, limit)
 	out := make([]engine.GroupInfo, len(groups))
 	for i, g := range groups {
 		out[i] = engine.GroupInfo{Name: g.Name, Offset: g.Offset, Lag: g.Lag}

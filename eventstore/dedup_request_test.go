@@ -1,0 +1,231 @@
+package eventstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/eventstore"
+	"github.com/tidewire/tidewire/internal/pg"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+func mustAppendAs(t *testing.T, s *eventstore.Store, p eventstore.RequestID, events ...eventstore.Event) []int64 {
+	t.Helper()
+	positions, err := allOf(s.AppendAs(soon(t), p, events...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return positions
+}
+
+func TestAppendAs_Once(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	p := eventstore.RequestID{Client: `o"d'd\,{ü}`, Sequence: 7}
+	first := mustAppendAs(t, s, p, event("A"), event("B"))
+	if again := mustAppendAs(t, s, p, event("A"), event("B")); !slices.Equal(again, first) {
+		t.Errorf("%v and then %v", first, again)
+	}
+	mustAppendAs(t, s, eventstore.RequestID{Client: p.Client, Sequence: 3}, event("Lower"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: "another", Sequence: 7}, event("C"))
+	// All callers of one request get one answer.
+	var calling sync.WaitGroup
+	answers := make([]int64, 20)
+	for i := range answers {
+		calling.Go(func() { answers[i] = mustAppendAs(t, s, eventstore.RequestID{Client: "same"}, event("D"))[0] })
+	}
+	calling.Wait()
+	if slices.Sort(answers); answers[0] != answers[19] {
+		t.Errorf("answers %v", answers)
+	}
+	if err := s.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, poolOf(t, db.URL), eventstore.Config{}) // as after a restart
+	if again := mustAppendAs(t, other, p, event("A"), event("B")); !slices.Equal(again, first) {
+		t.Errorf("%v and by another Store %v", first, again)
+	}
+	if n := len(everything(t, other)); n != 5 {
+		t.Errorf("%d events, want 5", n)
+	}
+	for _, p := range []eventstore.RequestID{{}, {Client: "a\x00"}, {Client: "p", Sequence: -1}} {
+		if _, err := other.AppendAs(soon(t), p, event("A")); !errors.Is(err, eventstore.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", p, err)
+		}
+	}
+	if err := other.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventstore.Drop(soon(t), db.Pool, ""); err != nil {
+		t.Error(err)
+	}
+	var left int
+	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'producer\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d tables left, %v", left, err)
+	}
+}
+
+// TestAppendIfAs_RejectedIsEvaluatedAnew: what the request itself has stored is
+// no conflict, and what was refused leaves no record.
+func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	stores := []*eventstore.Store{open(t, db.Pool, eventstore.Config{}), open(t, poolOf(t, db.URL), eventstore.Config{})}
+	unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:x")}
+	ann, bob := eventstore.RequestID{Client: "ann"}, eventstore.RequestID{Client: "bob"}
+	for i := range 4 {
+		got, err := allOf(stores[i%2].AppendIfAs(soon(t), ann, []eventstore.Event{event("Taken", "name:x")}, unique))
+		if err != nil || !slices.Equal(got, []int64{1}) {
+			t.Errorf("%v, %v, want position 1", got, err)
+		}
+		_, err = stores[i%2].AppendIfAs(soon(t), bob, []eventstore.Event{event("Taken", "name:x")}, unique)
+		if !errors.Is(err, eventstore.ErrConflict) {
+			t.Errorf("%v, want a conflict", err)
+		}
+	}
+	free := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("name:y")}
+	if got, err := allOf(stores[0].AppendIfAs(soon(t), bob, []eventstore.Event{event("Taken", "name:y")}, free)); err != nil {
+		t.Errorf("%v, %v, want it looked at anew", got, err)
+	}
+}
+
+// rotate gives up the records of requests of the first store as if KeepRequests had
+// passed. A Store that is open looks for itself after its first append, and either may
+// find the other in its way: what counts is that the tables have changed places.
+func rotate(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	const lock = 1<<30 + 1
+	current := func() (n int) {
+		t.Helper()
+		if err := pool.QueryRow(soon(t), `SELECT current FROM tidewire.producer_window WHERE stream = $1`, lock).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := current()
+	mustExec(t, pool, fmt.Sprintf(`UPDATE tidewire.producer_window SET since = since - interval '%d s' WHERE stream = %d`,
+		int(eventstore.KeepRequests.Seconds()), lock))
+	waitFor(t, func() bool {
+		for _, sql := range []string{`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`} {
+			_, err := pool.Exec(soon(t), sql, lock, eventstore.KeepRequests)
+			if err != nil && pg.Code(err) != pg.CodeLockNotAvailable {
+				t.Fatal(err)
+			}
+		}
+		return current() != before
+	})
+}
+
+func TestAppendAs_TooOld(t *testing.T) {
+	t.Parallel()
+	db := setup(t)
+	s := open(t, db.Pool, eventstore.Config{})
+	p := eventstore.RequestID{Client: "p", Sequence: 5}
+	first := mustAppendAs(t, s, p, event("A", "a"))
+	rotate(t, db.Pool)
+	if again := mustAppendAs(t, s, p, event("A", "a")); !slices.Equal(again, first) {
+		t.Errorf("%v and then %v", first, again)
+	}
+	rotate(t, db.Pool)
+	for _, sequence := range []int64{5, 4} {
+		old := eventstore.RequestID{Client: "p", Sequence: sequence}
+		if _, err := s.AppendAs(soon(t), old, event("A", "a")); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+			t.Errorf("%d: %v, want ErrSequenceTooOld", sequence, err)
+		}
+		unique := eventstore.Condition{FailIfEventsMatch: eventstore.Tagged("a")}
+		if _, err := s.AppendIfAs(soon(t), old, []eventstore.Event{event("A", "a")}, unique); !errors.Is(err, eventstore.ErrSequenceTooOld) {
+			t.Errorf("%d, with a condition: %v, want ErrSequenceTooOld", sequence, err)
+		}
+	}
+	mustAppendAs(t, s, eventstore.RequestID{Client: "p", Sequence: 6}, event("A"))
+	mustAppendAs(t, s, eventstore.RequestID{Client: "q", Sequence: 1}, event("A"))
+	if n := len(everything(t, s)); n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+}
+
+// TestAppendAs_LostConnectionsAndCrashes has producers ask again and again, of
+// two Stores, while connections are cut and PostgreSQL is killed: each request
+// is stored once, where all of its answers say.
+func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t)
+			pool := poolOf(t, server.URL())
+			if _, err := migrate.Up(soon(t), pool); err != nil {
+				t.Fatal(err)
+			}
+			one := open(t, pool, eventstore.Config{})
+			var two *eventstore.Store
+			for cut := cutPool(t, server.URL(), seed, 60); two == nil; {
+				two, _ = lookupStore(soon(t), cut, "", eventstore.Config{})
+			}
+			t.Cleanup(func() { two.Close(context.Background()) })
+			var mu sync.Mutex
+			first := make(map[eventstore.RequestID]int64)
+			ask := func(s *eventstore.Store, p eventstore.RequestID, patience time.Duration) bool {
+				ctx, cancel := context.WithTimeout(soon(t), patience)
+				defer cancel()
+				tag := fmt.Sprint(p.Client, ":", p.Sequence)
+				got, err := allOf(s.AppendIfAs(ctx, p, []eventstore.Event{event("A", tag), event("B", tag)}, eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(tag)}))
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("%v: %v", p, err)
+					}
+					return false
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if before := first[p]; before != 0 && before != got[0] {
+					t.Errorf("%v was answered %d and %d", p, before, got[0])
+				}
+				first[p] = got[0]
+				return true
+			}
+			var asking sync.WaitGroup
+			for c := range 8 {
+				asking.Go(func() {
+					random := rand.New(rand.NewPCG(seed, uint64(c)))
+					for n := range int64(40) {
+						p := eventstore.RequestID{Client: fmt.Sprint("p", c%4), Sequence: n} // of two callers each
+						for i, s := range []*eventstore.Store{one, two} {
+							ask(s, p, time.Duration(random.IntN(20))*time.Millisecond)
+							if i == c%2 {
+								for !ask(s, p, time.Minute) && !t.Failed() {
+								}
+							}
+						}
+					}
+				})
+			}
+			for range 2 {
+				time.Sleep(time.Duration(50+seed%7*50) * time.Millisecond) // a moment under load
+				pgtest.Crash(t, server)
+			}
+			asking.Wait()
+			all := everything(t, one)
+			if len(all) != 2*len(first) || len(first) != 160 {
+				t.Errorf("%d events of %d requests, want 320 of 160", len(all), len(first))
+			}
+			for _, e := range all {
+				for p, position := range first {
+					if e.Type == "A" && e.Tags[0] == fmt.Sprint(p.Client, ":", p.Sequence) && e.Position != position {
+						t.Errorf("%v is stored at %d, and was answered %d", p, e.Position, position)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package ingestlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
+)
+
+// summariseRows is how many rows may be written before the index that serves
+// readers is brought up to date. Up to that many rows, and the last unfinished
+// range, are read without its help.
+const summariseRows = 50_000
+
+// Maintainer keeps the BRIN index of a table of messages summarised, and once an
+// hour deletes what writers that died have left behind, as a RetentionWorker does.
+type Maintainer struct {
+	db      pg.DB
+	sql     string // that summarises
+	log     *slog.Logger
+	written atomic.Int64
+	due     chan struct{}
+	block   int64 // first block that may not be summarised; of Run alone
+}
+
+// NewMaintainer returns a Maintainer of the table for Run; "" is the default
+// table.
+func NewMaintainer(db pg.DB, table string, log *slog.Logger) (*Maintainer, error) {
+	t, err := pg.IngestTable(table)
+	if err != nil {
+		return nil, err
+	}
+	sql := fmt.Sprintf(summariseFmt, t.Quoted(pg.SuffixIndex), t.Quoted(""))
+	return &Maintainer{db: db, sql: sql, log: log, due: make(chan struct{}, 1)}, nil
+}
+
+// Wrote counts rows just committed. Safe for concurrent use.
+func (m *Maintainer) Wrote(rows int) {
+	if m.written.Add(int64(rows)) >= summariseRows {
+		select {
+		case m.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Run summarises when enough rows were written, until ctx ends. A failure is
+// logged: readers are slower until the next time.
+func (m *Maintainer) Run(ctx context.Context) {
+	sweep := time.NewTimer(rand.N(time.Minute)) // processes begin at the same time
+	defer sweep.Stop()
+	for {
+		what, err := "", error(nil)
+		select {
+		case <-m.due:
+			what, err = "index not summarised", m.summarise(ctx)
+		case <-sweep.C:
+			what, err = "old batch marks not deleted", pg.SweepBatches(ctx, m.db)
+			sweep.Reset(pg.SweepEvery)
+		case <-ctx.Done():
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn(what, "error", err)
+		}
+	}
+}
+
+func (m *Maintainer) summarise(ctx context.Context) error {
+	m.written.Store(0)
+	var ranges int
+	var next *int64 // NULL: no range is complete yet
+	if err := m.db.QueryRow(ctx, m.sql, m.block).Scan(&ranges, &next); err != nil {
+		return err
+	}
+	if next != nil {
+		m.block = *next
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+-- Safe retry (deduplication): a request to append may carry a producer and a sequence, and is then stored once.
+
+-- The requests of a stream that carried a producer are recorded in tables of
+-- that stream, which the first of them makes: producer_<id>_0 and _1, a row
+-- each, never updated, and producer_<id>_floor. This says which of the two is
+-- in use, and since when; folded, that the highest sequences of the other one
+-- are in the floor; seen, when somebody looked last whether records are old enough: a node
+-- does every minute while it records requests. One row for each stream with producers, updated once a
+-- rotation.
+--
+-- No foreign key, for the reason that tidewire.segment gives.
+CREATE TABLE tidewire.producer_window (
+	stream int PRIMARY KEY,
+	current int NOT NULL,
+	since timestamptz NOT NULL,
+	folded boolean NOT NULL,
+	seen timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- open_producers makes the tables of a stream's records. The caller has the stream's lock.
+--
+-- The floor holds, of each producer, the highest sequence whose record was
+-- given up: what is not above it, and not recorded, may have been stored long
+-- ago. It is kept as long as the stream: without it an old request would be
+-- taken for a new one. A record says how many messages its request has stored, so that a
+-- repetition is told that of the first, whatever it has itself.
+CREATE FUNCTION tidewire.open_producers(stream_id int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 0 .. 1 LOOP
+		EXECUTE format($sql$
+			CREATE TABLE tidewire.%1$I (
+				sequence bigint NOT NULL,
+				position bigint NOT NULL, -- of the first message
+				count int, -- of messages, of a stream's requests
+				producer text COLLATE "C" NOT NULL,
+				CONSTRAINT %2$I PRIMARY KEY (producer, sequence)
+			) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
+				autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647)$sql$,
+			'producer_' || stream_id || '_' || i, 'producer_' || stream_id || '_' || i || '_pkey');
+	END LOOP;
+	EXECUTE format('CREATE TABLE tidewire.%I (producer text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL)',
+		'producer_' || stream_id || '_floor');
+	INSERT INTO tidewire.producer_window VALUES (stream_id, 0, clock_timestamp(), false);
+END
+$$;
+
+-- record_requests records the requests of the batch that the caller has opened, with the number of messages of each, in the batch's own transaction. It
+-- fails if one of them is recorded already, or too old. The batch of a shared stream comes after take_shared, which has given out its first position, and before its rows.
+CREATE FUNCTION tidewire.record_requests(
+	stream_id int, size bigint, producers text[], sequences bigint[], rows bigint[], counts int[] DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	in_use int;
+	first bigint;
+	recorded bigint := 0;
+BEGIN
+	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
+		first := greatest(tidewire.shared_head(stream_id), tidewire.history_base()) + 1;
+		IF tidewire.record_shared_requests(array_fill(stream_id, ARRAY[cardinality(producers)]),
+			ARRAY(SELECT first + r FROM unnest(rows) WITH ORDINALITY AS t (r, n) ORDER BY n), producers, sequences, counts) = '{}' THEN
+			RETURN;
+		END IF;
+	ELSE
+		in_use := (SELECT current FROM tidewire.producer_window WHERE stream = stream_id);
+		first := currval(format('tidewire.stream_%s_position_seq', stream_id)::regclass) - size + 1;
+		IF in_use IS NULL THEN
+			PERFORM tidewire.open_producers(stream_id);
+			in_use := 0;
+		END IF;
+		EXECUTE format($sql$
+			INSERT INTO tidewire.%I (producer, sequence, position, count)
+			SELECT p, s, $1 + r, c FROM unnest($2, $3, $4, $5) AS t (p, s, r, c)
+			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.producer = p AND o.sequence = s) IS NULL
+				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.producer = p)) IS NOT TRUE$sql$,
+			'producer_' || stream_id || '_' || in_use, 'producer_' || stream_id || '_' || 1 - in_use,
+			'producer_' || stream_id || '_floor') USING first, producers, sequences, rows, counts;
+		GET DIAGNOSTICS recorded = ROW_COUNT;
+	END IF;
+	IF recorded < cardinality(producers) THEN
+		RAISE EXCEPTION 'some requests of the batch are recorded already, or too old' USING ERRCODE = 'TW005';
+	END IF;
+END
+$$;
+
+-- find_requests tells of each request where it is stored and with how many messages, if it is recorded, or that it is too old. Of a stream that gets tables of its own
+-- between its two queries it finds nothing: an append is then refused by record_requests, and its writer looks again.
+CREATE FUNCTION tidewire.find_requests(stream_id int, producers text[], sequences bigint[])
+RETURNS TABLE (first bigint, too_old boolean, count int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
+		RETURN QUERY SELECT f.first, f.too_old, f.count
+			FROM tidewire.find_shared_requests(array_fill(stream_id, ARRAY[cardinality(producers)]), producers, sequences) AS f;
+		RETURN;
+	END IF;
+	IF to_regclass(format('tidewire.producer_%s_floor', stream_id)) IS NULL THEN -- one batch held a request twice
+		RETURN QUERY SELECT NULL::bigint, false, NULL::int FROM unnest(producers);
+		RETURN;
+	END IF;
+	RETURN QUERY EXECUTE format($sql$
+		SELECT coalesce(a.position, b.position),
+			coalesce(s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.producer = p), false),
+			coalesce(a.count, b.count)
+		FROM unnest($1, $2) WITH ORDINALITY AS t (p, s, n)
+		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%1$I AS r WHERE r.producer = p AND r.sequence = s LIMIT 1) AS a ON true
+		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%2$I AS r WHERE r.producer = p AND r.sequence = s LIMIT 1) AS b ON true
+		ORDER BY n$sql$,
+		'producer_' || stream_id || '_0', 'producer_' || stream_id || '_1', 'producer_' || stream_id || '_floor')
+		USING producers, sequences;
+END
+$$;
+
+-- fold_requests prepares a rotation: if the table in use has been so for that
+-- long, the highest sequences of the other one go to the floor, and its records are deleted. Nobody writes
+-- to that one, so nobody waits. It tells whether swap_requests is due. Of the time between two looks no more than two minutes
+-- count: while PostgreSQL was away, no producer could repeat anything.
+--
+-- The row of the window is locked, so that one process rotates; those who only read
+-- it, as writers do, mind no such lock.
+CREATE FUNCTION tidewire.fold_requests(stream_id int, keep interval)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	at timestamptz := clock_timestamp();
+	w tidewire.producer_window;
+	old text;
+BEGIN
+	SELECT * INTO w FROM tidewire.producer_window WHERE stream = stream_id FOR UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	IF at > w.seen + interval '20 s' THEN -- another node looked just now, else
+		UPDATE tidewire.producer_window
+			SET since = w.since + greatest(at - greatest(w.seen, w.since) - interval '2 min', interval '0'), seen = at
+			WHERE stream = stream_id RETURNING since INTO w.since;
+	END IF;
+	IF w.since > at - keep THEN
+		RETURN false;
+	END IF;
+	IF NOT w.folded THEN
+		old := 'producer_' || stream_id || '_' || 1 - w.current;
+		EXECUTE format($sql$
+			INSERT INTO tidewire.%1$I AS f (producer, sequence)
+			SELECT producer, max(sequence) FROM tidewire.%2$I GROUP BY producer
+			ON CONFLICT (producer) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$,
+			'producer_' || stream_id || '_floor', old);
+		EXECUTE format('DELETE FROM tidewire.%I', old);
+		UPDATE tidewire.producer_window SET folded = true WHERE stream = stream_id;
+	END IF;
+	RETURN true;
+END
+$$;
+
+-- old_requests returns the table of the stream's records that is not in use, if it
+-- is to be vacuumed, which no function can do.
+CREATE FUNCTION tidewire.old_requests(stream_id int)
+RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+	SELECT old FROM (
+		SELECT 'producer_' || stream || '_' || 1 - current AS old FROM tidewire.producer_window
+		WHERE stream = stream_id AND folded
+	) AS w WHERE pg_relation_size(to_regclass('tidewire.' || old)) > 0
+$$;
+
+-- swap_requests has the table in use that was not, which fold_requests has emptied. It gives up
+-- at once if somebody reads the table, and is tried again later: until then
+-- more is kept. If that table is large, it waits until it was vacuumed; the dead
+-- rows of a small one are in nobody's way, for each has a key of its own. The stream's lock keeps writers out, and needs READ COMMITTED,
+-- so that what is read after it is what was committed before it was granted.
+CREATE FUNCTION tidewire.swap_requests(stream_id int, keep interval)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	w tidewire.producer_window;
+BEGIN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION 'records of producers need READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
+	END IF;
+	PERFORM pg_advisory_xact_lock(1953064037, stream_id);
+	SELECT * INTO w FROM tidewire.producer_window
+		WHERE stream = stream_id AND since <= clock_timestamp() - keep AND folded FOR UPDATE SKIP LOCKED;
+	IF NOT FOUND OR pg_relation_size(to_regclass(format('tidewire.producer_%s_%s', stream_id, 1 - w.current))) > 1024 * 1024 THEN
+		RETURN false; -- another process was first, or the stream was dropped, or old rows are still there
+	END IF;
+	UPDATE tidewire.producer_window SET current = 1 - w.current, since = clock_timestamp(), folded = false
+		WHERE stream = stream_id;
+	RETURN true;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION tidewire.record_requests(int, bigint, text[], bigint[], bigint[], int[]),
+	tidewire.find_requests(int, text[], bigint[]), tidewire.fold_requests(int, interval),
+	tidewire.swap_requests(int, interval), tidewire.old_requests(int) FROM PUBLIC;

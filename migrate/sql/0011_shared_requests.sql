@@ -1,0 +1,185 @@
+-- The records of requests to shared streams, as producer_<id>_0, _1 and _floor are those of
+-- a stream with tables of its own. A request is recorded in the table in use and looked
+-- for in both tables, and in the floor, with one snapshot that was taken after the
+-- stream's lock was granted. So nothing is wrong if a writer still writes to a table
+-- that has just gone out of use, and writers need no lock that they all share.
+CREATE TABLE tidewire.shared_request_0 (
+	sequence bigint NOT NULL,
+	position bigint NOT NULL, -- of the first message
+	stream int NOT NULL,
+	count int NOT NULL, -- of messages
+	producer text COLLATE "C" NOT NULL,
+	PRIMARY KEY (stream, producer, sequence)
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
+	autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647);
+CREATE TABLE tidewire.shared_request_1 (LIKE tidewire.shared_request_0 INCLUDING INDEXES)
+	WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647);
+CREATE TABLE tidewire.shared_request_floor (
+	sequence bigint NOT NULL,
+	stream int NOT NULL,
+	producer text COLLATE "C" NOT NULL,
+	PRIMARY KEY (stream, producer)
+);
+
+-- One row, as producer_window has one for each stream with records of its own. It is not a
+-- row of that table, each of which stands for three tables by the stream's number. Table
+-- turn % 2 is in use.
+CREATE TABLE tidewire.shared_request_window (
+	id int PRIMARY KEY CHECK (id = 0),
+	turn bigint NOT NULL,
+	since timestamptz NOT NULL DEFAULT clock_timestamp(),
+	seen timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+INSERT INTO tidewire.shared_request_window (id, turn) VALUES (0, 0);
+
+-- find_shared_requests tells of each request, in their order, what find_requests does.
+--
+-- It and the functions below run with the rights of who migrated, as record_requests
+-- does, and have to use an index, as shared_head does.
+CREATE FUNCTION tidewire.find_shared_requests(streams int[], producers text[], sequences bigint[])
+RETURNS TABLE (stream int, first bigint, too_old boolean, count int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+	RETURN QUERY
+		SELECT t.i, coalesce(a.position, b.position),
+			coalesce(t.s <= (SELECT f.sequence FROM tidewire.shared_request_floor AS f WHERE f.stream = t.i AND f.producer = t.p), false),
+			coalesce(a.count, b.count)
+		FROM unnest(streams, producers, sequences) WITH ORDINALITY AS t (i, p, s, n)
+		LEFT JOIN LATERAL (
+			SELECT r.position, r.count FROM tidewire.shared_request_0 AS r
+			WHERE r.stream = t.i AND r.producer = t.p AND r.sequence = t.s LIMIT 1
+		) AS a ON true
+		LEFT JOIN LATERAL (
+			SELECT r.position, r.count FROM tidewire.shared_request_1 AS r
+			WHERE r.stream = t.i AND r.producer = t.p AND r.sequence = t.s LIMIT 1
+		) AS b ON true
+		ORDER BY t.n;
+END
+$$;
+
+-- record_shared_requests records requests to shared streams, whose locks the caller has, in READ
+-- COMMITTED: request n is to streams[n], and its first message is at positions[n]. It
+-- returns the streams that it leaves out: one of their requests is recorded already,
+-- or too old. It fails with a unique violation if a request is there twice.
+CREATE FUNCTION tidewire.record_shared_requests(streams int[], positions bigint[], producers text[], sequences bigint[], counts int[])
+RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
+DECLARE
+	left_out int[] := ARRAY(SELECT DISTINCT f.stream FROM tidewire.find_shared_requests(streams, producers, sequences) AS f
+		WHERE f.first IS NOT NULL OR f.too_old);
+BEGIN
+	IF (SELECT w.turn % 2 FROM tidewire.shared_request_window AS w WHERE w.id = 0) = 0 THEN
+		INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count)
+			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, producers, sequences, positions, counts) AS t (i, p, s, at, c)
+			WHERE t.i <> ALL (left_out);
+	ELSE
+		INSERT INTO tidewire.shared_request_1 (stream, producer, sequence, position, count)
+			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, producers, sequences, positions, counts) AS t (i, p, s, at, c)
+			WHERE t.i <> ALL (left_out);
+	END IF;
+	RETURN left_out;
+END
+$$;
+
+-- fold_shared_requests has the records in some blocks of the table that is not in use give way
+-- to the highest sequences of their producers, in the floor, if the other table has been
+-- in use for that long; of the time while nobody looked, two minutes count, as for
+-- fold_requests. It returns the turn that is to end, and how many blocks the table has, or NULL
+-- if it is not time, or another process is at it.
+--
+-- A record and its floor change in one transaction, so every snapshot has one of them. A
+-- stream that is moved or dropped has its records locked before its floors: they are
+-- skipped here, so neither waits for the other in turn. READ COMMITTED.
+CREATE FUNCTION tidewire.fold_shared_requests(keep interval, from_block bigint, to_block bigint, OUT turn bigint, OUT blocks bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	at timestamptz := clock_timestamp();
+	w tidewire.shared_request_window;
+	old text;
+BEGIN
+	SELECT * INTO w FROM tidewire.shared_request_window WHERE id = 0 FOR UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		RETURN;
+	END IF;
+	IF at > w.seen + interval '20 s' THEN -- another node looked just now, else
+		UPDATE tidewire.shared_request_window
+			SET since = w.since + greatest(at - greatest(w.seen, w.since) - interval '2 min', interval '0'), seen = at
+			WHERE id = 0 RETURNING since INTO w.since;
+	END IF;
+	IF w.since > at - keep THEN
+		RETURN;
+	END IF;
+	old := 'shared_request_' || (w.turn + 1) % 2;
+	EXECUTE format($sql$
+		WITH gone AS (
+			DELETE FROM tidewire.%1$I WHERE ctid = ANY (ARRAY(
+				SELECT ctid FROM tidewire.%1$I WHERE ctid >= $1 AND ctid < $2 FOR UPDATE SKIP LOCKED
+			)) RETURNING stream, producer, sequence
+		)
+		INSERT INTO tidewire.shared_request_floor AS f (stream, producer, sequence)
+		SELECT stream, producer, max(sequence) FROM gone GROUP BY stream, producer ORDER BY stream, producer
+		ON CONFLICT (stream, producer) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$, old)
+		USING format('(%s,0)', from_block)::tid, format('(%s,0)', to_block)::tid;
+	turn := w.turn;
+	blocks := pg_relation_size(('tidewire.' || old)::regclass) / current_setting('block_size')::bigint;
+END
+$$;
+
+-- old_shared_requests returns the table that is not in use, if it is to be vacuumed.
+CREATE FUNCTION tidewire.old_shared_requests()
+RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+	SELECT old FROM (SELECT 'shared_request_' || (turn + 1) % 2 AS old FROM tidewire.shared_request_window WHERE id = 0) AS w
+	WHERE pg_relation_size(to_regclass('tidewire.' || old)) > 0
+$$;
+
+-- swap_shared_requests has the other table in use from now on, which was folded in this turn. Records
+-- that are still there are kept longer.
+CREATE FUNCTION tidewire.swap_shared_requests(folded_in bigint)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	UPDATE tidewire.shared_request_window SET turn = turn + 1, since = clock_timestamp() WHERE id = 0 AND turn = folded_in;
+	RETURN FOUND;
+END
+$$;
+
+-- own_shared_requests moves the records and floors of a stream to tables of its own, which it makes if
+-- there are any. The caller has the stream's lock, and the right to make tables. Records
+-- go to the table of the same number, and to the floor last: see fold_shared_requests.
+CREATE FUNCTION tidewire.own_shared_requests(stream_id int) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+	IF NOT (EXISTS (SELECT FROM tidewire.shared_request_0 WHERE stream = stream_id)
+		OR EXISTS (SELECT FROM tidewire.shared_request_1 WHERE stream = stream_id)
+		OR EXISTS (SELECT FROM tidewire.shared_request_floor WHERE stream = stream_id)) THEN
+		RETURN;
+	END IF;
+	PERFORM tidewire.open_producers(stream_id);
+	FOR i IN 0 .. 1 LOOP
+		EXECUTE format($sql$
+			WITH gone AS (DELETE FROM tidewire.%I WHERE stream = $1 RETURNING producer, sequence, position, count)
+			INSERT INTO tidewire.%I (producer, sequence, position, count)
+			SELECT producer, sequence, position, count FROM gone ORDER BY producer, sequence$sql$,
+			'shared_request_' || i, 'producer_' || stream_id || '_' || i) USING stream_id;
+	END LOOP;
+	EXECUTE format($sql$
+		WITH gone AS (DELETE FROM tidewire.shared_request_floor WHERE stream = $1 RETURNING producer, sequence)
+		INSERT INTO tidewire.%I (producer, sequence) SELECT producer, sequence FROM gone ORDER BY producer$sql$,
+		'producer_' || stream_id || '_floor') USING stream_id;
+	UPDATE tidewire.producer_window AS w SET current = s.turn % 2, since = s.since, seen = s.seen
+		FROM tidewire.shared_request_window AS s WHERE w.stream = stream_id AND s.id = 0;
+END
+$$;
+
+-- drop_shared_requests deletes the records and floors of a stream, whose lock the caller has.
+CREATE FUNCTION tidewire.drop_shared_requests(stream_id int) RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+	DELETE FROM tidewire.shared_request_0 WHERE stream = stream_id;
+	DELETE FROM tidewire.shared_request_1 WHERE stream = stream_id;
+	DELETE FROM tidewire.shared_request_floor WHERE stream = stream_id; -- last: see fold_shared_requests
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION tidewire.find_shared_requests(int[], text[], bigint[]),
+	tidewire.record_shared_requests(int[], bigint[], text[], bigint[], int[]), tidewire.fold_shared_requests(interval, bigint, bigint),
+	tidewire.old_shared_requests(), tidewire.swap_shared_requests(bigint), tidewire.drop_shared_requests(int) FROM PUBLIC;

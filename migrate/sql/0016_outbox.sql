@@ -1,0 +1,181 @@
+-- The outbox: messages that a transaction of the application publishes, which
+-- get their positions, under the lock, only when it commits. Until then nobody
+-- waits for it, however long it is idle.
+--
+-- It is a temporary table of the session that is emptied by truncation at the
+-- end of each transaction. A table shared by all would have to be emptied row
+-- by row, and a long transaction elsewhere would keep all of the dead rows;
+-- and its rows would go through the WAL twice. Behind a pooler the table is
+-- that of the server's session, which is right: a transaction never changes
+-- sessions. It is made at a session's first message, and rules out PREPARE
+-- TRANSACTION. The second table holds at most one row: its trigger is to fire
+-- once a transaction, and not once a message.
+--
+-- The functions run with the rights of who migrated: the application needs
+-- USAGE on this schema and EXECUTE on publish, and a session may change its
+-- role between messages.
+CREATE FUNCTION tidewire.open_outbox() RETURNS void LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	CREATE TEMPORARY TABLE tidewire_outbox (
+		number bigint GENERATED ALWAYS AS IDENTITY, -- order of the calls
+		stream int NOT NULL,
+		key text,
+		headers jsonb,
+		payload bytea NOT NULL
+	) ON COMMIT DELETE ROWS;
+	CREATE TEMPORARY TABLE tidewire_outbox_due (due boolean) ON COMMIT DELETE ROWS;
+	CREATE CONSTRAINT TRIGGER tidewire_move_outbox AFTER INSERT ON pg_temp.tidewire_outbox_due
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidewire.move_outbox();
+END
+$$;
+
+-- move_outbox gives the transaction's messages their positions and stores
+-- them. Locks are taken in the order of ids, so that two transactions with the
+-- same streams do not deadlock; one that has other locks may, and gets 40P01.
+--
+-- It is right under every isolation: it reads nothing of the stream's table,
+-- and a sequence shows where it stands, not where it stood when the
+-- transaction began. make_room is asked whatever the segments seem to be: the snapshot may be an old one. The time is that of the commit and not of the
+-- transaction's beginning, which may be hours ago.
+--
+-- LOCK TABLE has PostgreSQL look the name up anew: a table that was
+-- made while the lock was waited for is not known here yet.
+CREATE FUNCTION tidewire.move_outbox() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	target record;
+	positions regclass;
+	head bigint;
+BEGIN
+	-- First, and the messages last: what is published after this, by another
+	-- trigger or with constraints set immediate, is due again.
+	DELETE FROM pg_temp.tidewire_outbox_due;
+	PERFORM tidewire.note_growth();
+	FOR target IN SELECT stream, count(*) AS size FROM pg_temp.tidewire_outbox GROUP BY stream ORDER BY stream LOOP
+		PERFORM pg_advisory_xact_lock(1953064037, target.stream);
+		IF tidewire.move_outbox_shared(target.stream, target.size) THEN
+			CONTINUE;
+		END IF;
+		BEGIN
+			EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ROW EXCLUSIVE MODE', 'stream_' || target.stream);
+			positions := ('tidewire.stream_' || target.stream || '_position_seq')::regclass;
+			head := greatest(pg_sequence_last_value(positions), tidewire.history_base());
+		EXCEPTION WHEN undefined_table OR internal_error THEN -- the latter while it was waited for
+			RAISE EXCEPTION 'stream % was dropped', target.stream USING ERRCODE = 'TW003';
+		END;
+		PERFORM tidewire.make_room(target.stream, head, head + target.size);
+		PERFORM setval(positions, head + target.size);
+		EXECUTE format($sql$
+			INSERT INTO tidewire.%I (position, created_at, key, headers, payload)
+			SELECT $1 + row_number() OVER (ORDER BY number), $2, key, headers, payload
+			FROM pg_temp.tidewire_outbox WHERE stream = $3$sql$, 'stream_' || target.stream)
+			USING head, clock_timestamp(), target.stream;
+	END LOOP;
+	DELETE FROM pg_temp.tidewire_outbox;
+	RETURN NULL;
+END
+$$;
+
+-- move_outbox_shared moves the messages of one stream, whose lock the caller has, and
+-- returns false if it has tables of its own.
+--
+-- A snapshot that is older than the lock may not show that, nor where the stream ends. Then
+-- FOR SHARE fails if the stream was moved or dropped since, and the messages come after
+-- shared_top_seq, which leaves a gap. It does not wait: one who has locked the row waits for the
+-- stream's lock, and then finds what is stored here.
+CREATE FUNCTION tidewire.move_outbox_shared(stream_id int, size bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	s tidewire.stream;
+	head bigint;
+BEGIN
+	SELECT * INTO s FROM tidewire.stream WHERE id = stream_id;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'stream % was dropped', stream_id USING ERRCODE = 'TW003';
+	ELSIF NOT s.shared THEN
+		RETURN false;
+	END IF;
+	IF current_setting('transaction_isolation') = 'read committed' THEN
+		head := greatest(tidewire.shared_head(stream_id), tidewire.history_base());
+	ELSE
+		BEGIN
+			PERFORM FROM tidewire.stream WHERE id = stream_id FOR SHARE NOWAIT;
+		EXCEPTION
+			WHEN lock_not_available THEN
+				NULL;
+			WHEN serialization_failure THEN
+				BEGIN
+					EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ROW EXCLUSIVE MODE', 'stream_' || stream_id);
+					RETURN false;
+				EXCEPTION WHEN undefined_table THEN
+					RAISE EXCEPTION 'could not serialize access to stream %, which may be dropped', stream_id USING ERRCODE = 'serialization_failure';
+				END;
+		END;
+		PERFORM tidewire.history_base(); -- raises what comes next, if it begins one
+		head := coalesce(pg_sequence_last_value('tidewire.shared_top_seq'), 0);
+	END IF;
+	PERFORM tidewire.raise_shared_top(head + size);
+	INSERT INTO tidewire.shared_message (stream, position, created_at, keyed, key, headers, payload)
+		SELECT stream_id, head + row_number() OVER (ORDER BY number), clock_timestamp(), s.keyed, key, headers, payload
+		FROM pg_temp.tidewire_outbox WHERE stream = stream_id;
+	RETURN true;
+END
+$$;
+
+-- publish_batch publishes messages to one stream: element n of the arrays is
+-- message n. The caller has looked at what is in them.
+CREATE FUNCTION tidewire.publish_batch(stream_id int, keys text[], headers jsonb[], payloads bytea[])
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM FROM tidewire.stream WHERE id = stream_id;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'there is no stream %', stream_id USING ERRCODE = 'TW003';
+	END IF;
+	IF to_regclass('pg_temp.tidewire_outbox') IS NULL THEN
+		PERFORM tidewire.open_outbox();
+	END IF;
+	INSERT INTO pg_temp.tidewire_outbox (stream, key, headers, payload)
+		SELECT stream_id, nullif(k, ''), h, p
+		FROM unnest(keys, headers, payloads) WITH ORDINALITY AS t (k, h, p, n) ORDER BY n;
+	IF NOT EXISTS (SELECT FROM pg_temp.tidewire_outbox_due) THEN
+		INSERT INTO pg_temp.tidewire_outbox_due VALUES (true);
+	END IF;
+END
+$$;
+
+-- publish publishes one message with the caller's transaction: it is stored
+-- when that commits, and not if it does not. Any language can call it. Key and
+-- headers may be NULL. SQLSTATE TW003: there is no such stream; TW004: not a
+-- message. The limits are those of package stream. To a partitioned stream it goes to the partition of its
+-- key, or, without one, to the same as all such of the transaction.
+CREATE FUNCTION tidewire.publish(stream text, key text, headers jsonb, payload bytea)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	target tidewire.stream;
+	stream_id int;
+BEGIN
+	SELECT * INTO target FROM tidewire.stream AS s WHERE s.name = publish.stream AND s.state = 'ready';
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'there is no stream %', quote_nullable(stream) USING ERRCODE = 'TW003';
+	END IF;
+	IF payload IS NULL OR octet_length(payload) > 256 * 1024 * 1024 THEN
+		RAISE EXCEPTION 'message payload: want 0 to 268435456 bytes' USING ERRCODE = 'TW004';
+	END IF;
+	IF octet_length(key) > 1024 THEN
+		RAISE EXCEPTION 'message key: want at most 1024 bytes' USING ERRCODE = 'TW004';
+	END IF;
+	IF jsonb_typeof(headers) <> 'object' OR octet_length(headers::text) > 64 * 1024 THEN
+		RAISE EXCEPTION 'message headers: want a JSON object of at most 65536 bytes' USING ERRCODE = 'TW004';
+	END IF;
+	stream_id := target.id;
+	IF target.partitions > 0 THEN
+		SELECT s.id INTO stream_id FROM tidewire.stream AS s WHERE s.parent = target.id AND s.partition =
+			coalesce(tidewire.partition_of(nullif(key, ''), target.partitions),
+				mod(pg_current_xact_id()::text::numeric, target.partitions)::int);
+	END IF;
+	PERFORM tidewire.publish_batch(stream_id, ARRAY[key], ARRAY[headers], ARRAY[payload]);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION tidewire.open_outbox(), tidewire.move_outbox(),
+	tidewire.publish_batch(int, text[], jsonb[], bytea[]), tidewire.publish(text, text, jsonb, bytea) FROM PUBLIC;

@@ -1,0 +1,177 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/queue"
+)
+
+// client opens a Client that is closed when the test ends.
+func client(t *testing.T, pool *pgxpool.Pool, cfg queue.Config) *queue.Client {
+	t.Helper()
+	c, err := queue.Open(t.Context(), pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c.Close(ctx) // a test that closes it looks at the error
+	})
+	return c
+}
+
+func ensureIn(t *testing.T, c *queue.Client, name string, opts queue.Options) *queue.Queue {
+	t.Helper()
+	q, err := c.Ensure(t.Context(), name, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// TestClient_NotRunning: what does not run refuses at once.
+func TestClient_NotRunning(t *testing.T) {
+	t.Parallel()
+	_, q := setup(t, queue.Options{})
+	_, enqueued := q.Enqueue(t.Context(), queue.Message{})
+	_, consumed := q.Consume(queue.ConsumerOptions{})
+	_, part := queue.NewEnqueuer(q, queue.EnqueuerConfig{}).Enqueue(t.Context(), queue.Message{})
+	_, unique := queue.NewEnqueuer(q, queue.EnqueuerConfig{}).Enqueue(t.Context(), only("k", "x", time.Minute))
+	for what, err := range map[string]error{
+		"Enqueue": enqueued, "Consume": consumed, "Work": q.Work(t.Context(), queue.WorkOptions{}, nil), "an Enqueuer": part, "a unique message": unique,
+	} {
+		if !errors.Is(err, queue.ErrNotRunning) {
+			t.Errorf("%s: %v, want ErrNotRunning", what, err)
+		}
+	}
+	q.Notify() // does nothing
+}
+
+// TestClient_OlderSchema: a database that is not migrated is refused with what to do.
+func TestClient_OlderSchema(t *testing.T) {
+	t.Parallel()
+	if _, err := queue.Open(t.Context(), pgtest.Open(t).Pool, queue.Config{}); !errors.Is(err, migrate.ErrOlder) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestClient_Close: after a Close all ends and nothing is accepted; what was delivered and not settled is for others at once.
+func TestClient_Close(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	c := client(t, db.Pool, queue.Config{Node: queue.NodeConfig{Drain: time.Millisecond}})
+	q := ensureIn(t, c, "jobs", queue.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	enqueueAll(t, q, "held")
+	held, err := q.Consume(queue.ConsumerOptions{Credits: 1, Visibility: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := held.Receive(t.Context()); err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	ended := make(chan error, 1)
+	handled := make(chan struct{})
+	go func() {
+		ended <- q.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { close(handled); return nil })
+	}()
+	enqueueAll(t, q, "handled")
+	<-handled
+	for range 2 {
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Work: %v", err)
+	}
+	_, enqueued := q.Enqueue(t.Context(), queue.Message{})
+	_, consumed := q.Consume(queue.ConsumerOptions{})
+	for what, err := range map[string]error{"Enqueue": enqueued, "Consume": consumed, "Work": q.Work(t.Context(), queue.WorkOptions{}, nil)} {
+		if !errors.Is(err, queue.ErrClosed) {
+			t.Errorf("%s: %v, want ErrClosed", what, err)
+		}
+	}
+	again := ensureIn(t, client(t, db.Pool, queue.Config{}), "jobs", queue.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	working, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := again.Work(working, queue.WorkOptions{}, func(_ context.Context, d *queue.Delivery) error {
+		if string(d.Payload) != "held" {
+			t.Errorf("%s was settled, and came again", d.Payload)
+		}
+		stop()
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClient_CloseGivesUp: a Close whose ctx ends first leaves nobody waiting.
+func TestClient_CloseGivesUp(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	c := client(t, db.Pool, queue.Config{})
+	q := ensureIn(t, c, "jobs", queue.Options{})
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, $1)`, q.Stream().ID()); err != nil {
+		t.Fatal(err)
+	}
+	enqueued := make(chan error, 1)
+	go func() {
+		_, err := q.Enqueue(t.Context(), queue.Message{})
+		enqueued <- err
+	}()
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted)`, q.Stream().ID()).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Close(over); !errors.Is(err, queue.ErrOutcomeUnknown) {
+		t.Errorf("Close: %v, want ErrOutcomeUnknown", err)
+	}
+	if err := <-enqueued; !errors.Is(err, queue.ErrOutcomeUnknown) {
+		t.Errorf("Enqueue: %v, want ErrOutcomeUnknown", err)
+	}
+}
+
+// TestClient_Dropped: a queue that is dropped is not found, and one that is made anew under its name is another.
+func TestClient_Dropped(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	c := client(t, db.Pool, queue.Config{})
+	for _, opts := range []queue.Options{{}, {Priorities: 2}} {
+		gone := ensureIn(t, c, "again", opts)
+		worked := make(chan error, 1)
+		go func() {
+			worked <- gone.Work(t.Context(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error { return nil })
+		}()
+		enqueueAll(t, gone, "a")
+		if err := c.Drop(t.Context(), "again"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := gone.Enqueue(t.Context(), queue.Message{}); !errors.Is(err, queue.ErrNotFound) {
+				t.Errorf("%+v: enqueued to what is dropped: %v", opts, err)
+			}
+		}
+		if err := <-worked; !errors.Is(err, queue.ErrNotFound) {
+			t.Errorf("%+v: Work: %v", opts, err)
+		}
+	}
+	if at, err := ensureIn(t, c, "again", queue.Options{}).Enqueue(t.Context(), queue.Message{}); err != nil || at.First != 1 {
+		t.Errorf("%+v, %v", at, err)
+	}
+}

@@ -1,0 +1,241 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/migrate"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// retries notes what producers were answered, however often they asked.
+type retries struct {
+	mu     sync.Mutex
+	first  map[stream.RequestID]int64
+	stored map[stream.RequestID]bool // by a call that was told so
+}
+
+// append appends as the producer, two messages that name the request. It gives
+// up waiting now and then, as a client does that will ask again.
+func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, patience time.Duration) (answered bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stored, err := a.AppendAs(ctx, p, messages(fmt.Sprint(p.Client, " ", p.Sequence, " a"), fmt.Sprint(p.Client, " ", p.Sequence, " b"))...)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.Errorf("%v: %v", p, err)
+		}
+		return false
+	}
+	first := stored.First
+	if stored.Count() != 2 {
+		t.Errorf("%v: %+v, want two messages", p, stored)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.first == nil {
+		r.first, r.stored = make(map[stream.RequestID]int64), make(map[stream.RequestID]bool)
+	}
+	if before := r.first[p]; before != 0 && before != first {
+		t.Errorf("%v was answered %d and %d", p, before, first)
+	}
+	if !stored.Repeated {
+		if r.stored[p] {
+			t.Errorf("two callers of %v were told that they stored it", p)
+		}
+		r.stored[p] = true
+	}
+	r.first[p] = first
+	return true
+}
+
+// check wants each request once, where it was said to be, and nothing else but
+// the messages of others.
+func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
+	t.Helper()
+	if want := 2*len(r.first) + int(others); len(all) != want {
+		t.Errorf("%d messages stored, want %d", len(all), want)
+	}
+	stored := make(map[string]int64)
+	for _, m := range all {
+		if stored[string(m.Payload)] != 0 && string(m.Payload) != "other" {
+			t.Errorf("%q is stored twice", m.Payload)
+		}
+		stored[string(m.Payload)] = m.Position
+	}
+	for p, first := range r.first {
+		name := fmt.Sprint(p.Client, " ", p.Sequence)
+		if stored[name+" a"] != first || stored[name+" b"] != first+1 {
+			t.Errorf("%s is at %d and %d, its answer said %d", name, stored[name+" a"], stored[name+" b"], first)
+		}
+	}
+}
+
+// TestAppendAs_LostConnectionsStoreOnce has callers of several nodes hammer the
+// same few requests, beside others that have no producer, while connections are
+// cut around COMMIT.
+func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		for name, method := range allMethods {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				t.Parallel()
+				db, s := ensure(t)
+				cfg := stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}}
+				nodes := []*stream.Appender{
+					run(t, cutPool(t, db, randomPlan(seed, 400)), s, cfg),
+					run(t, cutPool(t, db, randomPlan(seed+100, 400)), s, cfg),
+					run(t, db.Pool, s, cfg),
+				}
+				var r retries
+				var others atomic.Int64
+				var calling sync.WaitGroup
+				for n, a := range nodes {
+					for c := range 4 {
+						calling.Go(func() {
+							random := rand.New(rand.NewPCG(seed, uint64(10*n+c)))
+							for sequence := range int64(40) {
+								p := stream.RequestID{Client: fmt.Sprint("p", c%2), Sequence: sequence}
+								r.append(t, a, p, time.Duration(random.IntN(20))*time.Millisecond)
+								for !r.append(t, a, p, time.Minute) && !t.Failed() {
+								}
+								mustAppend(t, a, messages("other")...)
+								others.Add(1)
+							}
+						})
+					}
+				}
+				calling.Wait()
+				if len(r.first) != 80 {
+					t.Errorf("%d requests answered, want 80", len(r.first))
+				}
+				r.check(t, everything(t, s), others.Load())
+			})
+		}
+	}
+}
+
+// TestAppendAs_PostgreSQLKilled kills PostgreSQL while two nodes repeat each
+// other's requests.
+func TestAppendAs_PostgreSQLKilled(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t)
+			nodes := pools(t, server.URL(), 3)
+			if _, err := migrate.Up(t.Context(), nodes[0]); err != nil {
+				t.Fatal(err)
+			}
+			s, err := stream.Ensure(t.Context(), nodes[0], "killed", stream.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r retries
+			var calling sync.WaitGroup
+			loading := make(chan struct{})
+			for _, pool := range nodes[1:] {
+				a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{CopyRows: 16}})
+				for c := range 10 {
+					calling.Go(func() {
+						for sequence := int64(0); ; sequence++ {
+							select {
+							case <-loading:
+								return
+							default:
+							}
+							p := stream.RequestID{Client: fmt.Sprint("p", c), Sequence: sequence}
+							r.append(t, a, p, 50*time.Millisecond)
+							for !r.append(t, a, p, time.Minute) && !t.Failed() {
+							}
+						}
+					})
+				}
+			}
+			random := rand.New(rand.NewPCG(seed, 5))
+			for range 3 {
+				time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
+				pgtest.Crash(t, server)
+			}
+			close(loading)
+			calling.Wait()
+			if len(r.first) == 0 {
+				t.Error("nothing was appended")
+			}
+			r.check(t, everything(t, s), 0)
+		})
+	}
+}
+
+// TestAppendAs_RotatesUnderLoad has the records move on again and again while
+// everything is asked for twice: within the window a repetition is answered, and
+// nothing is ever stored twice.
+func TestAppendAs_RotatesUnderLoad(t *testing.T) {
+	t.Parallel()
+	ensureBoth(t, rotatesUnderLoad)
+}
+
+func rotatesUnderLoad(t *testing.T, db pgtest.DB, s *stream.Stream) {
+	aged, fold, swap, args := agedSQL, `SELECT tidewire.fold_requests(1000, $1)`, `SELECT tidewire.swap_requests(1000, $1)`, []any{stream.KeepRequests}
+	if isShared(t, db, s) {
+		aged, fold = agedSharedSQL, `SELECT turn IS NOT NULL FROM tidewire.fold_shared_requests($1, 0, 1000)`
+		swap = `SELECT tidewire.swap_shared_requests(turn) FROM tidewire.shared_request_window WHERE since <= clock_timestamp() - $1::interval`
+	}
+	nodes := pools(t, db.URL, 2)
+	var r retries
+	var calling, rotating sync.WaitGroup
+	over := make(chan struct{})
+	rotated := 0
+	rotating.Go(func() {
+		for done := false; !done; {
+			select {
+			case <-over:
+				done = true
+			default:
+			}
+			_, err := db.Pool.Exec(context.Background(), aged, args...)
+			var due, swapped bool
+			if err == nil {
+				err = db.Pool.QueryRow(context.Background(), fold, args...).Scan(&due)
+			}
+			if err == nil && due {
+				if db.Pool.QueryRow(context.Background(), swap, args...).Scan(&swapped) == nil && swapped {
+					rotated++
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for n, pool := range nodes {
+		a := run(t, pool, s, stream.AppenderConfig{})
+		for c := range 4 {
+			calling.Go(func() {
+				for sequence := range int64(100) {
+					p := stream.RequestID{Client: fmt.Sprint(n, c), Sequence: sequence}
+					if !r.append(t, a, p, time.Minute) {
+						return
+					}
+					// So soon rotated that it may be too old, but not stored again.
+					if again, err := a.AppendAs(soon(t), p, messages("twice")...); err == nil && (again.Count() != 2 || !again.Repeated) {
+						t.Errorf("%v again: %+v", p, again)
+					}
+				}
+			})
+		}
+	}
+	calling.Wait()
+	close(over)
+	rotating.Wait()
+	if rotated == 0 {
+		t.Error("nothing was rotated")
+	}
+	r.check(t, everything(t, s), 0)
+}
