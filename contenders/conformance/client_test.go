@@ -61,6 +61,15 @@ func member(t *testing.T, s *server, rooms ...string) *client {
 	return c
 }
 
+// publicMember is a member of the public room, where other tests may talk.
+func publicMember(t *testing.T, s *server, join string) *client {
+	t.Helper()
+	c := dial(t, s)
+	c.send("%s", join)
+	c.syncAmongOthers()
+	return c
+}
+
 func (c *client) read() {
 	for {
 		messages, err := c.conn.Read()
@@ -149,14 +158,8 @@ func (c *client) hears(want string) {
 // hearsText expects a chat with that text as the next message.
 func (c *client) hearsText(want string) {
 	c.t.Helper()
-	for {
-		switch m := parse(c.t, c.next()); {
-		case m.Type == "ping":
-			continue
-		case m.Type != "chat" || m.Text != want:
-			c.t.Errorf("got a %s %q, want a chat %q", m.Type, m.Text, want)
-		}
-		return
+	if m := c.nextButPings(); m.Type != "chat" || m.Text != want {
+		c.t.Errorf("got a %s %q, want a chat %q", m.Type, m.Text, want)
 	}
 }
 
@@ -171,17 +174,37 @@ func (c *client) awaits(text string) {
 // messages are handled in their order. No chat may be on its way.
 func (c *client) sync() {
 	c.t.Helper()
+	c.ping()
+	if m := c.nextButPings(); !c.answersPing(m) {
+		c.t.Fatalf("got a %s with ts %s, want a pong with ts %d", m.Type, m.TS, c.pings)
+	}
+}
+
+// syncAmongOthers is sync in a room that tests share: it skips what others say.
+func (c *client) syncAmongOthers() {
+	c.t.Helper()
+	c.ping()
+	for !c.answersPing(c.nextButPings()) {
+	}
+}
+
+func (c *client) ping() {
+	c.t.Helper()
 	c.pings++
 	c.send(`{"type":"ping","ts":%d}`, c.pings)
+}
+
+func (c *client) answersPing(m message) bool {
+	return m.Type == "pong" && sameJSON(c.t, m.TS, fmt.Append(nil, c.pings))
+}
+
+// nextButPings returns the next message that is no ping of the server.
+func (c *client) nextButPings() message {
+	c.t.Helper()
 	for {
-		m := parse(c.t, c.next())
-		if m.Type == "ping" {
-			continue
+		if m := parse(c.t, c.next()); m.Type != "ping" {
+			return m
 		}
-		if m.Type != "pong" || !sameJSON(c.t, m.TS, fmt.Append(nil, c.pings)) {
-			c.t.Fatalf("got a %s with ts %s, want a pong with ts %d", m.Type, m.TS, c.pings)
-		}
-		return
 	}
 }
 

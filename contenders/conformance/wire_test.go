@@ -61,9 +61,7 @@ func testJoinTwice(t *testing.T, s *server) {
 
 // testDefaultRoom: in the public room there may be others, of other tests too.
 func testDefaultRoom(t *testing.T, s *server) {
-	named, plain := member(t, s, "public"), dial(t, s)
-	plain.send(`{"type":"join"}`)
-	plain.sync()
+	named, plain := publicMember(t, s, `{"type":"join","room":"public"}`), publicMember(t, s, `{"type":"join"}`)
 	text := t.Name()
 	plain.send(`{"type":"chat","text":"%s without"}`, text)
 	named.awaits(text + " without")
@@ -72,7 +70,7 @@ func testDefaultRoom(t *testing.T, s *server) {
 }
 
 func testNoJoin(t *testing.T, s *server) {
-	a, b := dial(t, s), member(t, s, "public")
+	a, b := dial(t, s), publicMember(t, s, `{"type":"join","room":"public"}`)
 	a.send(`{"type":"chat","text":%q}`, t.Name())
 	b.awaits(t.Name())
 	b.say("public", t.Name()+" back")
