@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/streamwriter"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/stream"
@@ -81,11 +82,11 @@ func (p published) await(sql string, args ...any) {
 }
 
 func (p published) messages() {
-	w := stream.NewWriter(p.pool, stream.WriterConfig{})
+	w := streamwriter.New(p.pool, streamwriter.Config{})
 	defer w.Close()
-	var b stream.Batch
+	b := streamwriter.NewBatch()
 	b.Append([]byte("ingested"))
-	if err := w.Write(p.Context(), &b); err != nil {
+	if err := w.Write(p.Context(), b); err != nil {
 		p.Fatal(err)
 	}
 	p.exec(`DELETE FROM messages`)

@@ -108,14 +108,14 @@ type Appender struct {
 	settled chan struct{} // closed when there are no entries any more; nil while nobody waits
 	ending  bool          // what is to be written alone is Stop's
 
-	writer   *Writer       // of the goroutine of solo, or of Stop; nil before the first of them
+	writer   *batchWriter  // of the goroutine of solo, or of Stop; nil before the first of them
 	keeper   requestKeeper // of the records, while the stream has tables of its own
 	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated; nil if there is but one
 }
 
 // appendBatch is one batch that gathers, with the calls whose rows it holds.
 type appendBatch struct {
-	rows  Batch
+	rows  rowBatch
 	calls []call
 }
 

@@ -9,7 +9,7 @@ import (
 // handed is what a committer leaves to an Appender. It comes before all that gathers
 // meanwhile.
 type handed struct {
-	rows    *Batch // to be written, or nil
+	rows    *rowBatch // to be written, or nil
 	answer  answer
 	settled bool // the calls are; else, without rows, they are given up
 }

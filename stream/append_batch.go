@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/streamwriter"
 )
 
-// Layout of PostgreSQL's binary COPY, which is how a Batch keeps its rows:
+// Layout of PostgreSQL's binary COPY, which is how a rowBatch keeps its rows:
 // https://www.postgresql.org/docs/current/sql-copy.html (Binary Format).
 const (
 	copySignature = "PGCOPY\n\xff\r\n\x00"
@@ -20,14 +22,14 @@ const (
 	rowPayload  = rowLength + 4
 )
 
-// RowOverhead is what a row takes in a Batch beyond its payload, in bytes.
-const RowOverhead = rowPayload
+// The two are the same, or this does not compile.
+var _ [streamwriter.RowOverhead]byte = [rowPayload]byte{}
 
-// Batch gathers rows in the form in which COPY takes them, so that a payload
+// rowBatch gathers rows in the form in which COPY takes them, so that a payload
 // is copied once between the socket and PostgreSQL. Positions are filled in
-// when the batch is written. The zero value is ready for use; a Batch is not
+// when the batch is written. The zero value is ready for use; a rowBatch is not
 // safe for concurrent use.
-type Batch struct {
+type rowBatch struct {
 	buf  []byte
 	lent *[]byte // where buf came from, nil if it is the batch's own
 	rows int
@@ -37,17 +39,17 @@ type Batch struct {
 	// requests are those of the rows that carried a producer, in the order of the
 	// rows. They are set just before the batch is written.
 	requests []request
-	// First is the position of the first row, set by Writer.Write; the others
+	// First is the position of the first row, set by batchWriter.Write; the others
 	// follow without gaps.
 	First int64
 	at    time.Time // that the rows got when they were written; zero if that is not known
 }
 
 // Append copies one payload into the batch, a row of the messages table.
-func (b *Batch) Append(payload []byte) { b.appendRow(payload, 0) }
+func (b *rowBatch) Append(payload []byte) { b.appendRow(payload, 0) }
 
 // appendMessage copies one message into the batch, a row of a stream.
-func (b *Batch) appendMessage(m *Message) {
+func (b *rowBatch) appendMessage(m *Message) {
 	b.appendRow(m.Payload, 2)
 	if m.Key == "" {
 		b.buf = append(b.buf, fieldNull...)
@@ -70,7 +72,7 @@ const (
 )
 
 // appendRow begins a row; its extra fields are for the caller to append.
-func (b *Batch) appendRow(payload []byte, extra int) {
+func (b *rowBatch) appendRow(payload []byte, extra int) {
 	if b.rows == 0 {
 		b.lend()
 		b.buf = append(b.buf[:0], copySignature...)
@@ -86,20 +88,20 @@ func (b *Batch) appendRow(payload []byte, extra int) {
 }
 
 // Len is the number of rows.
-func (b *Batch) Len() int { return b.rows }
+func (b *rowBatch) Len() int { return b.rows }
 
 // Bytes is the size of the batch in memory.
-func (b *Batch) Bytes() int { return len(b.buf) }
+func (b *rowBatch) Bytes() int { return len(b.buf) }
 
 // Reset empties the batch. Its memory is for the next rows of any batch, unless one
 // unusual batch made it larger than keep bytes.
-func (b *Batch) Reset(keep int) {
+func (b *rowBatch) Reset(keep int) {
 	b.giveBack(keep)
 	b.rows, b.First, b.at, b.requests = 0, 0, time.Time{}, nil
 }
 
 // number writes the positions from first on into the rows.
-func (b *Batch) number(first int64) {
+func (b *rowBatch) number(first int64) {
 	b.First = first
 	for at := copyHeader; at < len(b.buf); first++ {
 		binary.BigEndian.PutUint64(b.buf[at+rowPosition:], uint64(first))
@@ -108,7 +110,7 @@ func (b *Batch) number(first int64) {
 }
 
 // rowEnd returns where the row that begins at ends.
-func (b *Batch) rowEnd(at int) int {
+func (b *rowBatch) rowEnd(at int) int {
 	at += rowPayload + int(binary.BigEndian.Uint32(b.buf[at+rowLength:]))
 	for range b.extra {
 		at = b.fieldEnd(at)
@@ -117,21 +119,21 @@ func (b *Batch) rowEnd(at int) int {
 }
 
 // fieldEnd returns where the field whose length stands at ends.
-func (b *Batch) fieldEnd(at int) int {
+func (b *rowBatch) fieldEnd(at int) int {
 	length := int32(binary.BigEndian.Uint32(b.buf[at:]))
 	return at + 4 + int(max(length, 0)) // NULL has length -1 and no value
 }
 
 // split returns the first rows, and the others, as batches of their own.
-func (b *Batch) split(rows int) (head, tail *Batch) {
+func (b *rowBatch) split(rows int) (head, tail *rowBatch) {
 	at := b.skip(0, rows)
-	return &Batch{buf: slices.Clone(b.buf[:at]), rows: rows, extra: b.extra},
-		&Batch{buf: slices.Concat(b.buf[:copyHeader], b.buf[at:]), rows: b.rows - rows, extra: b.extra}
+	return &rowBatch{buf: slices.Clone(b.buf[:at]), rows: rows, extra: b.extra},
+		&rowBatch{buf: slices.Concat(b.buf[:copyHeader], b.buf[at:]), rows: b.rows - rows, extra: b.extra}
 }
 
 // skip returns where the next rows end, the first of which begins at; at 0 they
 // begin with the first row.
-func (b *Batch) skip(at, rows int) (end int) {
+func (b *rowBatch) skip(at, rows int) (end int) {
 	end = max(at, copyHeader)
 	for range rows {
 		end = b.rowEnd(end)
@@ -140,7 +142,7 @@ func (b *Batch) skip(at, rows int) (end int) {
 }
 
 // take appends the next rows of another batch, as skip goes past them.
-func (b *Batch) take(from *Batch, at, rows int) (end int) {
+func (b *rowBatch) take(from *rowBatch, at, rows int) (end int) {
 	end = from.skip(at, rows)
 	if b.rows == 0 {
 		b.lend()
@@ -153,13 +155,13 @@ func (b *Batch) take(from *Batch, at, rows int) (end int) {
 
 // copyData returns the whole of what COPY reads. The trailer is appended
 // after the rows and not kept: the batch stays as it is.
-func (b *Batch) copyData() []byte {
+func (b *rowBatch) copyData() []byte {
 	return append(b.buf, 0xff, 0xff)
 }
 
 // appendArray appends one field of all rows, 0 being the payload, as a binary
 // array with elements of the type given.
-func (b *Batch) appendArray(dst []byte, field int, oid uint32) []byte {
+func (b *rowBatch) appendArray(dst []byte, field int, oid uint32) []byte {
 	return b.appendElements(appendArrayHeader(dst, oid, b.rows), field)
 }
 
@@ -173,7 +175,7 @@ func appendArrayHeader(dst []byte, oid uint32, n int) []byte {
 }
 
 // appendElements appends one field of all rows, as elements of a binary array.
-func (b *Batch) appendElements(dst []byte, field int) []byte {
+func (b *rowBatch) appendElements(dst []byte, field int) []byte {
 	for at := copyHeader; at < len(b.buf); at = b.rowEnd(at) {
 		from := at + rowLength
 		for range field {
@@ -186,7 +188,7 @@ func (b *Batch) appendElements(dst []byte, field int) []byte {
 
 // messages returns the rows of a stream as they will be read, in memory of their own; nil
 // if one has headers.
-func (b *Batch) messages() []Message {
+func (b *rowBatch) messages() []Message {
 	all := make([]Message, 0, b.rows)
 	buf := slices.Clone(b.buf)
 	for at := copyHeader; at < len(buf); at = b.rowEnd(at) {

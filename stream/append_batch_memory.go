@@ -7,7 +7,7 @@ import "sync"
 var batchMemory = sync.Pool{New: func() any { return new([]byte) }}
 
 // lend gives the batch, which is empty, memory if it has none.
-func (b *Batch) lend() {
+func (b *rowBatch) lend() {
 	if b.lent == nil {
 		b.lent = batchMemory.Get().(*[]byte)
 		b.buf = (*b.lent)[:0]
@@ -16,7 +16,7 @@ func (b *Batch) lend() {
 
 // giveBack takes the memory from the batch, and lets others have it if it is at most so
 // many bytes.
-func (b *Batch) giveBack(keep int) {
+func (b *rowBatch) giveBack(keep int) {
 	if b.lent != nil && cap(b.buf) <= keep {
 		*b.lent = b.buf[:0]
 		batchMemory.Put(b.lent)

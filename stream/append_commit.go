@@ -26,7 +26,7 @@ func (a *Appender) commit(ctx context.Context, s *solo, b *appendBatch) {
 
 // writePage writes the rows of the calls, and returns what was written for those who
 // follow the stream.
-func (a *Appender) writePage(ctx context.Context, rows *Batch, calls []call) (p tailPage) {
+func (a *Appender) writePage(ctx context.Context, rows *rowBatch, calls []call) (p tailPage) {
 	if a.write(ctx, rows, calls) {
 		p = a.page(rows)
 	}
@@ -39,7 +39,7 @@ func (a *Appender) writePage(ctx context.Context, rows *Batch, calls []call) (p 
 
 // page returns the messages of a batch that is stored, if somebody subscribes to the
 // stream, and they can be told without PostgreSQL, which may spell headers in another way.
-func (a *Appender) page(rows *Batch) (p tailPage) {
+func (a *Appender) page(rows *rowBatch) (p tailPage) {
 	if a.cfg.Hub == nil || rows.at.IsZero() || !a.cfg.Hub.subscribed(a.stream.id) {
 		return p
 	}
@@ -54,7 +54,7 @@ func (a *Appender) page(rows *Batch) (p tailPage) {
 // PostgreSQL refuses them for what is in them, the calls are halved until only
 // those that it will not take are refused: callers that share a batch do not
 // know each other. It reports whether all rows are stored, side by side.
-func (a *Appender) write(ctx context.Context, rows *Batch, calls []call) (whole bool) {
+func (a *Appender) write(ctx context.Context, rows *rowBatch, calls []call) (whole bool) {
 	rows.requests = requestsOf(rows.requests[:0], calls)
 	err := a.writer.Write(ctx, rows)
 	if repeated(err) {

@@ -80,7 +80,7 @@ type round struct {
 type entry struct {
 	of    *Appender
 	in    *round
-	rows  Batch
+	rows  rowBatch
 	calls []call
 	bytes int  // as counted by the group
 	order int  // in which it came, among those of its transaction

@@ -22,7 +22,7 @@ const codeStaleHead = "TW001"
 // head that the writer knows. With an error the batch has its first position if
 // positions were taken for it, which happens only if no other attempt is committed.
 // It waits for a lock as long as wait says.
-func (w *Writer) attempt(ctx context.Context, b *Batch, stale bool, wait, timeout time.Duration) error {
+func (w *batchWriter) attempt(ctx context.Context, b *rowBatch, stale bool, wait, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	b.First, b.at = 0, time.Time{}
@@ -70,13 +70,13 @@ func behindBegin(err error) bool {
 	return true
 }
 
-func (w *Writer) prefersCopy(b *Batch) bool {
+func (w *batchWriter) prefersCopy(b *rowBatch) bool {
 	return w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes)
 }
 
 // sendCopy sends one query with the rows after it: one round trip, and another one
 // before the first.
-func (w *Writer) sendCopy(ctx context.Context, b *Batch, wait time.Duration) error {
+func (w *batchWriter) sendCopy(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s := w.on.Session()
 	if w.head == 0 {
 		if err := s.Conn().QueryRow(ctx, w.table.sql().head).Scan(&w.head); err != nil {
@@ -116,7 +116,7 @@ func (l *lentReader) takeBack() {
 
 // sendArray sends four statements, one more with requests to record, and one more
 // with settings, and one Sync: one round trip.
-func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, prepared bool) error {
+func (w *batchWriter) sendArray(ctx context.Context, b *rowBatch, wait time.Duration, prepared bool) error {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
 	before := s.SendBegin(p, wait)
@@ -143,7 +143,7 @@ func (w *Writer) sendArray(ctx context.Context, b *Batch, wait time.Duration, pr
 
 // taken reads the results of a transaction, of which the statement after so many says
 // where the batch is.
-func (b *Batch) taken(p *pgconn.Pipeline, before int) error {
+func (b *rowBatch) taken(p *pgconn.Pipeline, before int) error {
 	taken, err := rowAfter(p, before)
 	if err == nil && len(taken) == 2 && len(taken[0]) == 8 {
 		b.First, b.at = int64(binary.BigEndian.Uint64(taken[0])), parseTime(taken[1])
@@ -158,7 +158,7 @@ var binaryFormat = []int16{1}
 
 // insertParams returns the number of rows and an array for each column, which are good until
 // free is called. The arrays share one buffer, which may move while it grows.
-func (w *Writer) insertParams(b *Batch) (params [][]byte, free func()) {
+func (w *batchWriter) insertParams(b *rowBatch) (params [][]byte, free func()) {
 	ends := make([]int, 0, 4)
 	lent := batchMemory.Get().(*[]byte)
 	arrays := (*lent)[:0]

@@ -8,7 +8,7 @@ import (
 // prepare says how the statements of the writer's table are to be sent on the session
 // that is held. A table that this session writes to for the second time in a row is
 // worth preparing them; those of the shared one are the same for all streams.
-func (w *Writer) prepare(ctx context.Context, shared bool) (prepared bool, err error) {
+func (w *batchWriter) prepare(ctx context.Context, shared bool) (prepared bool, err error) {
 	s := w.on.Session()
 	if shared {
 		err = s.Prepare(ctx, stmtTakeShared, map[string]string{

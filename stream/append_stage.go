@@ -16,7 +16,7 @@ const (
 	codeEnded = "57P01" // the session was ended, by another writer for one
 )
 
-// line is what a Writer knows of its connection to PostgreSQL. Rows usually arrive
+// line is what a batchWriter knows of its connection to PostgreSQL. Rows usually arrive
 // while the lock is held, in one round trip. Over a slow line that takes longer than
 // other writers wait, who end the session, again and again. So a large batch whose
 // session broke is staged.
@@ -25,16 +25,16 @@ type line struct {
 	direct bool // they cannot be
 }
 
-func (l *line) stages(b *Batch) bool { return l.slow && !l.direct && b.Bytes() >= stagedBytes }
+func (l *line) stages(b *rowBatch) bool { return l.slow && !l.direct && b.Bytes() >= stagedBytes }
 
 // broke notes that an attempt to write the batch got no answer, or was ended.
-func (l *line) broke(b *Batch) { l.slow = l.slow || b.Bytes() >= stagedBytes }
+func (l *line) broke(b *rowBatch) { l.slow = l.slow || b.Bytes() >= stagedBytes }
 
 // sendStaged sends the rows to a temporary table, for as long as that takes, and then
 // takes the lock and stores them: two round trips, and rows that are written twice.
 // To others the transaction is old when it has the lock; nobody takes it for frozen,
 // for the part that holds the lock is one message, which has arrived whole.
-func (w *Writer) sendStaged(ctx context.Context, b *Batch, wait time.Duration) error {
+func (w *batchWriter) sendStaged(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s, began := w.on.Session(), time.Now()
 	c := s.Conn().PgConn()
 	b.number(1)

@@ -165,7 +165,7 @@ type togetherParams struct {
 	ends []int
 }
 
-// The types of rows in arrays, in the order of a Batch's fields.
+// The types of rows in arrays, in the order of a rowBatch's fields.
 var rowTypes = []uint32{oidBytea, oidText, oidJSONB}
 
 // of returns the parameters, which are good until the next call.

@@ -28,11 +28,8 @@ const (
 	Copy
 )
 
-// WriterConfig configures a Writer.
+// WriterConfig says how an Appender writes its batches.
 type WriterConfig struct {
-	// Table is where a Writer of its own writes, as ingest's Config.Table says; an
-	// Appender writes to its stream. Defaults to messages.
-	Table string
 	// Method of writing. Defaults to Auto.
 	Method Method
 	// CopyRows is the number of rows from which Auto uses COPY. Defaults to
@@ -75,9 +72,9 @@ func (c WriterConfig) withDefaults() WriterConfig {
 	return c
 }
 
-// Writer writes batches in position order, on connections that all who write to the
+// batchWriter writes batches in position order, on connections that all who write to the
 // pool share. Not safe for concurrent use: gather callers with pg.Group.
-type Writer struct {
+type batchWriter struct {
 	cfg   WriterConfig
 	table *table
 	// storage of the stream, nil if it writes to a table of messages that is no stream's.
@@ -93,10 +90,10 @@ type Writer struct {
 	took    time.Duration // the last attempt
 }
 
-// NewWriter returns a Writer to a table of messages; it connects when it first
+// newTableWriter returns a batchWriter to a table of messages; it connects when it first
 // writes. Writing fails with ErrInvalid if the table's name is none.
-func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
-	t, err := pg.IngestTable(cfg.Table)
+func newTableWriter(pool *pgxpool.Pool, name string, cfg WriterConfig) *batchWriter {
+	t, err := pg.IngestTable(name)
 	w := newWriter(pool, messagesTable(t), nil, cfg)
 	if err != nil {
 		w.broken = fmt.Errorf("%w table: %w", ErrInvalid, err)
@@ -104,20 +101,20 @@ func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer {
 	return w
 }
 
-func newWriter(pool *pgxpool.Pool, t *table, s *storage, cfg WriterConfig) *Writer {
-	return &Writer{cfg: cfg.withDefaults(), table: t, storage: s, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
+func newWriter(pool *pgxpool.Pool, t *table, s *storage, cfg WriterConfig) *batchWriter {
+	return &batchWriter{cfg: cfg.withDefaults(), table: t, storage: s, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
 }
 
-// Close gives back what the Writer has of the pool. It may be called more than once,
+// Close gives back what the batchWriter has of the pool. It may be called more than once,
 // and Write after it.
-func (w *Writer) Close() { w.on.Close() }
+func (w *batchWriter) Close() { w.on.Close() }
 
 // Write stores the batch, sets its First position, and returns when the
 // batch is committed. While PostgreSQL is away it tries again, until ctx ends;
 // the batch is stored once however often that took. With ctx's own error, or with
 // ErrOutcomeUnknown, it may be stored or not: an attempt got no answer. Any other error
 // means that nothing of the batch was stored.
-func (w *Writer) Write(ctx context.Context, b *Batch) error {
+func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 	if b.Len() == 0 || w.broken != nil {
 		return w.broken
 	}
@@ -204,7 +201,7 @@ func holdSlow(ctx context.Context, b *pg.Borrower) error { return b.HoldSlow(ctx
 // recover brings the connection back to idle, or drops it, after an attempt
 // that ended with err. If an earlier attempt had been committed after all, that
 // is success.
-func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
+func (w *batchWriter) recover(ctx context.Context, b *rowBatch, err error) error {
 	err = w.on.Session().Recover(ctx, err)
 	if pg.Code(err) != pg.CodeUniqueViolation || pg.Constraint(err) != "batch_pkey" {
 		return err
@@ -216,7 +213,7 @@ func (w *Writer) recover(ctx context.Context, b *Batch, err error) error {
 	return w.on.Session().Replicated(conn.QueryRow(ctx, firstPositionSQL, w.id, w.number).Scan(&b.First))
 }
 
-func (w *Writer) endFrozen(ctx context.Context) {
+func (w *batchWriter) endFrozen(ctx context.Context) {
 	endFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout, w.cfg.Log)
 }
 

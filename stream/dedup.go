@@ -27,7 +27,7 @@ type request struct {
 var recordTypes = []uint32{23, 20, 1009, 1016, 1016, 1007}
 
 // recordParams returns the parameters of recordRequestsSQL, as text.
-func (b *Batch) recordParams(stream int32) [][]byte {
+func (b *rowBatch) recordParams(stream int32) [][]byte {
 	var ids, sequences, rows, counts strings.Builder
 	for i, r := range b.requests {
 		separate(i, &ids, &sequences, &rows, &counts)
@@ -68,7 +68,7 @@ var (
 
 // recordSQL is the statement that records the requests, for a query that can
 // have no parameters, or empty.
-func (b *Batch) recordSQL(stream int32) string {
+func (b *rowBatch) recordSQL(stream int32) string {
 	if len(b.requests) == 0 {
 		return ""
 	}
@@ -97,7 +97,7 @@ type finding struct {
 }
 
 // find looks up requests, while PostgreSQL is away until ctx ends.
-func (w *Writer) find(ctx context.Context, requests []request) (map[RequestID]finding, error) {
+func (w *batchWriter) find(ctx context.Context, requests []request) (map[RequestID]finding, error) {
 	for failed := 0; ; failed++ {
 		found, err := w.findOnce(ctx, requests)
 		switch {
@@ -115,7 +115,7 @@ func (w *Writer) find(ctx context.Context, requests []request) (map[RequestID]fi
 	}
 }
 
-func (w *Writer) findOnce(ctx context.Context, requests []request) (map[RequestID]finding, error) {
+func (w *batchWriter) findOnce(ctx context.Context, requests []request) (map[RequestID]finding, error) {
 	if err := w.on.Hold(ctx); err != nil {
 		return nil, err
 	}

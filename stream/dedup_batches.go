@@ -12,7 +12,7 @@ const (
 	// outlive every attempt that may still be waiting for the lock: those end by
 	// lock_timeout or with their connection, within a minute.
 	keepMarks = 5 * time.Minute
-	// forgetAtOnce is the most batchGC that a Writer deletes after one batch, whose
+	// forgetAtOnce is the most batchGC that a batchWriter deletes after one batch, whose
 	// callers wait for that.
 	forgetAtOnce = 500
 )
@@ -63,7 +63,7 @@ func (m *batchGC) forget(ctx context.Context, s *pg.Session, writer, number int6
 }
 
 // forget has the writer's old batchGC deleted.
-func (w *Writer) forget(ctx context.Context) {
+func (w *batchWriter) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
 	if err := w.marks.forget(ctx, w.on.Session(), w.id, w.number); err != nil {

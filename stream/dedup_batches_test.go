@@ -41,8 +41,8 @@ func wantMarks(t *testing.T, db pgtest.DB, what string, want int) {
 	}
 }
 
-func oneRow() *Batch {
-	var b Batch
+func oneRow() *rowBatch {
+	var b rowBatch
 	b.Append([]byte("x"))
 	return &b
 }
@@ -51,7 +51,7 @@ func oneRow() *Batch {
 func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	w := NewWriter(db.Pool, WriterConfig{})
+	w := newTableWriter(db.Pool, "", WriterConfig{})
 	defer w.Close()
 	const reached = forgetAtOnce*2 + 100
 	mustExec(t, db, `INSERT INTO tidewire.batch SELECT 5, n, n, now() - interval '2 days' FROM generate_series(1, 10) AS n`)
@@ -70,7 +70,7 @@ func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	w := NewWriter(db.Pool, WriterConfig{})
+	w := newTableWriter(db.Pool, "", WriterConfig{})
 	defer w.Close()
 	mustExec(t, db, `INSERT INTO tidewire.batch SELECT $1, n, n FROM generate_series(0, 99) AS n`, w.id)
 	for _, number := range []int64{7, 7, 50} {
@@ -98,7 +98,7 @@ func TestWriter_SlowLine(t *testing.T) {
 	db := migrated(t)
 	mustExec(t, db, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN new; END $$`)
 	mustExec(t, db, `CREATE TRIGGER slow BEFORE INSERT ON public.messages FOR EACH ROW EXECUTE FUNCTION slow()`)
-	w := NewWriter(db.Pool, WriterConfig{Timeout: 150 * time.Millisecond, LockTimeout: 5 * time.Second})
+	w := newTableWriter(db.Pool, "", WriterConfig{Timeout: 150 * time.Millisecond, LockTimeout: 5 * time.Second})
 	defer w.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -132,9 +132,9 @@ func TestWriter_NoTemporaryTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(pool, WriterConfig{})
+	w := newTableWriter(pool, "", WriterConfig{})
 	w.line.slow = true
-	var b Batch
+	var b rowBatch
 	b.Append(make([]byte, 2*stagedBytes))
 	err = w.Write(t.Context(), &b)
 	w.Close()
@@ -155,7 +155,7 @@ func TestWriter_KnowsTheHeadBehindARefusal(t *testing.T) {
 			db := migrated(t)
 			mustExec(t, db, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
 			mustExec(t, db, `CREATE TRIGGER refuse BEFORE INSERT ON public.messages FOR EACH ROW WHEN (new.payload = 'bad') EXECUTE FUNCTION refuse()`)
-			w := NewWriter(db.Pool, WriterConfig{Method: method})
+			w := newTableWriter(db.Pool, "", WriterConfig{Method: method})
 			defer w.Close()
 			for n := range 3 {
 				if err := w.Write(t.Context(), oneRow()); err != nil {

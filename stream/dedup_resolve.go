@@ -7,7 +7,7 @@ import (
 
 // part is some of the calls of a batch, with their rows.
 type part struct {
-	rows  Batch
+	rows  rowBatch
 	calls []call
 }
 
@@ -30,7 +30,7 @@ func requestsOf(all []request, calls []call) []request {
 //
 // If nothing is known and nothing was there twice, the records were rotated
 // between the two looks, and the next one finds the floor.
-func (a *Appender) writeRest(ctx context.Context, rows *Batch, calls []call) {
+func (a *Appender) writeRest(ctx context.Context, rows *rowBatch, calls []call) {
 	found, err := a.writer.find(ctx, rows.requests)
 	if err != nil {
 		a.settle(calls, 0, a.explain(ctx, err))
@@ -50,7 +50,7 @@ func (a *Appender) writeRest(ctx context.Context, rows *Batch, calls []call) {
 
 // sortOut splits the calls: those with an answer, which it notes; the others;
 // and what repeats one of these.
-func sortOut(rows *Batch, calls []call, found map[RequestID]finding) (known []call, fresh, again part) {
+func sortOut(rows *rowBatch, calls []call, found map[RequestID]finding) (known []call, fresh, again part) {
 	seen := make(map[RequestID]bool)
 	at := 0
 	for _, c := range calls {

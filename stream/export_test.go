@@ -16,3 +16,20 @@ func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {
 	}
 	return rotateRequests(ctx, pool, s.id)
 }
+
+// Writer and Batch are what an Appender writes with.
+type (
+	Writer = batchWriter
+	Batch  = rowBatch
+)
+
+// LockMessages is the lock of the messages table.
+const LockMessages = lockMessages
+
+// NewWriter returns a Writer to the table messages.
+func NewWriter(pool *pgxpool.Pool, cfg WriterConfig) *Writer { return newTableWriter(pool, "", cfg) }
+
+// NewTableWriter returns a Writer to another table of messages.
+func NewTableWriter(pool *pgxpool.Pool, name string, cfg WriterConfig) *Writer {
+	return newTableWriter(pool, name, cfg)
+}

@@ -22,7 +22,7 @@ func TestWriter_TwoTables(t *testing.T) {
 	}
 	one := stream.NewWriter(db.Pool, stream.WriterConfig{Method: stream.Array})
 	defer one.Close()
-	two := stream.NewWriter(db.Pool, stream.WriterConfig{Method: stream.Array, Table: "other"})
+	two := stream.NewTableWriter(db.Pool, "other", stream.WriterConfig{Method: stream.Array})
 	defer two.Close()
 	for range 2 {
 		if err := one.Write(t.Context(), batchOf([]byte("for messages"))); err != nil {

@@ -48,9 +48,9 @@ type Message struct {
 	Time time.Time
 }
 
-// size is what m takes in a Batch.
+// size is what m takes in a rowBatch.
 func (m *Message) size() int {
-	return RowOverhead + len(m.Payload) + 4 + len(m.Key) + 5 + len(m.Headers)
+	return rowPayload + len(m.Payload) + 4 + len(m.Key) + 5 + len(m.Headers)
 }
 
 // validate refuses what PostgreSQL would: a message shares its batch with

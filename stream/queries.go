@@ -4,11 +4,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// LockMessages is the number of the messages table's lock within pg.LockClass.
+// lockMessages is the number of the messages table's lock within pg.LockClass.
 // The lock of a stream has the stream's id, which is 1000 or more; 2 is the
 // lock that keeps the rotation of offsets apart from their use, 3 the one of the
-// process that applies retention, 4 of the one that sweeps up old batch batchGC.
-const LockMessages = 1
+// process that applies retention, 4 of the one that deletes old marks of batches.
+const lockMessages = 1
 
 const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`

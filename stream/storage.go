@@ -98,19 +98,19 @@ func (s *storage) locks() int {
 }
 
 // wantsOwn reports whether the batch is to be written to tables of the stream's own.
-func (w *Writer) wantsOwn(b *Batch) bool {
+func (w *batchWriter) wantsOwn(b *rowBatch) bool {
 	return w.needsOwn() || !w.storage.stays.Load() && (w.storage.outgrown() || w.prefersCopy(b) || w.line.stages(b))
 }
 
 // needsOwn reports whether batches cannot be written elsewhere.
-func (w *Writer) needsOwn() bool { return w.cfg.Method != Auto }
+func (w *batchWriter) needsOwn() bool { return w.cfg.Method != Auto }
 
 // moveTimeout bounds one attempt to move a stream: a million messages take some 7 s.
 const moveTimeout = 5 * time.Minute
 
 // moveFor gives the stream tables of its own if the batch wants them. If it needs them, it
 // tries until PostgreSQL refuses, or ctx ends; else the batch can be written as it is.
-func (w *Writer) moveFor(ctx context.Context, b *Batch) error {
+func (w *batchWriter) moveFor(ctx context.Context, b *rowBatch) error {
 	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; w.storage.shared() && w.wantsOwn(b); {
 		err := w.move(ctx, w.needsOwn())
@@ -140,7 +140,7 @@ func (w *Writer) moveFor(ctx context.Context, b *Batch) error {
 }
 
 // stay notes that the stream stays where it is, for good if PostgreSQL makes no tables.
-func (w *Writer) stay(err error) {
+func (w *batchWriter) stay(err error) {
 	if code := pg.Code(err); code == "" || code == pg.CodeUndefinedTable || pg.Retryable(err) {
 		return
 	}
@@ -158,7 +158,7 @@ var errOtherMoves = errors.New("another stream is being moved")
 // move gives the stream tables of its own, on a session that was set aside if there is one.
 // While another stream is moved, one that needs them waits for its turn; for another the
 // error is errOtherMoves.
-func (w *Writer) move(ctx context.Context, needed bool) error {
+func (w *batchWriter) move(ctx context.Context, needed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	w.on.Release() // a stream that moves needs one
@@ -204,7 +204,7 @@ func enterSlot(ctx context.Context, slot chan<- struct{}, wait bool) error {
 }
 
 // sendShared sends five statements, one more with requests to record, and one Sync.
-func (w *Writer) sendShared(ctx context.Context, b *Batch, wait time.Duration) error {
+func (w *batchWriter) sendShared(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
 	before := s.SendBegin(p, wait)

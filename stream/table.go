@@ -8,14 +8,14 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// table is where a Writer's batches go, with the lock that orders them and the
+// table is where a batchWriter's batches go, with the lock that orders them and the
 // SQL to write there.
 type table struct {
 	name      string // as SQL takes it, and so the next
 	positions string // the sequence
 	lock      int32  // within pg.LockClass
 	// columns after position, and the types of their values: what a row of a
-	// Batch holds, and of what insertArray takes an array each.
+	// rowBatch holds, and of what insertArray takes an array each.
 	columns string
 	types   []uint32
 
@@ -50,7 +50,7 @@ const (
 // messagesTable is what the ingest endpoint fills.
 func messagesTable(t pg.Table) *table {
 	return &table{
-		name: t.Quoted(""), positions: t.Quoted(pg.SuffixPositions), lock: LockMessages,
+		name: t.Quoted(""), positions: t.Quoted(pg.SuffixPositions), lock: lockMessages,
 		columns: "payload", types: []uint32{oidBytea}, insertFmt: insertPayloadsFmt,
 	}
 }

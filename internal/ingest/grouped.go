@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/pg"
-	"github.com/tidewire/tidewire/stream"
+	"github.com/tidewire/tidewire/internal/streamwriter"
+	_ "github.com/tidewire/tidewire/stream" // registers its writer
 )
 
 // maxBatchBytes bounds one batch. Two exist: with 8 MiB each, PostgreSQL is
@@ -18,7 +19,7 @@ const maxBatchBytes = 8 << 20
 // grouped is group commit: the strategy of copy and auto.
 type grouped struct {
 	cfg    Config
-	writer *stream.Writer
+	writer streamwriter.Writer
 	group  *pg.Group[groupedBatch]
 	wrote  func(rows int)
 
@@ -30,8 +31,12 @@ type grouped struct {
 
 type groupedBatch struct {
 	id    uint64
-	rows  stream.Batch
+	rows  streamwriter.Batch
 	marks []mark
+}
+
+func newGroupedBatch(id uint64) *groupedBatch {
+	return &groupedBatch{id: id, rows: streamwriter.NewBatch()}
 }
 
 // mark says how far a source has come with this batch.
@@ -41,15 +46,11 @@ type mark struct {
 }
 
 func newGrouped(pool *pgxpool.Pool, cfg Config, wrote func(int)) *grouped {
-	method := stream.Auto
-	if cfg.Mode == Copy {
-		method = stream.Copy
-	}
 	maxBytes := min(maxBatchBytes, cfg.MaxInflightBytes/2)
 	return &grouped{
 		cfg:     cfg,
-		writer:  stream.NewWriter(pool, stream.WriterConfig{Table: cfg.Table, Method: method, Log: cfg.Log}),
-		group:   pg.NewGroup(&groupedBatch{id: 1}, &groupedBatch{id: 2}, cfg.Batch, maxBytes),
+		writer:  streamwriter.New(pool, streamwriter.Config{Table: cfg.Table, Copy: cfg.Mode == Copy, Log: cfg.Log}),
+		group:   pg.NewGroup(newGroupedBatch(1), newGroupedBatch(2), cfg.Batch, maxBytes),
 		wrote:   wrote,
 		answers: make(chan []mark, 1),
 		spare:   make(chan []mark, 2),
@@ -59,7 +60,7 @@ func newGrouped(pool *pgxpool.Pool, cfg Config, wrote func(int)) *grouped {
 func (g *grouped) submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (int, error) {
 	bytes := 0
 	for _, p := range payloads {
-		bytes += len(p) + stream.RowOverhead
+		bytes += len(p) + streamwriter.RowOverhead
 	}
 	err := g.group.Add(ctx, len(payloads), bytes, func(b *groupedBatch) {
 		for _, p := range payloads {
@@ -105,7 +106,7 @@ func (g *grouped) run(ctx, work context.Context) {
 
 func (g *grouped) commit(ctx context.Context, b *groupedBatch) {
 	rows, marks := b.rows.Len(), b.marks
-	err := g.writer.Write(ctx, &b.rows)
+	err := g.writer.Write(ctx, b.rows)
 	b.id += 2 // the other batch has the numbers in between
 	b.rows.Reset(2 * maxBatchBytes)
 	b.marks = nil
