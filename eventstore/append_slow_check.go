@@ -20,7 +20,7 @@ var errUndecided = errors.New("eventstore: undecided")
 // the call must not find. It returns the conflict or, if there is none, has the
 // call hold up to where it has looked.
 func (s *Store) checkApart(ctx context.Context, c *call) error {
-	if err := acquire(ctx, s.apart); err != nil {
+	if err := pg.Acquire(ctx, s.apart); err != nil {
 		return err
 	}
 	defer func() { <-s.apart }()
@@ -80,16 +80,6 @@ func (s *Store) checkAlone(ctx context.Context, db interface {
 		err = fmt.Errorf("%w: a condition was looked for longer than %v: %w", ErrTooExpensive, s.cfg.CheckTimeout, err)
 	}
 	return found, err
-}
-
-// acquire takes a slot, unless ctx ends first.
-func acquire(ctx context.Context, slots chan<- struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // justNow bounds the wait for a connection by who can do without.

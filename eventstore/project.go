@@ -209,7 +209,7 @@ func (s *Store) slotNow(context.Context) error {
 }
 
 // awaitSlot waits for one.
-func (s *Store) awaitSlot(ctx context.Context) error { return acquire(ctx, s.projections) }
+func (s *Store) awaitSlot(ctx context.Context) error { return pg.Acquire(ctx, s.projections) }
 
 func applyTo(projections []Projected, e Event) {
 	for _, p := range projections {

@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 const (
@@ -280,7 +282,7 @@ type pageResult struct {
 func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := acquire(ctx, s.reads); err != nil {
+	if err := pg.Acquire(ctx, s.reads); err != nil {
 		return nil, pageResult{}, err
 	}
 	defer func() { <-s.reads }()

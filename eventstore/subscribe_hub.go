@@ -62,7 +62,7 @@ func (h *hub) follow() error {
 	if !h.store.cfg.NoListen {
 		h.store.running.Go(func() {
 			// A poll finds what was announced before the connection listened.
-			pg.Listen(ctx, h.store.pool, pg.EventChannel, h.store.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+			pg.Listen(ctx, h.store.pool, pg.EventChannel, h.store.cfg.Log, func() { pg.Signal(h.pollNow) }, h.heard)
 		})
 	}
 	return nil
@@ -87,7 +87,7 @@ func (h *hub) close(end context.CancelFunc) {
 func (h *hub) committed() {
 	h.hint()
 	if !h.store.cfg.NoAnnounce {
-		signal(h.announce)
+		pg.Signal(h.announce)
 	}
 }
 
@@ -176,12 +176,4 @@ func (h *hub) announceOnce(ctx context.Context) error {
 	defer cancel()
 	_, err := h.store.pool.Exec(ctx, announceSQL, fmt.Sprint(h.store.id, " ", h.id))
 	return err
-}
-
-// signal fills a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -3,6 +3,8 @@ package eventstore
 import (
 	"context"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // readEvery is the least time between two reads of one who follows a store and
@@ -64,7 +66,7 @@ func (w *window) grow() {
 // follow is page for those who follow the store: they leave connections of the
 // pool to appends.
 func (s *Store) follow(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
-	if err := acquire(ctx, s.follows); err != nil {
+	if err := pg.Acquire(ctx, s.follows); err != nil {
 		return nil, pageResult{}, err
 	}
 	defer func() { <-s.follows }()
@@ -73,7 +75,7 @@ func (s *Store) follow(ctx context.Context, r pageRequest) ([]Event, pageResult,
 
 // watch looks for what the call must not find, apart if that takes long.
 func (s *Store) watch(ctx context.Context, look *checker, c *call) (conflicts, error) {
-	if err := acquire(ctx, s.follows); err != nil {
+	if err := pg.Acquire(ctx, s.follows); err != nil {
 		return conflicts{}, err
 	}
 	defer func() { <-s.follows }()

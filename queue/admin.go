@@ -19,7 +19,7 @@ import (
 // that gaps, which failed batches leave, count until a node has read past them.
 type Stats struct {
 	Ready   int64 // may be claimed, of the log
-	Claimed int64 // nodes have them, delivered or about to be, also deferred ones
+	Leased  int64 // nodes have them, delivered or about to be, also deferred ones
 	Delayed int64 // deferred: to be retried, or not due yet; due ones that nobody took too
 	Dead    int64
 	Nodes   int // leases that last; a node has one for each priority, and for each of its partitions
@@ -39,7 +39,7 @@ type Stats struct {
 // RatesSince are how many messages a second came, and how many were done or
 // purged, since earlier Stats of the same queue, elapsed before.
 func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done float64) {
-	left := func(s Stats) int64 { return s.Ready + s.Claimed + s.Delayed + s.Dead }
+	left := func(s Stats) int64 { return s.Ready + s.Leased + s.Delayed + s.Dead }
 	arrived := (s.Head - s.gaps) - (earlier.Head - earlier.gaps)
 	gone := arrived - (left(s) - left(earlier))
 	return float64(arrived) / elapsed.Seconds(), float64(gone) / elapsed.Seconds()
@@ -65,7 +65,7 @@ func (q *Queue) Stats(ctx context.Context) (sum Stats, err error) {
 
 func (s *Stats) add(m Stats) {
 	s.Ready += m.Ready
-	s.Claimed += m.Claimed
+	s.Leased += m.Leased
 	s.Delayed += m.Delayed
 	s.Dead += m.Dead
 	s.Nodes += m.Nodes
@@ -101,7 +101,7 @@ func (q *shard) stats(ctx context.Context) (Stats, error) {
 		if there := stream.Between(g.lo, min(g.hi, head), gaps); g.owner == 0 {
 			out.Ready += there
 		} else {
-			out.Claimed += there
+			out.Leased += there
 		}
 	}
 	var held int64
@@ -109,7 +109,7 @@ func (q *shard) stats(ctx context.Context) (Stats, error) {
 	if err := q.pool.QueryRow(ctx, sideStatsSQL, q.id).Scan(&out.Dead, &out.Delayed, &held, &deferred); err != nil {
 		return Stats{}, q.explain("read", err)
 	}
-	out.Claimed += held
+	out.Leased += held
 	out.OldestAge, err = q.oldest(ctx, s, a.now, deferred)
 	return out, err
 }

@@ -117,7 +117,7 @@ func TestPauseResumePurge(t *testing.T) {
 	enqueue(t, n, numbered(10)...)
 	c := n.Consume(queue.ConsumerOptions{Credits: 2})
 	wantNothing(t, c, 300*time.Millisecond)
-	if s, err := q.Stats(t.Context()); err != nil || !s.Paused || s.Ready+s.Claimed != 10 || s.OldestAge <= 0 {
+	if s, err := q.Stats(t.Context()); err != nil || !s.Paused || s.Ready+s.Leased != 10 || s.OldestAge <= 0 {
 		t.Errorf("stats %+v, %v; want 10, paused", s, err)
 	}
 	if err := q.Resume(t.Context()); err != nil {
@@ -140,14 +140,14 @@ func TestPauseResumePurge(t *testing.T) {
 	if err != nil || removed < 7 || removed > 9 { // the node may have one or two
 		t.Errorf("purged %d, %v", removed, err)
 	}
-	for s := (queue.Stats{Claimed: 1}); s.Claimed > 0; {
+	for s := (queue.Stats{Leased: 1}); s.Leased > 0; {
 		if s, err = q.Stats(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if s.Ready+s.Delayed > 0 {
 			t.Errorf("stats %+v; want nothing that nobody has", s)
 		}
-		if s.Claimed > 0 {
+		if s.Leased > 0 {
 			mustAck(t, receive(t, c, 1)...)
 		}
 	}
@@ -278,8 +278,8 @@ func TestAckAll(t *testing.T) {
 
 func TestStats_RatesSince(t *testing.T) {
 	t.Parallel()
-	first := queue.Stats{Head: 100, Ready: 10, Claimed: 5, Delayed: 3, Dead: 2}
-	came, done := queue.Stats{Head: 160, Ready: 20, Claimed: 5, Delayed: 3, Dead: 2}.RatesSince(first, 2*time.Second)
+	first := queue.Stats{Head: 100, Ready: 10, Leased: 5, Delayed: 3, Dead: 2}
+	came, done := queue.Stats{Head: 160, Ready: 20, Leased: 5, Delayed: 3, Dead: 2}.RatesSince(first, 2*time.Second)
 	if came != 30 || done != 25 {
 		t.Errorf("%v came and %v were done a second", came, done)
 	}

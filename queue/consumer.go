@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // ConsumerOptions configures a Consumer.
@@ -169,9 +171,9 @@ func (c *Consumer) Close() {
 		p.takeBack(c)
 	}
 	n.wakeConsumers()
-	signal(c.wake)
+	pg.Signal(c.wake)
 	n.rearm()
-	signal(n.members)
+	pg.Signal(n.members)
 }
 
 // active reports whether the Consumer asks for messages: one that stopped

@@ -29,8 +29,8 @@ func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *qu
 // wantClaimed wants nodes to have that many messages.
 func wantClaimed(t *testing.T, q *queue.Queue, want int64) {
 	t.Helper()
-	if s, err := q.Stats(t.Context()); err != nil || s.Claimed != want {
-		t.Errorf("%d messages are claimed, %v; want %d", s.Claimed, err, want)
+	if s, err := q.Stats(t.Context()); err != nil || s.Leased != want {
+		t.Errorf("%d messages are claimed, %v; want %d", s.Leased, err, want)
 	}
 }
 
@@ -43,7 +43,7 @@ func TestSetCredits(t *testing.T) {
 	taker.SetCredits(1)
 	eventually(t, "all but one are free", func() bool {
 		s, err := q.Stats(t.Context())
-		return err == nil && s.Claimed == 1
+		return err == nil && s.Leased == 1
 	})
 	other.SetCredits(40)
 	if got := receive(t, other, 40); len(got) != 40 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -154,7 +155,7 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 	// Under mu, so that the last write of a Node has all that came before. It
 	// never waits.
 	n.group.Add(context.Background(), 1, 0, func(b *batch) { b.settled = append(b.settled, &d.settle) })
-	signal(n.brake.off)
+	pg.Signal(n.brake.off)
 	return answer, nil
 }
 

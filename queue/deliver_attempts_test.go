@@ -70,7 +70,7 @@ func TestAttempts_NodesDie(t *testing.T) {
 		letters, err := q.DeadLetters(t.Context(), 0, 100)
 		return err == nil && len(letters) == 5
 	})
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Claimed+s.Delayed != 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased+s.Delayed != 0 {
 		t.Errorf("left: %+v, %v", s, err)
 	}
 }

@@ -65,7 +65,7 @@ func earliest(times ...time.Time) (first time.Time) {
 // later has what waits for company written within d. The caller holds mu.
 func (n *shardNode) later(d time.Duration) {
 	n.times.later = earliest(n.times.later, time.Now().Add(d))
-	signal(n.rearm)
+	pg.Signal(n.rearm)
 }
 
 // clock does what is due, until ctx ends.
@@ -103,7 +103,7 @@ func (n *shardNode) tick(now time.Time) {
 	if len(n.node.consumers) > 0 && !now.Before(n.times.poll) {
 		n.times.poll = now.Add(pg.Jitter(n.cfg.Poll))
 		n.polls = true
-		signal(n.readNow)
+		pg.Signal(n.readNow)
 	}
 	n.shed(now)
 	if write := n.nextWrite(now); !n.nudged && !write.IsZero() && !now.Before(write) {

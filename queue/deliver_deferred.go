@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -22,7 +23,7 @@ func (n *shardNode) heardDeferred(a *answer) (got bool) {
 		got = true
 	}
 	if len(n.fetch) > 0 {
-		signal(n.readNow)
+		pg.Signal(n.readNow)
 	}
 	return got
 }

@@ -45,7 +45,7 @@ func TestNack_RetriesThenDead(t *testing.T) {
 	if err != nil || len(letters) != 1 || string(letters[0].Payload) != "bad" || letters[0].Attempts != 3 || letters[0].Reason != "try 3??" {
 		t.Fatalf("dead letters %+v, %v", letters, err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Dead != 1 || s.Ready+s.Claimed+s.Delayed != 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Dead != 1 || s.Ready+s.Leased+s.Delayed != 0 {
 		t.Errorf("stats %+v, %v; want one dead", s, err)
 	}
 	for positions, want := range map[int64]int64{99: 0, letters[0].Position: 1} {

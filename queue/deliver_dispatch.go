@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // dispatch hands at most limit messages to the Consumer: of the highest priority
@@ -178,6 +180,6 @@ func (n *shardNode) takeBack(c *Consumer) {
 func (n *shardNode) sweepBy(at time.Time) {
 	if n.times.sweep.IsZero() || at.Before(n.times.sweep) {
 		n.times.sweep = at
-		signal(n.rearm)
+		pg.Signal(n.rearm)
 	}
 }

@@ -163,7 +163,7 @@ func (n *shardNode) wantMore() {
 		return
 	}
 	if len(n.unread) > 0 && n.unread[0].lo <= n.head && n.readyBytes < n.cfg.BufferBytes {
-		signal(n.readNow)
+		pg.Signal(n.readNow)
 	}
 	now := time.Now()
 	if !n.nudged && (n.wantsLease(now) || n.token != 0 && n.wantsClaim(now)) {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // EnqueueTx enqueues the messages in the caller's own transaction: they are
@@ -69,7 +71,7 @@ func (q *Queue) Notify() {
 		n.mu.Lock()
 		for _, p := range n.parts {
 			p.polls = true
-			signal(p.readNow)
+			pg.Signal(p.readNow)
 		}
 		n.mu.Unlock()
 	}

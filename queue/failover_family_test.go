@@ -125,7 +125,7 @@ func TestFailover_Families(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Claimed+s.Delayed+s.Dead != 0 {
+			if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {
 				t.Errorf("%+v, %v: want nothing left", s, err)
 			}
 		})

@@ -279,7 +279,7 @@ func wantDone(t *testing.T, q *queue.Queue) {
 	eventually(t, "all is acknowledged", func() bool {
 		var err error
 		s, err = q.Stats(t.Context())
-		return err == nil && s.Ready+s.Claimed+s.Delayed == 0
+		return err == nil && s.Ready+s.Leased+s.Delayed == 0
 	})
 	if s.Dead > 0 {
 		t.Errorf("%d dead letters, want none", s.Dead)

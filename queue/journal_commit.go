@@ -64,7 +64,7 @@ func (n *shardNode) commit(ctx context.Context, b *batch) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.nudged = false
-	signal(n.rearm)
+	pg.Signal(n.rearm)
 }
 
 func (n *shardNode) lockWait() pg.LockWait {
@@ -311,7 +311,7 @@ func (n *shardNode) adopt(before []span) bool {
 		}
 	}
 	n.times.busy = time.Now()
-	signal(n.readNow)
+	pg.Signal(n.readNow)
 	return true
 }
 

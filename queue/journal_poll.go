@@ -58,7 +58,7 @@ func joinLooker(n *Node) (leave func()) {
 	l.mu.Lock()
 	l.nodes = append(l.nodes, n)
 	l.mu.Unlock()
-	signal(l.rearm)
+	pg.Signal(l.rearm)
 	return func() {
 		l.mu.Lock()
 		l.nodes = slices.DeleteFunc(slices.Clone(l.nodes), func(other *Node) bool { return other == n })
@@ -222,7 +222,7 @@ func (n *shardNode) seen(s sight, found bool, dues int) {
 		n.saw(s, dues)
 	} else {
 		n.times.look = time.Time{}
-		signal(n.rearm)
+		pg.Signal(n.rearm)
 	}
 	n.node.changed()
 }
@@ -264,7 +264,7 @@ func (n *shardNode) saw(s sight, dues int) {
 		n.times.look = time.Time{}
 	}
 	n.wantMore()
-	signal(n.rearm)
+	pg.Signal(n.rearm)
 }
 
 // looks reports whether the part has a reason to look at its journal.
@@ -277,5 +277,5 @@ func (n *Node) wakeUp() {
 		p.times.look, p.times.poll = time.Time{}, time.Time{}
 	}
 	n.rearm()
-	signal(n.members)
+	pg.Signal(n.members)
 }

@@ -86,7 +86,7 @@ func nothingLeft(t *testing.T, queues []*queue.Queue) {
 	t.Helper()
 	for i, q := range queues {
 		stats, err := q.Stats(t.Context())
-		if err != nil || stats.Ready+stats.Claimed+stats.Delayed+stats.Dead > 0 {
+		if err != nil || stats.Ready+stats.Leased+stats.Delayed+stats.Dead > 0 {
 			t.Errorf("queue %d: %+v, %v; want nothing left", i, stats, err)
 		}
 	}

@@ -33,7 +33,7 @@ func (n *shardNode) rotate(ctx context.Context) {
 		n.cfg.Log.Info("journal not begun anew, trying again", "queue", n.queue.Name(), "error", err)
 	case rotated:
 		n.node.stats.Rotations++
-		signal(n.node.litter)
+		pg.Signal(n.node.litter)
 	}
 }
 

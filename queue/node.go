@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/stream"
 )
 
@@ -259,7 +260,7 @@ func (n *Node) close(err error) {
 		n.err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	for _, c := range n.consumers {
-		signal(c.wake)
+		pg.Signal(c.wake)
 	}
 	n.checkDrained()
 }
@@ -279,7 +280,7 @@ func (n *Node) drain() {
 // mu.
 func (n *Node) checkDrained() {
 	if n.closed && !slices.ContainsFunc(n.parts, func(p *shardNode) bool { return len(p.flight) > 0 }) {
-		signal(n.drained)
+		pg.Signal(n.drained)
 	}
 }
 
@@ -327,7 +328,7 @@ func (n *Node) reason(err error) error {
 // rearm has all that goes by the clock look again. The caller holds mu.
 func (n *Node) rearm() {
 	for _, p := range n.parts {
-		signal(p.rearm)
+		pg.Signal(p.rearm)
 	}
 }
 
@@ -343,17 +344,9 @@ func (n *Node) wakeConsumers() {
 			return
 		}
 		if c := n.consumers[(n.turn+i)%len(n.consumers)]; c.wants() {
-			signal(c.wake)
+			pg.Signal(c.wake)
 			messages--
 		}
 	}
 	n.turn++
-}
-
-// signal fills a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

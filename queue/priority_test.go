@@ -207,7 +207,7 @@ func TestSharded_IsOneThing(t *testing.T) {
 	if _, err := q.Purge(t.Context(), queue.PurgeOptions{Dead: true}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Claimed+s.Delayed+s.Dead != 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {
 		t.Errorf("purged, and there is %+v, %v", s, err)
 	}
 	if err := queue.Drop(t.Context(), db.Pool, "jobs"); err != nil {

@@ -46,7 +46,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			if q, err = queue.Lookup(t.Context(), after, "jobs"); err != nil {
 				t.Fatal(err)
 			}
-			if s, err := q.Stats(t.Context()); err != nil || s.Ready != 2 || s.Claimed != 0 || s.Delayed != 1 || s.Dead != 1 {
+			if s, err := q.Stats(t.Context()); err != nil || s.Ready != 2 || s.Leased != 0 || s.Delayed != 1 || s.Dead != 1 {
 				t.Errorf("after the promotion: %+v, %v; want 2 ready, 1 delayed, 1 dead", s, err)
 			}
 		})

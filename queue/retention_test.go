@@ -64,7 +64,7 @@ func TestNode_DroppedMessages(t *testing.T) {
 	}
 	mustAck(t, ds[1])
 	c.Close()
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Claimed == 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased == 0 {
 		t.Errorf("stats %+v, %v", s, err)
 	}
 	c = n.Consume(queue.ConsumerOptions{Credits: 20_000})

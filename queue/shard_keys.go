@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // partition is what a part of an ordered queue knows besides: whether it may claim,
@@ -77,7 +79,7 @@ func (n *shardNode) place(it *item) {
 	case time.Now().Before(it.rest):
 		n.partition.resting = append(n.partition.resting, it)
 		n.times.rest = earliest(n.times.rest, it.rest)
-		signal(n.rearm)
+		pg.Signal(n.rearm)
 	case it.unproven():
 		n.prove(it)
 	case it.attempts > 0 || it.deferred || it.suspect:
@@ -123,7 +125,7 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	n.readyBytes += d.item.held()
 	n.failed(d.item)
 	n.place(d.item)
-	signal(n.rearm) // a partition that is to be given back may have waited for this
+	pg.Signal(n.rearm) // a partition that is to be given back may have waited for this
 	n.node.changed()
 	return nil
 }
@@ -134,7 +136,7 @@ func (n *shardNode) openLane() (left <-chan struct{}) {
 	defer n.mu.Unlock()
 	n.partition.ours, n.partition.leaveBy, n.partition.left = true, time.Time{}, make(chan struct{})
 	n.times.look = time.Time{} // now
-	signal(n.rearm)
+	pg.Signal(n.rearm)
 	return n.partition.left
 }
 
@@ -146,7 +148,7 @@ func (n *shardNode) leavePartition(patience time.Duration) {
 	if n.partition.leaveBy = time.Now().Add(patience); n.token == 0 {
 		n.partition.giveBack()
 	}
-	signal(n.rearm)
+	pg.Signal(n.rearm)
 }
 
 // leavesNow reports whether the lease is to end, for the partition goes to another.

@@ -129,7 +129,7 @@ func (n *shardNode) finish() {
 	n.finishing = true
 	n.giveUpAll()
 	n.nudge()
-	signal(n.brake.off)
+	pg.Signal(n.brake.off)
 }
 
 // giveUpAll voids what is delivered, and gives back what was tried more often

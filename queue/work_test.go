@@ -95,7 +95,7 @@ func TestWork_Settles(t *testing.T) {
 	if err := <-worked; err != nil {
 		t.Error(err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Claimed+s.Delayed != 0 || s.Dead != 1 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Leased+s.Delayed != 0 || s.Dead != 1 {
 		t.Errorf("%+v, %v: want one dead letter and nothing else", s, err)
 	}
 	letters, err := q.DeadLetters(t.Context(), 0, 10)
@@ -119,7 +119,7 @@ func TestWork_LongHandler(t *testing.T) {
 		cancel() // acknowledged all the same
 		return nil
 	})
-	if s, stats := q.Stats(t.Context()); err != nil || stats != nil || h.times["long"] != 1 || s.Ready+s.Claimed+s.Delayed+s.Dead != 0 {
+	if s, stats := q.Stats(t.Context()); err != nil || stats != nil || h.times["long"] != 1 || s.Ready+s.Leased+s.Delayed+s.Dead != 0 {
 		t.Errorf("%v, %v, handled %d times, %+v", err, stats, h.times["long"], s)
 	}
 }
@@ -141,7 +141,7 @@ func TestWork_StopGivesBack(t *testing.T) {
 	if err := c.Close(t.Context()); err != nil { // till then others may wait for what the Node has claimed
 		t.Error(err)
 	}
-	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Delayed != 1 || s.Claimed+s.Dead != 0 {
+	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Delayed != 1 || s.Leased+s.Dead != 0 {
 		t.Errorf("%+v, %v: want that the message is there for others", s, err)
 	}
 }

@@ -84,7 +84,7 @@ func (a *Appender) enter() bool {
 
 func (a *Appender) leave() {
 	if a.submitting.Add(-1) == 0 && a.closed.Load() {
-		signal(a.idle)
+		pg.Signal(a.idle)
 	}
 }
 

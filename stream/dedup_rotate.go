@@ -32,7 +32,7 @@ func (k *requestKeeper) note(ctx context.Context, helpers *sync.WaitGroup, rotat
 		ctx, k.cancel = context.WithCancel(ctx)
 		helpers.Go(func() { k.keep(ctx, rotate, log) })
 	})
-	signal(k.recorded)
+	pg.Signal(k.recorded)
 }
 
 // stop ends the goroutine that rotates, if there is one.

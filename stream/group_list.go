@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pg"
 )
 
 // GroupsConfig configures Groups.
@@ -157,7 +159,7 @@ func (gs *Groups) await(ctx context.Context, position int64, add func(*offsetBat
 	if !gs.add(func(b *offsetBatch) { add(b, answer) }) {
 		return 0, ErrClosed
 	}
-	signal(gs.waited)
+	pg.Signal(gs.waited)
 	select {
 	case got := <-answer:
 		return got.offset, got.err
@@ -171,7 +173,7 @@ func (gs *Groups) commitLater(of ownedOffset, position int64) {
 		return
 	}
 	if gs.add(func(b *offsetBatch) { b.raise(of, position) }) {
-		signal(gs.later)
+		pg.Signal(gs.later)
 	}
 }
 

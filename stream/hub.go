@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/standby"
 )
 
@@ -181,7 +182,7 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 	if h.cfg.Announce {
 		h.unannounced[s.id] = struct{}{}
 		if h.waiting++; h.waiting == crowd {
-			signal(h.crowded)
+			pg.Signal(h.crowded)
 		}
 	}
 	h.mu.Unlock()
@@ -193,7 +194,7 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 		f.grownAlone(p)
 	}
 	if h.cfg.Announce {
-		signal(h.announce)
+		pg.Signal(h.announce)
 	}
 }
 
@@ -275,12 +276,4 @@ func (h *Hub) occupation() (busy, idle <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.busy, h.idle
-}
-
-// signal fills a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -197,7 +197,7 @@ func (h *Hub) listenWhileBusy(ctx context.Context) {
 			stop()
 		})
 		// A poll finds what was announced before the connection listened.
-		pg.Listen(listening, h.pool, pg.StreamChannel, h.cfg.Log, func() { signal(h.pollNow) }, h.heard)
+		pg.Listen(listening, h.pool, pg.StreamChannel, h.cfg.Log, func() { pg.Signal(h.pollNow) }, h.heard)
 		waiting.Wait()
 	}
 }

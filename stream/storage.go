@@ -195,12 +195,7 @@ func enterSlot(ctx context.Context, slot chan<- struct{}, wait bool) error {
 			return errOtherMoves
 		}
 	}
-	select {
-	case slot <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pg.Acquire(ctx, slot)
 }
 
 // sendShared sends five statements, one more with requests to record, and one Sync.

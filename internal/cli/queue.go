@@ -79,7 +79,7 @@ func (c *queueListCmd) Run(p *process) error {
 		if err != nil {
 			return explainQueue(err)
 		}
-		t := plainTable("queue", "ready", "claimed", "delayed", "dead", "oldest", "nodes")
+		t := plainTable("queue", "ready", "leased", "delayed", "dead", "oldest", "nodes")
 		rightAligned(t, 2, 3, 4, 5, 6, 7)
 		for _, name := range names {
 			s, err := stats(p, pool, name)
@@ -89,7 +89,7 @@ func (c *queueListCmd) Run(p *process) error {
 			if err != nil {
 				return explainQueue(err)
 			}
-			t.AppendRow(table.Row{name, s.Ready, s.Claimed, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes})
+			t.AppendRow(table.Row{name, s.Ready, s.Leased, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes})
 		}
 		fmt.Fprintln(p.Out, t.Render())
 		return nil
@@ -116,8 +116,8 @@ func (c *queueStatsCmd) Run(p *process) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(p.Out, "queue: %s\nready: %d\nclaimed: %d\ndelayed: %d\ndead: %d\noldest: %v\nnodes: %d\npaused: %s\nlast position: %d\n",
-			q.Name(), s.Ready, s.Claimed, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes, yesNo(s.Paused), s.Head)
+		fmt.Fprintf(p.Out, "queue: %s\nready: %d\nleased: %d\ndelayed: %d\ndead: %d\noldest: %v\nnodes: %d\npaused: %s\nlast position: %d\n",
+			q.Name(), s.Ready, s.Leased, s.Delayed, s.Dead, s.OldestAge.Round(time.Second), s.Nodes, yesNo(s.Paused), s.Head)
 		return c.rates(p, q, s)
 	})
 }

@@ -91,7 +91,7 @@ type QueueOptions struct {
 type QueueStats struct {
 	Name    string `json:"queue"`
 	Ready   int64  `json:"ready"`   // to be delivered now
-	Leased  int64  `json:"leased"`  // delivered and not settled
+	Leased  int64  `json:"leased"`  // claimed by a server: delivered and not settled, or about to be delivered
 	Delayed int64  `json:"delayed"` // to be delivered later
 	Dead    int64  `json:"dead"`    // given up after too many attempts
 	Head    int64  `json:"head"`    // messages ever enqueued, about: what rates come from

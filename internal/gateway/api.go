@@ -19,9 +19,9 @@ import (
 
 // api is the HTTP API under /v1/. It takes JSON and answers with JSON.
 type api struct {
-	server *Server
-	mux    *http.ServeMux
-	desks  *pullConsumers
+	server    *Server
+	mux       *http.ServeMux
+	consumers *pullConsumers
 	// polls ends when nobody shall wait for messages any more, or for long for a
 	// body.
 	polls    context.Context
@@ -29,7 +29,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), desks: newPullConsumers(s.cfg.Engine.Queues)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	for pattern, handle := range map[string]func(*call){
 		"GET /v1/streams":                                 (*call).listStreams,
@@ -60,7 +60,7 @@ func newAPI(s *Server) *api {
 }
 
 // close is called when no request is under way any more.
-func (a *api) close() { a.desks.close() }
+func (a *api) close() { a.consumers.close() }
 
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// deskLeases is how many deliveries of a queue may be out by HTTP.
-	deskLeases = 10_000
-	// deskIdle is how long a pull consumer stays open that nobody uses.
-	deskIdle = 30 * time.Second
-	// deskRest is how long a pull consumer may have more claimed for it than its clients ask
+	// pullLeases is how many deliveries of a queue may be out by HTTP.
+	pullLeases = 10_000
+	// pullIdle is how long a pull consumer stays open that nobody uses.
+	pullIdle = 30 * time.Second
+	// pullRest is how long a pull consumer may have more claimed for it than its clients ask
 	// for: who receives again and again need not wait for a claim each time.
-	deskRest = 250 * time.Millisecond
+	pullRest = 250 * time.Millisecond
 	// openTimeout is how long that may take; a receive waits for it in any case.
 	openTimeout = 5 * time.Second
 )
@@ -83,7 +83,7 @@ func (ds *pullConsumers) release(d *pullConsumer) {
 		delete(ds.open, d.queue)
 		return
 	}
-	d.idle = time.AfterFunc(deskIdle, func() { ds.leave(d) })
+	d.idle = time.AfterFunc(pullIdle, func() { ds.leave(d) })
 }
 
 // leave closes a pull consumer that is idle, unless there are deliveries out.
@@ -94,7 +94,7 @@ func (ds *pullConsumers) leave(d *pullConsumer) {
 		return
 	}
 	if out, _ := d.leases.count(time.Now()); out > 0 {
-		d.idle = time.AfterFunc(deskIdle, func() { ds.leave(d) })
+		d.idle = time.AfterFunc(pullIdle, func() { ds.leave(d) })
 		ds.mu.Unlock()
 		return
 	}
@@ -137,7 +137,7 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 	}
 	defer func() { <-d.turn }()
 	out, _ := d.leases.count(time.Now())
-	if limit = min(limit, deskLeases-out); limit < 1 {
+	if limit = min(limit, pullLeases-out); limit < 1 {
 		return nil, nil, errDeskFull
 	}
 	if err := d.openSource(ctx); err != nil {

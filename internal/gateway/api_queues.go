@@ -118,8 +118,8 @@ func (c *call) receive() {
 	if !c.reserve(budget.Page, pageReserve) {
 		return
 	}
-	d := c.api.desks.use(c.queue())
-	defer c.api.desks.release(d)
+	d := c.api.consumers.use(c.queue())
+	defer c.api.consumers.release(d)
 	ds, tokens, err := c.lease(d, int(limit), max(minWait, time.Duration(wait)*time.Millisecond))
 	switch {
 	case errors.Is(err, errDeskFull):
@@ -171,8 +171,8 @@ func (c *call) settle(kind string) {
 		c.refuseFor(why)
 		return
 	}
-	d := c.api.desks.use(c.queue())
-	defer c.api.desks.release(d)
+	d := c.api.consumers.use(c.queue())
+	defer c.api.consumers.release(d)
 	taken, lost := d.leases.take(how, tokens)
 	gone, failed, err := d.leases.settle(c.ctx, store, how, taken)
 	if err != nil {

@@ -51,7 +51,7 @@ func (d *demand) set() {
 		d.source.SetCredits(need)
 	}
 	if d.credits > d.wanted && d.rest == nil {
-		d.rest = time.AfterFunc(deskRest, d.lower)
+		d.rest = time.AfterFunc(pullRest, d.lower)
 	}
 }
 

@@ -89,12 +89,12 @@ func (t *laneTotals) register(metrics prometheus.Registerer) {
 		"control": func(s websocket.LaneStats) int64 { return s.ControlWaits },
 		"live":    func(s websocket.LaneStats) int64 { return s.LiveWaits },
 	} {
-		counter("tidewire_lane_waits_total", "Times that something had to wait.",
+		counter("tidewire_lane_waits_total", "How often something that was ready to leave waited.",
 			prometheus.Labels{"lane": lane}, func(s websocket.LaneStats) float64 { return float64(waits(s)) })
 	}
 	counter("tidewire_bulk_chunks_total", "Chunks that sockets took on the bulk lane.", nil,
 		func(s websocket.LaneStats) float64 { return float64(s.BulkChunks) })
-	counter("tidewire_bulk_bytes_total", "Bytes of these.", nil,
+	counter("tidewire_bulk_bytes_total", "Bytes that sockets took on the bulk lane.", nil,
 		func(s websocket.LaneStats) float64 { return float64(s.BulkBytes) })
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidewire_unsent_bytes",
@@ -108,9 +108,9 @@ func (l *lanesServer) register(metrics prometheus.Registerer) {
 		name, help string
 		value      func() float64
 	}{
-		{"tidewire_lanes_dummies_total", "Messages pushed.", func() float64 { return float64(l.dummies.Load()) }},
-		{"tidewire_lanes_dummy_bytes_total", "Bytes of the messages pushed.", func() float64 { return float64(l.dummies.Load()) * float64(len(l.dummy)) }},
-		{"tidewire_lanes_echoes_total", "Messages echoed.", func() float64 { return float64(l.echoes.Load()) }},
+		{"tidewire_lanes_dummies_total", "Messages pushed to clients of /ws/lanes.", func() float64 { return float64(l.dummies.Load()) }},
+		{"tidewire_lanes_dummy_bytes_total", "Bytes of the messages pushed to clients of /ws/lanes.", func() float64 { return float64(l.dummies.Load()) * float64(len(l.dummy)) }},
+		{"tidewire_lanes_echoes_total", "Messages of clients of /ws/lanes that were echoed.", func() float64 { return float64(l.echoes.Load()) }},
 	} {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, m.value))
 	}

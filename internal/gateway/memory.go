@@ -69,7 +69,7 @@ func eventBytes(e *engine.Event) int {
 func registerBudget(b *budget.Budget, metrics prometheus.Registerer) {
 	for k := range budget.Kinds {
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "tidewire_memory_held_bytes", Help: "Bytes that clients make the server hold, by what for.",
+			Name: "tidewire_memory_held_bytes", Help: "Bytes that clients make the server hold, by kind of use.",
 			ConstLabels: prometheus.Labels{"kind": budget.Kind(k).String()},
 		}, func() float64 { return float64(b.Stats().ByKind[k]) }))
 	}
@@ -79,7 +79,7 @@ func registerBudget(b *budget.Budget, metrics prometheus.Registerer) {
 		value      func(budget.Stats) float64
 	}{
 		{"tidewire_memory_limit_bytes", "Bytes that clients may make the server hold.", false, func(s budget.Stats) float64 { return float64(s.Limit) }},
-		{"tidewire_memory_largest_holder_bytes", "Bytes that the greediest connection or request holds.", false, func(s budget.Stats) float64 { return float64(s.Largest) }},
+		{"tidewire_memory_largest_holder_bytes", "Bytes of the connection or request that holds the most.", false, func(s budget.Stats) float64 { return float64(s.Largest) }},
 		{"tidewire_memory_waits_total", "Times that a connection or request had to wait for memory.", true, func(s budget.Stats) float64 { return float64(s.Waits) }},
 		{"tidewire_memory_evictions_total", "Connections and requests that were ended because they held the most.", true, func(s budget.Stats) float64 { return float64(s.Evictions) }},
 	} {

@@ -56,7 +56,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 		{"tidewire_ws_ignored_total", "Messages on /ws that had no effect: malformed, unknown, or refused.", &s.ignored},
 		{"tidewire_stored_messages_total", "Messages that clients had stored in streams and queues.", &s.stored},
 		{"tidewire_delivered_messages_total", "Messages sent to subscribers and consumers.", &s.delivered},
-		{"tidewire_settled_deliveries_total", "Deliveries that clients acknowledged, gave back or extended.", &s.settled},
+		{"tidewire_settled_deliveries_total", "Deliveries that clients acknowledged, rejected or extended.", &s.settled},
 	} {
 		cfg.Metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help},
 			func() float64 { return float64(m.value.Load()) }))

@@ -113,9 +113,9 @@ func (g *Group[B]) AddIf(ctx context.Context, giveUp <-chan struct{}, rows, byte
 	}
 	enough := g.enoughNow()
 	g.mu.Unlock()
-	signal(g.gathered)
+	Signal(g.gathered)
 	if enough {
-		signal(g.enough)
+		Signal(g.enough)
 	}
 	return true, nil
 }
@@ -144,7 +144,7 @@ func (g *Group[B]) IfEmpty(do func()) {
 }
 
 // Wake has Next return soon, also if nothing gathers.
-func (g *Group[B]) Wake() { signal(g.gathered) }
+func (g *Group[B]) Wake() { Signal(g.gathered) }
 
 // Run hands one batch after the other to commit, which empties it before it
 // returns, until ctx ends; then it commits what is still open and returns. The
@@ -327,12 +327,4 @@ func (g *Group[B]) take() *B {
 		g.room = nil
 	}
 	return batch
-}
-
-// signal fills a channel of one slot.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -72,7 +72,7 @@ func (l *Lender) Leave() {
 // last one that the caller had, if nobody has that: there the caller's statements are
 // prepared. Return it after one batch.
 func (l *Lender) Borrow(ctx context.Context, last *Session) (*Session, error) {
-	if err := acquire(ctx, l.lent); err != nil {
+	if err := Acquire(ctx, l.lent); err != nil {
 		return nil, err
 	}
 	s := l.pick(last)
@@ -201,20 +201,5 @@ func (l *Lender) close() {
 	l.mu.Unlock()
 	for _, s := range gone {
 		s.Close()
-	}
-}
-
-// acquire takes a slot, unless ctx ends first.
-func acquire(ctx context.Context, slots chan<- struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -52,7 +52,7 @@ func TestTutorial_Runs(t *testing.T) {
 	go func() { ended <- run(working) }()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		s, err := mails.Stats(t.Context())
-		if err == nil && s.Ready+s.Claimed+s.Delayed == 0 {
+		if err == nil && s.Ready+s.Leased+s.Delayed == 0 {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -92,6 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		registerStandby(cfg.Metrics, cfg.Standby)
 	}
 	registerHosts(cfg.Metrics, cfg.Pool)
+	registerPool(cfg.Metrics, cfg.Pool)
 	e.probe = newWriteProbe(cfg.URL)
 	e.ready = &readiness{probe: e.probe.write, stalled: e.watch.stalled}
 	return e, nil

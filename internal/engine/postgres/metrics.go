@@ -47,6 +47,22 @@ func registerHosts(metrics prometheus.Registerer, pool *pgxpool.Pool) {
 		func(s pg.HostStats) float64 { return float64(s.Silent) })
 }
 
+// registerPool tells how busy the connections to PostgreSQL are. Long waits for one of
+// them show that the pool is too small, or PostgreSQL too slow.
+func registerPool(metrics prometheus.Registerer, pool *pgxpool.Pool) {
+	f := figures[*pgxpool.Stat]{metrics, pool.Stat}
+	f.gauge("tidewire_postgres_connections", "Connections of the pool to PostgreSQL that are open.",
+		func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) })
+	f.gauge("tidewire_postgres_busy_connections", "Connections of the pool that are in use.",
+		func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) })
+	f.gauge("tidewire_postgres_max_connections", "Connections that the pool may open.",
+		func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) })
+	f.counter("tidewire_postgres_connection_waits_total", "How often somebody had to wait for a connection of the pool.",
+		func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) })
+	f.counter("tidewire_postgres_connection_wait_seconds_total", "How long they waited, together.",
+		func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() })
+}
+
 // registerIngest tells what /ws/ingest has taken and stored.
 func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
 	f := figures[ingest.Stats]{metrics, store.Stats}
@@ -69,11 +85,11 @@ func registerQueues(metrics prometheus.Registerer, store *queues) {
 	f := figures[queue.NodeStats]{metrics, store.stats}
 	f.counter("tidewire_queue_claimed_positions_total", "Positions of queues claimed by this server, also where nothing was written yet.",
 		func(s queue.NodeStats) float64 { return float64(s.Claimed) })
-	f.counter("tidewire_queue_given_back_positions_total", "Positions claimed by this server and given back, for any server to claim.",
+	f.counter("tidewire_queue_released_positions_total", "Positions claimed by this server and released, for any server to claim.",
 		func(s queue.NodeStats) float64 { return float64(s.Released) })
 	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without an answer.",
 		func(s queue.NodeStats) float64 { return float64(s.DeadLettered) })
-	f.counter("tidewire_queue_rotations_total", "Journals of queues begun anew by this server.",
+	f.counter("tidewire_queue_rotations_total", "Journals of queues compacted by this server.",
 		func(s queue.NodeStats) float64 { return float64(s.Rotations) })
 	f.counter("tidewire_queue_vacuums_total", "Journals of queues vacuumed by this server.",
 		func(s queue.NodeStats) float64 { return float64(s.Vacuums) })

@@ -318,7 +318,7 @@ func (s *queues) Stats(ctx context.Context, name string) (engine.QueueStats, err
 	}
 	st, err := q.Stats(ctx)
 	return engine.QueueStats{
-		Name: name, Ready: st.Ready, Leased: st.Claimed, Delayed: st.Delayed, Dead: st.Dead,
+		Name: name, Ready: st.Ready, Leased: st.Leased, Delayed: st.Delayed, Dead: st.Dead,
 		Head: st.Head, Oldest: st.OldestAge.Milliseconds(), Nodes: st.Nodes, Paused: st.Paused,
 	}, engineError(err)
 }
