@@ -128,7 +128,7 @@ func (c *call) reset() {
 	c.apart, c.ctx, c.producer = basis{}, nil, RequestID{}
 }
 
-// textOf is one copy of all types, ids and tags. What is given may be part of a
+// textOf is one copy of all types, ids and tags. The originals may be parts of a
 // page that was read, all of which would be kept as long as the tail keeps a tag.
 func textOf(events []Event) string {
 	size := 0

@@ -20,7 +20,7 @@ type work struct {
 
 // checker looks, while one batch is committed, whether what the next ones must
 // not find is in the store: that is most of the work of a condition, and needs
-// no lock. What was found stays true. What was not found is not there up to the
+// no lock. A conflict that was found is final. That there is none holds up to the
 // last batch that was visible; the committer has only to look after that.
 type checker struct {
 	store  *Store

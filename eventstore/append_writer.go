@@ -245,8 +245,8 @@ func (w *writer) answer(b batch, r result) {
 	w.store.hub.committed()
 }
 
-// lost closes the connection of the session that is held. What is in memory goes with
-// it: the next one may lead to another history.
+// lost closes the connection of the session that is held. The tail in memory goes with
+// it: the next connection may lead to another history.
 func (w *writer) lost() {
 	w.on.Session().Close()
 	w.forgetTail()
@@ -258,7 +258,7 @@ func (w *writer) forgetTail() {
 }
 
 // connect opens the connection of the session that is held, and prepares it for the
-// store. What an earlier connection may have left under way can only commit before
+// store. A transaction that an earlier connection has left can only commit before
 // this one gets the lock, and then its mark is found.
 func (w *writer) connect(ctx context.Context) error {
 	s := w.on.Session()

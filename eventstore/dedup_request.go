@@ -65,8 +65,8 @@ func (s *Store) AppendAs(ctx context.Context, p RequestID, events ...Event) (App
 	return s.append(ctx, events, nil, p)
 }
 
-// AppendIfAs is AppendIf as the request of that name: see AppendAs. What the first
-// attempt has stored is no conflict for its repetition. A repetition must have
+// AppendIfAs is AppendIf as the request of that name: see AppendAs. Events of the first
+// attempt are no conflict for its repetition. A repetition must have
 // the condition of the first.
 func (s *Store) AppendIfAs(ctx context.Context, p RequestID, events []Event, condition Condition) (Appended, error) {
 	if err := p.validate(); err != nil {
@@ -184,7 +184,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 }
 
 // rotateRequests gives up records of requests that are old enough, if there are
-// producers. Whoever else is at it, or in the way, has it done later. The first
+// producers. If another process is at it, or in the way, it is done later. The first
 // step reads a whole table: it may take its time, and delays nobody.
 func (s *Store) rotateRequests(ctx context.Context) error {
 	folding, folded := context.WithTimeout(ctx, KeepRequests)

@@ -32,7 +32,7 @@
 //     looked up by one query, without the lock. A match is final. No match is
 //     true up to the last batch that the query saw.
 //  2. tail.go: the Store's own last events, in memory.
-//  3. append_writer.go: the earlier calls of the same batch. What might conflict with
+//  3. append_writer.go: the earlier calls of the same batch. A call that might conflict with
 //     one of them waits for the next transaction, when that one is committed.
 //  4. tidewire.events_N_append: if the store's sequence has moved past what is
 //     known, because others have written, it looks after that, by a statement

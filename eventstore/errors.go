@@ -59,7 +59,7 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
 // HistoryLostError says where the history that was lost parts from the one that goes on: Last is the position of the last
-// event that both have. What was read after it has to be read again, and decided again.
+// event that both have. Events that were read after it have to be read again, and decisions on them made again.
 type HistoryLostError struct{ Last int64 }
 
 func (e *HistoryLostError) Error() string {

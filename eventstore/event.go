@@ -26,7 +26,7 @@ const (
 	MaxAppend = 64 << 20
 )
 
-// Event is a fact that happened. What was read must not be changed: events of
+// Event is a fact that happened. Events that were read must not be changed: those of
 // one read share memory, all of which is kept as long as one of them is.
 type Event struct {
 	// Position in the store, from 1 on, in the order of commits, with gaps.

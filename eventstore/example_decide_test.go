@@ -213,7 +213,7 @@ func Example_invoiceNumbers() {
 	// 3 <nil>
 }
 
-// Whoever shows a decision to a person is told when it has become stale.
+// A program that shows a decision to a person is told when the decision is stale.
 func ExampleStore_Watch() {
 	var store *eventstore.Store // of a Client
 	var seat eventstore.Condition

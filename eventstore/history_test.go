@@ -57,7 +57,7 @@ func TestHistory_BegunByARefused(t *testing.T) {
 }
 
 // TestFailover_Watch: who watches a condition by events that are lost is told. A store that is made after the failover has not the id
-// of one that is lost. What two failovers have lost is found.
+// of one that is lost. The losses of two failovers are found.
 func TestFailover_Watch(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

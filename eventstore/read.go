@@ -258,8 +258,8 @@ type pageRequest struct {
 }
 
 // tagged reports whether the request is for all there is of one tag, or of one
-// type with it: that has a statement of its own. What it reads of all types, it
-// reads from the beginning to the end.
+// type with it: that has a statement of its own. It reads all types
+// from the beginning to the end.
 func (r *pageRequest) tagged() bool {
 	if len(r.query.Items) != 1 || r.backwards {
 		return false

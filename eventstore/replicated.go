@@ -25,7 +25,7 @@ func (w *writer) sendBatch(ctx context.Context, b *pgx.Batch) error {
 }
 
 // inReadCommitted sends the statements that fill adds in a READ COMMITTED transaction, in one round trip, whatever the
-// database, the role or the pool have as their defaults. What it got holds only if the error is nil.
+// database, the role or the pool have as their defaults. Its results hold only if the error is nil.
 func inReadCommitted(ctx context.Context, send batchSender, lockTimeout time.Duration, fill func(*pgx.Batch)) error {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)

@@ -66,7 +66,7 @@ type Config struct {
 	// one transaction with a NOTIFY commit at a time. Defaults to 5 ms.
 	AnnounceEvery time.Duration
 	// NoListen keeps the Store from listening to what others announce, for
-	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
+	// poolers that know no LISTEN. Defaults to false.
 	NoListen bool
 	// Standby is where events are read for queries, projections and subscriptions, if it has what the primary had when the
 	// read began. Conditions are never checked there. Defaults to none.

@@ -18,8 +18,8 @@ const announceSQL = `SELECT pg_notify('` + pg.EventChannel + `', $1)`
 
 // hub tells those who follow a Store that it may have grown. That is only ever
 // a hint: the Store's own appends give it, other processes by NOTIFY, in a
-// transaction of its own after the commit, and a poll in the end. Whoever gets
-// a hint reads.
+// transaction of its own after the commit, and a poll in the end. A process that
+// gets a hint reads.
 type hub struct {
 	store *Store
 	id    string // names this hub in what it announces
@@ -148,8 +148,8 @@ func (h *hub) heard(payload string) {
 	}
 }
 
-// announceAll tells other processes of commits, until ctx ends. What cannot be
-// told is not repeated: the others poll.
+// announceAll tells other processes of commits, until ctx ends. A hint that
+// fails is not repeated: the others poll.
 func (h *hub) announceAll(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -6,7 +6,7 @@ import (
 )
 
 // EnterHistory begins a new history of positions if the database has been promoted, recovered to a point in time, or restored
-// into another cluster, since the last one began: see 0001_histories.sql. Whoever stores does so too; called before, it
+// into another cluster, since the last one began: see 0001_histories.sql. Each transaction that stores does so too; called before, it
 // also notices a restored dump. It waits for no lock of long. It returns the base of the history that goes on: all positions
 // of the ones before are lower.
 func EnterHistory(ctx context.Context, db DB) (base int64, err error) {

@@ -326,7 +326,7 @@ type PurgeOptions struct {
 }
 
 // Purge removes all messages that nobody has: the rest of the log, and what is
-// delayed or waits to be retried. What nodes have claimed is delivered. It
+// delayed or waits to be retried. Messages that nodes have claimed are delivered. It
 // returns how many positions of the log and deferred messages it removed.
 func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (sum int64, err error) {
 	for _, m := range q.members {

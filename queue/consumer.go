@@ -154,7 +154,7 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 // returns why. One that stops in good order still takes acknowledgements.
 func (c *Consumer) Broken() <-chan struct{} { return c.node.broken }
 
-// Close returns the Consumer's credits. What it did not acknowledge is void and
+// Close returns the Consumer's credits. A delivery that it did not acknowledge is void, and its message
 // is delivered to others at once: those of this Node, or of others. This Node
 // hands it out in the order of positions, after what others gave back before, and
 // before all that was never delivered. Closing again does nothing.

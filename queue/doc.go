@@ -3,7 +3,7 @@
 //
 // [Open] returns the [Client] of a process. A [Queue] is a stream of the same name: [Client.Ensure] makes it, [Queue.Enqueue]
 // enqueues for many callers, and [Queue.Work] has a handler deal with each message. [Queue.Consume] is for programs
-// that settle deliveries themselves. What holds:
+// that settle deliveries themselves. Guarantees:
 //
 //   - An answered Enqueue is stored, and will be delivered. An answered Ack is
 //     recorded: the message is never delivered again. Both survive a kill of

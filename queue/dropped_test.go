@@ -77,8 +77,8 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 	}
 }
 
-// TestNode_Dropped: a Node that is told of the drop says so to its Consumers. What was handed
-// out is nobody's, whether it is acknowledged before or after.
+// TestNode_Dropped: a Node that is told of the drop says so to its Consumers. A message that was
+// delivered is nobody's, whether it is acknowledged before or after.
 func TestNode_Dropped(t *testing.T) {
 	t.Parallel()
 	for name, told := range map[string]bool{"told": true, "finds out": false} {

@@ -25,8 +25,8 @@ func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	return pool
 }
 
-// TestFailover_Asynchronous: the standby that takes over lacks the last messages, and who had them. What is enqueued then
-// is delivered once, whatever the node had claimed, and nothing that was delivered before counts for it.
+// TestFailover_Asynchronous: the standby that takes over lacks the last messages, and their leases. Messages that are enqueued then
+// are delivered once, whatever the node had claimed, and nothing that was delivered before counts for it.
 func TestFailover_Asynchronous(t *testing.T) {
 	t.Parallel()
 	for name, hub := range map[string]bool{"with a hub": true, "without": false} {

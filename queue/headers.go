@@ -10,7 +10,7 @@ import (
 )
 
 // DueHeader is the header that holds when a delayed message is due, as text in
-// the form of RFC 3339. Whoever appends to the queue's stream by other means
+// the form of RFC 3339. A program that appends to the queue's stream by other means
 // may set it.
 const DueHeader = "tidewire_due"
 

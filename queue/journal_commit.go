@@ -158,8 +158,8 @@ func (n *shardNode) beforeTakeover(ctx context.Context) error {
 	return err
 }
 
-// giveUp answers what will not be recorded, or not in time. What is not in doubt is not
-// recorded: nobody has it any more if the queue is gone.
+// giveUp answers what will not be recorded, or not in time. A settlement that is not in doubt is not
+// recorded: nobody has the message any more if the queue is gone.
 func (n *shardNode) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 	if ctx.Err() == nil {
 		err = n.queue.explain("write to", err)
@@ -216,8 +216,8 @@ func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt 
 	return nil
 }
 
-// loadAnew takes in the journal of which entries are lost that were seen. What the Node had is void: whoever has it
-// now is in the journal. The caller holds mu.
+// loadAnew takes in the journal of which entries are lost that were seen. The claims of the Node are void: the journal
+// says which node has them now. The caller holds mu.
 func (n *shardNode) loadAnew(b *batch, a *answer) error {
 	n.cfg.Log.Error("a failover has lost entries of the journal: what they said is delivered again, or was lost with them",
 		"queue", n.queue.Name(), "entry", n.state.seen)
@@ -315,7 +315,7 @@ func (n *shardNode) adopt(before []span) bool {
 	return true
 }
 
-// lose voids everything that the Node has. What the batch holds will not be
+// lose voids everything that the Node has. The settlements in the batch will not be
 // recorded.
 func (n *shardNode) lose(b *batch) {
 	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "delivered", len(n.flight))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestMain runs more tests at a time than there are processors: most wait, for
-// leases to end and messages to be due. What the command line says wins.
+// leases to end and messages to be due. Flags on the command line win.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)

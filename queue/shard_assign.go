@@ -14,7 +14,7 @@ import (
 // dies. It calls own, in a goroutine of its own, for each number that this
 // member is given, until own returns, which it does soon after asked is closed
 // or ctx ended. It returns when its ctx has ended and own has returned for all,
-// or with an error that will not go away. What two members are given at a time
+// or with an error that will not go away. A partition that two members are given at a time
 // does no harm: only one of them gets the partition's lease.
 type Assigner func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
 

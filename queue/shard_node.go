@@ -124,7 +124,7 @@ func (n *shardNode) retry(err error) bool {
 }
 
 // finish voids what is still delivered, and has the last write give up
-// everything. What is acknowledged later gets ErrLeaseLost. The caller holds mu.
+// everything. Later acknowledgements get ErrLeaseLost. The caller holds mu.
 func (n *shardNode) finish() {
 	n.finishing = true
 	n.giveUpAll()

@@ -62,7 +62,7 @@ func enqueueAll(t *testing.T, q *queue.Queue, texts ...string) {
 	}
 }
 
-// TestWork_Settles: nil is an acknowledgement, an error and a panic have a message tried again, and ErrDead makes it a dead letter. What was settled does not
+// TestWork_Settles: nil is an acknowledgement, an error and a panic have a message tried again, and ErrDead makes it a dead letter. A settled delivery does not
 // come again.
 func TestWork_Settles(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,7 @@ func await[T any](ctx context.Context, submit func(done func(T, error)) error) (
 
 // Submit is Append that does not wait for the commit: it returns once the
 // messages are accepted, and has copied them. It waits while the gathering
-// batch is full. What is accepted before Start is written from then on.
+// batch is full. Messages that are accepted before Start are written from then on.
 //
 // If it returns nil, done is called once, with Append's result or its
 // error; otherwise done is not called. All calls of

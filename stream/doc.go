@@ -3,7 +3,7 @@
 // [Open] returns the [Client] of a process. A [Stream] is a named, append-only log: [Client.Ensure] makes it, [Stream.Append]
 // appends for many callers, [Stream.Subscribe] is a loop over the messages that there are and those to come, and [Stream.Read] and its like read, by
 // position or by key. [Stream.Work] has a handler deal with messages, with as many processes as take part. Making a stream costs a row: streams
-// share a table, until they have so many messages, or needs such, that they get tables of their own. What holds:
+// share a table, until they have so many messages, or needs such, that they get tables of their own. Guarantees:
 //
 //   - An answer means committed. Answered messages survive a kill of this
 //     process and of PostgreSQL.

@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// A process has one Client. What is appended is committed when Append returns; a loop over Subscribe gets what
+// A process has one Client. Messages are committed when Append returns; a loop over Subscribe gets what
 // there is, and then what comes.
 func Example() {
 	if err := publishAndSubscribe(context.Background(), os.Getenv("DATABASE_URL")); err != nil {

@@ -83,7 +83,7 @@ func newDeliveries(t *testing.T, db pgtest.DB) deliveries {
 	return deliveries{pools(t, db.URL, 1)[0]}
 }
 
-// handle is the Handle of a member of that name. What cannot be noted was not
+// handle is the Handle of a member of that name. A message that cannot be noted was not
 // delivered.
 func (d deliveries) handle(member string) func(context.Context, *stream.Assignment, []stream.Message) error {
 	return func(ctx context.Context, o *stream.Assignment, page []stream.Message) error {

@@ -196,7 +196,7 @@ func (gs *Groups) writeSeek(ctx context.Context, c offsetCall) error {
 	return err
 }
 
-// persist runs the query until PostgreSQL has answered it. What was committed
+// persist runs the query until PostgreSQL has answered it. An offset that was committed
 // without an answer is committed once more, which changes nothing.
 func (gs *Groups) persist(ctx context.Context, complaint, sql string, args []any, collect func(pgx.Rows) error) error {
 	for failed := 0; ; failed++ {

@@ -15,7 +15,7 @@ var ErrHistoryLost = errors.New("stream: the position is after the end, or a fai
 
 // HistoryLostError tells where the history that was lost parts from the one that goes on: Last is the position
 // of the last message that both have, or of the last one dropped before. Reading after Last begins with the first message
-// that came in place of the lost ones. What was lost had positions after Last, up to the one that was asked for at least;
+// that came in place of the lost ones. The lost messages had positions after Last, up to the one that was asked for at least;
 // no message has them ever again.
 type HistoryLostError struct{ Last int64 }
 
@@ -75,7 +75,7 @@ func (s *Stream) Check(ctx context.Context, position int64) error {
 // Gap is positions that no message has, since a failover: those after the one, up to and with the other.
 type Gap struct{ After, UpTo int64 }
 
-// Gaps returns the gaps that failovers have left in the stream, in order. Who counts messages by their positions
+// Gaps returns the gaps that failovers have left in the stream, in order. A caller that counts messages by their positions
 // leaves them out.
 func (s *Stream) Gaps(ctx context.Context) ([]Gap, error) {
 	rows, err := s.pool.Query(ctx, gapsSQL, s.id)

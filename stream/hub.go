@@ -200,7 +200,7 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 
 // Watch returns a channel of one slot that is signalled whenever the stream
 // may have grown since it was last signalled, or may be gone. Signals without
-// a reason occur. What was committed before Watch returns may not be
+// a reason occur. A commit before Watch returns may not be
 // signalled: look once after it. stop ends the signals; it may be called more
 // than once.
 func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {

@@ -95,7 +95,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 }
 
 // lead reads after position after, for all who follow the stream, until it
-// can tell whether there is something. Whoever leads keeps the lead while
+// can tell whether there is something. The leader keeps the lead while
 // PostgreSQL is away, so that only one asks for it.
 func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	var hints uint64

@@ -45,8 +45,8 @@ func (f *feed) enterLocked(history int64) {
 }
 
 // foundLost is told that messages after last are lost, up to one at had that a subscription has had. That begins a new epoch
-// before it is known in which history, unless the feed has entered that already. What a client only says that it
-// has had is no reason.
+// before it is known in which history, unless the feed has entered that already. A position that only a client names
+// is no reason.
 func (f *feed) foundLost(had, last int64) {
 	f.mu.Lock()
 	entered := f.epoch.history != unknownHistory && had <= f.epoch.history

@@ -107,7 +107,7 @@ func (l *losses) count(id int32, last, ghost int64) (after int64, more bool) {
 	return last, true
 }
 
-// reportLost looks which messages that were known here are lost. What it cannot look for it owes.
+// reportLost looks which messages that were known here are lost. It looks later for those that it cannot look for now.
 func (h *Hub) reportLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -184,7 +184,7 @@ func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
 }
 
 // TestAppendTx_MovedMeanwhile: the stream moves while a transaction that publishes waits for
-// its lock, in a session that has published before. What is committed can be read.
+// its lock, in a session that has published before. Committed messages can be read.
 func TestAppendTx_MovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {

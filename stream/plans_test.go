@@ -42,7 +42,7 @@ func TestShared_PlansAreKept(t *testing.T) {
 	}
 	scans := func() (n int) {
 		t.Helper()
-		// What other sessions have counted is told when they end.
+		// The counts of other sessions are told when they end.
 		db.Pool.Reset()
 		if err := db.Pool.QueryRow(t.Context(), `SELECT sum(pg_stat_get_numscans(('tidewire.shared_' || name)::regclass)) FROM unnest($1::text[]) AS name`,
 			tables).Scan(&n); err != nil {

@@ -93,7 +93,7 @@ const (
 	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
 
 	// The last row of a read is no message: minus the oldest position that may be
-	// kept, and as its key where the sequence of positions stands. Whoever reads
+	// kept, and as its key where the sequence of positions stands. A transaction that reads
 	// the table has a lock on it against which nothing is dropped, so what that
 	// sequence says then tells whether something is missing; and a sequence says
 	// the same to every snapshot. Its time names the history: see baseOf.

@@ -13,7 +13,7 @@ import (
 )
 
 // Read returns at most limit messages after position after, in order, as far
-// as they are committed: fewer before a gap, none at the end of the stream. Whoever goes on with
+// as they are committed: fewer before a gap, none at the end of the stream. A reader that goes on with
 // the position of the last message read misses none: nothing ever appears
 // below a position that was seen, and if messages after after were dropped by
 // the stream's retention, the error is a TooOldError. If after is past the end of the stream, or in
@@ -80,8 +80,8 @@ func (s *Stream) ReadKey(ctx context.Context, key string, after, upTo int64, lim
 
 // LastKey returns the last messages with the key, at most n of them, up to
 // position upTo inclusive, in ascending order. math.MaxInt64 is no bound. On a
-// stream that is not keyed the error is ErrNotKeyed. What was dropped, and what
-// it costs, are as with ReadKey.
+// stream that is not keyed the error is ErrNotKeyed. Dropped messages and
+// costs are as with ReadKey.
 func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]
 }
 
 // Head returns the position of the last committed message, also if that was
-// dropped since, or 0 if there never was one. Whoever reads after it gets what
-// was not committed when Head was called, and nothing else.
+// dropped since, or 0 if there never was one. A read after it gets messages that
+// were not committed when Head was called, and no others.
 func (s *Stream) Head(ctx context.Context) (int64, error) {
 	head, _, err := s.state(ctx)
 	return head, err

@@ -37,8 +37,8 @@ func After(position int64) Start { return Start{kind: startAfter, after: positio
 func AtEnd() Start { return Start{kind: startAtEnd} }
 
 // AtTime begins with the first message, in the order of positions, whose Time is
-// t or later; if none is stored that late, like AtEnd. What retention has
-// dropped is no longer among them: that is no error.
+// t or later; if none is stored that late, like AtEnd. Messages that retention
+// has dropped are not among them: that is no error.
 //
 // Times and positions have nearly the same order: after that message there may
 // be some with an earlier Time, which waited longer for the stream's lock.

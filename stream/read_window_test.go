@@ -9,8 +9,8 @@ import (
 )
 
 // TestRead_WhatIsUnderWay: reads at the end of a stream that grows by batches
-// larger than what one query looks into. What was not committed when a query
-// found nothing of it must not be passed over by the next.
+// larger than what one query looks into. A message that was not committed when a query
+// looked for it must not be passed over by the next.
 func TestRead_WhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	const batches, size = 150, 1500

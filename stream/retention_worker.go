@@ -68,7 +68,7 @@ const (
 	dropBatch = 32
 )
 
-// Run applies retention until ctx ends. What fails is logged and tried again in
+// Run applies retention until ctx ends. A failure is logged, and tried again in
 // the next round.
 func (k *RetentionWorker) Run(ctx context.Context) {
 	timer := time.NewTimer(rand.N(k.cfg.Every))

@@ -54,8 +54,8 @@ func TestAppender_IdleHasNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestAppender_StopsAnyTime: Start and Stop may be called in any order and number. What was
-// accepted before is stored.
+// TestAppender_StopsAnyTime: Start and Stop may be called in any order and number. Messages that were
+// accepted before are stored.
 func TestAppender_StopsAnyTime(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)

@@ -24,7 +24,7 @@ const (
 // buffers has one pool for each power of two from 1 KiB to 4 MiB. sync.Pool
 // rather than a free list of our own: getting and returning a buffer costs no
 // lock, as each processor has its own, and what a burst needed is freed by the
-// next two garbage collections. What is out on loan is bounded by each
+// next two garbage collections. The buffers in use are bounded by each
 // connection's limits.
 var buffers [maxClass + 1]sync.Pool
 

@@ -46,7 +46,7 @@ type Conn struct {
 
 	toldAssembly int // to Config.Memory
 
-	// Writing. Whoever sets writing owns head until it clears it: a Flush for
+	// Writing. The goroutine that sets writing owns head until it clears it: a Flush for
 	// one attempt, the drain goroutine, or the writer of a chunk.
 	mu         sync.Mutex
 	moved      sync.Cond // progress of the drain goroutine, or its end

@@ -187,7 +187,7 @@ func (c *credit) adopt() {
 
 // SetUnread says that nobody will call Read for a while, or that somebody does
 // again. No pong arrives meanwhile, so the bulk lane waits for none: it sends as
-// fast as the socket takes it. What the peer allows by Grant still binds it.
+// fast as the socket takes it. The credit that the peer gives by Grant still limits it.
 func (c *Conn) SetUnread(unread bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -156,8 +156,8 @@ func (d *decoder) decode() []Message {
 }
 
 // decodeShort is the fast path: as many whole messages as stand at the front,
-// each one masked frame of less than 64 KiB. What it does not take, for
-// whatever reason, is left for the careful path.
+// each one masked frame of less than 64 KiB. Frames that it does not take, for
+// whatever reason, are left for the careful path.
 func (d *decoder) decodeShort(b []byte, msgs []Message) []Message {
 	if d.client {
 		return msgs

@@ -6,8 +6,8 @@
 //
 // One [Conn.Read] returns all messages that one read of the socket brought, in
 // the buffer they were read into. [Conn.Queue] only encodes. The next Read
-// flushes before it waits, so all answers leave in one write. Whoever sends
-// without reading, or outside of the reading goroutine, calls [Conn.Flush]; what
+// flushes before it waits, so all answers leave in one write. A goroutine that sends
+// without reading, or is not the reading one, calls [Conn.Flush]; what
 // many connections get alike is encoded once and goes to [Conn.WriteShared].
 // Once its buffers are there, a connection allocates nothing per message.
 //

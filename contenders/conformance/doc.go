@@ -8,8 +8,8 @@
 //
 //	TIDEWIRE_CONTENDERS='go-gorilla=/path/to/program --flag,other=ws://127.0.0.1:8080/ws'
 //
-// The command line gets flags behind it: --port, --duration, --rate-limit,
+// The command line gets flags after it: --port, --duration, --rate-limit,
 // --rate-burst, --ping-interval, --pong-timeout; numbers are plain decimals, times
-// in seconds. A server behind a URL goes through the cases of the wire alone,
+// in seconds. A server that a URL names goes through the cases of the wire alone,
 // and has to be started with a rate limit that they do not meet.
 package conformance

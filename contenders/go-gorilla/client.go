@@ -125,7 +125,7 @@ func (c *client) join(room string) {
 	}
 }
 
-// chat passes on the bytes as they came. Who names no room speaks in the public
+// chat passes on the bytes as they came. A chat without a room goes to the public
 // one.
 func (c *client) chat(m message, payload []byte) {
 	room := m.room()

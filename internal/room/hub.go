@@ -33,7 +33,7 @@ type JoinOptions struct {
 	// skipping what it missed. Defaults to false.
 	DisconnectOnLag bool
 	// Hold keeps everything back until Release, for a member that is first to
-	// be sent what was said before. What is kept back counts as lag. Defaults to
+	// be sent what was said before. Messages that are kept back count as lag. Defaults to
 	// false.
 	Hold bool
 }

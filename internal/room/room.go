@@ -115,8 +115,8 @@ func (r *Room) nudge() {
 	}
 }
 
-// Release ends the Hold of JoinOptions. What was queued on the connection
-// before comes before what was kept back, unless the peer reads so slowly that
+// Release ends the Hold of JoinOptions. Messages that were queued on the connection
+// before come before those that were kept back, unless the peer reads so slowly that
 // the connection's lanes take turns.
 func (m *Member) Release() {
 	m.room.mu.Lock()
@@ -125,8 +125,8 @@ func (m *Member) Release() {
 	m.room.nudge()
 }
 
-// Leave ends the membership. What the member has not been sent by now it does
-// not get. A second call does nothing.
+// Leave ends the membership. The member does not get messages that were not sent to it
+// by now. A second call does nothing.
 func (m *Member) Leave() {
 	if w := m.room.remove(m); w != nil {
 		w.end() // not under the locks: it waits for a write

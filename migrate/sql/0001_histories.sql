@@ -2,7 +2,7 @@
 --
 -- A history is what was committed one after the other, without a failover in between. A new one begins when a
 -- standby is promoted, or the database is recovered to a point in time: PostgreSQL gives the write-ahead log a new
--- timeline then. What the old primary had committed and the new one lacks is lost, and nobody can say here how
+-- timeline then. Commits of the old primary that the new one lacks are lost, and nobody can say here how
 -- much that was. So positions go on much higher: after the base of the new history, which is made of the time at
 -- which it began. The base is above all positions of all histories before, known or not, as long as a
 -- stream has had fewer than 2^18 messages a second since its history began.
@@ -29,7 +29,7 @@ $$;
 CREATE SEQUENCE tidewire.history_seq CACHE 1;
 SELECT setval('tidewire.history_seq', tidewire.timeline());
 
--- Where the last histories began is in a ring of sequences: number n of all is in the one with n modulo their number. Whoever begins a
+-- Where the last histories began is in a ring of sequences: number n of all is in the one with n modulo their number. A transaction that begins a
 -- history may roll back, or keep its transaction open, so nothing of that is in a table.
 CREATE SEQUENCE tidewire.history_number_seq CACHE 1;
 DO $$
@@ -75,8 +75,8 @@ CREATE FUNCTION tidewire.bases() RETURNS SETOF bigint LANGUAGE sql STABLE AS $$
 	) AS h WHERE h.history IS NOT NULL
 $$;
 
--- history_base returns the base of the history that goes on, and begins it if nobody has. Whoever gives out
--- positions gives out higher ones. A transaction that may only read begins no history, and is told the base that it would have.
+-- history_base returns the base of the history that goes on, and begins it if nobody has. All positions
+-- that are given out are higher. A transaction that may only read begins no history, and is told the base that it would have.
 CREATE FUNCTION tidewire.history_base() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	history bigint := pg_sequence_last_value('tidewire.history_seq');

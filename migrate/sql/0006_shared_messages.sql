@@ -47,7 +47,7 @@ BEGIN
 END
 $$;
 
--- shared_head is the position of the last message of a shared stream, or its floor if nothing is kept, or 0. Whoever has
+-- shared_head is the position of the last message of a shared stream, or its floor if nothing is kept, or 0. A transaction that has
 -- the stream's lock, in READ COMMITTED, sees the last there is. Deleted messages, which a
 -- long snapshot may still see, are not walked past.
 --

@@ -27,7 +27,7 @@ $$;
 
 -- lost_since returns the position of the last message that a stream has of those up to after, if what came next is lost:
 -- if another history began between after, where there is no message any more, and next, where there is one, or where the
--- stream ends. Else it returns NULL, and always on a standby, which may not have got so far. What is after a position in its own history shows that
+-- stream ends. Else it returns NULL, and always on a standby, which may not have got so far. A message after a position in the same history shows that
 -- the history has got there.
 CREATE FUNCTION tidewire.lost_since(stream_id int, after bigint, next bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

@@ -45,7 +45,7 @@ INSERT INTO tidewire.group_rotation VALUES (0, 0);
 
 -- hold_offsets returns the name of the table in use, which stays so until the
 -- end of the transaction: lock 2 is taken by all who read or write offsets,
--- shared, and by a rotation alone. What comes after it in the transaction has
+-- shared, and by a rotation alone. The statements after it in the transaction have
 -- to see what was committed before the lock was granted: only READ COMMITTED
 -- does.
 CREATE FUNCTION tidewire.hold_offsets() RETURNS text LANGUAGE plpgsql AS $$

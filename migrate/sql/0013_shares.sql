@@ -34,8 +34,8 @@ CREATE TABLE tidewire.share_number (
 	PRIMARY KEY (share, number)
 );
 
--- hold_share takes the lock of a share, alone or with others. What comes after
--- it has to see what was committed before it was granted: only READ COMMITTED
+-- hold_share takes the lock of a share, alone or with others. The statements after
+-- it have to see what was committed before it was granted: only READ COMMITTED
 -- does. The class is the number after that of the streams' locks.
 CREATE FUNCTION tidewire.hold_share(share_id int, alone boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -190,8 +190,8 @@ END
 $$;
 
 -- hold_ownerships tells which of the ownerships last, and has them last until
--- the end of the transaction: nobody gets the number meanwhile. What is written
--- in that transaction the next owner finds, and what comes later is refused.
+-- the end of the transaction: nobody gets the number meanwhile. The next owner finds all
+-- writes of that transaction, and later ones are refused.
 -- The transaction should be short: until its end nothing of the share changes
 -- hands, and no member joins or leaves.
 CREATE FUNCTION tidewire.hold_ownerships(tokens bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$

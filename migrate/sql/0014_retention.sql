@@ -1,4 +1,4 @@
--- What is kept of the streams: those without a row here keep everything.
+-- The retention policies of streams: a stream without a row here keeps everything.
 --
 -- sized is the end of a shared stream when its size was last found to be within max_bytes: it is
 -- reckoned anew only when an eighth has come since, or the policy is another one.
@@ -42,8 +42,8 @@ CREATE FUNCTION tidewire.segment_bytes(stream_id int) RETURNS bigint LANGUAGE sq
 $$;
 
 -- hold_retention is what every step of a retention worker begins with: it tells whether
--- this process is the one that works, for this transaction. What comes after it
--- has to see what was committed before its locks were granted: only READ
+-- this process is the one that works, for this transaction. The statements after it
+-- have to see what was committed before its locks were granted: only READ
 -- COMMITTED does.
 CREATE FUNCTION tidewire.hold_retention() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,8 +56,8 @@ $$;
 
 -- dump_under_way tells whether a pg_dump is connected to this database. It fails if
 -- a table is dropped between its first look and its lock on the table, which may be
--- long, for it waits for other locks in between. What everybody may see of other
--- sessions is enough to know it by its name. A backup by another program holds
+-- long, for it waits for other locks in between. The columns that everybody may see of other
+-- sessions are enough to know it by its name. A backup by another program holds
 -- retention's lock meanwhile:
 --
 --	SELECT pg_advisory_lock_shared(1953064037, 3)

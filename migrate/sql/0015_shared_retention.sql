@@ -144,8 +144,8 @@ $$;
 -- is the same position. READ COMMITTED.
 --
 -- A crash of PostgreSQL may undo this, for the commit does not wait for the disk: messages
--- are there again, and the floor is where it was. What was committed after it was, is not
--- there either, or is durable with it.
+-- are there again, and the floor is where it was. A later commit is not
+-- there either, or it is durable with this one.
 CREATE FUNCTION tidewire.drop_shared(streams int[], uptos bigint[], policies text[]) RETURNS TABLE (stream int, dropped bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column

@@ -27,7 +27,7 @@ CREATE TABLE tidewire.queue (
 );
 CREATE INDEX queue_family_idx ON tidewire.queue (family) WHERE family IS NOT NULL;
 
--- What is retried later, delayed, or dead: the slow path, one row for each
+-- Messages that are retried later, delayed, or dead: the slow path, one row for each
 -- message, updated in place. The payload stays in the stream. token is the
 -- lease of the node that holds the message; suspect: a node died that had the message, which may be the reason.
 CREATE TABLE tidewire.queue_side (

@@ -244,8 +244,8 @@ $$;
 -- look_at_queues tells of each queue how it stands, so that queues at rest
 -- cost one query: the last row of the journal, when the next deferred message is
 -- due, and the end of the stream, or NULL if its sequence stands at settled. It
--- takes no lock of a queue, and is but a hint. What is being dropped, or emptied
--- for a moment, is left out. Those with streams that have tables of their own and have grown take one more.
+-- takes no lock of a queue, and is but a hint. Queues that are being dropped, or emptied
+-- for a moment, are left out. Those with streams that have tables of their own and have grown take one more.
 CREATE FUNCTION tidewire.look_at_queues(ids int[], settled bigint[])
 RETURNS TABLE (queue int, last bigint, due timestamptz, head bigint, at timestamptz)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$

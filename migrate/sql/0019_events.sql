@@ -28,7 +28,7 @@ CREATE TABLE tidewire.event_snapshot (
 --
 -- events_N_tag has a row for each tag of each event, and is what conditions
 -- and queries look at. It holds hashes, which the writers supply: rows of 48
--- bytes whatever the tags are. Whoever finds a row compares the event's own
+-- bytes whatever the tags are. A query that finds a row compares the event's own
 -- type and tags after it. The type comes before the position in the index,
 -- so that "an event of this type with this tag" is one descent however many
 -- events of other types have the tag. signature has three bits for each tag of

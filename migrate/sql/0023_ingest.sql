@@ -26,7 +26,7 @@ $$;
 
 -- ensure_ingest_table makes the table that the ingest endpoint fills, unless it is
 -- there, and tells whether it did. It fails with TW002 if there is something else
--- of that name, or of its view's. What is there is Tidewire's if it has the
+-- of that name, or of its view's. A table that is there is Tidewire's if it has the
 -- columns and the sequence of positions.
 --
 -- BRIN and not a B-tree on position: rows arrive in position order, and the

@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
-/// How many chats a room keeps for members that are behind. Who is further
-/// behind misses the oldest.
+/// How many chats a room keeps for members that lag. A member that lags
+/// further misses the oldest.
 const BACKLOG: usize = 1024;
 
 /// A chat on its way to the members of a room.

@@ -36,7 +36,7 @@ const MAX_MESSAGE: usize = 1 << 20;
 /// How long a stop may take.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct App {
     args: Args,
     hub: Hub,

@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 /// The room that is meant where a message names none.
 pub const PUBLIC: &str = "public";
 
-/// What a client may ask for. Fields that the server has no use for are not
+/// A request of a client. Fields that the server has no use for are not
 /// read: a chat is passed on as the text that came.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(tag = "type", rename_all = "lowercase")]

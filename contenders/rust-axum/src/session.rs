@@ -17,7 +17,7 @@ use crate::limiter::Limiter;
 use crate::protocol::{self, Request, PUBLIC};
 use crate::App;
 
-/// What the reading half may have asked of the writing half before it waits.
+/// The number of orders that the writing half may have before the reading half waits.
 const ORDERS: usize = 64;
 
 const MAX_ROOMS: usize = 100;
@@ -28,7 +28,7 @@ const MAX_NAME: usize = 128;
 /// How long a closing handshake may take.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What the reading half of a connection asks of the writing half.
+/// An order from the reading half of a connection to the writing half.
 enum Order {
     Answer(String),
     Listen(String, broadcast::Receiver<Arc<Chat>>),
@@ -156,7 +156,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Leaves a room, or all. Who is in none is closed.
+    /// Leaves a room, or all. A client that is in no room is closed.
     async fn leave(&mut self, room: Option<String>) -> Result<(), End> {
         match room {
             None => self.leave_all(),

@@ -29,7 +29,7 @@ impl Statistics {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    /// What they come to after a time.
+    /// The summary of the counters after a time.
     pub fn summary(&self, elapsed: Duration) -> Summary {
         Summary {
             messages: self.messages.load(Relaxed),

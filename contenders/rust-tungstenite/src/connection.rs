@@ -153,7 +153,7 @@ impl Client {
         None
     }
 
-    /// Leaves a room, or all without a name. Who is in none is closed.
+    /// Leaves a room, or all without a name. A client that is in no room is closed.
     fn leave(&mut self, room: Option<&String>) -> Option<End> {
         match room {
             Some(room) => {
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-/// What a client is told about what it sent.
+/// How a connection ends after a message that broke the protocol.
 fn end_of(error: &Error) -> End {
     match error {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => End::Close(CloseCode::Size),

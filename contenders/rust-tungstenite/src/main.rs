@@ -29,7 +29,7 @@ use crate::stats::Stats;
 /// How long a stop may take.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct Server {
     settings: Settings,
     stats: Stats,

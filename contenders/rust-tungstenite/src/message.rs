@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 /// The room that is meant where a message names none.
 const DEFAULT_ROOM: &str = "public";
 
-/// What a client sends, as far as the server acts on it: a chat is passed on
+/// A message of a client, as far as the server acts on it: a chat is passed on
 /// as the bytes that came, with whatever else they say.
 #[derive(Deserialize)]
 pub struct Incoming<'a> {

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use tokio::sync::mpsc::{error::TrySendError, Sender};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-/// What a connection's writer sends.
+/// A frame that a connection's writer sends.
 #[derive(Debug)]
 pub enum Outgoing {
     Chat(Utf8Bytes),
@@ -13,7 +13,7 @@ pub enum Outgoing {
     Close(u16),
 }
 
-/// Who is in which room, and the queue of each member.
+/// The members of each room, with their queues.
 #[derive(Default)]
 pub struct Rooms {
     rooms: Mutex<HashMap<String, HashMap<u64, Sender<Outgoing>>>>,

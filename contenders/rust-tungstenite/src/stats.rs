@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What the server did since its start.
+/// The counters of the server since its start.
 #[derive(Default)]
 pub struct Stats {
     pub messages: AtomicU64,

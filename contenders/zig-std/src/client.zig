@@ -26,7 +26,7 @@ const max_name = 128;
 /// How long a closing handshake may take.
 const closing = std.time.ns_per_s;
 
-/// What one parsed message may keep of memory for the next.
+/// Memory, in bytes, that one parsed message may leave to the next.
 const max_arena = 64 << 10;
 
 /// Why nothing more is read.
@@ -72,7 +72,7 @@ const Client = struct {
     /// The writing thread has come to its end.
     written: std.Thread.ResetEvent = .{},
 
-    // What follows is of the reading thread alone.
+    // Only the reading thread uses the fields below.
 
     /// For one message at a time.
     arena: std.heap.ArenaAllocator,
@@ -183,7 +183,7 @@ const Client = struct {
         return null;
     }
 
-    /// Leaves a room, or all. Who is in none is closed.
+    /// Leaves a room, or all. A client that is in no room is closed.
     fn leave(c: *Client, room: ?[]const u8) ?End {
         if (room) |name| {
             if (c.rooms.fetchSwapRemove(name)) |entry| {

@@ -14,10 +14,10 @@ pub const FrameReader = struct {
     in: *std.Io.Reader,
     data: std.ArrayList(u8) = .empty,
     control: [125]u8 = undefined,
-    /// What the fragments in data are the beginning of.
+    /// The opcode of the message whose fragments are in data.
     unfinished: ?WebSocket.Opcode = null,
 
-    /// What a frame brought. Slices are valid until the next one is read.
+    /// The content of a frame. Slices are valid until the next one is read.
     pub const Event = union(enum) {
         text: []const u8,
         binary,

@@ -2,7 +2,7 @@ const std = @import("std");
 const Allocator = std.mem.Allocator;
 const Value = std.json.Value;
 
-/// What a client sends, as far as the server acts on it. A chat is passed on
+/// A message of a client, as far as the server acts on it. A chat is passed on
 /// as the bytes that came.
 pub const Message = struct {
     kind: Kind,

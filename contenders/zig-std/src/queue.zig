@@ -31,7 +31,7 @@ pub const Outgoing = struct {
     }
 };
 
-/// What waits to be written to one client: bounded, with one reader.
+/// The messages that wait to be written to one client: bounded, with one reader.
 pub const Queue = struct {
     mutex: std.Thread.Mutex = .{},
     filled: std.Thread.Condition = .{},
@@ -44,8 +44,8 @@ pub const Queue = struct {
     /// Messages that wait at most.
     pub const capacity = 1024;
 
-    /// Adds a message if there is a place. What is added after close goes
-    /// nowhere.
+    /// Adds a message if there is a place. A message that is added after
+    /// close is dropped.
     pub fn push(q: *Queue, out: *Outgoing) error{Full}!void {
         {
             q.mutex.lock();
@@ -81,8 +81,8 @@ pub const Queue = struct {
         defer q.mutex.unlock();
         if (q.len == 0) {
             while (q.len == 0 and !q.closed) q.filled.wait(&q.mutex);
-            // Who speaks goes on first: what it says next leaves in the same
-            // write, and the processor is not passed on for each message.
+            // The sender goes on first: its next messages leave in the same
+            // write, and the processor does not switch for each message.
             q.mutex.unlock();
             std.Thread.yield() catch {};
             q.mutex.lock();

@@ -4,7 +4,7 @@ const queue = @import("queue.zig");
 const Queue = queue.Queue;
 const Outgoing = queue.Outgoing;
 
-/// Who is in which room. A member is known by its queue.
+/// The members of each room. A member is known by its queue.
 pub const Rooms = struct {
     gpa: Allocator,
     lock: std.Thread.RwLock = .{},

@@ -15,7 +15,7 @@ const buffer_size = 16 << 10;
 /// How long a client may take for its request.
 const patience = 10 * std.time.ns_per_s;
 
-/// What all connections share.
+/// The state that all connections share.
 pub const Server = struct {
     gpa: std.mem.Allocator,
     settings: Settings,

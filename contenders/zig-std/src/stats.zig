@@ -2,7 +2,7 @@ const std = @import("std");
 
 const Counter = std.atomic.Value(u64);
 
-/// What the server did since its start.
+/// The counters of the server since its start.
 pub const Stats = struct {
     messages: Counter = .init(0),
     /// Chats over the rate limit.
