@@ -268,7 +268,7 @@ func TestSubscription_LeavesConnections(t *testing.T) {
 	defer cancel()
 	defer lock.Rollback(context.Background())
 	for range 10 {
-		sub, err := s.Subscribe(eventstore.Tagged("x"), 0)
+		sub, err := s.Follow(eventstore.Tagged("x"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +343,7 @@ BEGIN
 	SELECT * INTO head, positions, page, searched
 		FROM tidewire.events_1_page_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 END $$`)
-	sub, err := s.Subscribe(eventstore.Tagged("x", "y"), 0)
+	sub, err := s.Follow(eventstore.Tagged("x", "y"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

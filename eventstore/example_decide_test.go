@@ -228,21 +228,12 @@ func ExampleStore_Watch() {
 func ExampleStore_Subscribe() {
 	var store *eventstore.Store // of a Client
 	ctx := context.Background()
-	sub, err := store.Subscribe(eventstore.Typed("InvoiceIssued"), 0)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	defer sub.Close()
-	for {
-		events, err := sub.Next(ctx)
+	for e, err := range store.Subscribe(ctx, eventstore.Typed("InvoiceIssued"), 0) {
 		if err != nil {
 			log.Print(err)
 			return
 		}
-		for _, e := range events {
-			fmt.Println(e.Position, e.Type)
-		}
+		fmt.Println(e.Position, e.Type)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 	for range 10 {
 		lost = append(lost, mustAppend(t, s, event("Lost"))...)
 	}
-	live, err := s.Subscribe(eventstore.Everything(), 0)
+	live, err := s.Follow(eventstore.Everything(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 		if events, err := store.Query(t.Context(), eventstore.Everything(), eventstore.ReadOptions{After: end}); err != nil || len(events) != 1 {
 			t.Errorf("%s: after the last that is kept %d events, %v", name, len(events), err)
 		}
-		sub, err := store.Subscribe(eventstore.Everything(), lost[3])
+		sub, err := store.Follow(eventstore.Everything(), lost[3])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sub, err := other.Subscribe(eventstore.Everything(), kept[5])
+	sub, err := other.Follow(eventstore.Everything(), kept[5])
 	if err != nil {
 		t.Fatal(err)
 	}

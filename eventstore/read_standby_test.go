@@ -77,7 +77,7 @@ func TestStandby_SameAnswers(t *testing.T) {
 		t.Errorf("projection: %d events up to %d, %v; %+v", n.State, condition.After, err, reader.Stats())
 	}
 	before = reader.Stats().Standby
-	sub, err := s.Subscribe(eventstore.Everything(), 0)
+	sub, err := s.Follow(eventstore.Everything(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -26,10 +27,35 @@ type Subscription struct {
 	known, clear int64
 }
 
-// Subscribe returns a Subscription that begins after the position, 0 being the
-// beginning: first with what there is, then with what is committed. It must be
-// closed.
-func (s *Store) Subscribe(query Query, after int64) (*Subscription, error) {
+// Subscribe yields the events after the position that the query chooses, first those there are and then those to come,
+// in order and each once. 0 is the beginning. The last turn of the loop has an error and no event: ctx's own, or one of
+// Follow or Subscription.Next. A loop that is left, or takes its time, costs nothing.
+func (s *Store) Subscribe(ctx context.Context, query Query, after int64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		sub, err := s.Follow(query, after)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer sub.Close()
+		for {
+			events, err := sub.Next(ctx)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Follow is Subscribe for programs that read page by page. It returns a Subscription, which must be closed. Errors:
+// ErrInvalid, ErrClosed.
+func (s *Store) Follow(query Query, after int64) (*Subscription, error) {
 	if err := query.validate("query"); err != nil {
 		return nil, err
 	}

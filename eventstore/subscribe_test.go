@@ -29,7 +29,7 @@ func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	var writing, following sync.WaitGroup
 	got := make([][]int64, 3)
 	for i, s := range []*eventstore.Store{one, listening, polling} {
-		sub, err := s.Subscribe(eventstore.Typed("Wanted"), 0)
+		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestSubscribe_WaitsWhilePostgreSQLIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, pool, eventstore.Config{Poll: 10 * time.Millisecond})
-	sub, err := s.Subscribe(eventstore.Everything(), 0)
+	sub, err := s.Follow(eventstore.Everything(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +91,56 @@ func TestSubscribe_WaitsWhilePostgreSQLIsAway(t *testing.T) {
 	}
 }
 
+// TestSubscribe_Loop: a loop gets each event once, may be left, and ends with ctx, with what is not allowed, and with the store.
+func TestSubscribe_Loop(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	want := append(mustAppend(t, s, event("A"), event("B")), mustAppend(t, s, event("A"))...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []int64
+	for e, err := range s.Subscribe(ctx, eventstore.Everything(), want[0]) {
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want Canceled", err)
+			}
+			break
+		}
+		if got = append(got, e.Position); e.Position == want[1] {
+			want = append(want, mustAppend(t, s, event("C"), event("C"))...)
+		}
+		if len(got) == len(want)-1 {
+			cancel() // the next turn has the error
+		}
+	}
+	if !slices.Equal(got, want[1:]) {
+		t.Errorf("got %v, want %v", got, want[1:])
+	}
+	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), -1) {
+		if !errors.Is(err, eventstore.ErrInvalid) {
+			t.Errorf("%v, want ErrInvalid", err)
+		}
+	}
+	for e, err := range s.Subscribe(t.Context(), eventstore.Everything(), 0) {
+		if err != nil || e.Position != want[0] {
+			t.Errorf("%v, %v, want the event at %d", e, err, want[0])
+		}
+		break // leaves nothing that waits
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), 0) {
+		if !errors.Is(err, eventstore.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	}
+}
+
 func TestSubscription_Ends(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
-	sub, err := s.Subscribe(eventstore.Everything(), 0)
+	sub, err := s.Follow(eventstore.Everything(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +166,7 @@ func TestSubscription_Ends(t *testing.T) {
 	waiting.Wait()
 	sub.Close()
 	sub.Close()
-	if _, err := s.Subscribe(eventstore.Everything(), 0); !errors.Is(err, eventstore.ErrClosed) {
+	if _, err := s.Follow(eventstore.Everything(), 0); !errors.Is(err, eventstore.ErrClosed) {
 		t.Errorf("%v, want ErrClosed", err)
 	}
 	if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrClosed) {
@@ -165,7 +211,7 @@ func TestNextUpTo_NeverMore(t *testing.T) {
 		mustAppend(t, s, event("Wanted"), event("Other"))
 	}
 	for _, most := range []int{1, 3, 100} {
-		sub, err := s.Subscribe(eventstore.Typed("Wanted"), 0)
+		sub, err := s.Follow(eventstore.Typed("Wanted"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

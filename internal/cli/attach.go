@@ -16,17 +16,7 @@ import (
 // beside a server that runs on it if one does, or else started for that time. It
 // makes nothing and migrates nothing: only serve, bench and db migrate do.
 func (f databaseFlags) withPool(p *process, work func(pool *pgxpool.Pool) error) (err error) {
-	return f.attached(p, false, work)
-}
-
-// withNewPool is withPool for commands that begin something, such as stream
-// create: where no database is given and there is no private one yet, they make it.
-func (f databaseFlags) withNewPool(p *process, work func(pool *pgxpool.Pool) error) (err error) {
-	return f.attached(p, true, work)
-}
-
-func (f databaseFlags) attached(p *process, mayMake bool, work func(pool *pgxpool.Pool) error) (err error) {
-	db, err := f.attach(p, mayMake)
+	db, err := f.attach(p, false)
 	if err != nil {
 		return err
 	}
@@ -36,13 +26,14 @@ func (f databaseFlags) attached(p *process, mayMake bool, work func(pool *pgxpoo
 		return err
 	}
 	defer pool.Close()
-	if err := f.requireSchema(p, pool, mayMake); err != nil {
+	if err := requireSchema(p, pool); err != nil {
 		return err
 	}
 	return work(pool)
 }
 
-// attach finds the database of a command that may come beside a server.
+// attach finds the database of a command that may run beside a server. With mayMake it makes a
+// private one, if no database is given and there is no private one yet.
 func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
 	if _, given := f.given(p); given {
 		return f.open(p)
@@ -55,21 +46,16 @@ func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
 		return &database{url: s.URL}, nil
 	case s.Major == 0 && !mayMake:
 		return nil, exit(ExitDatabase, "no database is given, and there is no private one in %s: "+
-			"name one with --database-url or DATABASE_URL, or make a private one with: tidewire serve", f.DataDir)
+			"name one with --database-url or DATABASE_URL, the directory of a private one with --data-dir, or make one with: tidewire serve", f.DataDir)
 	}
 	return f.open(p)
 }
 
-// requireSchema fails unless the schema is the one that this program needs. A
-// private database without any is brought up to date if the command may make it.
-func (f databaseFlags) requireSchema(p *process, pool *pgxpool.Pool, mayMake bool) error {
+// requireSchema fails unless the schema is the one that this program needs.
+func requireSchema(p *process, pool *pgxpool.Pool) error {
 	s, err := migrate.Look(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
-	}
-	if _, given := f.given(p); mayMake && !given && s.Version == 0 {
-		_, err := migrateUp(p, pool, "")
-		return err
 	}
 	return explainSchema(s)
 }

@@ -111,7 +111,7 @@ func Run(ctx context.Context, env Env) (code int) {
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL.", "version": "tidewire " + version()},
+		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL. Default: TIDEWIRE_DATA_DIR, or " + defaultDataDir(env) + ".", "version": "tidewire " + version()},
 		valueMappers(), kong.Resolvers(settings))
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)

@@ -30,11 +30,15 @@ func (f embeddedFlags) private() bool {
 
 // databaseFlags say which database to use: a given one, or a private one.
 type databaseFlags struct {
-	DatabaseURL string `name:"database-url" placeholder:"URL" help:"URL of the PostgreSQL to use, version 14 to 18. Default: DATABASE_URL, the PG* variables, or a private PostgreSQL, which tidewire starts."`
+	DatabaseURL string `name:"database-url" placeholder:"URL" help:"URL of the PostgreSQL to use, version 14 to 18. Default: DATABASE_URL, the PG* variables, or the private PostgreSQL in --data-dir."`
 	embeddedFlags
 }
 
-func defaultDataDir(env Env) string { return embedpg.DefaultDataDir(env.Getenv) }
+// defaultDataDir is where the private PostgreSQL of a command without --data-dir is. TIDEWIRE_DATA_DIR
+// holds for all commands, so that they find the database of a server that was started with it.
+func defaultDataDir(env Env) string {
+	return cmp.Or(env.Getenv(envName("data-dir")), embedpg.DefaultDataDir(env.Getenv))
+}
 
 func (f embeddedFlags) config(p *process) embedpg.Config {
 	return embedpg.Config{
@@ -47,7 +51,7 @@ func (f embeddedFlags) config(p *process) embedpg.Config {
 // given returns the URL of the database that the user named, if any. Its value
 // "" together with true stands for the PG* variables, which pgx reads itself.
 func (f databaseFlags) given(p *process) (url string, ok bool) {
-	if url := cmp.Or(f.DatabaseURL, p.Getenv("DATABASE_URL")); url != "" {
+	if url := cmp.Or(f.DatabaseURL, p.Getenv(envName("database-url")), p.Getenv("DATABASE_URL")); url != "" {
 		return url, true
 	}
 	for _, name := range []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"} {

@@ -28,7 +28,7 @@ type dbCmd struct {
 
 // dirFlags name the data directory.
 type dirFlags struct {
-	DataDir string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"Where the private PostgreSQL keeps its data."`
+	DataDir string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"${data_dir_help}"`
 }
 
 type dbStartCmd struct{ embeddedFlags }

@@ -38,7 +38,7 @@ func (f storeFlags) withNew(p *process, use func(*eventstore.Store) error) error
 	if err := refuseReserved("event store", f.Store); err != nil {
 		return err
 	}
-	return f.withNewPool(p, f.use(p, (*eventstore.Client).Ensure, use))
+	return f.withPool(p, f.use(p, (*eventstore.Client).Ensure, use))
 }
 
 func (f storeFlags) use(p *process, get func(*eventstore.Client, context.Context, string) (*eventstore.Store, error),
@@ -182,7 +182,7 @@ func (c *eventsTailCmd) Run(p *process) error {
 		if err != nil {
 			return err
 		}
-		sub, err := store.Subscribe(c.query(), after)
+		sub, err := store.Follow(c.query(), after)
 		if err != nil {
 			return err
 		}

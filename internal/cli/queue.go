@@ -61,7 +61,7 @@ func (c *queueCreateCmd) Run(p *process) error {
 	if err := refuseReserved("queue", c.Name); err != nil {
 		return err
 	}
-	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
 		_, err := queue.Ensure(p.ctx, pool, c.Name, queue.Options{
 			MaxAttempts: c.MaxAttempts, RetryMin: time.Duration(c.RetryMin), RetryMax: time.Duration(c.RetryMax),
 			Priorities: c.Priorities, Partitions: c.Partitions,

@@ -232,21 +232,20 @@ func pathOf(t *testing.T, raw string) string {
 	return u.Path
 }
 
-// TestStream_CreateWithoutDatabase makes a private one, which is Tidewire's own.
-func TestStream_CreateWithoutDatabase(t *testing.T) {
+// TestCommands_WithoutDatabase: a command for a server's database makes no second one beside it,
+// and says where to look.
+func TestCommands_WithoutDatabase(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
-	getenv := func(name string) string {
-		if name == "PATH" {
-			return os.Getenv("PATH")
+	for _, args := range []string{"stream create orders", "queue create jobs", "events append --type Enrolled --store school"} {
+		getenv := func(name string) string { return map[string]string{"TIDEWIRE_DATA_DIR": data}[name] }
+		code, _, text := run(t, getenv, strings.Fields(args)...)
+		if code != cli.ExitDatabase || !strings.Contains(text, data) || !strings.Contains(text, "--data-dir") || !strings.Contains(text, "tidewire serve") {
+			t.Errorf("%s: exit code %d, %q", args, code, text)
 		}
-		return ""
-	}
-	if code, _, text := run(t, getenv, "stream", "create", "orders", "--data-dir", data); code != cli.ExitOK {
-		t.Fatalf("exit code %d, %q", code, text)
-	}
-	if code, out, text := run(t, getenv, "stream", "list", "--data-dir", data); code != cli.ExitOK || !strings.Contains(out, "orders") {
-		t.Errorf("exit code %d, %q %q", code, out, text)
+		if files, err := os.ReadDir(data); err != nil || len(files) != 0 {
+			t.Fatalf("%s has made %v, %v", args, files, err)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (c *streamCreateCmd) Run(p *process) error {
 	if err := refuseReserved("stream", c.Name); err != nil {
 		return err
 	}
-	return c.withNewPool(p, func(pool *pgxpool.Pool) error {
+	return c.withPool(p, func(pool *pgxpool.Pool) error {
 		_, err := stream.Ensure(p.ctx, pool, c.Name, stream.Options{Keyed: c.Keyed, Partitions: c.Partitions})
 		if errors.Is(err, stream.ErrExists) {
 			return exit(ExitUsage, "%w: drop it first, or leave --keyed and --partitions as they are", err)

@@ -162,7 +162,7 @@ func (s *events) SubscribeEvents(ctx context.Context, name string, q engine.Even
 				return err
 			}
 		}
-		found, err := store.Subscribe(storeQuery(q), after)
+		found, err := store.Follow(storeQuery(q), after)
 		sub = eventSubscription{found}
 		return err
 	})
