@@ -13,12 +13,12 @@ import (
 type Appended struct {
 	// First and Last are the positions of the first and the last event.
 	First, Last int64
-	// Repeated says that an earlier call, with the same RequestID or the same ids, stored them, and this one nothing.
-	Repeated bool
+	// Duplicate says that an earlier call, with the same RequestID or the same ids, stored them, and this one nothing.
+	Duplicate bool
 }
 
 func appended(first int64, events int, repeated bool) Appended {
-	return Appended{First: first, Last: first + int64(events) - 1, Repeated: repeated}
+	return Appended{First: first, Last: first + int64(events) - 1, Duplicate: repeated}
 }
 
 // Count is how many events there are.

@@ -21,7 +21,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
 	for failed := 0; ; {
 		if err := lock.Hold(ctx, &w.on); err != nil {
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
+			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))
 			return
 		}
 		r, sent, err := w.attempt(ctx, &b, lock.Next(), unknown)
@@ -37,7 +37,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 			w.distrust(b)
 			continue
 		case ctx.Err() != nil:
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, ctx.Err()))
+			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, ctx.Err()))
 			return
 		case pg.Code(err) == pg.CodeUniqueViolation || !pg.Retryable(err):
 			w.blame(ctx, b, err, unknown)
@@ -56,7 +56,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 			w.endFrozen(ctx)
 		}
 		if err := pg.Backoff(ctx, failed); err != nil {
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
+			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))
 			return
 		}
 		failed++
@@ -133,7 +133,7 @@ func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
 			w.rewrite(ctx, b.calls)
 			return
 		case ctx.Err() != nil: // what is stored was not found out
-			w.fail(b, fmt.Errorf("%w: %w", ErrAbandoned, err))
+			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))
 			return
 		}
 	}
@@ -233,7 +233,7 @@ func tooLarge(err error) bool {
 
 // fail answers the calls of a batch that was not written.
 func (w *writer) fail(b batch, err error) {
-	if errors.Is(err, ErrAbandoned) {
+	if errors.Is(err, errAbandoned) {
 		w.store.gaveUp.Store(true)
 	}
 	for _, c := range b.calls {

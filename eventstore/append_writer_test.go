@@ -26,8 +26,8 @@ func TestAppend_AbandonedWhileLookedUp(t *testing.T) {
 		w := newWriter(s)
 		w.blame(ctx, batch{calls: []*call{c}, segment: w.tail.segment()},
 			&pgconn.PgError{Code: pg.CodeUniqueViolation, ConstraintName: constraint}, false)
-		if got := <-c.done; !errors.Is(got.err, ErrAbandoned) {
-			t.Errorf("%s: %v, want ErrAbandoned: an earlier attempt may have stored it", constraint, got.err)
+		if got := <-c.done; !errors.Is(got.err, errAbandoned) {
+			t.Errorf("%s: %v, want errAbandoned: an earlier attempt may have stored it", constraint, got.err)
 		}
 	}
 }

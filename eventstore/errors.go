@@ -25,8 +25,8 @@ var (
 	ErrClosed = errors.New("eventstore: closed")
 	// ErrOutcomeUnknown: whether the events are stored is not known.
 	ErrOutcomeUnknown = errors.New("eventstore: outcome unknown")
-	// ErrAbandoned: Close gave up waiting. It is an ErrOutcomeUnknown.
-	ErrAbandoned = fmt.Errorf("%w: abandoned without an answer of PostgreSQL", ErrOutcomeUnknown)
+	// errAbandoned: Close gave up waiting. It is an ErrOutcomeUnknown.
+	errAbandoned = fmt.Errorf("%w: abandoned without an answer of PostgreSQL", ErrOutcomeUnknown)
 	// ErrTooExpensive: it takes PostgreSQL longer than Config.CheckTimeout to look
 	// for what a condition excludes; nothing was stored. A condition with a higher
 	// After is cheaper, and so is one by tags that few events have.

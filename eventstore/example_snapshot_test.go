@@ -64,7 +64,7 @@ func ExampleStore_AppendAs() {
 	request := eventstore.RequestID{Client: "till 4", Sequence: 17}
 	for range 2 {
 		at, err := store.AppendAs(ctx, request, eventstore.Event{Type: "Sold", Tags: []string{"item:9"}})
-		fmt.Println(at.First, at.Repeated, err)
+		fmt.Println(at.First, at.Duplicate, err)
 	}
 	// Output:
 	// 1 false <nil>

@@ -108,8 +108,8 @@ func TestClose_Abandons(t *testing.T) {
 	var appending sync.WaitGroup
 	for range 3 {
 		appending.Go(func() {
-			if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrAbandoned) && !errors.Is(err, eventstore.ErrClosed) {
-				t.Errorf("%v, want ErrAbandoned, or ErrClosed if it came late", err)
+			if _, err := s.Append(t.Context(), event("A")); !errors.Is(err, eventstore.ErrOutcomeUnknown) && !errors.Is(err, eventstore.ErrClosed) {
+				t.Errorf("%v, want ErrOutcomeUnknown, or ErrClosed if it came late", err)
 			}
 		})
 	}
@@ -120,8 +120,8 @@ func TestClose_Abandons(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Close(ctx); !errors.Is(err, eventstore.ErrAbandoned) {
-		t.Errorf("%v, want ErrAbandoned", err)
+	if err := s.Close(ctx); !errors.Is(err, eventstore.ErrOutcomeUnknown) {
+		t.Errorf("%v, want ErrOutcomeUnknown", err)
 	}
 	appending.Wait()
 }

@@ -296,7 +296,7 @@ func (s *Store) start() {
 
 // Close accepts no more appends, ends all subscriptions, and returns when what
 // was accepted is committed or refused. If ctx ends first it gives up: these
-// appends end with ErrAbandoned, which is then Close's error too. It may be
+// appends end with ErrOutcomeUnknown, which is then Close's error too. It may be
 // called more than once.
 func (s *Store) Close(ctx context.Context) error {
 	s.closed.Store(true)
@@ -310,7 +310,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.abandon()
 	s.forget()
 	if s.gaveUp.Load() {
-		return fmt.Errorf("close event store %q: %w", s.name, ErrAbandoned)
+		return fmt.Errorf("close event store %q: %w", s.name, errAbandoned)
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ var (
 		"use a new database, or give up what is in it with DROP SCHEMA tidewire CASCADE")
 	// ErrForeignTable: a table or view of that name exists and is not Tidewire's.
 	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
+	// ErrTable: Tidewire does not take a table of that name.
+	ErrTable = pg.ErrTable
 )
 
 // CodeForeignTable is the SQLSTATE of ErrForeignTable.
@@ -181,11 +183,12 @@ func alone(ctx context.Context, tx pgx.Tx) error {
 }
 
 // Ingest makes the table of messages that package ingest fills, unless it is
-// there, and tells whether it did. The name is as ingest.Config.Table says. The
+// there, and tells whether it did. The name is of lower-case letters, digits and underscores, at most 50, perhaps
+// with a schema and a dot before it; the schema is public where none is named. The
 // database is migrated. A table that is there is only read.
 //
 // Errors: ErrForeignTable for a table of that name, or of its view's, that is not
-// Tidewire's; pg.ErrTable for a name that is none; ErrOlder and ErrNewer.
+// Tidewire's; ErrTable for a name that is none; ErrOlder and ErrNewer.
 func Ingest(ctx context.Context, db DB, table string) (made bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestIngest_Names(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	for _, name := range []string{"", "Messages", "a b", `a"b`, "a.b.c", ".a", "a.", "pg_catalog.a", "1a", "a;b", strings.Repeat("a", 51)} {
-		if _, err := migrate.Ingest(t.Context(), db.Pool, name); !errors.Is(err, pg.ErrTable) {
+		if _, err := migrate.Ingest(t.Context(), db.Pool, name); !errors.Is(err, migrate.ErrTable) {
 			t.Errorf("%q: %v, want ErrTable", name, err)
 		}
 	}

@@ -104,7 +104,7 @@ FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
 
 // LookIngest reports whether the table that Ingest makes is there, and changes
 // nothing. The database need not be migrated. Errors: ErrForeignTable and
-// pg.ErrTable, as of Ingest.
+// ErrTable, as of Ingest.
 func LookIngest(ctx context.Context, db DB, table string) (there bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {

@@ -32,7 +32,7 @@ type Stats struct {
 	JournalRows int64
 	// gaps are positions up to Head that failovers have left without messages.
 	gaps int64
-	// Members are the same by priority, or by partition; nil of an ordinary queue.
+	// Shards are the same by priority, or by partition; nil of a queue without these.
 	Shards []Stats
 }
 
@@ -47,7 +47,7 @@ func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done floa
 
 // Stats returns what the queue holds. It reads the journal under the queue's
 // lock, a few milliseconds: ask every few seconds, not for every message. Of a
-// queue with priorities or partitions it is the sum, of Members that were read one
+// queue with priorities or partitions it is the sum of its shards, which are read one
 // after the other.
 func (q *Queue) Stats(ctx context.Context) (sum Stats, err error) {
 	for _, m := range q.members {
@@ -136,17 +136,6 @@ func (s *state) floor() int64 {
 		return s.live[0].lo - 1
 	}
 	return s.top
-}
-
-// Floor returns the position up to which the log is done with: messages up to
-// there are acknowledged, or deferred, where they are still needed. Of a queue with
-// priorities or partitions it is that of its first stream.
-func (q *Queue) Floor(ctx context.Context) (int64, error) {
-	s, _, err := q.members[0].load(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return s.floor(), nil
 }
 
 // Peek returns the first messages of the log that are not done, at most n, in

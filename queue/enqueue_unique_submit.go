@@ -175,7 +175,7 @@ func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 func (p *Enqueuer) uniqueAnswer(to int, done func(Enqueued, error)) func(stream.Appended, error) {
 	return func(stored stream.Appended, err error) {
 		at, err := p.answer(to, stored, err)
-		if err == nil && stored.Repeated {
+		if err == nil && stored.Duplicate {
 			err = &DuplicateError{Position: at.First}
 		}
 		done(at, err)

@@ -9,6 +9,17 @@ import (
 // DeliveredAt is when a delivery whose time was not extended was delivered.
 func DeliveredAt(d *Delivery) time.Time { return d.deadline.Add(-d.consumer.cfg.Visibility) }
 
+// Floor is the position up to which the log of the queue's first stream is done with: messages up to there are
+// acknowledged or deferred.
+func Floor(t *testing.T, q *Queue) int64 {
+	t.Helper()
+	s, _, err := q.members[0].load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.floor()
+}
+
 // Leases is how many leases nobody has ended.
 func Leases(t *testing.T, q *Queue) int {
 	t.Helper()

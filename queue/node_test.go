@@ -113,8 +113,7 @@ func TestNode_GapsAreDone(t *testing.T) {
 	ds := receive(t, c, 4)
 	mustAck(t, ds...)
 	eventually(t, "the gaps are done", func() bool {
-		floor, err := q.Floor(t.Context())
-		return err == nil && floor >= ds[3].Position
+		return queue.Floor(t, q) >= ds[3].Position
 	})
 }
 
@@ -167,8 +166,7 @@ func TestNode_ManyEmptyPositions(t *testing.T) {
 		t.Errorf("the last position is %d, want more than three million", last)
 	}
 	eventually(t, "the empty positions are done", func() bool {
-		floor, err := q.Floor(t.Context())
-		return err == nil && floor >= last
+		return queue.Floor(t, q) >= last
 	})
 	if rows := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_journal`); rows > 1000 {
 		t.Errorf("the journal has %d rows", rows)

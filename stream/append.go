@@ -155,8 +155,8 @@ type Appended struct {
 	// First and Last are the positions of the first and the last message. Of a request that was
 	// recorded before Tidewire noted how many messages it had, Last is that of the repetition.
 	First, Last int64
-	// Repeated says that an earlier call with the same RequestID stored them, and this one nothing.
-	Repeated bool
+	// Duplicate says that an earlier call with the same RequestID stored them, and this one nothing.
+	Duplicate bool
 }
 
 // Count is how many messages there are.

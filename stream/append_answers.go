@@ -180,7 +180,7 @@ func (c *call) answer() {
 		c.done(Appended{}, c.err)
 		return
 	}
-	c.done(Appended{First: c.first, Last: c.first + int64(c.rows) - 1, Repeated: c.repeated}, nil)
+	c.done(Appended{First: c.first, Last: c.first + int64(c.rows) - 1, Duplicate: c.repeated}, nil)
 }
 
 // fewCalls is up to how many calls the memory of a batch is for any batch, and not kept for

@@ -321,7 +321,7 @@ func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
 	}
 }
 
-// forget has old batchGC deleted, once a round, in the session that is held.
+// forget has old marks of batches deleted, once a round, in the session that is held.
 func (c *committer) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
 	defer cancel()

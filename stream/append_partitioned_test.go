@@ -31,7 +31,7 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	producer := stream.RequestID{Client: "producer", Sequence: 1}
 	for n := range 2 {
 		at, err := a.AppendAs(t.Context(), producer, messages("p")...)
-		if want := (stream.Appended{Partition: s.PartitionOf(producer.Client), First: at.First, Last: at.First, Repeated: n > 0}); err != nil || at != want {
+		if want := (stream.Appended{Partition: s.PartitionOf(producer.Client), First: at.First, Last: at.First, Duplicate: n > 0}); err != nil || at != want {
 			t.Errorf("by producer: %+v, %v, want %+v", at, err, want)
 		}
 		wantAt(t, s.Partition(at.Partition), at.First, "p")

@@ -140,7 +140,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 	}
 	b := run(t, other.Pool, restored, stream.AppenderConfig{})
-	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Repeated {
+	if again, err := b.AppendAs(ctx, request, stream.Message{Payload: []byte("once")}); err != nil || again.First != stored.First || !again.Duplicate {
 		t.Errorf("the request once more: %+v, %v, want %+v as at first", again, err, stored)
 	}
 	if msgs, err := restored.Read(ctx, 0, 10); err != nil || len(msgs) != 2 {

@@ -12,13 +12,13 @@ const (
 	// outlive every attempt that may still be waiting for the lock: those end by
 	// lock_timeout or with their connection, within a minute.
 	keepMarks = 5 * time.Minute
-	// forgetAtOnce is the most batchGC that a batchWriter deletes after one batch, whose
+	// forgetAtOnce is the most marks that a batchWriter deletes after one batch, whose
 	// callers wait for that.
 	forgetAtOnce = 500
 )
 
 // batchGC remembers which batch number a writer had reached when, to know which
-// batchGC are old enough to be deleted.
+// marks are old enough to be deleted.
 type batchGC struct {
 	since     time.Time // when number was noted
 	number    int64
@@ -42,7 +42,7 @@ func (m *batchGC) doubt(number int64) {
 	m.doubted = append(m.doubted, number)
 }
 
-// forget deletes some of the writer's own batchGC that nothing can ask for any
+// forget deletes some of the writer's own marks that nothing can ask for any
 // more, in its session; number is that of its last batch. A failure is not the
 // batch's: what is left is swept up with those of the dead.
 func (m *batchGC) forget(ctx context.Context, s *pg.Session, writer, number int64) error {

@@ -45,7 +45,7 @@ func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, p
 	if before := r.first[p]; before != 0 && before != first {
 		t.Errorf("%v was answered %d and %d", p, before, first)
 	}
-	if !stored.Repeated {
+	if !stored.Duplicate {
 		if r.stored[p] {
 			t.Errorf("two callers of %v were told that they stored it", p)
 		}
@@ -224,7 +224,7 @@ func rotatesUnderLoad(t *testing.T, db pgtest.DB, s *stream.Stream) {
 						return
 					}
 					// So soon rotated that it may be too old, but not stored again.
-					if again, err := a.AppendAs(soon(t), p, messages("twice")...); err == nil && (again.Count() != 2 || !again.Repeated) {
+					if again, err := a.AppendAs(soon(t), p, messages("twice")...); err == nil && (again.Count() != 2 || !again.Duplicate) {
 						t.Errorf("%v again: %+v", p, again)
 					}
 				}

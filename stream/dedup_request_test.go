@@ -100,20 +100,20 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 				}
 			}
 			ask(nodes[0], stream.Appended{First: 1, Last: 3}, "a", "b", "c")
-			again := stream.Appended{First: 1, Last: 3, Repeated: true}
+			again := stream.Appended{First: 1, Last: 3, Duplicate: true}
 			ask(nodes[0], again, "a")
 			ask(nodes[1], again, "a", "b", "c", "d", "e")
 			age(t, db, s, 1)
 			ask(nodes[1], again, "a") // its record is in the other table
 			if method != stream.Auto {
 				exec(t, db.Pool, `UPDATE tidewire.producer_1000_0 SET count = NULL`)
-				ask(nodes[0], stream.Appended{First: 1, Last: 2, Repeated: true}, "a", "b") // recorded before counts were
+				ask(nodes[0], stream.Appended{First: 1, Last: 2, Duplicate: true}, "a", "b") // recorded before counts were
 			}
 
 			got := inOneBatch(t, db.Pool, s, cfg, ":x", "q:q1 q2", ":y z", "q:q1", "r:r1", "q:q1 q2 q3")
-			for i, want := range map[int]stream.Appended{1: {Last: 2}, 3: {Last: 2, Repeated: true}, 4: {Last: 1}, 5: {Last: 2, Repeated: true}} {
+			for i, want := range map[int]stream.Appended{1: {Last: 2}, 3: {Last: 2, Duplicate: true}, 4: {Last: 1}, 5: {Last: 2, Duplicate: true}} {
 				want.First, want.Last = got[i].First, got[i].First+want.Last-1
-				if got[i].err != nil || got[i].Appended != want || want.Repeated && want.First != got[1].First {
+				if got[i].err != nil || got[i].Appended != want || want.Duplicate && want.First != got[1].First {
 					t.Errorf("call %d of the batch: %+v, want %+v", i, got[i], want)
 				}
 			}

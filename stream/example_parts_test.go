@@ -77,7 +77,7 @@ func ExampleStream_AppendAs() {
 	request := stream.RequestID{Client: "checkout 3", Sequence: 17}
 	for range 2 { // as after a timeout
 		stored, err := payments.AppendAs(ctx, request, stream.Message{Payload: []byte("3 EUR")})
-		fmt.Println(stored.First, stored.Repeated, err)
+		fmt.Println(stored.First, stored.Duplicate, err)
 	}
 	// Output:
 	// 1 false <nil>

@@ -62,10 +62,10 @@ func TestFailover_Requests(t *testing.T) {
 			p.Promote(t)
 			for sequence := int64(7); sequence >= 0; sequence-- {
 				stored := request(sequence)
-				if isKept := sequence < 5; stored.Repeated != isKept || isKept != (stored.First == before[sequence].First) {
+				if isKept := sequence < 5; stored.Duplicate != isKept || isKept != (stored.First == before[sequence].First) {
 					t.Errorf("sequence %d: %+v, before the failover %+v", sequence, stored, before[sequence])
 				}
-				if again := request(sequence); !again.Repeated || again.First != stored.First {
+				if again := request(sequence); !again.Duplicate || again.First != stored.First {
 					t.Errorf("sequence %d again: %+v, want the position of %+v", sequence, again, stored)
 				}
 			}

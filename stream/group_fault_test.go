@@ -283,7 +283,7 @@ func TestGroups_StopWithoutPostgreSQL(t *testing.T) {
 	} {
 		waiting.Go(func() {
 			if err := call(); !errors.Is(err, stream.ErrOutcomeUnknown) {
-				t.Errorf("%v, want ErrAbandoned", err)
+				t.Errorf("%v, want ErrOutcomeUnknown", err)
 			}
 		})
 	}

@@ -112,7 +112,7 @@ func TestShared_GrantsMove(t *testing.T) {
 		if _, err := a.Append(t.Context(), make([]stream.Message, 300)...); err != nil {
 			t.Errorf("a large batch: %v", err)
 		}
-		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Repeated || again.First != first {
+		if again, err := a.AppendAs(t.Context(), request, stream.Message{}); err != nil || !again.Duplicate || again.First != first {
 			t.Errorf("the request after it: %+v, %v", again, err)
 		}
 		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {

@@ -44,7 +44,7 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 								}
 								// So soon rotated that it may be too old, but not stored again.
 								again := stream.RequestID{Client: p.Client, Sequence: random.Int64N(sequence + 1)}
-								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count() != 2 || !got.Repeated) {
+								if got, err := a.AppendAs(soon(t), again, messages("twice")...); err == nil && (got.Count() != 2 || !got.Duplicate) {
 									t.Errorf("%v again: %+v", again, got)
 								}
 								if i < 3 && n == 0 && c == 0 && sequence == int64(5+10*i) {

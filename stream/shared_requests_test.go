@@ -17,7 +17,7 @@ import (
 // wantRequest wants the request to be answered from its record.
 func wantRequest(t *testing.T, a *stream.Appender, p stream.RequestID, want stream.Appended) {
 	t.Helper()
-	want.Repeated = true
+	want.Duplicate = true
 	if got, err := a.AppendAs(soon(t), p, messages("again")...); err != nil || got != want {
 		t.Errorf("%v repeated: %+v, %v, want %+v", p, got, err, want)
 	}
@@ -139,7 +139,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 	rotateShared(t, db, streams[0]) // so that no primary key is in the way of a repetition
 	// Every second one is new to its stream.
 	for i, got := range submit(otherPool, others, func(i int) int64 { return rounds + int64(i%2) }) {
-		if want := (stream.Appended{First: 2 * (rounds + int64(i%2)), Last: 2 * (rounds + int64(i%2)), Repeated: i%2 == 0}); got != want {
+		if want := (stream.Appended{First: 2 * (rounds + int64(i%2)), Last: 2 * (rounds + int64(i%2)), Duplicate: i%2 == 0}); got != want {
 			t.Errorf("stream %d, of which some are repeated: %+v, want %+v", i, got, want)
 		}
 	}
@@ -252,7 +252,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 			awaitLockWaiter(t, db)
 			commitTx(t, move)
 			waiting.Wait()
-			if want := (stream.Appended{First: first, Last: first, Repeated: true}); err != nil || got != want {
+			if want := (stream.Appended{First: first, Last: first, Duplicate: true}); err != nil || got != want {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 			wantStored(t, s, "once")

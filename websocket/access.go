@@ -32,7 +32,7 @@ type AccessConfig struct {
 	Hosts []string
 }
 
-// Access decides whether a request may come in. Several goroutines may use it. A
+// Access decides whether a request may come in. It is safe for concurrent use. A
 // nil *Access is that of the zero AccessConfig.
 type Access struct {
 	origins  []originPattern

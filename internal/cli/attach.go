@@ -126,7 +126,7 @@ func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, er
 		return false, nil
 	}
 	there, err := migrate.LookIngest(ctx, pool, table)
-	if errors.Is(err, pg.ErrTable) {
+	if errors.Is(err, migrate.ErrTable) {
 		return false, exit(ExitUsage, "%w", err)
 	}
 	return err == nil && !there, explainDatabase(err)

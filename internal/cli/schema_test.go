@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -243,8 +244,8 @@ func TestCommands_WithoutDatabase(t *testing.T) {
 		if code != cli.ExitDatabase || !strings.Contains(text, data) || !strings.Contains(text, "--data-dir") || !strings.Contains(text, "tidewire serve") {
 			t.Errorf("%s: exit code %d, %q", args, code, text)
 		}
-		if files, err := os.ReadDir(data); err != nil || len(files) != 0 {
-			t.Fatalf("%s has made %v, %v", args, files, err)
+		if _, err := os.Stat(data); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("%s has made a database: %v", args, err)
 		}
 	}
 }

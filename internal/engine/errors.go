@@ -51,7 +51,7 @@ var (
 	ErrTooExpensive = newError(CodeTooExpensive, "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper")
 	// ErrBusy: the store does as much of that at a time as it may.
 	ErrBusy = newError(CodeBusy, "the store does as many of these at a time as it may; try again")
-	// ErrSequenceTooOld: whether the producer's request was stored earlier is not
+	// ErrSequenceTooOld: whether the client's request was stored earlier is not
 	// known any more; it was not stored now.
 	ErrSequenceTooOld = newError(CodeSequence, "it is not known any more whether this sequence was stored; it was not stored now: go on with a higher one")
 	// ErrCrossPartition: the messages' keys belong to several partitions.

@@ -36,12 +36,12 @@ type Place struct {
 
 // Streams are named logs. A ctx bounds the call it is given to, and nothing beyond.
 type Streams interface {
-	// Publish accepts messages, which it may keep, and waits while the store is
-	// behind. If it returns nil it calls done once: after the commit with the
+	// Publish accepts messages, which it may keep, and waits while the store
+	// has enough to do. If it returns nil it calls done once: after the commit with the
 	// place of the first, the others following without a gap, or with why none is
 	// stored. done is brief and may be called before Publish returns. Messages
 	// that one caller publishes to a stream are stored in the order of its calls,
-	// in each partition. With as, a repetition of the producer's request stores
+	// in each partition. With as, a repetition of the client's request stores
 	// nothing and is told the place of the first.
 	Publish(ctx context.Context, stream string, as *RequestID, messages []Message, done func(first Place, err error)) error
 	// Subscribe begins to follow a stream.

@@ -58,7 +58,9 @@ func order(ctx context.Context, pool *pgxpool.Pool, mails *queue.Queue, mail str
 		}
 		return mails.EnqueueTx(ctx, tx, queue.Message{Payload: []byte(mail)})
 	})
-	mails.Notify() // workers hear of it at once, and otherwise by their next poll
+	if err == nil {
+		mails.Notify() // workers hear of it at once, and otherwise by their next poll
+	}
 	return err
 }
 

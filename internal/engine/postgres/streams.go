@@ -170,7 +170,7 @@ func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID
 func (s *streams) submit(ctx context.Context, o *openStream, as *engine.RequestID, out []stream.Message, done func(engine.Place, error)) (err error) {
 	o.progress.begin()
 	answer := func(at stream.Appended, err error) {
-		s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count(), Duplicate: at.Repeated}, err, done)
+		s.published(o, engine.Place{Partition: at.Partition, Position: at.First, Count: at.Count(), Duplicate: at.Duplicate}, err, done)
 	}
 	if as != nil {
 		err = o.appender.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, answer)
