@@ -38,7 +38,7 @@ func shownCommands(t *testing.T) (all []shownCommand) {
 			all[len(all)-1].output += line + "\n"
 		}
 	}
-	if len(all) < 8 {
+	if len(all) < 6 {
 		t.Fatalf("only %d commands are found", len(all))
 	}
 	return all
