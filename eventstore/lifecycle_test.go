@@ -279,7 +279,7 @@ func TestQuery_Allocations(t *testing.T) {
 	}
 }
 
-// TestDrop waits for a reader, ends what is open, and leaves nothing behind.
+// TestDrop waits for a reader, ends what is open, and leaves nothing.
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

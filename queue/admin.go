@@ -204,8 +204,8 @@ type DeadLetter struct {
 // order.
 func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) (all []DeadLetter, err error) {
 	for i, m := range q.members {
-		behind := (after - int64(i)) / int64(len(q.members))
-		letters, err := m.deadLetters(ctx, behind, n)
+		from := (after - int64(i)) / int64(len(q.members))
+		letters, err := m.deadLetters(ctx, from, n)
 		if err != nil {
 			return nil, err
 		}

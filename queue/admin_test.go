@@ -153,7 +153,7 @@ func TestPauseResumePurge(t *testing.T) {
 	}
 	enqueue(t, n, "new")
 	if got := texts(receive(t, c, 1)); !slices.Equal(got, []string{"new"}) {
-		t.Errorf("behind the purge came %q", got)
+		t.Errorf("after the purge came %q", got)
 	}
 }
 

@@ -226,7 +226,7 @@ func (n *shardNode) planClaims(r *request, now time.Time) {
 		for _, s := range spans {
 			want -= n.filled(s)
 		}
-		// Others may be in the way of what was given up, and never of what is behind
+		// Others may be in the way of what was given up, and never of what is after
 		// the top: in a partition that must not come first.
 		if n.partition == nil || len(spans) == 0 {
 			n.planNext(r, want)

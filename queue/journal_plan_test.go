@@ -7,7 +7,7 @@ import (
 
 // TestPlan_LaneInOrder has a partition's new holder find what another gave up, and
 // more after it: it claims the former alone. Another node, of which the
-// holder has not heard, would keep it from that, and not from what is behind.
+// holder has not heard, would keep it from that, and not from what is after it.
 func TestPlan_LaneInOrder(t *testing.T) {
 	t.Parallel()
 	q := testQueueOf(t, Options{Partitions: 1})

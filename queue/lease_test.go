@@ -177,7 +177,7 @@ func TestConsumer_CreditsAndClose(t *testing.T) {
 		t.Errorf("the other node got %q, attempt %d; want %q, 2", texts(got), got[0].Attempt, want)
 	}
 	if err := held[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("ack behind Close: %v, want ErrLeaseLost", err)
+		t.Errorf("ack after Close: %v, want ErrLeaseLost", err)
 	}
 	mustAck(t, got...)
 }
@@ -199,7 +199,7 @@ func TestNode_StoppingGivesBack(t *testing.T) {
 		t.Errorf("stopped node: %v, want ErrClosed", err)
 	}
 	if err := ds[1].Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("ack behind the stop: %v, want ErrLeaseLost", err)
+		t.Errorf("ack after the stop: %v, want ErrLeaseLost", err)
 	}
 	_, far := elsewhere(t, db.URL, "jobs")
 	n, _ = start(t, far, queue.NodeConfig{Lease: time.Hour})

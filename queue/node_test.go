@@ -68,7 +68,7 @@ func TestNode_SeveralInOrder(t *testing.T) {
 				mu.Lock()
 				for _, d := range ds {
 					if seen[d.Position]++; d.Position <= last[i] || d.Attempt != 1 {
-						t.Errorf("node %d got %d, attempt %d, behind %d", i, d.Position, d.Attempt, last[i])
+						t.Errorf("node %d got %d, attempt %d, after %d", i, d.Position, d.Attempt, last[i])
 					}
 					last[i] = d.Position
 				}

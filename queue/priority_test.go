@@ -89,7 +89,7 @@ func TestPriorities_PastABacklog(t *testing.T) {
 	}
 	mustNack(t, ds[9], queue.NackOptions{Delay: time.Nanosecond})
 	if got := receive(t, c, 1); got[0].Attempt != 2 || got[0].Priority != 1 {
-		t.Errorf("behind the refusal came %q, attempt %d", got[0].Payload, got[0].Attempt)
+		t.Errorf("after the refusal came %q, attempt %d", got[0].Payload, got[0].Attempt)
 	}
 	if s, err := q.Stats(t.Context()); err != nil || len(s.Shards) != 2 || s.Shards[0].Ready < 99_000 || s.Head != 100_030 {
 		t.Errorf("%+v, %v", s, err)
@@ -188,7 +188,7 @@ func TestSharded_IsOneThing(t *testing.T) {
 		t.Fatalf("dead: %+v, %v", letters, err)
 	}
 	if rest, err := q.DeadLetters(t.Context(), letters[0].Position, 1); err != nil || len(rest) != 1 || rest[0].Position != first {
-		t.Errorf("dead behind the first: %+v, %v", rest, err)
+		t.Errorf("dead after the first: %+v, %v", rest, err)
 	}
 	if redriven, err := q.Redrive(t.Context(), first); err != nil || redriven != 1 {
 		t.Errorf("redriven %d, %v", redriven, err)
@@ -218,7 +218,7 @@ func TestSharded_IsOneThing(t *testing.T) {
 	}
 }
 
-// TestSharded_HalfMadeAndDropped: what others left behind is finished.
+// TestSharded_HalfMadeAndDropped: what others left is finished.
 func TestSharded_HalfMadeAndDropped(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{Partitions: 3})

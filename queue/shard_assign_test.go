@@ -146,10 +146,10 @@ func TestPartitions_KeepOrder(t *testing.T) {
 	c = n.Consume(queue.ConsumerOptions{Visibility: 50 * time.Millisecond})
 	again := receive(t, c, 3)
 	if err := a3.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("ack behind Close: %v", err)
+		t.Errorf("ack after Close: %v", err)
 	}
 	if err := b1.Ack(t.Context()); !errors.Is(err, queue.ErrLeaseLost) {
-		t.Errorf("ack behind Close: %v", err)
+		t.Errorf("ack after Close: %v", err)
 	}
 	if len(again) != 3 {
 		t.Errorf("again came %q", texts(again))

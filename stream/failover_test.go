@@ -85,8 +85,8 @@ func TestFailover_Asynchronous(t *testing.T) {
 			for live.Position() < lost[9] {
 				next(t, live)
 			}
-			behind := subscribe(t, hub, s, stream.After(kept[20]))
-			next(t, behind)
+			further := subscribe(t, hub, s, stream.After(kept[20]))
+			next(t, further)
 			after := p.Promote(t)
 
 			wantLost(t, "a subscription that had all", nextError(t, live), kept[49])

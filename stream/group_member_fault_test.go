@@ -124,7 +124,7 @@ func (d deliveries) check(t *testing.T, s *stream.Stream) {
 	for _, page := range d.all(t) {
 		p := page.Partition
 		if page.Token < token[p] {
-			t.Fatalf("partition %d: %s was given something by ownership %d, behind ownership %d", p, page.Member, page.Token, token[p])
+			t.Fatalf("partition %d: %s was given something by ownership %d, after ownership %d", p, page.Member, page.Token, token[p])
 		}
 		if page.Token > token[p] {
 			token[p] = page.Token

@@ -34,7 +34,7 @@ func (w *owners) own(ctx context.Context, o *stream.Assignment) {
 		w.t.Errorf("%d has the owners %d and %d", o.Number, other, o.Token)
 	}
 	if before := w.latest[o.Number].Swap(o.Token); before >= o.Token {
-		w.t.Errorf("%d: ownership %d behind %d", o.Number, o.Token, before)
+		w.t.Errorf("%d: ownership %d after %d", o.Number, o.Token, before)
 	}
 	select {
 	case <-o.Revoked():

@@ -115,7 +115,7 @@ func TestGroup_CommitsForwardAndSeeksAnywhere(t *testing.T) {
 		wantOffset(t, here, to)
 	}
 	if got, err := here.Commit(t.Context(), 4); err != nil || got != 4 {
-		t.Errorf("Commit behind Seek: %d, %v, want 4", got, err)
+		t.Errorf("Commit after Seek: %d, %v, want 4", got, err)
 	}
 	here.CommitLater(50)
 	if err := here.Seek(t.Context(), 6); err != nil {

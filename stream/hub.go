@@ -38,7 +38,7 @@ type HubConfig struct {
 	// three commits wait for it, it is twice that. Defaults to 2 ms.
 	AnnounceEvery time.Duration
 	// NoListen keeps the Hub from listening to what others announce, for
-	// poolers in front of PostgreSQL that know no LISTEN. Defaults to false.
+	// poolers between it and PostgreSQL that know no LISTEN. Defaults to false.
 	NoListen bool
 	// IdleTimeout is for how long a Hub without subscriptions and watchers keeps
 	// the connection on which it listens. Defaults to 30 s.

@@ -83,7 +83,7 @@ func (f *feed) look(after int64, epoch uint64) view {
 		v.from = f.tail.from
 		return v
 	case after < f.tail.to:
-		v.page = f.tail.behind(after, f.cfg.PageMessages, f.cfg.PageBytes)
+		v.page = f.tail.after(after, f.cfg.PageMessages, f.cfg.PageBytes)
 		return v
 	case sound && (f.leading || f.checked.hints == f.hints && after >= f.checked.after):
 		v.wait = f.changed

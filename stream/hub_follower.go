@@ -40,7 +40,7 @@ func (f *Follower) Recent(after int64, limit int) (page []Message, ask bool) {
 		tail.forget(after)
 	}
 	if after >= tail.from && after < tail.to {
-		page = tail.behind(after, f.feed.cfg.PageMessages, f.feed.cfg.PageBytes)
+		page = tail.after(after, f.feed.cfg.PageMessages, f.feed.cfg.PageBytes)
 		return page[:min(max(limit, 1), len(page))], false
 	}
 	return nil, after < tail.from || f.hintedLocked()

@@ -14,7 +14,7 @@ import (
 // goroutine at a time; Close and Position may be called from others.
 //
 // It holds no messages and no connection between two calls of Next: a slow
-// reader costs nothing but its own reads, once it is behind what the Hub
+// reader costs nothing but its own reads, once it is further back than what the Hub
 // keeps.
 type Subscription struct {
 	hub    *Hub

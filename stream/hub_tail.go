@@ -94,9 +94,9 @@ func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	return t.to, rest
 }
 
-// behind returns the messages after position after, which is from <= after <
+// after returns the messages after position after, which is from <= after <
 // to: as many whole pages as the bounds allow, or what is left of the first.
-func (t *tail) behind(after int64, maxMessages, maxBytes int) []Message {
+func (t *tail) after(after int64, maxMessages, maxBytes int) []Message {
 	i, _ := slices.BinarySearchFunc(t.pages, after+1, func(p tailPage, target int64) int {
 		return cmp.Compare(p.last(), target)
 	})

@@ -36,7 +36,7 @@ func TestTail_AgainstSlice(t *testing.T) {
 				t.Fatalf("ends at %d, want %d", tl.to, position)
 			}
 			for start := tl.from; start < tl.to; start++ {
-				page := tl.behind(start, maxMessages, maxBytes)
+				page := tl.after(start, maxMessages, maxBytes)
 				wantBehind(t, stored, start, page)
 				if len(page) > maxMessages {
 					t.Fatalf("%d messages", len(page))
@@ -66,11 +66,11 @@ func wantBehind(t *testing.T, stored []Message, start int64, page []Message) {
 		stored = stored[1:]
 	}
 	if len(page) == 0 || len(page) > len(stored) {
-		t.Fatalf("%d messages behind %d, %d are stored", len(page), start, len(stored))
+		t.Fatalf("%d messages after %d, %d are stored", len(page), start, len(stored))
 	}
 	for i := range page {
 		if page[i].Position != stored[i].Position {
-			t.Fatalf("behind %d: position %d, want %d", start, page[i].Position, stored[i].Position)
+			t.Fatalf("after %d: position %d, want %d", start, page[i].Position, stored[i].Position)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestFeed_LeavesLateSubscriptionsToTheirOwn(t *testing.T) {
 		f.tail.extend(n, tailPage{messages: []Message{m}, bytes: m.held()})
 	}
 	if v := f.look(0, 1); v.from != 6 || v.leads || v.page != nil {
-		t.Errorf("behind the tail: %+v", v)
+		t.Errorf("after the tail: %+v", v)
 	}
 	if v := f.look(6, 1); len(v.page) != 4 {
 		t.Errorf("in the tail: %+v", v)

@@ -136,7 +136,7 @@ func TestAppendTx_Refuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := late.Commit(t.Context()); pg.Code(err) != "TW003" {
-		t.Errorf("commit behind the drop: %v, want TW003", err)
+		t.Errorf("commit after the drop: %v, want TW003", err)
 	}
 	tx = begin(t, db.Pool, "")
 	if err := s.AppendTx(t.Context(), tx, stream.Message{}); !errors.Is(err, stream.ErrNotFound) {

@@ -77,12 +77,12 @@ func TestRead_OftenIsReadAlike(t *testing.T) {
 			t.Fatal(errGot, errWant)
 		}
 		if len(got) > limit || len(got) == 0 != (len(want) == 0) || !prefix(got, want) {
-			t.Fatalf("behind %d, %d at most: %d messages, want %d", from, limit, len(got), len(want))
+			t.Fatalf("after %d, %d at most: %d messages, want %d", from, limit, len(got), len(want))
 		}
 		gotPage, _, errGot := s.page(t.Context(), from, limit, 500)
 		wantPage, _, errWant := fresh().page(t.Context(), from, limit, 500)
 		if errGot != nil || errWant != nil || !prefix(gotPage.messages, wantPage.messages) {
-			t.Fatalf("page behind %d: %d messages, want %d; %v, %v", from, len(gotPage.messages), len(wantPage.messages), errGot, errWant)
+			t.Fatalf("page after %d: %d messages, want %d; %v, %v", from, len(gotPage.messages), len(wantPage.messages), errGot, errWant)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestRead_SegmentDropped(t *testing.T) {
 		t.Errorf("error %v, want a TooOldError with 16385", err)
 	}
 	if all, err := s.Read(t.Context(), 16384, 10); err != nil || len(all) == 0 {
-		t.Errorf("behind it: %d messages, %v", len(all), err)
+		t.Errorf("after it: %d messages, %v", len(all), err)
 	}
 }
 

@@ -26,20 +26,20 @@ FROM generate_series(1, 50000) AS p WHERE p % 10 <> 3`); err != nil {
 		start stream.Start
 		first int64
 	}{
-		"zero":             {stream.Start{}, 1},
-		"beginning":        {stream.After(0), 1},
-		"after":            {stream.After(2), 4},
-		"long ago":         {stream.AtTime(time.Time{}), 1},
-		"first":            {stream.AtTime(second(1)), 1},
-		"in a gap":         {stream.AtTime(second(23)), 24},
-		"early":            {stream.AtTime(second(28)), 29}, // 28 began 40 s before
-		"middle":           {stream.AtTime(second(25001)), 25001},
-		"between":          {stream.AtTime(second(25001).Add(time.Millisecond)), 25002},
-		"last":             {stream.AtTime(second(50000)), 50000},
-		"nothing so late":  {stream.AtTime(second(50001)), 50001},
-		"end":              {stream.AtEnd(), 50001},
-		"not yet":          {stream.After(50000), 50001},
-		"behind a missing": {stream.After(12), 14},
+		"zero":            {stream.Start{}, 1},
+		"beginning":       {stream.After(0), 1},
+		"after":           {stream.After(2), 4},
+		"long ago":        {stream.AtTime(time.Time{}), 1},
+		"first":           {stream.AtTime(second(1)), 1},
+		"in a gap":        {stream.AtTime(second(23)), 24},
+		"early":           {stream.AtTime(second(28)), 29}, // 28 began 40 s before
+		"middle":          {stream.AtTime(second(25001)), 25001},
+		"between":         {stream.AtTime(second(25001).Add(time.Millisecond)), 25002},
+		"last":            {stream.AtTime(second(50000)), 50000},
+		"nothing so late": {stream.AtTime(second(50001)), 50001},
+		"end":             {stream.AtEnd(), 50001},
+		"not yet":         {stream.After(50000), 50001},
+		"after a missing": {stream.After(12), 14},
 	} {
 		sub, err := h.Subscribe(t.Context(), s, c.start)
 		if err != nil {
@@ -48,7 +48,7 @@ FROM generate_series(1, 50000) AS p WHERE p % 10 <> 3`); err != nil {
 		defer sub.Close()
 		if c.first > 50000 {
 			if sub.Position() != 50000 {
-				t.Errorf("%s: begins behind %d, want 50000", name, sub.Position())
+				t.Errorf("%s: begins after %d, want 50000", name, sub.Position())
 			}
 			continue
 		}

@@ -78,7 +78,7 @@ func TestReadKey_BoundsAndOrder(t *testing.T) {
 	}
 	wantPayloads(t, "all of a", key("a", 0, math.MaxInt64, 100), "0", "3", "6", "9")
 	wantPayloads(t, "first two of b", key("b", 0, math.MaxInt64, 2), "1", "4")
-	wantPayloads(t, "a behind 4 up to 7", key("a", 4, 7, 100), "6")
+	wantPayloads(t, "a after 4 up to 7", key("a", 4, 7, 100), "6")
 	wantPayloads(t, "a up to 6", key("a", 0, 6, 100), "0", "3")
 	wantPayloads(t, "a key nobody used", key("ab", 0, math.MaxInt64, 100))
 	last := func(key string, upTo int64, n int) []string {

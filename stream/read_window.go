@@ -30,7 +30,7 @@ const minWindow = 1000
 func newWindow(after int64, limit int) window {
 	after = max(after, 0)
 	width := max(int64(limit), minWindow)
-	return window{after: after, to: behind(after, width), width: width}
+	return window{after: after, to: beyond(after, width), width: width}
 }
 
 // widen widens a window that held nothing: a large gap takes a few queries. It
@@ -38,15 +38,15 @@ func newWindow(after int64, limit int) window {
 // and is there when the next query sees what was committed after it.
 func (w *window) widen() {
 	if w.moved { // nothing was looked into
-		w.moved, w.to = false, behind(w.after, w.width)
+		w.moved, w.to = false, beyond(w.after, w.width)
 		return
 	}
 	w.widened = true
-	w.to = behind(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
+	w.to = beyond(w.after, 16*min(w.to-w.after, math.MaxInt64/16))
 }
 
-// behind returns the position n after another, or the highest there is.
-func behind(position, n int64) int64 {
+// beyond returns the position n after another, or the highest there is.
+func beyond(position, n int64) int64 {
 	if position > math.MaxInt64-n {
 		return math.MaxInt64
 	}

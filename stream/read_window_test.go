@@ -66,7 +66,7 @@ func contiguous(t *testing.T, after int64, page []stream.Message) int64 {
 	t.Helper()
 	for _, m := range page {
 		if m.Position != after+1 {
-			t.Errorf("behind position %d came %d", after, m.Position)
+			t.Errorf("after position %d came %d", after, m.Position)
 			return -1
 		}
 		after = m.Position

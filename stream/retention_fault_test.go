@@ -30,7 +30,7 @@ type survivor struct {
 	gaps  []gap
 }
 
-// follow reads until the position until is behind, by subscriptions or, if
+// follow reads past the position until, by subscriptions or, if
 // direct, by Read; with pauses if slow.
 func (f *survivor) follow(t *testing.T, h *stream.Hub, s *stream.Stream, until *atomic.Int64, direct, slow bool) {
 	after := f.start

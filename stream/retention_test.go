@@ -113,7 +113,7 @@ func TestSetRetention_Errors(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_SweepsUpMarks: those that a writer left behind when it died, and no
+// TestRetentionWorker_SweepsUpMarks: those that a writer left when it died, and no
 // Writer has to.
 func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	}
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
 	if n := marks(); n != 2 {
-		t.Errorf("behind a batch of another writer there are %d marks, want 2", n)
+		t.Errorf("after a batch of another writer there are %d marks, want 2", n)
 	}
 	keep(t, db.Pool)
 	await(t, "the sweep", func() bool { return marks() == 1 })
@@ -148,7 +148,7 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	alter(t, db.Pool, s, stream.Retention{MaxBytes: maxBytes})
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})
-	behind := openGroup(t, gs, s, "behind")
+	behind := openGroup(t, gs, s, "lagging")
 	pool, steps := countingPool(t, db.URL, "tidewire.retention") // a query each round
 	keep(t, pool)
 	for range batches {
@@ -176,7 +176,7 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	for _, after := range []int64{0, 1, info.Oldest - 2} {
 		msgs, err := s.Read(t.Context(), after, 10)
-		wantTooOld(t, fmt.Sprintf("Read behind %d: %d messages", after, len(msgs)), err, info.Oldest)
+		wantTooOld(t, fmt.Sprintf("Read after %d: %d messages", after, len(msgs)), err, info.Oldest)
 	}
 	msgs, err := s.Read(t.Context(), info.Oldest-1, math.MaxInt32)
 	if err != nil || len(msgs) < 100 || msgs[0].Position < info.Oldest || msgs[len(msgs)-1].Position != head {
@@ -191,21 +191,21 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	h, _ := runHub(t, db.Pool, stream.HubConfig{})
 	_, err = subscribe(t, h, s, stream.After(0)).Next(t.Context())
-	wantTooOld(t, "Next behind 0", err, info.Oldest)
+	wantTooOld(t, "Next after 0", err, info.Oldest)
 	for name, start := range map[string]stream.Start{"zero": {}, "after": stream.After(info.Oldest - 1), "since": stream.AtTime(time.Time{})} {
 		if page := next(t, subscribe(t, h, s, start)); page[0].Position != first {
 			t.Errorf("%s: begins with %d, want %d", name, page[0].Position, first)
 		}
 	}
 	_, err = subscribe(t, h, s, stream.After(0)).Next(t.Context()) // also when others have read on
-	wantTooOld(t, "Next behind 0, beside others", err, info.Oldest)
+	wantTooOld(t, "Next after 0, beside others", err, info.Oldest)
 	lagging, err := behind.Subscribe(t.Context(), h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lagging.Close()
 	_, err = lagging.Next(t.Context())
-	wantTooOld(t, "the group that fell behind", err, info.Oldest)
+	wantTooOld(t, "the group that lags", err, info.Oldest)
 	wantOffset(t, openGroup(t, gs, s, "new"), info.Oldest-1)
 }
 
@@ -237,13 +237,13 @@ func keepByAge(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	keep(t, db.Pool)
 	waitInfo(t, s, "not all dropped", func(i stream.Info) bool { return i.Oldest == 6 && i.Head == 5 })
 	if msgs, err := s.Read(t.Context(), 5, 10); len(msgs) != 0 || err != nil {
-		t.Errorf("Read behind the head: %v, %v", msgs, err)
+		t.Errorf("Read after the head: %v, %v", msgs, err)
 	}
 	_, err := s.Read(t.Context(), 4, 10)
-	wantTooOld(t, "Read behind 4", err, 6)
+	wantTooOld(t, "Read after 4", err, 6)
 	for name, start := range map[string]stream.Start{"zero": {}, "end": stream.AtEnd(), "since": stream.AtTime(time.Now())} {
 		if sub := subscribe(t, h, s, start); sub.Position() != 5 {
-			t.Errorf("%s begins behind %d, want 5", name, sub.Position())
+			t.Errorf("%s begins after %d, want 5", name, sub.Position())
 		}
 	}
 	alter(t, db.Pool, s, stream.Retention{})
@@ -347,5 +347,5 @@ func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitInfo(t, s, "not dropped behind the reader", func(i stream.Info) bool { return i.Oldest > 1 })
+	waitInfo(t, s, "not dropped before the reader", func(i stream.Info) bool { return i.Oldest > 1 })
 }

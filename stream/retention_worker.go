@@ -35,7 +35,7 @@ func (c RetentionWorkerConfig) withDefaults() RetentionWorkerConfig {
 
 // RetentionWorker applies the Retention of all streams of a database: it drops the
 // messages that need not be kept, of a stream with tables of its own in whole
-// segments. Once an hour it also deletes what writers that died have left behind. Any
+// segments. Once an hour it also deletes what writers that died have left. Any
 // number of processes may run one; advisory locks let one of them work at a time.
 //
 // It looks at all streams that share a table with two queries, and deletes messages of

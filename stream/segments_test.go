@@ -101,7 +101,7 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first := <-stored; first < 16_385 {
-		t.Errorf("stored at %d, want behind the first segment", first)
+		t.Errorf("stored at %d, want after the first segment", first)
 	}
 }
 

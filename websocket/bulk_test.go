@@ -277,7 +277,7 @@ func TestWriteBulk_NeverRead(t *testing.T) {
 			t.Errorf("%v, stats %+v", err, s)
 		}
 		if err := server.Queue(OpText, []byte("answer")); !chunked && !errors.Is(err, ErrSlowReader) || chunked && err != nil {
-			t.Errorf("chunked %v: an answer behind half a message: %v", chunked, err)
+			t.Errorf("chunked %v: an answer after half a message: %v", chunked, err)
 		}
 		go server.Close(StatusPolicyViolation, "reads too slowly")
 		for err = nil; err == nil; _, err = client.Read() {

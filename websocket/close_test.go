@@ -27,7 +27,7 @@ func TestClose_byPeer(t *testing.T) {
 	wg.Go(func() {
 		client.StartClose(StatusNormal, "bye")
 		if err := client.Queue(OpText, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("queued behind the close frame: %v", err)
+			t.Errorf("queued after the close frame: %v", err)
 		}
 		got, err := readAll(client)
 		if strings.Join(got, " ") != "stored" {

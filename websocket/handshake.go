@@ -62,7 +62,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg Config) (*Conn, error) 
 	leftover, err := rw.Reader.Peek(rw.Reader.Buffered())
 	if err != nil {
 		_ = socket.Close()
-		return nil, fmt.Errorf("websocket: bytes behind the handshake: %w", err)
+		return nil, fmt.Errorf("websocket: bytes after the handshake: %w", err)
 	}
 	protocol := chooseSubprotocol(r.Header, cfg.Subprotocols)
 	if _, err := socket.Write(handshakeAnswer(header, r.Header.Get("Sec-WebSocket-Key"), protocol)); err != nil {

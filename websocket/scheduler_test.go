@@ -85,7 +85,7 @@ func TestTurns_ControlGivesWay(t *testing.T) {
 	r := &lanesReader{t: t, conn: client, pause: time.Millisecond, next: map[string]int{}}
 	r.until(func() bool { return r.next["bulk"] == 1 && r.next["live"] == 1 })
 	if r.next["control"] == answers {
-		t.Error("the other lanes came behind all answers")
+		t.Error("the other lanes came after all answers")
 	}
 	r.pause = 0
 	r.until(func() bool { return r.next["control"] == answers })

@@ -44,7 +44,7 @@ type Stage struct {
 
 // Control is how somebody who watches a run steers it. What is measured is never
 // held up: a pause begins between two steps, and a step that ends early leaves
-// nothing behind. Safe for concurrent use; the zero value is ready, and a nil
+// nothing. Safe for concurrent use; the zero value is ready, and a nil
 // Control lets a run go on undisturbed.
 type Control struct {
 	mu     sync.Mutex // guards the fields below

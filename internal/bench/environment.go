@@ -111,7 +111,7 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// CapturePostgreSQL describes the server behind db.
+// CapturePostgreSQL describes the server of db.
 func CapturePostgreSQL(ctx context.Context, db Querier) (*PostgreSQL, error) {
 	var p PostgreSQL
 	if err := db.QueryRow(ctx, `SHOW server_version`).Scan(&p.Version); err != nil {

@@ -45,7 +45,7 @@ func TestBenchEvents_EveryOperation(t *testing.T) {
 	}
 }
 
-// TestBenchEvents_Streams measures several event stores, and leaves none behind.
+// TestBenchEvents_Streams measures several event stores, and leaves none.
 func TestBenchEvents_Streams(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -70,7 +70,7 @@ type chatFlags struct {
 	RateBurst    float64 `default:"10" help:"Chats at once of one connection."`
 	PingInterval seconds `default:"30s" help:"How often the chat endpoint sends a JSON ping."`
 	PongTimeout  seconds `default:"60s" help:"After which silence the chat endpoint closes a connection."`
-	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may be behind before it skips ahead."`
+	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may lag before it skips ahead."`
 	MaxLagAge    seconds `default:"5s" help:"For how long a member's socket may take nothing before it skips ahead."`
 
 	StoredRooms []string `placeholder:"PATTERN" help:"Rooms kept in PostgreSQL, by name or pattern ('support-*'): members get what was said before, and an answered chat is committed."`

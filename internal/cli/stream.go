@@ -116,7 +116,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		if len(groups) == 0 {
 			return nil
 		}
-		t := plainTable("group", "offset", "behind", "made")
+		t := plainTable("group", "offset", "lag", "made")
 		rightAligned(t, 2, 3)
 		for _, g := range groups {
 			t.AppendRow(table.Row{g.Name, g.Offset, g.Lag, g.CreatedAt.Format(time.DateTime)})

@@ -16,7 +16,7 @@ import (
 var errLocked = errors.New("locked")
 
 // flock opens a file and locks it, without waiting. The kernel gives the lock
-// up with the file, so a killed owner leaves none behind; os.Open's
+// up with the file, so a killed owner leaves none; os.Open's
 // close-on-exec keeps it out of PostgreSQL. O_NOFOLLOW, because root may do
 // this where another user can put a link.
 func flock(path string) (*os.File, error) {

@@ -22,7 +22,7 @@ type Engine struct {
 // Source takes the messages of one connection.
 type Source interface {
 	// Submit accepts payloads in order and copies them; it waits while the
-	// engine is behind. An error says that a message could not be stored, and one
+	// engine has enough to do. An error says that a message could not be stored, and one
 	// that wraps context.Canceled that messages may be stored or not.
 	Submit(ctx context.Context, payloads [][]byte) error
 	// Wait returns when everything submitted is committed, or an error as Submit

@@ -6,7 +6,7 @@ import "context"
 // share one order of positions.
 type Rooms interface {
 	// Append accepts a room's next message, of which it keeps a copy, and waits
-	// while the store is behind. If it returns nil it calls done once: after the
+	// while the store has enough to do. If it returns nil it calls done once: after the
 	// commit with the position, or with why there is none; all calls in the order
 	// of positions, from one goroutine. With ErrOutcomeUnknown the message may be
 	// stored; with any other error it is not.

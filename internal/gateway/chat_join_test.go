@@ -89,10 +89,10 @@ func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
 		at[what] = i
 	}
 	if at["pong"] > total/2 || at["other"] > total/2 {
-		t.Errorf("the answers came behind %d and %d messages", at["other"], at["pong"])
+		t.Errorf("the answers came after %d and %d messages", at["other"], at["pong"])
 	}
 	if at["join"] != total+3 || at["again"] != total+4 {
-		t.Errorf("the joins were answered behind %d and %d messages, want %d", at["join"], at["again"], total+3)
+		t.Errorf("the joins were answered after %d and %d messages, want %d", at["join"], at["again"], total+3)
 	}
 	send(t, c, `{"type":"leave","room":"other","id":"left"}`)
 	heard(t, c, "left")

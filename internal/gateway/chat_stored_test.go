@@ -302,7 +302,7 @@ func follow(t *testing.T, c *websocket.Conn, after, to int64) int64 {
 		for _, m := range messages {
 			var chat struct{ Position int64 }
 			if json.Unmarshal(m.Payload, &chat) != nil || chat.Position != after+1 {
-				t.Errorf("behind position %d came %s", after, m.Payload)
+				t.Errorf("after position %d came %s", after, m.Payload)
 				return to
 			}
 			after = chat.Position

@@ -34,7 +34,7 @@ const (
 type Config struct {
 	// Only is the one endpoint to serve, also at /ws. Defaults to All.
 	Only Endpoint
-	// Engine is behind /ws, /ws/ingest, /v1 and stored rooms. Its Ingest is required for All and Ingest. Defaults to none.
+	// Engine serves /ws, /ws/ingest, /v1 and stored rooms. Its Ingest is required for All and Ingest. Defaults to none.
 	Engine engine.Engine
 	// Chat configures /ws/chat.
 	Chat ChatConfig

@@ -110,7 +110,7 @@ func (f *flooded) run() {
 	pushing.Wait()
 }
 
-// tickSlack is how far behind its times a push may be and still make up for it:
+// tickSlack is how late a push may be and still make up for it:
 // timers are coarse, a millisecond on many systems. Ticks that the socket let
 // pass for longer are left out.
 const tickSlack = 2 * time.Millisecond

@@ -20,8 +20,8 @@ func (s *session) publish(r *request) {
 	})
 }
 
-// submit has an engine store a request's messages, and answers after the commit. While the engine is
-// behind it waits, and nothing more is read: that is how a client that is too fast is slowed down.
+// submit has an engine store a request's messages, and answers after the commit. While the engine has enough to do
+// it waits, and nothing more is read: that is how a client that is too fast is slowed down.
 func (s *session) submit(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
 	messages, why := r.messages()
 	switch {

@@ -35,9 +35,9 @@ func (s slowRooms) Append(ctx context.Context, room string, payload []byte, done
 	return s.memoryStore.Append(ctx, room, payload, done)
 }
 
-// TestSilence_StoreIsBehind: nothing is read while the store is behind. That is
+// TestSilence_StoreIsBusy: nothing is read while the store has enough to do. That is
 // not the client's silence, even if it lasts for longer than a client's may.
-func TestSilence_StoreIsBehind(t *testing.T) {
+func TestSilence_StoreIsBusy(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
 	for path, c := range map[string]struct {

@@ -203,7 +203,7 @@ func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 		}
 	}
 	if at == 0 || at > total/2 {
-		t.Errorf("the answer came behind %d of %d messages", at, total)
+		t.Errorf("the answer came after %d of %d messages", at, total)
 	}
 }
 

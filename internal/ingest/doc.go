@@ -2,7 +2,7 @@
 // PostgreSQL. Five strategies stand side by side so that they can be compared:
 //
 //   - naive: one INSERT per message, awaited before the next is looked at
-//   - buffered: a bounded channel, workers behind it, one INSERT each
+//   - buffered: a bounded channel, and workers that read it, one INSERT each
 //   - bulk: the same channel, multi-row INSERTs by size and time
 //   - copy: group commit, each batch by COPY
 //   - auto: group commit, each batch by array INSERT or COPY, as its size asks

@@ -25,7 +25,7 @@ const (
 	poolReserve = 4
 )
 
-// queued is a bounded channel with workers behind it: the strategy of
+// queued is a bounded channel with and workers that read it: the strategy of
 // buffered, where a batch is one message, and of bulk.
 type queued struct {
 	cfg     Config

@@ -17,7 +17,7 @@ import (
 const summariseRows = 50_000
 
 // Maintainer keeps the BRIN index of a table of messages summarised, and once an
-// hour deletes what writers that died have left behind, as a RetentionWorker does.
+// hour deletes what writers that died have left, as a RetentionWorker does.
 type Maintainer struct {
 	db      pg.DB
 	sql     string // that summarises

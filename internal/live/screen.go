@@ -16,7 +16,7 @@ import (
 const (
 	// framesPerSecond is enough for keys to feel answered, and little work.
 	framesPerSecond = 10
-	// waiting is how much the terminal may be behind before something is left out.
+	// waiting is how much the terminal may lag before something is left out.
 	waiting = 256
 	// linesKept is how many of the last lines are written out when the page closes.
 	linesKept = 500

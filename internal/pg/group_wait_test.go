@@ -96,7 +96,7 @@ func TestGroup_OneAlone(t *testing.T) {
 		began := time.Now()
 		c.call(t)
 		if took := time.Since(began); took != 300*time.Microsecond {
-			t.Errorf("behind an hour of nothing it took %v", took)
+			t.Errorf("after an hour of nothing it took %v", took)
 		}
 		c.stop()
 		c.sizes, c.at = c.sizes[:len(c.sizes)-1], c.at[:len(c.at)-1]
@@ -109,7 +109,7 @@ func TestGroup_OneAlone(t *testing.T) {
 			t.Errorf("batches of %v began at %v: the last are to follow each other at once", c.sizes, c.at)
 		}
 		if waited := last[0] - c.at[len(c.at)-4] - 300*time.Microsecond; waited < 0 || waited > patience {
-			t.Errorf("the first behind the crowd waited for %v, want at most %v", waited, patience)
+			t.Errorf("the first after the crowd waited for %v, want at most %v", waited, patience)
 		}
 	})
 }

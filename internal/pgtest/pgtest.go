@@ -188,7 +188,7 @@ func startFor(t testing.TB, cfg embedpg.Config) *embedpg.Server {
 }
 
 // admin runs a statement that no transaction may hold, on a connection of its
-// own: it is rare, and a pool would leave goroutines behind.
+// own: it is rare, and a pool would leave goroutines.
 func admin(srv *embedpg.Server, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

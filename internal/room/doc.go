@@ -21,7 +21,7 @@
 //
 // # Lag
 //
-// Writes never block. A member whose socket takes nothing is left behind alone,
+// Writes never block. A member whose socket takes nothing is passed over,
 // and tried again at each round. It lags by what it has not been sent, and by
 // what it has been sent and its system has not acknowledged. Past a bound in
 // bytes or time it misses what is said, until it has taken most of that; then it

@@ -36,7 +36,7 @@ func (r *Room) run() {
 	var next time.Time // before which no round begins
 	for {
 		var retry <-chan time.Time
-		if f.behind > 0 {
+		if f.lagging > 0 {
 			timer.Reset(retryPause)
 			retry = timer.C
 		}
@@ -65,7 +65,7 @@ type round struct {
 	members []*Member
 	head    int64 // of the log when the members were listed: who comes later begins at it or after
 	shares  []share
-	behind  int // members that have not got everything
+	lagging int // members that have not got everything
 }
 
 // share is a part of the members, visited by one goroutine, and what came of
@@ -77,7 +77,7 @@ type share struct {
 	oldest    int64 // offset of a member
 	delivered int
 	missed    int
-	behind    int
+	lagging   int
 
 	// The log at the last look.
 	head   int64
@@ -125,13 +125,13 @@ func (f *round) serve() {
 // that came meanwhile.
 func (f *round) end() {
 	oldest, delivered, missed := f.head, 0, 0
-	f.behind = 0
+	f.lagging = 0
 	for i := range f.shares {
 		s := &f.shares[i]
 		oldest = min(oldest, s.oldest)
 		delivered += s.delivered
 		missed += s.missed
-		f.behind += s.behind
+		f.lagging += s.lagging
 	}
 	hub := f.room.hub
 	hub.deliveries.Add(uint64(delivered))
@@ -182,7 +182,7 @@ func (s *share) serve() {
 		}
 		s.offer(m)
 		if m.pos < s.head || m.lagging {
-			s.behind++
+			s.lagging++
 		}
 		s.oldest = min(s.oldest, m.pos)
 	}

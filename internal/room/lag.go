@@ -27,7 +27,7 @@ func (m *Member) full(limit int64) bool {
 // look asks the kernel how much is under way to m.
 func (m *Member) look() { m.unseen, m.underWay = 0, int64(m.conn.Backlog()) }
 
-// checkLag has a member that is too far behind skip ahead, or closes it.
+// checkLag has a member that lags too far skip ahead, or closes it.
 func (s *share) checkLag(m *Member) {
 	cfg := s.room.hub.cfg
 	if s.head-m.pos+m.underWay > cfg.MaxLagBytes {

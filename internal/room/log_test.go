@@ -44,7 +44,7 @@ func TestLog_AgainstOneLongSlice(t *testing.T) {
 			}
 		}
 		if got := l.between(a, l.head); got != want {
-			t.Fatalf("%d frames behind %d, want %d", got, a, want)
+			t.Fatalf("%d frames after %d, want %d", got, a, want)
 		}
 		if random.IntN(3) == 0 {
 			released = a

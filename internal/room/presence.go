@@ -256,17 +256,17 @@ func frame(message any) []byte {
 }
 
 // flush offers the watchers what they have not got and returns how many of them
-// are behind.
-func (p *presence) flush(now time.Time) (behind int) {
+// lag.
+func (p *presence) flush(now time.Time) (lagging int) {
 	oldest := p.log.head
 	for _, w := range p.audience {
 		if !w.offer(p, now) {
-			behind++
+			lagging++
 		}
 		if w.follows {
 			oldest = min(oldest, w.pos)
 		}
 	}
 	p.log.release(oldest)
-	return behind
+	return lagging
 }

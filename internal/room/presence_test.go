@@ -18,7 +18,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// lobby is a hub behind a server. A connection joins the rooms in its URL and
+// lobby is a hub with a server. A connection joins the rooms in its URL and
 // watches the last of them; what it sends is said in the first.
 type lobby struct {
 	hub *room.Hub

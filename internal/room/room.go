@@ -12,7 +12,7 @@ import (
 
 // Config configures a Hub.
 type Config struct {
-	// MaxLagBytes is how far a member may be behind, in bytes. Defaults to 1
+	// MaxLagBytes is how far a member may lag, in bytes. Defaults to 1
 	// MiB.
 	MaxLagBytes int64
 	// MaxLagAge is for how long a member's socket may take nothing while there

@@ -153,7 +153,7 @@ func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	talker, reader, slow := dial(), dial(), dial()
 	const total, window, size = 3000, 20, 8 << 10 // 24 MiB: more than the kernel keeps for slow
 	text := strings.Repeat("x", size)
-	for range total / window { // in steps, so that reader is never far behind
+	for range total / window { // in steps, so that reader never lags far
 		for range window {
 			talker.Queue(websocket.OpText, []byte(text))
 		}

@@ -107,7 +107,7 @@ func (w *watcher) write(p *presence) (moved bool) {
 	return moved
 }
 
-// checkLag has a watcher that is too far behind get a list in place of the
+// checkLag has a watcher that lags too far get a list in place of the
 // batches, when its socket takes something again, or closes it.
 func (w *watcher) checkLag(p *presence, now time.Time) {
 	m, cfg := w.member, p.room.hub.cfg

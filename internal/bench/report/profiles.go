@@ -34,8 +34,8 @@ var compared = []struct {
 }
 
 // dueDelivered counts what was due in the measured time, whenever it arrived;
-// deliveries_per_second what arrived in it, whenever it was due. A server that is
-// behind is credited with the smaller: it catches up on what was due before, or
+// deliveries_per_second what arrived in it, whenever it was due. A server that
+// lags is credited with the smaller: it catches up on what was due before, or
 // delivers after the end.
 const dueDelivered = "due_deliveries_per_second"
 

@@ -50,7 +50,7 @@ type verdictRow struct {
 	bench.Check
 }
 
-// cell of a table. Bar is how long a bar behind it is, 0 to 100.
+// cell of a table. Bar is how long its bar is, 0 to 100.
 type cell struct {
 	Text  string
 	Right bool

@@ -193,7 +193,7 @@ func newEventsSide(ctx context.Context, cfg EventsConfig, db EventsDatabase, res
 	return &eventsSide{cfg: cfg, pool: db.Pool, url: db.URL, result: result, postmaster: postmaster}, err
 }
 
-// close leaves nothing behind.
+// close leaves nothing.
 func (s *eventsSide) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

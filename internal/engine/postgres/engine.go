@@ -32,7 +32,7 @@ type Config struct {
 	Rooms bool
 	// RoomBatchBytes is the most that one batch of chats holds. Defaults to the default of stream.AppenderConfig.
 	RoomBatchBytes int
-	// Ingest is behind /ws/ingest. Defaults to none.
+	// Ingest serves /ws/ingest. Defaults to none.
 	Ingest *ingest.Ingester
 	// MaxOpenStreams is with how many open streams those are closed sooner to which nobody publishes. Defaults to no bound.
 	MaxOpenStreams int
