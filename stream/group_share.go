@@ -91,9 +91,9 @@ type Coordinator struct {
 type Assignment struct {
 	// Number is what is owned.
 	Number int
-	// Token names this ownership, and no other ever. What is written with
+	// Token names this ownership, and no other ever. Rows that are written with
 	// tidewire.hold_ownerships(tokens) in the same transaction, in READ COMMITTED,
-	// is written while the tokens that it returns are those of owners.
+	// are written while the tokens that it returns are those of owners.
 	Token int64
 
 	lease  *lease

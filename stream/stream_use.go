@@ -65,8 +65,8 @@ func (s *Stream) Pages(ctx context.Context, start Start) iter.Seq2[[]Message, er
 	}
 }
 
-// Pages yields the messages after the offset of the group as Stream.Pages does. What was dealt with is for Commit, or
-// CommitLater, with the position of the last message of a page.
+// Pages yields the messages after the offset of the group as Stream.Pages does. Tell Commit, or
+// CommitLater, what was dealt with: the position of the last message of a page.
 func (g *Group) Pages(ctx context.Context) iter.Seq2[[]Message, error] {
 	return func(yield func([]Message, error) bool) {
 		c := g.stream.client

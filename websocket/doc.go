@@ -14,7 +14,7 @@
 // # Lanes
 //
 // Three lanes leave a connection. What Queue encodes, answers above all, goes
-// first. What WriteShared offers comes next. WriteBulk sends large messages in
+// first. The frames of WriteShared come next. WriteBulk sends large messages in
 // chunks, and looks at the other two after each; it keeps little under way, by
 // credit that the peer's pongs give, since nothing overtakes what already lies in
 // the peer's buffer. None of them starves: after what was queued when a chunk

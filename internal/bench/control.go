@@ -72,7 +72,7 @@ func (c *Control) Pause(on bool) {
 	c.changed()
 }
 
-// Skip ends the step that runs. What it measured is forgotten.
+// Skip ends the step that runs. Its measurements are forgotten.
 func (c *Control) Skip() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Control) Skip() {
 	}
 }
 
-// Quit ends the step that runs, and has no other begin. What was finished stays.
+// Quit ends the step that runs, and has no other begin. Finished steps stay.
 func (c *Control) Quit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

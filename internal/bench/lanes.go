@@ -204,7 +204,7 @@ func (r *lanesRun) run(ctx context.Context) error {
 	return nil
 }
 
-// counters are how far the load is. What the server pushed counts as deliveries.
+// counters are how far the load is. Pushes of the server count as deliveries.
 func (r *lanesRun) counters() Counters {
 	return Counters{
 		Phase: PhaseMeasured, Messages: int64(r.result.Answered), Deliveries: int64(r.result.Dummies),

@@ -91,7 +91,7 @@ func (f ceilingFlags) ceiling(progress func(string, ...any)) *scenario.Ceiling {
 }
 
 // watch shows the run on a terminal, and as a line every so often elsewhere; 0 is
-// five seconds. What the command logs goes through it until it is stopped.
+// five seconds. The command's log goes through it until it is stopped.
 func (f resultFlags) watch(p *process, every time.Duration) *live.View {
 	view := live.Start(p.ctx, live.Config{In: p.In, Out: p.Err, Getenv: p.Getenv, Quiet: f.Quiet, Every: every})
 	p.Err, p.log = view, slog.New(slog.NewTextHandler(view, nil))

@@ -46,7 +46,7 @@ type lanesTOML struct {
 	} `toml:"client"`
 }
 
-// loadLanesConfig reads a file. What it does not say is as defaultLanes has it.
+// loadLanesConfig reads a file. Settings that are not in it are those of defaultLanes.
 func loadLanesConfig(path string) (lanesConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -68,7 +68,7 @@ func TestStream_Commands(t *testing.T) {
 	if out := s.run("stream", "tail", "orders", "--group", "g", "-n", "1", "--raw"); out != "\n" {
 		t.Errorf("tail of the group again: %q", out)
 	}
-	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "last position: 5") || !strings.Contains(out, "that small streams share\n") || !strings.Contains(out, "g     │      4 │      1") {
+	if out := s.run("stream", "info", "orders"); !strings.Contains(out, "last position: 5") || !strings.Contains(out, "that small streams share\n") || !strings.Contains(out, "g     │      4 │   1") {
 		t.Errorf("info: %s", out)
 	}
 	if out := s.run("stream", "list"); !strings.Contains(out, "orders │ yes   │             5") {

@@ -2,7 +2,7 @@ package engine
 
 import "context"
 
-// Engine keeps what clients want kept. What is nil is not served.
+// Engine keeps what clients want kept. A part that is nil is not served.
 type Engine struct {
 	Streams Streams
 	Queues  Queues

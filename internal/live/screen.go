@@ -83,7 +83,7 @@ func (s *screen) forward() {
 	}
 }
 
-// send reports whether the page is open. What it has no room for is lost.
+// send reports whether the page is open. Pages that it has no room for are lost.
 func (s *screen) send(msg any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

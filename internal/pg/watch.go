@@ -29,7 +29,7 @@ const (
 //
 // Of several servers it asks each over a connection of its own. One that answers neither there nor on a new
 // connection, while another one answers, is silent: its connections are closed, so that what waits on them is tried
-// again elsewhere, and it is not tried before it answers. What is slow on a server that answers is not touched.
+// again elsewhere, and it is not tried before it answers. A slow statement on a server that answers is not touched.
 func (h *hosts) watch() {
 	h.watching.Lock() // the one before may not have closed its connections yet
 	defer h.watching.Unlock()

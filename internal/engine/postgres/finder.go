@@ -38,7 +38,7 @@ type foundStream struct {
 }
 
 // find returns a stream, unless it holds the messages of a queue: clients may only read
-// that. What it returns was so after the call.
+// that. Its result was true at a moment after the call.
 func (f *finder) find(ctx context.Context, name string) (*stream.Stream, error) {
 	if err := stream.ValidName(name); err != nil {
 		return nil, fmt.Errorf("look up stream: %w", err)
