@@ -17,17 +17,17 @@ import (
 // benchChatCmd runs the chat scenarios.
 type benchChatCmd struct {
 	Scenario    []string `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"One or more. steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four. Steady, burst and saturation together end in a comparison of the profiles."`
-	Target      []string `placeholder:"NAME,…" help:"Servers: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum, zig-std, built from a checkout where missing; or NAME=ws://… of one that runs. Default: tidewire, or those of --profile."`
-	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"a: servers on a framework. b: minimal ones. all: both. Those are run, unless --target names others, and compared. Tidewire is in each."`
-	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: that many seconds, with a verdict on memory, decay and errors."`
-	TimeScale   float64  `default:"1" help:"Shortens every duration of a scenario, for a try: 0.1 takes a tenth."`
-	ClientScale float64  `default:"1" help:"Of the number of clients of a scenario, for a try."`
-	Repeat      int      `default:"1" help:"Rounds; targets are interleaved, and medians reported."`
+	Target      []string `placeholder:"NAME,…" help:"Servers to measure: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum or zig-std, which are built if they are missing (in a checkout); or NAME=ws://… for a server that is running. Default: tidewire, or those of --profile."`
+	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"a: servers on a framework. b: minimal ones. all: both. Its servers are measured, unless --target names others, and compared. Tidewire is in each profile."`
+	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: 120 or 300 seconds, with a verdict on memory, decay and errors."`
+	TimeScale   float64  `default:"1" help:"Multiply every duration of a scenario by this number: 0.1 takes a tenth of the time."`
+	ClientScale float64  `default:"1" help:"Multiply the number of clients of a scenario by this number."`
+	Repeat      int      `default:"1" help:"Number of rounds. Each round measures every target; the result has the medians."`
 
-	Clients int     `default:"1000" help:"load: connections, all in one room. With --find-ceiling as many as the rate takes, in chats a second of all."`
-	Rate    float64 `default:"5" help:"load: chats a second of each."`
-	Payload int     `default:"128" help:"load: bytes of a chat."`
-	Hold    seconds `default:"20s" help:"load: for how long."`
+	Clients int     `default:"1000" help:"load: number of clients, all in one room. With --find-ceiling there are as many as each rate needs."`
+	Rate    float64 `default:"5" help:"load: chats a second that each client sends."`
+	Payload int     `default:"128" help:"load: size of a chat in bytes."`
+	Hold    seconds `default:"20s" help:"load: how long to measure."`
 	ceilingFlags
 	resultFlags
 }

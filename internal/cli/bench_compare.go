@@ -11,8 +11,8 @@ import (
 type benchCompareCmd struct {
 	Before         string `arg:"" help:"Result file."`
 	After          string `arg:"" help:"Another, of the same scenario with the same parameters on the same machine."`
-	AllowDifferent bool   `help:"Compare also what was not measured alike."`
-	All            bool   `help:"Every metric, not only those that people compare first."`
+	AllowDifferent bool   `help:"Compare results also if they were measured in different ways."`
+	All            bool   `help:"Show every metric. Default: the most important ones."`
 }
 
 // Run is called by kong.

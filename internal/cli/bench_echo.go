@@ -17,11 +17,11 @@ type targetFlags struct {
 // benchEchoCmd measures round trips.
 type benchEchoCmd struct {
 	targetFlags
-	Clients  int `default:"100" help:"Connections."`
+	Clients  int `default:"100" help:"Number of connections."`
 	InFlight int `default:"16" help:"Messages in flight on each connection."`
-	Messages int `default:"2000000" help:"Messages of all connections together."`
-	Payload  int `default:"32" help:"Bytes of a message."`
-	Repeat   int `default:"6" help:"Rounds; targets are interleaved, and medians reported."`
+	Messages int `default:"2000000" help:"Number of messages, of all connections together."`
+	Payload  int `default:"32" help:"Size of a message in bytes."`
+	Repeat   int `default:"6" help:"Number of rounds. Each round measures every target; the result has the medians."`
 	resultFlags
 }
 

@@ -18,24 +18,24 @@ import (
 
 // benchIngestCmd measures the ingest strategies.
 type benchIngestCmd struct {
-	Clients       int      `default:"10" help:"Connections."`
-	Messages      int      `default:"100000" help:"Messages of all connections together."`
-	NaiveMessages int      `placeholder:"N" help:"The same for naive and buffered, which take long. Default: as many."`
-	Payload       int      `default:"100" help:"Bytes of a message."`
+	Clients       int      `default:"10" help:"Number of connections."`
+	Messages      int      `default:"100000" help:"Number of messages, of all connections together."`
+	NaiveMessages int      `placeholder:"N" help:"Number of messages for naive and buffered, which are slow. Default: the same as --messages."`
+	Payload       int      `default:"100" help:"Size of a message in bytes."`
 	Modes         []string `default:"naive,buffered,bulk,copy,auto" help:"Modes to measure."`
-	Repeat        int      `default:"6" help:"Rounds; modes are interleaved, and medians reported."`
-	Ack           bool     `help:"Measure each mode with acknowledgements (?ack=1) too."`
+	Repeat        int      `default:"6" help:"Number of rounds. Each round measures every mode; the result has the medians."`
+	Ack           bool     `help:"Measure each mode also with acknowledgements (?ack=1)."`
 	ClosedLoop    bool     `help:"Each connection waits for its acknowledgement before the next message."`
-	Rate          float64  `placeholder:"N" help:"Messages a second, at times fixed in advance. Default: as fast as it goes."`
-	URL           string   `name:"url" placeholder:"WS" help:"A running server's /ws/ingest, instead of starting one for each mode."`
+	Rate          float64  `placeholder:"N" help:"Messages a second, sent at fixed times. Default: as many as possible."`
+	URL           string   `name:"url" placeholder:"WS" help:"URL of /ws/ingest of a running server. Default: the benchmark starts a server for each mode."`
 
 	ceilingFlags
 
-	Workers int `default:"4" help:"Connections that buffered and bulk write on."`
+	Workers int `default:"4" help:"Number of database connections of the modes buffered and bulk."`
 	Batch   int `placeholder:"N" help:"Rows of one write at most. Default: the server's."`
 	databaseFlags
 	resultFlags
-	ServerLog bool `help:"Show what the servers log."`
+	ServerLog bool `help:"Show the log of the servers."`
 }
 
 // Validate is called by kong.

@@ -18,12 +18,12 @@ import (
 type benchLanesCmd struct {
 	Config string `placeholder:"FILE" help:"Settings of the benchmark and of the server, in TOML. Default: none."`
 	lanesFlags
-	RequestDuration seconds  `placeholder:"TIME" help:"From one request to the next. Default: 10ms."`
-	TotalRequest    int      `placeholder:"N" help:"Requests. Default: 1000."`
-	Matrix          bool     `help:"The reference's six cells: 1000 requests, or --total-request, every 1 ms and 10 ms, beside no dummy, 10 KB and 1 MB every 500 us."`
-	Variants        []string `default:"plain,lanes,lanes+credit" help:"plain: one textbook connection. lanes: ours, any client. lanes+credit: ours, a client that reassembles chunks. two-connections: a textbook one for the flood, another for requests."`
-	Repeat          int      `help:"Rounds; variants are interleaved, and medians and the worst reported. Default: 1, and 5 for the matrix."`
-	Dial            bool     `help:"Ask the server at the host and port of the config, which runs already, and not one of its own."`
+	RequestDuration seconds  `placeholder:"TIME" help:"Time between two requests. Default: 10ms."`
+	TotalRequest    int      `placeholder:"N" help:"Number of requests. Default: 1000."`
+	Matrix          bool     `help:"Measure six cases: 1000 requests (or --total-request) every 1 ms and every 10 ms, each without a flood, and with 10 KB and 1 MB every 500 us."`
+	Variants        []string `default:"plain,lanes,lanes+credit" help:"plain: one textbook connection. lanes: Tidewire, with any client. lanes+credit: Tidewire, with a client that reassembles chunks. two-connections: a textbook connection for the flood, and another one for requests."`
+	Repeat          int      `help:"Number of rounds. Each round measures every variant; the result has the medians and the worst. Default: 1, and 5 with --matrix."`
+	Dial            bool     `help:"Measure the running server at the host and port of --config. Default: the benchmark starts one."`
 	resultFlags
 }
 

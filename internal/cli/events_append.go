@@ -13,13 +13,13 @@ import (
 
 type eventsAppendCmd struct {
 	Type []string `name:"type" sep:"none" placeholder:"NAME" help:"Append one event of this type. Without it, the lines of the standard input: type, tags, data or data_base64, id."`
-	Tag  []string `sep:"none" placeholder:"TAG" help:"A tag of the event; several with several flags."`
+	Tag  []string `sep:"none" placeholder:"TAG" help:"A tag of the event. Give the flag again for more tags."`
 	Data string   `placeholder:"JSON" help:"Its data."`
 	ID   string   `name:"id" placeholder:"ID" help:"Its id: appending it again does nothing."`
 
-	UnlessType []string `name:"unless-type" sep:"none" placeholder:"NAME" help:"Not if there is an event of this type…"`
-	UnlessTag  []string `name:"unless-tag" sep:"none" placeholder:"TAG" help:"…with this tag; with several flags, with all of them."`
-	After      int64    `help:"…after this position."`
+	UnlessType []string `name:"unless-type" sep:"none" placeholder:"NAME" help:"Refuse if there is an event of this type, …"`
+	UnlessTag  []string `name:"unless-tag" sep:"none" placeholder:"TAG" help:"… with this tag (give the flag again for more: it must have all of them), …"`
+	After      int64    `help:"… after this position."`
 	storeFlags
 }
 

@@ -29,7 +29,7 @@ import (
 
 // serveCmd runs the server.
 type serveCmd struct {
-	Config   string  `placeholder:"FILE" help:"Settings, in TOML: a line for each flag, without the dashes; lists for flags that may be repeated. TIDEWIRE_CONFIG names it too. Environment variables, TIDEWIRE_MAX_MEMORY for --max-memory, win over the file, and flags over both. With --only lanes: the file of the lanes benchmark."`
+	Config   string  `placeholder:"FILE" help:"Read settings from this TOML file: a key for each flag, without the dashes. Default: TIDEWIRE_CONFIG. A flag wins over its environment variable (TIDEWIRE_MAX_MEMORY for --max-memory), and that over the file. With --only lanes: the file of the lanes benchmark."`
 	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat, lanes or echo."`
 	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
 	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 takes a free one. Default: 8080."`
@@ -41,12 +41,12 @@ type serveCmd struct {
 	lanesFlags
 	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
 	databaseFlags
-	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. Messages a page or more before the end of their stream, and events, are read there, where its answer is that of the primary; all else at the primary. Default: DATABASE_READ_URL, or none."`
+	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. Events, and messages that are not the newest of their stream, are read there as long as it has what the primary has. Everything else is read at the primary. Default: DATABASE_READ_URL, or none."`
 	Migrate bool   `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
-	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory of this process: bytes, or a share of what the machine or its control group has."`
-	MaxMessage      bytes   `default:"1MiB" help:"Largest message accepted; at most a quarter of what clients may hold, which is less than half of --max-memory."`
-	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take, all in all; then what is not stored, answered or ended by then is given up."`
+	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
+	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
+	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take in all. Requests and connections that have not ended by then are given up."`
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
@@ -56,24 +56,24 @@ type serveCmd struct {
 
 // ingestFlags are the settings of the ingest strategies.
 type ingestFlags struct {
-	Table            string  `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills, perhaps with its schema before a dot; it is made where ingest is served."`
+	Table            string  `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills: NAME or SCHEMA.NAME. The server makes it if it serves ingest."`
 	Mode             string  `default:"auto" help:"How messages are written: naive, buffered, bulk, copy or auto."`
-	Workers          int     `default:"4" help:"Connections that buffered and bulk write on."`
-	Batch            int     `placeholder:"N" help:"Rows of one write at most. Default: 5000 in bulk, 50000 in copy and auto."`
-	Flush            seconds `default:"300ms" help:"How long bulk lets a batch gather."`
-	MaxInflightBytes bytes   `default:"64MiB" help:"Memory for messages that are not committed; past it, sockets are not read."`
+	Workers          int     `default:"4" help:"Number of database connections of the modes buffered and bulk."`
+	Batch            int     `placeholder:"N" help:"Most rows of one write. Default: 5000 in bulk, 50000 in copy and auto."`
+	Flush            seconds `default:"300ms" help:"How long the mode bulk gathers rows for a write."`
+	MaxInflightBytes bytes   `default:"64MiB" help:"Memory for messages that are not committed. When it is full, the server does not read from sockets."`
 }
 
 // chatFlags are the settings of the chat endpoint.
 type chatFlags struct {
-	RateLimit    float64 `default:"10" help:"Chats a second of one connection."`
-	RateBurst    float64 `default:"10" help:"Chats at once of one connection."`
+	RateLimit    float64 `default:"10" help:"Chats a second that one connection may send."`
+	RateBurst    float64 `default:"10" help:"Chats that one connection may send at once."`
 	PingInterval seconds `default:"30s" help:"How often the chat endpoint sends a JSON ping."`
-	PongTimeout  seconds `default:"60s" help:"After which silence the chat endpoint closes a connection."`
-	MaxLagBytes  bytes   `default:"1MiB" help:"How far a room's member may lag before it skips ahead."`
-	MaxLagAge    seconds `default:"5s" help:"For how long a member's socket may take nothing before it skips ahead."`
+	PongTimeout  seconds `default:"60s" help:"The chat endpoint closes a connection that has been silent for this time."`
+	MaxLagBytes  bytes   `default:"1MiB" help:"How many bytes a member of a room may lag before it skips messages."`
+	MaxLagAge    seconds `default:"5s" help:"How long the socket of a member may take nothing before the member skips messages."`
 
-	StoredRooms []string `placeholder:"PATTERN" help:"Rooms kept in PostgreSQL, by name or pattern ('support-*'): members get what was said before, and an answered chat is committed."`
+	StoredRooms []string `placeholder:"PATTERN" help:"Rooms whose chats are stored in PostgreSQL, by name or pattern ('support-*'). Members get earlier chats, and an answered chat is committed."`
 }
 
 func (f chatFlags) chat() gateway.ChatConfig {

@@ -8,9 +8,9 @@ import (
 
 // accessFlags say who may use the server, and how much of it.
 type accessFlags struct {
-	AllowOrigin   []string `placeholder:"ORIGIN" help:"A page's origin that may use the server besides the server's own, such as https://app.example.com or https://*.example.com. May be repeated."`
-	AllowedHost   []string `placeholder:"NAME" help:"A host name under which a server that listens on a loopback address is reached, through a proxy for one. May be repeated."`
-	MaxPartitions int      `default:"64" help:"Partitions of a stream that a client may make; each takes files, and a writer while it is used."`
+	AllowOrigin   []string `placeholder:"ORIGIN" help:"Origin of web pages that may use the server, besides the server's own, such as https://app.example.com or https://*.example.com. May be repeated."`
+	AllowedHost   []string `placeholder:"NAME" help:"Another host name of a server that listens on a loopback address, for example the name that its proxy has. May be repeated."`
+	MaxPartitions int      `default:"64" help:"Most partitions of a stream that a client may make. Each has its own files, and its own writer while it is used."`
 }
 
 // access returns the policy of origins and host names for a server that listens

@@ -8,9 +8,9 @@ import (
 
 // lanesFlags are the settings of the lanes endpoint; they win over the file.
 type lanesFlags struct {
-	DummyMessageSize     *bytes   `placeholder:"SIZE" help:"What the lanes endpoint pushes. Default: 1MB."`
-	DummyMessageDuration *seconds `placeholder:"TIME" help:"How often it does. Default: 500us."`
-	Latency              string   `enum:"balanced,low" default:"balanced" help:"Of answers on the lanes endpoint: low keeps less under way, and pushes less."`
+	DummyMessageSize     *bytes   `placeholder:"SIZE" help:"Size of a message that the lanes endpoint pushes. Default: 1MB."`
+	DummyMessageDuration *seconds `placeholder:"TIME" help:"Time between two such messages. Default: 500us."`
+	Latency              string   `enum:"balanced,low" default:"balanced" help:"For the lanes endpoint: balanced, or low, which has fewer bytes in flight, so that answers are faster and the flood is smaller."`
 }
 
 // load applies the flags that were given to what the file says, if there is one.
