@@ -60,7 +60,7 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 		return Appended{}, err
 	}
 	c := newCall(events, bytes, condition, &s.popular)
-	c.producer = p
+	c.request = p
 	got, err := s.submit(ctx, c)
 	if err != nil {
 		return Appended{}, err

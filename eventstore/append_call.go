@@ -43,7 +43,7 @@ type call struct {
 	facts   tailIndex
 	eventID []string // those there are
 
-	producer    RequestID // zero if there is none
+	request     RequestID // zero if there is none
 	conditional bool
 	query       hashed
 	after       int64
@@ -125,7 +125,7 @@ func (c *call) reset() {
 	c.probes.reset()
 	c.query = hashed{}
 	c.after, c.held, c.epoch, c.outcome = 0, 0, 0, nil
-	c.apart, c.ctx, c.producer = basis{}, nil, RequestID{}
+	c.apart, c.ctx, c.request = basis{}, nil, RequestID{}
 }
 
 // textOf is one copy of all types, ids and tags. The originals may be parts of a

@@ -200,21 +200,21 @@ func (p *params) events(calls []*call) {
 	p.end()
 }
 
-// requests appends the parameters that are the requests of producers.
+// requests appends the parameters that are the requests of clients.
 func (p *params) requests(calls []*call) {
-	var producers, sequences, of, firsts column
+	var clients, sequences, of, firsts column
 	n, first := 0, int32(1)
 	for i, c := range calls {
-		if c.producer.Client != "" {
+		if c.request.Client != "" {
 			n++
-			producers.text(c.producer.Client)
-			sequences.int8(c.producer.Sequence)
+			clients.text(c.request.Client)
+			sequences.int8(c.request.Sequence)
 			of.int4(int32(i))
 			firsts.int4(first)
 		}
 		first += int32(c.events)
 	}
-	p.array(oidText, n, producers)
+	p.array(oidText, n, clients)
 	p.array(oidInt8, n, sequences)
 	p.array(oidInt4, n, of)
 	p.array(oidInt4, n, firsts)

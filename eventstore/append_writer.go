@@ -155,8 +155,8 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 			for _, id := range c.eventID {
 				w.ids[id] = struct{}{}
 			}
-			if c.producer.Client != "" {
-				w.asked[c.producer] = struct{}{}
+			if c.request.Client != "" {
+				w.asked[c.request] = struct{}{}
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (w *writer) sharesID(c *call) bool {
 
 // sharesRequest reports whether the batch has the call's request.
 func (w *writer) sharesRequest(c *call) bool {
-	_, ok := w.asked[c.producer]
+	_, ok := w.asked[c.request]
 	return ok
 }
 

@@ -20,9 +20,9 @@ func TestAppend_AbandonedWhileLookedUp(t *testing.T) {
 	_, s := prepared(t)
 	ctx, abandon := context.WithCancel(t.Context())
 	abandon()
-	for _, constraint := range []string{fmt.Sprintf("events_%d_id_key", s.id), fmt.Sprintf("producer_%d_0_pkey", s.lock())} {
+	for _, constraint := range []string{fmt.Sprintf("events_%d_id_key", s.id), fmt.Sprintf("request_%d_0_pkey", s.lock())} {
 		c := newCall([]Event{{Type: "T", ID: "id"}}, 100, nil, &s.popular)
-		c.producer = RequestID{Client: "p", Sequence: 1}
+		c.request = RequestID{Client: "p", Sequence: 1}
 		w := newWriter(s)
 		w.blame(ctx, batch{calls: []*call{c}, segment: w.tail.segment()},
 			&pgconn.PgError{Code: pg.CodeUniqueViolation, ConstraintName: constraint}, false)
@@ -52,7 +52,7 @@ func TestWriter_OneRequestTwice(t *testing.T) {
 	var pending []*call
 	for _, sequence := range []int64{1, 2, 1, 1, 3} {
 		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
-		c.producer = RequestID{Client: "p", Sequence: sequence}
+		c.request = RequestID{Client: "p", Sequence: sequence}
 		pending = append(pending, c)
 	}
 	first, second := pending[2], pending[3]

@@ -13,14 +13,14 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 	db, _ := prepared(t)
 	s := reopen(t, db, Config{Timeout: time.Second})
 	appendAndSweep(t, s)
-	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.producer_window SET since = since - interval '1 day'`); err != nil {
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE tidewire.request_window SET since = since - interval '1 day'`); err != nil {
 		t.Fatal(err)
 	}
 	slow, err := db.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.producer_%d_0, tidewire.producer_%[1]d_1`, s.lock())); err != nil {
+	if _, err := slow.Exec(t.Context(), fmt.Sprintf(`LOCK TABLE tidewire.request_%d_0, tidewire.request_%[1]d_1`, s.lock())); err != nil {
 		t.Fatal(err)
 	}
 	s.sweep(0, 0)
@@ -32,13 +32,13 @@ func TestSweep_GivesUpManyRequests(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	var folded bool // what follows is quick, unless the machine is slow
-	err = db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.producer_window`).Scan(&folded)
+	err = db.Pool.QueryRow(t.Context(), `SELECT folded OR current = 1 FROM tidewire.request_window`).Scan(&folded)
 	if err != nil || !folded {
 		t.Errorf("folded: %v, %v: nothing is ever given up", folded, err)
 	}
 }
 
-// appendAndSweep appends as a producer, and returns when the Store has swept: it does so
+// appendAndSweep appends as a client, and returns when the Store has swept: it does so
 // after the first append, and before it takes the second.
 func appendAndSweep(t *testing.T, s *Store) {
 	t.Helper()
@@ -59,9 +59,9 @@ func TestSweep_VacuumsOldRequests(t *testing.T) {
 	db, s := prepared(t)
 	appendAndSweep(t, s)
 	for _, sql := range []string{
-		fmt.Sprintf(`ALTER TABLE tidewire.producer_%d_1 SET (autovacuum_enabled = false)`, s.lock()),
-		fmt.Sprintf(`INSERT INTO tidewire.producer_%d_1 (producer, sequence, position) SELECT 'old', n, n FROM generate_series(1, 30000) AS n`, s.lock()),
-		`UPDATE tidewire.producer_window SET since = since - interval '1 day'`,
+		fmt.Sprintf(`ALTER TABLE tidewire.request_%d_1 SET (autovacuum_enabled = false)`, s.lock()),
+		fmt.Sprintf(`INSERT INTO tidewire.request_%d_1 (client, sequence, position) SELECT 'old', n, n FROM generate_series(1, 30000) AS n`, s.lock()),
+		`UPDATE tidewire.request_window SET since = since - interval '1 day'`,
 	} {
 		if _, err := db.Pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestSweep_VacuumsOldRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var current int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT current FROM tidewire.producer_window`).Scan(&current); err != nil || current != 1 {
+	if err := db.Pool.QueryRow(t.Context(), `SELECT current FROM tidewire.request_window`).Scan(&current); err != nil || current != 1 {
 		t.Errorf("the table in use is %d (%v): what was given up keeps its room", current, err)
 	}
 }

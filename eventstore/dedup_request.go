@@ -36,14 +36,14 @@ type RequestID struct {
 	Sequence int64
 }
 
-func (p RequestID) validate() error {
+func (request RequestID) validate() error {
 	switch {
-	case p.Client == "" || len(p.Client) > MaxName:
-		return invalid("request.client", "%d bytes, want 1 to %d", len(p.Client), MaxName)
-	case !isText(p.Client):
+	case request.Client == "" || len(request.Client) > MaxName:
+		return invalid("request.client", "%d bytes, want 1 to %d", len(request.Client), MaxName)
+	case !isText(request.Client):
 		return invalid("request.client", notText)
-	case p.Sequence < 0:
-		return invalid("request.sequence", "%d, want at least 0", p.Sequence)
+	case request.Sequence < 0:
+		return invalid("request.sequence", "%d, want at least 0", request.Sequence)
 	}
 	return nil
 }
@@ -58,32 +58,32 @@ func (p RequestID) validate() error {
 // stored, and the error is ErrSequenceTooOld. All other errors are as with
 // Append; after any of them the request can be repeated, and one that was
 // refused is looked at anew.
-func (s *Store) AppendAs(ctx context.Context, p RequestID, events ...Event) (Appended, error) {
-	if err := p.validate(); err != nil {
+func (s *Store) AppendAs(ctx context.Context, request RequestID, events ...Event) (Appended, error) {
+	if err := request.validate(); err != nil {
 		return Appended{}, err
 	}
-	return s.append(ctx, events, nil, p)
+	return s.append(ctx, events, nil, request)
 }
 
 // AppendIfAs is AppendIf as the request of that name: see AppendAs. Events of the first
 // attempt are no conflict for its repetition. A repetition must have
 // the condition of the first.
-func (s *Store) AppendIfAs(ctx context.Context, p RequestID, events []Event, condition Condition) (Appended, error) {
-	if err := p.validate(); err != nil {
+func (s *Store) AppendIfAs(ctx context.Context, request RequestID, events []Event, condition Condition) (Appended, error) {
+	if err := request.validate(); err != nil {
 		return Appended{}, err
 	}
 	if err := condition.validate(); err != nil {
 		return Appended{}, err
 	}
-	return s.append(ctx, events, &condition, p)
+	return s.append(ctx, events, &condition, request)
 }
 
 // recallRequest looks whether a refused request had been stored by an earlier
 // attempt. Whatever refused it is committed, and its own first attempt cannot
 // commit after that: what is not found now is not stored.
-func (s *Store) recallRequest(ctx context.Context, p RequestID, got answer) (answer, error) {
+func (s *Store) recallRequest(ctx context.Context, request RequestID, got answer) (answer, error) {
 	for failed := 0; ; failed++ {
-		found, err := s.findRequests(ctx, s.sendBatch, []RequestID{p})
+		found, err := s.findRequests(ctx, s.sendBatch, []RequestID{request})
 		switch {
 		case err == nil && found[0].known():
 			return found[0], nil
@@ -144,7 +144,7 @@ const codeRecorded = "TW005"
 // isRecorded reports whether a batch was refused because of a request of it.
 func (s *Store) isRecorded(err error) bool {
 	return pg.Code(err) == codeRecorded || pg.Code(err) == pg.CodeUniqueViolation &&
-		strings.HasPrefix(pg.Constraint(err), fmt.Sprintf("producer_%d_", s.lock()))
+		strings.HasPrefix(pg.Constraint(err), fmt.Sprintf("request_%d_", s.lock()))
 }
 
 // withoutRecorded answers the calls whose requests are recorded, or too old, and
@@ -152,8 +152,8 @@ func (s *Store) isRecorded(err error) bool {
 func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch, error) {
 	var requests []RequestID
 	for _, c := range b.calls {
-		if c.producer.Client != "" {
-			requests = append(requests, c.producer)
+		if c.request.Client != "" {
+			requests = append(requests, c.request)
 		}
 	}
 	var found []answer
@@ -165,7 +165,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 	}
 	kept := make([]*call, 0, len(b.calls))
 	for _, c := range b.calls {
-		if c.producer.Client == "" {
+		if c.request.Client == "" {
 			kept = append(kept, c)
 			continue
 		}
@@ -184,7 +184,7 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 }
 
 // rotateRequests gives up records of requests that are old enough, if there are
-// producers. If another process is at it, or in the way, it is done later. The first
+// clients. If another process is at it, or in the way, it is done later. The first
 // step reads a whole table: it may take its time, and delays nobody.
 func (s *Store) rotateRequests(ctx context.Context) error {
 	folding, folded := context.WithTimeout(ctx, KeepRequests)

@@ -70,7 +70,7 @@ func TestAppendAs_Once(t *testing.T) {
 		t.Error(err)
 	}
 	var left int
-	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'producer\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
+	if err := db.Pool.QueryRow(soon(t), `SELECT count(*) FROM pg_tables WHERE tablename LIKE 'request\_1%' OR tablename LIKE 'events\_%'`).Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d tables left, %v", left, err)
 	}
 }
@@ -107,13 +107,13 @@ func rotate(t *testing.T, pool *pgxpool.Pool) {
 	const lock = 1<<30 + 1
 	current := func() (n int) {
 		t.Helper()
-		if err := pool.QueryRow(soon(t), `SELECT current FROM tidewire.producer_window WHERE stream = $1`, lock).Scan(&n); err != nil {
+		if err := pool.QueryRow(soon(t), `SELECT current FROM tidewire.request_window WHERE stream = $1`, lock).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	before := current()
-	mustExec(t, pool, fmt.Sprintf(`UPDATE tidewire.producer_window SET since = since - interval '%d s' WHERE stream = %d`,
+	mustExec(t, pool, fmt.Sprintf(`UPDATE tidewire.request_window SET since = since - interval '%d s' WHERE stream = %d`,
 		int(eventstore.KeepRequests.Seconds()), lock))
 	waitFor(t, func() bool {
 		for _, sql := range []string{`SELECT tidewire.fold_requests($1, $2)`, `SELECT tidewire.swap_requests($1, $2)`} {
@@ -154,7 +154,7 @@ func TestAppendAs_TooOld(t *testing.T) {
 	}
 }
 
-// TestAppendAs_LostConnectionsAndCrashes has producers ask again and again, of
+// TestAppendAs_LostConnectionsAndCrashes has clients ask again and again, of
 // two Stores, while connections are cut and PostgreSQL is killed: each request
 // is stored once, where all of its answers say.
 func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {

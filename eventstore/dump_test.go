@@ -78,7 +78,7 @@ func rotatedBeside(t *testing.T, pool *pgxpool.Pool, s *eventstore.Store) bool {
 		return false
 	}
 	for range 2 {
-		mustExec(t, pool, `UPDATE tidewire.producer_window SET since = since - interval '1 h'`)
+		mustExec(t, pool, `UPDATE tidewire.request_window SET since = since - interval '1 h'`)
 		mustExec(t, pool, fmt.Sprintf(`SELECT tidewire.fold_requests(%d, '10 min')`, 1<<30+s.ID()))
 		// Whether it may is its own business: it may refuse while a snapshot needs the records.
 		pool.Exec(t.Context(), `SELECT tidewire.swap_requests($1, '10 min')`, 1<<30+s.ID())
@@ -86,7 +86,7 @@ func rotatedBeside(t *testing.T, pool *pgxpool.Pool, s *eventstore.Store) bool {
 	return true
 }
 
-// dumpLedger is what was answered: each append is a producer's request with two
+// dumpLedger is what was answered: each append is a client's request with two
 // events.
 type dumpLedger struct {
 	mu       sync.Mutex
@@ -94,7 +94,7 @@ type dumpLedger struct {
 }
 
 type dumped struct {
-	producer eventstore.RequestID
+	request  eventstore.RequestID
 	position int64
 }
 
@@ -106,7 +106,7 @@ func (l *dumpLedger) count() int {
 
 func (l *dumpLedger) append(ctx context.Context, t *testing.T, s *eventstore.Store, c int) {
 	for n := int64(0); ctx.Err() == nil; n++ {
-		p := eventstore.RequestID{Client: fmt.Sprint("producer ", c), Sequence: n}
+		p := eventstore.RequestID{Client: fmt.Sprint("client ", c), Sequence: n}
 		name := fmt.Sprintf("%d:%d", c, n)
 		at, err := s.AppendIfAs(ctx, p, []eventstore.Event{event("A", name), event("B", name)},
 			eventstore.Condition{FailIfEventsMatch: eventstore.Tagged(name)})
@@ -160,9 +160,9 @@ func (l *dumpLedger) checkRestored(t *testing.T, bin, from, text string, round, 
 		if i%20 > 0 {
 			continue
 		}
-		again, err := allOf(s.AppendAs(t.Context(), a.producer, event("A", all[at].Tags[0]), event("B", all[at].Tags[0])))
+		again, err := allOf(s.AppendAs(t.Context(), a.request, event("A", all[at].Tags[0]), event("B", all[at].Tags[0])))
 		if !errors.Is(err, eventstore.ErrSequenceTooOld) && (err != nil || again[0] != a.position) {
-			t.Fatalf("a repetition of %+v was answered %v, %v: want %d", a.producer, again, err, a.position)
+			t.Fatalf("a repetition of %+v was answered %v, %v: want %d", a.request, again, err, a.position)
 		}
 	}
 	last := all[len(all)-1].Position

@@ -341,7 +341,8 @@ func (p *reader) read(ctx context.Context, conn *pgx.Conn, sql string, values []
 }
 
 // Head returns the position of the last event that is committed, or 0.
-func (s *Store) Head(ctx context.Context) (head int64, err error) {
+func (s *Store) Head(ctx context.Context) (int64, error) {
+	var head int64
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if err := s.pool.QueryRow(ctx, s.sql.head).Scan(&head); err != nil {

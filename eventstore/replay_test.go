@@ -26,7 +26,7 @@ type op struct {
 	Index       int // of the event that holds it
 	Conditional bool
 	Condition   eventstore.Condition
-	Producer    eventstore.RequestID // whose request it is, or none
+	Request     eventstore.RequestID // whose request it is, or none
 }
 
 // outcome is what the caller of an op was told.
@@ -78,7 +78,7 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 	events := make([]eventstore.Event, o.Events)
 	withIDs := random.IntN(2) == 0
 	if random.IntN(3) == 0 {
-		o.Producer = producerOf(name)
+		o.Request = requestOf(name)
 	}
 	for i := range events {
 		o.Index = i
@@ -93,8 +93,8 @@ func randomOp(random *rand.Rand, name string, seen int64) (op, []eventstore.Even
 	return o, events
 }
 
-// producerOf is that of an op called "caller n": its nth request.
-func producerOf(name string) (p eventstore.RequestID) {
+// requestOf is that of an op called "caller n": its nth request.
+func requestOf(name string) (p eventstore.RequestID) {
 	at := strings.LastIndexByte(name, ' ')
 	p.Client = name[:at]
 	p.Sequence, _ = strconv.ParseInt(name[at+1:], 10, 64)
@@ -102,7 +102,7 @@ func producerOf(name string) (p eventstore.RequestID) {
 }
 
 // race has callers append through the store until done, and hands each outcome
-// to note. Some appends with ids or a producer are made twice, or first by a
+// to note. Some appends with ids or a client are made twice, or first by a
 // caller who hardly waits: that is one append.
 func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, callers, calls int, note func(outcome)) {
 	var racing sync.WaitGroup
@@ -112,7 +112,7 @@ func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, ca
 			seen := int64(0)
 			for n := 0; n < calls && ctx.Err() == nil; n++ {
 				o, events := randomOp(random, fmt.Sprint(name, " ", c, " ", n), seen)
-				repeatable := events[0].ID != "" || o.Producer.Client != ""
+				repeatable := events[0].ID != "" || o.Request.Client != ""
 				if repeatable && random.IntN(4) == 0 {
 					hasty, end := context.WithTimeout(ctx, time.Duration(random.IntN(3000))*time.Microsecond)
 					attempt(hasty, s, o, events)
@@ -146,12 +146,12 @@ func attempt(ctx context.Context, s *eventstore.Store, o op, events []eventstore
 	got := outcome{Op: o}
 	var err error
 	switch {
-	case o.Conditional && o.Producer.Client != "":
-		got.Positions, err = allOf(s.AppendIfAs(ctx, o.Producer, events, o.Condition))
+	case o.Conditional && o.Request.Client != "":
+		got.Positions, err = allOf(s.AppendIfAs(ctx, o.Request, events, o.Condition))
 	case o.Conditional:
 		got.Positions, err = allOf(s.AppendIf(ctx, events, o.Condition))
-	case o.Producer.Client != "":
-		got.Positions, err = allOf(s.AppendAs(ctx, o.Producer, events...))
+	case o.Request.Client != "":
+		got.Positions, err = allOf(s.AppendAs(ctx, o.Request, events...))
 	default:
 		got.Positions, err = allOf(s.Append(ctx, events...))
 	}

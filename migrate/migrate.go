@@ -194,7 +194,7 @@ func Ingest(ctx context.Context, db DB, table string) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s, err := Look(ctx, db)
+	s, err := Inspect(ctx, db)
 	if err = cmp.Or(err, s.Err()); err != nil {
 		return false, err
 	}

@@ -208,11 +208,11 @@ func TestDevelopment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, looked := migrate.Look(t.Context(), db.Pool)
-	_, rehearsed := migrate.Rehearse(t.Context(), db.Pool)
+	_, looked := migrate.Inspect(t.Context(), db.Pool)
+	_, rehearsed := migrate.DryRun(t.Context(), db.Pool)
 	applied, migrated := migrate.Up(t.Context(), db.Pool)
 	_, opened := stream.Open(t.Context(), db.Pool, stream.Config{})
-	for what, err := range map[string]error{"Look": looked, "Rehearse": rehearsed, "Up": migrated, "stream.Open": opened} {
+	for what, err := range map[string]error{"Look": looked, "DryRun": rehearsed, "Up": migrated, "stream.Open": opened} {
 		if !errors.Is(err, migrate.ErrDevelopment) {
 			t.Errorf("%s: %v, want ErrDevelopment", what, err)
 		}
@@ -274,9 +274,9 @@ func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 func TestRehearse_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
-	s, err := migrate.Rehearse(t.Context(), db.Pool)
+	s, err := migrate.DryRun(t.Context(), db.Pool)
 	if err != nil || s.Version != 0 || len(s.Pending) != s.Latest || !errors.Is(s.Err(), migrate.ErrOlder) {
-		t.Fatalf("Rehearse: %+v, %v", s, err)
+		t.Fatalf("DryRun: %+v, %v", s, err)
 	}
 	var there bool
 	if err := db.Pool.QueryRow(t.Context(), `SELECT to_regnamespace('tidewire') IS NOT NULL`).Scan(&there); err != nil || there {
@@ -285,13 +285,13 @@ func TestRehearse_ChangesNothing(t *testing.T) {
 	if n, err := migrate.Up(t.Context(), db.Pool); n != len(s.Pending) || err != nil {
 		t.Errorf("Up: %d, %v, want the %d that were rehearsed", n, err, len(s.Pending))
 	}
-	if s, err := migrate.Look(t.Context(), db.Pool); err != nil || s.Err() != nil || s.Version != s.Latest {
+	if s, err := migrate.Inspect(t.Context(), db.Pool); err != nil || s.Err() != nil || s.Version != s.Latest {
 		t.Errorf("Look: %+v, %v", s, err)
 	}
 	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.migration (version, name) VALUES (9999, 'of the future')`); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := migrate.Look(t.Context(), db.Pool); err != nil || !errors.Is(s.Err(), migrate.ErrNewer) {
+	if s, err := migrate.Inspect(t.Context(), db.Pool); err != nil || !errors.Is(s.Err(), migrate.ErrNewer) {
 		t.Errorf("of a newer schema: %+v, %v", s, err)
 	}
 }

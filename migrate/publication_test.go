@@ -97,7 +97,7 @@ func (p published) turnRequests(of int32) {
 	for range 2 {
 		p.exec(`UPDATE tidewire.shared_request_window SET since = since - interval '1 day'`)
 		p.exec(`SELECT tidewire.swap_shared_requests(turn) FROM tidewire.fold_shared_requests('1 hour', 0, 1000)`)
-		p.exec(`UPDATE tidewire.producer_window SET since = since - interval '1 day' WHERE stream = $1`, of)
+		p.exec(`UPDATE tidewire.request_window SET since = since - interval '1 day' WHERE stream = $1`, of)
 		p.exec(`SELECT tidewire.fold_requests($1, '1 hour')`, of)
 		p.exec(`DO $$ BEGIN PERFORM tidewire.swap_requests(` + fmt.Sprint(of) + `, '1 hour'); EXCEPTION WHEN lock_not_available THEN END $$`) // its owner may be at it
 	}

@@ -38,8 +38,8 @@ func newer(version, latest int) error {
 	return fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, version, latest)
 }
 
-// Look reads how far a database is, and changes nothing. Of one that a development version has made, the error is ErrDevelopment.
-func Look(ctx context.Context, db DB) (Status, error) {
+// Inspect reads how far a database is, and changes nothing. Of one that a development version has made, the error is ErrDevelopment.
+func Inspect(ctx context.Context, db DB) (Status, error) {
 	all, err := load()
 	if err != nil {
 		return Status{}, err
@@ -58,18 +58,19 @@ func statusOf(all []migration, current int) Status {
 	return s
 }
 
-// errRehearsed ends a rehearsal's transaction.
-var errRehearsed = errors.New("rehearsed")
+// errDryRun ends the transaction of a dry run.
+var errDryRun = errors.New("dry run")
 
-// Rehearse applies what is missing in one transaction that is rolled back: it shows
+// DryRun applies what is missing in one transaction that is rolled back: it shows
 // whether Up would succeed. Meanwhile it holds the locks that Up takes.
-func Rehearse(ctx context.Context, db DB) (s Status, err error) {
+func DryRun(ctx context.Context, db DB) (Status, error) {
 	all, err := load()
 	if err != nil {
-		return s, err
+		return Status{}, err
 	}
 	current, err := version(ctx, db, all)
-	if s = statusOf(all, current); err != nil || len(s.Pending) == 0 {
+	s := statusOf(all, current)
+	if err != nil || len(s.Pending) == 0 {
 		return s, errors.Join(err, s.Err())
 	}
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -84,9 +85,9 @@ func Rehearse(ctx context.Context, db DB) (s Status, err error) {
 				return fmt.Errorf("migration %s: %w", m.name, err)
 			}
 		}
-		return errRehearsed
+		return errDryRun
 	})
-	if errors.Is(err, errRehearsed) {
+	if errors.Is(err, errDryRun) {
 		return s, nil
 	}
 	return s, explain(err)
@@ -102,10 +103,10 @@ SELECT t.oid IS NOT NULL OR to_regclass(format('%I.%I', $1::text, $2 || '_text')
 			AND (a.attname, a.atttypid) IN (('position', 'bigint'::regtype), ('payload', 'bytea'::regtype)))
 FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
 
-// LookIngest reports whether the table that Ingest makes is there, and changes
+// HasIngest reports whether the table that Ingest makes is there, and changes
 // nothing. The database need not be migrated. Errors: ErrForeignTable and
 // ErrTable, as of Ingest.
-func LookIngest(ctx context.Context, db DB, table string) (there bool, err error) {
+func HasIngest(ctx context.Context, db DB, table string) (there bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {
 		return false, err

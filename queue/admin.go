@@ -49,7 +49,8 @@ func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done floa
 // lock, a few milliseconds: ask every few seconds, not for every message. Of a
 // queue with priorities or partitions it is the sum of its shards, which are read one
 // after the other.
-func (q *Queue) Stats(ctx context.Context) (sum Stats, err error) {
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	var sum Stats
 	for _, m := range q.members {
 		s, err := m.stats(ctx)
 		if err != nil {
@@ -141,10 +142,11 @@ func (s *state) floor() int64 {
 // Peek returns the first messages of the log that are not done, at most n, in
 // order, and takes none of them: those of the highest priority first, of partitions
 // one partition after the other. Nodes may be at work on some.
-func (q *Queue) Peek(ctx context.Context, n int) (msgs []stream.Message, err error) {
+func (q *Queue) Peek(ctx context.Context, n int) ([]stream.Message, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
 	}
+	var msgs []stream.Message
 	for i := range q.members {
 		if q.opts.Priorities > 0 {
 			i = len(q.members) - 1 - i
@@ -202,7 +204,8 @@ type DeadLetter struct {
 
 // DeadLetters returns the dead letters after position after, at most n, in
 // order.
-func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) (all []DeadLetter, err error) {
+func (q *Queue) DeadLetters(ctx context.Context, after int64, n int) ([]DeadLetter, error) {
+	var all []DeadLetter
 	for i, m := range q.members {
 		from := (after - int64(i)) / int64(len(q.members))
 		letters, err := m.deadLetters(ctx, from, n)
@@ -245,7 +248,7 @@ func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 // given, delivered again, as if never tried, and returns how many there were.
 // In a queue that keeps the order of keys each goes before what waits of its
 // key, and after what was delivered since it died.
-func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err error) {
+func (q *Queue) Redrive(ctx context.Context, positions ...int64) (redriven int64, err error) {
 	byMember := make([][]int64, len(q.members))
 	for _, p := range positions {
 		i, inner := q.inward(p)
@@ -258,11 +261,11 @@ func (q *Queue) Redrive(ctx context.Context, positions ...int64) (sum int64, err
 			continue
 		}
 		n, err := m.redrive(ctx, byMember[i])
-		if sum += n; err != nil {
-			return sum, err
+		if redriven += n; err != nil {
+			return redriven, err
 		}
 	}
-	return sum, nil
+	return redriven, nil
 }
 
 func (q *shard) redrive(ctx context.Context, positions []int64) (int64, error) {
@@ -317,14 +320,14 @@ type PurgeOptions struct {
 // Purge removes all messages that nobody has: the rest of the log, and what is
 // delayed or waits to be retried. Messages that nodes have claimed are delivered. It
 // returns how many positions of the log and deferred messages it removed.
-func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (sum int64, err error) {
+func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (purged int64, err error) {
 	for _, m := range q.members {
 		n, err := m.purge(ctx, opts)
-		if sum += n; err != nil {
-			return sum, err
+		if purged += n; err != nil {
+			return purged, err
 		}
 	}
-	return sum, nil
+	return purged, nil
 }
 
 func (q *shard) purge(ctx context.Context, opts PurgeOptions) (int64, error) {

@@ -53,8 +53,8 @@ func (u Unique) validate() error {
 	return nil
 }
 
-// producer is who stores messages with that key, request by request. The period
+// client is who stores messages with that key, request by request. The period
 // is a part of the name, for sequences of another would be lower.
-func (u Unique) producer() string {
+func (u Unique) client() string {
 	return fmt.Sprintf("unique/%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
 }

@@ -41,11 +41,11 @@ type uniqueBatch struct{ calls []uniqueCall }
 
 // uniqueCall is one SubmitUnique.
 type uniqueCall struct {
-	message  [1]stream.Message
-	to       int // member
-	producer string
-	period   time.Duration
-	done     func(Enqueued, error)
+	message [1]stream.Message
+	to      int // member
+	client  string
+	period  time.Duration
+	done    func(Enqueued, error)
 }
 
 func newUniques() *uniques {
@@ -64,7 +64,7 @@ func (u *uniques) add(ctx context.Context, c uniqueCall) error {
 	}
 	refused := false
 	m := &c.message[0]
-	err := u.group.Add(ctx, 1, len(m.Key)+len(m.Headers)+len(m.Payload)+len(c.producer), func(b *uniqueBatch) {
+	err := u.group.Add(ctx, 1, len(m.Key)+len(m.Headers)+len(m.Payload)+len(c.client), func(b *uniqueBatch) {
 		if refused = u.closed.Load(); !refused {
 			b.calls = append(b.calls, c)
 		}
@@ -122,9 +122,9 @@ func (p *Enqueuer) SubmitUnique(ctx context.Context, m Message, done func(Enqueu
 	if err != nil {
 		return err
 	}
-	c := uniqueCall{to: to, producer: m.Unique.producer(), period: m.Unique.Period, done: done}
+	c := uniqueCall{to: to, client: m.Unique.client(), period: m.Unique.Period, done: done}
 	if !ok {
-		c.to = p.queue.PartitionOf(c.producer)
+		c.to = p.queue.PartitionOf(c.client)
 	}
 	if c.message[0], err = m.withDue(); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 	for i := range b.calls {
 		c := &b.calls[i]
 		if err == nil {
-			as := stream.RequestID{Client: c.producer, Sequence: now / c.period.Microseconds()}
+			as := stream.RequestID{Client: c.client, Sequence: now / c.period.Microseconds()}
 			if failed := p.appender.Partition(c.to).SubmitAs(ctx, as, c.message[:], p.uniqueAnswer(c.to, c.done)); failed != nil {
 				c.done(Enqueued{}, uniqueError(failed))
 			}

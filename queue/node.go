@@ -121,7 +121,7 @@ func (c NodeConfig) withDefaults() NodeConfig {
 type Node struct {
 	cfg      NodeConfig
 	queue    *Queue
-	producer *Enqueuer
+	enqueuer *Enqueuer
 	parts    []*shardNode // one for each member of the queue
 
 	work    context.Context // of what is to be recorded; ends with Abandon, or with what ended the Node as its cause
@@ -145,7 +145,7 @@ type Node struct {
 func NewNode(q *Queue, cfg NodeConfig) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), queue: q,
-		producer: NewEnqueuer(q, EnqueuerConfig{Appender: cfg.Appender}),
+		enqueuer: NewEnqueuer(q, EnqueuerConfig{Appender: cfg.Appender}),
 		failed:   make(chan error, 1), drained: make(chan struct{}, 1),
 		members: make(chan struct{}, 1), litter: make(chan struct{}, 1), broken: make(chan struct{}),
 	}
@@ -158,8 +158,8 @@ func NewNode(q *Queue, cfg NodeConfig) *Node {
 
 // Enqueue is Enqueuer.Enqueue, until Run has returned.
 func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
-	n.producer.Start()
-	at, err := n.producer.Enqueue(ctx, msgs...)
+	n.enqueuer.Start()
+	at, err := n.enqueuer.Enqueue(ctx, msgs...)
 	if errors.Is(err, ErrNotFound) {
 		n.Dropped()
 	}
@@ -182,7 +182,7 @@ func (n *Node) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	var producing sync.WaitGroup
-	producing.Go(func() { <-serving.Done(); n.producer.Stop() })
+	producing.Go(func() { <-serving.Done(); n.enqueuer.Stop() })
 	err := n.begin(serving)
 	if err == nil {
 		err = n.serve(serving, stopServing)
@@ -245,7 +245,7 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 // over once the lease is over. Run still returns when its ctx ends.
 func (n *Node) Abandon() {
 	n.abandon(nil)
-	n.producer.Abandon()
+	n.enqueuer.Abandon()
 }
 
 // close has Consumers return ErrClosed, or err.

@@ -215,8 +215,9 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 // queue, or of one of its priorities or partitions. Only the queue may write to such a
 // stream. It is one short query: a server asks when it opens a stream, not for each
 // message; OwnedStreams asks again. A name that no stream has is nobody's.
-func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (owns bool, err error) {
-	if err = pool.QueryRow(ctx, ownsStreamSQL, name).Scan(&owns); err != nil {
+func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (bool, error) {
+	var owns bool
+	if err := pool.QueryRow(ctx, ownsStreamSQL, name).Scan(&owns); err != nil {
 		return false, fmt.Errorf("look for the queue of stream %q: %w", name, err)
 	}
 	return owns, nil
@@ -301,7 +302,8 @@ func (q *Queue) Name() string { return q.name }
 func (q *Queue) Stream() *stream.Stream { return q.members[0].stream }
 
 // Streams returns all streams that hold messages, by priority or partition.
-func (q *Queue) Streams() (all []*stream.Stream) {
+func (q *Queue) Streams() []*stream.Stream {
+	var all []*stream.Stream
 	for _, m := range q.members {
 		all = append(all, m.stream)
 	}

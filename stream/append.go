@@ -122,14 +122,14 @@ type appendBatch struct {
 // call is one Submit: how many rows, and what became of them.
 type call struct {
 	rows     int       // as stored, once it is known that an earlier call did so
-	producer RequestID // without ID if it carried none
+	request  RequestID // without ID if it carried none
 	done     func(Appended, error)
 	first    int64
 	err      error
 	repeated bool // stored by an earlier call
 }
 
-// callOverhead is what a call takes beside its rows and the ID of its producer,
+// callOverhead is what a call takes beside its rows and the ID of its client,
 // in bytes.
 const callOverhead = 128
 
@@ -233,7 +233,7 @@ func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	}
 	defer a.leave()
 	c.rows = len(msgs)
-	return a.add(ctx, msgs, bytes+len(c.producer.Client), c)
+	return a.add(ctx, msgs, bytes+len(c.request.Client), c)
 }
 
 // validAppend returns what the messages of one call take in a batch.

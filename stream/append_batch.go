@@ -36,7 +36,7 @@ type rowBatch struct {
 	// extra is the number of fields after the payload: none in rows of the
 	// messages table, key and headers in those of a stream.
 	extra int
-	// requests are those of the rows that carried a producer, in the order of the
+	// requests are those of the rows that were a client's, in the order of the
 	// rows. They are set just before the batch is written.
 	requests []request
 	// First is the position of the first row, set by batchWriter.Write; the others

@@ -24,7 +24,7 @@ const (
 // Bounds of one transaction of a round: what its streams wait for each other, what is
 // sent once more if one of them is refused, and locks, of which PostgreSQL has room for
 // 6,400 by default: one for a shared stream, and some ten for one with tables of its own,
-// 27 with the first request of a producer to that.
+// 27 with the first request of a client to that.
 const (
 	togetherLocks = 1000
 	ownLocks      = 10
@@ -139,7 +139,7 @@ func (c *committer) add(ctx context.Context, a *Appender, msgs []Message, bytes 
 			return false
 		}
 		e := a.openEntry(open)
-		if c.quiet(open) || a.work.Err() != nil || a.isSlow() || a.stream.storage.outgrown() || e != nil && !e.fits(len(msgs), bytes, one.producer) || !a.small(len(msgs), bytes) {
+		if c.quiet(open) || a.work.Err() != nil || a.isSlow() || a.stream.storage.outgrown() || e != nil && !e.fits(len(msgs), bytes, one.request) || !a.small(len(msgs), bytes) {
 			c.setAlone(a)
 			return false
 		}
@@ -189,7 +189,7 @@ func (c *committer) newEntry(a *Appender, open *round) *entry {
 // fits reports whether the batch stays small with another call, and has no request
 // twice.
 func (e *entry) fits(rows, bytes int, p RequestID) bool {
-	if p.Client != "" && slices.ContainsFunc(e.calls, func(c call) bool { return c.producer == p }) {
+	if p.Client != "" && slices.ContainsFunc(e.calls, func(c call) bool { return c.request == p }) {
 		return false
 	}
 	return e.of.small(e.rows.Len()+rows, e.rows.Bytes()+bytes)

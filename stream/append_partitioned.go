@@ -78,11 +78,11 @@ func (a *PartitionedAppender) Append(ctx context.Context, msgs ...Message) (Appe
 }
 
 // AppendAs is Appender.AppendAs to the partition of the messages.
-func (a *PartitionedAppender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Appended, error) {
+func (a *PartitionedAppender) AppendAs(ctx context.Context, request RequestID, msgs ...Message) (Appended, error) {
 	if err := a.parts[0].runs(); err != nil {
 		return Appended{}, err
 	}
-	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, request, msgs, done) })
 }
 
 // Submit is Appender.Submit to the partition of the messages. Calls of one
@@ -99,15 +99,15 @@ func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done f
 }
 
 // SubmitAs is Submit as the request of that name: see Appender.AppendAs.
-func (a *PartitionedAppender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Appended, error)) error {
+func (a *PartitionedAppender) SubmitAs(ctx context.Context, request RequestID, msgs []Message, done func(Appended, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		partition = a.stream.PartitionOf(p.Client)
+		partition = a.stream.PartitionOf(request.Client)
 	}
-	return a.parts[partition].SubmitAs(ctx, p, msgs, placed(partition, done))
+	return a.parts[partition].SubmitAs(ctx, request, msgs, placed(partition, done))
 }
 
 // placed has done told the partition.

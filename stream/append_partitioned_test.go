@@ -28,17 +28,17 @@ func TestPartitionedAppender_Routes(t *testing.T) {
 	if _, err := a.Append(t.Context(), keyed(one), keyed(other)); !errors.Is(err, stream.ErrCrossPartition) {
 		t.Errorf("keys of two partitions: %v, want ErrManyPartitions", err)
 	}
-	producer := stream.RequestID{Client: "producer", Sequence: 1}
+	client := stream.RequestID{Client: "client", Sequence: 1}
 	for n := range 2 {
-		at, err := a.AppendAs(t.Context(), producer, messages("p")...)
-		if want := (stream.Appended{Partition: s.PartitionOf(producer.Client), First: at.First, Last: at.First, Duplicate: n > 0}); err != nil || at != want {
-			t.Errorf("by producer: %+v, %v, want %+v", at, err, want)
+		at, err := a.AppendAs(t.Context(), client, messages("p")...)
+		if want := (stream.Appended{Partition: s.PartitionOf(client.Client), First: at.First, Last: at.First, Duplicate: n > 0}); err != nil || at != want {
+			t.Errorf("by client: %+v, %v, want %+v", at, err, want)
 		}
 		wantAt(t, s.Partition(at.Partition), at.First, "p")
 	}
-	stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "producer", Sequence: 2}, keyed(other))
+	stored, err := a.AppendAs(t.Context(), stream.RequestID{Client: "client", Sequence: 2}, keyed(other))
 	if err != nil || stored.Partition != s.PartitionOf(other) {
-		t.Errorf("by key before the producer: %v, %v", stored, err)
+		t.Errorf("by key before the client: %v, %v", stored, err)
 	}
 	turns := make(map[int]int)
 	for range 8 {

@@ -248,7 +248,7 @@ func TestAppenders_KeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAppenders_Requests: requests of producers that share a round with others are
+// TestAppenders_Requests: requests of clients that share a round with others are
 // stored once, whoever repeats them.
 func TestAppenders_Requests(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	stopGroups() // and what is not in use has been cleared
 	exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
 	for range 2 {
-		exec(t, db.Pool, `UPDATE tidewire.producer_window SET since = since - interval '1 day'`)
+		exec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
 		exec(t, db.Pool, `SELECT tidewire.fold_requests($1, '1 hour')`, s.ID())
 		exec(t, db.Pool, `SELECT tidewire.swap_requests($1, '1 hour')`, s.ID())
 		exec(t, db.Pool, agedSharedSQL, 2*stream.KeepRequests)

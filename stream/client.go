@@ -65,7 +65,7 @@ type Client struct {
 // Open returns a Client on a database with the schema that package migrate makes; else the error is one of that
 // package, which says what to do. It must be closed.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) {
-	status, err := migrate.Look(ctx, pool)
+	status, err := migrate.Inspect(ctx, pool)
 	if err = cmp.Or(err, status.Err()); err != nil {
 		return nil, fmt.Errorf("open streams: %w", err)
 	}

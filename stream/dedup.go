@@ -12,7 +12,7 @@ import (
 )
 
 // codeRepeated is what tidewire.record_requests raises; it also breaks the
-// primary key of a table of records, called producer_… or shared_request_….
+// primary key of a table of records, called request_… or shared_request_….
 const codeRepeated = "TW005"
 
 // request is a RequestID, the number of the first of its rows in a batch, and how
@@ -84,7 +84,7 @@ func repeated(err error) bool {
 	case codeRepeated:
 		return true
 	case pg.CodeUniqueViolation:
-		return strings.HasPrefix(pg.Constraint(err), "producer_") || strings.HasPrefix(pg.Constraint(err), "shared_request_")
+		return strings.HasPrefix(pg.Constraint(err), "request_") || strings.HasPrefix(pg.Constraint(err), "shared_request_")
 	}
 	return false
 }

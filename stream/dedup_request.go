@@ -33,12 +33,12 @@ type RequestID struct {
 	Sequence int64
 }
 
-func (p RequestID) validate() error {
-	if err := validName("client", p.Client); err != nil {
+func (request RequestID) validate() error {
+	if err := validName("client", request.Client); err != nil {
 		return err
 	}
-	if p.Sequence < 0 {
-		return fmt.Errorf("%w sequence: %d, want at least 0", ErrInvalid, p.Sequence)
+	if request.Sequence < 0 {
+		return fmt.Errorf("%w sequence: %d, want at least 0", ErrInvalid, request.Sequence)
 	}
 	return nil
 }
@@ -53,18 +53,18 @@ func (p RequestID) validate() error {
 // stored, and the error is ErrSequenceTooOld. All other errors are as with
 // Append; after any of them the request can be repeated, and one that was
 // refused is looked at anew.
-func (a *Appender) AppendAs(ctx context.Context, p RequestID, msgs ...Message) (Appended, error) {
+func (a *Appender) AppendAs(ctx context.Context, request RequestID, msgs ...Message) (Appended, error) {
 	if err := a.runs(); err != nil {
 		return Appended{}, err
 	}
-	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, p, msgs, done) })
+	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, request, msgs, done) })
 }
 
 // SubmitAs is Submit as the request of that name: see AppendAs. A repetition is
 // called back among the others, with a position that may be lower than theirs.
-func (a *Appender) SubmitAs(ctx context.Context, p RequestID, msgs []Message, done func(Appended, error)) error {
-	if err := p.validate(); err != nil {
+func (a *Appender) SubmitAs(ctx context.Context, request RequestID, msgs []Message, done func(Appended, error)) error {
+	if err := request.validate(); err != nil {
 		return err
 	}
-	return a.submit(ctx, msgs, call{producer: p, done: done})
+	return a.submit(ctx, msgs, call{request: request, done: done})
 }

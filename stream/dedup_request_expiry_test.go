@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	agedSQL       = `UPDATE tidewire.producer_window SET since = since - $1::interval`
+	agedSQL       = `UPDATE tidewire.request_window SET since = since - $1::interval`
 	agedSharedSQL = `UPDATE tidewire.shared_request_window SET since = since - $1::interval`
 )
 
-// age makes the records of the stream's producers as old as they are kept for,
-// and appends as a producer until they have moved on.
+// age makes the records of the stream's clients as old as they are kept for,
+// and appends as a client until they have moved on.
 func age(t *testing.T, db pgtest.DB, s *stream.Stream, sequence int64) {
 	t.Helper()
 	exec(t, db.Pool, agedSQL, stream.KeepRequests+time.Minute)
 	exec(t, db.Pool, agedSharedSQL, stream.KeepRequests+time.Minute)
-	tried, window := time.Now(), "producer_window"
+	tried, window := time.Now(), "request_window"
 	if isShared(t, db, s) {
 		tried, window = time.Time{}, "shared_request_window" // whose keeper may have looked just before
 	}
@@ -93,7 +93,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
 	age(t, db, s, 1) // the record is now in the table whose turn it is to go
 	for hour := range 3 {
-		exec(t, db.Pool, `UPDATE tidewire.producer_window `+pass, time.Hour)
+		exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Hour)
 		exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Hour)
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 4}, "late")
 	wantStored(t, s, "once, tick, late")
 	for minute := range minutes - 6 { // in which somebody looks; of each outage two count
-		exec(t, db.Pool, `UPDATE tidewire.producer_window `+pass, time.Minute)
+		exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Minute)
 		exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Minute)
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
 			t.Fatal(err)
@@ -125,9 +125,9 @@ func TestAppendAs_RotationBesideReaders(t *testing.T) {
 }
 
 func rotationBesideReaders(t *testing.T, db pgtest.DB, s *stream.Stream) {
-	recorded := `SELECT (SELECT count(*) FROM tidewire.producer_1000_0) + (SELECT count(*) FROM tidewire.producer_1000_1)`
+	recorded := `SELECT (SELECT count(*) FROM tidewire.request_1000_0) + (SELECT count(*) FROM tidewire.request_1000_1)`
 	if isShared(t, db, s) {
-		recorded = strings.ReplaceAll(recorded, "producer_1000", "shared_request")
+		recorded = strings.ReplaceAll(recorded, "request_1000", "shared_request")
 	}
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
@@ -172,7 +172,7 @@ func dropTakesTheRecords(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	var left int
 	err := db.Pool.QueryRow(t.Context(), `
-SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%') + (SELECT count(*) FROM tidewire.producer_window)
+SELECT (SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%') + (SELECT count(*) FROM tidewire.request_window)
 	+ (SELECT count(*) FROM tidewire.shared_request_0 WHERE stream = $1) + (SELECT count(*) FROM tidewire.shared_request_1 WHERE stream = $1)
 	+ (SELECT count(*) FROM tidewire.shared_request_floor WHERE stream = $1)`, s.ID()).Scan(&left)
 	if err != nil || left != 0 {

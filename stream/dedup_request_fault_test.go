@@ -14,14 +14,14 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// retries notes what producers were answered, however often they asked.
+// retries notes what clients were answered, however often they asked.
 type retries struct {
 	mu     sync.Mutex
 	first  map[stream.RequestID]int64
 	stored map[stream.RequestID]bool // by a call that was told so
 }
 
-// append appends as the producer, two messages that name the request. It gives
+// append appends as the client, two messages that name the request. It gives
 // up waiting now and then, as a client does that will ask again.
 func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, patience time.Duration) (answered bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -78,7 +78,7 @@ func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
 }
 
 // TestAppendAs_LostConnectionsStoreOnce has callers of several nodes hammer the
-// same few requests, beside others that have no producer, while connections are
+// same few requests, beside others that have no client, while connections are
 // cut around COMMIT.
 func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
 	t.Parallel()

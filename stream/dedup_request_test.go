@@ -106,7 +106,7 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 			age(t, db, s, 1)
 			ask(nodes[1], again, "a") // its record is in the other table
 			if method != stream.Auto {
-				exec(t, db.Pool, `UPDATE tidewire.producer_1000_0 SET count = NULL`)
+				exec(t, db.Pool, `UPDATE tidewire.request_1000_0 SET count = NULL`)
 				ask(nodes[0], stream.Appended{First: 1, Last: 2, Duplicate: true}, "a", "b") // recorded before counts were
 			}
 
@@ -160,7 +160,7 @@ type submitted struct {
 }
 
 // inOneBatch submits all calls before the Appender runs, and returns what they
-// are answered. A call without a producer has none before its colon.
+// are answered. A call without a client has none before its colon.
 func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig, calls ...string) []submitted {
 	t.Helper()
 	a := stream.NewAppender(pool, s, cfg)
@@ -270,7 +270,7 @@ func TestAppendAs_Invalid(t *testing.T) {
 }
 
 // TestAppendAs_CostsNothingWithout: neither statements nor tables, for a stream
-// to which nobody appends as a producer.
+// to which nobody appends as a client.
 func TestAppendAs_CostsNothingWithout(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -279,7 +279,7 @@ func TestAppendAs_CostsNothingWithout(t *testing.T) {
 	mustAppend(t, a, messages("x")...)
 	stop()
 	var relations int
-	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'`).Scan(&relations)
+	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`).Scan(&relations)
 	if err != nil || relations != 0 || counted.count.Load() != 0 {
 		t.Errorf("%d relations, %d statements, %v; want none", relations, counted.count.Load(), err)
 	}
@@ -336,7 +336,7 @@ func TestAppendAs_OneRoundTrip(t *testing.T) {
 			plain := least(func() { mustAppend(t, a, messages("x")...) })
 			as := least(func() { mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: sequence}, "x") })
 			if as != plain {
-				t.Errorf("10 calls took %d writes to the connection, and %d without a producer", as, plain)
+				t.Errorf("10 calls took %d writes to the connection, and %d without a client", as, plain)
 			}
 		})
 	}

@@ -11,12 +11,12 @@ type part struct {
 	calls []call
 }
 
-// requestsOf appends the requests of the calls that carry a producer.
+// requestsOf appends the requests of the calls that are a client's.
 func requestsOf(all []request, calls []call) []request {
 	row := 0
 	for i := range calls {
-		if calls[i].producer.Client != "" {
-			all = append(all, request{calls[i].producer, row, calls[i].rows})
+		if calls[i].request.Client != "" {
+			all = append(all, request{calls[i].request, row, calls[i].rows})
 		}
 		row += calls[i].rows
 	}
@@ -54,20 +54,20 @@ func sortOut(rows *rowBatch, calls []call, found map[RequestID]finding) (known [
 	seen := make(map[RequestID]bool)
 	at := 0
 	for _, c := range calls {
-		f := found[c.producer]
+		f := found[c.request]
 		to := &fresh
 		switch {
-		case c.producer.Client == "":
+		case c.request.Client == "":
 		case f.tooOld:
-			c.err = fmt.Errorf("%w: %d of producer %q; go on with higher ones than all before", ErrSequenceTooOld, c.producer.Sequence, c.producer.Client)
+			c.err = fmt.Errorf("%w: %d of client %q; go on with higher ones than all before", ErrSequenceTooOld, c.request.Sequence, c.request.Client)
 			to = nil
 		case f.first != 0:
 			c.first, c.repeated = f.first, true
 			to = nil
-		case seen[c.producer]:
+		case seen[c.request]:
 			to = &again
 		default:
-			seen[c.producer] = true
+			seen[c.request] = true
 		}
 		if to == nil {
 			at = rows.skip(at, c.rows)

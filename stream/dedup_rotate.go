@@ -13,11 +13,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rotateEvery is how often a process looks whether records of producers are to be
+// rotateEvery is how often a process looks whether records of requests are to be
 // rotated, as long as it adds to them, give or take a quarter.
 const rotateEvery = time.Minute
 
-// requestKeeper keeps the records of producers from the first that is added on.
+// requestKeeper keeps the records of requests from the first that is added on.
 type requestKeeper struct {
 	once     sync.Once
 	cancel   context.CancelFunc
@@ -53,7 +53,7 @@ func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) e
 		}
 		err := rotate(ctx)
 		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable && ctx.Err() == nil {
-			log.Warn("records of producers not rotated", "error", err)
+			log.Warn("records of requests not rotated", "error", err)
 		}
 		select {
 		case <-time.After(pg.Jitter(rotateEvery)):

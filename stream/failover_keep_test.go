@@ -28,7 +28,7 @@ func lookUpWith(t *testing.T, maker, pool *pgxpool.Pool, name string, opts strea
 	return s
 }
 
-// TestFailover_Requests: a producer's request that is lost is stored when it is repeated, and one that is kept is not. A repetition is told
+// TestFailover_Requests: a client's request that is lost is stored when it is repeated, and one that is kept is not. A repetition is told
 // where the message is.
 func TestFailover_Requests(t *testing.T) {
 	t.Parallel()

@@ -242,9 +242,9 @@ func TestShared_MoveIsLost(t *testing.T) {
 	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 1}, "once")
 	mustAppend(t, a, make([]stream.Message, 300)...)
 	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) SELECT 1000, position, true, payload FROM tidewire.stream_1000 WHERE position <= 4;
-		INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count) SELECT 1000, producer, sequence, position, count FROM tidewire.producer_1000_0;
-		DROP TABLE tidewire.stream_1000; DROP TABLE tidewire.producer_1000_0, tidewire.producer_1000_1, tidewire.producer_1000_floor;
-		DELETE FROM tidewire.segment; DELETE FROM tidewire.producer_window; UPDATE tidewire.stream SET shared = true`)
+		INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count) SELECT 1000, client, sequence, position, count FROM tidewire.request_1000_0;
+		DROP TABLE tidewire.stream_1000; DROP TABLE tidewire.request_1000_0, tidewire.request_1000_1, tidewire.request_1000_floor;
+		DELETE FROM tidewire.segment; DELETE FROM tidewire.request_window; UPDATE tidewire.stream SET shared = true`)
 	for range 2 {
 		if _, err := a.Append(t.Context(), stream.Message{}); err != nil {
 			t.Errorf("append: %v", err)

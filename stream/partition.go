@@ -33,7 +33,7 @@ func Together(parts ...*Stream) *Stream { return &Stream{count: len(parts), part
 
 // PartitionOf is the partition of messages with that key: the first four bytes
 // of its SHA-256 as a big-endian number, modulo the number of partitions. The
-// same goes for the ID of a producer whose messages have no key. It never
+// same goes for the ID of a client whose messages have no key. It never
 // changes, and tidewire.partition_of(key, partitions) is the same in SQL.
 func (s *Stream) PartitionOf(key string) int {
 	if s.count == 0 {

@@ -49,7 +49,7 @@ func relations(t *testing.T, db pgtest.DB) (n int) {
 	t.Helper()
 	err := db.Pool.QueryRow(t.Context(), `
 SELECT (SELECT count(*) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
-	WHERE nspname = 'tidewire' AND relname ~ '^(stream|producer)_[0-9]+_')
+	WHERE nspname = 'tidewire' AND relname ~ '^(stream|request)_[0-9]+_')
 	+ (SELECT count(*) FROM tidewire.stream) + (SELECT count(*) FROM tidewire.segment)`).Scan(&n)
 	if err != nil {
 		t.Fatal(err)

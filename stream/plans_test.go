@@ -89,10 +89,10 @@ func TestShared_PlansAreKept(t *testing.T) {
 	exec(`INSERT INTO tidewire.shared_message (stream, position, keyed, payload)
 		SELECT id, 1000 + n, false, 'x' FROM tidewire.stream, generate_series(1, 1000) AS n`)
 	for _, table := range tables[1:3] {
-		exec(`INSERT INTO tidewire.shared_` + table + ` (stream, producer, sequence, position, count)
+		exec(`INSERT INTO tidewire.shared_` + table + ` (stream, client, sequence, position, count)
 			SELECT id, '` + table + `', n, n, 1 FROM tidewire.stream, generate_series(1, 1000) AS n`)
 	}
-	exec(`INSERT INTO tidewire.shared_request_floor (stream, producer, sequence)
+	exec(`INSERT INTO tidewire.shared_request_floor (stream, client, sequence)
 		SELECT id, n::text, 1 FROM tidewire.stream, generate_series(1, 1000) AS n`)
 	use()
 	stop()

@@ -135,14 +135,14 @@ func TestRetentionWorker_EmptiedStreamGoesOn(t *testing.T) {
 // there is one.
 func appendTogether(t *testing.T, db pgtest.DB, s *stream.Stream, requests ...int64) {
 	t.Helper()
-	sizes, producers, rows := []int32{int32(len(requests))}, make([]string, len(requests)), make([]int64, len(requests))
+	sizes, clients, rows := []int32{int32(len(requests))}, make([]string, len(requests)), make([]int64, len(requests))
 	counts := make([]int32, len(requests))
 	for i := range requests {
-		producers[i], counts[i] = "p", 1
+		clients[i], counts[i] = "p", 1
 	}
 	var firsts []int64
 	err := db.Pool.QueryRow(t.Context(), `SELECT firsts FROM tidewire.append_together(1, 1, ARRAY[$1::int], ARRAY[0::bigint], ARRAY[1], ARRAY[1], ARRAY['next'::bytea], ARRAY[NULL], ARRAY[NULL::jsonb],
-		$2, $3, $4, $5, $6)`, s.ID(), sizes, producers, requests, rows, counts).Scan(&firsts)
+		$2, $3, $4, $5, $6)`, s.ID(), sizes, clients, requests, rows, counts).Scan(&firsts)
 	if err != nil || len(firsts) != 1 || firsts[0] != 20_001 {
 		t.Errorf("at %d, %v", firsts, err)
 	}

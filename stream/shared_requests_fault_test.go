@@ -159,7 +159,7 @@ func TestSharedRequests_LateWriter(t *testing.T) {
 	}
 	late := begin(t, db.Pool, pgx.ReadCommitted)
 	exec(t, late, `SELECT tidewire.take_shared($1, 1, 1, 1)`, s.ID())
-	exec(t, late, `INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count) VALUES ($1, 'p', 1, 1, 1)`, s.ID())
+	exec(t, late, `INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count) VALUES ($1, 'p', 1, 1, 1)`, s.ID())
 	exec(t, late, `INSERT INTO tidewire.shared_message (stream, position, keyed, payload) VALUES ($1, 1, true, 'once')`, s.ID())
 	commitTx(t, late)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})

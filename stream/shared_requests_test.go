@@ -79,7 +79,7 @@ func awaitLockWaiter(t *testing.T, db pgtest.DB) {
 	})
 }
 
-// TestSharedRequests_ManyStreams: 500 streams to which a producer appends stay shared, and share
+// TestSharedRequests_ManyStreams: 500 streams to which a client appends stay shared, and share
 // transactions, also where some of the requests are repeated.
 func TestSharedRequests_ManyStreams(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 	}
 	var own, tables, stored int
 	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.stream WHERE NOT shared),
-		(SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'), (SELECT count(*) FROM tidewire.shared_message)`).Scan(&own, &tables, &stored)
+		(SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'), (SELECT count(*) FROM tidewire.shared_message)`).Scan(&own, &tables, &stored)
 	if want := 2*n*int(rounds) + n + n/2; err != nil || own != 0 || tables != 0 || stored != want {
 		t.Errorf("%d streams and %d relations of their own, %d messages, %v; want %d", own, tables, stored, err, want)
 	}
@@ -214,7 +214,7 @@ func TestSharedRequests_MoveWithout(t *testing.T) {
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("x")...)
 	moveStream(t, db.Pool, s)
 	var tables int
-	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'producer\_1%'`).Scan(&tables); err != nil || tables != 0 {
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_class WHERE relname LIKE 'request\_1%'`).Scan(&tables); err != nil || tables != 0 {
 		t.Errorf("%d relations, %v", tables, err)
 	}
 }
@@ -263,7 +263,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 	}
 }
 
-// appendAs stores one message as a producer's first request does, up to the commit.
+// appendAs stores one message as a client's first request does, up to the commit.
 func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.RequestID, payload string) {
 	t.Helper()
 	exec(t, tx, `SELECT tidewire.take_shared($1, 1, $2, $3)`, s.ID(), int64(s.ID()), p.Sequence)
@@ -304,7 +304,7 @@ func TestSharedRequests_RecordIsRefused(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	exec(t, db.Pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
-	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.shared_request_0 FOR EACH ROW WHEN (new.producer = 'bad') EXECUTE FUNCTION refuse()`)
+	exec(t, db.Pool, `CREATE TRIGGER refuse BEFORE INSERT ON tidewire.shared_request_0 FOR EACH ROW WHEN (new.client = 'bad') EXECUTE FUNCTION refuse()`)
 	for i, got := range inOneBatch(t, db.Pool, s, stream.AppenderConfig{}, ":x", "bad:no", "good:yes", ":y") {
 		if refused := i == 1; (got.err != nil) != refused || errors.Is(got.err, stream.ErrOutcomeUnknown) {
 			t.Errorf("call %d: %+v", i, got)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// storage says where the messages of a stream are, and the records of its producers: in
+// storage says where the messages of a stream are, and the records of its clients: in
 // tables that streams share, or in tables of its own. A stream gets these when it is hot,
 // large or has a large batch. It keeps them for good.
 //

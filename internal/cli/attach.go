@@ -53,7 +53,7 @@ func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
 
 // requireSchema fails unless the schema is the one that this program needs.
 func requireSchema(p *process, pool *pgxpool.Pool) error {
-	s, err := migrate.Look(p.ctx, pool)
+	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}
@@ -78,7 +78,7 @@ func explainSchema(s migrate.Status) error {
 // if one is named, after a look at the rights of the role and at what has that name.
 // It reports whether it made the table.
 func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err error) {
-	s, err := migrate.Look(p.ctx, pool)
+	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return false, explainDatabase(err)
 	}
@@ -125,7 +125,7 @@ func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, er
 	if table == "" {
 		return false, nil
 	}
-	there, err := migrate.LookIngest(ctx, pool, table)
+	there, err := migrate.HasIngest(ctx, pool, table)
 	if errors.Is(err, migrate.ErrTable) {
 		return false, exit(ExitUsage, "%w", err)
 	}
@@ -160,7 +160,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 		return err
 	}
 	defer pool.Close()
-	before, err := migrate.Look(p.ctx, pool)
+	before, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}
@@ -201,7 +201,7 @@ func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool, s migrate.Status
 	if err := checkRights(p, pool, c.Table, missing); err != nil {
 		return err
 	}
-	_, err := migrate.Rehearse(p.ctx, pool)
+	_, err := migrate.DryRun(p.ctx, pool)
 	return explainDatabase(err)
 }
 

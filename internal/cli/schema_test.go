@@ -98,7 +98,7 @@ func schemaVersion(t *testing.T, db pgtest.DB) int {
 	if !there {
 		return -1
 	}
-	s, err := migrate.Look(t.Context(), db.Pool)
+	s, err := migrate.Inspect(t.Context(), db.Pool)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -301,7 +301,7 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 		_, err := migrateUp(p, pool, table)
 		return err
 	}
-	s, err := migrate.Look(p.ctx, pool)
+	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
 		return explainDatabase(err)
 	}

@@ -55,7 +55,7 @@ func lookRights(ctx context.Context, s *session, f *findings) error {
 
 // rightsInPublic: only the table of /ws/ingest is made there, by default.
 func (s *session) rightsInPublic(ctx context.Context, f *findings) error {
-	there, err := migrate.LookIngest(ctx, s, "messages")
+	there, err := migrate.HasIngest(ctx, s, "messages")
 	if errors.Is(err, migrate.ErrForeignTable) {
 		f.add(Note, "public.messages is not Tidewire's: /ws/ingest needs another table", "tidewire serve --table tidewire.messages")
 		return nil
@@ -75,7 +75,7 @@ func (s *session) rightsInPublic(ctx context.Context, f *findings) error {
 }
 
 func lookSchema(ctx context.Context, s *session, f *findings) error {
-	status, err := migrate.Look(ctx, s)
+	status, err := migrate.Inspect(ctx, s)
 	if pg.Code(err) == "42501" { // the check of rights says what to do
 		f.add(Warning, "the role "+s.role+" may not read the schema's version")
 		return nil

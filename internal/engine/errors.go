@@ -5,8 +5,7 @@ import "fmt"
 // Code names an error on the wire.
 type Code string
 
-// Error is what clients are told that went wrong. The errors of an engine wrap one of those below; of any other error clients learn only that something is
-// wrong.
+// Error is an error that clients are told. The errors of an engine wrap one of those below; of any other error clients learn only that the request failed.
 type Error struct {
 	Code Code
 	Text string // for clients
@@ -33,45 +32,45 @@ var (
 	ErrInvalid = newError(CodeInvalid, "a name, key, header or number is outside of the documented limits")
 	// ErrExists: there is one of that name, with other options; or, where a queue is
 	// to be made, a stream with messages, groups or partitions.
-	ErrExists = newError(CodeExists, "there is one of that name, with other options, or a stream of that name that is in use: choose another name, or drop that one first")
+	ErrExists = newError(CodeExists, "the name is taken, by one with other options or by a stream that is in use: choose another name, or drop that one first")
 	// ErrNotKeyed: the stream cannot be read by key.
-	ErrNotKeyed = newError(CodeNotKeyed, "the stream was made without keyed: it cannot be read by key")
+	ErrNotKeyed = newError(CodeNotKeyed, "the stream was made without keyed, so it cannot be read by key")
 	// ErrTooOld: what was to be read is not kept any more. See TooOldError.
-	ErrTooOld = newError(CodeTooOld, "the messages from there on are not kept any more: see oldest")
+	ErrTooOld = newError(CodeTooOld, "the next messages after this position were dropped: continue after oldest - 1")
 	// ErrHistoryLost: the position is past the end, or of messages or events that a failover has lost. See
 	// HistoryLostError.
-	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void")
+	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or a failover has lost it: discard what you have after last, and continue there")
 	// ErrLeaseLost: the delivery is not the caller's any more.
-	ErrLeaseLost = newError(CodeLeaseLost, "some deliveries are not yours any more: see lost")
+	ErrLeaseLost = newError(CodeLeaseLost, "the leases of some deliveries have ended: see lost")
 	// ErrConflict: an append's condition failed. See ConflictError.
-	ErrConflict = newError(CodeConflict, "an event is in the way: see position and event_type")
+	ErrConflict = newError(CodeConflict, "the condition does not hold: an event matches it, see position and event_type")
 	// ErrDuplicateID: an event with that id is stored already.
-	ErrDuplicateID = newError(CodeDuplicateID, "an event with that id is stored, and this append is no repetition of the one that stored it")
+	ErrDuplicateID = newError(CodeDuplicateID, "another append has stored an event with this id")
 	// ErrTooExpensive: finding out whether it may be done takes the store too long.
-	ErrTooExpensive = newError(CodeTooExpensive, "looking for what is in the way took too long, and nothing was stored: a higher after, or a tag that few events have, makes it cheaper")
+	ErrTooExpensive = newError(CodeTooExpensive, "checking the condition took too long, and nothing was stored: give a higher after, or a tag that fewer events have")
 	// ErrBusy: the store does as much of that at a time as it may.
-	ErrBusy = newError(CodeBusy, "the store does as many of these at a time as it may; try again")
+	ErrBusy = newError(CodeBusy, "too many requests of this kind are at work; try again")
 	// ErrSequenceTooOld: whether the client's request was stored earlier is not
 	// known any more; it was not stored now.
-	ErrSequenceTooOld = newError(CodeSequence, "it is not known any more whether this sequence was stored; it was not stored now: go on with a higher one")
+	ErrSequenceTooOld = newError(CodeSequence, "the record of this sequence is gone, so it may have been stored earlier; it was not stored now: check, and continue with a higher sequence")
 	// ErrCrossPartition: the messages' keys belong to several partitions.
-	ErrCrossPartition = newError(CodeCrossPartition, "the keys of these messages belong to several partitions: send those of each in a request of its own")
+	ErrCrossPartition = newError(CodeCrossPartition, "the keys of these messages belong to several partitions: send one request for each partition")
 	// ErrAhead: the position is after the end of the stream.
-	ErrAhead = newError(CodeAhead, "nothing has been stored at this position yet: commit no further than what was received")
+	ErrAhead = newError(CodeAhead, "nothing is stored at this position: commit only what you have received")
 	// ErrIncomplete: the database was restored without the group's offset.
-	ErrIncomplete = newError(CodeIncomplete, "the group has no offset: the database was restored from a backup that lacks it; an operator sets it anew")
+	ErrIncomplete = newError(CodeIncomplete, "the group has no offset: the database was restored from a backup without it; an operator has to set it")
 	// ErrJournalLost: the database was restored without the queue's journal.
 	ErrJournalLost = newError(CodeJournalLost, "the queue has lost its journal: the database was restored from a backup that lacks it; an operator restores one that has it, or begins a new one with SELECT tidewire.restart_queue(queue, after)")
 	// ErrPartitioned: that is done with one partition, not with the whole stream.
 	ErrPartitioned = newError(CodePartitioned, "the stream has partitions: name one of them, such as name/0")
 	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
 	// write to it, drop it, or have offsets in it.
-	ErrQueueStream = newError(CodeQueueStream, "this stream holds the messages of a queue: use the requests of queues; it can be read")
+	ErrQueueStream = newError(CodeQueueStream, "this stream holds the messages of a queue: it can be read; to write, use the requests of queues")
 	// ErrRefused: the database refuses it, and will until an operator has changed
 	// something: rights, or tables that are missing. Nothing was stored.
-	ErrRefused = newError(CodeRefused, "the database refuses this, and trying again does not help: the server's operator finds the reason in its log")
+	ErrRefused = newError(CodeRefused, "the database refuses this permanently: the operator finds the reason in the log of the server")
 	// ErrOutcomeUnknown: it may have been stored or not.
-	ErrOutcomeUnknown = newError(CodeUnknownOutcome, "it is not known whether this was stored: look, or send it again and bear a duplicate")
+	ErrOutcomeUnknown = newError(CodeUnknownOutcome, "it is not known whether this was stored: check, or repeat it with the same client and sequence, which stores it once")
 )
 
 // The codes of these errors.

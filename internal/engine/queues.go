@@ -20,7 +20,7 @@ type Unique struct {
 // Queues are competing consumers of messages. A ctx bounds the call, and nothing
 // beyond.
 type Queues interface {
-	// Enqueue is Streams' Publish, for no producer.
+	// Enqueue is Streams' Publish, without a RequestID.
 	Enqueue(ctx context.Context, queue string, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
 	// EnqueueUnique is Enqueue of a message unless one with that key was stored in
 	// this period: then done is told that one's place, which is a Duplicate. What one

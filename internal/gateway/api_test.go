@@ -102,7 +102,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("GET", "/v1/streams/orders/groups", "", 200, `{"groups":[{"group":"g","offset":3,"lag":1}],"next":"g"}`)
 	c.want("GET", "/v1/streams/orders/groups?after=g", "", 200, `{"groups":[],"next":"g"}`)
 	streams.change(func() { streams.streams["orders"].oldest = 3; streams.streams["orders"].opts.Keyed = false })
-	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the messages from there on are not kept any more: see oldest","oldest":3}}`)
+	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","oldest":3}}`)
 	c.refused("GET", "/v1/streams/orders/messages?after=2&key=k", "", 400, "not_keyed")
 	waitMetric(t, addr, "tidewire_stored_messages_total 4")
 }

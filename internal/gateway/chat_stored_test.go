@@ -238,7 +238,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		{`"after":2`, []string{chat(4), chat(6), `{"history":2,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":6`, []string{`{"history":0,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":0`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
-		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or of messages that a failover has lost: go on after last, and what was had after it is void","type":"error"}`}},
+		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","type":"error"}`}},
 		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","type":"error"}`}},
 	} {
 		member := dial(t, "ws://"+addr+"/ws")
@@ -247,7 +247,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 	}
 	other := dial(t, "ws://"+addr+"/ws")
 	send(t, other, `{"type":"join","room":"loose","after":1,"id":1}`)
-	expect(t, other, `{"code":"room_not_stored","id":1,"message":"what is said in this room is not kept: join without after and history","type":"error"}`)
+	expect(t, other, `{"code":"room_not_stored","id":1,"message":"the chats of this room are not stored: join without after and history","type":"error"}`)
 }
 
 // TestStored_NoGapAndNothingTwice has members come in the middle of a stream of

@@ -57,50 +57,50 @@ const (
 	codeHalfClosed    code = "half_closed"
 )
 
-// publicErrors is all that clients ever read of an error.
+// publicErrors are the sentences that clients get with each code.
 var publicErrors = withEngines(map[code]string{
 	codeMalformed:    "the message is not a JSON object with fields of the documented types",
 	codeUnknownType:  "there is no such type here",
 	codeRateLimited:  "too many messages; retry later",
 	codeNotJoined:    "join the room first",
 	codeTooManyRooms: "this connection is in too many rooms; leave one first",
-	codeJoining:      "the join of this room is still sending what was said before: wait for its answer",
+	codeJoining:      "the join of this room is still sending the history: wait for its answer",
 	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
-	codeNotStoredIn:  "what is said in this room is not kept: join without after and history",
+	codeNotStoredIn:  "the chats of this room are not stored: join without after and history",
 	codeUnavailable:  "this cannot be read now; try again later",
 	codeNotStored:    "the message could not be stored",
 
-	codeChunksNotOffered: "this server takes no chunks",
+	codeChunksNotOffered: "clients cannot send chunks",
 	codeCreditNotOffered: "say hello with credit first",
 	codeCredit:           "credit: want 1 byte or more, and no more than 1 GiB unused",
 
-	codeNotServed:       "this server does not serve that",
+	codeNotServed:       "this server was started without it",
 	codeName:            "a name has 1 to 128 bytes without NUL; names that begin with tidewire. are the server's own",
 	codeTooManyMessages: "too many messages or deliveries in one request",
 	codeTooManyFeeds:    "too many subscriptions and consumptions on this connection; end one first",
-	codeStart:           "a subscription begins with one of after, at, from (start or end) and group",
+	codeStart:           "a subscription starts with one of after, at, from (start or end) and group",
 	codeCredits:         "credits are out of the documented range",
 	codeDuration:        "a time in milliseconds is out of the documented range",
 	codeSubscribed:      "this connection has a subscription of that name; give another name, or wait for the answer to its unsubscribe",
 	codeNotSubscribed:   "this connection has no subscription of that name",
 	codeConsuming:       "this connection consumes that queue; it can do so again after the answer to its cancel",
 	codeNotConsuming:    "this connection does not consume that queue",
-	codeEnded:           "it was ended before it had begun",
+	codeEnded:           "it was ended before it began",
 	codeStreamGone:      "the stream was dropped",
 	codeQueueGone:       "the queue was dropped",
-	codeNotSettled:      "it is not known of some deliveries whether they were dealt with; try again: see failed",
+	codeNotSettled:      "the outcome for some deliveries is not known: send the request again for those in failed",
 
-	codeInternal:      "the server failed, and its log says why; whether anything was done is not known",
+	codeInternal:      "the server failed, and its log says why; it is not known whether the request had an effect",
 	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
 	codeMediaType:     "want Content-Type: application/json; with raw any other than a form's or text/plain",
-	codeMethod:        "this path takes other methods: see the Allow header",
+	codeMethod:        "this path does not take this method: see the Allow header",
 	codeNoPath:        "there is no such path",
-	codeHost:          "this server is not served under this host name",
-	codeForeign:       "a page of another origin may not do this",
+	codeHost:          "this host name is not served: the operator can add it with --allowed-host",
+	codeForeign:       "pages of this origin may not do this: the operator can allow them with --allow-origin",
 	codeStopping:      "the server is shutting down",
 	codeParameter:     "a parameter of the query is not a number in the documented range",
-	codeHalfClosed:    "the connection is closed for sending: a client that has gone looks the same, so nothing was leased; keep it open until the answer",
+	codeHalfClosed:    "the connection is closed for sending, as that of a client that is gone; nothing was leased: keep it open until the answer",
 	codeTooManyLeases: "too many deliveries of this queue are neither acknowledged nor expired",
 })
 

@@ -210,7 +210,7 @@ func (f messageFields) message() (m engine.Message, why *problem) {
 	return m, nil
 }
 
-// as returns the producer whose request it is, or nil. The two fields go
+// requestID returns the RequestID of the request, or nil. The two fields go
 // together.
 func (r *request) requestID() (*engine.RequestID, *problem) {
 	switch {

@@ -313,7 +313,7 @@ func TestSession_CloseComesBehindTheAnswers(t *testing.T) {
 }
 
 // TestSession_CloseComesBehindAPublish, also if nothing else is owed.
-// TestSession_PublishAgain: what has a producer and a sequence can be repeated.
+// TestSession_PublishAgain: what has a client and a sequence can be repeated.
 func TestSession_PublishAgain(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)

@@ -122,7 +122,7 @@ func TestSubscribe_EndsWithAnError(t *testing.T) {
 	}
 	streams.change(func() { streams.streams["orders"] = &fakeStream{oldest: 4} })
 	c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"s","after":2}`, `{"type":"ok","id":2,"position":2}`)
-	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the messages from there on are not kept any more: see oldest","oldest":4}`)
+	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","oldest":4}`)
 }
 
 // TestSubscribe_Credits: a subscription gets as many messages as it has credit for,

@@ -25,7 +25,7 @@ type citizen interface {
 	check(ctx context.Context, pool *pgxpool.Pool) error
 }
 
-// publisher publishes with a producer and sequences to a stream; beside it one
+// publisher publishes with a client and sequences to a stream; beside it one
 // subscribes and one reads by HTTP, and they must see the same.
 type publisher struct {
 	w      *world

@@ -92,10 +92,10 @@ BEGIN
 	PERFORM tidewire.drop_shared_requests(stream_id);
 	EXECUTE format('DROP TABLE IF EXISTS tidewire.%I', 'stream_' || stream_id);
 	DELETE FROM tidewire.segment WHERE stream = stream_id;
-	DELETE FROM tidewire.producer_window WHERE stream = stream_id;
+	DELETE FROM tidewire.request_window WHERE stream = stream_id;
 	IF FOUND THEN
-		EXECUTE format('DROP TABLE tidewire.%I, tidewire.%I, tidewire.%I', 'producer_' || stream_id || '_0',
-			'producer_' || stream_id || '_1', 'producer_' || stream_id || '_floor');
+		EXECUTE format('DROP TABLE tidewire.%I, tidewire.%I, tidewire.%I', 'request_' || stream_id || '_0',
+			'request_' || stream_id || '_1', 'request_' || stream_id || '_floor');
 	END IF;
 END
 $$;

@@ -5,7 +5,7 @@
 CREATE FUNCTION tidewire.append_together(
 	writer bigint, number bigint, streams int[], heads bigint[], sizes int[],
 	batches int[], payloads bytea[], keys text[], headers jsonb[],
-	request_sizes int[], producers text[], sequences bigint[], rows bigint[], counts int[],
+	request_sizes int[], clients text[], sequences bigint[], rows bigint[], counts int[],
 	OUT firsts bigint[], OUT at timestamptz, OUT slowest int, OUT slowest_ms bigint
 ) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -31,7 +31,7 @@ BEGIN
 	-- Begins after the locks were granted, and so sees all that was committed under them.
 	SELECT * INTO firsts, top, keyed, own FROM tidewire.look_for_ends(streams, heads, sizes, locked);
 	shared_firsts := firsts;
-	IF own IS NOT NULL OR cardinality(producers) > 0 OR cardinality(batches) > cardinality(streams) THEN
+	IF own IS NOT NULL OR cardinality(clients) > 0 OR cardinality(batches) > cardinality(streams) THEN
 		from_rows := tidewire.starts(sizes);
 		from_requests := tidewire.starts(request_sizes);
 	END IF;
@@ -41,7 +41,7 @@ BEGIN
 		to_request := from_request + request_sizes[one] - 1;
 		SELECT * INTO written FROM tidewire.append_own(streams[one],
 			payloads[from_rows[one]:to_row], keys[from_rows[one]:to_row], headers[from_rows[one]:to_row],
-			producers[from_request:to_request], sequences[from_request:to_request],
+			clients[from_request:to_request], sequences[from_request:to_request],
 			rows[from_request:to_request], counts[from_request:to_request]);
 		firsts[one] := written.first;
 		IF written.ms > slowest_ms THEN
@@ -49,11 +49,11 @@ BEGIN
 			slowest_ms := written.ms;
 		END IF;
 	END LOOP;
-	IF top IS NOT NULL AND cardinality(producers) > 0 THEN
+	IF top IS NOT NULL AND cardinality(clients) > 0 THEN
 		request_batches := ARRAY(SELECT i FROM generate_subscripts(request_sizes, 1) AS i, generate_series(1, request_sizes[i]) ORDER BY i);
 		SELECT tidewire.record_shared_requests(array_agg(streams[q.b]), array_agg(shared_firsts[q.b] + q.r), array_agg(q.p), array_agg(q.s), array_agg(q.c))
 			INTO left_out
-			FROM unnest(request_batches, producers, sequences, rows, counts) AS q (b, p, s, r, c)
+			FROM unnest(request_batches, clients, sequences, rows, counts) AS q (b, p, s, r, c)
 			WHERE shared_firsts[q.b] > 0;
 		FOR one IN SELECT i FROM generate_subscripts(streams, 1) AS i WHERE streams[i] = ANY (left_out) LOOP
 			firsts[one] := 0;
@@ -115,7 +115,7 @@ $$;
 -- append_own stores a batch in the tables of a stream, whose lock is held, and says how long that took.
 -- first is 0 if the batch is left out: it has a request that was answered before, or the stream has partitions.
 CREATE FUNCTION tidewire.append_own(
-	stream_id int, payloads bytea[], keys text[], headers jsonb[], producers text[], sequences bigint[], rows bigint[], counts int[],
+	stream_id int, payloads bytea[], keys text[], headers jsonb[], clients text[], sequences bigint[], rows bigint[], counts int[],
 	OUT first bigint, OUT ms bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -129,8 +129,8 @@ BEGIN
 	IF positions IS NULL THEN -- it has partitions
 		RETURN;
 	END IF;
-	IF cardinality(producers) > 0 THEN
-		PERFORM FROM tidewire.find_requests(stream_id, producers, sequences) AS f WHERE f.first IS NOT NULL OR f.too_old;
+	IF cardinality(clients) > 0 THEN
+		PERFORM FROM tidewire.find_requests(stream_id, clients, sequences) AS f WHERE f.first IS NOT NULL OR f.too_old;
 		IF FOUND THEN
 			RETURN;
 		END IF;
@@ -140,8 +140,8 @@ BEGIN
 		PERFORM tidewire.make_room(stream_id, head, head + size);
 	END IF;
 	PERFORM setval(positions, head + size);
-	IF cardinality(producers) > 0 THEN
-		PERFORM tidewire.record_requests(stream_id, size, producers, sequences, rows, counts);
+	IF cardinality(clients) > 0 THEN
+		PERFORM tidewire.record_requests(stream_id, size, clients, sequences, rows, counts);
 	END IF;
 	IF size = 1 THEN
 		EXECUTE format('INSERT INTO tidewire.%I (position, payload, key, headers) VALUES ($1, $2, $3, $4)', 'stream_' || stream_id)

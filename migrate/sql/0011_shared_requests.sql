@@ -1,4 +1,4 @@
--- The records of requests to shared streams, as producer_<id>_0, _1 and _floor are those of
+-- The records of requests to shared streams, as request_<id>_0, _1 and _floor are those of
 -- a stream with tables of its own. A request is recorded in the table in use and looked
 -- for in both tables, and in the floor, with one snapshot that was taken after the
 -- stream's lock was granted. So nothing is wrong if a writer still writes to a table
@@ -8,8 +8,8 @@ CREATE TABLE tidewire.shared_request_0 (
 	position bigint NOT NULL, -- of the first message
 	stream int NOT NULL,
 	count int NOT NULL, -- of messages
-	producer text COLLATE "C" NOT NULL,
-	PRIMARY KEY (stream, producer, sequence)
+	client text COLLATE "C" NOT NULL,
+	PRIMARY KEY (stream, client, sequence)
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
 	autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647);
 CREATE TABLE tidewire.shared_request_1 (LIKE tidewire.shared_request_0 INCLUDING INDEXES)
@@ -17,11 +17,11 @@ CREATE TABLE tidewire.shared_request_1 (LIKE tidewire.shared_request_0 INCLUDING
 CREATE TABLE tidewire.shared_request_floor (
 	sequence bigint NOT NULL,
 	stream int NOT NULL,
-	producer text COLLATE "C" NOT NULL,
-	PRIMARY KEY (stream, producer)
+	client text COLLATE "C" NOT NULL,
+	PRIMARY KEY (stream, client)
 );
 
--- One row, as producer_window has one for each stream with records of its own. It is not a
+-- One row, as request_window has one for each stream with records of its own. It is not a
 -- row of that table, each of which stands for three tables by the stream's number. Table
 -- turn % 2 is in use.
 CREATE TABLE tidewire.shared_request_window (
@@ -36,23 +36,23 @@ INSERT INTO tidewire.shared_request_window (id, turn) VALUES (0, 0);
 --
 -- It and the functions below run with the rights of who migrated, as record_requests
 -- does, and have to use an index, as shared_head does.
-CREATE FUNCTION tidewire.find_shared_requests(streams int[], producers text[], sequences bigint[])
+CREATE FUNCTION tidewire.find_shared_requests(streams int[], clients text[], sequences bigint[])
 RETURNS TABLE (stream int, first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 BEGIN
 	RETURN QUERY
 		SELECT t.i, coalesce(a.position, b.position),
-			coalesce(t.s <= (SELECT f.sequence FROM tidewire.shared_request_floor AS f WHERE f.stream = t.i AND f.producer = t.p), false),
+			coalesce(t.s <= (SELECT f.sequence FROM tidewire.shared_request_floor AS f WHERE f.stream = t.i AND f.client = t.p), false),
 			coalesce(a.count, b.count)
-		FROM unnest(streams, producers, sequences) WITH ORDINALITY AS t (i, p, s, n)
+		FROM unnest(streams, clients, sequences) WITH ORDINALITY AS t (i, p, s, n)
 		LEFT JOIN LATERAL (
 			SELECT r.position, r.count FROM tidewire.shared_request_0 AS r
-			WHERE r.stream = t.i AND r.producer = t.p AND r.sequence = t.s LIMIT 1
+			WHERE r.stream = t.i AND r.client = t.p AND r.sequence = t.s LIMIT 1
 		) AS a ON true
 		LEFT JOIN LATERAL (
 			SELECT r.position, r.count FROM tidewire.shared_request_1 AS r
-			WHERE r.stream = t.i AND r.producer = t.p AND r.sequence = t.s LIMIT 1
+			WHERE r.stream = t.i AND r.client = t.p AND r.sequence = t.s LIMIT 1
 		) AS b ON true
 		ORDER BY t.n;
 END
@@ -62,19 +62,19 @@ $$;
 -- COMMITTED: request n is to streams[n], and its first message is at positions[n]. It
 -- returns the streams that it leaves out: one of their requests is recorded already,
 -- or too old. It fails with a unique violation if a request is there twice.
-CREATE FUNCTION tidewire.record_shared_requests(streams int[], positions bigint[], producers text[], sequences bigint[], counts int[])
+CREATE FUNCTION tidewire.record_shared_requests(streams int[], positions bigint[], clients text[], sequences bigint[], counts int[])
 RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
-	left_out int[] := ARRAY(SELECT DISTINCT f.stream FROM tidewire.find_shared_requests(streams, producers, sequences) AS f
+	left_out int[] := ARRAY(SELECT DISTINCT f.stream FROM tidewire.find_shared_requests(streams, clients, sequences) AS f
 		WHERE f.first IS NOT NULL OR f.too_old);
 BEGIN
 	IF (SELECT w.turn % 2 FROM tidewire.shared_request_window AS w WHERE w.id = 0) = 0 THEN
-		INSERT INTO tidewire.shared_request_0 (stream, producer, sequence, position, count)
-			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, producers, sequences, positions, counts) AS t (i, p, s, at, c)
+		INSERT INTO tidewire.shared_request_0 (stream, client, sequence, position, count)
+			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
 			WHERE t.i <> ALL (left_out);
 	ELSE
-		INSERT INTO tidewire.shared_request_1 (stream, producer, sequence, position, count)
-			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, producers, sequences, positions, counts) AS t (i, p, s, at, c)
+		INSERT INTO tidewire.shared_request_1 (stream, client, sequence, position, count)
+			SELECT t.i, t.p, t.s, t.at, t.c FROM unnest(streams, clients, sequences, positions, counts) AS t (i, p, s, at, c)
 			WHERE t.i <> ALL (left_out);
 	END IF;
 	RETURN left_out;
@@ -82,7 +82,7 @@ END
 $$;
 
 -- fold_shared_requests has the records in some blocks of the table that is not in use give way
--- to the highest sequences of their producers, in the floor, if the other table has been
+-- to the highest sequences of their clients, in the floor, if the other table has been
 -- in use for that long; of the time while nobody looked, two minutes count, as for
 -- fold_requests. It returns the turn that is to end, and how many blocks the table has, or NULL
 -- if it is not time, or another process is at it.
@@ -114,11 +114,11 @@ BEGIN
 		WITH gone AS (
 			DELETE FROM tidewire.%1$I WHERE ctid = ANY (ARRAY(
 				SELECT ctid FROM tidewire.%1$I WHERE ctid >= $1 AND ctid < $2 FOR UPDATE SKIP LOCKED
-			)) RETURNING stream, producer, sequence
+			)) RETURNING stream, client, sequence
 		)
-		INSERT INTO tidewire.shared_request_floor AS f (stream, producer, sequence)
-		SELECT stream, producer, max(sequence) FROM gone GROUP BY stream, producer ORDER BY stream, producer
-		ON CONFLICT (stream, producer) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$, old)
+		INSERT INTO tidewire.shared_request_floor AS f (stream, client, sequence)
+		SELECT stream, client, max(sequence) FROM gone GROUP BY stream, client ORDER BY stream, client
+		ON CONFLICT (stream, client) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$, old)
 		USING format('(%s,0)', from_block)::tid, format('(%s,0)', to_block)::tid;
 	turn := w.turn;
 	blocks := pg_relation_size(('tidewire.' || old)::regclass) / current_setting('block_size')::bigint;
@@ -153,19 +153,19 @@ BEGIN
 		OR EXISTS (SELECT FROM tidewire.shared_request_floor WHERE stream = stream_id)) THEN
 		RETURN;
 	END IF;
-	PERFORM tidewire.open_producers(stream_id);
+	PERFORM tidewire.open_requests(stream_id);
 	FOR i IN 0 .. 1 LOOP
 		EXECUTE format($sql$
-			WITH gone AS (DELETE FROM tidewire.%I WHERE stream = $1 RETURNING producer, sequence, position, count)
-			INSERT INTO tidewire.%I (producer, sequence, position, count)
-			SELECT producer, sequence, position, count FROM gone ORDER BY producer, sequence$sql$,
-			'shared_request_' || i, 'producer_' || stream_id || '_' || i) USING stream_id;
+			WITH gone AS (DELETE FROM tidewire.%I WHERE stream = $1 RETURNING client, sequence, position, count)
+			INSERT INTO tidewire.%I (client, sequence, position, count)
+			SELECT client, sequence, position, count FROM gone ORDER BY client, sequence$sql$,
+			'shared_request_' || i, 'request_' || stream_id || '_' || i) USING stream_id;
 	END LOOP;
 	EXECUTE format($sql$
-		WITH gone AS (DELETE FROM tidewire.shared_request_floor WHERE stream = $1 RETURNING producer, sequence)
-		INSERT INTO tidewire.%I (producer, sequence) SELECT producer, sequence FROM gone ORDER BY producer$sql$,
-		'producer_' || stream_id || '_floor') USING stream_id;
-	UPDATE tidewire.producer_window AS w SET current = s.turn % 2, since = s.since, seen = s.seen
+		WITH gone AS (DELETE FROM tidewire.shared_request_floor WHERE stream = $1 RETURNING client, sequence)
+		INSERT INTO tidewire.%I (client, sequence) SELECT client, sequence FROM gone ORDER BY client$sql$,
+		'request_' || stream_id || '_floor') USING stream_id;
+	UPDATE tidewire.request_window AS w SET current = s.turn % 2, since = s.since, seen = s.seen
 		FROM tidewire.shared_request_window AS s WHERE w.stream = stream_id AND s.id = 0;
 END
 $$;

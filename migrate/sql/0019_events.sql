@@ -107,7 +107,7 @@ BEGIN
 END
 $$;
 
--- drop_event_store drops a store with all its events and the records of its producers, and tells whether there
+-- drop_event_store drops a store with all its events and the records of its clients, and tells whether there
 -- was one. It gives up soon if somebody reads or writes, and the caller tries
 -- again: an exclusive lock that waits would stop everybody after it.
 --
@@ -132,10 +132,10 @@ BEGIN
 		EXECUTE format('DROP FUNCTION %s', made);
 	END LOOP;
 	EXECUTE replace('DROP TABLE tidewire.events_#, tidewire.events_#_tag, tidewire.events_#_batch', '#', store::text);
-	DELETE FROM tidewire.producer_window WHERE stream = lock;
+	DELETE FROM tidewire.request_window WHERE stream = lock;
 	IF FOUND THEN
 		EXECUTE format('DROP TABLE tidewire.%I, tidewire.%I, tidewire.%I',
-			'producer_' || lock || '_0', 'producer_' || lock || '_1', 'producer_' || lock || '_floor');
+			'request_' || lock || '_0', 'request_' || lock || '_1', 'request_' || lock || '_floor');
 	END IF;
 	RETURN true;
 END

@@ -42,7 +42,7 @@ BEGIN
 	-- c_afters are the positions that the conditions of calls name, from the least to the
 	-- most. A call whose position is of a history that was lost is left out, with -1 - the last position of before.
 	--
-	-- r_producers are those of requests: n is that of call r_calls[n], whose first event is event r_firsts[n] of the batch.
+	-- r_clients are those of requests: n is that of call r_calls[n], whose first event is event r_firsts[n] of the batch.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_append(
 		my_writer bigint, my_number bigint, bases bigint[], basis_writers bigint[], basis_numbers bigint[],
@@ -51,7 +51,7 @@ BEGIN
 		tag_hashes bigint[], tag_events int[], least_after bigint,
 		p_calls int[], p_afters bigint[], p_drivers bigint[], p_others text[], p_signatures bigint[],
 		p_type_hashes int[], p_types text[], p_tags text[], p_tagless boolean, p_budget int,
-		r_producers text[], r_sequences bigint[], r_calls int[], r_firsts int[],
+		r_clients text[], r_sequences bigint[], r_calls int[], r_firsts int[],
 		c_calls int[], c_afters bigint[], c_least bigint, c_most bigint,
 		OUT head bigint, OUT calls int[], OUT positions bigint[], OUT types text[], OUT again boolean
 	) LANGUAGE plpgsql $sql$ || settings || $sql$ AS $f$
@@ -115,8 +115,8 @@ BEGIN
 		END IF;
 		now := clock_timestamp(); -- under the lock: times have the order of positions
 		sent_now := timestamptz_send(now);
-		IF cardinality(r_producers) > 0 THEN
-			PERFORM tidewire.record_event_requests(1073741824 + #, head, calls, r_producers, r_sequences, r_calls, r_firsts);
+		IF cardinality(r_clients) > 0 THEN
+			PERFORM tidewire.record_event_requests(1073741824 + #, head, calls, r_clients, r_sequences, r_calls, r_firsts);
 		END IF;
 		INSERT INTO tidewire.events_#_batch
 			VALUES (head + size, head + 1, my_writer, my_number, now, calls, positions, types);
@@ -192,29 +192,29 @@ $define$;
 -- store's requests are kept as those of a stream, under the number of its lock,
 -- and found and given up by the same functions. It fails as record_requests does.
 CREATE FUNCTION tidewire.record_event_requests(
-	lock int, head bigint, conflicts int[], producers text[], sequences bigint[], calls int[], firsts int[]
+	lock int, head bigint, conflicts int[], clients text[], sequences bigint[], calls int[], firsts int[]
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	in_use int := (SELECT current FROM tidewire.producer_window WHERE stream = lock);
+	in_use int := (SELECT current FROM tidewire.request_window WHERE stream = lock);
 	missing bigint;
 BEGIN
 	IF in_use IS NULL THEN
-		PERFORM tidewire.open_producers(lock);
+		PERFORM tidewire.open_requests(lock);
 		in_use := 0;
 	END IF;
 	EXECUTE format($sql$
 		WITH wanted AS MATERIALIZED (
 			SELECT p, s, $1 + f AS at FROM unnest($2, $3, $4, $5) AS t (p, s, c, f) WHERE $6 IS NULL OR c <> ALL ($6)
 		), recorded AS (
-			INSERT INTO tidewire.%I (producer, sequence, position)
+			INSERT INTO tidewire.%I (client, sequence, position)
 			SELECT p, s, at FROM wanted
-			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.producer = p AND o.sequence = s) IS NULL
-				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.producer = p)) IS NOT TRUE
+			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.client = p AND o.sequence = s) IS NULL
+				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.client = p)) IS NOT TRUE
 			RETURNING 1
 		)
 		SELECT (SELECT count(*) FROM wanted) - (SELECT count(*) FROM recorded)$sql$,
-		'producer_' || lock || '_' || in_use, 'producer_' || lock || '_' || 1 - in_use, 'producer_' || lock || '_floor')
-		INTO missing USING head, producers, sequences, calls, firsts, conflicts;
+		'request_' || lock || '_' || in_use, 'request_' || lock || '_' || 1 - in_use, 'request_' || lock || '_floor')
+		INTO missing USING head, clients, sequences, calls, firsts, conflicts;
 	IF missing > 0 THEN
 		RAISE EXCEPTION 'some requests of the batch are recorded already, or too old' USING ERRCODE = 'TW005';
 	END IF;

@@ -41,7 +41,7 @@ type queues struct {
 // openQueue is a queue that somebody enqueues to or consumes.
 type openQueue struct {
 	*queue.Queue
-	producer *queue.Enqueuer
+	enqueuer *queue.Enqueuer
 	node     *queue.Node
 	progress progress // of what is enqueued
 	dropped  atomic.Bool
@@ -74,20 +74,20 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	appender := stream.AppenderConfig{Writer: stream.WriterConfig{Log: s.log}, Hub: s.hub}
 	return &openQueue{
 		Queue:    q,
-		producer: queue.NewEnqueuer(q, queue.EnqueuerConfig{Appender: appender}),
+		enqueuer: queue.NewEnqueuer(q, queue.EnqueuerConfig{Appender: appender}),
 		node:     queue.NewNode(q, queue.NodeConfig{Hub: s.hub, Log: s.log}),
 	}, nil
 }
 
-// start runs the producer and node of a queue. The node alone says when that ends: it tells
-// the consumers why, and the producer ends after it.
+// start runs the enqueuer and node of a queue. The node alone says when that ends: it tells
+// the consumers why, and the enqueuer ends after it.
 func (s *queues) start(o *openQueue) {
 	s.running.Go(func() {
-		defer context.AfterFunc(s.accepted, func() { o.producer.Abandon(); o.node.Abandon() })()
+		defer context.AfterFunc(s.accepted, func() { o.enqueuer.Abandon(); o.node.Abandon() })()
 		producing, stop := context.WithCancel(s.work)
-		var producer sync.WaitGroup
-		o.producer.Start()
-		producer.Go(func() { <-producing.Done(); o.producer.Stop() })
+		var enqueuer sync.WaitGroup
+		o.enqueuer.Start()
+		enqueuer.Go(func() { <-producing.Done(); o.enqueuer.Stop() })
 		if err := o.node.Run(s.work); err != nil {
 			level := slog.LevelWarn
 			if errors.Is(err, queue.ErrNotFound) { // as somebody wanted
@@ -98,7 +98,7 @@ func (s *queues) start(o *openQueue) {
 			s.forget(o)
 			stop()
 		}
-		producer.Wait()
+		enqueuer.Wait()
 		stop()
 	})
 }
@@ -145,7 +145,7 @@ func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Mes
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.producer.Submit(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.Submit(ctx, out, done) })
 }
 
 // checkPriority refuses a priority that the queue lacks. Package queue does so too, but
@@ -180,7 +180,7 @@ func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Messag
 	}
 	out := queueMessage(&m, opts)
 	out.Unique = queue.Unique{Key: unique.Key, Period: unique.Period}
-	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.producer.SubmitUnique(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.SubmitUnique(ctx, out, done) })
 }
 
 // submit has messages submitted to the queue, and says what became of them.

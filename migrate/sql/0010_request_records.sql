@@ -1,15 +1,15 @@
--- Safe retry (deduplication): a request to append may carry a producer and a sequence, and is then stored once.
+-- Safe retry (deduplication): a request to append may carry a client and a sequence, and is then stored once.
 
--- The requests of a stream that carried a producer are recorded in tables of
--- that stream, which the first of them makes: producer_<id>_0 and _1, a row
--- each, never updated, and producer_<id>_floor. This says which of the two is
+-- The requests of a stream that carried a client are recorded in tables of
+-- that stream, which the first of them makes: request_<id>_0 and _1, a row
+-- each, never updated, and request_<id>_floor. This says which of the two is
 -- in use, and since when; folded, that the highest sequences of the other one
 -- are in the floor; seen, when somebody looked last whether records are old enough: a node
--- does every minute while it records requests. One row for each stream with producers, updated once a
+-- does every minute while it records requests. One row for each stream with clients, updated once a
 -- rotation.
 --
 -- No foreign key, for the reason that tidewire.segment gives.
-CREATE TABLE tidewire.producer_window (
+CREATE TABLE tidewire.request_window (
 	stream int PRIMARY KEY,
 	current int NOT NULL,
 	since timestamptz NOT NULL,
@@ -17,14 +17,14 @@ CREATE TABLE tidewire.producer_window (
 	seen timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- open_producers makes the tables of a stream's records. The caller has the stream's lock.
+-- open_requests makes the tables of a stream's records. The caller has the stream's lock.
 --
--- The floor holds, of each producer, the highest sequence whose record was
+-- The floor holds, of each client, the highest sequence whose record was
 -- given up: what is not above it, and not recorded, may have been stored long
 -- ago. It is kept as long as the stream: without it an old request would be
 -- taken for a new one. A record says how many messages its request has stored, so that a
 -- repetition is told that of the first, whatever it has itself.
-CREATE FUNCTION tidewire.open_producers(stream_id int) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tidewire.open_requests(stream_id int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 0 .. 1 LOOP
 		EXECUTE format($sql$
@@ -32,22 +32,22 @@ BEGIN
 				sequence bigint NOT NULL,
 				position bigint NOT NULL, -- of the first message
 				count int, -- of messages, of a stream's requests
-				producer text COLLATE "C" NOT NULL,
-				CONSTRAINT %2$I PRIMARY KEY (producer, sequence)
+				client text COLLATE "C" NOT NULL,
+				CONSTRAINT %2$I PRIMARY KEY (client, sequence)
 			) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
 				autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647)$sql$,
-			'producer_' || stream_id || '_' || i, 'producer_' || stream_id || '_' || i || '_pkey');
+			'request_' || stream_id || '_' || i, 'request_' || stream_id || '_' || i || '_pkey');
 	END LOOP;
-	EXECUTE format('CREATE TABLE tidewire.%I (producer text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL)',
-		'producer_' || stream_id || '_floor');
-	INSERT INTO tidewire.producer_window VALUES (stream_id, 0, clock_timestamp(), false);
+	EXECUTE format('CREATE TABLE tidewire.%I (client text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL)',
+		'request_' || stream_id || '_floor');
+	INSERT INTO tidewire.request_window VALUES (stream_id, 0, clock_timestamp(), false);
 END
 $$;
 
 -- record_requests records the requests of the batch that the caller has opened, with the number of messages of each, in the batch's own transaction. It
 -- fails if one of them is recorded already, or too old. The batch of a shared stream comes after take_shared, which has given out its first position, and before its rows.
 CREATE FUNCTION tidewire.record_requests(
-	stream_id int, size bigint, producers text[], sequences bigint[], rows bigint[], counts int[] DEFAULT NULL
+	stream_id int, size bigint, clients text[], sequences bigint[], rows bigint[], counts int[] DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	in_use int;
@@ -56,27 +56,27 @@ DECLARE
 BEGIN
 	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
 		first := greatest(tidewire.shared_head(stream_id), tidewire.history_base()) + 1;
-		IF tidewire.record_shared_requests(array_fill(stream_id, ARRAY[cardinality(producers)]),
-			ARRAY(SELECT first + r FROM unnest(rows) WITH ORDINALITY AS t (r, n) ORDER BY n), producers, sequences, counts) = '{}' THEN
+		IF tidewire.record_shared_requests(array_fill(stream_id, ARRAY[cardinality(clients)]),
+			ARRAY(SELECT first + r FROM unnest(rows) WITH ORDINALITY AS t (r, n) ORDER BY n), clients, sequences, counts) = '{}' THEN
 			RETURN;
 		END IF;
 	ELSE
-		in_use := (SELECT current FROM tidewire.producer_window WHERE stream = stream_id);
+		in_use := (SELECT current FROM tidewire.request_window WHERE stream = stream_id);
 		first := currval(format('tidewire.stream_%s_position_seq', stream_id)::regclass) - size + 1;
 		IF in_use IS NULL THEN
-			PERFORM tidewire.open_producers(stream_id);
+			PERFORM tidewire.open_requests(stream_id);
 			in_use := 0;
 		END IF;
 		EXECUTE format($sql$
-			INSERT INTO tidewire.%I (producer, sequence, position, count)
+			INSERT INTO tidewire.%I (client, sequence, position, count)
 			SELECT p, s, $1 + r, c FROM unnest($2, $3, $4, $5) AS t (p, s, r, c)
-			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.producer = p AND o.sequence = s) IS NULL
-				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.producer = p)) IS NOT TRUE$sql$,
-			'producer_' || stream_id || '_' || in_use, 'producer_' || stream_id || '_' || 1 - in_use,
-			'producer_' || stream_id || '_floor') USING first, producers, sequences, rows, counts;
+			WHERE (SELECT true FROM tidewire.%I AS o WHERE o.client = p AND o.sequence = s) IS NULL
+				AND (s <= (SELECT f.sequence FROM tidewire.%I AS f WHERE f.client = p)) IS NOT TRUE$sql$,
+			'request_' || stream_id || '_' || in_use, 'request_' || stream_id || '_' || 1 - in_use,
+			'request_' || stream_id || '_floor') USING first, clients, sequences, rows, counts;
 		GET DIAGNOSTICS recorded = ROW_COUNT;
 	END IF;
-	IF recorded < cardinality(producers) THEN
+	IF recorded < cardinality(clients) THEN
 		RAISE EXCEPTION 'some requests of the batch are recorded already, or too old' USING ERRCODE = 'TW005';
 	END IF;
 END
@@ -84,36 +84,36 @@ $$;
 
 -- find_requests tells of each request where it is stored and with how many messages, if it is recorded, or that it is too old. Of a stream that gets tables of its own
 -- between its two queries it finds nothing: an append is then refused by record_requests, and its writer looks again.
-CREATE FUNCTION tidewire.find_requests(stream_id int, producers text[], sequences bigint[])
+CREATE FUNCTION tidewire.find_requests(stream_id int, clients text[], sequences bigint[])
 RETURNS TABLE (first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF (SELECT s.shared FROM tidewire.stream AS s WHERE s.id = stream_id) THEN
 		RETURN QUERY SELECT f.first, f.too_old, f.count
-			FROM tidewire.find_shared_requests(array_fill(stream_id, ARRAY[cardinality(producers)]), producers, sequences) AS f;
+			FROM tidewire.find_shared_requests(array_fill(stream_id, ARRAY[cardinality(clients)]), clients, sequences) AS f;
 		RETURN;
 	END IF;
-	IF to_regclass(format('tidewire.producer_%s_floor', stream_id)) IS NULL THEN -- one batch held a request twice
-		RETURN QUERY SELECT NULL::bigint, false, NULL::int FROM unnest(producers);
+	IF to_regclass(format('tidewire.request_%s_floor', stream_id)) IS NULL THEN -- one batch held a request twice
+		RETURN QUERY SELECT NULL::bigint, false, NULL::int FROM unnest(clients);
 		RETURN;
 	END IF;
 	RETURN QUERY EXECUTE format($sql$
 		SELECT coalesce(a.position, b.position),
-			coalesce(s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.producer = p), false),
+			coalesce(s <= (SELECT f.sequence FROM tidewire.%3$I AS f WHERE f.client = p), false),
 			coalesce(a.count, b.count)
 		FROM unnest($1, $2) WITH ORDINALITY AS t (p, s, n)
-		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%1$I AS r WHERE r.producer = p AND r.sequence = s LIMIT 1) AS a ON true
-		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%2$I AS r WHERE r.producer = p AND r.sequence = s LIMIT 1) AS b ON true
+		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%1$I AS r WHERE r.client = p AND r.sequence = s LIMIT 1) AS a ON true
+		LEFT JOIN LATERAL (SELECT r.position, r.count FROM tidewire.%2$I AS r WHERE r.client = p AND r.sequence = s LIMIT 1) AS b ON true
 		ORDER BY n$sql$,
-		'producer_' || stream_id || '_0', 'producer_' || stream_id || '_1', 'producer_' || stream_id || '_floor')
-		USING producers, sequences;
+		'request_' || stream_id || '_0', 'request_' || stream_id || '_1', 'request_' || stream_id || '_floor')
+		USING clients, sequences;
 END
 $$;
 
 -- fold_requests prepares a rotation: if the table in use has been so for that
 -- long, the highest sequences of the other one go to the floor, and its records are deleted. Nobody writes
 -- to that one, so nobody waits. It tells whether swap_requests is due. Of the time between two looks no more than two minutes
--- count: while PostgreSQL was away, no producer could repeat anything.
+-- count: while PostgreSQL was away, no client could repeat anything.
 --
 -- The row of the window is locked, so that one process rotates; those who only read
 -- it, as writers do, mind no such lock.
@@ -121,15 +121,15 @@ CREATE FUNCTION tidewire.fold_requests(stream_id int, keep interval)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	at timestamptz := clock_timestamp();
-	w tidewire.producer_window;
+	w tidewire.request_window;
 	old text;
 BEGIN
-	SELECT * INTO w FROM tidewire.producer_window WHERE stream = stream_id FOR UPDATE SKIP LOCKED;
+	SELECT * INTO w FROM tidewire.request_window WHERE stream = stream_id FOR UPDATE SKIP LOCKED;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
 	IF at > w.seen + interval '20 s' THEN -- another node looked just now, else
-		UPDATE tidewire.producer_window
+		UPDATE tidewire.request_window
 			SET since = w.since + greatest(at - greatest(w.seen, w.since) - interval '2 min', interval '0'), seen = at
 			WHERE stream = stream_id RETURNING since INTO w.since;
 	END IF;
@@ -137,14 +137,14 @@ BEGIN
 		RETURN false;
 	END IF;
 	IF NOT w.folded THEN
-		old := 'producer_' || stream_id || '_' || 1 - w.current;
+		old := 'request_' || stream_id || '_' || 1 - w.current;
 		EXECUTE format($sql$
-			INSERT INTO tidewire.%1$I AS f (producer, sequence)
-			SELECT producer, max(sequence) FROM tidewire.%2$I GROUP BY producer
-			ON CONFLICT (producer) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$,
-			'producer_' || stream_id || '_floor', old);
+			INSERT INTO tidewire.%1$I AS f (client, sequence)
+			SELECT client, max(sequence) FROM tidewire.%2$I GROUP BY client
+			ON CONFLICT (client) DO UPDATE SET sequence = excluded.sequence WHERE f.sequence < excluded.sequence$sql$,
+			'request_' || stream_id || '_floor', old);
 		EXECUTE format('DELETE FROM tidewire.%I', old);
-		UPDATE tidewire.producer_window SET folded = true WHERE stream = stream_id;
+		UPDATE tidewire.request_window SET folded = true WHERE stream = stream_id;
 	END IF;
 	RETURN true;
 END
@@ -155,7 +155,7 @@ $$;
 CREATE FUNCTION tidewire.old_requests(stream_id int)
 RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 	SELECT old FROM (
-		SELECT 'producer_' || stream || '_' || 1 - current AS old FROM tidewire.producer_window
+		SELECT 'request_' || stream || '_' || 1 - current AS old FROM tidewire.request_window
 		WHERE stream = stream_id AND folded
 	) AS w WHERE pg_relation_size(to_regclass('tidewire.' || old)) > 0
 $$;
@@ -168,18 +168,18 @@ $$;
 CREATE FUNCTION tidewire.swap_requests(stream_id int, keep interval)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	w tidewire.producer_window;
+	w tidewire.request_window;
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE EXCEPTION 'records of producers need READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
+		RAISE EXCEPTION 'records of clients need READ COMMITTED' USING ERRCODE = 'invalid_transaction_state';
 	END IF;
 	PERFORM pg_advisory_xact_lock(1953064037, stream_id);
-	SELECT * INTO w FROM tidewire.producer_window
+	SELECT * INTO w FROM tidewire.request_window
 		WHERE stream = stream_id AND since <= clock_timestamp() - keep AND folded FOR UPDATE SKIP LOCKED;
-	IF NOT FOUND OR pg_relation_size(to_regclass(format('tidewire.producer_%s_%s', stream_id, 1 - w.current))) > 1024 * 1024 THEN
+	IF NOT FOUND OR pg_relation_size(to_regclass(format('tidewire.request_%s_%s', stream_id, 1 - w.current))) > 1024 * 1024 THEN
 		RETURN false; -- another process was first, or the stream was dropped, or old rows are still there
 	END IF;
-	UPDATE tidewire.producer_window SET current = 1 - w.current, since = clock_timestamp(), folded = false
+	UPDATE tidewire.request_window SET current = 1 - w.current, since = clock_timestamp(), folded = false
 		WHERE stream = stream_id;
 	RETURN true;
 END
