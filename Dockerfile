@@ -8,7 +8,7 @@ FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
-# By name: the checkout also has caches, results and its history.
+# Directories are copied by name, since the checkout also has caches, results and the Git history.
 COPY cmd cmd
 COPY eventstore eventstore
 COPY internal internal
@@ -20,8 +20,9 @@ COPY websocket websocket
 RUN CGO_ENABLED=0 go build -trimpath -ldflags=-s -o /tidewire ./cmd/tidewire
 
 FROM debian:trixie-slim
-# PostgreSQL's programs, for the private one that is used where no database is
-# given. The package would make a cluster of its own, which nobody needs.
+# PostgreSQL's programs, for the private PostgreSQL that is used if no database
+# is given. The setting below stops the package from creating a cluster that
+# nobody needs.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates postgresql-common \
  && sed -i 's/#create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf \
@@ -32,7 +33,7 @@ COPY --from=build /tidewire /usr/local/bin/tidewire
 USER tidewire
 VOLUME /data
 EXPOSE 8080
-# A stop stores and answers what was received.
+# On SIGTERM the server stores and answers what it has received, and then stops.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tidewire"]
 CMD ["serve", "--host", "0.0.0.0", "--data-dir", "/data/postgres"]

@@ -7,7 +7,7 @@ GO      ?= go
 TOOLS   := $(CURDIR)/.cache/tools
 ARGS    ?=
 PKG     ?= ./...
-# The commit is part of every result; a checkout that git does not trust still builds.
+# The commit is part of every result. The build also works if git does not trust the checkout.
 VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
@@ -25,7 +25,7 @@ run: build
 ## test: all that CI runs: check, unit tests under the race detector, contenders, conformance
 test: check unit contenders conformance
 
-## check: formatting, vet, staticcheck, import directions, tidy modules
+## check: formatting, vet, staticcheck, import rules, tidy modules
 check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo 'gofmt these:'; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
@@ -40,7 +40,7 @@ unit: $(TOOLS)/gotestsum
 	code=$$?; echo '--- slowest tests'; \
 	$(TOOLS)/gotestsum tool slowest --num 20 --threshold 0s --jsonfile .cache/test.json; exit $$code
 
-## contenders: vet, build and test the servers we compare with, and hold them to one contract (cargo, python3)
+## contenders: vet, build and test the servers that Tidewire is compared with, and check that they follow one contract (cargo, python3)
 contenders: $(TOOLS)/staticcheck
 	GO='$(GO)' ./scripts/contenders.sh
 
@@ -48,7 +48,7 @@ contenders: $(TOOLS)/staticcheck
 conformance: build
 	./scripts/conformance.sh
 
-## bench: the README's table: a million messages by every strategy (minutes)
+## bench: measure ingest: a million messages by every strategy (minutes)
 bench: build
 	./bin/tidewire bench ingest --messages 1000000 --naive-messages 100000 --repeat 3 $(ARGS)
 
@@ -56,12 +56,12 @@ bench: build
 bench-go:
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),6) ./eventstore
 
-## bench-fairness: how evenly 1,000 partitions and 100 event stores share a pool; each target in results/fairness.tsv (APPENDS=60)
+## bench-fairness: measure how evenly 1,000 partitions and 100 event stores share a pool; each target in results/fairness.tsv (APPENDS=60)
 bench-fairness:
 	mkdir -p results
 	$(GO) test -run '^$$' -bench '^BenchmarkFairness$$' -benchtime $(or $(APPENDS),60)x -timeout 60m ./internal/bench/fairness -targets '$(CURDIR)/results/fairness.tsv'
 
-## k6: load on a chat server that runs, made by k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
+## k6: load a running chat server with k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:
 	@test -n '$(filter $(SCENARIO),$(K6_SCENARIOS))' || { echo "SCENARIO is '$(SCENARIO)': want one of $(K6_SCENARIOS)" >&2; exit 2; }
 	K6_NO_USAGE_REPORT=true $(GO) run go.k6.io/k6@v1.8.1 run internal/bench/k6/$(SCENARIO).js
@@ -77,7 +77,7 @@ test-long: $(TOOLS)/gotestsum
 test-flake:
 	GO='$(GO)' PKG='$(PKG)' MINUTES='$(MINUTES)' ./scripts/flake.sh
 
-## test-hostile: attacks on a running server beside well-behaved clients, race-built and then as it is (SEED=7 DURATION=5m ATTACK=trickle)
+## test-hostile: attacks on a running server beside well-behaved clients, first built with the race detector and then without (SEED=7 DURATION=5m ATTACK=trickle)
 test-hostile: build
 	@code=0; for server in '' '$(CURDIR)/bin/tidewire'; do \
 		SEED='$(SEED)' DURATION='$(or $(DURATION),5m)' ATTACK='$(ATTACK)' TIDEWIRE_HOSTILE_SERVER="$$server" \
@@ -89,7 +89,7 @@ fuzz:
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			$(GO) test -fuzz "^$$target$$" -fuzztime 60s $$package || exit 1; done; done
 
-## clean: remove what was built; data and results stay
+## clean: remove build outputs; data and results stay
 clean:
 	rm -rf bin .cache contenders/*/bin contenders/*/target contenders/*/zig-out contenders/*/.zig-cache
 

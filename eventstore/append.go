@@ -9,11 +9,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Appended says where the events of one append are: at consecutive positions.
+// Appended is the result of an append. Its events have consecutive positions.
 type Appended struct {
 	// First and Last are the positions of the first and the last event.
 	First, Last int64
-	// Duplicate says that an earlier call, with the same RequestID or the same ids, stored them, and this one nothing.
+	// Duplicate is true if an earlier call with the same RequestID or the same ids stored the events, and this call stored nothing.
 	Duplicate bool
 }
 
@@ -21,32 +21,35 @@ func appended(first int64, events int, repeated bool) Appended {
 	return Appended{First: first, Last: first + int64(events) - 1, Duplicate: repeated}
 }
 
-// Count is how many events there are.
+// Count returns the number of events.
 func (a Appended) Count() int { return int(a.Last - a.First + 1) }
 
-// Append stores the events, in this order and at consecutive positions, all or
-// none of them, and returns their positions once they are committed. While
-// PostgreSQL is away it waits.
+// Append stores all of the events or none, in this order and at consecutive
+// positions. It returns the positions once the events are committed. While
+// PostgreSQL is unavailable it waits.
 //
-// If some of the events have ids, repeating the call is safe: it stores nothing
-// and returns the positions of the first attempt. AppendAs makes it safe without.
+// If some of the events have ids, the call is idempotent: a repetition stores
+// nothing and returns the positions of the first attempt. AppendAs is idempotent
+// without ids.
 //
-// Errors: ErrInvalid, ErrDuplicateID, ErrClosed, ErrNotFound and PostgreSQL's
-// own mean that nothing was stored. If ctx ends first, or with
-// ErrOutcomeUnknown, the events may be stored or not: Close has given up, or
-// PostgreSQL refuses the Store (a password that was changed, a right that was
-// taken away) after a connection was lost. ErrTooSlow says that storing them
-// takes longer than PostgreSQL was given, and that nothing was stored. The events
-// may be changed once it returns.
+// After ErrInvalid, ErrDuplicateID, ErrClosed, ErrNotFound, or an error of
+// PostgreSQL, nothing was stored. If ctx ends first, or after ErrOutcomeUnknown,
+// the events may be stored or not. ErrOutcomeUnknown means that Close gave up
+// waiting, or that PostgreSQL rejected the Store (its password was changed, say,
+// or a privilege revoked) after a connection was lost. ErrTooSlow means that
+// PostgreSQL did not write the events within Config.Timeout, and that nothing was
+// stored. The caller may change the events once Append has returned.
 func (s *Store) Append(ctx context.Context, events ...Event) (Appended, error) {
 	return s.append(ctx, events, nil, RequestID{})
 }
 
-// AppendIf is Append if no event matches the condition, as of the moment at
-// which the events get their positions; else the error is a ConflictError and
-// nothing is stored. ErrTooExpensive, also of AppendIfTx, means that it takes
-// PostgreSQL longer than Config.CheckTimeout to find out. All that racing callers, in whichever processes, are told
-// is true in the one order of the positions.
+// AppendIf appends the events if no event matches the condition at the moment at
+// which they get their positions. Otherwise it stores nothing and returns a
+// ConflictError. Appends under conditions are linearizable across all callers and
+// processes: every answer is correct in the single order of the positions.
+//
+// ErrTooExpensive, also of AppendIfTx, means that PostgreSQL could not check the
+// condition within Config.CheckTimeout. The other errors are those of Append.
 func (s *Store) AppendIf(ctx context.Context, events []Event, condition Condition) (Appended, error) {
 	if err := condition.validate(); err != nil {
 		return Appended{}, err
@@ -59,7 +62,7 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	if err != nil {
 		return Appended{}, err
 	}
-	c := newCall(events, bytes, condition, &s.popular)
+	c := newCall(events, bytes, condition, &s.frequency)
 	c.request = p
 	got, err := s.submit(ctx, c)
 	if err != nil {
@@ -83,13 +86,13 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	return appended(got.first, len(events), got.repeated), nil
 }
 
-// maxUndecided is how often a call is looked up apart. It goes on each time from
-// where the last has ended.
+// maxUndecided is how often a call is checked alone, outside a batch. Each check
+// continues at the position at which the last one ended.
 const maxUndecided = 20
 
 // submit hands the call to the committer and waits for its answer. err means
 // that there is none. A call with an expensive condition comes back undecided:
-// it is looked up here, and handed over again.
+// submit then checks it alone, and hands it over again.
 func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
 	for undecided := 0; ; undecided++ {
 		got, err := s.hand(ctx, c)
@@ -100,7 +103,7 @@ func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
 			if undecided >= maxUndecided {
 				return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
 			}
-			if err := s.checkApart(ctx, c); err == nil {
+			if err := s.checkSlow(ctx, c); err == nil {
 				continue
 			} else if !errors.Is(err, ErrConflict) {
 				return answer{}, err
@@ -136,13 +139,13 @@ func (s *Store) hand(ctx context.Context, c *call) (answer, error) {
 	}
 }
 
-// errStoredID is what a call is answered that has the id of a stored event.
+// errStoredID is the answer to a call with the id of a stored event.
 var errStoredID = errors.New("eventstore: an id is stored")
 
-// recall looks whether a refused append had been stored by an earlier attempt:
-// then that one's events are what it conflicts with. Whatever refused it is
-// committed, and its own first attempt cannot commit after that: what is not
-// found now is not stored.
+// recall checks whether an earlier attempt had stored a rejected append: then the
+// append conflicts with its own events. One look is enough: the events that caused
+// the rejection are committed, and the earlier attempt cannot commit after them.
+// An append that is not found now is not stored.
 func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer, error) {
 	if !errors.Is(got.err, errStoredID) && !errors.Is(got.err, ErrConflict) {
 		return got, nil
@@ -169,9 +172,9 @@ func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer,
 	}
 }
 
-// stored returns the position at which the events are stored as an append of
-// their own, or 0 if none of their ids is. If some of their ids are those of
-// other events the error is a DuplicateError.
+// stored returns the first position of the stored append that consists of exactly
+// these events, or 0 if none of their ids is stored. If ids are stored with other
+// events the error is a DuplicateError.
 func (s *Store) stored(ctx context.Context, events []Event) (first int64, err error) {
 	positions, err := s.positionsOf(ctx, events)
 	if err != nil || len(positions) == 0 {
@@ -237,7 +240,8 @@ func hasIDs(events []Event) bool {
 	return slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" })
 }
 
-// withEvents adds to a ConflictError the events that its condition wants.
+// withEvents adds the events that match to a ConflictError, up to
+// Condition.WantEvents.
 func (s *Store) withEvents(ctx context.Context, err error, condition *Condition) error {
 	var conflict *ConflictError
 	if condition == nil || condition.WantEvents <= 0 || !errors.As(err, &conflict) {

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Condition makes an append fail if events match that are stored after a
-// position.
+// Condition makes an append fail if matching events are stored after a position.
 type Condition struct {
-	// FailIfEventsMatch chooses the events that must not be there. The zero
-	// Query matches every event.
+	// FailIfEventsMatch selects the conflicting events. The zero Query matches
+	// every event.
 	FailIfEventsMatch Query
 	// After is the position of the last event that the decision has taken into
-	// account: only events after it count. It may lie past the last match. If the
-	// store has not got so far, or events up to it were lost by a failover, the append fails with
-	// ErrHistoryLost. 0 has the whole history count.
+	// account: only events after it can conflict. It need not be the position of a
+	// matching event. 0 checks the whole history. If After is past the end of the
+	// store, or a failover has lost events up to it, the append fails with
+	// ErrHistoryLost.
 	After int64
-	// WantEvents is how many of the events that match a ConflictError is to hold.
+	// WantEvents is the maximum number of matching events in a ConflictError.
 	// Defaults to none.
 	WantEvents int
 }
@@ -30,18 +30,18 @@ func (c *Condition) validate() error {
 }
 
 // call is one append of one caller. The caller's goroutine encodes it, so that
-// the only committer has little to do but to join calls.
+// the single committer only has to concatenate calls.
 type call struct {
 	events int
 	bytes  int
-	// Columns of the events, and of their tags: hashes, and which event has each.
+	// Columns of the events, and of their tags: the hash of each tag, and the index of its event.
 	types, hashes, signatures, json, ids, tags, data, packed column
 	tagHashes                                                column
 	tagEvents                                                []int32
 
-	// The facts that comparing needs, and nothing that the caller may change.
+	// Types and tags for comparisons in memory: copies, because the caller may change the events.
 	facts   tailIndex
-	eventID []string // those there are
+	eventID []string // the ids that are not empty
 
 	request     RequestID // zero if there is none
 	conditional bool
@@ -50,32 +50,33 @@ type call struct {
 	probes      probes
 
 	// Up to held nothing conflicts, if the epoch is still the same. Both belong
-	// to whoever has the call: first the checker, then the committer.
+	// first to the checker, then to the committer.
 	held  int64
 	epoch uint64
-	// apart is a history up to whose end nothing conflicts, as a check of this
-	// call alone has found.
-	apart basis
-	// outcome was found while the call waited for another one: a ConflictError,
-	// or errUndecided.
+	// slowBasis is the end of the history in which a check of this call alone has
+	// found no conflict.
+	slowBasis basis
+	// outcome is the answer that was found while the call waited for another
+	// call's transaction: a ConflictError, or errUndecided.
 	outcome error
-	// ctx is the caller's: what nobody waits for is not written.
+	// ctx is the caller's: a call that nobody waits for is not written.
 	ctx context.Context
 
 	done chan answer // one slot
 }
 
-// answer is what a caller is told: the position of its first event, and whether an
-// earlier call stored it, or why there is none.
+// answer is the result for a caller: the position of its first event, and whether an
+// earlier call had stored it; or an error.
 type answer struct {
 	first    int64
 	repeated bool
 	err      error
 }
 
-// answer tells the caller. A second answer is a fault of the committer, after which
-// its batches cannot be trusted: better no process than a caller who is told what
-// became of another's events, or a committer that waits for nobody.
+// answer sends the answer to the caller. A second answer is a bug of the committer,
+// after which its batches cannot be trusted. It panics then: a pooled call would
+// give one caller the answer of another, and a full channel would block the
+// committer.
 func (c *call) answer(a answer) {
 	select {
 	case c.done <- a:
@@ -86,7 +87,7 @@ func (c *call) answer(a answer) {
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan answer, 1)} }}
 
-// newCall encodes an append. It keeps nothing of what the caller has given.
+// newCall encodes an append. It keeps no reference to the caller's memory.
 func newCall(events []Event, bytes int, condition *Condition, known *tagFrequency) *call {
 	c := calls.Get().(*call)
 	c.reset()
@@ -104,10 +105,10 @@ func newCall(events []Event, bytes int, condition *Condition, known *tagFrequenc
 	return c
 }
 
-// keepCall is the most memory, of events and probes, that a call keeps for the next one.
+// keepCall is the size of events and probes up to which a call's memory is pooled.
 const keepCall = 64 << 10
 
-// free gives the memory of a call back, once it was answered.
+// free returns an answered call to the pool.
 func (c *call) free() {
 	if c.bytes <= keepCall {
 		calls.Put(c)
@@ -125,11 +126,11 @@ func (c *call) reset() {
 	c.probes.reset()
 	c.query = hashed{}
 	c.after, c.held, c.epoch, c.outcome = 0, 0, 0, nil
-	c.apart, c.ctx, c.request = basis{}, nil, RequestID{}
+	c.slowBasis, c.ctx, c.request = basis{}, nil, RequestID{}
 }
 
-// textOf is one copy of all types, ids and tags. The originals may be parts of a
-// page that was read, all of which would be kept as long as the tail keeps a tag.
+// textOf returns one copy of all types, ids and tags. The originals may be parts of a
+// page that was read: a single tag kept by the tail would keep the whole page.
 func textOf(events []Event) string {
 	size := 0
 	for i := range events {
@@ -152,14 +153,14 @@ func textOf(events []Event) string {
 	return text.String()
 }
 
-// cut takes the first n bytes from the text.
+// cut removes the first n bytes from the text and returns them.
 func cut(text *string, n int) string {
 	first := (*text)[:n]
 	*text = (*text)[n:]
 	return first
 }
 
-// addEvent encodes an event, and takes from text what it keeps of its strings.
+// addEvent encodes an event. The strings that it keeps are cut from text.
 func (c *call) addEvent(i int32, e *Event, text *string) {
 	c.facts.add(cut(text, len(e.Type)), e.Tags)
 	c.types.text(e.Type)
@@ -201,20 +202,20 @@ func contains(tags []string, tag string) bool {
 	return false
 }
 
-// from is the position after which it is not known whether anything
-// conflicts.
+// from returns the position up to which the call is already checked. Conflicts have
+// to be looked for after it.
 func (c *call) from(epoch uint64) int64 {
-	from := max(c.after, c.apart.position)
+	from := max(c.after, c.slowBasis.position)
 	if c.epoch == epoch {
 		from = max(from, c.held)
 	}
 	return from
 }
 
-// left reports whether the caller does not wait any more.
+// left reports whether the caller has stopped waiting.
 func (c *call) left() bool { return c.ctx != nil && c.ctx.Err() != nil }
 
-// hold notes that nothing conflicts up to position.
+// hold records that nothing conflicts up to position.
 func (c *call) hold(position int64, epoch uint64) {
 	c.held, c.epoch = max(position, c.from(epoch)), epoch
 }

@@ -13,15 +13,15 @@ import (
 // work is one batch of calls on its way to the committer.
 type work struct {
 	calls []*call
-	// checked names the history in which the calls with held set were found to
-	// hold up to its end.
+	// checked is the end of the history in which the conditions of the calls with
+	// held set were checked.
 	checked basis
 }
 
-// checker looks, while one batch is committed, whether what the next ones must
-// not find is in the store: that is most of the work of a condition, and needs
-// no lock. A conflict that was found is final. That there is none holds up to the
-// last batch that was visible; the committer has only to look after that.
+// checker evaluates the conditions of the next batch while the current batch
+// commits. This is most of the work of a condition, and needs no lock. A conflict
+// is final. "No conflict" is valid up to the last batch that the query saw; the
+// committer only checks the events after it.
 type checker struct {
 	store  *Store
 	params params
@@ -29,7 +29,7 @@ type checker struct {
 	acquire time.Duration
 }
 
-// gathered takes a batch of the group and hands it to the committer.
+// gathered receives a batch of the group and hands it to the committer.
 func (c *checker) gathered(ctx context.Context, b *gathering) {
 	w := work{calls: slices.DeleteFunc(b.calls, (*call).left)}
 	b.calls = nil
@@ -37,7 +37,7 @@ func (c *checker) gathered(ctx context.Context, b *gathering) {
 	case b.calls = <-c.store.spare:
 	default:
 	}
-	// An idle committer asks in its own round trip.
+	// An idle committer checks in its own round trip.
 	if c.store.committing.Load() && c.store.spareConns {
 		c.check(ctx, &w)
 	}
@@ -46,15 +46,15 @@ func (c *checker) gathered(ctx context.Context, b *gathering) {
 	}
 }
 
-// check answers the calls that conflict and those that are too expensive to be
-// decided here, and notes up to where the others do not conflict. A check that
-// fails, or has no connection because others read, is no harm: the committer
-// checks.
+// check answers the calls that conflict, and those whose conditions are too
+// expensive for a batch. For the others it records up to which position they do not
+// conflict. If the check fails, or gets no connection because all are used by reads,
+// the committer checks everything.
 func (c *checker) check(ctx context.Context, w *work) {
 	start := c.store.tailStart.Load()
 	var asked []*call
 	for _, call := range w.calls {
-		if call.conditional && max(call.after, call.apart.position) < start {
+		if call.conditional && max(call.after, call.slowBasis.position) < start {
 			asked = append(asked, call)
 		}
 	}
@@ -75,7 +75,7 @@ func (c *checker) check(ctx context.Context, w *work) {
 	}
 }
 
-// refuse answers the calls that were found and takes them out of the batch.
+// refuse answers the calls in found and removes them from the batch.
 func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 	refused := make(map[*call]struct{}, len(found.calls))
 	for i, n := range found.calls {
@@ -92,8 +92,9 @@ func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 	w.calls = kept
 }
 
-// refusal is what to tell a call that PostgreSQL names: that it conflicts with
-// an event, that it was not decided, or that what it goes by is lost.
+// refusal returns the error for a call that PostgreSQL reports: it conflicts with an
+// event; or, with position 0, its check was too expensive; or, with a negative
+// position, the history that its condition relies on is lost.
 func (s *Store) refusal(position int64, eventType string) error {
 	if position == 0 {
 		s.counts.undecided.Add(1)
@@ -106,8 +107,9 @@ func (s *Store) refusal(position int64, eventType string) error {
 	return &ConflictError{Position: position, Type: eventType}
 }
 
-// conflicts is what PostgreSQL has found: calls by their number, with the first
-// event that each conflicts with, 0 if it has given up.
+// conflicts is the result of a check: calls by their index, each with the position
+// and type of the first conflicting event. Position 0 means that the check of the
+// call gave up.
 type conflicts struct {
 	basis     basis
 	calls     []int32
@@ -115,7 +117,8 @@ type conflicts struct {
 	types     []string
 }
 
-// ask has PostgreSQL look for what the calls must not find, without any lock.
+// ask makes PostgreSQL look for events that conflict with the calls, without any lock.
+// budget is the number of rows after which a probe gives up.
 func (c *checker) ask(ctx context.Context, budget int32, asked ...*call) (conflicts, error) {
 	conn, err := c.connection(ctx)
 	if err != nil {
@@ -129,15 +132,15 @@ func (c *checker) ask(ctx context.Context, budget int32, asked ...*call) (confli
 		return conflicts{}, err
 	}
 	c.params.reset(keepParams)
-	c.params.probes(asked, func(call *call) int64 { return max(call.after, call.apart.position) })
+	c.params.probes(asked, func(call *call) int64 { return max(call.after, call.slowBasis.position) })
 	c.params.int4(budget)
 	result := conn.Conn().PgConn().ExecPrepared(ctx, statement.Name, c.params.values(), binaryFormat, binaryFormat)
 	return readConflicts(result)
 }
 
-// connection takes a connection of the pool if there is one within c.acquire.
-// That is no deadline, by which the pool would ask one that was idle whether it
-// still works, and close it if the answer takes longer.
+// connection acquires a connection of the pool if it gets one within c.acquire. It
+// does not use a deadline: the pool pings an idle connection under the deadline of
+// the context, and closes it if the answer takes longer.
 func (c *checker) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	acquiring, stop := context.WithCancel(ctx)
 	defer stop()
@@ -161,8 +164,8 @@ func readConflicts(result *pgconn.ResultReader) (found conflicts, err error) {
 	return found, err
 }
 
-// probes appends the parameters of a check: the probes of all calls, of which
-// from says after which position each is to be looked for.
+// probes appends the parameters of a check: the probes of all calls. from returns the
+// position after which to look for conflicts with a call.
 func (p *params) probes(asked []*call, from func(*call) int64) {
 	n, tagless := 0, false
 	for _, c := range asked {
@@ -193,7 +196,7 @@ func (p *params) probes(asked []*call, from func(*call) int64) {
 	p.bool(tagless)
 }
 
-// join appends the array of n elements that the calls' columns are together.
+// join appends one array of n elements: the concatenated columns of the calls.
 func (p *params) join(oid uint32, n int, calls []*call, of func(*call) column) {
 	p.arrayHeader(oid, n)
 	for _, c := range calls {
@@ -202,7 +205,7 @@ func (p *params) join(oid uint32, n int, calls []*call, of func(*call) column) {
 	p.end()
 }
 
-// keepParams is the most memory that encoded parameters keep for the next ones.
+// keepParams is the size up to which the buffer of encoded parameters is reused.
 const keepParams = 16 << 20
 
 var binaryFormat = []int16{1}

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// TestChecker_ClosesNoConnection has the pool ask each connection for longer
-// than the checker waits whether it still works, as over a network it does.
+// TestChecker_ClosesNoConnection: the pool's ping of an idle connection takes longer
+// than the checker waits, as it may over a network. The connection is not closed.
 func TestChecker_ClosesNoConnection(t *testing.T) {
 	t.Parallel()
 	db, _ := prepared(t)
@@ -19,7 +19,7 @@ func TestChecker_ClosesNoConnection(t *testing.T) {
 	var closed atomic.Int32
 	cfg.BeforeClose = func(*pgx.Conn) { closed.Add(1) }
 	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
-		time.Sleep(10 * justNow)
+		time.Sleep(10 * aheadWait)
 		return true
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
@@ -33,8 +33,8 @@ func TestChecker_ClosesNoConnection(t *testing.T) {
 	}
 	t.Cleanup(func() { s.Close(t.Context()) })
 
-	ahead := checker{store: s, acquire: justNow}
-	c := newCall([]Event{{Type: "T"}}, 100, &Condition{FailIfEventsMatch: Typed("T")}, &s.popular)
+	ahead := checker{store: s, acquire: aheadWait}
+	c := newCall([]Event{{Type: "T"}}, 100, &Condition{FailIfEventsMatch: Typed("T")}, &s.frequency)
 	for range 3 {
 		ahead.ask(t.Context(), 100, c)        // it nearly always gives up
 		for pool.Stat().AcquiredConns() > 0 { // the pool still asks

@@ -12,19 +12,19 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// result is what PostgreSQL says of one batch: where the store ended before it,
-// and which calls conflict.
+// result is PostgreSQL's answer to one batch: the position at which the store ended
+// before it, and the calls that conflict.
 type result struct {
 	head      int64
 	calls     []int32
 	positions []int64
 	types     []string
-	again     bool // an earlier attempt had been committed after all
+	again     bool // an earlier attempt was already committed
 }
 
 // attempt writes the batch once: BEGIN, lock, check, events and COMMIT in one
-// round trip. It waits for the lock as long as wait says. doubt says that an earlier attempt may have been
-// committed; sent, that PostgreSQL may have got this one.
+// round trip. wait bounds the wait for the lock. doubt means that an earlier attempt
+// may have been committed; sent, that PostgreSQL may have received this one.
 func (w *writer) attempt(ctx context.Context, b *batch, wait time.Duration, doubt bool) (r result, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.store.cfg.Timeout)
 	defer cancel()
@@ -36,7 +36,8 @@ func (w *writer) attempt(ctx context.Context, b *batch, wait time.Duration, doub
 	return r, true, err
 }
 
-// settle has the last batch never be written any more, if it was not.
+// settle finds out whether the last batch was written. If it was not, settle makes
+// sure that no late attempt can write it any more.
 func (w *writer) settle(ctx context.Context) (r result, err error) {
 	defer w.on.Release()
 	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
@@ -64,8 +65,8 @@ func (w *writer) settleOnce(ctx context.Context, wait time.Duration) (result, er
 	return w.send(ctx, w.store.sql.stmtSettle, wait, true)
 }
 
-// send runs the statement, with the parameters there are, in a transaction. If finds, it may find what is
-// committed already, and has the COMMIT wait until the standbys have that.
+// send runs the statement with w.params in a transaction. finds means that the statement may find an earlier
+// attempt that is committed already: if it writes nothing, its COMMIT still waits until the standbys have that.
 func (w *writer) send(ctx context.Context, statement string, wait time.Duration, finds bool) (r result, err error) {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
@@ -113,7 +114,7 @@ func (w *writer) encode(b *batch) {
 	p.conditions(asked)
 }
 
-// conditions appends the positions that the conditions name, 0 aside, with the least and the most.
+// conditions appends the After positions of the conditions, without those that are 0, and their minimum and maximum.
 func (p *params) conditions(asked []*call) {
 	var of, afters column
 	n, least, most := 0, int64(noPosition), int64(0)
@@ -131,12 +132,12 @@ func (p *params) conditions(asked []*call) {
 	p.int8(most)
 }
 
-// basesOf are the histories that the calls rely on.
+// basesOf returns the histories that the calls rely on.
 func basesOf(end basis, asked []*call) []basis {
 	all := []basis{end}
 	for _, c := range asked {
-		if c.apart.position > 0 && !slices.Contains(all, c.apart) {
-			all = append(all, c.apart)
+		if c.slowBasis.position > 0 && !slices.Contains(all, c.slowBasis) {
+			all = append(all, c.slowBasis)
 		}
 	}
 	if end.position == 0 {
@@ -157,7 +158,7 @@ func (p *params) bases(all []basis) {
 	}
 }
 
-// of is the budget of each probe of the calls.
+// of returns the budget of each probe of the calls.
 func (b bounds) of(asked []*call) int32 {
 	lookups := 0
 	for _, c := range asked {
@@ -200,7 +201,7 @@ func (p *params) events(calls []*call) {
 	p.end()
 }
 
-// requests appends the parameters that are the requests of clients.
+// requests appends the parameters with the RequestIDs of the calls.
 func (p *params) requests(calls []*call) {
 	var clients, sequences, of, firsts column
 	n, first := 0, int32(1)
@@ -220,8 +221,8 @@ func (p *params) requests(calls []*call) {
 	p.array(oidInt4, n, firsts)
 }
 
-// readResult reads the results of all up to the append, which is the last with a
-// row of interest; so many come before it.
+// readResult reads the results up to that of the append, which returns the result
+// row. before is the number of results before it.
 func readResult(p *pgconn.Pipeline, before int) (r result, err error) {
 	for n := range before + 1 {
 		results, err := p.GetResults()

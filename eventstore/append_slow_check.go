@@ -12,18 +12,18 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// errUndecided is what a call is answered whose condition is too expensive to
-// be looked up under the lock, or together with those of others.
+// errUndecided is the answer to a call whose condition is too expensive to check
+// under the lock, or together with the conditions of other calls.
 var errUndecided = errors.New("eventstore: undecided")
 
-// checkApart looks apart, without the lock and in the caller's goroutine, for what
-// the call must not find. It returns the conflict or, if there is none, has the
-// call hold up to where it has looked.
-func (s *Store) checkApart(ctx context.Context, c *call) error {
-	if err := pg.Acquire(ctx, s.apart); err != nil {
+// checkSlow checks the condition of one call alone, without the lock and in the
+// caller's goroutine. It returns the conflict. If there is none, it records in the
+// call up to which position it has looked.
+func (s *Store) checkSlow(ctx context.Context, c *call) error {
+	if err := pg.Acquire(ctx, s.slowChecks); err != nil {
 		return err
 	}
-	defer func() { <-s.apart }()
+	defer func() { <-s.slowChecks }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrClosed) })()
@@ -43,17 +43,17 @@ func (s *Store) checkApart(ctx context.Context, c *call) error {
 	}
 }
 
-// decided takes what was found for the call alone.
+// decided records the result of a check of the call alone, or returns the conflict.
 func (c *call) decided(found conflicts) error {
 	if len(found.calls) > 0 {
 		return &ConflictError{Position: found.positions[0], Type: found.types[0]}
 	}
-	c.apart = found.basis
+	c.slowBasis = found.basis
 	return nil
 }
 
-// checkAlone looks for what one call must not find, in a transaction, or a
-// savepoint, that is rolled back: PostgreSQL gives up after CheckTimeout.
+// checkAlone looks for events that conflict with one call. It runs in a transaction
+// or savepoint that is rolled back, with statement_timeout set to CheckTimeout.
 func (s *Store) checkAlone(ctx context.Context, db interface {
 	Begin(context.Context) (pgx.Tx, error)
 }, c *call) (found conflicts, err error) {
@@ -73,14 +73,14 @@ func (s *Store) checkAlone(ctx context.Context, db interface {
 		return found, err
 	}
 	var p params
-	p.probes([]*call{c}, func(c *call) int64 { return max(c.after, c.apart.position) })
+	p.probes([]*call{c}, func(c *call) int64 { return max(c.after, c.slowBasis.position) })
 	values := append(p.values(), nil) // no budget
 	found, err = readConflicts(tx.Conn().PgConn().ExecPrepared(ctx, statement.Name, values, binaryFormat, binaryFormat))
 	if pg.Code(err) == pg.CodeQueryCanceled {
-		err = fmt.Errorf("%w: a condition was looked for longer than %v: %w", ErrTooExpensive, s.cfg.CheckTimeout, err)
+		err = fmt.Errorf("%w: the check of a condition took longer than %v: %w", ErrTooExpensive, s.cfg.CheckTimeout, err)
 	}
 	return found, err
 }
 
-// justNow bounds the wait for a connection by who can do without.
-const justNow = time.Millisecond
+// aheadWait bounds the wait for a connection to check ahead: without one, the committer checks.
+const aheadWait = time.Millisecond

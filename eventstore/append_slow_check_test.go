@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// neverTogether fills the store with that many events of two tags, which no
-// event has both of, and returns a condition that excludes both of them.
+// neverTogether fills the store with that many events of each of two tags. No event has
+// both. It returns a condition that fails on an event with both tags.
 func neverTogether(t *testing.T, db pgtest.DB, s *Store, events, items int) Condition {
 	t.Helper()
 	one, two := tagHash("one"), tagHash("two")
@@ -52,8 +52,8 @@ func reopen(t *testing.T, db pgtest.DB, cfg Config) *Store {
 	return s
 }
 
-// TestAppendIf_TooExpensive has conditions that take longer than they may
-// beside others: those go on, whether alone or in the same batch.
+// TestAppendIf_TooExpensive: appends with conditions that are too expensive do not
+// disturb other appends, alone or in the same batch.
 func TestAppendIf_TooExpensive(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -96,8 +96,8 @@ func TestAppendIf_TooExpensive(t *testing.T) {
 	}
 }
 
-// TestAppendIf_CheckedApart decides an expensive condition that does not take
-// too long: without the lock, and rightly in the end.
+// TestAppendIf_CheckedApart: an expensive condition that stays below CheckTimeout is
+// checked without the lock, and correctly.
 func TestAppendIf_CheckedApart(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -139,8 +139,8 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 	}
 }
 
-// TestQueries_CheckUnderLockGivesUp wants a check under the lock to look at a
-// few rows, however many it would have to look at.
+// TestQueries_CheckUnderLockGivesUp: a check under the lock reads only a few rows,
+// even if the condition needs many.
 func TestQueries_CheckUnderLockGivesUp(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -154,7 +154,7 @@ func TestQueries_CheckUnderLockGivesUp(t *testing.T) {
 		"typed": condition.FailIfEventsMatch, "any type": Tagged("one", "two"),
 	} {
 		var p probes
-		p.add(&q, &s.popular)
+		p.add(&q, &s.frequency)
 		args := append(p.calls(0), append(p.columns(), p.textColumn(p.tags), p.tagless, underLock.budget(p.lookups()))...)
 		const sql = `SELECT positions FROM tidewire.events_1_conflicts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 		blocks, _, text := cost(t, conn.Conn(), sql, args)
@@ -169,8 +169,8 @@ func TestQueries_CheckUnderLockGivesUp(t *testing.T) {
 	}
 }
 
-// TestForget_InSlices deletes what nobody asks for any more, and the last row
-// and those that are young never.
+// TestForget_InSlices: old batch rows are deleted, but never the last row and young
+// rows.
 func TestForget_InSlices(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -199,7 +199,7 @@ FROM tidewire.events_1_batch`).Scan(&tx, &one, &two, &three)
 	}
 }
 
-// TestTail_ManyLookups leaves to PostgreSQL what would take the committer long.
+// TestTail_ManyLookups: checks that would take the committer long are left to PostgreSQL.
 func TestTail_ManyLookups(t *testing.T) {
 	t.Parallel()
 	written := tail{maxEvents: 10_000, epoch: 1}

@@ -10,32 +10,34 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// codeIsolation is what a store's append raises in a transaction that is not
-// READ COMMITTED.
+// codeIsolation is the SQLSTATE that a store's append function raises in a transaction
+// that is not READ COMMITTED.
 const codeIsolation = "TW021"
 
-// AppendTx is Append within the caller's own transaction: see AppendIfTx.
+// AppendTx appends within the caller's own transaction: see AppendIfTx.
 func (s *Store) AppendTx(ctx context.Context, tx pgx.Tx, events ...Event) (Appended, error) {
 	return s.appendTx(ctx, tx, events, nil)
 }
 
 // AppendIfTx is AppendIf within the caller's own transaction: the events are
-// stored if and when that commits. It takes the store's lock, for the rest of
-// the transaction, also when the condition fails: all other appends wait for
-// the commit, so it should be the last thing that the transaction does. A
-// condition that is expensive is looked up first, in the same transaction.
+// stored if and when the transaction commits. It takes the store's lock for the
+// rest of the transaction, also if the condition fails. All other appends wait for
+// the commit, so the append should be the last statement of the transaction. An
+// expensive condition is first checked without the lock, in the same transaction.
 //
-// The transaction must be READ COMMITTED; any other isolation gets
+// The transaction must be READ COMMITTED; any other isolation level gets
 // ErrIsolation. After ErrIsolation, ErrConflict, ErrHistoryLost, ErrDuplicateID,
-// ErrTooExpensive and ErrInvalid the transaction may go on. Events with ids that are stored are always a
-// DuplicateError here: the transaction that stored them did the rest of its
-// work as well.
+// ErrTooExpensive and ErrInvalid the transaction can continue. Events with ids that
+// are stored are always a DuplicateError here: the transaction that stored them did
+// the rest of its work as well.
 //
-// With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
-// wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
+// With synchronous replication the caller's COMMIT waits for the standbys. If somebody cancels that
+// wait, the COMMIT still succeeds. PostgreSQL then sends a warning, which only OnNotice of the
+// connection's configuration receives.
 //
-// Subscriptions of this process learn of the events by Notify, which the caller
-// may call once the transaction is committed, and else by their next poll.
+// After the commit the caller may call Notify, so that subscriptions of this
+// process receive the events at once. Otherwise they receive them with their next
+// poll.
 func (s *Store) AppendIfTx(ctx context.Context, tx pgx.Tx, events []Event, condition Condition) (Appended, error) {
 	if err := condition.validate(); err != nil {
 		return Appended{}, err
@@ -48,11 +50,11 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	if err != nil {
 		return Appended{}, err
 	}
-	c := newCall(events, bytes, condition, &s.popular)
+	c := newCall(events, bytes, condition, &s.frequency)
 	defer c.free()
 	r, err := s.sendTx(ctx, tx, c)
 	if err == nil && undecided(r) {
-		// The lock was given back with the savepoint.
+		// The rollback of the savepoint has released the lock.
 		var found conflicts
 		if found, err = s.checkAlone(ctx, tx, c); err == nil {
 			r = result{calls: found.calls, positions: found.positions, types: found.types}
@@ -88,10 +90,10 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	return appended(r.head+1, len(events), false), nil
 }
 
-// withEventsTx reads the events that the condition wants on the transaction's
-// own connection: another one would not see what the transaction has appended,
-// and might have to wait for it while it holds the lock. A failure leaves the
-// transaction as it was.
+// withEventsTx adds the matching events to a conflict. It reads them on the
+// transaction's own connection: another connection would not see the events of this
+// transaction, and the wait for one might be long while this one holds the lock. A
+// failure does not change the transaction.
 func (s *Store) withEventsTx(ctx context.Context, tx pgx.Tx, refusal error, condition *Condition) error {
 	conflict, ok := refusal.(*ConflictError)
 	if !ok || condition.WantEvents <= 0 {
@@ -110,29 +112,29 @@ func (s *Store) withEventsTx(ctx context.Context, tx pgx.Tx, refusal error, cond
 	return s.withEventsOf(ctx, conflict, conflict, condition, page)
 }
 
-// undecided reports whether the check of the only call has given up.
+// undecided reports whether the check of the only call gave up.
 func undecided(r result) bool { return len(r.calls) > 0 && r.positions[0] == 0 }
 
-// errBack has a savepoint rolled back.
-var errBack = errors.New("eventstore: roll back")
+// errRollback makes pgx roll back a savepoint.
+var errRollback = errors.New("eventstore: roll back")
 
-// sendTx appends in a savepoint, which is only kept if the call was decided.
+// sendTx appends in a savepoint, which is kept only if the call was decided.
 func (s *Store) sendTx(ctx context.Context, tx pgx.Tx, c *call) (r result, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		var err error
 		if r, err = s.sendOn(ctx, savepoint, c); err == nil && undecided(r) {
-			err = errBack
+			err = errRollback
 		}
 		return err
 	})
-	if errors.Is(err, errBack) {
+	if errors.Is(err, errRollback) {
 		err = nil
 	}
 	return r, err
 }
 
 // sendOn runs the store's append on the connection of the transaction, as a
-// batch of its own.
+// batch of one call.
 func (s *Store) sendOn(ctx context.Context, tx pgx.Tx, c *call) (r result, err error) {
 	conn := tx.Conn()
 	statement, err := conn.Prepare(ctx, s.sql.append, s.sql.append)

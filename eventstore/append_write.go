@@ -12,12 +12,13 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// write stores the batch and answers its calls. It tries again while
-// PostgreSQL is away; what it sends is stored once however often that takes.
+// write stores the batch and answers its calls. It retries while PostgreSQL is
+// unavailable. The batch's number is an idempotency key: the batch is stored once,
+// whatever the number of attempts.
 func (w *writer) write(ctx context.Context, b batch) {
 	defer w.on.Release()
 	w.nextNumber()
-	unknown, late := false, 0 // an attempt may have been committed; how many took too long
+	unknown, late := false, 0 // an attempt may have been committed; number of attempts that took too long
 	lock := pg.LockWait{Bound: w.store.cfg.LockTimeout}
 	for failed := 0; ; {
 		if err := lock.Hold(ctx, &w.on); err != nil {
@@ -33,7 +34,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 			w.forget()
 			return
 		case pg.Code(err) == codeOtherHistory:
-			w.store.cfg.Log.Warn("PostgreSQL has another history than before", "store", w.store.name)
+			w.store.cfg.Log.Warn("connected to a different or restored database: cached state discarded", "store", w.store.name)
 			w.distrust(b)
 			continue
 		case ctx.Err() != nil:
@@ -51,7 +52,7 @@ func (w *writer) write(ctx context.Context, b batch) {
 		if lock.GoesOn(err) {
 			continue
 		}
-		w.store.cfg.Log.Warn("events not written, trying again", "store", w.store.name, "attempt", failed+1, "error", err)
+		w.store.cfg.Log.Warn("writing a batch of events failed, retrying", "store", w.store.name, "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
 			w.endFrozen(ctx)
 		}
@@ -63,33 +64,34 @@ func (w *writer) write(ctx context.Context, b batch) {
 	}
 }
 
-// distrust forgets what was learnt from a history that is not PostgreSQL's.
+// distrust discards all results from a history that PostgreSQL does not have any more.
 func (w *writer) distrust(b batch) {
 	w.tail.drop()
 	for _, c := range append(slices.Clip(b.calls), b.checked...) {
-		c.apart = basis{}
+		c.slowBasis = basis{}
 	}
 }
 
 // definite reports whether an attempt that ended with err was certainly not
-// committed: PostgreSQL said why not, and lived on.
+// committed: PostgreSQL reported an error, and neither the server nor the connection
+// ended with it.
 func definite(err error) bool {
 	code := pg.Code(err)
 	return code != "" && !strings.HasPrefix(code, "57P") && !strings.HasPrefix(code, "08") && code != "40003"
 }
 
-// overdue reports whether PostgreSQL took too long over something.
+// overdue reports whether err is a time-out.
 func overdue(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) || pg.Code(err) == pg.CodeQueryCanceled
 }
 
-// maxLate is how often one append may take too long to be written.
+// maxLate is the number of time-outs after which a single append fails.
 const maxLate = 3
 
-// divide has the calls of a batch that took too long written by halves, or one
-// that did so again and again given up, and reports whether it did. Before that
-// it makes sure that no attempt is committed any more: if PostgreSQL does not
-// answer, it was not the batch.
+// divide handles a batch that took too long. It writes the calls in two halves; a
+// single call fails after maxLate attempts. divide reports whether it did so. First it
+// settles the batch, so that no attempt can commit any more. If PostgreSQL does not
+// answer then, the size of the batch was not the cause, and divide does nothing.
 func (w *writer) divide(ctx context.Context, b batch, late int) bool {
 	if len(b.calls) == 1 && late < maxLate {
 		return false
@@ -103,7 +105,7 @@ func (w *writer) divide(ctx context.Context, b batch, late int) bool {
 	case len(b.calls) == 1:
 		w.fail(b, w.store.explain("append to", fmt.Errorf("%w: %d attempts of %v", ErrTooSlow, late, w.store.cfg.Timeout)))
 	default:
-		w.store.cfg.Log.Warn("events not written in time, trying fewer", "store", w.store.name, "calls", len(b.calls))
+		w.store.cfg.Log.Warn("writing a batch of events timed out, retrying with half of its calls", "store", w.store.name, "calls", len(b.calls))
 		w.halve(ctx, b)
 	}
 	return true
@@ -115,12 +117,12 @@ func (w *writer) halve(ctx context.Context, b batch) {
 	w.rewrite(ctx, b.calls[half:])
 }
 
-// blame handles an error that some of the calls are to blame for: those whose
-// ids are stored, or whose requests, or else, by halves, those that PostgreSQL will not take.
-// Calls that share a batch do not know each other. The parts are batches of
-// their own, under numbers of their own: an attempt with all of them that is
-// still under way somewhere meets the same error. unknown says that there may be
-// one of which err says nothing.
+// blame handles an error that some of the calls have caused, because the calls of a
+// batch come from independent callers. It answers the calls whose ids or requests are
+// stored, and finds calls that PostgreSQL does not accept by bisection. The parts are
+// separate batches with new numbers. This is safe: if an attempt with the whole batch
+// is still under way, it fails with the same error. unknown means that an earlier
+// attempt may have been committed, for which err proves nothing.
 func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
 	without := w.withoutStored
 	if w.store.isRecorded(err) {
@@ -132,7 +134,7 @@ func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
 		case err == nil:
 			w.rewrite(ctx, b.calls)
 			return
-		case ctx.Err() != nil: // what is stored was not found out
+		case ctx.Err() != nil: // it is still unknown what is stored
 			w.fail(b, fmt.Errorf("%w: %w", errAbandoned, err))
 			return
 		}
@@ -145,11 +147,11 @@ func (w *writer) blame(ctx context.Context, b batch, err error, unknown bool) {
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	err = w.store.explain("append to", err)
-	w.store.cfg.Log.Error("events refused", "store", w.store.name, "calls", len(b.calls), "error", err)
+	w.store.cfg.Log.Error("PostgreSQL rejected a batch of events", "store", w.store.name, "calls", len(b.calls), "error", err)
 	w.fail(b, err)
 }
 
-// rewrite writes some calls of a batch again.
+// rewrite writes some calls of a batch as new batches.
 func (w *writer) rewrite(ctx context.Context, calls []*call) {
 	for pending := calls; len(pending) > 0; {
 		var b batch
@@ -161,7 +163,7 @@ func (w *writer) rewrite(ctx context.Context, calls []*call) {
 }
 
 // withoutStored answers the calls whose ids are stored, and returns the batch
-// without them. If there are none it returns err.
+// without them. If there are no such calls it returns err.
 func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, error) {
 	var ids []string
 	for _, c := range b.calls {
@@ -190,7 +192,8 @@ func (w *writer) withoutStored(ctx context.Context, b batch, err error) (batch, 
 	return b, err
 }
 
-// look asks until PostgreSQL answers: no call has an answer yet.
+// look repeats a query until PostgreSQL answers, because the calls of the batch still
+// wait for theirs.
 func (w *writer) look(ctx context.Context, ask func() error) error {
 	for failed := 0; ; failed++ {
 		err := w.on.Hold(ctx)
@@ -225,8 +228,8 @@ func blamesRows(err error) bool {
 	return len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
 }
 
-// tooLarge reports whether err is that of a message that PostgreSQL's protocol
-// has no room for: nothing was sent. pgx has no sentinel for it.
+// tooLarge reports whether err is that of a message that is too large for PostgreSQL's
+// protocol: nothing was sent. pgx has no sentinel for it.
 func tooLarge(err error) bool {
 	return pg.Code(err) == "" && strings.Contains(err.Error(), "message body too large")
 }

@@ -12,33 +12,33 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// codeOtherHistory is what a store's append raises when the basis it was given
-// is not how the history went.
+// codeOtherHistory is the SQLSTATE that a store's append function raises if a basis that it got is not
+// part of the history.
 const codeOtherHistory = "TW020"
 
-// writer is the committer of a Store: one goroutine. It borrows a session of those
-// that all who write to the pool share, for each batch.
+// writer is the committer of a Store: one goroutine. For each batch it borrows one of
+// the sessions that all writers of the pool share.
 type writer struct {
 	store *Store
 	on    pg.Borrower
 
-	id     int64 // with number, names each batch once and for all
+	id     int64 // random; with number the unique name of a batch
 	number int64
-	// doubted says that an attempt of the last batches got no answer: see nextNumber.
+	// doubted means that an attempt since the id was chosen got no answer: see nextNumber.
 	doubted bool
 	tail    tail
 	params  params
 	marks   batchGC
-	used    time.Time           // when PostgreSQL has answered last; zero after a lost connection
+	used    time.Time           // time of PostgreSQL's last answer; zero after a lost connection
 	usedOn  *pgx.Conn           // the connection of the last batch
-	ids     map[string]struct{} // of the batch that is put together
+	ids     map[string]struct{} // event ids in the batch that assemble builds
 	asked   map[RequestID]struct{}
 }
 
 // batch is what one transaction writes and checks.
 type batch struct {
-	calls   []*call // with events; the first of what a transaction knows as calls
-	checked []*call // only looked at: each waits for the end of one of the calls
+	calls   []*call // with their events; they come first in the calls of the transaction
+	checked []*call // conditions only: each waits for the outcome of one of the calls
 	segment *segment
 }
 
@@ -49,7 +49,7 @@ func newWriter(s *Store) *writer {
 	}
 }
 
-// run commits what arrives until there will be no more.
+// run commits batches until the channel is closed.
 func (w *writer) run() {
 	defer w.on.Close()
 	idle := time.NewTimer(w.store.cfg.IdleTimeout)
@@ -71,8 +71,9 @@ func (w *writer) run() {
 	}
 }
 
-// commit answers all calls of the batch. A call that an earlier one may decide
-// waits for the next transaction, which also takes what arrived meanwhile.
+// commit answers all calls of the batch. A call whose condition depends on an earlier
+// call waits for the next transaction, which also includes calls that have arrived
+// meanwhile.
 func (w *writer) commit(ctx context.Context, next work) {
 	defer w.on.Release()
 	pending := w.receive(nil, next)
@@ -102,7 +103,7 @@ func (w *writer) commit(ctx context.Context, next work) {
 	}
 }
 
-// receive takes a batch with what the checker has found out about it.
+// receive adds a batch, with the checker's results, to the pending calls.
 func (w *writer) receive(pending []*call, next work) []*call {
 	if w.tail.adopt(next.checked) {
 		for _, c := range next.calls {
@@ -117,10 +118,9 @@ func (w *writer) receive(pending []*call, next work) []*call {
 	return append(pending, next.calls...)
 }
 
-// assemble refuses what memory can refuse, and puts the next transaction
-// together. Whatever might conflict with an earlier call of it has to wait: so
-// does the answer to it, until that call's events are committed or not. The
-// first call never waits.
+// assemble answers the calls that conflict with events in memory, and builds the next
+// transaction. A call that may conflict with an earlier call of the transaction
+// waits until that call's events are committed or not. The first call never waits.
 func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waiting []*call) {
 	b.segment = w.tail.segment()
 	clear(w.ids)
@@ -174,12 +174,12 @@ func (w *writer) sharesRequest(c *call) bool {
 	return ok
 }
 
-// trusted is for how long PostgreSQL is taken to be the same without asking.
+// trusted is how long after PostgreSQL's last answer the tail is used without a check.
 const trusted = time.Second
 
-// current reports whether the tail is still the end of a history that there is.
-// After a while without an answer the server may not be the primary any more, or
-// gone: a refusal from memory would not notice.
+// current reports whether the tail is still part of PostgreSQL's history. After a
+// while without an answer the server may not be the primary any more, or not exist: a
+// rejection from memory would not notice that.
 func (w *writer) current(ctx context.Context) bool {
 	if time.Since(w.used) < trusted {
 		return true
@@ -203,8 +203,7 @@ func (w *writer) goesOn(ctx context.Context) (there bool) {
 	return err == nil && there
 }
 
-// answer tells the calls what became of them, and has the tail go on with the
-// batch.
+// answer sends each call its result, and adds the batch to the tail.
 func (w *writer) answer(b batch, r result) {
 	refused := make(map[int32]int, len(r.calls))
 	for i, n := range r.calls {
@@ -223,7 +222,7 @@ func (w *writer) answer(b batch, r result) {
 		}
 		stored, last = stored+c.events, events
 		for _, k := range c.facts.keys {
-			w.store.popular.of(k.hash).Add(1)
+			w.store.frequency.of(k.hash).Add(1)
 		}
 		c.answer(answer{first: r.head + int64(first) + 1})
 	}
@@ -245,8 +244,8 @@ func (w *writer) answer(b batch, r result) {
 	w.store.hub.committed()
 }
 
-// lost closes the connection of the session that is held. The tail in memory goes with
-// it: the next connection may lead to another history.
+// lost closes the connection of the borrowed session, and drops the tail: the next
+// connection may lead to another history.
 func (w *writer) lost() {
 	w.on.Session().Close()
 	w.forgetTail()
@@ -257,17 +256,18 @@ func (w *writer) forgetTail() {
 	w.used = time.Time{}
 }
 
-// connect opens the connection of the session that is held, and prepares it for the
-// store. A transaction that an earlier connection has left can only commit before
-// this one gets the lock, and then its mark is found.
+// connect opens the connection of the borrowed session, and prepares the store's
+// statements on it. A transaction that an earlier connection has left behind can only
+// commit before this one gets the lock, and then this one finds its batch row.
 func (w *writer) connect(ctx context.Context) error {
 	s := w.on.Session()
 	if err := s.Connect(ctx); err != nil {
 		return err
 	}
 	if conn := s.Conn(); conn != w.usedOn {
-		// Whatever was learnt by another one and cannot be named: PostgreSQL may be
-		// another as well. The tail can, and each batch does.
+		// The new connection may lead to another server, so held positions from before
+		// are invalid: they name no batch that PostgreSQL could verify. The tail does,
+		// and each batch has it verified.
 		w.tail.epoch++
 		w.usedOn = conn
 	}
@@ -293,6 +293,6 @@ func (w *writer) recover(ctx context.Context, err error) error {
 func (w *writer) endFrozen(ctx context.Context) {
 	ended, err := pg.EndFrozen(ctx, w.store.pool, w.store.lock(), w.store.cfg.LockTimeout)
 	if err != nil || ended > 0 {
-		w.store.cfg.Log.Warn("event store's lock held too long", "ended", ended, "error", err)
+		w.store.cfg.Log.Warn("the event store's lock was held too long", "ended", ended, "error", err)
 	}
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// TestAppend_AbandonedWhileLookedUp: Close gives up when a batch was refused
-// because of an id, and the writer is about to ask of whose event.
+// TestAppend_AbandonedWhileLookedUp: Close stops waiting after a batch was rejected
+// because of an id, when the writer is about to look up the id's event.
 func TestAppend_AbandonedWhileLookedUp(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)
 	ctx, abandon := context.WithCancel(t.Context())
 	abandon()
 	for _, constraint := range []string{fmt.Sprintf("events_%d_id_key", s.id), fmt.Sprintf("request_%d_0_pkey", s.lock())} {
-		c := newCall([]Event{{Type: "T", ID: "id"}}, 100, nil, &s.popular)
+		c := newCall([]Event{{Type: "T", ID: "id"}}, 100, nil, &s.frequency)
 		c.request = RequestID{Client: "p", Sequence: 1}
 		w := newWriter(s)
 		w.blame(ctx, batch{calls: []*call{c}, segment: w.tail.segment()},
@@ -42,8 +42,8 @@ func TestWriter_ShortestLockTimeout(t *testing.T) {
 	}
 }
 
-// TestWriter_OneRequestTwice: a repetition does not share a transaction with the
-// first, which would refuse all that share it.
+// TestWriter_OneRequestTwice: a repetition does not share a transaction with the first
+// call, because PostgreSQL would reject the whole transaction.
 func TestWriter_OneRequestTwice(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)
@@ -51,7 +51,7 @@ func TestWriter_OneRequestTwice(t *testing.T) {
 	defer w.on.Close()
 	var pending []*call
 	for _, sequence := range []int64{1, 2, 1, 1, 3} {
-		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
+		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.frequency)
 		c.request = RequestID{Client: "p", Sequence: sequence}
 		pending = append(pending, c)
 	}

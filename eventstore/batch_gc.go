@@ -11,38 +11,39 @@ import (
 )
 
 const (
-	// keepMarks is for how long the row of a committed batch is kept. It must
-	// outlive every attempt that may still be waiting for the lock: those end by
-	// lock_timeout or with their connection, within a minute. Of attempts that got no
-	// answer, see nextNumber.
+	// keepMarks is how long the row of a committed batch is kept. It must outlive
+	// every attempt that may still wait for the lock: those end by lock_timeout or
+	// with their connection, within a minute. For attempts that got no answer, see
+	// nextNumber.
 	keepMarks      = 5 * time.Minute
 	maxLockTimeout = time.Minute
-	// rotateEvery is how often a busy Store looks whether records of requests are
-	// old enough: of the time between two looks no more than two minutes count.
+	// rotateEvery is how often a busy Store checks whether the records of requests are
+	// old enough to delete. Of the time between two checks at most two minutes count.
 	rotateEvery = time.Minute
-	// forgetRows is how many rows are looked at, and deleted, by one statement.
+	// forgetRows is how many rows one statement examines, and deletes.
 	forgetRows = 1000
 )
 
-// batchGC remembers which batch number a writer had reached when, to know which
-// rows are old enough to be deleted.
+// batchGC remembers the batch number that a writer had reached at a time, to know
+// which rows are old enough to be deleted.
 type batchGC struct {
-	since  time.Time // when number was noted
+	since  time.Time // when number was recorded
 	number int64
-	looked time.Time // for old records of requests
+	looked time.Time // last check for old records of requests
 }
 
-// sweeper deletes the rows of batches that nothing can ask for any more, every
-// few minutes, beside the committer and one slice after the other.
+// sweeper deletes the rows of batches that no attempt can need any more. It runs every
+// few minutes in a separate goroutine, and deletes a limited number of rows per
+// statement.
 type sweeper struct {
 	busy atomic.Bool
-	last atomic.Int64 // when it began, in seconds
+	last atomic.Int64 // start of the last run, in seconds of Unix time
 }
 
 // nextNumber names the next batch. An attempt that got no answer may be stranded, on
 // its way to PostgreSQL or in it, for longer than keepMarks, and must find the row of
-// the attempt that was committed. So the writer goes on under another id: what the
-// old one has left is deleted after a day.
+// the attempt that was committed. So the writer continues under a new id. The rows of
+// the old id are deleted after a day.
 func (w *writer) nextNumber() {
 	if w.doubted {
 		w.id, w.number, w.doubted = rand.Int64(), 0, false
@@ -51,8 +52,8 @@ func (w *writer) nextNumber() {
 	w.number++
 }
 
-// forget has the rows of old batches deleted, and old records of requests, if it is
-// time.
+// forget starts the deletion of old batch rows, and of old records of requests, if it
+// is time.
 func (w *writer) forget() {
 	now := time.Now()
 	switch {
@@ -62,20 +63,22 @@ func (w *writer) forget() {
 		w.store.sweep(w.id, before)
 	case now.Sub(w.marks.looked) >= rotateEvery:
 		w.marks.looked = now
-		w.store.aside(w.store.sweepRequests)
+		w.store.inBackground(w.store.sweepRequests)
 	}
 }
 
-// sweepNowAndThen is for a Store whose own committer may have nothing to do.
+// sweepNowAndThen is for appends in the caller's transactions: the committer of such a
+// Store may be idle and never sweep.
 func (s *Store) sweepNowAndThen() {
 	if time.Now().Unix()-s.sweeper.last.Load() >= int64(keepMarks/time.Second) {
 		s.sweep(0, 0)
 	}
 }
 
-// sweep deletes aside. Failures are no batch's: the next one begins anew.
+// sweep deletes in the background. A failure affects no batch: the next sweep starts
+// from the beginning.
 func (s *Store) sweep(writer, before int64) {
-	s.aside(func() {
+	s.inBackground(func() {
 		s.sweeper.last.Store(time.Now().Unix())
 		if err := s.forgetAll(s.life, writer, before); err != nil && s.life.Err() == nil {
 			s.cfg.Log.Warn("old batch marks not deleted", "store", s.name, "error", err)
@@ -86,16 +89,16 @@ func (s *Store) sweep(writer, before int64) {
 
 func (s *Store) sweepRequests() {
 	if err := s.rotateRequests(s.life); err != nil && s.life.Err() == nil {
-		s.cfg.Log.Warn("old requests not given up", "store", s.name, "error", err)
+		s.cfg.Log.Warn("old records of requests not deleted", "store", s.name, "error", err)
 	}
 }
 
-// aside sweeps in a goroutine of its own, unless one does already.
-func (s *Store) aside(sweep func()) {
+// inBackground calls sweep in a new goroutine, unless a sweep is running.
+func (s *Store) inBackground(sweep func()) {
 	if !s.enter() {
 		return
 	}
-	defer s.leave() // Close waits for what runs only after all who have entered
+	defer s.leave() // Close waits for running only when no caller is between enter and leave
 	if !s.sweeper.busy.CompareAndSwap(false, true) {
 		return
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSweep_GivesUpManyRequests has looking through the records of requests take
-// longer than one batch may.
+// TestSweep_GivesUpManyRequests: reading the records of requests takes longer than
+// Timeout allows for one batch.
 func TestSweep_GivesUpManyRequests(t *testing.T) {
 	t.Parallel()
 	db, _ := prepared(t)
@@ -52,8 +52,8 @@ func appendAndSweep(t *testing.T, s *Store) {
 	}
 }
 
-// TestSweep_VacuumsOldRequests: records that were given up are many, and the table is
-// taken into use again only when it is small.
+// TestSweep_VacuumsOldRequests: many records are deleted, and their table is used again
+// only after it is small.
 func TestSweep_VacuumsOldRequests(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)

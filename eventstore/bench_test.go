@@ -92,8 +92,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendIf appends enrolments that must not be there yet, which takes
-// the whole history into account.
+// BenchmarkAppendIf appends enrolments that must not exist yet. The conditions cover the
+// whole history.
 func BenchmarkAppendIf(b *testing.B) {
 	s := benchStore(b, 50_000)
 	var enrolled atomic.Int64

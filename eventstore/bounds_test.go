@@ -27,7 +27,7 @@ func mustExec(t *testing.T, pool *pgxpool.Pool, sql string) {
 	}
 }
 
-// smallPool is a pool of so many connections.
+// smallPool is a pool with that number of connections.
 func smallPool(t *testing.T, url string, conns int) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pg.Open(t.Context(), pg.PoolConfig{URL: url, MaxConns: conns})
@@ -82,8 +82,8 @@ func TestQuery_MaxBytes(t *testing.T) {
 	}
 }
 
-// TestAppendIf_HistoryLostWhileIdle has the last event vanish, as a failover
-// may do, while the Store is idle: what it remembers of it refuses nothing.
+// TestAppendIf_HistoryLostWhileIdle: the last event is lost, as in a failover, while the
+// Store is idle. Its copy in memory must not cause a conflict.
 func TestAppendIf_HistoryLostWhileIdle(t *testing.T) {
 	t.Parallel()
 	for name, idle := range map[string]time.Duration{"closed": time.Millisecond, "open": time.Hour} {
@@ -136,8 +136,8 @@ func (c *cutBehindAppend) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAppend_OutcomeUnknown loses the connection after a batch, and is not let
-// in again.
+// TestAppend_OutcomeUnknown: the connection is lost after a batch was sent, and
+// PostgreSQL rejects the next login.
 func TestAppend_OutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -189,8 +189,8 @@ func TestAppend_OutcomeUnknown(t *testing.T) {
 	}
 }
 
-// TestAppend_TakesTooLong has one event of a batch that PostgreSQL cannot write
-// in time: the others are written, and that one is given up.
+// TestAppend_TakesTooLong: PostgreSQL cannot write one event of a batch in time. The
+// other events are written, and the append of this one fails.
 func TestAppend_TakesTooLong(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -220,7 +220,7 @@ func TestAppend_TakesTooLong(t *testing.T) {
 	}
 }
 
-// TestAppend_NobodyWaits drops what was given up before it was written.
+// TestAppend_NobodyWaits: an append whose caller has left is not written.
 func TestAppend_NobodyWaits(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -248,8 +248,8 @@ func TestAppend_NobodyWaits(t *testing.T) {
 	}
 }
 
-// TestSubscription_LeavesConnections has more subscriptions read than there are
-// connections, and none of them come to an end.
+// TestSubscription_LeavesConnections: more subscriptions read than there are
+// connections, and none of their reads ends.
 func TestSubscription_LeavesConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -287,8 +287,8 @@ func TestSubscription_LeavesConnections(t *testing.T) {
 	}
 }
 
-// TestQuery_LeavesConnections has more queries wait for PostgreSQL than the pool
-// has connections: there is one for an append nevertheless.
+// TestQuery_LeavesConnections: more queries wait for PostgreSQL than the pool has
+// connections, but an append still gets one.
 func TestQuery_LeavesConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -322,8 +322,8 @@ func TestQuery_LeavesConnections(t *testing.T) {
 	}
 }
 
-// TestSubscription_RareMatches reads on in smaller parts where a read of all
-// positions takes too long.
+// TestSubscription_RareMatches: if a read of all positions takes too long, the
+// subscription reads smaller ranges.
 func TestSubscription_RareMatches(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -419,7 +419,7 @@ func TestClose_ByMany(t *testing.T) {
 	running.Wait()
 }
 
-// TestDecide_WaitsForItsTurn has the only slot taken for a while.
+// TestDecide_WaitsForItsTurn: Decide waits while the only slot is taken.
 func TestDecide_WaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{MaxConcurrentProjections: 1})

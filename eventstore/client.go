@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// Client is what a process runs to use event stores, on one pool: each Store that it has opened runs until Close. A process
-// needs one, so that its callers share commits. Safe for concurrent use.
+// Client opens and runs the event stores of a process, on one pool. Each Store that it has opened runs until Close. Use one
+// Client per process, so that all callers share commits. Safe for concurrent use.
 type Client struct {
 	cfg  Config
 	pool *pgxpool.Pool
@@ -25,8 +25,8 @@ type Client struct {
 	stores map[int32]*Store // by their IDs
 }
 
-// Open returns a Client on a database with the schema that package migrate makes; else the error is one of that
-// package, which says what to do. It must be closed.
+// Open returns a Client, which must be closed. The database must have the schema that package migrate makes; otherwise
+// the error is one of that package, and says what to do.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) {
 	status, err := migrate.Inspect(ctx, pool)
 	if err = cmp.Or(err, status.Err()); err != nil {
@@ -35,10 +35,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) 
 	return &Client{cfg: cfg, pool: pool, stores: make(map[int32]*Store)}, nil
 }
 
-// Ensure returns the store of that name, and makes it if there is none; an
-// empty name is DefaultName. It may be called by any number of processes at
-// once. The name has 1 to MaxName bytes, valid UTF-8 without NUL; else the
-// error is ErrInvalid.
+// Ensure returns the store of that name, and creates it if it does not exist; an
+// empty name is DefaultName. Any number of processes may call it at the same time.
+// The name has at most MaxName bytes, valid UTF-8 without NUL; else the error is
+// ErrInvalid.
 func (c *Client) Ensure(ctx context.Context, name string) (*Store, error) {
 	return c.open(name, func(s *Store) error { return s.ensure(ctx) })
 }
@@ -48,10 +48,10 @@ func (c *Client) Lookup(ctx context.Context, name string) (*Store, error) {
 	return c.open(name, func(s *Store) error { return s.lookup(ctx) })
 }
 
-// Drop is the function Drop.
+// Drop calls the function Drop.
 func (c *Client) Drop(ctx context.Context, name string) error { return Drop(ctx, c.pool, name) }
 
-// open returns the store that find finds: the one that runs, or else a new one.
+// open returns the running Store for the store that find looks up, or starts a new one.
 func (c *Client) open(name string, find func(*Store) error) (*Store, error) {
 	s, err := newStore(c.pool, name, c.cfg)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Client) open(name string, find func(*Store) error) (*Store, error) {
 	return s, nil
 }
 
-// forget is told that a store is closed.
+// forget removes a closed Store.
 func (c *Client) forget(s *Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *Client) forget(s *Store) {
 	}
 }
 
-// Close is Store.Close for all stores, at the same time.
+// Close closes all stores in parallel: see Store.Close.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestClient_OlderSchema: a database that is not migrated is refused with what to do.
+// TestClient_OlderSchema: for a database that is not migrated, the error says what to do.
 func TestClient_OlderSchema(t *testing.T) {
 	t.Parallel()
 	if _, err := eventstore.Open(t.Context(), pgtest.Open(t).Pool, eventstore.Config{}); !errors.Is(err, migrate.ErrOlder) {
@@ -17,7 +17,7 @@ func TestClient_OlderSchema(t *testing.T) {
 	}
 }
 
-// TestClient_Stores: a Client runs one Store for each that there is, until it is closed.
+// TestClient_Stores: a Client runs one Store per event store, until it is closed.
 func TestClient_Stores(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

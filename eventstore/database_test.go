@@ -24,7 +24,7 @@ var strangeDefaults = map[string]string{
 	"search_path": "public, pg_catalog", "standard_conforming_strings": "off", "default_transaction_isolation": "serializable",
 }
 
-// manyStores share a pool of few connections: each gives back its own at once.
+// manyStores share a pool of few connections: each returns its connection at once.
 var manyStores = eventstore.Config{IdleTimeout: time.Millisecond, NoListen: true}
 
 // TestStore_StrangeDefaults appends after slow transactions, where the defaults of
@@ -133,7 +133,7 @@ func TestStore_LeastRights(t *testing.T) {
 	}
 }
 
-// letIn has the server trust whoever says to be that role.
+// letIn makes the server accept logins of that role without a password.
 func letIn(t *testing.T, admin *pgxpool.Pool, role string) {
 	t.Helper()
 	var file string

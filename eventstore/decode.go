@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// reader reads one page. All its events come as one value, which is copied from
-// the connection once, and which they share: a page takes a handful of
-// allocations however many events it has.
+// reader reads one page. All events of a page arrive as one value, which is copied
+// from the connection once and shared by the events: a page needs a few allocations,
+// whatever its number of events.
 type reader struct {
 	params params
 	probes probes
@@ -20,10 +20,10 @@ type reader struct {
 	page   []byte
 	tags   int
 	result pageResult
-	passed bool // the statement does not answer this: another one has to
+	passed bool // the statement cannot answer this request: use the general one
 }
 
-// rawEvent is where an event is in the page.
+// rawEvent is the location of an event in the page.
 type rawEvent struct {
 	position         int64
 	start, data, end int
@@ -31,8 +31,8 @@ type rawEvent struct {
 
 var readers = sync.Pool{New: func() any { return &reader{} }}
 
-// keepReader is the most memory that a reader keeps of its parameters for the
-// next page: there are as many as pages were ever read at once.
+// keepReader is the size up to which a reader's parameter buffers are reused for the
+// next page. There are as many readers as pages were ever read at the same time.
 const keepReader = 2 * streamBytes
 
 func (p *reader) free() {
@@ -44,7 +44,7 @@ func (p *reader) free() {
 	readers.Put(p)
 }
 
-// encodeTagged returns the parameters of a store's tagged.
+// encodeTagged returns the parameters of the function events_N_tagged.
 func (p *reader) encodeTagged(r *pageRequest, byPosition bool) [][]byte {
 	item := &r.query.Items[0]
 	to := &p.params
@@ -64,7 +64,7 @@ func (p *reader) encodeTagged(r *pageRequest, byPosition bool) [][]byte {
 	return to.values()
 }
 
-// encodePage returns the parameters of a store's page.
+// encodePage returns the parameters of the function events_N_page.
 func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known *tagFrequency) [][]byte {
 	everything := r.query.everything()
 	p.probes.reset()
@@ -72,7 +72,7 @@ func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known
 		p.probes.add(&r.query, known)
 	}
 	if p.probes.n < manyProbes && p.probes.tagged == p.probes.n {
-		in.span = 0 // whatever is looked up matches
+		in.span = 0 // every row that the index returns matches
 	}
 	to := &p.params
 	to.reset(keepParams)
@@ -94,7 +94,7 @@ func (p *reader) encodePage(r *pageRequest, byPosition bool, in searching, known
 	return to.values()
 }
 
-// row takes what PostgreSQL has found. The values are only valid now.
+// row decodes the result row. The values are valid only during the call.
 func (p *reader) row(values [][]byte) {
 	p.rows, p.found, p.tags, p.result = p.rows[:0], p.found[:0], 0, pageResult{}
 	p.passed = values[1] == nil
@@ -111,7 +111,7 @@ func (p *reader) row(values [][]byte) {
 	p.split()
 }
 
-// An event in a page: migrate/sql has its form.
+// The format of an event in a page: see migrate/sql.
 const (
 	packedJSON  = 1
 	packedArray = 2
@@ -154,9 +154,9 @@ func skipArray(page []byte, at int) (end, tags int) {
 	return at, n - 2
 }
 
-// inOrder puts the rows into the order of their positions, and reports whether
-// they are the first of those that were found: all of them, unless the page is
-// full of bytes.
+// inOrder sorts the rows by position, and reports whether they are the first of the
+// positions that the index returned: all of them, unless the page has reached its
+// limit of bytes.
 func (p *reader) inOrder(r *pageRequest) bool {
 	order := func(a, b int64) int {
 		if r.backwards {
@@ -193,8 +193,8 @@ func (p *reader) finish(r *pageRequest) ([]Event, pageResult) {
 		return nil, found
 	}
 	found.last = p.rows[len(p.rows)-1].position
-	// Data and strings are apart in these bytes: who changes the one, although
-	// told not to, does not change the other.
+	// Data and strings do not overlap in these bytes: a caller that changes the data,
+	// although it must not, does not change the strings.
 	text := unsafe.String(unsafe.SliceData(p.page), len(p.page))
 	events := make([]Event, 0, len(p.rows))
 	tags := make([]string, 0, p.tags)
@@ -232,7 +232,7 @@ func (e *Event) unpack(packed string, tags []string) []string {
 	return tags
 }
 
-// unpackArray does the same with an array as it travels.
+// unpackArray does the same for an event in PostgreSQL's binary array format.
 func (e *Event) unpackArray(array string, tags []string) []string {
 	rest := array[arrayHeader:]
 	next := func() string {

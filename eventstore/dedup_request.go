@@ -12,27 +12,28 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// ErrSequenceTooOld: the request may be one whose record is not kept any more.
-// It was not stored now. The client is to go on with higher sequences.
+// ErrSequenceTooOld: the record of the request may have been deleted already, so that
+// a repetition cannot be recognised. Nothing was stored now. The client has to
+// continue with higher sequences.
 var ErrSequenceTooOld = errors.New("eventstore: sequence is too old")
 
-// KeepRequests is for how long requests that carried a RequestID can be
-// repeated, at least: their records go when they are between this and twice
-// this old, and stay longer while nobody appends to the store. Of a time in which
-// PostgreSQL was away, two minutes count.
+// KeepRequests is the minimum time for which a request with a RequestID can be
+// repeated. Its record is deleted between one and two times KeepRequests after the
+// request, or later if nobody appends to the store. Of a time without PostgreSQL at
+// most two minutes count.
 const KeepRequests = 10 * time.Minute
 
-// RequestID names one request to append, so that it can be repeated: for a store
-// there is only ever one request with this Client and Sequence.
+// RequestID is an idempotency key: it names one append, so that the append can be
+// repeated. Client and Sequence together are unique in a store.
 type RequestID struct {
 	// Client names the program that appends, 1 to MaxName bytes of valid UTF-8 without NUL. A process that
-	// goes on with the sequences of an earlier one takes its name; others choose
-	// one that nobody has, such as a UUID. Of each, some 100 bytes are kept as long as the store.
+	// continues the sequences of an earlier process uses the same name; other processes use a unique
+	// name, such as a UUID. The store keeps some 100 bytes for each client permanently.
 	Client string
-	// Sequence is the client's number for the request, at least 0. They should
-	// grow; gaps, and another order than that of the numbers, are allowed. But
-	// once the record of a sequence was given up, a lower one gets
-	// ErrSequenceTooOld, also if it was never used.
+	// Sequence is the client's number for the request, at least 0. Sequences
+	// should increase; gaps, and requests out of order, are allowed. But once the
+	// record of a sequence is deleted, all lower sequences get ErrSequenceTooOld,
+	// even if they were never used.
 	Sequence int64
 }
 
@@ -48,16 +49,16 @@ func (request RequestID) validate() error {
 	return nil
 }
 
-// AppendAs is Append as the request of that name: it can be repeated, in any
-// process and as often as one likes, at the same time as well. The events are
-// stored once, and each of the calls returns their positions. Only the
-// Client and Sequence count: a repetition must have as many events as the
-// first, for it is answered with the positions of those.
+// AppendAs is an idempotent Append. Calls with the same RequestID may be repeated any
+// number of times, in any process, also at the same time. The events are stored once,
+// and each call returns the position of the first. Only Client and Sequence are compared:
+// the caller has to repeat the events of the first call, because the positions of the
+// others follow from how many there are.
 //
-// This holds for KeepRequests. An older repetition, or what might be one, is not
-// stored, and the error is ErrSequenceTooOld. All other errors are as with
-// Append; after any of them the request can be repeated, and one that was
-// refused is looked at anew.
+// This holds for KeepRequests. A repetition that is or may be older stores nothing,
+// and the error is ErrSequenceTooOld. All other errors are as with Append; after any
+// of them the request can be repeated. Rejections are not recorded: a repetition of a
+// rejected request is checked again.
 func (s *Store) AppendAs(ctx context.Context, request RequestID, events ...Event) (Appended, error) {
 	if err := request.validate(); err != nil {
 		return Appended{}, err
@@ -65,9 +66,9 @@ func (s *Store) AppendAs(ctx context.Context, request RequestID, events ...Event
 	return s.append(ctx, events, nil, request)
 }
 
-// AppendIfAs is AppendIf as the request of that name: see AppendAs. Events of the first
-// attempt are no conflict for its repetition. A repetition must have
-// the condition of the first.
+// AppendIfAs is an idempotent AppendIf: see AppendAs. The events of the first attempt
+// do not conflict with its repetition. The caller has to repeat the condition of the
+// first call: another one is not compared with it.
 func (s *Store) AppendIfAs(ctx context.Context, request RequestID, events []Event, condition Condition) (Appended, error) {
 	if err := request.validate(); err != nil {
 		return Appended{}, err
@@ -78,9 +79,9 @@ func (s *Store) AppendIfAs(ctx context.Context, request RequestID, events []Even
 	return s.append(ctx, events, &condition, request)
 }
 
-// recallRequest looks whether a refused request had been stored by an earlier
-// attempt. Whatever refused it is committed, and its own first attempt cannot
-// commit after that: what is not found now is not stored.
+// recallRequest checks whether an earlier attempt had stored a rejected request. One
+// look is enough: the events that caused the rejection are committed, and the earlier
+// attempt cannot commit after them. A request that is not found now is not stored.
 func (s *Store) recallRequest(ctx context.Context, request RequestID, got answer) (answer, error) {
 	for failed := 0; ; failed++ {
 		found, err := s.findRequests(ctx, s.sendBatch, []RequestID{request})
@@ -98,11 +99,11 @@ func (s *Store) recallRequest(ctx context.Context, request RequestID, got answer
 	}
 }
 
-// known reports whether it is an answer.
+// known reports whether a is a result, and not the zero value.
 func (a answer) known() bool { return a.first > 0 || a.err != nil }
 
-// findRequests returns what each request was answered, if it is recorded, or
-// ErrSequenceTooOld. The standbys have what it finds.
+// findRequests returns for each request its recorded answer, ErrSequenceTooOld, or the
+// zero answer. It returns when the standbys have the records that it found.
 func (s *Store) findRequests(ctx context.Context, send batchSender, requests []RequestID) (found []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -137,18 +138,18 @@ func scanRequest(row pgx.CollectableRow) (a answer, err error) {
 	return a, nil
 }
 
-// codeRecorded is what a store's append raises for requests that are recorded,
-// or too old.
+// codeRecorded is the SQLSTATE that a store's append function raises for requests that are
+// recorded, or too old.
 const codeRecorded = "TW005"
 
-// isRecorded reports whether a batch was refused because of a request of it.
+// isRecorded reports whether a batch was rejected because one of its requests is recorded or too old.
 func (s *Store) isRecorded(err error) bool {
 	return pg.Code(err) == codeRecorded || pg.Code(err) == pg.CodeUniqueViolation &&
 		strings.HasPrefix(pg.Constraint(err), fmt.Sprintf("request_%d_", s.lock()))
 }
 
 // withoutRecorded answers the calls whose requests are recorded, or too old, and
-// returns the batch without them. If there are none it returns err.
+// returns the batch without them. If there are no such calls it returns err.
 func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch, error) {
 	var requests []RequestID
 	for _, c := range b.calls {
@@ -183,9 +184,9 @@ func (w *writer) withoutRecorded(ctx context.Context, b batch, err error) (batch
 	return b, err
 }
 
-// rotateRequests gives up records of requests that are old enough, if there are
-// clients. If another process is at it, or in the way, it is done later. The first
-// step reads a whole table: it may take its time, and delays nobody.
+// rotateRequests deletes the records of requests that are old enough, if there are any
+// clients. If another process is doing so, or holds a lock, the deletion happens later.
+// The first step reads a whole table: it may take long, but delays nobody.
 func (s *Store) rotateRequests(ctx context.Context) error {
 	folding, folded := context.WithTimeout(ctx, KeepRequests)
 	defer folded()
@@ -207,8 +208,8 @@ func (s *Store) rotateRequests(ctx context.Context) error {
 	})
 }
 
-// vacuumRequests gives back what the table held that was folded, as far as no
-// snapshot sees it: it is not taken into use again before.
+// vacuumRequests frees the space of the folded table, as far as no snapshot can see its
+// rows. The table is not used again before it is empty.
 func (s *Store) vacuumRequests(ctx context.Context) error {
 	var old *string
 	if err := s.pool.QueryRow(ctx, oldRequestsSQL, s.lock()).Scan(&old); err != nil || old == nil {

@@ -75,8 +75,8 @@ func TestAppendAs_Once(t *testing.T) {
 	}
 }
 
-// TestAppendIfAs_RejectedIsEvaluatedAnew: what the request itself has stored is
-// no conflict, and what was refused leaves no record.
+// TestAppendIfAs_RejectedIsEvaluatedAnew: a request does not conflict with its own
+// events, and a rejected request leaves no record.
 func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -99,9 +99,9 @@ func TestAppendIfAs_RejectedIsEvaluatedAnew(t *testing.T) {
 	}
 }
 
-// rotate gives up the records of requests of the first store as if KeepRequests had
-// passed. A Store that is open looks for itself after its first append, and either may
-// find the other in its way: what counts is that the tables have changed places.
+// rotate deletes the records of requests of the first store as if KeepRequests had
+// passed. An open Store does the same after its first append, and the two may block each
+// other. It is enough that the tables have changed places.
 func rotate(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	const lock = 1<<30 + 1
@@ -154,9 +154,9 @@ func TestAppendAs_TooOld(t *testing.T) {
 	}
 }
 
-// TestAppendAs_LostConnectionsAndCrashes has clients ask again and again, of
-// two Stores, while connections are cut and PostgreSQL is killed: each request
-// is stored once, where all of its answers say.
+// TestAppendAs_LostConnectionsAndCrashes: clients repeat their requests on two Stores
+// while connections are cut and PostgreSQL is killed. Each request is stored once, at
+// the positions that all its answers name.
 func TestAppendAs_LostConnectionsAndCrashes(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {

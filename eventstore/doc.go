@@ -1,49 +1,51 @@
-// Package eventstore keeps events with a type and tags in PostgreSQL, and
-// appends to them under a condition: a Dynamic Consistency Boundary, as
-// specified at dcb.events. A query with each append says what
-// must be decided consistently, and not the stream that an event belongs to.
+// Package eventstore stores events with a type and tags in PostgreSQL, and
+// appends events under a condition. It implements the Dynamic Consistency Boundary
+// (DCB), as specified at dcb.events: a query with each append defines what has to be
+// consistent, instead of the stream that an event belongs to.
 //
-// [Open] returns the [Client] of a process; [Client.Ensure] makes a [Store] and returns it. [Store.AppendIf] appends under a condition, [Store.Decide] reads, decides and
-// appends until nothing has come in between, [Store.QueryStream] is a loop over events, and [Store.Subscribe] follows them.
+// [Open] returns the [Client] of a process; [Client.Ensure] creates or opens a [Store]. [Store.AppendIf] appends under a
+// condition. [Store.Decide] reads, decides and appends, and retries after a conflict. [Store.QueryStream] iterates over
+// stored events, and [Store.Subscribe] follows the store.
 //
-// # What is promised
+// # Guarantees
 //
-//   - AppendIf stores its events, all of them, if no event matches its
-//     condition at the moment at which they get their positions, however many
-//     callers, Stores and processes append at once.
+//   - AppendIf stores all its events if no event matches its condition at the
+//     moment at which they get their positions. This holds for any number of
+//     concurrent callers, Stores and processes.
 //   - Positions are in the order of commits: a reader that has seen position p will
 //     never find a new event below it.
-//   - An answer means committed. A rejection names an event that is committed.
-//     While PostgreSQL is away, appends wait; a connection lost during COMMIT is
-//     settled. Events with ids, or AppendAs, make even a caller's own retry safe.
-//   - A read is as of one moment, however many statements it takes: those below
-//     the position at which the store ended when the first was read.
-//   - A projection that begins with a snapshot comes to the state that it would
-//     come to without.
+//   - A successful append is committed. A conflict names an event that is committed.
+//     While PostgreSQL is unavailable, appends wait. If a connection is lost during
+//     COMMIT, the Store finds out the result. Events with ids, or AppendAs, make
+//     also the caller's own retries safe.
+//   - A read is a snapshot of one moment, even if it needs several statements: it
+//     returns events up to the position at which the store ended when the first
+//     statement ran.
+//   - A projection that begins with a snapshot reaches the same state as without it.
 //
 // # How a condition is checked
 //
-// Every append takes the store's advisory lock, in PostgreSQL, and holds it to
-// its commit; a Store gathers its callers into one such transaction, which is
-// one round trip. Four things decide, and each only has to look after the
-// position up to which those before it have looked:
+// Every append takes the store's advisory lock in PostgreSQL, and holds it until its
+// commit. A Store gathers its callers into one such transaction (group commit), which
+// is one round trip. Four stages check a condition, and each stage starts at the
+// position that the stage before has reached:
 //
-//  1. append_checker.go: while one batch commits, the conditions of the next are
-//     looked up by one query, without the lock. A match is final. No match is
-//     true up to the last batch that the query saw.
+//  1. append_checker.go: while one batch commits, one query checks the conditions of
+//     the next batch, without the lock. A match is final. "No match" is valid up to
+//     the last batch that the query saw.
 //  2. tail.go: the Store's own last events, in memory.
 //  3. append_writer.go: the earlier calls of the same batch. A call that might conflict with
-//     one of them waits for the next transaction, when that one is committed.
-//  4. tidewire.events_N_append: if the store's sequence has moved past what is
-//     known, because others have written, it looks after that, by a statement
-//     begun after the lock was taken.
+//     one of them waits for the next transaction, after that call is committed.
+//  4. tidewire.events_N_append: if the store's sequence has moved past the known
+//     position, because other processes have written, it checks the events after
+//     that position, in a statement that began after the lock was taken.
 //
-// 1 and 4 give up on a condition for which they would have to look at many rows
-// of the index, such as two tags that very many events have, but none has both.
-// append_slow_check.go: such a call goes back to its caller, whose goroutine looks it up
-// without the lock, within Config.CheckTimeout, and hands it over again. So the
-// time under the lock is bounded whatever the conditions are.
+// Stages 1 and 4 give up on a condition that would need many rows of the index, such as
+// two tags that very many events have, but none has both. Such a call goes back to its
+// caller (append_slow_check.go). The caller's goroutine checks it without the lock,
+// within Config.CheckTimeout, and hands it over again. So the time under the lock is
+// bounded for all conditions.
 //
-// The findings of 1 and 2 are relied on only while PostgreSQL still has the
-// batch at which the history that they saw has ended.
+// The results of stages 1 and 2 are used only while PostgreSQL still has the last batch
+// of the history that they saw.
 package eventstore

@@ -20,9 +20,9 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestStore_Dumped takes dumps with pg_dump beside load, one while an
-// application's ALTER TABLE holds it up in the beginning, and has each restored
-// go on: with all that was answered before it began, and nothing half.
+// TestStore_Dumped takes dumps with pg_dump under load, one of them while an
+// application's ALTER TABLE delays its start. Each restored database has everything that
+// was answered before the dump began, no partial append, and accepts further appends.
 func TestStore_Dumped(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -70,8 +70,8 @@ func TestStore_Dumped(t *testing.T) {
 	}
 }
 
-// rotatedBeside has old records of requests given up while a dump waits, and
-// reports whether one does.
+// rotatedBeside deletes old records of requests while a dump waits, and reports whether
+// one waits.
 func rotatedBeside(t *testing.T, pool *pgxpool.Pool, s *eventstore.Store) bool {
 	var waiting bool
 	if err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pg_dump' AND wait_event_type = 'Lock')`).Scan(&waiting); err != nil || !waiting {
@@ -80,7 +80,7 @@ func rotatedBeside(t *testing.T, pool *pgxpool.Pool, s *eventstore.Store) bool {
 	for range 2 {
 		mustExec(t, pool, `UPDATE tidewire.request_window SET since = since - interval '1 h'`)
 		mustExec(t, pool, fmt.Sprintf(`SELECT tidewire.fold_requests(%d, '10 min')`, 1<<30+s.ID()))
-		// Whether it may is its own business: it may refuse while a snapshot needs the records.
+		// It may fail while a snapshot needs the records.
 		pool.Exec(t.Context(), `SELECT tidewire.swap_requests($1, '10 min')`, 1<<30+s.ID())
 	}
 	return true

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// OIDs of the elements of the arrays that travel, and the lengths of elements
-// of fixed width. https://www.postgresql.org/docs/current/catalog-pg-type.html
+// OIDs of the element types of array parameters.
+// https://www.postgresql.org/docs/current/catalog-pg-type.html
 const (
 	oidBool  = 16
 	oidBytea = 17
@@ -15,9 +15,9 @@ const (
 	oidText  = 25
 )
 
-// column is the elements of an array parameter, each as it travels: its length
-// and its value, in PostgreSQL's binary format. Columns are concatenated
-// without looking at their elements.
+// column is the elements of an array parameter, each encoded as its length and
+// its value, in PostgreSQL's binary format. Columns can be concatenated without
+// decoding their elements.
 type column []byte
 
 func (c *column) null() { *c = binary.BigEndian.AppendUint32(*c, 0xffffffff) }
@@ -72,8 +72,8 @@ func (c *column) textArray(elements []string) {
 	binary.BigEndian.PutUint32((*c)[at:], uint32(len(*c)-at-4))
 }
 
-// packed appends an event as readers get it, but for its position, time and
-// data: migrate/sql has the form.
+// packed appends an event in the format of a page, without its position, time and
+// data: see migrate/sql.
 func (c *column) packed(e *Event) {
 	at := len(*c)
 	*c = append(*c, 0, 0, 0, 0, 0) // the length is filled in below
@@ -129,7 +129,7 @@ func (p *params) array(oid uint32, n int, elements column) {
 	p.end()
 }
 
-// arrayHeader begins an array; its elements are for the caller to append.
+// arrayHeader begins an array; the caller appends its elements.
 func (p *params) arrayHeader(oid uint32, n int) {
 	if n == 0 {
 		p.buf = binary.BigEndian.AppendUint32(p.buf, 0) // an empty array has no dimension
@@ -138,7 +138,7 @@ func (p *params) arrayHeader(oid uint32, n int) {
 		return
 	}
 	p.buf = binary.BigEndian.AppendUint32(p.buf, 1) // dimensions
-	p.buf = binary.BigEndian.AppendUint32(p.buf, 1) // may hold NULLs; PostgreSQL looks for itself
+	p.buf = binary.BigEndian.AppendUint32(p.buf, 1) // may hold NULLs; PostgreSQL checks the elements
 	p.buf = binary.BigEndian.AppendUint32(p.buf, oid)
 	p.buf = binary.BigEndian.AppendUint32(p.buf, uint32(n))
 	p.buf = binary.BigEndian.AppendUint32(p.buf, 1) // lower bound

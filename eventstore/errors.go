@@ -12,31 +12,31 @@ var (
 	// ErrInvalid: an argument is outside of the documented limits; nothing was
 	// stored. Errors that wrap it are InvalidErrors.
 	ErrInvalid = errors.New("eventstore: invalid")
-	// ErrDuplicateID: an event with one of the ids is stored, and this append is
-	// not a repetition of the one that stored it; nothing was stored. Errors that
-	// wrap it are DuplicateErrors.
+	// ErrDuplicateID: an event with one of the ids is already stored, and this append
+	// is not a repetition of the append that stored it; nothing was stored. Errors
+	// that wrap it are DuplicateErrors.
 	ErrDuplicateID = errors.New("eventstore: event id exists")
-	// ErrHistoryLost: a position is of events that were lost, as a standby that took over did not have them, or is past
-	// the end of the store; nothing was stored. Errors that wrap it are HistoryLostErrors.
+	// ErrHistoryLost: a failover has lost events up to a position, because the promoted standby did not have them, or the
+	// position is past the end of the store; nothing was stored. Errors that wrap it are HistoryLostErrors.
 	ErrHistoryLost = errors.New("eventstore: the position is after the end, or a failover has lost it")
 	// ErrNotFound: there is no store of that name, or it was dropped.
 	ErrNotFound = errors.New("eventstore: not found")
 	// ErrClosed: the Store is closed; nothing was stored.
 	ErrClosed = errors.New("eventstore: closed")
-	// ErrOutcomeUnknown: whether the events are stored is not known.
+	// ErrOutcomeUnknown: it is unknown whether the events are stored.
 	ErrOutcomeUnknown = errors.New("eventstore: outcome unknown")
 	// errAbandoned: Close gave up waiting. It is an ErrOutcomeUnknown.
 	errAbandoned = fmt.Errorf("%w: abandoned without an answer of PostgreSQL", ErrOutcomeUnknown)
-	// ErrTooExpensive: it takes PostgreSQL longer than Config.CheckTimeout to look
-	// for what a condition excludes; nothing was stored. A condition with a higher
-	// After is cheaper, and so is one by tags that few events have.
+	// ErrTooExpensive: PostgreSQL needs longer than Config.CheckTimeout to check a
+	// condition; nothing was stored. A condition is cheaper with a higher After, or
+	// with tags that few events have.
 	ErrTooExpensive = errors.New("eventstore: too expensive")
-	// ErrTooSlow: PostgreSQL has not written an append, alone in its batch, within
-	// Config.Timeout, and so several times; nothing was stored.
+	// ErrTooSlow: PostgreSQL did not write an append within Config.Timeout, in
+	// several attempts, although it was alone in its batch; nothing was stored.
 	ErrTooSlow = errors.New("eventstore: not written in time")
-	// ErrIsolation: a transaction is not READ COMMITTED. Under any other level a
-	// condition would be checked against what was committed before the
-	// transaction began to read, and not when it got the store's lock.
+	// ErrIsolation: a transaction is not READ COMMITTED. At any other level a
+	// condition would be checked against the snapshot that the transaction took
+	// first, and not against the state when it got the store's lock.
 	ErrIsolation = errors.New("eventstore: transaction must be READ COMMITTED")
 	// ErrTooManyProjections: MaxConcurrentProjections are running.
 	ErrTooManyProjections = errors.New("eventstore: too many projections at once")
@@ -47,8 +47,8 @@ var (
 type ConflictError struct {
 	Position int64
 	Type     string
-	// Events are the events that match, in order of position, if the condition
-	// asked for them; the first is the one named above.
+	// Events are the matching events in order of position, at most
+	// Condition.WantEvents; the first is the one named above.
 	Events []Event
 }
 
@@ -58,8 +58,8 @@ func (e *ConflictError) Error() string {
 
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// HistoryLostError says where the history that was lost parts from the one that goes on: Last is the position of the last
-// event that both have. Events that were read after it have to be read again, and decisions on them made again.
+// HistoryLostError says where the lost history diverges from the current one: Last is the position of the last event that
+// both have. The caller has to read the events after Last again, and to repeat decisions that relied on them.
 type HistoryLostError struct{ Last int64 }
 
 func (e *HistoryLostError) Error() string {
@@ -81,7 +81,7 @@ func (e *InvalidError) Error() string {
 
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
 
-// DuplicateError names a stored event that has the id of one to be appended.
+// DuplicateError names a stored event that has the same id as an event of the append.
 type DuplicateError struct {
 	ID       string
 	Position int64

@@ -21,38 +21,36 @@ const (
 	MaxData = 16 << 20
 	// MaxEvents is the most events of one append.
 	MaxEvents = 10_000
-	// MaxAppend is the most that the events of one append may hold together, in
-	// bytes.
+	// MaxAppend is the largest total size of the events of one append, in bytes.
 	MaxAppend = 64 << 20
 )
 
-// Event is a fact that happened. Events that were read must not be changed: those of
-// one read share memory, all of which is kept as long as one of them is.
+// Event is a fact that happened. Do not change events that were read: the events of
+// one read share memory, and a reference to one of them keeps all of it.
 type Event struct {
 	// Position in the store, from 1 on, in the order of commits, with gaps.
-	// Assigned by PostgreSQL; not looked at in an event to be appended.
+	// PostgreSQL assigns it; appends ignore it.
 	Position int64
-	// Time at which the event was stored, by PostgreSQL's clock. It has the order
-	// of positions as long as nobody turns that clock back. Not looked at in an
-	// event to be appended.
+	// Time at which the event was stored, by PostgreSQL's clock. Times are in the
+	// order of positions unless that clock is set back. Appends ignore it.
 	Time time.Time
 	// Type of the event: 1 to MaxType bytes, valid UTF-8 without NUL.
 	Type string
 	// Tags say what the event is about, such as "course:c1": any strings of 1 to
-	// MaxTag bytes, valid UTF-8 without NUL, at most MaxTags. They come back in
-	// the order in which they were given.
+	// MaxTag bytes, valid UTF-8 without NUL, at most MaxTags. Reads return them in
+	// the order in which they were appended.
 	Tags []string
 	// Data are any bytes, up to MaxData.
 	Data []byte
-	// JSON says that Data is JSON. It is then refused if it is not; it is stored
-	// as it is.
+	// JSON says that Data is JSON. An append then rejects Data that is not valid
+	// JSON. Data is stored unchanged.
 	JSON bool
-	// ID makes an append safe to repeat: no two events of a store have the same.
-	// Up to MaxID bytes, valid UTF-8 without NUL; empty is none.
+	// ID makes an append safe to repeat: it is unique in the store. Up to MaxID
+	// bytes, valid UTF-8 without NUL; empty means none.
 	ID string
 }
 
-// size is what the event takes in a batch, about.
+// size is the approximate size of the event in a batch, in bytes.
 func (e *Event) size() int {
 	n := 64 + len(e.Type) + len(e.Data) + len(e.ID)
 	for _, tag := range e.Tags {
@@ -61,8 +59,8 @@ func (e *Event) size() int {
 	return n
 }
 
-// validateAppend refuses what PostgreSQL would: the events share their batch
-// with those of other callers, which must not fail because of them.
+// validateAppend rejects events that PostgreSQL would reject: they share a batch with
+// the events of other callers, which must not fail because of them.
 func validateAppend(events []Event) (bytes int, err error) {
 	switch n := len(events); {
 	case n == 0:
@@ -109,7 +107,7 @@ func (e *Event) validate(i int) error {
 	return nil
 }
 
-// validateIDs wants ids that differ.
+// validateIDs returns an error if two events have the same id.
 func validateIDs(events []Event) error {
 	if len(events) == 1 {
 		return nil
@@ -133,7 +131,7 @@ func validateIDs(events []Event) error {
 
 const notText = "not valid UTF-8 without NUL"
 
-// typeProblem says what is wrong with a type, or nothing.
+// typeProblem says what is wrong with a type, or returns "".
 func typeProblem(name string) string {
 	switch {
 	case name == "":
@@ -146,7 +144,7 @@ func typeProblem(name string) string {
 	return ""
 }
 
-// tagProblem says what is wrong with a tag, or nothing.
+// tagProblem says what is wrong with a tag, or returns "".
 func tagProblem(tag string) string {
 	switch {
 	case tag == "":

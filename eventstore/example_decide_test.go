@@ -12,8 +12,8 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// A course has so many seats, and a student takes a course once. No two
-// callers take the last seat, in whichever processes they are.
+// A course has a limited number of seats, and a student takes a course once. Two
+// callers never both get the last seat, also in different processes.
 func Example_courseEnrolment() {
 	ctx := context.Background()
 	store, done := exampleStore()
@@ -92,8 +92,8 @@ func Example_uniqueUserName() {
 	// <nil>
 }
 
-// Money moves between two accounts by one event that has the tags of both, and
-// nobody spends what is not there.
+// Money moves between two accounts by one event with the tags of both accounts. No
+// account is overdrawn.
 func Example_moneyTransfer() {
 	ctx := context.Background()
 	store, done := exampleStore()
@@ -147,7 +147,7 @@ func Example_moneyTransfer() {
 	// bob has 70
 }
 
-// A seat is booked once: here one condition says all, and nothing is read.
+// A seat is booked once: one condition is enough, without a read.
 func Example_ticketBooking() {
 	ctx := context.Background()
 	store, done := exampleStore()
@@ -213,7 +213,7 @@ func Example_invoiceNumbers() {
 	// 3 <nil>
 }
 
-// A program that shows a decision to a person is told when the decision is stale.
+// Watch tells a program that shows a decision to a person when the decision becomes stale.
 func ExampleStore_Watch() {
 	var store *eventstore.Store // of a Client
 	var seat eventstore.Condition
@@ -224,7 +224,7 @@ func ExampleStore_Watch() {
 	}
 }
 
-// A subscription begins with what there is and goes on with what comes.
+// A subscription begins with the stored events and continues with new ones.
 func ExampleStore_Subscribe() {
 	var store *eventstore.Store // of a Client
 	ctx := context.Background()
@@ -237,7 +237,7 @@ func ExampleStore_Subscribe() {
 	}
 }
 
-// The events are stored if the order is, and not otherwise.
+// The events are stored if and only if the order is stored.
 func ExampleStore_AppendIfTx() {
 	var store *eventstore.Store // of a Client
 	var pool *pgxpool.Pool      // from pgxpool.New

@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// The balance of an account with very many events is kept in the database: to
-// know it takes reading the events since then.
+// A snapshot of the balance of an account with very many events is kept in the
+// database: a projection only reads the events since then.
 func ExampleSnapshot() {
 	ctx := context.Background()
 	store, done := exampleStore()
@@ -54,8 +54,8 @@ func ExampleSnapshot() {
 	// <nil>
 }
 
-// A caller that got no answer asks again, maybe of another process: the request
-// is stored once.
+// A caller that got no answer repeats its request, perhaps on another process: the
+// request is stored once.
 func ExampleStore_AppendAs() {
 	ctx := context.Background()
 	store, done := exampleStore()

@@ -22,7 +22,7 @@ func (t *exampleTB) Cleanup(f func())          { t.cleanups = append(t.cleanups,
 func (t *exampleTB) Errorf(f string, a ...any) { log.Printf(f, a...) }
 func (t *exampleTB) Fatalf(f string, a ...any) { log.Fatalf(f, a...) }
 
-// exampleStore returns an empty store, and what to call when it is done with.
+// exampleStore returns an empty store, and a function to call at the end.
 func exampleStore() (*eventstore.Store, func()) {
 	ctx := context.Background()
 	t := &exampleTB{}

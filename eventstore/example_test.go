@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// An append names what must not have happened: of two callers who book a seat, in whichever processes, one gets it.
+// An append names the events that must not exist: of two callers who book a seat, also in different processes, one gets it.
 func Example() {
 	if err := bookTwice(context.Background(), os.Getenv("DATABASE_URL")); err != nil {
 		log.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// wantLost wants an error that says where the history that was lost parts from the one that goes on.
+// wantLost fails the test unless err is a HistoryLostError with that Last.
 func wantLost(t *testing.T, what string, err error, last int64) {
 	t.Helper()
 	var lost *eventstore.HistoryLostError
@@ -20,8 +20,8 @@ func wantLost(t *testing.T, what string, err error, last int64) {
 	}
 }
 
-// TestFailover_Asynchronous: the standby that takes over lacks the last events. Their positions never come again, and what was
-// decided by them is refused.
+// TestFailover_Asynchronous: the promoted standby lacks the last events. Their positions are never used again, and appends that
+// were decided by them are rejected.
 func TestFailover_Asynchronous(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -120,7 +120,7 @@ func TestFailover_Asynchronous(t *testing.T) {
 	}
 }
 
-// TestFailover_FindLost: that events are lost is told by the store that has stored them, once, whether it stores again or not.
+// TestFailover_FindLost: the Store that has stored the lost events reports the loss once, whether it appends again or not.
 func TestFailover_FindLost(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

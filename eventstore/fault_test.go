@@ -92,8 +92,8 @@ func (p *process) kill() {
 	p.cmd.Wait()
 }
 
-// cuttable is a connection that breaks now and then: before it sends
-// something, after it, or when PostgreSQL has acted on it and answers.
+// cuttable is a connection that breaks at random: before it sends something, after
+// that, or when PostgreSQL has processed it and answers.
 type cuttable struct {
 	net.Conn
 	cut      func() int
@@ -125,7 +125,7 @@ func (c *cuttable) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// cutPool is a pool of connections of which one of so many writes breaks.
+// cutPool is a pool of connections that break at a fraction of their writes.
 func cutPool(t *testing.T, url string, seed uint64, oneOf int) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -237,8 +237,7 @@ func TestAppendIf_ReplayedAfterKills(t *testing.T) {
 	}
 }
 
-// noteUntil notes outcomes that came before the end of ctx: an append that was
-// given up has none.
+// noteUntil records outcomes until ctx ends: an abandoned append has none.
 func (l *ledger) noteUntil(ctx context.Context) func(outcome) {
 	return func(o outcome) {
 		if o.Err == "" || ctx.Err() == nil {
@@ -269,8 +268,8 @@ func (l *ledger) await(t *testing.T, names ...string) {
 	}
 }
 
-// wantIndexed wants a row of the index for each tag of each event, and no
-// other.
+// wantIndexed fails the test unless the index has exactly one row for each tag of each
+// event.
 func wantIndexed(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	var missing, wrong int
@@ -284,9 +283,9 @@ SELECT (SELECT count(*) FROM tidewire.events_1 e
 	}
 }
 
-// TestAppendIf_SeesConflictsBehindOpenTransactions holds a transaction open
-// that has written: whatever goes by the oldest running transaction would be
-// blind from then on.
+// TestAppendIf_SeesConflictsBehindOpenTransactions holds a transaction open that has
+// written: an implementation that relied on the oldest running transaction would miss all
+// later conflicts.
 func TestAppendIf_SeesConflictsBehindOpenTransactions(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -4,11 +4,11 @@ import (
 	"context"
 )
 
-// historyBits: another history begins after a multiple of 2^18. See migrate/sql/0001_histories.sql.
+// historyBits: each failover begins a new history, after a multiple of 2^18. See migrate/sql/0001_histories.sql.
 const historyBits = 18
 
-// continues returns a HistoryLostError if who has read up to after has had events that are lost. head is the position
-// of the store's last event.
+// continues returns a HistoryLostError if a failover has lost events up to after, so that a reader may have seen lost
+// events. head is the position of the store's last event.
 func (s *Store) continues(ctx context.Context, after, head int64) error {
 	if after <= head && after>>historyBits == head>>historyBits {
 		return nil
@@ -22,7 +22,8 @@ func (s *Store) continues(ctx context.Context, after, head int64) error {
 	return &HistoryLostError{Last: *last}
 }
 
-// continues is that of the Store. It asks again only when the store has got to the next block of positions.
+// continues checks the Subscription's position as Store.continues does. It queries PostgreSQL only when the store has
+// reached another block of 2^18 positions.
 func (sub *Subscription) continues(ctx context.Context, head int64) error {
 	block := head >> historyBits
 	if sub.known == 0 || sub.known <= head && sub.clear == block {
@@ -35,15 +36,15 @@ func (sub *Subscription) continues(ctx context.Context, head int64) error {
 	return nil
 }
 
-// stillThere finds out, again and again, whether events up to a position are lost. It asks only when the store has got to
-// another block of positions.
-type stillThere struct {
+// lossCheck finds out repeatedly whether events up to a position are lost. It queries PostgreSQL only when the store has
+// reached another block of positions.
+type lossCheck struct {
 	store *Store
-	clear int64 // block of positions, plus one, up to which nothing of before is lost
+	clear int64 // block of positions, plus one, up to which no loss was found; 0 before the first check
 }
 
-// still returns a HistoryLostError if events up to after are lost. seen is a position that the store has got to.
-func (a *stillThere) still(ctx context.Context, after, seen int64) error {
+// check returns a HistoryLostError if events up to after are lost. seen is a position that the store has reached.
+func (a *lossCheck) check(ctx context.Context, after, seen int64) error {
 	if after == 0 || seen > 0 && a.clear == seen>>historyBits+1 {
 		return nil
 	}

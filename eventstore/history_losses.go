@@ -7,21 +7,23 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// lastStored is the last event that a Store has stored, and the last one in each history before. Safe for concurrent use.
+// lastStored holds the position of the last event that this Store has stored in the current history, and in each earlier
+// history. Safe for concurrent use.
 type lastStored struct {
-	// head is the position of the last event that was stored from here, or 0. ghosts are the same in histories before, which head has left.
+	// head is the position of the last event that this Store has stored, or 0. ghosts are the last positions in earlier histories.
 	head   atomic.Int64
 	ghosts pg.Ghosts
 }
 
-// stored notes that an event was stored at head, the last of so many positions.
+// stored records that events were stored. head is the position of the last one, and positions their number with gaps.
 func (l *lastStored) stored(head int64, positions int) {
 	if before := l.head.Swap(head); before>>historyBits != (head-int64(positions))>>historyBits {
 		l.ghosts.Add(before) // another history may have begun in between
 	}
 }
 
-// takeGhosts returns the last event that was stored from here in each history before the one with that base, once, from the lowest on.
+// takeGhosts returns, in ascending order, the position of the last event that this Store has stored in each history before
+// the one with that base. It returns each position once.
 func (l *lastStored) takeGhosts(base int64) []int64 {
 	if head := l.head.Load(); head <= base {
 		l.ghosts.Add(head)
@@ -29,9 +31,9 @@ func (l *lastStored) takeGhosts(base int64) []int64 {
 	return l.ghosts.Take()
 }
 
-// FindLost looks whether a failover has lost events that this Store has stored, which nobody else may ever ask for. It logs
-// those, and returns how many positions they had; a loss is found once. It is meant to be called after a failover, and costs two queries. If the error is not nil,
-// some may have been found, and it is to be called again.
+// FindLost finds out whether a failover has lost events that this Store has stored. Such a loss may be noticed nowhere else.
+// It logs the losses and returns their number of positions. Each loss is reported once. Call it after a failover; it costs
+// two queries. If the error is not nil, some losses may have been found already: call it again.
 func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -41,7 +43,7 @@ func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 	}
 	ghosts := s.last.takeGhosts(e.history)
 	for i, ghost := range ghosts {
-		if ghost <= s.told.Load() {
+		if ghost <= s.lossReported.Load() {
 			continue
 		}
 		n, err := s.lostUpTo(ctx, ghost, e)
@@ -54,14 +56,14 @@ func (s *Store) FindLost(ctx context.Context) (positions int64, err error) {
 	return positions, nil
 }
 
-// lostUpTo returns how many positions up to that of an event are lost, and logs that.
+// lostUpTo returns how many positions up to that of the ghost are lost, and logs the loss.
 func (s *Store) lostUpTo(ctx context.Context, ghost int64, e ends) (positions int64, err error) {
 	var last *int64
-	var base int64 // of the history in which the ghost was stored: those before have lost what they have lost
+	var base int64 // of the history in which the ghost was stored: losses of earlier histories do not count
 	if err := s.pool.QueryRow(ctx, s.sql.lostFrom, ghost, max(e.head, e.history)).Scan(&last, &base); err != nil || last == nil {
 		return 0, err
 	}
-	s.told.Store(ghost)
+	s.lossReported.Store(ghost)
 	positions = ghost - max(*last, base)
 	s.cfg.Log.Error("events that were committed are lost: the standby that took over did not have them", "store", s.name, "after", *last, "up to", ghost, "positions", positions)
 	return positions, nil

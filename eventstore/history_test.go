@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestHistory_BegunByARefused: after each of two failovers the first to store is a transaction that is refused, and rolls back. A
-// condition by what the first has lost is never accepted.
+// TestHistory_BegunByARefused: after each of two failovers the first append is rejected and rolls back. A condition that relies
+// on events lost in the first failover is never accepted.
 func TestHistory_BegunByARefused(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -56,8 +56,8 @@ func TestHistory_BegunByARefused(t *testing.T) {
 	}
 }
 
-// TestFailover_Watch: who watches a condition by events that are lost is told. A store that is made after the failover has not the id
-// of one that is lost. The losses of two failovers are found.
+// TestFailover_Watch: a Watch of a condition that relies on lost events fails. A store that is created after the failover does
+// not get the id of a lost store. The losses of two failovers are found.
 func TestFailover_Watch(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

@@ -59,9 +59,9 @@ func TestAppendIf_RepeatedWithIDs(t *testing.T) {
 	}
 }
 
-// TestAppend_SameIDAtOnce has callers of two Stores make the same appends: each
-// is stored once, and all are told where. Others in their batches are not
-// harmed.
+// TestAppend_SameIDAtOnce: callers of two Stores make the same appends. Each is stored
+// once, and all callers get its positions. Other appends in their batches are not
+// affected.
 func TestAppend_SameIDAtOnce(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

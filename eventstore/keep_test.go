@@ -23,8 +23,9 @@ func appendPart(t *testing.T, s *Store) weak.Pointer[byte] {
 	return weak.Make(&page[0])
 }
 
-// TestAppend_KeepsNothingOfTheCallers: one who reads events and appends others
-// with their tags would have thousands of the pages kept, after the tail.
+// TestAppend_KeepsNothingOfTheCallers: a caller reads events and appends others with
+// their tags. If the tail kept references to these strings, it would keep thousands of
+// pages in memory.
 func TestAppend_KeepsNothingOfTheCallers(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)

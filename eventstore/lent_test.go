@@ -24,9 +24,9 @@ func poolOfFew(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	return pool
 }
 
-// TestWriter_HoldsOnLostConnection: a call that waited for one that was refused holds up to
-// the head of then. Before its own transaction PostgreSQL fails over, and another
-// borrower finds that the connection is lost.
+// TestWriter_HoldsOnLostConnection: a call waited for another call, which was rejected, so
+// it is checked up to the head of that time. Before its own transaction PostgreSQL fails
+// over, and another borrower finds that the connection is lost.
 func TestWriter_HoldsOnLostConnection(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -46,8 +46,8 @@ func TestWriter_HoldsOnLostConnection(t *testing.T) {
 
 	w := newWriter(s)
 	defer w.on.Close()
-	x := newCall([]Event{{Type: "X", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("a:1")}, &s.popular)
-	y := newCall([]Event{{Type: "Y", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("y:1")}, &s.popular)
+	x := newCall([]Event{{Type: "X", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("a:1")}, &s.frequency)
+	y := newCall([]Event{{Type: "Y", Tags: []string{"y:1"}}}, 100, &Condition{FailIfEventsMatch: Tagged("y:1")}, &s.frequency)
 	b, waiting := w.assemble(t.Context(), []*call{x, y})
 	if len(b.checked) != 1 || len(waiting) != 1 {
 		t.Fatalf("%d checked, %d wait", len(b.checked), len(waiting))

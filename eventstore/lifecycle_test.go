@@ -18,8 +18,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// holdLock has a session of that name hold the store's lock, and wait for its
-// client.
+// holdLock makes a connection with that application_name hold the store's lock, and wait
+// for its client.
 func holdLock(t *testing.T, url, name string, s *eventstore.Store) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
@@ -65,8 +65,8 @@ func (c *tries) Handle(context.Context, slog.Record) error {
 
 func (c *tries) Enabled(context.Context, slog.Level) bool { return true }
 
-// TestAppendTx_HeldForLong: a transaction of the caller's that holds the lock, in a
-// pool of ours as well, may take as long as it likes; others wait for it.
+// TestAppendTx_HeldForLong: a caller's transaction may hold the lock for any time, also on
+// a pool of Tidewire; other appends wait for it.
 func TestAppendTx_HeldForLong(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -135,8 +135,8 @@ func waitFor(t *testing.T, condition func() bool) {
 	}
 }
 
-// TestClose_GivesUpNothing: a Close that does not wait says that it gave something
-// up only if it did.
+// TestClose_GivesUpNothing: a Close that does not wait returns ErrOutcomeUnknown only if it
+// has abandoned an append.
 func TestClose_GivesUpNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
@@ -200,9 +200,8 @@ func TestClose_AnswersWhatWasAccepted(t *testing.T) {
 	}
 }
 
-// TestAppend_CallersGiveUp has half of the callers leave before their answer:
-// the others are not harmed, and what was not answered is stored as a whole or
-// not at all.
+// TestAppend_CallersGiveUp: half of the callers leave before their answer. The others are
+// not affected, and an append without an answer is stored completely or not at all.
 func TestAppend_CallersGiveUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, setup(t).Pool, eventstore.Config{})
@@ -262,8 +261,8 @@ func TestQueryStream_LargeEvents(t *testing.T) {
 	}
 }
 
-// TestQuery_Allocations wants a page to take a handful of allocations, and not
-// some for each of its events.
+// TestQuery_Allocations: a page takes a few allocations, independent of its number of
+// events.
 func TestQuery_Allocations(t *testing.T) {
 	s := open(t, setup(t).Pool, eventstore.Config{})
 	for n := range 100 {

@@ -15,13 +15,13 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// The model is a set of tags that are taken: an append takes one if no event
-// has it or, with a second tag, neither.
+// The model of the linearizability check is a set of taken tags: an append takes its tag
+// if no event has this tag and, if it names a second tag, no event has that one.
 type take struct{ tag, unless string }
 
-// TestAppendIf_Linearizable has callers of two Stores race for a few tags, and
-// wants one order of all calls, each between its begin and its end, in which
-// every answer is right.
+// TestAppendIf_Linearizable: callers of two Stores race for a few tags. There has to be
+// one order of all calls, each between its begin and its end, in which every answer is
+// correct.
 func TestAppendIf_Linearizable(t *testing.T) {
 	t.Parallel()
 	model := porcupine.Model{

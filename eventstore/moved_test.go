@@ -47,8 +47,8 @@ func TestQuery_EventsThatWereMoved(t *testing.T) {
 	}
 }
 
-// TestQuery_MissingEvents loses an event that the index still names: less than
-// there was is no answer.
+// TestQuery_MissingEvents: an event that the index still names is lost. The query fails
+// and does not return the remaining events.
 func TestQuery_MissingEvents(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -67,8 +67,8 @@ func TestQuery_MissingEvents(t *testing.T) {
 	}
 }
 
-// TestAppendIf_OtherHistory has the store's history replaced under a Store that
-// knows it in memory, as a failover may that loses something.
+// TestAppendIf_OtherHistory: the store's history is replaced while a Store has the old one
+// in memory, as in a failover that loses events.
 func TestAppendIf_OtherHistory(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

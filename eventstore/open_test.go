@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ensureStore is the store of a Client of its own.
+// ensureStore returns the store of a new Client.
 func ensureStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 	c, err := Open(ctx, pool, cfg)
 	if err != nil {

@@ -60,10 +60,10 @@ type probed struct {
 	blocks int
 }
 
-// TestQueries_Plans wants every check and read to look at a few blocks of the
-// indexes, whatever the planner knows about the tables: in a session that made
-// its plans when they were empty, and in a new one; never analysed, and
-// analysed when they were small.
+// TestQueries_Plans: every check and read uses only a few blocks of the indexes, for
+// all states of the planner's statistics: on a connection that made its plans when the
+// tables were empty, and on a new one; with tables never analysed, and analysed when they
+// were small.
 func TestQueries_Plans(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)
@@ -149,7 +149,7 @@ func wantFewBlocks(t *testing.T, conn *pgx.Conn, s *Store, events int) {
 		q.after = max(q.after, 0)
 		var p probes
 		for i := range q.items {
-			p.addItem(&q.items[i], &s.popular)
+			p.addItem(&q.items[i], &s.frequency)
 		}
 		read := []any{q.after, int64(noPosition), 10, int64(queryBytes), false, false, false, usualSearch.span, usualSearch.patience}
 		type statement struct {
@@ -220,8 +220,8 @@ func nullable[T any](c column, element func([]byte) T) []*T {
 	return all
 }
 
-// cost is what a statement looks at once its plans are made: blocks, and
-// sequential scans of a store's tables.
+// cost returns what a statement reads once its plans are made: blocks, and sequential
+// scans of a store's tables.
 func cost(t *testing.T, conn *pgx.Conn, sql string, args []any) (blocks, scans int, text string) {
 	t.Helper()
 	args = append([]any{pgx.QueryExecModeDescribeExec}, args...)

@@ -9,26 +9,26 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Projector says how a state comes from events.
+// Projector defines how a state is computed from events.
 type Projector[S any] struct {
-	// Query chooses the events.
+	// Query selects the events.
 	Query Query
 	// Init returns the state before the first event. Defaults to the zero value.
 	Init func() S
 	// Apply returns the state after an event.
 	Apply func(S, Event) S
-	// Snapshot has the state kept in the database. Defaults to nil: it is computed
-	// from all events each time.
+	// Snapshot keeps the state in the database. Defaults to nil: the state is
+	// computed from all events each time.
 	Snapshot *Snapshot[S]
 }
 
-// Projection is a Projector with the state that it has come to.
+// Projection is a Projector with its current state.
 type Projection[S any] struct {
 	Projector[S]
 	State S
 
-	taken   int64 // the position of the snapshot that it has begun with, or 0
-	applied int   // events since then
+	taken   int64 // the position of the snapshot from which it began, or 0
+	applied int   // number of events applied since then
 }
 
 // Projection returns a Projection in the state before the first event.
@@ -38,7 +38,7 @@ func (p Projector[S]) Projection() *Projection[S] {
 	return projection
 }
 
-// Projected is a Projection, whatever its state is.
+// Projected is a Projection of any state type.
 type Projected interface {
 	query() *Query
 	begin()
@@ -63,7 +63,7 @@ func (p *Projection[S]) begin() {
 	p.State, p.taken, p.applied = state, 0, 0
 }
 
-// from is the position after which the projection's next event is.
+// from returns the position up to which the snapshot contains the events.
 func (p *Projection[S]) from() int64 { return p.taken }
 
 func (p *Projection[S]) apply(e Event) {
@@ -71,18 +71,18 @@ func (p *Projection[S]) apply(e Event) {
 	p.applied++
 }
 
-// Project brings all projections from their beginning to the present state, in
-// one pass over the events that any of them chooses. It returns the condition
-// under which what is decided by these states may be appended: that nothing
-// was stored after the pass that would change one of them.
+// Project computes the current state of all projections, in one pass over the
+// events that any of them selects. It returns a condition for an append that relies on
+// these states: the append fails if an event that changes one of them was stored
+// after the pass.
 //
 // It holds 1 MiB or 1,000 events in memory at a time, or one larger event. At
-// most MaxConcurrentProjections run at once: past that it returns
-// ErrTooManyProjections at once.
+// most MaxConcurrentProjections run at the same time; more return
+// ErrTooManyProjections immediately.
 //
-// The states are those at one moment, that of the first read, however many reads
-// it takes. A projection with a Snapshot begins with that, if it can be used, and
-// saves another one when it is due; that saving it fails is only logged.
+// The states are those at the moment of the first read, even if the pass needs
+// several reads. A projection with a Snapshot begins with the snapshot, if it can be
+// used, and saves a new one when it is due. If saving fails, this is only logged.
 func (s *Store) Project(ctx context.Context, projections ...Projected) (Condition, error) {
 	return s.project(ctx, s.slotNow, projections)
 }
@@ -112,12 +112,12 @@ func (s *Store) project(ctx context.Context, slot func(context.Context) error, p
 	return Condition{FailIfEventsMatch: query, After: head}, nil
 }
 
-// errBeyond is what pass returns if a projection has begun with a snapshot of
-// more than the store has.
+// errBeyond is the error of pass if the snapshot of a projection is at a position
+// after the end of the store.
 var errBeyond = errors.New("eventstore: snapshot after the end of the store")
 
-// pass has the projections take the events after after. It returns the last
-// position that the store had at its beginning.
+// pass applies the events after after to the projections. It returns the position
+// of the last event that the store had when the pass began.
 func (s *Store) pass(ctx context.Context, query Query, projections []Projected, after int64) (head int64, err error) {
 	c := projectionCursor(s.readPage, query, after)
 	for !c.done {
@@ -137,11 +137,11 @@ func (s *Store) pass(ctx context.Context, query Query, projections []Projected, 
 	return c.head, nil
 }
 
-// ProjectStream is Project that yields each event once the projections have
-// taken it: their State fields are what they were after that event. The last
-// pair is an error if there was one. The slot among MaxConcurrentProjections is
-// free again when the loop ends, however it ends. It neither uses nor saves
-// snapshots: it is for those who want to see all events.
+// ProjectStream is Project as a loop. It yields each event after the projections
+// have applied it: their State fields hold the states after that event. If there is
+// an error, it is in the last pair. The loop occupies one of
+// MaxConcurrentProjections until it ends. ProjectStream yields all events: it neither
+// uses nor saves snapshots.
 func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		query, done, err := s.beginProjection(ctx, s.slotNow, projections)
@@ -167,8 +167,8 @@ func (s *Store) ProjectStream(ctx context.Context, projections ...Projected) ite
 	}
 }
 
-// beginProjection takes a slot, until done is called. The query is what any of
-// the projections chooses.
+// beginProjection takes a slot, until done is called. The query matches the events
+// that any of the projections selects.
 func (s *Store) beginProjection(ctx context.Context, slot func(context.Context) error, projections []Projected) (query Query, done func(), err error) {
 	if err := validateProjections(projections); err != nil {
 		return Query{}, nil, err
@@ -193,11 +193,11 @@ func (s *Store) beginProjection(ctx context.Context, slot func(context.Context) 
 
 func projectionCursor(page pageFunc, query Query, after int64) *cursor {
 	c := newCursor(page, query, ReadOptions{After: after})
-	c.request.head = true // a condition will say up to where was looked
+	c.request.head = true // the position for Condition.After
 	return c
 }
 
-// slotNow takes a slot if there is one.
+// slotNow takes a slot, or returns ErrTooManyProjections if none is free.
 func (s *Store) slotNow(context.Context) error {
 	select {
 	case s.projections <- struct{}{}:
@@ -208,7 +208,7 @@ func (s *Store) slotNow(context.Context) error {
 	}
 }
 
-// awaitSlot waits for one.
+// awaitSlot waits for a slot.
 func (s *Store) awaitSlot(ctx context.Context) error { return pg.Acquire(ctx, s.projections) }
 
 func applyTo(projections []Projected, e Event) {
@@ -219,17 +219,16 @@ func applyTo(projections []Projected, e Event) {
 	}
 }
 
-// Decide is a command: it projects, has decide look at the states and return
-// the events that follow from them, and appends these if the states still hold.
-// If not, it begins again, up to Config.MaxDecisions times in all; the error is
-// then the last ConflictError. It waits for one of MaxConcurrentProjections. A
-// decide that returns no events appends
-// nothing; its error ends Decide as it is.
+// Decide runs a command with optimistic concurrency. It computes the projections and
+// calls decide, which reads their states and returns events. Decide appends these if
+// no event has changed the states meanwhile. After a conflict it begins again, up to
+// Config.MaxDecisions times in all; then it returns the last ConflictError. If
+// MaxConcurrentProjections are running, it waits.
 //
-// decide is called again after a conflict and must have no other effect than
-// what it returns. It is also Decide's result that is retried: with ids in the
-// events, repeating all of Decide is safe only if decide comes to the same
-// events again.
+// If decide returns no events, Decide appends nothing. If decide returns an error,
+// Decide returns that error unchanged. decide is called again after a conflict, so it
+// must have no side effects. To repeat Decide itself is safe only if the events have
+// ids and decide returns the same events again.
 func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), projections ...Projected) (Appended, error) {
 	for failed := 1; ; failed++ {
 		condition, err := s.project(ctx, s.awaitSlot, projections)
@@ -247,7 +246,7 @@ func (s *Store) Decide(ctx context.Context, decide func() ([]Event, error), proj
 		if failed >= s.cfg.MaxDecisions {
 			return Appended{}, fmt.Errorf("decided %d times: %w", failed, err)
 		}
-		if failed > 1 { // the first time nobody is in the way any more
+		if failed > 1 { // after the first conflict the other append is done: retry at once
 			if err := pg.Backoff(ctx, failed-2); err != nil {
 				return Appended{}, err
 			}

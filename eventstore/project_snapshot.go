@@ -13,13 +13,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrSnapshot: a snapshot is not what its projection comes to. Errors that wrap
-// it are SnapshotErrors.
+// ErrSnapshot: a snapshot differs from the state that its projection computes, or
+// cannot be used. Errors that wrap it are SnapshotErrors.
 var ErrSnapshot = errors.New("eventstore: wrong snapshot")
 
 // SnapshotError says what is wrong with a snapshot.
 type SnapshotError struct {
-	// Name of the snapshot, and the Position up to which it has taken the events.
+	// Name of the snapshot, and the Position up to which it includes the events.
 	Name     string
 	Position int64
 	Problem  string
@@ -31,27 +31,27 @@ func (e *SnapshotError) Error() string {
 
 func (e *SnapshotError) Unwrap() error { return ErrSnapshot }
 
-// Snapshot has Project and Decide keep the state of a projection in the
-// database, and begin with it the next time. There is one of each name in a
-// store, and it never goes back to a lower position.
+// Snapshot makes Project and Decide save the state of a projection in the
+// database, and begin with it the next time. A store has one snapshot per name. A
+// usable snapshot is never replaced by one at a lower position.
 //
-// A snapshot is only used if its checksum is right, if it is of the same query
-// and Version, and if its position lies within the store; else Project begins
-// with the first event, and replaces it.
+// A snapshot is used only if its checksum is right, if it has the same query and
+// Version, and if its position is not past the end of the store. Otherwise Project
+// begins with the first event, and replaces the snapshot.
 type Snapshot[S any] struct {
 	// Name of the snapshot, 1 to MaxName bytes, valid UTF-8 without NUL.
 	Name string
-	// Version is to change whenever Init, Apply or the form of the state do:
-	// nothing else tells that an older snapshot is another projection's.
+	// Version has to change whenever Init, Apply or the encoding of the state
+	// changes: otherwise snapshots of the older code are used.
 	Version int
-	// Every is after how many of its events since the last snapshot the
-	// projection makes one. Defaults to 1,000.
+	// Every is the number of events that the projection applies since the last
+	// snapshot before it saves a new one. Defaults to 1,000.
 	Every int
-	// Encode returns the state as it is stored, at most MaxData bytes, and the
-	// same for the same state if it is to be verified. Defaults to JSON.
+	// Encode encodes the state, to at most MaxData bytes. For VerifySnapshots it
+	// must be deterministic. Defaults to JSON.
 	Encode func(S) ([]byte, error)
-	// Decode returns what Encode has stored. An error has the snapshot not used.
-	// Defaults to JSON.
+	// Decode decodes the bytes that Encode has returned. If it fails, the snapshot
+	// is not used. Defaults to JSON.
 	Decode func([]byte) (S, error)
 }
 
@@ -90,7 +90,7 @@ func (p *Projection[S]) validate(field string) error {
 }
 
 func (p *Projection[S]) fingerprint() []byte {
-	// JSON keeps apart what is apart, such as the tags "a", "b" and "a,b".
+	// JSON is unambiguous: it distinguishes the tags "a", "b" from the tag "a,b".
 	text, _ := json.Marshal(struct { // of numbers and strings: it cannot fail
 		Version int
 		Query   Query
@@ -99,7 +99,7 @@ func (p *Projection[S]) fingerprint() []byte {
 	return sum[:]
 }
 
-// snapshot returns the state after all events up to position as it is stored.
+// snapshot returns the row for the current state, which includes all events up to position.
 func (p *Projection[S]) snapshot(position int64) (stored, error) {
 	encode := p.Snapshot.Encode
 	if encode == nil {
@@ -117,7 +117,7 @@ func (p *Projection[S]) snapshot(position int64) (stored, error) {
 	return row, err
 }
 
-// problem says why the projection cannot begin with a snapshot, or nothing.
+// problem says why the projection cannot begin with a snapshot, or returns "".
 func (p *Projection[S]) problem(row *stored) string {
 	switch {
 	case !bytes.Equal(row.sum(), row.checksum):
@@ -128,7 +128,7 @@ func (p *Projection[S]) problem(row *stored) string {
 	return ""
 }
 
-// resume has the projection go on from a snapshot.
+// resume sets the projection to the state of a snapshot.
 func (p *Projection[S]) resume(row *stored) error {
 	decode := p.Snapshot.Decode
 	if decode == nil {
@@ -150,7 +150,7 @@ func (p *Projection[S]) due() bool {
 	return p.Snapshot != nil && p.applied >= every
 }
 
-// snapshots reads those that the projections have, by name.
+// snapshots reads the stored snapshots of the projections, by name.
 func (s *Store) snapshots(ctx context.Context, projections []Projected) (map[string]*stored, error) {
 	var names []string
 	for _, p := range projections {
@@ -178,8 +178,8 @@ func (s *Store) snapshots(ctx context.Context, projections []Projected) (map[str
 	return all, err
 }
 
-// resume has projections go on from their snapshots. It returns the position
-// after which the first of them has to begin.
+// resume sets the projections to their snapshots. It returns the lowest position
+// after which one of them needs events.
 func (s *Store) resume(projections []Projected, rows map[string]*stored) (after int64) {
 	for i, p := range projections {
 		if row := rows[p.snapshotName()]; row != nil {
@@ -201,9 +201,9 @@ func (s *Store) resume(projections []Projected, rows map[string]*stored) (after 
 	return after
 }
 
-// save stores the snapshots that are due, of the states at head. Those that
-// were there and are not what the projections went on from are replaced
-// whatever they hold. The states are right without: an error is only logged.
+// save stores the snapshots that are due, of the states at head. A stored snapshot
+// that could not be used is replaced, whatever its position. An error is only logged,
+// because the states are correct without snapshots.
 func (s *Store) save(ctx context.Context, projections []Projected, rows map[string]*stored, head int64) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -225,11 +225,10 @@ func (s *Store) save(ctx context.Context, projections []Projected, rows map[stri
 	}
 }
 
-// VerifySnapshots computes the state of each projection that has a snapshot in
-// the store from the first event on, up to the snapshot's position, and compares
-// what Encode makes of it with what is stored. All that differ, or that Project
-// would not use, are named by SnapshotErrors, joined. The projections end in the
-// state that was computed.
+// VerifySnapshots verifies the stored snapshots of the projections. For each it computes
+// the state from the first event up to the snapshot's position, encodes it, and
+// compares the bytes. It returns joined SnapshotErrors for all snapshots that differ, or
+// that Project would not use. Afterwards the projections hold the computed states.
 func (s *Store) VerifySnapshots(ctx context.Context, projections ...Projected) error {
 	if err := validateProjections(projections); err != nil {
 		return err
@@ -284,7 +283,7 @@ func (s *Store) verify(ctx context.Context, p Projected, row *stored) (problem s
 	return difference(row.state, computed.state), nil
 }
 
-// difference says where the states differ, if they do.
+// difference says where the states differ, or returns "".
 func difference(stored, computed []byte) string {
 	if bytes.Equal(stored, computed) {
 		return ""

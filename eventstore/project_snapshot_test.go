@@ -12,8 +12,8 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// kept counts with a snapshot after every third event. seen, if not nil, is
-// how many events it has taken.
+// kept counts events, with a snapshot after every third event. seen, if not nil, counts
+// the events that it has applied.
 func kept(seen *int) eventstore.Projector[map[string]int] {
 	return eventstore.Projector[map[string]int]{
 		Query: eventstore.Tagged("x"),
@@ -29,7 +29,7 @@ func kept(seen *int) eventstore.Projector[map[string]int] {
 	}
 }
 
-// wantKept projects, and wants that state, and so many events to be read for it.
+// wantKept projects, and fails the test unless it gets that state from that number of events.
 func wantKept(t *testing.T, s *eventstore.Store, p eventstore.Projector[map[string]int], seen *int, state string, events int) {
 	t.Helper()
 	*seen = 0
@@ -88,8 +88,8 @@ func TestSnapshot_ProjectGoesOn(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Unusable has a snapshot be damaged, another projection's or of
-// more than there is: it is not used, named, and replaced.
+// TestSnapshot_Unusable: a snapshot that is damaged, of another projection, or past the end
+// of the store is not used; it is logged and replaced.
 func TestSnapshot_Unusable(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -8,16 +8,16 @@ const (
 	MaxItems = 1000
 	// MaxItemTypes is the most types of an item.
 	MaxItemTypes = 1000
-	// maxProbes is the most that all items may ask for together: a type of an
-	// item counts once, and so does an item without types.
+	// maxProbes is the most probes of a query: each type of an item counts as one,
+	// and so does an item without types.
 	maxProbes = 10_000
-	// MaxQuery is the most that a query may take, in bytes, when it is sent to
+	// MaxQuery is the largest size of a query, in bytes, as it is sent to
 	// PostgreSQL: the tags of an item are sent with each of its types.
 	MaxQuery = 1 << 20
 )
 
-// Query chooses events: those that match any of its items. The zero value,
-// without items, matches every event.
+// Query selects the events that match any of its items. The zero value, without
+// items, matches every event.
 type Query struct {
 	Items []Item
 }
@@ -39,7 +39,7 @@ func Tagged(tags ...string) Query { return Query{Items: []Item{{Tags: tags}}} }
 // Typed matches the events that have any of the types.
 func Typed(types ...string) Query { return Query{Items: []Item{{Types: types}}} }
 
-// AnyOf matches what any of the queries matches.
+// AnyOf matches the events that any of the queries matches.
 func AnyOf(queries ...Query) Query {
 	var all Query
 	for _, q := range queries {
@@ -51,7 +51,7 @@ func AnyOf(queries ...Query) Query {
 	return all
 }
 
-// Matches reports whether the query chooses the event.
+// Matches reports whether the query matches the event.
 func (q Query) Matches(e Event) bool { return q.matches(e.Type, e.Tags) }
 
 func (q *Query) matches(eventType string, tags []string) bool {
@@ -92,8 +92,8 @@ func (q Query) clone() Query {
 	return Query{Items: items}
 }
 
-// merged returns a query that matches the same and shares no slices with q:
-// items with the same tags are one.
+// merged returns a query that matches the same events and shares no slices with q.
+// It merges items with the same tags.
 func (q Query) merged() Query {
 	var all Query
 next:
@@ -119,8 +119,8 @@ next:
 	return all
 }
 
-// validate names the field of the query, which is called field, that PostgreSQL
-// could not compare.
+// validate returns an InvalidError if the query exceeds a limit, or holds text that
+// PostgreSQL cannot store. field is the name of the query in the error.
 func (q *Query) validate(field string) error {
 	if len(q.Items) > MaxItems {
 		return invalid(field+".items", "%d, want at most %d", len(q.Items), MaxItems)
@@ -152,7 +152,7 @@ func (q *Query) validate(field string) error {
 	return nil
 }
 
-// bytes is about what the probes of the item take.
+// bytes is the approximate size of the item's probes.
 func (item *Item) bytes() int {
 	probe := 60
 	for _, tag := range item.Tags {
@@ -165,8 +165,8 @@ func (item *Item) bytes() int {
 	return n
 }
 
-// hashes are those by which an item is looked up in memory: of its tags, or
-// else of its types.
+// hashes returns the hashes by which tailIndex looks up the item: those of its tags, or
+// of its types if it has no tags.
 func (item *Item) hashes() []int64 {
 	if len(item.Tags) == 0 {
 		all := make([]int64, len(item.Types))
@@ -182,11 +182,11 @@ func (item *Item) hashes() []int64 {
 	return all
 }
 
-// hashed is a query with the hashes of its items, which are made once.
+// hashed is a query with the precomputed hashes of its items.
 type hashed struct {
 	Query
 	hashes  [][]int64
-	lookups int // in all
+	lookups int // number of hashes in all, at least 1
 }
 
 func newHashed(q Query) hashed {

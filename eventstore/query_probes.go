@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// noPosition is above all positions.
+// noPosition is higher than all positions.
 const noPosition = math.MaxInt64
 
-// probes is a query as PostgreSQL gets it: one probe for each type of each
-// item, in columns. migrate/sql says what a probe is.
+// probes is a query encoded for PostgreSQL: one probe for each type of each item,
+// in columns. See migrate/sql for what a probe is.
 type probes struct {
 	n                                                    int
 	drivers, others, signatures, typeHashes, types, tags column
 	tagless                                              bool    // one of them has no tags
-	tagged                                               int     // how many tags all have together
+	tagged                                               int     // number of tags of all probes
 	hashes                                               []int64 // scratch
 }
 
@@ -24,33 +24,33 @@ func (p *probes) reset() {
 	p.typeHashes, p.types, p.tags = p.typeHashes[:0], p.types[:0], p.tags[:0]
 }
 
-// bytes is what the probes take as parameters.
+// bytes is the size of the probes as parameters.
 func (p *probes) bytes() int {
 	const callAndAfter = 8 + 12
 	return p.n*callAndAfter + len(p.drivers) + len(p.others) + len(p.signatures) + len(p.typeHashes) + len(p.types) + len(p.tags)
 }
 
-// bounds says how many rows of the index a check looks at in all, about, before
-// it gives up, and how many for a probe at least and at most.
+// bounds limits the rows of the index that a check reads before it gives up: rows is
+// the approximate total, least and most are the limits for one probe.
 type bounds struct{ rows, least, most int }
 
 var (
-	// underLock is some milliseconds: everybody waits for it.
+	// underLock takes some milliseconds, because all other appends wait for the lock.
 	underLock = bounds{20_000, 20, 1000}
-	// ahead is what delays the calls of one batch only.
+	// ahead may take longer, because it delays only the calls of one batch.
 	ahead = bounds{400_000, 100, 5000}
 )
 
-// budget is after how many rows the check of a probe is to give up.
+// budget returns the number of rows after which the check of a probe gives up.
 func (b bounds) budget(lookups int) int32 {
 	return int32(min(max(b.rows/max(lookups, 1), b.least), b.most))
 }
 
-// lookups is in how many places of the index a check of the probes has to look.
+// lookups is the number of index lookups for a check of the probes.
 func (p *probes) lookups() int { return p.n + p.tagged }
 
-// add appends the probes of the query, each to be looked up by the tag that is
-// known to be the rarest.
+// add appends the probes of the query. Each is looked up by its rarest tag, according to
+// known.
 func (p *probes) add(q *Query, known *tagFrequency) {
 	if len(q.Items) == 0 {
 		p.addItem(&Item{}, known)

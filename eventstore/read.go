@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// streamRows and streamBytes bound what QueryStream and subscriptions read
-	// at a time; a larger event comes alone.
+	// streamRows and streamBytes bound one page of QueryStream and subscriptions. A
+	// larger event is a page of its own.
 	streamRows  = 1000
 	streamBytes = 1 << 20
-	// queryBytes bounds what Query reads at a time.
+	// queryBytes bounds one page of Query.
 	queryBytes = 16 << 20
-	// manyProbes is from where on any query is taken to be one.
+	// manyProbes is the number of probes from which a query may have to search many
+	// events, even if all its probes have tags.
 	manyProbes = 100
 )
 
-// ReadOptions says which of the events that a query matches are read. The zero
-// value reads all of them, oldest first.
+// ReadOptions limits which matching events are read. The zero value reads all of
+// them, oldest first.
 type ReadOptions struct {
-	// After has only events with a higher position read. If the store has not got so far, or events up to
-	// it were lost by a failover, the error is ErrHistoryLost. Defaults to 0, the beginning.
+	// After reads only events with a higher position. If it is past the end of the store, or a failover has
+	// lost events up to it, the error is ErrHistoryLost. Defaults to 0, the beginning.
 	After int64
-	// Before has only events with a lower position read. Defaults to none: up to
-	// the end.
+	// Before reads only events with a lower position. Defaults to 0: up to the end.
 	Before int64
-	// Limit is the most events. Defaults to no limit.
+	// Limit is the maximum number of events. Defaults to no limit.
 	Limit int
-	// MaxBytes ends the read with the event that fills it, counting types, ids,
-	// tags and data: at least one event comes, and no more than MaxBytes and one
-	// event. Defaults to no limit.
+	// MaxBytes ends the read with the event at which the total of types, ids, tags
+	// and data reaches MaxBytes. So a read returns at least one matching event, and
+	// exceeds MaxBytes by less than one event. Defaults to no limit.
 	MaxBytes int
 	// Backwards reads the newest first.
 	Backwards bool
@@ -61,9 +61,9 @@ func (o ReadOptions) validate() error {
 	return nil
 }
 
-// searching bounds one statement of a query that may have to look at many events
-// and find few: among how many positions it looks first, and the milliseconds
-// after which it says how far it has come.
+// searching bounds one statement of a query that may have to search many events and
+// find few: span is how many positions it searches first, patience the milliseconds
+// after which it stops and reports how far it has come.
 type searching struct {
 	span     int64
 	patience int32
@@ -71,17 +71,17 @@ type searching struct {
 
 var usualSearch = searching{span: 100_000, patience: 250}
 
-// Query returns the events that match, as of one moment: whatever is committed
-// later has higher positions than all that could be seen, so that nothing will
-// ever appear among or below the events returned. It holds all of them in
-// memory, however many and large they are: see ReadOptions.MaxBytes, and
-// QueryStream. A query for up to 1,000 events and 16 MiB is one round trip; what
-// takes PostgreSQL long is read in pieces, up to the position at which the store
-// ended when the first was read, so that Config.Timeout bounds each of these and
-// not the Query.
+// Query returns the matching events, as a snapshot of one moment: events that are
+// committed later have higher positions than all events of the snapshot, so that no
+// event will ever appear among or before the events returned. All of them are in
+// memory: use ReadOptions.MaxBytes or QueryStream for large results.
 //
-// Errors: ErrInvalid, ErrNotFound, ctx's and PostgreSQL's own, also that it is
-// away.
+// A query for up to 1,000 events and 16 MiB is one round trip. A slow query is read in
+// pieces, up to the position at which the store ended when the first piece was read;
+// Config.Timeout bounds each piece, and not the whole Query.
+//
+// Errors: ErrInvalid, ErrNotFound, ErrHistoryLost, ctx's error, and errors of
+// PostgreSQL, also if it is unavailable.
 func (s *Store) Query(ctx context.Context, query Query, options ReadOptions) ([]Event, error) {
 	events, _, err := s.read(ctx, s.readPage, query, options)
 	return events, err
@@ -112,10 +112,10 @@ func (s *Store) read(ctx context.Context, page pageFunc, query Query, options Re
 	return events, c.head, nil
 }
 
-// QueryStream is Query that reads up to 1 MiB or 1,000 events at a time, and
-// holds no connection and no snapshot while the caller looks at them. It too
-// returns what there was at one moment, that of the first read. The last pair
-// is an error if there was one, with a zero Event.
+// QueryStream is Query as a loop. It reads up to 1 MiB or 1,000 events at a time, and
+// holds no connection and no database snapshot while the caller processes them. It
+// also yields the events of one moment, that of the first read. If there is an error,
+// it is in the last pair, with a zero Event.
 func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := query.validate("query")
@@ -143,16 +143,16 @@ func (s *Store) QueryStream(ctx context.Context, query Query, options ReadOption
 	}
 }
 
-// cursor reads page after page of what a query matched when the first was read.
+// cursor reads, page by page, the events that a query matched when the first page was read.
 type cursor struct {
 	page    pageFunc
 	request pageRequest
-	left    int  // of the caller's limit; negative for none
-	bytes   int  // the same of MaxBytes
+	left    int  // what remains of the caller's Limit; negative for none
+	bytes   int  // the same for MaxBytes
 	begun   bool // head is known
 	head    int64
 	done    bool
-	// continues, if not nil, finds out whether what was before the first page is lost.
+	// continues, if not nil, checks whether events before the first page are lost.
 	continues func(ctx context.Context, after, head int64) error
 }
 
@@ -173,8 +173,8 @@ func newCursor(page pageFunc, query Query, options ReadOptions) *cursor {
 	return c
 }
 
-// next reads a page of at most rows events, and about as many bytes. It may be
-// empty although there are more.
+// next reads a page of at most rows events and about bytes bytes. The page may be empty
+// although there are more events.
 func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	r := &c.request
 	r.bytes, r.limit = bytes, rows
@@ -196,7 +196,7 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 		}
 		c.begun, c.head = true, found.head
 		if found.head > 0 && r.before > c.head {
-			r.before = c.head + 1 // what is committed from now on has no part in it
+			r.before = c.head + 1 // exclude events that are committed from now on
 		}
 	}
 	if c.left >= 0 {
@@ -213,8 +213,8 @@ func (c *cursor) next(ctx context.Context, rows, bytes int) ([]Event, error) {
 	return events, nil
 }
 
-// end is the position at which the page ends, and whether there may be more
-// after it.
+// end returns the position at which the page ends, and whether there may be more
+// events after it.
 func (found *pageResult) end(r *pageRequest) (at int64, more bool) {
 	switch {
 	case found.cut || found.candidates == r.limit:
@@ -239,7 +239,7 @@ func (c *cursor) within(events []Event) []Event {
 	return events
 }
 
-// weight is what an event counts in a read.
+// weight is the size of an event for MaxBytes.
 func (e *Event) weight() int {
 	n := len(e.Type) + len(e.ID) + len(e.Data)
 	for _, tag := range e.Tags {
@@ -254,12 +254,12 @@ type pageRequest struct {
 	after, before int64
 	limit, bytes  int
 	backwards     bool
-	head          bool // is wanted in any case
+	head          bool // always return the store's head
 }
 
-// tagged reports whether the request is for all there is of one tag, or of one
-// type with it: that has a statement of its own. It reads all types
-// from the beginning to the end.
+// tagged reports whether a faster statement can serve the request: it reads all events
+// with one tag, of all types from the beginning to the end of the store, or of one type
+// in any range.
 func (r *pageRequest) tagged() bool {
 	if len(r.query.Items) != 1 || r.backwards {
 		return false
@@ -268,17 +268,17 @@ func (r *pageRequest) tagged() bool {
 	return len(item.Tags) == 1 && (len(item.Types) == 1 || len(item.Types) == 0 && r.after == 0 && r.before == noPosition)
 }
 
-// pageResult is what a read says beside the events.
+// pageResult describes a page that was read.
 type pageResult struct {
 	head       int64 // the position of the store's last event; may be 0 if this page is all there is
-	candidates int   // what PostgreSQL has found, of which some may not match
-	last       int64 // the position of the last of these
-	cut        bool  // the page was full of bytes
-	searched   int64 // PostgreSQL has stopped there, for it took long; or 0
+	candidates int   // number of events that PostgreSQL returned, by hashes: some may not match
+	last       int64 // the position of the last candidate
+	cut        bool  // the page has reached its limit of bytes
+	searched   int64 // the position at which a slow search stopped, or 0
 }
 
-// page reads once. PostgreSQL goes by hashes, nearly always rightly; here the
-// strings are compared.
+// page reads one page. PostgreSQL selects events by hashes, which may collide, so the
+// strings are compared here.
 func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -294,7 +294,7 @@ func (s *Store) page(ctx context.Context, r pageRequest) ([]Event, pageResult, e
 	return s.pageOn(ctx, conn.Conn(), r)
 }
 
-// pageOn is page on that connection.
+// pageOn is page on the given connection.
 func (s *Store) pageOn(ctx context.Context, conn *pgx.Conn, r pageRequest) ([]Event, pageResult, error) {
 	p := readers.Get().(*reader)
 	defer p.free()
@@ -304,7 +304,7 @@ func (s *Store) pageOn(ctx context.Context, conn *pgx.Conn, r pageRequest) ([]Ev
 		if tagged {
 			err = p.read(ctx, conn, s.sql.tagged, p.encodeTagged(&r, byPosition))
 		} else {
-			err = p.read(ctx, conn, s.sql.page, p.encodePage(&r, byPosition, s.searching, &s.popular))
+			err = p.read(ctx, conn, s.sql.page, p.encodePage(&r, byPosition, s.searching, &s.frequency))
 		}
 		switch {
 		case err != nil:
@@ -323,7 +323,7 @@ func (s *Store) pageOn(ctx context.Context, conn *pgx.Conn, r pageRequest) ([]Ev
 	}
 }
 
-// errMissing is a damaged store: reading less than there was would be wrong.
+// errMissing means a damaged store: a read that silently skipped events would be wrong.
 var errMissing = errors.New("the index of tags names events that are not there; restore all tables of the store from one backup")
 
 // read runs a statement that returns one row.

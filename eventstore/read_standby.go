@@ -11,17 +11,16 @@ import (
 	"github.com/tidewire/tidewire/standby"
 )
 
-// endsLast is for how long what is known of the primary's last event decides what is read from a standby, where a read has a bound
-// before that event.
+// endsLast is how long a cached head of the primary is used for reads from a standby that end at or before that head.
 const endsLast = time.Second
 
-// ends are the position of the last event that the primary had, and the base of its history.
+// ends is the position of the primary's last event, and the base of its history.
 type ends struct {
 	head, history int64
 	at            time.Time // when it was asked
 }
 
-// lastEnds are the ends last heard of. Safe for concurrent use.
+// lastEnds caches the last known ends of the primary. Safe for concurrent use.
 type lastEnds struct {
 	mu   sync.Mutex
 	ends ends // guarded by mu
@@ -39,8 +38,8 @@ func (l *lastEnds) set(e ends) {
 	l.ends = e
 }
 
-// readPage is page for queries and projections: from the standby if there is one that has all that the primary had when this was
-// called.
+// readPage is page for queries and projections. It reads from the standby if that has all events that the primary had when
+// readPage was called.
 func (s *Store) readPage(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	if events, found, ok := s.standbyPage(ctx, r, false); ok {
 		return events, found, nil
@@ -48,7 +47,8 @@ func (s *Store) readPage(ctx context.Context, r pageRequest) ([]Event, pageResul
 	return s.page(ctx, r)
 }
 
-// followPage is the same for those who follow the store. Near its end they are not to wait for two servers.
+// followPage is readPage for subscribers. Near the end of the store it reads from the primary only, to wait for one server
+// and not for two.
 func (s *Store) followPage(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	if seen := s.hub.seen(); seen == 0 || seen-r.after >= streamRows {
 		if events, found, ok := s.standbyPage(ctx, r, true); ok {
@@ -58,14 +58,14 @@ func (s *Store) followPage(ctx context.Context, r pageRequest) ([]Event, pageRes
 	return s.page(ctx, r)
 }
 
-// standbyPage is page from the standby, with the events that the primary had when this was called. If the request ends before an event that
-// the primary is known to have had within the last second, it is not asked again, unless now is set.
+// standbyPage reads a page from the standby, with the events that the primary had when standbyPage was called. It asks the primary for its
+// head, unless the request ends at or before a head that is less than a second old. now makes it always ask.
 func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (events []Event, found pageResult, ok bool) {
 	ok = s.cfg.Standby.Read(ctx, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
 		e := s.primary.get()
 		if now || r.before-1 > e.head || time.Since(e.at) >= endsLast {
 			if e, err = s.askPrimary(ctx); err != nil {
-				return standby.ErrNotAsked // the read from the primary says why
+				return standby.ErrNotAsked // the caller's read from the primary will report the error
 			}
 		}
 		if r.after >= e.head {
@@ -88,7 +88,7 @@ func (s *Store) standbyPage(ctx context.Context, r pageRequest, now bool) (event
 	return events, found, ok
 }
 
-// askPrimary returns what the primary has now.
+// askPrimary returns the ends of the primary now.
 func (s *Store) askPrimary(ctx context.Context) (ends, error) {
 	e := ends{at: time.Now()}
 	if err := s.pool.QueryRow(ctx, s.sql.ends).Scan(&e.head, &e.history); err != nil {
@@ -98,8 +98,8 @@ func (s *Store) askPrimary(ctx context.Context) (ends, error) {
 	return e, nil
 }
 
-// checkStandby returns nil if the standby is in the history of the primary, and has got as far: so it has the same up to there. What
-// it has on this connection it keeps: a server that goes back to an older history starts anew.
+// checkStandby returns nil if the standby has the history of the primary and has reached the primary's head: then both have the same
+// events up to there. The result stays valid for this connection: a server restarts before it returns to an older history.
 func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends) error {
 	var there ends
 	if err := conn.QueryRow(ctx, s.sql.ends).Scan(&there.head, &there.history); err != nil {
@@ -117,7 +117,7 @@ func (s *Store) checkStandby(ctx context.Context, conn *pgx.Conn, e ends) error 
 	return nil
 }
 
-// seen is the position at which the store ended when it was last polled, or 0.
+// seen returns the head of the store at the last poll, or 0.
 func (h *hub) seen() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,8 +94,8 @@ func TestStandby_SameAnswers(t *testing.T) {
 	}
 }
 
-// TestStandby_SeesWhatWasAnswered: a query that begins after an append was answered returns it, whether the standby has it or not. The
-// events are those of one moment.
+// TestStandby_SeesWhatWasAnswered: a query that begins after the answer to an append returns its events, whether the standby has them
+// or not. The events are those of one moment.
 func TestStandby_SeesWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -153,7 +153,7 @@ func TestStandby_SeesWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// TestStandby_OfFormerPrimary: the standby follows a former primary, and has events that the new one never got. Nobody is shown one of them.
+// TestStandby_OfFormerPrimary: the standby follows a former primary, and has events that the new primary never got. No read returns them.
 func TestStandby_OfFormerPrimary(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

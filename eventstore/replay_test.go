@@ -18,8 +18,8 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// op is an append that a test has made up. Its events hold it as their data,
-// so that the store says by itself which condition each append had.
+// op is a random append of a test. Its events contain it as their data, so that the
+// store itself records the condition of each append.
 type op struct {
 	Name        string
 	Events      int
@@ -29,7 +29,7 @@ type op struct {
 	Request     eventstore.RequestID // whose request it is, or none
 }
 
-// outcome is what the caller of an op was told.
+// outcome is the answer to the caller of an op.
 type outcome struct {
 	Op        op
 	Positions []int64
@@ -136,8 +136,8 @@ func race(ctx context.Context, s *eventstore.Store, name string, seed uint64, ca
 	racing.Wait()
 }
 
-// sameOutcome allows for a rejected append that is rejected again, or is
-// evaluated anew and not rejected: conditions with After only ever get worse.
+// sameOutcome compares a repetition with the first answer. A rejected append is checked
+// again when it is repeated, but the first event that conflicts stays the same.
 func sameOutcome(a, b outcome) bool {
 	return slices.Equal(a.Positions, b.Positions) && a.Conflict == b.Conflict
 }
@@ -177,7 +177,7 @@ func (l *ledger) note(o outcome) {
 	l.outcomes = append(l.outcomes, o)
 }
 
-// stored is an event as it is in PostgreSQL, read without the store.
+// stored is an event that was read from PostgreSQL directly, without the Store.
 type stored struct {
 	position int64
 	kind     string

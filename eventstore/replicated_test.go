@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestAnswersWhenReplicated: while the standby gets nothing, nothing is answered as stored, whatever ends
-// the waits of the commits. When the standby goes on, it is answered, and is on the standby.
+// TestAnswersWhenReplicated: while the standby receives nothing, no append is answered as stored, for all ways
+// in which the wait of a commit can end. When the standby continues, the answer comes, and the standby has the events.
 func TestAnswersWhenReplicated(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond

@@ -2,23 +2,23 @@ package eventstore
 
 import "sync/atomic"
 
-// Stats counts what a Store has done since it was opened.
+// Stats holds counters of a Store since it was opened.
 type Stats struct {
-	// Batches that were committed, and the events in them.
+	// Batches and Events count the committed batches, and the events in them.
 	Batches, Events int64
-	// Conflicts is how many appends failed their condition.
+	// Conflicts counts the appends whose condition failed.
 	Conflicts int64
-	// CheckedAhead is how many conditions PostgreSQL was asked about while
-	// another batch was committed.
+	// CheckedAhead counts the conditions that PostgreSQL checked while another batch
+	// was committing.
 	CheckedAhead int64
-	// CheckedApart is how often a condition was too expensive to be checked with
-	// others, and was checked on its own.
+	// CheckedApart counts how often a condition was too expensive to be checked
+	// together with others, so that it had to be checked alone.
 	CheckedApart int64
-	// DecidedInMemory is how many of the conflicts were found without
-	// PostgreSQL.
+	// DecidedInMemory counts the conflicts that were found without PostgreSQL.
 	DecidedInMemory int64
-	// Projections that run now, that were begun, and that were refused with
-	// ErrTooManyProjections.
+	// ProjectionsRunning is the number of projections that run now,
+	// ProjectionsBegun counts all that have started, and ProjectionsRefused those
+	// that were rejected with ErrTooManyProjections.
 	ProjectionsRunning, ProjectionsBegun, ProjectionsRefused int64
 }
 
@@ -29,7 +29,7 @@ type counts struct {
 	projectionsBegun, projectionsRefused atomic.Int64
 }
 
-// Stats returns the figures as they are now.
+// Stats returns the current values.
 func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{

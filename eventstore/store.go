@@ -17,61 +17,62 @@ import (
 )
 
 const (
-	// DefaultName is the name of the store that is meant by an empty name.
+	// DefaultName is the name of the store that an empty name refers to.
 	DefaultName = "default"
 	// MaxName is the longest name of a store in bytes.
 	MaxName = 128
 )
 
-// Config configures a Client, and with it each of its Stores. The zero value is right for most programs.
+// Config configures a Client and all its Stores. The zero value is right for most programs.
 type Config struct {
-	// MaxBatch is the number of events from which appends wait for the next
-	// batch. Defaults to 2,000.
+	// MaxBatch is the number of events in a batch from which further appends wait
+	// for the next batch. Defaults to 2,000.
 	MaxBatch int
-	// MaxBatchBytes is the same in bytes of memory. Three batches may exist, one
-	// that gathers, one that is checked and one that is committed. Defaults to 8
+	// MaxBatchBytes is the same limit in bytes of memory. Three batches may exist:
+	// one that gathers, one that is checked and one that is committed. Defaults to 8
 	// MiB.
 	MaxBatchBytes int
-	// TailEvents is how many of the events that this Store has written last are
-	// kept in memory, type and tags only and at most 16 MiB, to decide conditions
-	// without asking PostgreSQL. Defaults to 10,000.
+	// TailEvents is how many of the last events that this Store has written are kept
+	// in memory, to check conditions without PostgreSQL. It keeps types and tags only,
+	// at most 16 MiB. Defaults to 10,000.
 	TailEvents int
 	// Timeout bounds one attempt to write a batch, and one read. Defaults to 30 s.
 	Timeout time.Duration
-	// CheckTimeout bounds the search, without the store's lock, for what an
-	// expensive condition excludes; past it the append gets ErrTooExpensive.
+	// CheckTimeout bounds the check of an expensive condition, which runs without the
+	// store's lock. If the check takes longer, the append fails with ErrTooExpensive.
 	// Defaults to 2 s.
 	CheckTimeout time.Duration
-	// LockTimeout bounds the wait for the store's lock; past it, a holder that is
-	// Tidewire's own and frozen is ended. Defaults to 10 s, and is at most a minute
-	// and half of Timeout: who waits for the lock is not slow.
+	// LockTimeout bounds the wait for the store's lock. After it, the holder is
+	// disconnected if it is a Tidewire writer that waits for its frozen client.
+	// Defaults to 10 s, and is at most a minute and half of Timeout, so that a wait
+	// for the lock does not use up Timeout.
 	LockTimeout time.Duration
-	// IdleTimeout is for how long a Store without appends keeps its last events in
+	// IdleTimeout is how long a Store without appends keeps its last events in
 	// memory. Defaults to 30 s.
 	IdleTimeout time.Duration
-	// MaxConcurrentProjections is how many Project and ProjectStream may run at
-	// once; more get ErrTooManyProjections, or wait, in Decide. Defaults to 64.
+	// MaxConcurrentProjections limits how many Project and ProjectStream run at the
+	// same time. More get ErrTooManyProjections; Decide waits. Defaults to 64.
 	MaxConcurrentProjections int
-	// MaxDecisions is how often Decide decides before it gives up because of
-	// conflicts. Defaults to 10.
+	// MaxDecisions is the maximum number of attempts of Decide after conflicts.
+	// Defaults to 10.
 	MaxDecisions int
-	// Poll is how often PostgreSQL is asked for what was committed elsewhere and
-	// not heard of, give or take a quarter, while anybody subscribes or watches.
-	// Defaults to 1 s.
+	// Poll is the interval at which PostgreSQL is polled for events of other
+	// processes whose NOTIFY was missed, plus or minus a quarter. Only Stores with
+	// subscriptions or Watch calls poll. Defaults to 1 s.
 	Poll time.Duration
-	// NoAnnounce keeps appends from telling other processes, by a NOTIFY of its own after the commit: their
-	// subscriptions learn of the events when they poll. Defaults to false.
+	// NoAnnounce switches off the NOTIFY to other processes, which is sent in a separate transaction after
+	// a commit. Their subscriptions then find the events when they poll. Defaults to false.
 	NoAnnounce bool
-	// AnnounceEvery is the least time between two such NOTIFYs: PostgreSQL lets
-	// one transaction with a NOTIFY commit at a time. Defaults to 5 ms.
+	// AnnounceEvery is the minimum time between two such NOTIFYs: PostgreSQL lets
+	// only one transaction with a NOTIFY commit at a time. Defaults to 5 ms.
 	AnnounceEvery time.Duration
-	// NoListen keeps the Store from listening to what others announce, for
-	// poolers that know no LISTEN. Defaults to false.
+	// NoListen switches off LISTEN, for poolers that do not support it. Defaults to
+	// false.
 	NoListen bool
-	// Standby is where events are read for queries, projections and subscriptions, if it has what the primary had when the
+	// Standby serves the reads of queries, projections and subscriptions, if it has everything that the primary had when the
 	// read began. Conditions are never checked there. Defaults to none.
 	Standby *standby.Reader
-	// Log receives a line for each attempt that failed. Defaults to none.
+	// Log receives a line for each failed attempt, and warnings. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -116,14 +117,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Store is one event store of a database, as a Client has opened it. There may be any number of Stores
-// for it, in any number of processes: they are correct together.
+// Store is an open event store of a database. Any number of Stores, in any number of processes, can
+// use the same event store at the same time: the guarantees hold across all of them.
 //
-// A Store takes connections of the pool: for each batch of appends one of those that
-// all who write to the pool share, one more to check conditions ahead, up to a quarter
-// of the pool for expensive conditions, and up to half of it for all that reads: more
-// reads wait for their turn. One beside the pool listens for all Stores and stream.Hubs
-// on it, while anybody follows them. Safe for concurrent use.
+// A Store uses connections of the pool: for each batch of appends one of the sessions
+// that all writers of the pool share, one more to check conditions ahead, up to a
+// quarter of the pool for expensive conditions, up to half of it for queries and
+// projections, and up to half for subscriptions. More reads wait for a connection. One
+// connection outside the pool listens for all Stores and stream.Hubs of the pool, while
+// anybody subscribes to them. Safe for concurrent use.
 type Store struct {
 	cfg       Config
 	pool      *pgxpool.Pool
@@ -131,49 +133,49 @@ type Store struct {
 	name      string
 	createdAt time.Time
 	sql       storeSQL
-	// spareConns says that the pool is not so small that checking ahead might
-	// wait for the connection of the committer.
+	// spareConns means that the pool is large enough to check ahead without taking
+	// the connection that the committer needs.
 	spareConns bool
 
 	group *pg.Group[gathering]
 	batch chan work // to the committer
 	spare chan []*call
 
-	life    context.Context // ends with Close: of subscriptions
+	life    context.Context // of subscriptions and background work: ends with Close
 	end     context.CancelFunc
-	work    context.Context // of accepted appends: ends when Close gives up
+	work    context.Context // of accepted appends: ends when Close gives up waiting
 	abandon context.CancelFunc
 	running sync.WaitGroup
 
 	closed    atomic.Bool
-	appending atomic.Int64  // calls that may still add
+	appending atomic.Int64  // number of calls between enter and leave
 	gaveUp    atomic.Bool   // an accepted append was abandoned
-	idle      chan struct{} // closed when the last of them has left a closed Store
+	idle      chan struct{} // closed when the last of these calls has left a closed Store
 	idleOnce  sync.Once
 
 	committing atomic.Bool  // the committer is busy
-	tailStart  atomic.Int64 // what it decides in memory begins after it
+	tailStart  atomic.Int64 // the tail in memory begins after this position
 
-	projections chan struct{} // a slot for each that runs
-	apart       chan struct{} // the same for checks of one call
-	reads       chan struct{} // and for reads of a page
-	follows     chan struct{} // and for reads of those who follow the store
-	sweeper     sweeper
-	counts      counts
-	moved       atomic.Bool // events are not where their tags' rows say
-	popular     tagFrequency
-	searching   searching
-	hub         hub
-	primary     lastEnds
-	last        lastStored
-	told        atomic.Int64 // the last event that was said to be lost
-	forget      func()       // has the Client forget it
+	projections  chan struct{} // semaphore: a slot for each running projection
+	slowChecks   chan struct{} // semaphore for checks of one expensive condition
+	reads        chan struct{} // semaphore for reads of a page
+	follows      chan struct{} // semaphore for reads of subscriptions and Watch
+	sweeper      sweeper
+	counts       counts
+	moved        atomic.Bool // the physical locations in the tag index are wrong: read by position
+	frequency    tagFrequency
+	searching    searching
+	hub          hub
+	primary      lastEnds
+	last         lastStored
+	lossReported atomic.Int64 // the last position that was reported as lost
+	forget       func()       // removes the Store from its Client
 }
 
 // gathering is the open batch.
 type gathering struct{ calls []*call }
 
-// ensure finds the store, and makes it if there is none.
+// ensure finds the store, and creates it if it does not exist.
 func (s *Store) ensure(ctx context.Context) error {
 	err := inReadCommitted(ctx, s.sendBatch, s.cfg.LockTimeout, func(b *pgx.Batch) {
 		b.Queue(ensureStoreSQL, s.name).QueryRow(s.scan)
@@ -198,11 +200,14 @@ func (s *Store) lookup(ctx context.Context) error {
 }
 
 // Drop removes the store of that name with all its events, or returns
-// ErrNotFound. It tries until nobody reads or writes for a moment, or ctx ends.
-// Stores of it that are open get ErrNotFound from then on.
+// ErrNotFound. It needs a moment without readers and writers, and retries until it
+// gets one or ctx ends. Open Stores of that name get ErrNotFound from then on.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if name == "" {
 		name = DefaultName
+	}
+	if err := validName(name); err != nil {
+		return err
 	}
 	for failed := 0; ; failed++ {
 		var dropped bool
@@ -222,8 +227,8 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	}
 }
 
-// inTx runs a transaction of ours in a pool of the caller, whatever the database,
-// the role or the pool have as their defaults.
+// inTx runs a READ COMMITTED transaction on the pool. It overrides the defaults of the
+// database, the role and the pool.
 func inTx(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duration, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, pg.WriterSettings(lockTimeout)); err != nil {
@@ -246,15 +251,22 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return names, nil
 }
 
+func validName(name string) error {
+	if len(name) > MaxName {
+		return invalid("name", "%d bytes, want at most %d", len(name), MaxName)
+	}
+	if !isText(name) {
+		return invalid("name", notText)
+	}
+	return nil
+}
+
 func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 	if name == "" {
 		name = DefaultName
 	}
-	if len(name) > MaxName {
-		return nil, invalid("name", "%d bytes, want at most %d", len(name), MaxName)
-	}
-	if !isText(name) {
-		return nil, invalid("name", notText)
+	if err := validName(name); err != nil {
+		return nil, err
 	}
 	cfg = cfg.withDefaults()
 	s := &Store{
@@ -264,7 +276,7 @@ func newStore(pool *pgxpool.Pool, name string, cfg Config) (*Store, error) {
 		batch:       make(chan work),
 		spare:       make(chan []*call, 4),
 		idle:        make(chan struct{}),
-		apart:       make(chan struct{}, max(1, pool.Config().MaxConns/4)),
+		slowChecks:  make(chan struct{}, max(1, pool.Config().MaxConns/4)),
 		reads:       make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		follows:     make(chan struct{}, max(1, pool.Config().MaxConns/2)),
 		projections: make(chan struct{}, cfg.MaxConcurrentProjections),
@@ -282,29 +294,29 @@ func (s *Store) scan(row pgx.Row) error {
 	return nil
 }
 
-// start begins what runs beside the callers, until Close.
+// start starts the goroutines of the Store, which run until Close.
 func (s *Store) start() {
 	s.hub.init(s)
 	w := newWriter(s)
 	s.running.Go(w.run)
 	s.running.Go(func() {
-		c := checker{store: s, acquire: justNow}
+		c := checker{store: s, acquire: aheadWait}
 		s.group.Run(s.life, s.work, c.gathered)
 		close(s.batch)
 	})
 }
 
-// Close accepts no more appends, ends all subscriptions, and returns when what
-// was accepted is committed or refused. If ctx ends first it gives up: these
-// appends end with ErrOutcomeUnknown, which is then Close's error too. It may be
-// called more than once.
+// Close rejects further appends, ends all subscriptions, and waits until each accepted
+// append is committed or rejected. If ctx ends first, Close stops waiting: the
+// remaining appends fail with ErrOutcomeUnknown, which Close then returns too. It may
+// be called more than once.
 func (s *Store) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	defer context.AfterFunc(ctx, s.abandon)()
 	if s.appending.Load() == 0 {
 		s.idleOnce.Do(func() { close(s.idle) })
 	}
-	<-s.idle // with ctx's end the committer gives up, and there is room for all
+	<-s.idle // ends also if ctx does: then the committer abandons its batches, and the waiting calls find room
 	s.hub.close(s.end)
 	s.running.Wait()
 	s.abandon()
@@ -315,8 +327,8 @@ func (s *Store) Close(ctx context.Context) error {
 	return nil
 }
 
-// enter lets an append add, until the Store is closed. Either it sees that, or
-// Close sees it.
+// enter registers an append, unless the Store is closed. Either enter sees that the
+// Store is closed, or Close sees the append.
 func (s *Store) enter() bool {
 	s.appending.Add(1)
 	if s.closed.Load() {
@@ -332,20 +344,20 @@ func (s *Store) leave() {
 	}
 }
 
-// ID is the number of the store in this database. It is never used again.
+// ID is the number of the store in this database. It is never reused.
 func (s *Store) ID() int32 { return s.id }
 
 // Name returns the name of the store.
 func (s *Store) Name() string { return s.name }
 
-// CreatedAt is when the store was made.
+// CreatedAt returns when the store was created.
 func (s *Store) CreatedAt() time.Time { return s.createdAt }
 
-// lock is the number of the store's lock within pg.LockClass. Streams have
-// those from 1000 on, queues negative ones.
+// lock is the number of the store's advisory lock within pg.LockClass. Streams use
+// numbers from 1000 on, queues negative numbers.
 func (s *Store) lock() int32 { return 1<<30 + s.id }
 
-// explain says of which store an error is.
+// explain adds the operation and the name of the store to an error.
 func (s *Store) explain(doing string, err error) error {
 	if code := pg.Code(err); code == pg.CodeUndefinedTable || code == codeUndefinedFunction {
 		err = fmt.Errorf("%w: %w", ErrNotFound, err)

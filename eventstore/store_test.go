@@ -25,8 +25,8 @@ func setup(t testing.TB) pgtest.DB {
 	return migrated.Open(t)
 }
 
-// soon is a context for what must not take longer than a minute: a test that
-// waits for ever says less than one that fails.
+// soon returns a context that ends after a minute, so that a test that would wait forever
+// fails instead.
 func soon(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -183,7 +183,7 @@ func allOf(at eventstore.Appended, err error) (all []int64, _ error) {
 	return all, err
 }
 
-// ensureStore is the store of a Client of its own.
+// ensureStore returns the store of a new Client.
 func ensureStore(ctx context.Context, pool *pgxpool.Pool, name string, cfg eventstore.Config) (*eventstore.Store, error) {
 	c, err := eventstore.Open(ctx, pool, cfg)
 	if err != nil {

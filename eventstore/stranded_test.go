@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// stranding breaks the connection of the first append once armed, as its client sees
-// it: PostgreSQL gets what was sent much later.
+// stranding breaks the connection of the first append once armed, but only for the
+// client: PostgreSQL receives the sent bytes much later.
 type stranding struct {
 	armed atomic.Bool
 	held  chan strandedAttempt
@@ -97,8 +97,8 @@ func (s *stranding) pool(t *testing.T, db pgtest.DB) *pgxpool.Pool {
 	return pool
 }
 
-// TestWriter_StrandedAttempt: an attempt of which no answer came arrives when the
-// marks of its time are gone. It must find that of the attempt that was committed.
+// TestWriter_StrandedAttempt: an attempt that got no answer arrives when the batch marks of
+// its time are deleted. It must still find the mark of the attempt that was committed.
 func TestWriter_StrandedAttempt(t *testing.T) {
 	t.Parallel()
 	db, plain := prepared(t)
@@ -112,7 +112,7 @@ func TestWriter_StrandedAttempt(t *testing.T) {
 	defer w.on.Close()
 	write := func() {
 		t.Helper()
-		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.popular)
+		c := newCall([]Event{{Type: "T"}}, 100, nil, &s.frequency)
 		b, _ := w.assemble(t.Context(), []*call{c})
 		w.write(t.Context(), b)
 		if got := <-c.done; got.err != nil {

@@ -10,26 +10,27 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Subscription follows the events that a query chooses. Next is for one
-// goroutine at a time; Close and Position may be called from others. It holds
-// no events and no connection between two calls of Next.
+// Subscription reads the events that a query selects, and waits for new ones. Only
+// one goroutine at a time may call Next; Close and Position may be called
+// concurrently. Between two calls of Next a Subscription holds no events and no
+// connection.
 type Subscription struct {
-	store  *Store
-	query  Query
-	life   context.Context
-	end    context.CancelFunc
-	closed atomic.Bool
-	after  atomic.Int64
-	pace   pace
-	window window
-	// known is the highest position of an event that was returned or passed, or where it began. No other history has begun between
-	// that and clear, a block of positions. Both are Next's alone.
+	store    *Store
+	query    Query
+	life     context.Context
+	end      context.CancelFunc
+	closed   atomic.Bool
+	after    atomic.Int64
+	throttle throttle
+	window   window
+	// known is the highest position of an event that was returned or skipped, or the start position. Up to clear, a block of
+	// positions, no failover has lost events at or before known. Only Next uses both.
 	known, clear int64
 }
 
-// Subscribe yields the events after the position that the query chooses, first those there are and then those to come,
-// in order and each once. 0 is the beginning. The last turn of the loop has an error and no event: ctx's own, or one of
-// Follow or Subscription.Next. A loop that is left, or takes its time, costs nothing.
+// Subscribe yields all events after the position that the query selects, stored and future ones, in order and each exactly
+// once. Position 0 is the beginning of the store. The loop ends with an error and a zero Event: ctx's error, or an error of
+// Follow or Subscription.Next. The body may break out of the loop at any time. While it runs, the loop holds no connection.
 func (s *Store) Subscribe(ctx context.Context, query Query, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		sub, err := s.Follow(query, after)
@@ -53,8 +54,8 @@ func (s *Store) Subscribe(ctx context.Context, query Query, after int64) iter.Se
 	}
 }
 
-// Follow is Subscribe for programs that read page by page. It returns a Subscription, which must be closed. Errors:
-// ErrInvalid, ErrClosed.
+// Follow returns a Subscription, for programs that read page by page; otherwise use Subscribe. The Subscription must be
+// closed. Errors: ErrInvalid, ErrClosed.
 func (s *Store) Follow(query Query, after int64) (*Subscription, error) {
 	if err := query.validate("query"); err != nil {
 		return nil, err
@@ -71,19 +72,19 @@ func (s *Store) Follow(query Query, after int64) (*Subscription, error) {
 	return sub, nil
 }
 
-// Next returns the next events, in order, without gap or duplicate: at least
-// one, and at most 1,000 or 1 MiB, or one larger event. It waits until there is
-// one, and while PostgreSQL is away.
+// Next returns the next matching events, in order, without gap or duplicate: at
+// least one, and at most 1,000 or 1 MiB, or one larger event. It waits until there is
+// an event, and while PostgreSQL is unavailable.
 //
-// Errors: ctx's own; ErrClosed after Close or the Store's; ErrNotFound; ErrHistoryLost if events that it returned, or passed,
-// were lost by a failover: only a new Subscription helps; else
-// PostgreSQL's. After an error nothing is skipped: the next call goes on.
+// Errors: ctx's error; ErrClosed after Close of the Subscription or the Store; ErrNotFound; ErrHistoryLost if a failover has
+// lost events up to the position of the Subscription: then open a new Subscription; and errors of
+// PostgreSQL. After an error no event is skipped: the next call continues at the same position.
 func (sub *Subscription) Next(ctx context.Context) ([]Event, error) {
 	return sub.NextUpTo(ctx, streamRows)
 }
 
-// NextUpTo is Next with at most most events, for a reader that has room for so
-// many: the others are not read. most is at least 1.
+// NextUpTo is Next with at most most events, for a reader with limited space. The
+// other events are not read. most is at least 1.
 func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error) {
 	if most < 1 {
 		return nil, invalid("most", "%d, want at least 1", most)
@@ -93,10 +94,10 @@ func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error
 	defer cancel(nil)
 	defer context.AfterFunc(sub.life, func() { cancel(fmt.Errorf("follow event store %q: %w", s.name, ErrClosed)) })()
 	for failed := 0; ; {
-		if err := sub.pace.wait(ctx); err != nil {
+		if err := sub.throttle.wait(ctx); err != nil {
 			return nil, context.Cause(ctx)
 		}
-		_, changed := s.hub.now() // before the read: what comes after it is heard of
+		_, changed := s.hub.now() // before the read, so that no commit after the read is missed
 		after := sub.after.Load()
 		before := sub.window.before(after)
 		request := pageRequest{query: sub.query, after: after, before: before, limit: min(most, streamRows), bytes: streamBytes, head: true}
@@ -132,7 +133,7 @@ func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error
 		sub.window.grow()
 		caughtUp := !full && end == found.head
 		if caughtUp {
-			sub.pace.read()
+			sub.throttle.read()
 		}
 		if len(events) > 0 {
 			return events, nil
@@ -148,12 +149,12 @@ func (sub *Subscription) NextUpTo(ctx context.Context, most int) ([]Event, error
 	}
 }
 
-// Position is that up to which Next has returned all events: the last one's,
-// or a higher one.
+// Position returns the position up to which Next has returned all matching events. It
+// is that of the last event returned, or higher.
 func (sub *Subscription) Position() int64 { return sub.after.Load() }
 
-// Close ends the subscription, and a Next under way with ErrClosed. It may be
-// called more than once.
+// Close ends the subscription. A running Next returns ErrClosed. It may be called more
+// than once.
 func (sub *Subscription) Close() {
 	if sub.closed.CompareAndSwap(false, true) {
 		sub.end()
@@ -161,15 +162,13 @@ func (sub *Subscription) Close() {
 	}
 }
 
-// Watch waits until the condition fails: an append that relies on it would be
-// refused from then on. It returns a ConflictError, which names the first event
-// that matches. It is how one who takes time to decide, such as a person in
-// front of a form, is told that the decision has become stale.
+// Watch waits until the condition fails: from then on, an append under this condition
+// is rejected. It returns a ConflictError, which names the first event that matches.
+// Use it to tell a user who fills in a form that the data of the form are stale.
 //
-// Other errors: ErrHistoryLost if the store has not got to the condition's After, or a failover has lost events up to it;
-// ErrInvalid, ErrClosed, ErrNotFound, ErrTooExpensive, ctx's and
-// PostgreSQL's own.
-// While PostgreSQL is away it waits.
+// Other errors: ErrHistoryLost if the condition's After is past the end of the store, or a failover has lost events up to it;
+// ErrInvalid, ErrClosed, ErrNotFound, ErrTooExpensive, ctx's error, and errors of PostgreSQL.
+// While PostgreSQL is unavailable, Watch waits.
 func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	if err := condition.validate(); err != nil {
 		return err
@@ -183,10 +182,10 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	defer context.AfterFunc(s.life, func() { cancel(fmt.Errorf("watch event store %q: %w", s.name, ErrClosed)) })()
 	query := condition.FailIfEventsMatch.clone()
 	c := &call{conditional: true, after: condition.After}
-	c.probes.add(&query, &s.popular)
+	c.probes.add(&query, &s.frequency)
 	look := checker{store: s, acquire: s.cfg.Timeout}
-	var pace pace
-	asked := stillThere{store: s}
+	var pace throttle
+	asked := lossCheck{store: s}
 	for failed := 0; ; {
 		if err := pace.wait(ctx); err != nil {
 			return context.Cause(ctx)
@@ -194,7 +193,7 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 		_, changed := s.hub.now()
 		found, err := s.watch(ctx, &look, c)
 		if err == nil {
-			err = asked.still(ctx, condition.After, found.basis.position)
+			err = asked.check(ctx, condition.After, found.basis.position)
 		}
 		switch {
 		case errors.Is(err, ErrHistoryLost):
@@ -223,6 +222,6 @@ func (s *Store) Watch(ctx context.Context, condition Condition) error {
 	}
 }
 
-// Notify says that something was committed in a transaction of the caller's
-// own: see AppendIfTx. It never waits.
+// Notify wakes the subscriptions after the caller has committed a transaction with
+// AppendTx or AppendIfTx. It does not block.
 func (s *Store) Notify() { s.hub.committed() }

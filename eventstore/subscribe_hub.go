@@ -2,6 +2,7 @@ package eventstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -12,24 +13,24 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// announceSQL sends a hint that a store has grown: the store's number and the
-// sender's.
+// announceSQL sends a hint that a store has grown. The payload is the number of the
+// store and the id of the sender's hub.
 const announceSQL = `SELECT pg_notify('` + pg.EventChannel + `', $1)`
 
-// hub tells those who follow a Store that it may have grown. That is only ever
-// a hint: the Store's own appends give it, other processes by NOTIFY, in a
-// transaction of its own after the commit, and a poll in the end. A process that
-// gets a hint reads.
+// hub tells the subscribers of a Store that it may have grown. This is only a hint,
+// after which a subscriber reads. Hints come from the Store's own appends, from other
+// processes by NOTIFY, in a separate transaction after the commit, and from a poll,
+// because a NOTIFY may be missed.
 type hub struct {
 	store *Store
 	id    string // names this hub in what it announces
 
 	mu        sync.Mutex // guards the fields below
 	followers int
-	stop      context.CancelFunc // of what runs while there are followers
-	hints     uint64             // how often the store may have grown
-	changed   chan struct{}      // closed, and made anew, with each hint
-	head      int64              // the last that the poll has seen
+	stop      context.CancelFunc // of the goroutines that run while there are followers
+	hints     uint64             // number of hints so far
+	changed   chan struct{}      // closed and replaced with each hint
+	head      int64              // head of the store at the last poll
 
 	announce chan struct{} // one slot: something was committed
 	pollNow  chan struct{} // one slot
@@ -45,8 +46,8 @@ func (h *hub) init(s *Store) {
 	}
 }
 
-// follow begins to poll and to listen with the first follower; leave ends it
-// with the last.
+// follow registers a follower. The first one starts the poll and LISTEN; leave stops
+// them with the last one.
 func (h *hub) follow() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +62,7 @@ func (h *hub) follow() error {
 	h.store.running.Go(func() { h.poll(ctx) })
 	if !h.store.cfg.NoListen {
 		h.store.running.Go(func() {
-			// A poll finds what was announced before the connection listened.
+			// A poll finds commits that were announced before the connection listened.
 			pg.Listen(ctx, h.store.pool, pg.EventChannel, h.store.cfg.Log, func() { pg.Signal(h.pollNow) }, h.heard)
 		})
 	}
@@ -76,7 +77,8 @@ func (h *hub) leave() {
 	}
 }
 
-// close keeps others from following: the Store waits for what runs.
+// close ends the Store's life under the lock, so that no follow can start goroutines
+// after it: then Close waits for the goroutines.
 func (h *hub) close(end context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,14 +103,15 @@ func (h *hub) hint() {
 	}
 }
 
-// now returns what to compare later, and what to wait for until then.
+// now returns the number of hints so far, and a channel that is closed with the next
+// hint.
 func (h *hub) now() (hints uint64, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.hints, h.changed
 }
 
-// poll asks for the head of the store again and again until ctx ends.
+// poll reads the head of the store periodically, until ctx ends.
 func (h *hub) poll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -124,8 +127,10 @@ func (h *hub) poll(ctx context.Context) {
 		switch {
 		case err == nil && h.grown(head):
 			h.hint()
+		case errors.Is(err, ErrNotFound) && !failing:
+			h.hint() // the store was dropped: the followers read, and get this error
 		case err != nil && !failing && ctx.Err() == nil:
-			h.store.cfg.Log.Warn("event store not polled", "error", err) // once, until it works again
+			h.store.cfg.Log.Warn("polling the event store failed, retrying", "error", err) // once, until it works again
 		}
 		failing = err != nil
 		timer.Reset(pg.Jitter(every))
@@ -140,7 +145,7 @@ func (h *hub) grown(head int64) bool {
 	return head != before // lower after a failover that lost something
 }
 
-// heard takes a notification. Anybody may send on the channel.
+// heard handles a notification. Any client of the database may send on the channel.
 func (h *hub) heard(payload string) {
 	store, sender, _ := strings.Cut(payload, " ")
 	if store == strconv.Itoa(int(h.store.id)) && sender != h.id {
@@ -148,8 +153,8 @@ func (h *hub) heard(payload string) {
 	}
 }
 
-// announceAll tells other processes of commits, until ctx ends. A hint that
-// fails is not repeated: the others poll.
+// announceAll tells other processes about commits by NOTIFY, until ctx ends. A NOTIFY
+// that fails is not retried, because the others poll.
 func (h *hub) announceAll(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -15,8 +15,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestSubscribe_NoGapNoDuplicate follows two Stores that append, from one of
-// them and from a third that hears by NOTIFY or by poll only.
+// TestSubscribe_NoGapNoDuplicate: two Stores append. Subscribers of one of them, and of a
+// third Store that gets only NOTIFY or only polls, receive all events.
 func TestSubscribe_NoGapNoDuplicate(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -202,7 +202,7 @@ func TestWatch_TellsOfStaleDecisions(t *testing.T) {
 	}
 }
 
-// TestNextUpTo_NeverMore than there is room for, and none left out.
+// TestNextUpTo_NeverMore: it returns at most the requested number of events, and skips none.
 func TestNextUpTo_NeverMore(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -227,5 +227,46 @@ func TestNextUpTo_NeverMore(t *testing.T) {
 			}
 		}
 		sub.Close()
+	}
+}
+
+// TestFollow_DroppedStore: subscriptions and Watch end when the store is dropped, also if another one has its name by then.
+func TestFollow_DroppedStore(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		db := setup(t)
+		s := open(t, db.Pool, eventstore.Config{Poll: 10 * time.Millisecond})
+		mustAppend(t, s, event("A"))
+		sub, err := s.Follow(eventstore.Everything(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sub.Close()
+		if _, err := sub.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if _, err := sub.Next(t.Context()); !errors.Is(err, eventstore.ErrNotFound) {
+				t.Errorf("Next: %v, want ErrNotFound", err)
+			}
+		})
+		waiting.Go(func() {
+			err := s.Watch(t.Context(), eventstore.Condition{FailIfEventsMatch: eventstore.Typed("B")})
+			if !errors.Is(err, eventstore.ErrNotFound) {
+				t.Errorf("Watch: %v, want ErrNotFound", err)
+			}
+		})
+		if err := eventstore.Drop(t.Context(), db.Pool, s.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if again {
+			other, err := ensureStore(t.Context(), db.Pool, s.Name(), eventstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close(context.Background())
+		}
+		waiting.Wait()
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// readEvery is the least time between two reads of one who follows a store and
-// has read all of it: without that each commit has every one of them read.
+// readEvery is the minimum time between two reads of a subscriber at the end of the
+// store: otherwise each commit would make every subscriber read.
 const readEvery = 5 * time.Millisecond
 
-// pace is when one who follows had read everything.
-type pace struct{ last time.Time }
+// throttle holds the time at which a subscriber last read up to the end of the store.
+type throttle struct{ last time.Time }
 
-func (p *pace) read() { p.last = time.Now() }
+func (p *throttle) read() { p.last = time.Now() }
 
 // wait waits until the next read is due.
-func (p *pace) wait(ctx context.Context) error {
+func (p *throttle) wait(ctx context.Context) error {
 	left := readEvery - time.Since(p.last)
 	if left <= 0 {
 		return ctx.Err()
@@ -32,9 +32,9 @@ func (p *pace) wait(ctx context.Context) error {
 	}
 }
 
-// window is how many positions a subscription reads at a time. It is without
-// bound until a read takes too long: matches that are rare among what has to be
-// looked at would have the same read fail for ever.
+// window limits the range of positions that a subscription reads at a time. It is
+// unlimited (size 0) until a read times out, because PostgreSQL had to search many
+// events for rare matches: without a limit the same read would time out each time.
 type window struct{ size int64 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	leastWindow = 1 << 10
 )
 
-// before is the position before which to read.
+// before returns the position before which the read ends.
 func (w *window) before(after int64) int64 {
 	if w.size == 0 {
 		return noPosition
@@ -63,8 +63,8 @@ func (w *window) grow() {
 	}
 }
 
-// follow is page for those who follow the store: they leave connections of the
-// pool to appends.
+// follow is page for subscribers, with a limit on concurrent reads that leaves
+// connections of the pool to appends.
 func (s *Store) follow(ctx context.Context, r pageRequest) ([]Event, pageResult, error) {
 	if err := pg.Acquire(ctx, s.follows); err != nil {
 		return nil, pageResult{}, err
@@ -73,7 +73,7 @@ func (s *Store) follow(ctx context.Context, r pageRequest) ([]Event, pageResult,
 	return s.followPage(ctx, r)
 }
 
-// watch looks for what the call must not find, apart if that takes long.
+// watch checks the condition of the call, with checkAlone if it is expensive.
 func (s *Store) watch(ctx context.Context, look *checker, c *call) (conflicts, error) {
 	if err := pg.Acquire(ctx, s.follows); err != nil {
 		return conflicts{}, err

@@ -2,24 +2,24 @@ package eventstore
 
 import "sort"
 
-// basis names the history of a store up to a position: by the batch that ends
-// there. The zero basis is a history of which nothing is relied on.
+// basis identifies the history of a store up to a position, by the batch that ends
+// there. No result relies on the zero basis.
 type basis struct {
 	position       int64
 	writer, number int64
 }
 
-// maxTailBytes bounds the memory of a tail, of which one batch may be more.
+// maxTailBytes bounds the memory of a tail; a single batch may be larger.
 const maxTailBytes = 16 << 20
 
-// maxTailLookups bounds what the check of one call may cost the committer.
+// maxTailLookups bounds the number of hash lookups for the check of one call.
 const maxTailLookups = 50_000
 
-// tail is the last events of a store that this process has written, in memory:
-// all of the store's with start < position <= end. It decides conditions of
-// which nothing below its start is in question.
+// tail holds the last events of a store in memory. This process has written them, and
+// they are all events of the store with start < position <= end. So the tail can check a
+// condition that only concerns events after start.
 //
-// It belongs to the committer.
+// Only the committer uses it.
 type tail struct {
 	maxEvents int
 	start     int64
@@ -28,8 +28,8 @@ type tail struct {
 	events    int
 	bytes     int
 	spare     []*segment
-	// epoch changes when what was learnt before must not be relied on: with
-	// every new connection to PostgreSQL, for after a failover positions repeat.
+	// epoch changes when held positions become invalid: with every new connection to
+	// PostgreSQL, because after a failover it may have another history.
 	epoch uint64
 }
 
@@ -46,7 +46,7 @@ func (t *tail) drop() {
 	t.epoch++
 }
 
-// restart forgets the events, and has the tail begin after at.
+// restart forgets the events. The tail then begins after at.
 func (t *tail) restart(at basis) {
 	for _, s := range t.segments {
 		t.recycle(s)
@@ -56,9 +56,9 @@ func (t *tail) restart(at basis) {
 	t.start, t.end = at.position, at
 }
 
-// adopt reports whether held positions that were learnt from the history up to
-// b may be relied on beside what is in the tail. A history that goes on after
-// the tail's end, for others have written, becomes the tail's own.
+// adopt reports whether held positions from a check of the history up to b are
+// consistent with the tail. If that history ends after the tail, because other
+// processes have written, the tail restarts there.
 func (t *tail) adopt(b basis) bool {
 	if b.position == 0 || b == t.end {
 		return true
@@ -71,8 +71,7 @@ func (t *tail) adopt(b basis) bool {
 	return i < len(t.segments) && t.segments[i].end == b
 }
 
-// extend adds a batch, of which the store's head stood at head when it was
-// written.
+// extend adds a batch. head is the head of the store before the batch was written.
 func (t *tail) extend(s *segment, head int64, end basis) {
 	if head != t.end.position {
 		t.restart(basis{})
@@ -98,7 +97,7 @@ func (t *tail) extend(s *segment, head int64, end basis) {
 	}
 }
 
-// segment returns an empty one.
+// segment returns an empty segment.
 func (t *tail) segment() *segment {
 	if n := len(t.spare); n > 0 {
 		s := t.spare[n-1]
@@ -115,8 +114,8 @@ func (t *tail) recycle(s *segment) {
 	}
 }
 
-// check decides a call as far as the tail can: it returns the conflict, or has
-// the call hold up to the tail's end.
+// check checks a call against the tail, if the tail reaches back far enough. It returns
+// the conflict, or records in the call that nothing conflicts up to the tail's end.
 func (t *tail) check(c *call) *ConflictError {
 	from := c.from(t.epoch)
 	if from < t.start || from >= t.end.position {
@@ -124,7 +123,7 @@ func (t *tail) check(c *call) *ConflictError {
 	}
 	i := sort.Search(len(t.segments), func(i int) bool { return t.segments[i].end.position > from })
 	if (len(t.segments)-i)*c.query.lookups > maxTailLookups {
-		return nil // PostgreSQL has one index for all of them
+		return nil // cheaper in PostgreSQL, which has one index for all segments
 	}
 	for _, s := range t.segments[i:] {
 		if at := s.facts.find(&c.query, int(max(0, from-s.first+1))); at >= 0 {

@@ -1,13 +1,13 @@
 package eventstore
 
-// tailIndex is what comparing needs of some events: type and tags, and a table by
-// the hashes of both. It never shrinks until reset, which keeps its memory.
+// tailIndex is an inverted index of some events in memory: their types and tags, and a
+// hash table of both. It only grows; reset empties it and keeps its memory.
 type tailIndex struct {
 	events []fact
 	tags   []string // of all events
 	keys   []factKey
 	chains []chain // of keys, by hash
-	bytes  int     // of the strings, with what holds them
+	bytes  int     // approximate size of the strings and their headers
 }
 
 type chain struct {
@@ -16,7 +16,7 @@ type chain struct {
 }
 
 type fact struct {
-	eventType   string // "" is an event that was not stored after all
+	eventType   string // "" for an event that was not stored
 	first, last int    // in tags
 }
 
@@ -34,7 +34,7 @@ func (f *tailIndex) reset() {
 	f.bytes = 0
 }
 
-// add appends an event; its keys are for the caller to add.
+// add appends an event; the caller adds its keys.
 func (f *tailIndex) add(eventType string, tags []string) {
 	first := len(f.tags)
 	f.tags = append(f.tags, tags...)
@@ -45,12 +45,12 @@ func (f *tailIndex) add(eventType string, tags []string) {
 	}
 }
 
-// key adds a hash of the last event. It is found after index.
+// key adds a hash of the last event. find sees it only after index.
 func (f *tailIndex) key(hash int64) {
 	f.keys = append(f.keys, factKey{hash: hash, event: int32(len(f.events) - 1)})
 }
 
-// join appends the events of another one, and has them found.
+// join appends the events of another tailIndex, and indexes them.
 func (f *tailIndex) join(other *tailIndex) {
 	event, tag, at := len(f.events), len(f.tags), len(f.keys)
 	for _, e := range other.events {
@@ -81,8 +81,7 @@ func (f *tailIndex) rehash() {
 	f.index(0)
 }
 
-// index puts the keys from at on into their chains, so that each chain has the
-// last events first.
+// index adds the keys from at on to their chains. Each chain has the last events first.
 func (f *tailIndex) index(at int) {
 	for i := at; i < len(f.keys); i++ {
 		c := f.chain(f.keys[i].hash)
@@ -96,8 +95,8 @@ func (f *tailIndex) chain(hash int64) *chain {
 	return &f.chains[uint64(hash)&uint64(len(f.chains)-1)]
 }
 
-// find returns the first event from index from on that the query matches, or
-// -1.
+// find returns the index of the first event, at or after index from, that the query
+// matches, or -1.
 func (f *tailIndex) find(q *hashed, from int) int {
 	if from >= len(f.events) {
 		return -1
@@ -112,9 +111,8 @@ func (f *tailIndex) find(q *hashed, from int) int {
 	return first
 }
 
-// findItem returns the first event that the item matches, if it comes before
-// the one that is known, and else that. Of several tags it looks up the one
-// with the fewest events.
+// findItem returns the first event that the item matches, or known if that is earlier.
+// Of several tags it looks up the one with the shortest chain.
 func (f *tailIndex) findItem(item *Item, hashes []int64, from, known int) int {
 	if len(item.Tags) == 0 && len(item.Types) == 0 {
 		return f.scan(item, from, known)
@@ -142,7 +140,7 @@ func (f *tailIndex) follow(item *Item, hash int64, from, known int) int {
 		k := &f.keys[i-1]
 		event := int(k.event)
 		if event < from {
-			break // those after it in the chain are earlier ones
+			break // the rest of the chain are earlier events
 		}
 		if k.hash == hash && (known < 0 || event < known) && f.matches(item, event) {
 			known = event

@@ -9,9 +9,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestQuery_InPieces has every statement give up after a few positions, and
-// wants the same events as from the events themselves, in both directions, and
-// nothing of what is appended between two of them.
+// TestQuery_InPieces: every statement stops after a few positions. The query still returns
+// the same events as a plain loop, in both directions, and no event that is appended
+// between two statements.
 func TestQuery_InPieces(t *testing.T) {
 	t.Parallel()
 	_, s := prepared(t)
@@ -103,8 +103,8 @@ func chosen(all []Event, q Query, o ReadOptions) (positions []int64) {
 	return positions
 }
 
-// TestQuery_EventsOfBefore reads events that were stored without what readers
-// get of them.
+// TestQuery_EventsOfBefore reads old events, which were stored without the packed form for
+// readers.
 func TestQuery_EventsOfBefore(t *testing.T) {
 	t.Parallel()
 	db, s := prepared(t)

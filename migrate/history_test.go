@@ -7,7 +7,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestEnterHistory begins a new one in a database that was restored into another cluster, and no other.
+// TestEnterHistory: a new history begins if the database was restored into another cluster, and not
+// otherwise.
 func TestEnterHistory(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -22,7 +23,7 @@ func TestEnterHistory(t *testing.T) {
 	}
 	want := func(what string, histories int) (base int64) {
 		t.Helper()
-		for range 2 { // the second time nothing is new
+		for range 2 { // the second call begins none
 			if _, err := migrate.EnterHistory(t.Context(), db.Pool); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -41,7 +42,7 @@ func TestEnterHistory(t *testing.T) {
 	exec(`BEGIN; SELECT tidewire.begin_history(); ROLLBACK`)
 	rolledBack := want("begun and rolled back", 4)
 	exec(`BEGIN; SELECT tidewire.begin_history(); ROLLBACK; SELECT tidewire.begin_history()`)
-	last := want("begun once more before anybody has looked", 6)
+	last := want("begun once more before EnterHistory", 6)
 	if restored <= 0 || byHand <= restored || rolledBack <= byHand || last <= rolledBack || last >= 1<<47 {
 		t.Errorf("bases %d, %d, %d, %d", restored, byHand, rolledBack, last)
 	}

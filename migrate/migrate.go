@@ -1,7 +1,7 @@
-// Package migrate brings a database to the schema that this version of
-// Tidewire needs: numbered SQL files, embedded, each in a transaction of its
-// own, under one advisory lock, so that several nodes may start at once.
-// From the first release on, files that were shipped never change; a new need is a new file.
+// Package migrate brings a database to the schema that this version of Tidewire needs: it
+// runs numbered, embedded SQL files, each in a separate transaction, under one advisory
+// lock, so that several nodes may start at once. After the first release, a shipped file
+// never changes; further changes are new files.
 package migrate
 
 import (
@@ -25,31 +25,32 @@ var files embed.FS
 
 // Reasons why a database is not migrated.
 var (
-	// ErrNewer: a newer version of Tidewire has been here.
+	// ErrNewer: a newer version of Tidewire has migrated this database.
 	ErrNewer = errors.New("migrate: database schema is newer than this program")
 	// ErrDevelopment: a version of Tidewire from before the first release has made this database. It cannot be upgraded.
 	ErrDevelopment = errors.New("migrate: a development version of Tidewire has made this database, and it cannot be upgraded: " +
-		"use a new database, or give up what is in it with DROP SCHEMA tidewire CASCADE")
-	// ErrForeignTable: a table or view of that name exists and is not Tidewire's.
+		"use a new database, or delete the data of Tidewire in it with DROP SCHEMA tidewire CASCADE")
+	// ErrForeignTable: a table or view of that name exists and does not belong to Tidewire.
 	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
-	// ErrTable: Tidewire does not take a table of that name.
+	// ErrTable: the table name is invalid.
 	ErrTable = pg.ErrTable
 )
 
 // CodeForeignTable is the SQLSTATE of ErrForeignTable.
 const CodeForeignTable = "TW002"
 
-// patience bounds the wait for another node that migrates, and for locks.
+// patience bounds the wait for another migrating node, and for locks.
 const patience = 10 * time.Minute
 
 const (
-	// isolationSQL has what comes after lockSQL see what the node before has
-	// done: the database may have another isolation as its default.
+	// isolationSQL makes sure that the statements after lockSQL see what an
+	// earlier node has committed: the database may have another default
+	// isolation level.
 	isolationSQL = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 	// lockSQL waits for another node that is migrating. The key is "tidemigr".
 	lockSQL = `SELECT pg_advisory_xact_lock(8388346167744358258)`
-	// schemaSQL makes the schema only where there is none: IF NOT EXISTS asks for the
-	// right to make schemas also where an administrator has made this one.
+	// schemaSQL makes the schema only if there is none: IF NOT EXISTS needs the right
+	// to make schemas even if an administrator has already made this one.
 	schemaSQL = `
 DO $$ BEGIN
 	IF to_regnamespace('tidewire') IS NULL THEN
@@ -76,8 +77,8 @@ type migration struct {
 	sql     string
 }
 
-// Up applies what is missing and returns how many migrations it applied. A
-// database that needs nothing is only read.
+// Up applies the missing migrations and returns how many it applied. If none
+// are missing, it only reads.
 func Up(ctx context.Context, db DB) (int, error) {
 	all, err := load()
 	if err != nil {
@@ -134,7 +135,7 @@ func version(ctx context.Context, db DB, all []migration) (current int, err erro
 	return current, nil
 }
 
-// apply runs m unless another node did so while we waited for the lock.
+// apply runs m, unless another node has run it while this one waited for the lock.
 func apply(ctx context.Context, db DB, m migration) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := prepare(ctx, tx); err != nil {
@@ -157,8 +158,8 @@ func apply(ctx context.Context, db DB, m migration) (done bool, err error) {
 	return done, err
 }
 
-// prepare begins a transaction that migrates: it waits for other nodes, and makes
-// what records migrations.
+// prepare begins a migrating transaction: it waits for other nodes, and makes the
+// table that records migrations.
 func prepare(ctx context.Context, tx pgx.Tx) error {
 	if err := alone(ctx, tx); err != nil {
 		return err
@@ -171,8 +172,8 @@ func prepare(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// alone begins a transaction that no other node migrates beside: it waits for one
-// that does.
+// alone begins a transaction during which no other node migrates: it waits for a
+// node that does.
 func alone(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{isolationSQL, pg.WriterSettings(patience), lockSQL} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
@@ -182,13 +183,12 @@ func alone(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// Ingest makes the table of messages that package ingest fills, unless it is
-// there, and tells whether it did. The name is of lower-case letters, digits and underscores, at most 50, perhaps
-// with a schema and a dot before it; the schema is public where none is named. The
-// database is migrated. A table that is there is only read.
+// Ingest makes the table of messages that package ingest fills, unless it exists, and returns whether it did. The
+// name consists of lower-case letters, digits and underscores, at most 50, optionally with a schema and a dot
+// before it; the default schema is public. The database must be migrated. An existing table is only read.
 //
-// Errors: ErrForeignTable for a table of that name, or of its view's, that is not
-// Tidewire's; ErrTable for a name that is none; ErrOlder and ErrNewer.
+// Errors: ErrForeignTable if a table that does not belong to Tidewire has that
+// name or its view's; ErrTable for an invalid name; ErrOlder and ErrNewer.
 func Ingest(ctx context.Context, db DB, table string) (made bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {

@@ -46,8 +46,8 @@ func TestUp_OnceHoweverManyNodesStart(t *testing.T) {
 	}
 }
 
-// TestUp_WhateverTheDatabasesIsolation: who has waited for another node sees what
-// that has done.
+// TestUp_WhateverTheDatabasesIsolation: a node that has waited for another one
+// sees what that one has done.
 func TestUp_WhateverTheDatabasesIsolation(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -69,8 +69,8 @@ func TestUp_WhateverTheDatabasesIsolation(t *testing.T) {
 	nodes.Wait()
 }
 
-// TestIngest_LeavesForeignTableAlone: an application may have a table messages of
-// its own, and so much of Tidewire as needs none.
+// TestIngest_LeavesForeignTableAlone: an application may have its own table
+// messages, and use the parts of Tidewire that do not need one.
 func TestIngest_LeavesForeignTableAlone(t *testing.T) {
 	t.Parallel()
 	for _, foreign := range []string{
@@ -111,7 +111,7 @@ func migrated(t *testing.T) pgtest.DB {
 	return db
 }
 
-// TestIngest_OnceHoweverManyNodesStart: and only where somebody asks for it.
+// TestIngest_OnceHoweverManyNodesStart: the table is made once, and only if it is requested.
 func TestIngest_OnceHoweverManyNodesStart(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -138,7 +138,7 @@ func TestIngest_OnceHoweverManyNodesStart(t *testing.T) {
 	}
 }
 
-// TestIngest_TableOfBefore: databases have tables that their migration made.
+// TestIngest_TableOfBefore: older databases have a table that a migration made.
 func TestIngest_TableOfBefore(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -166,7 +166,7 @@ func TestIngest_Names(t *testing.T) {
 	if _, err := db.Pool.Exec(t.Context(), `CREATE SCHEMA "select"`); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"order", "select.user", strings.Repeat("a", 50)} { // PostgreSQL's own words, too
+	for _, name := range []string{"order", "select.user", strings.Repeat("a", 50)} { // includes reserved words of PostgreSQL
 		if made, err := migrate.Ingest(t.Context(), db.Pool, name); err != nil || !made {
 			t.Errorf("%q: made %t, %v", name, made, err)
 		}
@@ -195,7 +195,7 @@ func TestUp_RefusesNewerSchema(t *testing.T) {
 	}
 }
 
-// TestDevelopment: a database that a version from before the first release has made is refused, and left as it is.
+// TestDevelopment: a database that a version before the first release has made is rejected, and not changed.
 func TestDevelopment(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -222,8 +222,8 @@ func TestDevelopment(t *testing.T) {
 	}
 }
 
-// TestUp_NoJITWhereScansAreForbidden: a table without another way than a scan costs 10^10 then, and PostgreSQL
-// would compile each query of it.
+// TestUp_NoJITWhereScansAreForbidden: if a scan is the only plan, its cost is then 10^10, and PostgreSQL would
+// compile each query (JIT).
 func TestUp_NoJITWhereScansAreForbidden(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -270,8 +270,8 @@ func TestMessagesText_ShowsValidUTF8Only(t *testing.T) {
 	}
 }
 
-// TestRehearse_ChangesNothing: it says what Up would do, and leaves no trace.
-func TestRehearse_ChangesNothing(t *testing.T) {
+// TestDryRun_ChangesNothing: DryRun says what Up would do, and leaves no trace.
+func TestDryRun_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	s, err := migrate.DryRun(t.Context(), db.Pool)

@@ -16,8 +16,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestPublication_OfAllTables: under logical replication of every table, all that is
-// deleted, updated and rotated goes on.
+// TestPublication_OfAllTables: with logical replication of every table, all deletes,
+// updates and rotations still work.
 func TestPublication_OfAllTables(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -99,7 +99,7 @@ func (p published) turnRequests(of int32) {
 		p.exec(`SELECT tidewire.swap_shared_requests(turn) FROM tidewire.fold_shared_requests('1 hour', 0, 1000)`)
 		p.exec(`UPDATE tidewire.request_window SET since = since - interval '1 day' WHERE stream = $1`, of)
 		p.exec(`SELECT tidewire.fold_requests($1, '1 hour')`, of)
-		p.exec(`DO $$ BEGIN PERFORM tidewire.swap_requests(` + fmt.Sprint(of) + `, '1 hour'); EXCEPTION WHEN lock_not_available THEN END $$`) // its owner may be at it
+		p.exec(`DO $$ BEGIN PERFORM tidewire.swap_requests(` + fmt.Sprint(of) + `, '1 hour'); EXCEPTION WHEN lock_not_available THEN END $$`) // its owner may be running it
 	}
 }
 

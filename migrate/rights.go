@@ -8,19 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RightsError says what the role of a connection may not do, and how to allow it.
+// RightsError says which rights the role of a connection lacks, and how to grant them.
 type RightsError struct {
 	Role, Database string
-	// SQL is for an administrator to run, a statement each.
+	// SQL has the statements that an administrator has to run.
 	SQL []string
 }
 
 func (e *RightsError) Error() string {
-	return fmt.Sprintf("migrate: the role %q lacks rights in database %q; an administrator gives them with:\n  %s",
+	return fmt.Sprintf("migrate: the role %q lacks rights in database %q; an administrator grants them with:\n  %s",
 		e.Role, e.Database, strings.Join(e.SQL, "\n  "))
 }
 
-// rightsSQL asks for all that Rights looks at in one trip.
+// rightsSQL reads everything that Rights checks in one round trip.
 const rightsSQL = `
 SELECT current_user::text, current_database()::text,
 	has_database_privilege(current_database(), 'TEMPORARY'),
@@ -35,11 +35,12 @@ FROM (VALUES (1)) AS one
 LEFT JOIN pg_namespace s ON s.nspname = 'tidewire'
 LEFT JOIN pg_class m ON m.relnamespace = s.oid AND m.relname = 'migration'`
 
-// Rights checks, and changes nothing, whether the role may make and migrate the
-// schema and work with it: temporary tables; the schema tidewire, or the right to
-// make it; its tables, if they are there, its own or a role's of which it is a
-// member; and, with public, tables in the schema public. The error is a
-// *RightsError that names all that is missing.
+// Rights checks whether the role may make and migrate the schema and work with
+// it, and changes nothing. The role needs temporary tables; the schema tidewire,
+// or the right to make it; if its tables exist, they must belong to the role, or
+// to a role of which it is a member; and, if public is true, the right to make
+// tables in the schema public. The error is a *RightsError that names everything
+// that is missing.
 func Rights(ctx context.Context, db DB, public bool) error {
 	var role, database, owner string
 	var temporary, create, exists, usable, foreign, inPublic bool

@@ -13,17 +13,17 @@ import (
 // ErrOlder: migrations have to be applied first.
 var ErrOlder = errors.New("migrate: database schema is older than this program needs")
 
-// Status is how far a database is.
+// Status says which migrations a database has.
 type Status struct {
-	// Version is that of the last migration that was applied; 0 is none.
+	// Version is the number of the last migration that was applied; 0 if none was.
 	Version int
-	// Latest is the last one that this program has.
+	// Latest is the number of the last migration that this program has.
 	Latest int
-	// Pending are the names of those between, in their order.
+	// Pending are the names of the migrations after Version, in order.
 	Pending []string
 }
 
-// Err is why the schema cannot be used: ErrOlder, ErrNewer, or nil.
+// Err returns why the schema cannot be used: ErrOlder, ErrNewer, or nil.
 func (s Status) Err() error {
 	switch {
 	case s.Version > s.Latest:
@@ -38,7 +38,8 @@ func newer(version, latest int) error {
 	return fmt.Errorf("%w: version %d, this program knows %d; use a newer tidewire", ErrNewer, version, latest)
 }
 
-// Inspect reads how far a database is, and changes nothing. Of one that a development version has made, the error is ErrDevelopment.
+// Inspect reads which migrations a database has, and changes nothing. If a development version has made the database, the error
+// is ErrDevelopment.
 func Inspect(ctx context.Context, db DB) (Status, error) {
 	all, err := load()
 	if err != nil {
@@ -61,8 +62,8 @@ func statusOf(all []migration, current int) Status {
 // errDryRun ends the transaction of a dry run.
 var errDryRun = errors.New("dry run")
 
-// DryRun applies what is missing in one transaction that is rolled back: it shows
-// whether Up would succeed. Meanwhile it holds the locks that Up takes.
+// DryRun applies the missing migrations in one transaction that is rolled back:
+// it shows whether Up would succeed. Meanwhile it holds the locks that Up takes.
 func DryRun(ctx context.Context, db DB) (Status, error) {
 	all, err := load()
 	if err != nil {
@@ -93,9 +94,9 @@ func DryRun(ctx context.Context, db DB) (Status, error) {
 	return s, explain(err)
 }
 
-// ingestTableSQL tells whether there is anything of the table's name or of its
-// view's, and whether that is Tidewire's: the rule of tidewire.ensure_ingest_table,
-// for a database that has no such function yet.
+// ingestTableSQL returns whether any object has the table's name or its view's, and
+// whether it belongs to Tidewire: the rule of tidewire.ensure_ingest_table, for a
+// database that does not have that function yet.
 const ingestTableSQL = `
 SELECT t.oid IS NOT NULL OR to_regclass(format('%I.%I', $1::text, $2 || '_text')) IS NOT NULL,
 	t.oid IS NOT NULL AND to_regclass(format('%I.%I', $1::text, $2 || '_position_seq')) IS NOT NULL
@@ -103,9 +104,9 @@ SELECT t.oid IS NOT NULL OR to_regclass(format('%I.%I', $1::text, $2 || '_text')
 			AND (a.attname, a.atttypid) IN (('position', 'bigint'::regtype), ('payload', 'bytea'::regtype)))
 FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
 
-// HasIngest reports whether the table that Ingest makes is there, and changes
+// HasIngest reports whether the table that Ingest makes exists, and changes
 // nothing. The database need not be migrated. Errors: ErrForeignTable and
-// ErrTable, as of Ingest.
+// ErrTable, as for Ingest.
 func HasIngest(ctx context.Context, db DB, table string) (there bool, err error) {
 	t, err := pg.ParseTable(table)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestHeard_InDoubt has the answer to an acknowledgement get lost, and the lease
-// end before it is asked for again: it counts if it was written, and only then,
-// also if the journal began anew in between.
+// TestHeard_InDoubt: the answer to an acknowledgement is lost, and the lease
+// ends before the request is repeated. The acknowledgement counts if and only if
+// it was written, even if the journal was compacted in between.
 func TestHeard_InDoubt(t *testing.T) {
 	t.Parallel()
 	for _, wrote := range []bool{true, false} {
@@ -63,9 +63,10 @@ func inDoubt(t *testing.T, wrote, rotated bool) {
 	}
 }
 
-// TestHeard_EndInDoubt has the answer to a last request get lost, which holds the
-// acknowledgement of a deferred message and the end of the lease, and no more: it
-// counts if it was written. If another node had ended the lease it does not.
+// TestHeard_EndInDoubt: the answer to a last request is lost, which has only the
+// acknowledgement of a deferred message and the end of the lease. The
+// acknowledgement counts if it was written, and not if another node had ended the
+// lease.
 func TestHeard_EndInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, wrote := range []bool{true, false} {

@@ -18,13 +18,13 @@ import (
 // Stats is what a queue holds. Messages in the log are counted by positions, so
 // that gaps, which failed batches leave, count until a node has read past them.
 type Stats struct {
-	Ready   int64 // may be claimed, of the log
-	Leased  int64 // nodes have them, delivered or about to be, also deferred ones
-	Delayed int64 // deferred: to be retried, or not due yet; due ones that nobody took too
+	Ready   int64 // positions of the log that may be claimed
+	Leased  int64 // claimed by nodes: delivered, or about to be; includes deferred messages
+	Delayed int64 // deferred: to be retried, or not due yet, or due and not claimed yet
 	Dead    int64
-	Nodes   int // leases that last; a node has one for each priority, and for each of its partitions
+	Nodes   int // valid leases; a node has one for each priority, and for each of its partitions
 	Paused  bool
-	Head    int64 // position of the last message; of several streams the sum
+	Head    int64 // position of the last message; the sum if there are several streams
 	// OldestAge is the age of the oldest message that is neither done nor dead;
 	// 0 if there is none.
 	OldestAge time.Duration
@@ -32,12 +32,13 @@ type Stats struct {
 	JournalRows int64
 	// gaps are positions up to Head that failovers have left without messages.
 	gaps int64
-	// Shards are the same by priority, or by partition; nil of a queue without these.
+	// Shards are the same figures for each priority or partition; nil for a queue without these.
 	Shards []Stats
 }
 
-// RatesSince are how many messages a second came, and how many were done or
-// purged, since earlier Stats of the same queue, elapsed before.
+// RatesSince returns how many messages arrived per second, and how many per
+// second were done or purged, since earlier, which are Stats of the same queue
+// from the time elapsed ago.
 func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done float64) {
 	left := func(s Stats) int64 { return s.Ready + s.Leased + s.Delayed + s.Dead }
 	arrived := (s.Head - s.gaps) - (earlier.Head - earlier.gaps)
@@ -45,10 +46,10 @@ func (s Stats) RatesSince(earlier Stats, elapsed time.Duration) (came, done floa
 	return float64(arrived) / elapsed.Seconds(), float64(gone) / elapsed.Seconds()
 }
 
-// Stats returns what the queue holds. It reads the journal under the queue's
-// lock, a few milliseconds: ask every few seconds, not for every message. Of a
-// queue with priorities or partitions it is the sum of its shards, which are read one
-// after the other.
+// Stats returns what the queue holds. It reads the journal under the queue's lock,
+// for a few milliseconds: call it every few seconds, not for every message. For a
+// queue with priorities or partitions it returns the sum of its shards, which are
+// read one after the other.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	var sum Stats
 	for _, m := range q.members {
@@ -140,8 +141,8 @@ func (s *state) floor() int64 {
 }
 
 // Peek returns the first messages of the log that are not done, at most n, in
-// order, and takes none of them: those of the highest priority first, of partitions
-// one partition after the other. Nodes may be at work on some.
+// order, and claims none of them. The highest priority comes first; partitions come
+// one after the other. Nodes may be working on some of the messages.
 func (q *Queue) Peek(ctx context.Context, n int) ([]stream.Message, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%w number: %d, want at least 1", ErrInvalid, n)
@@ -186,7 +187,7 @@ func (q *shard) peek(ctx context.Context, n int) (msgs []stream.Message, err err
 	return msgs, nil
 }
 
-// readFrom reads after that position, or after what was dropped.
+// readFrom reads after that position, or after the dropped messages if there are any.
 func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Message, error) {
 	msgs, err := q.stream.ReadRange(ctx, after, n)
 	if old, gone := errors.AsType[*stream.TooOldError](err); gone {
@@ -195,11 +196,11 @@ func (q *shard) readFrom(ctx context.Context, after int64, n int) ([]stream.Mess
 	return msgs, err
 }
 
-// DeadLetter is a message that is delivered no more.
+// DeadLetter is a message that is not delivered again.
 type DeadLetter struct {
 	stream.Message
 	Attempts int    // how often it was delivered
-	Reason   string // of the last refusal
+	Reason   string // of the last nack
 }
 
 // DeadLetters returns the dead letters after position after, at most n, in
@@ -244,10 +245,11 @@ func (q *shard) deadLetters(ctx context.Context, after int64, n int) ([]DeadLett
 	return letters, nil
 }
 
-// Redrive has the dead letters at these positions, or all if there are none
-// given, delivered again, as if never tried, and returns how many there were.
-// In a queue that keeps the order of keys each goes before what waits of its
-// key, and after what was delivered since it died.
+// Redrive makes the dead letters at these positions, or all if none are given,
+// ready for delivery, with their attempts reset to zero. It returns how many
+// there were. In a queue that keeps the order of keys, each goes before the
+// waiting messages of its key, and after those that were delivered since it
+// became a dead letter.
 func (q *Queue) Redrive(ctx context.Context, positions ...int64) (redriven int64, err error) {
 	byMember := make([][]int64, len(q.members))
 	for _, p := range positions {
@@ -280,7 +282,7 @@ func (q *shard) redrive(ctx context.Context, positions []int64) (int64, error) {
 	return n, nil
 }
 
-// change runs a statement for deferred messages, and returns how many it has changed.
+// change runs a statement on deferred messages, and returns the number of rows that it changed.
 func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, err error) {
 	err = inReadCommitted(ctx, q.pool, changePatience, func(b *pgx.Batch) {
 		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error { n = tag.RowsAffected(); return nil })
@@ -289,11 +291,12 @@ func (q *shard) change(ctx context.Context, sql string, args ...any) (n int64, e
 	return n, err
 }
 
-// changePatience bounds each wait of change for nodes that write of the same messages.
+// changePatience bounds each wait of change for nodes that write the same rows.
 const changePatience = time.Minute
 
-// Pause has nodes deliver nothing more, as soon as they look into the journal
-// or write to it; what they delivered may be acknowledged. Enqueueing goes on.
+// Pause stops deliveries: each node stops as soon as it next reads or writes
+// the journal. Messages that are delivered already may be acknowledged.
+// Enqueueing goes on.
 func (q *Queue) Pause(ctx context.Context) error { return q.pause(ctx, 1) }
 
 // Resume ends a Pause.
@@ -309,17 +312,18 @@ func (q *Queue) pause(ctx context.Context, on int64) error {
 	return nil
 }
 
-// afterAll is a sequence after the journal, for who does not want to read it.
+// afterAll is a sequence after every row of the journal, for a write that does not read it.
 const afterAll = 1<<63 - 1
 
-// PurgeOptions says what Purge removes besides.
+// PurgeOptions says what else Purge removes.
 type PurgeOptions struct {
 	Dead bool // dead letters too
 }
 
-// Purge removes all messages that nobody has: the rest of the log, and what is
-// delayed or waits to be retried. Messages that nodes have claimed are delivered. It
-// returns how many positions of the log and deferred messages it removed.
+// Purge removes all messages that no node has claimed: the rest of the log, and the
+// messages that are delayed or wait for a retry. Messages that nodes have claimed
+// are still delivered. It returns how many positions of the log and deferred
+// messages it removed.
 func (q *Queue) Purge(ctx context.Context, opts PurgeOptions) (purged int64, err error) {
 	for _, m := range q.members {
 		n, err := m.purge(ctx, opts)
@@ -349,7 +353,7 @@ func (q *shard) purge(ctx context.Context, opts PurgeOptions) (int64, error) {
 	return removed, nil
 }
 
-// purgeLog tries until no node has claimed anything in between.
+// purgeLog tries again until no node claims anything between its read and its write.
 func (q *shard) purgeLog(ctx context.Context) (removed int64, err error) {
 	head, err := q.stream.Head(ctx)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestEnsure_StreamInUse(t *testing.T) {
 	if msgs, err := s.Read(t.Context(), 0, 10); err != nil || len(msgs) != 1 {
 		t.Errorf("the stream has %d messages, %v; want the 1 that it had", len(msgs), err)
 	}
-	// An empty one may be what a creation has left that did not come to its end.
+	// An empty stream may be left over from a creation that was interrupted.
 	made("left")
 	for range 2 {
 		if _, err := queue.Ensure(t.Context(), db.Pool, "left", queue.Options{}); err != nil {
@@ -172,8 +172,8 @@ func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// TestNode_IdleWritesNothing counts what a node does that has nothing to do, of
-// a queue of many parts as well.
+// TestNode_IdleWritesNothing counts the statements of an idle node, also in a
+// queue with many parts.
 func TestNode_IdleWritesNothing(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 16}} {
@@ -227,7 +227,7 @@ func idleWritesNothing(t *testing.T, opts queue.Options) {
 }
 
 // TestNode_HeldSnapshot: a transaction elsewhere that has read everything
-// blocks nothing, however often the journal begins anew.
+// blocks nothing, however often the journal is compacted.
 func TestNode_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -256,7 +256,7 @@ func TestNode_HeldSnapshot(t *testing.T) {
 	}
 }
 
-// TestAckAll answers for each.
+// TestAckAll: each delivery gets an answer.
 func TestAckAll(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})
@@ -285,7 +285,7 @@ func TestStats_RatesSince(t *testing.T) {
 	}
 }
 
-// TestOwnsStream: of ordinary queues and of each priority, until they are dropped.
+// TestOwnsStream: ordinary queues and each priority own their streams until they are dropped.
 func TestOwnsStream(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})

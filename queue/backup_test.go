@@ -18,7 +18,7 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// run runs one of PostgreSQL's programs, and skips the test where the machine has
+// run runs one of PostgreSQL's programs, and skips the test if the machine has
 // none that fits the server.
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
@@ -46,8 +46,8 @@ func keys[V any](m map[string]V) map[string]bool {
 }
 
 // TestBackup_BesideRotations takes a backup that has to wait for another
-// transaction's lock, with a snapshot from before, while the journal begins anew
-// again and again. The restored queue goes on where the snapshot was.
+// transaction's lock, with an older snapshot, while the journal is compacted
+// repeatedly. The restored queue continues from the snapshot.
 func TestBackup_BesideRotations(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -123,8 +123,9 @@ func restore(t *testing.T, file string) *pgxpool.Pool {
 	return db.Pool
 }
 
-// wantRestored consumes a restored queue until it is empty: what was acknowledged
-// before the backup began does not come, and what never was does.
+// wantRestored consumes a restored queue until it is empty: messages that were
+// acknowledged before the backup began are not delivered, and those that never
+// were are.
 func wantRestored(t *testing.T, pool *pgxpool.Pool, before, after ledger) {
 	t.Helper()
 	q, err := queue.Lookup(t.Context(), pool, "jobs")

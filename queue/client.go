@@ -10,17 +10,19 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/migrate"
 	"github.com/tidewire/tidewire/stream"
 )
 
 // Config configures a Client. The zero value is right for most programs.
 type Config struct {
-	// Hub is that of the stream.Client, in a process that has one. Defaults to a Hub of the Client's own.
+	// Hub is the Hub of the process's stream.Client, if it has one. Defaults to a new Hub that belongs to
+	// the Client.
 	Hub *stream.Hub
-	// Appender is how messages are enqueued. Its Hub is the Client's.
+	// Appender configures how messages are enqueued. Its Hub is replaced by the Client's.
 	Appender stream.AppenderConfig
-	// Node is how queues are consumed. Its Hub is the Client's.
+	// Node configures how queues are consumed. Its Hub is replaced by the Client's.
 	Node NodeConfig
 	// Log receives a line for each attempt that failed, from all parts that have no Log of their own. Defaults to none.
 	Log *slog.Logger
@@ -35,14 +37,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Client is what a process runs to enqueue and to consume: an Enqueuer for each queue that it enqueues to, a Node for
-// each that it consumes, and a Hub, on one pool. A process needs one. Queues that it returns take messages, and can be
-// worked on, until Close. Safe for concurrent use.
+// Client enqueues and consumes for a process. On one pool it runs an Enqueuer for each queue that the process enqueues
+// to, a Node for each queue that it consumes, and a Hub. A process needs one Client. The Queues that it returns can be
+// used for Enqueue, Work and Consume until Close. Safe for concurrent use.
 type Client struct {
 	cfg  Config
 	pool *pgxpool.Pool
 
-	hubbing sync.WaitGroup // a Hub of its own
+	hubbing sync.WaitGroup // the Client's own Hub
 	stopHub context.CancelFunc
 
 	serving context.Context // of the nodes
@@ -51,6 +53,9 @@ type Client struct {
 
 	working     context.Context // of calls of Work
 	stopWorking context.CancelFunc
+
+	closing  sync.Once // of Close
+	closeErr error
 
 	mu        sync.Mutex // guards the fields below; the maps are by the ID of the queue's first stream
 	closed    bool
@@ -81,12 +86,14 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) 
 	return c, nil
 }
 
-// Ensure is the function Ensure, for a Queue that takes messages and can be worked on.
+// Ensure is the function Ensure; the Queue that it returns can be used for Enqueue, Work and
+// Consume.
 func (c *Client) Ensure(ctx context.Context, name string, opts Options) (*Queue, error) {
 	return c.with(Ensure(ctx, c.pool, name, opts))
 }
 
-// Lookup is the function Lookup, for a Queue that takes messages and can be worked on.
+// Lookup is the function Lookup; the Queue that it returns can be used for Enqueue, Work and
+// Consume.
 func (c *Client) Lookup(ctx context.Context, name string) (*Queue, error) {
 	return c.with(Lookup(ctx, c.pool, name))
 }
@@ -101,17 +108,24 @@ func (c *Client) with(q *Queue, err error) (*Queue, error) {
 	return q, err
 }
 
-// Close accepts no more messages, ends all calls of Work, and returns when what was accepted is committed or refused, and what was
-// delivered and not acknowledged is given back. If ctx ends first it gives up: messages that were accepted end with
-// ErrOutcomeUnknown, which is then Close's error too. It may be called more than once.
+// Close accepts no more messages, ends all calls of Work, and returns when all accepted messages are committed or have failed,
+// and all deliveries that were not acknowledged are released. A Consumer that holds deliveries delays it by NodeConfig.Drain at most.
+// If ctx ends first, Close abandons the rest: accepted messages and acknowledgements end with ErrOutcomeUnknown, deliveries of handlers
+// that still run are delivered again, and Close returns ErrOutcomeUnknown. A further call waits for the first, and returns the same
+// error. A handler must not call it: Close would wait for that handler.
 func (c *Client) Close(ctx context.Context) error {
+	c.closing.Do(func() { c.closeErr = c.close(ctx) })
+	return c.closeErr
+}
+
+func (c *Client) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.stopWorking()
 	gaveUp := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { c.abandon(); close(gaveUp) })
-	c.workers.Wait()
+	pg.Wait(ctx, &c.workers)
 	c.stop()
 	c.stopEnqueuers()
 	c.running.Wait()
@@ -135,7 +149,8 @@ func (c *Client) stopEnqueuers() {
 	c.ending.Wait()
 }
 
-// abandon gives up what is accepted and not stored, and what is to be recorded.
+// abandon drops the messages that are accepted and not stored, and the outcomes that are not
+// recorded.
 func (c *Client) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +162,7 @@ func (c *Client) abandon() {
 	}
 }
 
-// enqueuer returns the one of the queue, which it starts if there is none.
+// enqueuer returns the queue's Enqueuer, which it starts if there is none.
 func (c *Client) enqueuer(q *Queue) (*Enqueuer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +193,7 @@ func (c *Client) forget(q *Queue, e *Enqueuer) {
 	}
 }
 
-// node returns the one of the queue, which it runs if there is none.
+// node returns the queue's Node, which it runs if there is none.
 func (c *Client) node(q *Queue) (*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +217,7 @@ func (c *Client) node(q *Queue) (*Node, error) {
 	return n, nil
 }
 
-// begin has Close wait for a call of Work, and returns its context.
+// begin registers a call of Work, for which Close waits, and returns the call's context.
 func (c *Client) begin(ctx context.Context) (working context.Context, end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +231,8 @@ func (c *Client) begin(ctx context.Context) (working context.Context, end func()
 }
 
 // Enqueue stores the messages, in this order, all or none, and returns their positions once they are committed.
-// Callers share commits. It is Enqueuer.Enqueue, and has its errors; ErrNotRunning for a Queue that is not a Client's.
+// Callers share commits (group commit). It is Enqueuer.Enqueue, and returns the same errors; ErrNotRunning if the
+// Queue is not from a Client.
 func (q *Queue) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
 	if q.client == nil {
 		return Enqueued{}, fmt.Errorf("enqueue to %q: %w", q.name, ErrNotRunning)
@@ -232,8 +248,8 @@ func (q *Queue) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) 
 	return at, err
 }
 
-// Consume returns a Consumer, for programs that settle each delivery themselves; Work is for all others. The error is
-// ErrNotRunning for a Queue that is not a Client's.
+// Consume returns a Consumer, for programs that settle each delivery themselves; all others use Work. The error is
+// ErrNotRunning if the Queue is not from a Client.
 func (q *Queue) Consume(opts ConsumerOptions) (*Consumer, error) {
 	if q.client == nil {
 		return nil, fmt.Errorf("consume %q: %w", q.name, ErrNotRunning)

@@ -37,7 +37,7 @@ func ensureIn(t *testing.T, c *queue.Client, name string, opts queue.Options) *q
 	return q
 }
 
-// TestClient_NotRunning: what does not run refuses at once.
+// TestClient_NotRunning: without a Client or a start, calls fail at once.
 func TestClient_NotRunning(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})
@@ -55,7 +55,7 @@ func TestClient_NotRunning(t *testing.T) {
 	q.Notify() // does nothing
 }
 
-// TestClient_OlderSchema: a database that is not migrated is refused with what to do.
+// TestClient_OlderSchema: for a database that is not migrated the error says what to do.
 func TestClient_OlderSchema(t *testing.T) {
 	t.Parallel()
 	if _, err := queue.Open(t.Context(), pgtest.Open(t).Pool, queue.Config{}); !errors.Is(err, migrate.ErrOlder) {
@@ -63,7 +63,7 @@ func TestClient_OlderSchema(t *testing.T) {
 	}
 }
 
-// TestClient_Close: after a Close all ends and nothing is accepted; what was delivered and not settled is for others at once.
+// TestClient_Close: Close ends everything and accepts nothing more; unsettled deliveries go to others at once.
 func TestClient_Close(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
@@ -113,7 +113,7 @@ func TestClient_Close(t *testing.T) {
 	}
 }
 
-// TestClient_CloseGivesUp: a Close whose ctx ends first leaves nobody waiting.
+// TestClient_CloseGivesUp: a Close whose ctx ends first leaves no caller waiting.
 func TestClient_CloseGivesUp(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
@@ -147,7 +147,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 	}
 }
 
-// TestClient_Dropped: a queue that is dropped is not found, and one that is made anew under its name is another.
+// TestClient_Dropped: a dropped queue is not found, and a later one of the same name is another queue.
 func TestClient_Dropped(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)

@@ -12,17 +12,18 @@ import (
 
 // ConsumerOptions configures a Consumer.
 type ConsumerOptions struct {
-	// Credits is the most messages that the Consumer has at a time and has not
-	// acknowledged. The Node claims as many ahead, which other Nodes do not get
-	// meanwhile. Negative: none, until SetCredits. Defaults to 100.
+	// Credits is the maximum number of unacknowledged messages that the
+	// Consumer has at a time. The Node claims that many in advance, and other
+	// Nodes do not get them meanwhile. Negative: none, until SetCredits.
+	// Defaults to 100.
 	Credits int
-	// Visibility is for how long a message may go unacknowledged until it is
-	// delivered again. Extend puts it off. Defaults to 30 s.
+	// Visibility is how long a message may stay unacknowledged before it is
+	// delivered again. Extend prolongs it. Defaults to 30 s.
 	Visibility time.Duration
 }
 
 // Consumer receives messages of a Node. One goroutine at a time may call
-// Receive; Close may be called by any.
+// Receive; any goroutine may call Close.
 type Consumer struct {
 	node *Node
 	cfg  ConsumerOptions
@@ -37,8 +38,8 @@ type Consumer struct {
 	closed      bool
 }
 
-// Consume returns a new Consumer, which must be closed. Before the Node runs it
-// receives nothing.
+// Consume returns a new Consumer, which must be closed. It receives nothing
+// before the Node runs.
 func (n *Node) Consume(opts ConsumerOptions) *Consumer {
 	if opts.Credits == 0 {
 		opts.Credits = 100
@@ -57,13 +58,13 @@ func (n *Node) Consume(opts ConsumerOptions) *Consumer {
 	return c
 }
 
-// bounded is a number of credits that can be added to those of others.
+// bounded limits a number of credits, so that sums of them do not overflow.
 func bounded(credits int) int { return min(max(credits, 0), math.MaxInt32) }
 
-// SetCredits changes the most messages that the Consumer has at a time and has not
-// acknowledged; negative is none. With fewer than before it keeps what it has, and
-// what the Node has claimed for it and not delivered goes to others at once: those
-// of this Node, or of others. Any goroutine may call it.
+// SetCredits changes the maximum number of unacknowledged messages of the
+// Consumer; negative is none. If it is lowered, the Consumer keeps its deliveries,
+// and the messages that the Node has claimed for it and not delivered go to other
+// Consumers at once, of this Node or of others. Any goroutine may call it.
 func (c *Consumer) SetCredits(credits int) {
 	n := c.node
 	n.mu.Lock()
@@ -83,8 +84,8 @@ func (c *Consumer) SetCredits(credits int) {
 	n.wakeConsumers()
 }
 
-// stalls is when the Consumer is not waited for any more, or never: it waits
-// itself, or has all that it may.
+// stalls is when the Consumer counts as stalled, or the zero time if it cannot
+// stall: it waits in Receive, or has used all its credits.
 func (c *Consumer) stalls() time.Time {
 	if c.waiting || c.outstanding >= c.cfg.Credits {
 		return time.Time{}
@@ -96,10 +97,10 @@ func (c *Consumer) stalls() time.Time {
 	return last.Add(c.node.cfg.StallAfter)
 }
 
-// Receive waits for messages and returns them, in the order of positions but
-// for those that were delivered before; at most as many as the Consumer has
-// credits left, and no more than its share if others wait as well. With no
-// credit left it waits until something is acknowledged.
+// Receive waits for messages and returns them, in position order except for
+// those that were delivered before. It returns at most as many as the Consumer
+// has credits left, and no more than its share if other Consumers wait as well.
+// Without credit it waits until something is acknowledged.
 //
 // The error is ctx's, or ErrClosed once the Consumer is closed or the Node
 // stops, with what ended the Node if it failed.
@@ -118,7 +119,7 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 		if err := ctx.Err(); err != nil {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.wakeConsumers() // this one may have been woken for a message, and no other
+			n.wakeConsumers() // this Consumer may have taken the only wake-up for a message
 			return nil, err
 		}
 		n.mu.Lock()
@@ -150,14 +151,15 @@ func (c *Consumer) ReceiveUpTo(ctx context.Context, limit int) ([]*Delivery, err
 	}
 }
 
-// Broken is closed when the Node fails, because the queue is gone for one: from then on Receive
-// returns why. One that stops in good order still takes acknowledgements.
+// Broken is closed when the Node fails, for example because the queue was dropped. From then on
+// Receive returns the reason. It is not closed when the Node stops normally: the Node then
+// still accepts acknowledgements.
 func (c *Consumer) Broken() <-chan struct{} { return c.node.broken }
 
-// Close returns the Consumer's credits. A delivery that it did not acknowledge is void, and its message
-// is delivered to others at once: those of this Node, or of others. This Node
-// hands it out in the order of positions, after what others gave back before, and
-// before all that was never delivered. Closing again does nothing.
+// Close returns the Consumer's credits. Deliveries that it did not acknowledge become void, and their
+// messages are delivered to other Consumers at once, of this Node or of others. This Node delivers them
+// in position order, after messages that were returned earlier, and before all that were never
+// delivered. Closing again does nothing.
 func (c *Consumer) Close() {
 	n := c.node
 	n.mu.Lock()
@@ -176,8 +178,8 @@ func (c *Consumer) Close() {
 	pg.Signal(n.members)
 }
 
-// active reports whether the Consumer asks for messages: one that stopped
-// asking must not keep them from others. The Node's mu is held.
+// active reports whether the Consumer asks for messages: a stalled one must not
+// keep them from others. The caller holds the Node's mu.
 func (c *Consumer) active(now time.Time) bool {
 	since := now.Add(-c.node.cfg.StallAfter)
 	return c.waiting || c.calledAt.After(since) || c.settledAt.After(since)

@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestReceive_PassesOnTheWake has a Consumer be woken for a message at the moment
-// at which its caller gives up: another one, which waits as well, gets it.
+// TestReceive_PassesOnTheWake wakes a Consumer for a message at the moment at
+// which its caller's context ends: another waiting Consumer gets the message.
 func TestReceive_PassesOnTheWake(t *testing.T) {
 	t.Parallel()
 	q := newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0))
@@ -57,8 +57,8 @@ func TestReceive_PassesOnTheWake(t *testing.T) {
 	}
 }
 
-// TestConsume_UnlimitedCredits has Consumers that want no limit: together they
-// still ask for messages.
+// TestConsume_UnlimitedCredits: Consumers with unlimited credits still ask for
+// messages when there are several.
 func TestConsume_UnlimitedCredits(t *testing.T) {
 	t.Parallel()
 	n := NewNode(newQueue(nil, "jobs", newShard(nil, &stream.Stream{}, 0)), NodeConfig{})

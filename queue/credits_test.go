@@ -8,9 +8,9 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// hoard has a Consumer of the far node take one message of fifty, and the node
-// claim them all. It returns both nodes' Consumers; that of the near node has had
-// no credits.
+// hoard lets a Consumer of the far node receive one of fifty messages, and the
+// node claim all of them. It returns both nodes' Consumers; that of the near node
+// has no credits so far.
 func hoard(t *testing.T, far queue.NodeConfig) (q *queue.Queue, taker, other *queue.Consumer) {
 	t.Helper()
 	db, q := setup(t, queue.Options{})
@@ -34,8 +34,8 @@ func wantClaimed(t *testing.T, q *queue.Queue, want int64) {
 	}
 }
 
-// TestSetCredits has a Consumer take back what it asked for: that goes to another
-// node, and comes here again when it asks for it.
+// TestSetCredits: a Consumer lowers its credits; the messages claimed for it go
+// to another node, and return when it raises them.
 func TestSetCredits(t *testing.T) {
 	t.Parallel()
 	q, taker, other := hoard(t, queue.NodeConfig{StallAfter: time.Hour})
@@ -56,8 +56,8 @@ func TestSetCredits(t *testing.T) {
 	wantClaimed(t, q, 50)
 }
 
-// TestConsumer_StallGivesBack: what was claimed for a Consumer that asks no more
-// goes to another node, though its own has nothing else to do.
+// TestConsumer_StallGivesBack: messages claimed for a stalled Consumer go to
+// another node, though its own node is otherwise idle.
 func TestConsumer_StallGivesBack(t *testing.T) {
 	t.Parallel()
 	_, _, other := hoard(t, queue.NodeConfig{
@@ -67,8 +67,8 @@ func TestConsumer_StallGivesBack(t *testing.T) {
 	receive(t, other, 49)
 }
 
-// TestClose_HandsBackInOrder: what two closed Consumers had comes in the order of
-// positions, one's after the other's, and before what is new.
+// TestClose_HandsBackInOrder: the messages of two closed Consumers are delivered
+// in position order, those of one after those of the other, and before new ones.
 func TestClose_HandsBackInOrder(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})

@@ -11,20 +11,21 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// MaxReason is the most of a reason that is kept, in bytes.
+// MaxReason is how many bytes of a reason are kept.
 const MaxReason = 1024
 
-// Delivery is one attempt to have a message dealt with. Exactly one of Ack, AckLater and
-// Nack settles it; others get ErrSettled, or ErrLeaseLost if it is void.
+// Delivery is one attempt to process a message. Exactly one call of Ack, AckLater or
+// Nack settles it; further calls return ErrSettled, or ErrLeaseLost if it is void.
 //
 // Safe for concurrent use.
 type Delivery struct {
 	stream.Message
-	// Attempt is how often the message was delivered, this time included. One whose
-	// node died before it ended is not counted, nor one less than NodeConfig's
-	// LaterEvery before; what that node had claimed is counted exactly from then on.
+	// Attempt is how often the message was delivered, this time included. A delivery
+	// is not counted if its node died before it ended, or less than
+	// NodeConfig.LaterEvery after it ended. From then on, deliveries of messages
+	// that the dead node had claimed are counted exactly.
 	Attempt int
-	// Priority is that of the message; 0 in a queue without.
+	// Priority is the message's priority; 0 in a queue without priorities.
 	Priority int
 
 	part     *shardNode
@@ -40,15 +41,15 @@ type Delivery struct {
 type deliveryState int
 
 const (
-	handedOut deliveryState = iota
+	underWay deliveryState = iota
 	settled
 	voided
 )
 
-// AtOnce as a NackOptions.Delay has the message delivered again without a pause.
+// AtOnce, as a NackOptions.Delay, means that the message is delivered again without a pause.
 const AtOnce = time.Nanosecond
 
-// NackOptions says what is to become of a message.
+// NackOptions says what happens to a nacked message.
 type NackOptions struct {
 	// Delay until it is delivered again. Defaults to a pause that doubles with
 	// each attempt, as the queue's Options say; AtOnce is none.
@@ -56,23 +57,23 @@ type NackOptions struct {
 	// Dead makes it a dead letter now. Defaults to false: it becomes one after
 	// Options.MaxAttempts.
 	Dead bool
-	// Reason is kept with it, at most MaxReason bytes of it. Defaults to none.
+	// Reason is stored with the message, up to MaxReason bytes. Defaults to none.
 	Reason string
 }
 
-// Ack acknowledges the message, and returns once that is recorded: then it is
-// never delivered again. The acknowledgements of all Consumers share commits.
-// While PostgreSQL is away it waits.
+// Ack acknowledges the message, and returns once that is recorded: the message
+// is then never delivered again. The acknowledgements of all Consumers share
+// commits (group commit). While PostgreSQL is away Ack waits.
 //
 // With ErrLeaseLost the message is, or will be, delivered again, unless the queue was dropped. If ctx ends
-// first, or with ErrOutcomeUnknown, the acknowledgement may be recorded or not; it is
-// not taken back.
+// first, or with ErrOutcomeUnknown, the acknowledgement may be recorded or not; it is not canceled.
 func (d *Delivery) Ack(ctx context.Context) error { return d.settleWith(ctx, nil) }
 
-// Nack refuses the message: it is delivered again after a while, or becomes a
-// dead letter. It returns once that is recorded; errors are those of Ack. Of a
-// message with a key, in a queue that keeps the order of keys, the refusal is
-// kept in memory: it stays with the Node, and the next of its key waits.
+// Nack rejects the message: it is delivered again after a pause, or becomes a
+// dead letter. It returns once that is recorded; the errors are those of Ack.
+// In a queue that keeps the order of keys, the nack of a message with a key is
+// only kept in memory: the message stays with the Node, and the next message of
+// its key waits.
 func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
 	o := d.part.node.queue.opts
 	delay := opts.Delay
@@ -89,7 +90,7 @@ func (d *Delivery) Nack(ctx context.Context, opts NackOptions) error {
 	})
 }
 
-// backoff is the pause after the attempt given.
+// backoff returns the pause after that attempt: exponential back-off with jitter.
 func backoff(o Options, attempt int) time.Duration {
 	wait := o.RetryMax
 	if shift := attempt - 1; shift < 40 && o.RetryMin<<shift>>shift == o.RetryMin {
@@ -98,7 +99,7 @@ func backoff(o Options, attempt int) time.Duration {
 	return max(time.Microsecond, wait-rand.N(wait/2+1))
 }
 
-// cleanReason is what PostgreSQL can keep of a reason.
+// cleanReason returns the part of a reason that PostgreSQL can store.
 func cleanReason(reason string) string {
 	if len(reason) > MaxReason {
 		reason = reason[:MaxReason]
@@ -107,7 +108,7 @@ func cleanReason(reason string) string {
 }
 
 // AckAll acknowledges many deliveries, which share commits, and returns once all
-// are answered: the error of each, as Ack has it.
+// are answered. It returns the error of each, as Ack would.
 func AckAll(ctx context.Context, ds []*Delivery) []error {
 	answers, errs := make([]<-chan error, len(ds)), make([]error, len(ds))
 	for i, d := range ds {
@@ -121,7 +122,7 @@ func AckAll(ctx context.Context, ds []*Delivery) []error {
 	return errs
 }
 
-// settleWith records what becomes of the message and waits for that.
+// settleWith records the outcome of the delivery, and waits until it is recorded.
 func (d *Delivery) settleWith(ctx context.Context, put *sidePut) error {
 	answer, err := d.begin(put)
 	if err != nil {
@@ -139,7 +140,7 @@ func await(ctx context.Context, answer <-chan error) error {
 	}
 }
 
-// begin has recorded what becomes of the message; answer gets what came of it.
+// begin adds the outcome of the delivery to the next write; the channel gets the result of that.
 func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 	n := d.part
 	n.mu.Lock()
@@ -152,15 +153,16 @@ func (d *Delivery) begin(put *sidePut) (<-chan error, error) {
 	d.consumer.settling++
 	n.waiting++
 	n.nudged = true
-	// Under mu, so that the last write of a Node has all that came before. It
-	// never waits.
+	// Under mu, so that the last write of a Node includes everything that was
+	// added earlier. Add never waits.
 	n.group.Add(context.Background(), 1, 0, func(b *batch) { b.settled = append(b.settled, &d.settle) })
-	pg.Signal(n.brake.off)
+	pg.Signal(n.writeBackoff.off)
 	return answer, nil
 }
 
-// AckLater acknowledges the message and does not wait. It is recorded soon, and
-// nobody is told if it is not: then it is delivered again.
+// AckLater acknowledges the message and does not wait. The acknowledgement is
+// recorded soon. If that fails, the caller is not told, and the message is
+// delivered again.
 func (d *Delivery) AckLater() error {
 	n := d.part
 	n.mu.Lock()
@@ -177,9 +179,9 @@ func (d *Delivery) AckLater() error {
 	return nil
 }
 
-// Extend has the delivery's time run out by from now, which may be later or sooner
-// than it would. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if by is not
-// positive. It asks nothing of PostgreSQL.
+// Extend sets the deadline of the delivery to by from now, which may be later or
+// earlier than before. The error is ErrLeaseLost, ErrSettled, or ErrInvalid if by
+// is not positive. It does not contact PostgreSQL.
 func (d *Delivery) Extend(by time.Duration) error {
 	if by <= 0 {
 		return fmt.Errorf("%w extension: %v, want more than 0", ErrInvalid, by)
@@ -206,7 +208,7 @@ func (d *Delivery) stands() error {
 	return nil
 }
 
-// leave takes the delivery out of those under way, to be settled.
+// leave removes the delivery from those under way, because it is being settled.
 func (d *Delivery) leave() error {
 	if err := d.stands(); err != nil {
 		return err

@@ -2,28 +2,29 @@ package queue
 
 import "slices"
 
-// An attempt is a delivery to a Consumer. One that ended without an acknowledgement is
-// recorded soon after, in company. One that was under way when its node died is not
-// counted, but its message is suspect from then on: each further delivery is
-// recorded first, so that one that kills whoever takes it becomes a dead letter.
+// An attempt is a delivery to a Consumer. If it ends without an acknowledgement it is
+// recorded soon after, together with other rows. An attempt that was under way when
+// its node died is not counted, but its message is suspect from then on: each further
+// delivery is recorded before it is made, so that a message that kills its consumers
+// becomes a dead letter.
 
-// try is how often a message was delivered, to be recorded.
+// try is a number of deliveries of a message that is to be recorded.
 type try struct {
 	item     *item
 	attempts int
-	first    bool // the last of these comes once that is recorded
+	first    bool // the last of these deliveries is made once this is recorded
 }
 
-// prove has the next delivery of a suspect recorded, and then makes the message
-// ready. The caller holds mu.
-func (n *shardNode) prove(it *item) {
+// recordFirst records the next delivery of a suspect message; once that is
+// recorded, the message becomes ready. The caller holds mu.
+func (n *shardNode) recordFirst(it *item) {
 	n.pending.tried = append(n.pending.tried, try{it, it.attempts + 1, true})
-	n.proving++
+	n.recordingFirst++
 	n.later(0)
 }
 
-// failed has recorded how often a message was delivered that the node keeps. The
-// caller holds mu.
+// failed adds to the next write how often a message was delivered that the node
+// keeps. The caller holds mu.
 func (n *shardNode) failed(it *item) {
 	if it.token == n.token && it.recorded < it.attempts {
 		n.pending.tried = append(n.pending.tried, try{it, it.attempts, false})
@@ -31,7 +32,7 @@ func (n *shardNode) failed(it *item) {
 	}
 }
 
-// tried takes in that the attempts are recorded. The caller holds mu.
+// tried is called once the attempts are recorded. The caller holds mu.
 func (n *shardNode) tried(t try) {
 	if t.item.token != n.token {
 		return
@@ -40,27 +41,27 @@ func (n *shardNode) tried(t try) {
 	switch {
 	case !t.first:
 	case n.finishing:
-		n.proving--
-		n.giveBack(t.item) // as it is: it is not delivered after all
+		n.recordingFirst--
+		n.giveBack(t.item) // its attempts are unchanged: it is not delivered after all
 	default:
-		n.proving--
+		n.recordingFirst--
 		n.place(t.item)
 	}
 }
 
-// dropProofs forgets the deliveries that are to be recorded first: there will be
-// none. The caller holds mu.
-func (n *shardNode) dropProofs() {
+// dropRecordFirst forgets the deliveries that recordFirst has added: they will
+// not be made. The caller holds mu.
+func (n *shardNode) dropRecordFirst() {
 	n.pending.tried = slices.DeleteFunc(n.pending.tried, func(t try) bool {
 		if t.first {
-			n.proving--
+			n.recordingFirst--
 		}
 		return t.first
 	})
 }
 
-// unproven reports whether the message's next delivery has to be recorded first.
-func (it *item) unproven() bool { return it.suspect && it.recorded <= it.attempts }
+// mustRecordFirst reports whether the message's next delivery has to be recorded before it is made.
+func (it *item) mustRecordFirst() bool { return it.suspect && it.recorded <= it.attempts }
 
 // tries returns the rows of the journal that say how often messages of the token
 // were delivered.
@@ -74,7 +75,7 @@ func (b *batch) tries(token int64) (entries []entry) {
 	for attempts, spans := range byAttempts {
 		entries = append(entries, entry{kind: kindTried, token: token, lo: int64(attempts), body: encodeSpans(coalesce(spans))})
 	}
-	// The last word on a message is its highest number.
+	// Rows with higher numbers come later, so that the highest number of a message wins.
 	slices.SortFunc(entries, func(a, b entry) int { return int(a.lo - b.lo) })
 	return entries
 }

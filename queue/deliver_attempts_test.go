@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// doomed starts a node that will die, with a Consumer of so many credits.
+// doomed starts a node that will die, with a Consumer with that many credits.
 func doomed(t *testing.T, db pgtest.DB, credits int) (m *shard, c *queue.Consumer) {
 	t.Helper()
 	m = joinNode(t, db.URL, queue.NodeConfig{Lease: 500 * time.Millisecond, StallAfter: time.Hour})
@@ -25,7 +25,7 @@ func attempts(ds []*queue.Delivery) map[string]int {
 	return all
 }
 
-// receiveUpTo waits for that many deliveries and takes no more.
+// receiveUpTo waits for exactly that many deliveries.
 func receiveUpTo(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) {
 	t.Helper()
 	for len(ds) < n {
@@ -38,8 +38,8 @@ func receiveUpTo(t *testing.T, c *queue.Consumer, n int) (ds []*queue.Delivery) 
 	return ds
 }
 
-// TestAttempts_NodesDie: what nobody received is not counted, and what was under
-// way when its node died is counted from the next delivery on.
+// TestAttempts_NodesDie: messages that no Consumer received are not counted, and
+// those under way when their node died are counted from the next delivery on.
 func TestAttempts_NodesDie(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{MaxAttempts: 1})
@@ -58,7 +58,7 @@ func TestAttempts_NodesDie(t *testing.T) {
 	}
 	second.kill()
 
-	// The five were delivered often enough. The others never reached anybody.
+	// The five were delivered MaxAttempts times. The others were never delivered.
 	rest := receive(t, n.Consume(queue.ConsumerOptions{}), 15)
 	for text, attempt := range attempts(rest) {
 		if attempt != 1 {
@@ -75,8 +75,8 @@ func TestAttempts_NodesDie(t *testing.T) {
 	}
 }
 
-// TestAttempts_OfAside: as above, for messages that were refused before.
-func TestAttempts_OfAside(t *testing.T) {
+// TestAttempts_OfDeferred: as above, for messages that were nacked before.
+func TestAttempts_OfDeferred(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{MaxAttempts: 3})
 	n, _ := start(t, q, queue.NodeConfig{})
@@ -102,8 +102,8 @@ func TestAttempts_OfAside(t *testing.T) {
 	mustAck(t, d)
 }
 
-// TestAttempts_EndedAreRecorded: a delivery whose time ran out counts, and survives
-// the death of its node.
+// TestAttempts_EndedAreRecorded: a delivery that timed out counts, even after the
+// death of its node.
 func TestAttempts_EndedAreRecorded(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

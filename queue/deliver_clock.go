@@ -7,29 +7,29 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// sweepEvery is the least time between two searches for deliveries whose time
-// has run out: they look at everything that is delivered.
+// sweepEvery is the minimum time between two searches for deliveries whose time
+// has run out: each looks at all deliveries.
 const sweepEvery = 20 * time.Millisecond
 
-// schedule is when the Node does what by itself. A zero time is never.
+// schedule holds when each timed action of a part is due. A zero time is never.
 type schedule struct {
 	look   time.Time // read the journal
 	poll   time.Time // read the stream
-	later  time.Time // write what waits for company
+	later  time.Time // write what is pending
 	sweep  time.Time // a delivery's time may have run out
 	due    time.Time // a deferred message is due
-	noted  int       // how often dueBy has noted one
-	rest   time.Time // a message of a partition has rested
-	busy   time.Time // when the lease last served for something
-	rotate time.Time // the journal may begin anew
+	noted  int       // how often dueBy was called
+	rest   time.Time // the pause of a message of a partition ends
+	busy   time.Time // when the lease was last used
+	rotate time.Time // from then on the journal may be compacted
 }
 
-// laterDue reports whether what waits for company has waited long enough.
+// laterDue reports whether the pending rows have waited long enough.
 func (s *schedule) laterDue(now time.Time) bool {
 	return !s.later.IsZero() && !now.Before(s.later)
 }
 
-// heard takes in when to look next, and when a deferred message is due.
+// heard sets when to read the journal next, and when a deferred message is due, from an answer.
 func (s *schedule) heard(a *answer, cfg *NodeConfig) {
 	if !a.looked {
 		return
@@ -62,7 +62,7 @@ func earliest(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// later has what waits for company written within d. The caller holds mu.
+// later writes the pending rows within d. The caller holds mu.
 func (n *shardNode) later(d time.Duration) {
 	n.times.later = earliest(n.times.later, time.Now().Add(d))
 	pg.Signal(n.rearm)
@@ -117,14 +117,14 @@ func (n *shardNode) next(now time.Time) time.Time {
 	if len(n.node.consumers) > 0 {
 		next = earliest(next, n.times.poll)
 	}
-	if !n.nudged { // else the writer says when it is through
+	if !n.nudged { // else the writer signals rearm when it has finished
 		next = earliest(next, n.nextWrite(now))
 	}
 	return next
 }
 
-// nextStall returns when the next Consumer is not waited for any more, so that
-// what was claimed for it goes to others.
+// nextStall returns when the next Consumer stalls, so that the messages claimed
+// for it go to others.
 func (n *shardNode) nextStall(now time.Time) (next time.Time) {
 	if n.token == 0 || n.atHand()+n.ahead() == 0 {
 		return next
@@ -137,8 +137,7 @@ func (n *shardNode) nextStall(now time.Time) (next time.Time) {
 	return next
 }
 
-// nextWrite returns when there is something to be written, or to be asked of
-// the journal.
+// nextWrite returns when the journal is next to be written or read.
 func (n *shardNode) nextWrite(now time.Time) time.Time {
 	next := n.times.later
 	if n.token != 0 {
@@ -165,8 +164,8 @@ func (n *shardNode) nextWrite(now time.Time) time.Time {
 	return next
 }
 
-// sweep voids the deliveries whose time has run out; their messages are handed
-// out again. The caller holds mu.
+// sweep voids the deliveries whose time has run out; their messages are
+// delivered again. The caller holds mu.
 func (n *shardNode) sweep(now time.Time) {
 	next := time.Time{}
 	for d := range n.flight {

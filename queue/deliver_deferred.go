@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// heardDeferred takes in which deferred messages the Node got, and reports whether it
-// got any; the reader reads them. The caller holds mu.
+// heardDeferred notes the deferred messages that the Node got, for the reader to
+// read, and reports whether there are any. The caller holds mu.
 func (n *shardNode) heardDeferred(a *answer) (got bool) {
 	for _, row := range a.side {
 		if _, known := n.deferred[row.position]; known || n.token == 0 {
@@ -45,14 +45,14 @@ func (n *shardNode) readDeferred(ctx context.Context) error {
 			}
 			return err
 		}
-		n.heardAsideMessages(token, rows[:run], msgs)
+		n.heardDeferredMessages(token, rows[:run], msgs)
 		rows = rows[run:]
 	}
 	return nil
 }
 
-// neighbours returns how many of the first rows one read may get: each message
-// in between is read for nothing.
+// neighbours returns how many of the first rows one read should get: messages
+// between them are read and not used.
 func neighbours(rows []sideRow) int {
 	run := 1
 	for run < len(rows) && rows[run].position > rows[run-1].position && rows[run].position <= rows[run-1].position+4 {
@@ -75,7 +75,7 @@ func (n *shardNode) readSpan(ctx context.Context, s span) ([]stream.Message, err
 	return msgs, err
 }
 
-func (n *shardNode) heardAsideMessages(token int64, rows []sideRow, msgs []stream.Message) {
+func (n *shardNode) heardDeferredMessages(token int64, rows []sideRow, msgs []stream.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {

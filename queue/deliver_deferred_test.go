@@ -17,7 +17,7 @@ func mustNack(t *testing.T, d *queue.Delivery, opts queue.NackOptions) {
 	}
 }
 
-// TestNack_RetriesThenDead refuses a message until it is dead, and redrives it.
+// TestNack_RetriesThenDead nacks a message until it is dead, and redrives it.
 func TestNack_RetriesThenDead(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{MaxAttempts: 3, RetryMin: 20 * time.Millisecond})
@@ -63,7 +63,8 @@ func TestNack_RetriesThenDead(t *testing.T) {
 	}
 }
 
-// TestNack_DeadAtOnce, and silence that kills: delivered too often.
+// TestNack_DeadAtOnce: a message becomes dead by a nack, and by too many deliveries without an
+// answer.
 func TestNack_DeadAtOnce(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{MaxAttempts: 2})
@@ -100,7 +101,7 @@ func TestDeferred_SurvivesNodes(t *testing.T) {
 	defer release()
 	c2 := n2.Consume(queue.ConsumerOptions{})
 	got := receive(t, c2, 1)[0]
-	if got.Attempt != 2 { // what ends with its node is not counted
+	if got.Attempt != 2 { // deliveries that end with their node are not counted
 		t.Errorf("attempt %d, want 2", got.Attempt)
 	}
 	release()
@@ -144,8 +145,8 @@ func TestEnqueue_Due(t *testing.T) {
 	}
 }
 
-// TestEnqueue_StrangeDue has messages with times that Go can read and PostgreSQL
-// cannot, or JSON cannot write: one such message must not stop the Node.
+// TestEnqueue_StrangeDue: messages with times that Go can read and PostgreSQL
+// cannot, or JSON cannot write, must not stop the Node.
 func TestEnqueue_StrangeDue(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 1}} {

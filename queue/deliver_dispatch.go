@@ -8,8 +8,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// dispatch hands at most limit messages to the Consumer: of the highest priority
-// that has any, or of all partitions in turn. The caller holds mu.
+// dispatch delivers at most limit messages to the Consumer: of the highest
+// priority that has any, or of all partitions in turn (round robin). The caller
+// holds mu.
 func (n *Node) dispatch(c *Consumer, limit int) (ds []*Delivery) {
 	now := time.Now()
 	c.calledAt = now
@@ -26,8 +27,8 @@ func (n *Node) dispatch(c *Consumer, limit int) (ds []*Delivery) {
 	return ds
 }
 
-// order is the number of the part that comes i-th: the highest priority first,
-// and partitions in turn.
+// order returns the index of the part that comes i-th: the highest priority
+// first, and partitions in turn.
 func (n *Node) order(i int) int {
 	if n.queue.ordered() {
 		return (n.turn + i) % len(n.parts)
@@ -49,9 +50,9 @@ func (n *Node) available(now time.Time) (messages int) {
 	return messages
 }
 
-// changed follows whenever a part knows of something new. The caller holds mu.
+// changed is called whenever a part has learnt something new. The caller holds mu.
 func (n *Node) changed() {
-	if n.queue.opts.Priorities > 0 { // what was held up by a higher one may not be any more
+	if n.queue.opts.Priorities > 0 { // a lower priority may not have to wait for a higher one any more
 		for _, p := range n.parts {
 			p.wantMore()
 		}
@@ -64,14 +65,14 @@ func (n *shardNode) serves(now time.Time) bool {
 	return !n.state.paused && now.Before(n.deadline) && (n.partition == nil || n.partition.open())
 }
 
-// dry reports whether there is nothing that could be delivered sooner or later,
-// as far as known: then those of a lower priority go.
+// dry reports whether the part has nothing to deliver, now or after a claim, as
+// far as known: then lower priorities are served.
 func (n *shardNode) dry(now time.Time) bool {
 	return n.state.paused || n.atHand() == 0 && !n.claimable() && !n.deferredDue(now)
 }
 
-// heldUp reports whether there is something of a higher priority, so that
-// nothing of this one is delivered, and nothing need be claimed.
+// heldUp reports whether a higher priority has something to deliver, so that
+// nothing of this one is delivered or claimed.
 func (n *shardNode) heldUp(now time.Time) bool {
 	if n.node.queue.opts.Priorities == 0 {
 		return false
@@ -79,7 +80,7 @@ func (n *shardNode) heldUp(now time.Time) bool {
 	return slices.ContainsFunc(n.node.parts[n.queue.index+1:], func(p *shardNode) bool { return !p.dry(now) })
 }
 
-// dispatch hands at most limit messages to the Consumer. The caller holds mu.
+// dispatch delivers at most limit messages of this part to the Consumer. The caller holds mu.
 func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Delivery) {
 	if !n.serves(now) {
 		return nil
@@ -104,7 +105,7 @@ func (n *shardNode) dispatch(c *Consumer, limit int, now time.Time) (ds []*Deliv
 	return ds
 }
 
-// share is how many messages the Consumer may take while others wait too.
+// share is how many messages the Consumer may take: an equal share while others wait too.
 func (n *shardNode) share(c *Consumer) int {
 	waiting := 1
 	for _, other := range n.node.consumers {
@@ -144,8 +145,8 @@ func (n *shardNode) redeliver(it *item) {
 	n.place(it)
 }
 
-// bury makes a message a dead letter that was delivered too often without an
-// answer.
+// bury makes a message a dead letter, because it was delivered too often
+// without an acknowledgement.
 func (n *shardNode) bury(it *item) {
 	reason := it.reason
 	if reason == "" {
@@ -157,8 +158,8 @@ func (n *shardNode) bury(it *item) {
 	n.later(0)
 }
 
-// takeBack voids the deliveries of a Consumer that is closed: they are delivered
-// again. The caller holds mu.
+// takeBack voids the deliveries of a closed Consumer: their messages are
+// delivered again. The caller holds mu.
 func (n *shardNode) takeBack(c *Consumer) {
 	var back []*Delivery
 	for d := range n.flight {
@@ -175,8 +176,7 @@ func (n *shardNode) takeBack(c *Consumer) {
 	n.shed(time.Now())
 }
 
-// sweepBy has the clock look for deliveries whose time has run out. The caller
-// holds mu.
+// sweepBy schedules a sweep at that time or earlier. The caller holds mu.
 func (n *shardNode) sweepBy(at time.Time) {
 	if n.times.sweep.IsZero() || at.Before(n.times.sweep) {
 		n.times.sweep = at

@@ -11,10 +11,10 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// maxPage is the most messages of one read.
+// maxPage is the maximum number of messages of one read.
 const maxPage = 1000
 
-// read reads the messages of what the Node has, until ctx ends.
+// read reads the messages of the positions that the part has claimed, until ctx ends.
 func (n *shardNode) read(ctx context.Context) {
 	var changed <-chan struct{}
 	if n.cfg.Hub != nil {
@@ -45,7 +45,7 @@ func (n *shardNode) read(ctx context.Context) {
 				n.node.fail(n.queue.explain("read", err))
 				return
 			}
-			n.cfg.Log.Warn("not read, trying again", "queue", n.queue.Name(), "error", err)
+			n.cfg.Log.Warn("messages of the queue not read, trying again", "queue", n.queue.Name(), "error", err)
 			pg.Backoff(ctx, failed) // its error is ctx's
 			failed++
 			more = true
@@ -86,7 +86,7 @@ func (n *shardNode) readOnce(ctx context.Context) (more bool, err error) {
 			n.heardGone(token, old.Oldest)
 			return true, nil
 		}
-		if err == nil && len(msgs) == limit { // there may be more than was claimed, and nobody says so again
+		if err == nil && len(msgs) == limit { // there may be more messages than were claimed, and no further notice comes
 			err = n.readHead(ctx)
 		}
 		if n.asked(err) != nil {
@@ -96,8 +96,8 @@ func (n *shardNode) readOnce(ctx context.Context) (more bool, err error) {
 	return n.heardMessages(token, first.lo, msgs, limit), nil
 }
 
-// recent returns messages after that position that are at hand, or whether PostgreSQL is to be
-// asked.
+// recent returns messages after that position that are in memory, and whether PostgreSQL has
+// to be queried.
 func (n *shardNode) recent(after int64, limit int) (msgs []stream.Message, ask bool) {
 	if n.follower == nil {
 		return nil, true
@@ -107,8 +107,8 @@ func (n *shardNode) recent(after int64, limit int) (msgs []stream.Message, ask b
 	return msgs, n.asks()
 }
 
-// asks reports whether PostgreSQL is to be asked for what was enqueued: something was that is
-// not at hand, or it is time to look.
+// asks reports whether PostgreSQL has to be queried for new messages: messages were enqueued
+// that are not in memory, or the poll is due.
 func (n *shardNode) asks() bool {
 	if n.follower == nil {
 		return true
@@ -121,14 +121,14 @@ func (n *shardNode) asks() bool {
 	return n.doubtful
 }
 
-// asked takes in that PostgreSQL has answered, unless err says that it has not.
+// asked notes that PostgreSQL has answered, unless err says that it has not.
 func (n *shardNode) asked(err error) error {
 	n.doubtful = err != nil
 	return err
 }
 
-// pageSize is how many messages to read at once: about what the buffer has
-// room for, going by the last read. The caller holds mu.
+// pageSize is how many messages to read at once: about as many as the buffer
+// has room for, by the average size of the last read. The caller holds mu.
 func (n *shardNode) pageSize() int {
 	if n.average == 0 {
 		return maxPage / 10
@@ -148,7 +148,7 @@ func (n *shardNode) readHead(ctx context.Context) error {
 	return nil
 }
 
-// sawHead takes in that the stream reaches to head.
+// sawHead notes that head is the last position of the stream, or a later one is.
 func (n *shardNode) sawHead(head int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,8 +156,8 @@ func (n *shardNode) sawHead(head int64) {
 	n.wantMore()
 }
 
-// wantMore has read or claimed what there is, if it is wanted. The caller holds
-// mu.
+// wantMore starts a read or a claim, if there is something to get and Consumers
+// want it. The caller holds mu.
 func (n *shardNode) wantMore() {
 	if n.node.closed {
 		return
@@ -178,14 +178,14 @@ func (n *shardNode) wantsClaim(now time.Time) bool {
 	return !r.empty()
 }
 
-// heardMessages takes in what was read after from, at most limit messages.
-// Positions below the last that have no message never will. It reports whether
-// there may be more to read.
+// heardMessages makes the messages ready that were read from position from on,
+// at most limit. Positions without a message that are lower than the last one
+// stay empty. It reports whether there may be more to read.
 func (n *shardNode) heardMessages(token, from int64, msgs []stream.Message, limit int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if token != n.token {
-		return true // all that we have is another
+		return true // the lease is another one, and so are our positions
 	}
 	if len(msgs) == 0 {
 		return false
@@ -199,7 +199,7 @@ func (n *shardNode) heardMessages(token, from int64, msgs []stream.Message, limi
 	n.average = bytes/len(msgs) + 100
 	n.noteEmpty(from, msgs)
 	var rest []segment
-	for _, g := range n.unread { // parts of it may have been given up meanwhile
+	for _, g := range n.unread { // parts of it may have been released meanwhile
 		part := g.over(span{max(g.lo, from), min(g.hi, last)})
 		if part.lo > part.hi {
 			rest = append(rest, g)
@@ -219,7 +219,8 @@ func (n *shardNode) heardMessages(token, from int64, msgs []stream.Message, limi
 	return len(n.unread) > 0 && n.unread[0].lo <= n.head
 }
 
-// noteEmpty takes in that the positions between messages hold none, and never will.
+// noteEmpty remembers the largest range of positions between messages: they hold no message, and
+// never will.
 func (n *shardNode) noteEmpty(from int64, msgs []stream.Message) {
 	var most span
 	for _, m := range msgs {
@@ -237,8 +238,9 @@ func (n *shardNode) noteEmpty(from int64, msgs []stream.Message) {
 	}
 }
 
-// heardGone takes in that what is before oldest was dropped from the stream, by
-// a retention policy from before it was a queue's: that is done.
+// heardGone marks the positions before oldest as done: their messages were
+// dropped from the stream, by a retention policy that existed before the stream
+// became a queue's.
 func (n *shardNode) heardGone(token, oldest int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,7 +262,7 @@ func (n *shardNode) heardGone(token, oldest int64) {
 	}
 	n.unread = rest
 	n.later(0)
-	n.cfg.Log.Warn("messages dropped from the stream, and never delivered", "queue", n.queue.Name(), "positions", gone, "oldest", oldest)
+	n.cfg.Log.Warn("messages were dropped from the stream before they were delivered", "queue", n.queue.Name(), "positions", gone, "oldest", oldest)
 	n.node.changed()
 }
 
@@ -277,7 +279,7 @@ func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 		m := msgs[0]
 		msgs = msgs[1:]
 		if m.Position < at {
-			continue // given up meanwhile
+			continue // released meanwhile
 		}
 		gap(m.Position - 1)
 		at = m.Position + 1
@@ -287,8 +289,8 @@ func (n *shardNode) fill(g segment, msgs []stream.Message) []stream.Message {
 	return msgs
 }
 
-// arrive makes a message ready, or defers it until it is due; one with a
-// place among those of its key keeps it.
+// arrive makes a message ready, or defers it until it is due. A message whose
+// key orders it keeps its place instead, and waits in memory.
 func (n *shardNode) arrive(it *item) {
 	now := n.dbNow.Add(time.Since(n.heardAt))
 	due := dueTime(it.Headers)
@@ -305,13 +307,13 @@ func (n *shardNode) arrive(it *item) {
 	n.queueUp(it)
 }
 
-// held is the memory of an item, about.
+// held is about how much memory an item takes.
 func (it *item) held() int { return len(it.Payload) + len(it.Headers) + len(it.Key) + 200 }
 
-// shed gives up what the Consumers have no credits for any more: from the end,
-// which would be delivered last. The caller holds mu.
+// shed releases the messages for which the Consumers have no credits any more,
+// from the end, which would be delivered last. The caller holds mu.
 func (n *shardNode) shed(now time.Time) {
-	if n.token == 0 || n.partition != nil { // which no other node can have meanwhile
+	if n.token == 0 || n.partition != nil { // no other node could deliver messages of our partition
 		return
 	}
 	demand := n.demand(now)
@@ -327,8 +329,8 @@ func (n *shardNode) shed(now time.Time) {
 	}
 }
 
-// shedUnread gives up that many positions from lo to hi that were not read, and
-// returns how many more there should be.
+// shedUnread releases up to surplus positions from lo to hi that were not read,
+// and returns how much of the surplus is left.
 func (n *shardNode) shedUnread(surplus, lo, hi int64) int64 {
 	for i := len(n.unread) - 1; i >= 0 && surplus > 0; i-- {
 		g := n.unread[i]
@@ -349,7 +351,7 @@ func (n *shardNode) shedUnread(surplus, lo, hi int64) int64 {
 	return surplus
 }
 
-// giveBack gives up one message, to be delivered by any node. The caller holds
+// giveBack releases one message, to be delivered by any node. The caller holds
 // mu.
 func (n *shardNode) giveBack(it *item) {
 	if it.token != n.token {

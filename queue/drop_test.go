@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestDropOne_AnotherOfItsName: a queue was found to be dropped, and gone when that was
-// to be done: what has its name by then, as a part of another queue or by itself, stays.
+// TestDropOne_AnotherOfItsName: a queue that Drop has found is gone before it is
+// dropped. A new queue of the same name, ordinary or part of another one, is not
+// dropped.
 func TestDropOne_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
@@ -34,7 +35,7 @@ func TestDropOne_AnotherOfItsName(t *testing.T) {
 	}
 }
 
-// TestEnsure_BesideDrop: whoever asks for a queue gets it, also while others drop it.
+// TestEnsure_BesideDrop: Ensure succeeds even while others drop the queue.
 func TestEnsure_BesideDrop(t *testing.T) {
 	t.Parallel()
 	pool := testQueue(t).pool

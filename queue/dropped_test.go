@@ -14,7 +14,7 @@ import (
 // never is a time that no test waits for.
 const never = time.Hour
 
-// serveQueue runs a Node until it ends by itself, or the test does.
+// serveQueue runs a Node until it fails, or the test ends.
 func serveQueue(t *testing.T, q *queue.Queue, cfg queue.NodeConfig) (n *queue.Node, ended <-chan error) {
 	t.Helper()
 	n = queue.NewNode(q, quick(cfg))
@@ -37,8 +37,8 @@ func wantDropped(t *testing.T, ended <-chan error) {
 	}
 }
 
-// TestNode_DroppedElsewhere: a Node that has nothing to do with its queue finds out that it is
-// gone: it has no Consumers, or no partition.
+// TestNode_DroppedElsewhere: a Node without Consumers or partitions notices that its queue was
+// dropped.
 func TestNode_DroppedElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "partitions": {Partitions: 2}, "priorities": {Priorities: 2}} {
@@ -77,8 +77,8 @@ func TestNode_DroppedElsewhere(t *testing.T) {
 	}
 }
 
-// TestNode_Dropped: a Node that is told of the drop says so to its Consumers. A message that was
-// delivered is nobody's, whether it is acknowledged before or after.
+// TestNode_Dropped: a Node that is told of the drop tells its Consumers. Deliveries are void,
+// whether they are acknowledged before or after.
 func TestNode_Dropped(t *testing.T) {
 	t.Parallel()
 	for name, told := range map[string]bool{"told": true, "finds out": false} {
@@ -109,8 +109,8 @@ func TestNode_Dropped(t *testing.T) {
 	}
 }
 
-// TestPartitions_AnotherOfItsName: a Node of a dropped queue that has not found out does not have the
-// partitions of the queue that has its name by then.
+// TestPartitions_AnotherOfItsName: a Node that has not noticed the drop of its queue does not get
+// partitions of a new queue of the same name.
 func TestPartitions_AnotherOfItsName(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 2})
@@ -134,7 +134,7 @@ func TestPartitions_AnotherOfItsName(t *testing.T) {
 	wantDropped(t, ended)
 }
 
-// TestEnsure_SaysWhatIsInTheWay: a family is told apart from what has its name.
+// TestEnsure_SaysWhatIsInTheWay: the error says what has the name of a family or of a member.
 func TestEnsure_SaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

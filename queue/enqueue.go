@@ -18,39 +18,41 @@ type Message struct {
 	Key string
 	// Headers is a JSON object. Defaults to none.
 	Headers json.RawMessage
-	// Payload is what the message says; it may be empty.
+	// Payload is the content of the message; it may be empty.
 	Payload []byte
-	// Due is when the message may be delivered, at the earliest, by the clock of
-	// PostgreSQL; nodes compare with a clock that is not ahead of it. The zero
-	// time is at once, and one after the year 9999 invalid. In a queue that keeps
-	// the order of keys, it keeps back all that come later with its key.
+	// Due is the earliest time at which the message may be delivered, by the
+	// clock of PostgreSQL; the clock that nodes compare with is never ahead of
+	// it. The zero time means at once; a time after the year 9999 is invalid. In
+	// a queue that keeps the order of keys, it also delays all later messages of
+	// its key.
 	Due time.Time
 	// Priority is from 0 to one less than the queue's Options.Priorities; the
-	// higher goes first. In a queue without it must be 0.
+	// higher goes first. In a queue without priorities it must be 0.
 	Priority int
-	// Unique, if it has a key, has the message stored only once in its period.
+	// Unique, if it has a key, stores the message only once in its period.
 	Unique Unique
 }
 
-// plain is the message as the stream has it.
+// plain returns the message as the stream stores it.
 func (m Message) plain() stream.Message {
 	return stream.Message{Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 }
 
 // EnqueuerConfig configures an Enqueuer.
 type EnqueuerConfig struct {
-	// Appender is how it appends. Its OnCommit is called as well, with positions
-	// in the stream; of a queue with priorities or partitions by several goroutines. With its
-	// Hub nodes that have one hear of what is enqueued.
+	// Appender configures how messages are appended. Its OnCommit is called with positions in
+	// the stream; for a queue with priorities or partitions by several goroutines. If it has
+	// a Hub, that notifies Nodes with the same Hub of new messages.
 	Appender stream.AppenderConfig
 }
 
-// Enqueuer enqueues for many callers: they share commits. It writes on connections
-// that all who write to the pool share. Safe for concurrent use.
+// Enqueuer enqueues for many callers, which share commits (group commit). It
+// writes on connections that it shares with all writers to the pool. Safe for
+// concurrent use.
 type Enqueuer struct {
 	queue    *Queue
 	appender *stream.PartitionedAppender // its partitions are the members
-	turn     atomic.Uint32               // of the partition for messages without a key
+	turn     atomic.Uint32               // which partition gets the next messages without a key
 	unique   *uniques
 	started  atomic.Bool
 }
@@ -70,41 +72,41 @@ func NewEnqueuer(q *Queue, cfg EnqueuerConfig) *Enqueuer {
 	}
 }
 
-// Start has what is accepted written from now on. An Enqueuer that has nothing to write has no
-// goroutine, until the first message that is Unique. Further calls do nothing.
+// Start begins to write accepted messages. An idle Enqueuer has no goroutine, until the first
+// message that is Unique. Further calls do nothing.
 func (p *Enqueuer) Start() {
 	p.started.Store(true)
 	p.appender.Start()
 }
 
-// Stop accepts no more, and returns when what was accepted is committed or refused, and all
-// callbacks have returned. This may take as long as PostgreSQL is away: see Abandon. It may be
-// called more than once, and each call waits.
+// Stop accepts no more messages, and returns when all accepted ones are committed or have
+// failed, and all callbacks have returned. While PostgreSQL is away it waits: see Abandon. It
+// may be called more than once, and each call waits.
 func (p *Enqueuer) Stop() {
-	p.unique.stop() // the appender has what was unique by then
+	p.unique.stop() // by now the appender has all unique messages
 	p.appender.Stop()
 	p.unique.abandon()
 }
 
-// Abandon gives up what is accepted and not committed: stream.Appender says how.
+// Abandon drops messages that are accepted and not committed, as stream.Appender.Abandon does.
 func (p *Enqueuer) Abandon() {
 	p.unique.closed.Store(true)
 	p.unique.abandon()
 	p.appender.Abandon()
 }
 
-// Enqueued says where the messages of one call are. The position of each is one more than that of the one before;
-// in a queue with priorities or partitions it is more by the number of these.
+// Enqueued holds the first and the last position of the messages of one call. Positions increase by one from
+// message to message; in a queue with priorities or partitions, by the number of these.
 type Enqueued struct{ First, Last int64 }
 
 // Enqueue stores the messages, in this order, all or none, and returns their
 // positions once they are committed. While PostgreSQL is away it waits.
 //
-// Messages of one call have one priority, or keys of one partition, or the error is
-// ErrCrossPartition. A message that is Unique comes alone; for one that is stored already
-// the error is a DuplicateError. Errors: these, ErrNotRunning before Start, ErrClosed, ErrNotFound, ErrInvalid
-// and PostgreSQL's own mean that nothing was stored. If ctx ends first, or with
-// ErrOutcomeUnknown, the messages may be stored or not.
+// All messages of one call must have the same priority, or keys of the same partition, or the error is
+// ErrCrossPartition. A Unique message must be the only one of its call; if it is stored already the error is a
+// DuplicateError. These errors, ErrNotRunning before Start, ErrClosed, ErrNotFound, ErrInvalid and
+// PostgreSQL's own mean that nothing was stored. If ctx ends first, or with ErrOutcomeUnknown, the messages
+// may be stored or not.
 func (p *Enqueuer) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
 	if !p.started.Load() {
 		return Enqueued{}, ErrNotRunning
@@ -133,9 +135,10 @@ func (p *Enqueuer) Submit(ctx context.Context, msgs []Message, done func(Enqueue
 	return enqueueError(p.appender.Partition(to).Submit(ctx, plain, func(at stream.Appended, err error) { done(p.answer(to, at, err)) }))
 }
 
-// prepare returns the messages as the stream stores them, and which one.
+// prepare returns the messages as the stream stores them, and the index of the member that gets
+// them.
 func (p *Enqueuer) prepare(msgs []Message) (plain []stream.Message, to int, err error) {
-	if p.unique.closed.Load() { // the appender may still take what is unique
+	if p.unique.closed.Load() { // the appender may still accept messages: the unique ones
 		return nil, 0, ErrClosed
 	}
 	if err := noneUnique(msgs); err != nil {
@@ -148,7 +151,7 @@ func (p *Enqueuer) prepare(msgs []Message) (plain []stream.Message, to int, err 
 	return plain, to, err
 }
 
-// answer is what the caller is told of an append to that member.
+// answer converts the result of an append to that member for the caller.
 func (p *Enqueuer) answer(to int, at stream.Appended, err error) (Enqueued, error) {
 	if err != nil {
 		return Enqueued{}, enqueueError(err)
@@ -156,7 +159,7 @@ func (p *Enqueuer) answer(to int, at stream.Appended, err error) (Enqueued, erro
 	return Enqueued{p.queue.outward(to, at.First), p.queue.outward(to, at.Last)}, nil
 }
 
-// enqueueError is the stream's error as the queue has it.
+// enqueueError converts the stream's error to the queue's.
 func enqueueError(err error) error {
 	switch {
 	case errors.Is(err, stream.ErrClosed):

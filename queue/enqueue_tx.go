@@ -9,34 +9,37 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// EnqueueTx enqueues the messages in the caller's own transaction: they are
-// stored if and when that commits. It may be idle for as long as it likes, and
-// delays nobody; the messages get their positions at the commit. All else, also
-// what committing may fail with, is as stream.Stream.AppendTx has it. Messages may have
+// EnqueueTx enqueues the messages in the caller's own transaction: they are stored if
+// and when that commits. The transaction may stay idle for any time and delays no other
+// writer; the messages get their positions at the commit. Everything else, including
+// the errors of the commit, is as for stream.Stream.AppendTx. Messages may have
 // different priorities, and keys of different partitions. None may be Unique.
 //
-// With synchronous replication it is the caller's COMMIT that waits for the standbys. If somebody cancels that
-// wait it succeeds all the same, with a warning that only OnNotice of the connection's configuration gets.
+// With synchronous replication the caller's COMMIT waits for the standbys. If that wait is canceled, the
+// COMMIT still succeeds, with a warning that only OnNotice of the connection's configuration gets.
 //
-// Nodes hear of them when they poll. Those of this process do at once if the
-// caller calls Notify after its commit; those that follow a stream.Hub if
+// With REPEATABLE READ and SERIALIZABLE a transaction may leave a gap of some thousand positions, which Stats
+// counts as ready until a Node has passed over them.
+//
+// Nodes find the messages when they poll. Nodes of this process find them at
+// once if the caller calls Notify after its commit; Nodes with a stream.Hub, if
 // Hub.Notify is called for all Streams.
 //
-// Errors: ErrInvalid, with which the transaction may go on
-// if nothing else was enqueued by this call; ErrNotFound and PostgreSQL's own.
+// Errors: ErrInvalid, after which the transaction may continue if this call has
+// enqueued nothing else; ErrNotFound and PostgreSQL's own.
 func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error {
 	if err := noneUnique(msgs); err != nil {
 		return err
 	}
 	byMember := make([][]Message, len(q.members))
-	anyLane := rand.IntN(len(q.members))
+	anyPartition := rand.IntN(len(q.members))
 	for i := range msgs {
 		to, ok, err := q.route(&msgs[i])
 		if err != nil {
 			return err
 		}
 		if !ok {
-			to = anyLane
+			to = anyPartition
 		}
 		byMember[to] = append(byMember[to], msgs[i])
 	}
@@ -55,9 +58,8 @@ func (q *Queue) EnqueueTx(ctx context.Context, tx pgx.Tx, msgs ...Message) error
 	return nil
 }
 
-// Notify has the Nodes of this process look for messages that were enqueued by
-// other means than their Enqueuers: by an EnqueueTx that is committed. That of a Client's Queue reaches the Nodes
-// of other processes as well.
+// Notify makes the Nodes of this process read messages that were not enqueued by their Enqueuers: those of a
+// committed EnqueueTx. If the Queue is from a Client, it reaches the Nodes of other processes as well.
 func (q *Queue) Notify() {
 	if q.client != nil {
 		for _, s := range q.Streams() {

@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// TestEnqueueTx stores with the caller's transaction, and not without it, and an
-// idle one delays nobody.
+// TestEnqueueTx stores if and only if the caller's transaction commits, and an
+// idle transaction delays no other caller.
 func TestEnqueueTx(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "partitions": {Partitions: 3}} {

@@ -9,35 +9,36 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// Unique has a message stored once in a period: Enqueue of another with the same
+// Unique stores a message once in a period: Enqueue of another one with the same
 // key and period, by any process, stores nothing. Messages of different
-// priorities, or with keys of different partitions, do not count as the same.
+// priorities, or with keys of different partitions, are not duplicates of each
+// other.
 //
-// Some 100 bytes are kept for each key as long as the queue.
+// About 100 bytes are kept for each key, until the queue is dropped.
 type Unique struct {
-	// Key names the job, 1 byte to stream.MaxKey. None: the message is not unique.
+	// Key names the job, 1 byte to stream.MaxKey. Empty: the message is not unique.
 	Key string
-	// Period, 1 s to stream.KeepRequests. Periods follow one another by
-	// PostgreSQL's clock, from multiples of their length on: of two messages a
-	// moment apart both are stored if one period ends between them.
+	// Period, 1 s to stream.KeepRequests. Periods are consecutive, by
+	// PostgreSQL's clock, and begin at multiples of their length: two messages
+	// shortly after each other are both stored if a period ends between them.
 	Period time.Duration
 }
 
-// ErrDuplicate is what a DuplicateError is: a message with that unique key is
-// stored in this period already, perhaps done.
+// ErrDuplicate is the error that a DuplicateError wraps: a message with that
+// unique key is already stored in this period; it may be done.
 var ErrDuplicate = errors.New("queue: duplicate of a unique message")
 
-// DuplicateError tells the position of the message that is stored.
+// DuplicateError has the position of the message that is stored.
 type DuplicateError struct{ Position int64 }
 
 func (e *DuplicateError) Error() string { return fmt.Sprintf("%v at %d", ErrDuplicate, e.Position) }
 func (e *DuplicateError) Unwrap() error { return ErrDuplicate }
 
-// noneUnique refuses unique messages where they cannot be had.
+// noneUnique rejects unique messages where they are not supported.
 func noneUnique(msgs []Message) error {
 	for i := range msgs {
 		if msgs[i].Unique != (Unique{}) {
-			return fmt.Errorf("%w unique message: want a SubmitUnique or Enqueue of its own, with a key", ErrInvalid)
+			return fmt.Errorf("%w unique message: it needs a key, and a separate Enqueue or SubmitUnique", ErrInvalid)
 		}
 	}
 	return nil
@@ -53,8 +54,9 @@ func (u Unique) validate() error {
 	return nil
 }
 
-// client is who stores messages with that key, request by request. The period
-// is a part of the name, for sequences of another would be lower.
+// client returns the client name of the requests that store messages with that
+// key (see stream.RequestID). The period is a part of the name, because
+// sequences for a longer period would be lower.
 func (u Unique) client() string {
 	return fmt.Sprintf("unique/%d/%x", u.Period.Microseconds(), sha256.Sum256([]byte(u.Key)))
 }

@@ -14,18 +14,18 @@ import (
 
 const (
 	// uniqueBatchCalls and uniqueBatchBytes are when a batch of unique messages is
-	// full. One gathers while another is handed to the appender.
+	// full. One is filled while another is submitted to the appender.
 	uniqueBatchCalls = 4096
 	uniqueBatchBytes = 1 << 20
-	// clockTimeout bounds one look at PostgreSQL's clock.
+	// clockTimeout bounds one query of PostgreSQL's clock.
 	clockTimeout = 10 * time.Second
 )
 
-// uniques gathers unique messages in the order of the calls, so that one look at
-// PostgreSQL's clock tells the period of many.
+// uniques collects unique messages in the order of the calls, so that one query
+// of PostgreSQL's clock gives the period of many.
 type uniques struct {
 	group  *pg.Group[uniqueBatch]
-	closed atomic.Bool // nothing is added any more; looked at under the group's lock
+	closed atomic.Bool // nothing is added any more; checked under the group's lock
 
 	gathering     context.Context // ends with stop
 	stopGathering context.CancelFunc
@@ -33,7 +33,7 @@ type uniques struct {
 	mu    sync.Mutex    // guards ended
 	ended chan struct{} // closed when the goroutine has ended; nil before there is one
 
-	work    context.Context // of what was accepted; ends with abandon
+	work    context.Context // for accepted calls; ends with abandon
 	abandon context.CancelFunc
 }
 
@@ -55,9 +55,9 @@ func newUniques() *uniques {
 	return u
 }
 
-// add accepts a call, and waits while the gathering batch is full. A call that
-// comes after closed was set is refused; one before is in a batch that
-// the goroutine of start takes.
+// add accepts a call, and waits while the batch that is being filled is full. A
+// call that comes after closed was set is rejected; earlier ones are in a batch
+// that the goroutine of start takes.
 func (u *uniques) add(ctx context.Context, c uniqueCall) error {
 	if u.closed.Load() {
 		return ErrClosed
@@ -75,7 +75,7 @@ func (u *uniques) add(ctx context.Context, c uniqueCall) error {
 	return err
 }
 
-// start has batches handed to submit until stop, by one goroutine.
+// start calls submit with each batch, from one goroutine, until stop.
 func (u *uniques) start(submit func(context.Context, *uniqueBatch)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -89,7 +89,7 @@ func (u *uniques) start(submit func(context.Context, *uniqueBatch)) {
 	}()
 }
 
-// stop refuses what comes, and returns when what was accepted before is submitted.
+// stop rejects further calls, and returns when all accepted ones are submitted.
 func (u *uniques) stop() {
 	u.closed.Store(true)
 	u.stopGathering()
@@ -102,11 +102,11 @@ func (u *uniques) stop() {
 }
 
 // SubmitUnique is Enqueue of one message that is Unique, and does not wait for the
-// commit: it returns once the message is accepted, and waits while many are. Of
-// messages that one caller submits one after the other, those of one priority or
-// partition are looked at in that order: the second of two with the same key is the
-// duplicate of the first. The order between these and the messages of Submit is not
-// kept. The message must not be changed before done is called.
+// commit: it returns once the message is accepted, and waits while too many are.
+// Messages that one caller submits one after the other, of one priority or
+// partition, are checked in that order: the second of two with the same key is the
+// duplicate of the first. Their order relative to messages of Submit is not kept.
+// The message must not be changed before done is called.
 //
 // If it returns nil, done is called once, with Enqueue's result, or with a
 // DuplicateError, or with Enqueue's error; otherwise done is not called. Calls
@@ -152,8 +152,9 @@ func (p *Enqueuer) enqueueUnique(ctx context.Context, m Message) (Enqueued, erro
 	}
 }
 
-// submitUniques submits each message as the request of its key, in the period of
-// now: of all such requests package stream stores one.
+// submitUniques submits each message as a request of its key, with the current
+// period as the sequence: of all such requests package stream stores one
+// (deduplication).
 func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 	now, err := p.queue.clock(ctx)
 	for i := range b.calls {
@@ -167,11 +168,11 @@ func (p *Enqueuer) submitUniques(ctx context.Context, b *uniqueBatch) {
 		}
 		c.done(Enqueued{}, uniqueError(err))
 	}
-	clear(b.calls) // the messages are not ours to keep
+	clear(b.calls) // free the messages
 	b.calls = b.calls[:0]
 }
 
-// uniqueAnswer is what the caller is told of a request to that member.
+// uniqueAnswer converts the result of a request to that member for the caller.
 func (p *Enqueuer) uniqueAnswer(to int, done func(Enqueued, error)) func(stream.Appended, error) {
 	return func(stored stream.Appended, err error) {
 		at, err := p.answer(to, stored, err)
@@ -182,8 +183,8 @@ func (p *Enqueuer) uniqueAnswer(to int, done func(Enqueued, error)) func(stream.
 	}
 }
 
-// uniqueError is what the caller is told of a message that was accepted and not
-// submitted: ctx is not the caller's, and ends when the Enqueuer gives up.
+// uniqueError converts the error of a message that was accepted and not
+// submitted: ctx is not the caller's, and ends when the Enqueuer is abandoned.
 func uniqueError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)

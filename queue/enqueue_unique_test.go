@@ -21,8 +21,8 @@ func only(key, text string, period time.Duration) queue.Message {
 	return queue.Message{Payload: []byte(text), Unique: queue.Unique{Key: key, Period: period}}
 }
 
-// TestUnique_OncePerPeriod has many callers of two processes enqueue the same
-// job at the same time, of queues of all kinds: one is told that it did.
+// TestUnique_OncePerPeriod: many callers of two processes enqueue the same job
+// at the same time, in queues of all kinds: exactly one gets success.
 func TestUnique_OncePerPeriod(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {
@@ -157,9 +157,9 @@ func TestUnique_ConnectionLost(t *testing.T) {
 	}
 }
 
-// TestSubmitUnique_Order has one caller submit each job twice without waiting: the
-// first is stored, and the second its duplicate. Accepted calls are answered
-// though the Enqueuer stops, and nothing is accepted after that.
+// TestSubmitUnique_Order: one caller submits each job twice without waiting: the
+// first is stored, and the second is its duplicate. Accepted calls are answered
+// even if the Enqueuer stops, and nothing is accepted after that.
 func TestSubmitUnique_Order(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 2}, "partitions": {Partitions: 3}} {

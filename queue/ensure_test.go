@@ -17,7 +17,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// others are the transactions of others that use the stream, as SQL of its id.
+// others are transactions that use the stream at the same time, as SQL with its id.
 var others = map[string][]string{
 	"publish": { // as a Writer does
 		`SELECT tidewire.take_shared(%d, 1, 4711, 1)`,
@@ -135,7 +135,7 @@ func TestEnsure_StreamInUseAtOnce(t *testing.T) {
 	})
 }
 
-// TestEnsure_BesideRollback: what was not committed is in nobody's way.
+// TestEnsure_BesideRollback: a transaction that is rolled back does not stop Ensure.
 func TestEnsure_BesideRollback(t *testing.T) {
 	t.Parallel()
 	eachEnsuring(t, func(t *testing.T, e *ensuring) {
@@ -150,7 +150,7 @@ func TestEnsure_BesideRollback(t *testing.T) {
 	})
 }
 
-// TestEnsure_StreamFrozen: Ensure does not wait for ever for a transaction that does
+// TestEnsure_StreamFrozen: Ensure does not wait forever for a transaction that does
 // not end. It can be tried again.
 func TestEnsure_StreamFrozen(t *testing.T) {
 	t.Parallel()
@@ -174,8 +174,7 @@ func TestEnsure_StreamFrozen(t *testing.T) {
 	})
 }
 
-// TestEnsure_NoDeadlock: whatever is done with one name at once, nobody takes locks in
-// an order in which others wait for each other.
+// TestEnsure_NoDeadlock: concurrent operations on one name never deadlock.
 func TestEnsure_NoDeadlock(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
@@ -190,8 +189,8 @@ func TestEnsure_NoDeadlock(t *testing.T) {
 	}
 }
 
-// atOnce does all that is done with a queue and a stream, and fails if anything
-// ends in a deadlock.
+// atOnce runs all operations on a queue and a stream concurrently, and fails if
+// any of them ends in a deadlock.
 func atOnce(t *testing.T, pool *pgxpool.Pool, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

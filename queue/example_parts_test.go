@@ -33,8 +33,8 @@ func openExample(ctx context.Context) (pool *pgxpool.Pool, queues *queue.Client,
 	}
 }
 
-// An error has a message tried again after a pause; one that wraps ErrDead makes it a dead letter, which can be looked at, and
-// enqueued again with Redrive.
+// If the handler returns an error, the message is delivered again after a pause; an error that wraps ErrDead makes it a dead
+// letter, which can be inspected, and enqueued again with Redrive.
 func ExampleQueue_Work() {
 	ctx := context.Background()
 	_, queues, done := openExample(ctx)
@@ -83,7 +83,7 @@ func ExampleQueue_Work() {
 	// dead: notes.txt is no picture: queue: not to be tried again
 }
 
-// A Consumer is for programs that decide themselves what becomes of each delivery, and when.
+// A Consumer is for programs that settle each delivery themselves, at a time of their choice.
 func ExampleQueue_Consume() {
 	ctx := context.Background()
 	_, queues, done := openExample(ctx)
@@ -114,14 +114,14 @@ func ExampleQueue_Consume() {
 		if err := d.Extend(5 * time.Minute); err != nil { // it takes longer than a minute
 			log.Print(err)
 		}
-		fmt.Println(d.Ack(ctx)) // or Nack; with ErrLeaseLost it comes again
+		fmt.Println(d.Ack(ctx)) // or Nack; after ErrLeaseLost it is delivered again
 	}
 	// Output:
 	// hello
 	// <nil>
 }
 
-// With priorities a free worker gets the highest that its Node knows of.
+// With priorities a free worker gets a message of the highest priority that its Node knows of.
 func Example_priorities() {
 	ctx := context.Background()
 	_, queues, done := openExample(ctx)

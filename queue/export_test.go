@@ -20,7 +20,7 @@ func Floor(t *testing.T, q *Queue) int64 {
 	return s.floor()
 }
 
-// Leases is how many leases nobody has ended.
+// Leases returns how many leases are not ended.
 func Leases(t *testing.T, q *Queue) int {
 	t.Helper()
 	all := 0

@@ -12,9 +12,9 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// TestFailover_Families: a queue with priorities, and one that keeps the order of keys, deliver after a failover what is enqueued then,
-// each message once, whatever was done with those that are lost: acknowledged, refused, dead, or leased. Of those that were at hand some may still be
-// delivered. A unique message that is lost can be enqueued again.
+// TestFailover_Families: after a failover, a queue with priorities, and one that keeps the order of keys, deliver the messages
+// that are enqueued then, each once, whatever was done with the lost ones: acknowledged, nacked, dead, or leased. Lost messages
+// that were in memory may still be delivered. A unique message that is lost can be enqueued again.
 func TestFailover_Families(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]queue.Options{"plain": {}, "priorities": {Priorities: 3}, "keys": {Partitions: 4}} {
@@ -98,7 +98,7 @@ func TestFailover_Families(t *testing.T) {
 				name := string(d.Payload)
 				err := d.Ack(t.Context())
 				switch _, isNew := want[name]; {
-				case strings.HasPrefix(name, "lost"): // it was at hand: delivered, though no standby had it
+				case strings.HasPrefix(name, "lost"): // it was in memory: delivered, though no standby had it
 					if err != nil && !errors.Is(err, queue.ErrLeaseLost) {
 						t.Errorf("%q: %v", name, err)
 					}
@@ -111,8 +111,8 @@ func TestFailover_Families(t *testing.T) {
 					left--
 				}
 			}
-			for { // what else was at hand
-				ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // the pause of what was refused is over then
+			for { // other messages in memory
+				ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // longer than the pause of nacked messages
 				ds, err := c.ReceiveUpTo(ctx, 1)
 				cancel()
 				if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// bothOf returns a pool of whichever server of the pair can be written to.
+// bothOf returns a pool of the server of the pair that accepts writes.
 func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), p.Both(t))
@@ -25,8 +25,8 @@ func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	return pool
 }
 
-// TestFailover_Asynchronous: the standby that takes over lacks the last messages, and their leases. Messages that are enqueued then
-// are delivered once, whatever the node had claimed, and nothing that was delivered before counts for it.
+// TestFailover_Asynchronous: the standby that takes over lacks the last messages, and their leases. Messages that are enqueued
+// later are delivered once, whatever the node had claimed; earlier deliveries at the same positions do not count for them.
 func TestFailover_Asynchronous(t *testing.T) {
 	t.Parallel()
 	for name, hub := range map[string]bool{"with a hub": true, "without": false} {

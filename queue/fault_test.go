@@ -137,7 +137,7 @@ func (c *checker) finish(t *testing.T) {
 	t.Logf("%d messages, %d deliveries too many, %d acks lost", len(c.enqueued), again, c.lost)
 }
 
-// member is a node in a process of its own, as far as a test can have one.
+// shard is a node that simulates a separate process, with its own pool.
 type shard struct {
 	pool    *pgxpool.Pool
 	node    *queue.Node
@@ -145,7 +145,7 @@ type shard struct {
 	running sync.WaitGroup
 }
 
-// join starts a node with consumers that do all that consumers may do.
+// join starts a node with consumers that do everything that consumers may do.
 func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfig) *shard {
 	t.Helper()
 	m := joinNode(t, url, cfg)
@@ -158,7 +158,7 @@ func join(t *testing.T, url string, seed uint64, c *checker, cfg queue.NodeConfi
 	return m
 }
 
-// joinNode starts a node in a process of its own, as far as a test can have one.
+// joinNode starts a node that simulates a separate process, with its own pool.
 func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *shard {
 	t.Helper()
 	pool := newPool(t, url)
@@ -179,7 +179,7 @@ func joinNode(t *testing.T, url string, cfg queue.NodeConfig) *shard {
 	return m
 }
 
-// consume receives and does with each delivery what chance says.
+// consume receives, and handles each delivery in a random way.
 func consume(t *testing.T, ctx context.Context, n *queue.Node, random *rand.Rand, c *checker) {
 	opts := queue.ConsumerOptions{Credits: 1 + random.IntN(20), Visibility: 300 * time.Millisecond}
 	consumer := n.Consume(opts)
@@ -216,7 +216,7 @@ func consume(t *testing.T, ctx context.Context, n *queue.Node, random *rand.Rand
 	}
 }
 
-// kill ends the node as a dead process does: it tells nobody.
+// kill ends the node as a process dies: without ending its leases.
 func (m *shard) kill() {
 	m.node.Abandon()
 	m.cancel()

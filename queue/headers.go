@@ -9,9 +9,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// DueHeader is the header that holds when a delayed message is due, as text in
-// the form of RFC 3339. A program that appends to the queue's stream by other means
-// may set it.
+// DueHeader is the header that holds when a delayed message is due, as text in RFC
+// 3339 format. A program that appends to the queue's stream by other means may set
+// it.
 const DueHeader = "tidewire_due"
 
 // withDues returns the messages as the stream stores them.
@@ -26,7 +26,7 @@ func withDues(msgs []Message) ([]stream.Message, error) {
 	return plain, nil
 }
 
-// lastDue is the latest time that a text of RFC 3339 can hold.
+// lastDue is the latest time that RFC 3339 can express.
 var lastDue = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 // withDue writes Due into the headers.
@@ -63,7 +63,7 @@ func withHeader(m stream.Message, name, value string) (stream.Message, error) {
 }
 
 // dueTime returns when the message is due, or the zero time. It is in UTC, and
-// lastDue at most: RFC 3339 has zones that PostgreSQL does not take.
+// at most lastDue: RFC 3339 has time zones that PostgreSQL does not accept.
 func dueTime(headers json.RawMessage) time.Time {
 	if !bytes.Contains(headers, []byte(DueHeader)) {
 		return time.Time{}
@@ -72,7 +72,7 @@ func dueTime(headers json.RawMessage) time.Time {
 		Due time.Time `json:"tidewire_due"`
 	}
 	if json.Unmarshal(headers, &in) != nil {
-		return time.Time{} // somebody else's idea of it: deliver it
+		return time.Time{} // not in our format: deliver it at once
 	}
 	if in.Due.After(lastDue) {
 		return lastDue

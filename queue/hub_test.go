@@ -24,13 +24,13 @@ func runHub(t *testing.T, pool *pgxpool.Pool, cfg stream.HubConfig) *stream.Hub 
 	return h
 }
 
-// onHint looks by itself so rarely that it has what it was told of alone.
+// onHint polls so rarely that a node only gets messages that it was notified of.
 func onHint(h *stream.Hub) queue.NodeConfig {
 	return queue.NodeConfig{Hub: h, Poll: time.Hour, PollJournal: time.Hour, Lease: time.Minute}
 }
 
-// TestNode_OneHint tells of 2,000 messages of another process once: more than a Node
-// reads, or has claimed, at a time.
+// TestNode_OneHint notifies a Node once of 2,000 messages of another process: more
+// than it reads, or has claimed, at a time.
 func TestNode_OneHint(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -54,7 +54,7 @@ func TestNode_OneHint(t *testing.T) {
 	}
 }
 
-// TestNotify_WithAHub: Notify is heard by a Node that has a Hub.
+// TestNotify_WithAHub: Notify reaches a Node that has a Hub.
 func TestNotify_WithAHub(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -74,7 +74,7 @@ func TestNotify_WithAHub(t *testing.T) {
 	}
 }
 
-// TestNode_AtHand: what the process enqueues is delivered without a read.
+// TestNode_AtHand: messages that the process enqueues are delivered from memory, without a read.
 func TestNode_AtHand(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -96,8 +96,8 @@ func TestNode_AtHand(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestNode_SameHubOtherQueue: a Node at rest hears of what a Enqueuer with the same Hub enqueues,
-// though that has looked up the queue for itself.
+// TestNode_SameHubOtherQueue: an idle Node is notified of the messages of an Enqueuer with the
+// same Hub, though that has looked up the queue separately.
 func TestNode_SameHubOtherQueue(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// TestSharded_StrictIsolation drops a family, and makes one that was dropped by half, while another session has
-// changed its row: whatever the database's default isolation is, it only waits for that.
+// TestSharded_StrictIsolation drops a family, and makes one whose drop was interrupted, while another session
+// has changed its row: at every default isolation level it only waits for that session.
 func TestSharded_StrictIsolation(t *testing.T) {
 	t.Parallel()
 	partitions := queue.Options{Partitions: 2}

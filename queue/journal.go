@@ -18,12 +18,13 @@ const lockPatience = 2 * time.Second
 type request struct {
 	seen       int64
 	own        int64      // token, or 0
-	validUntil *time.Time // nil with the first entry of a lease
+	validUntil *time.Time // nil with the first row of a lease
 	lease      time.Duration
 	entries    []entry
 	claim      int64 // positions after the top
 	side       *sideRequest
-	// doubt says that it may be written already: then the answer comes when the standbys have that.
+	// doubt says that the request may be written already: then the answer comes only when the
+	// standbys have it.
 	doubt bool
 }
 
@@ -36,12 +37,12 @@ type sideRequest struct {
 	Known []int64   `json:"known,omitempty"`
 }
 
-// sidePut is a message that is deferred, from the log if it is fresh, or goes
-// back.
+// sidePut defers a message: one from the log if it is fresh, else one that was
+// deferred before.
 type sidePut struct {
 	Position int64      `json:"position"`
-	Due      *time.Time `json:"due"`   // or else:
-	Delay    int64      `json:"delay"` // in microseconds, from now on
+	Due      *time.Time `json:"due"`   // if nil, Delay counts
+	Delay    int64      `json:"delay"` // in microseconds from now
 	Attempts int        `json:"attempts"`
 	Dead     bool       `json:"dead"`
 	Reason   string     `json:"reason"`
@@ -54,36 +55,36 @@ type sideTry struct {
 	Attempts int   `json:"attempts"`
 }
 
-// outcome is what became of a request.
+// outcome says how much of a request was written.
 type outcome int16
 
 const (
 	written     outcome = iota // all of it
-	conflicting                // all but what depends on what others do
+	conflicting                // all but the rows that conflict with rows of others
 	leaseOver                  // nothing: the lease is over
-	stale                      // nothing: the journal has entries to look at first
-	lost                       // nothing: a failover has lost entries that were seen; all there are come
+	stale                      // nothing: the node has to read the new rows first
+	lost                       // nothing: a failover has lost rows that were read; the answer has the whole journal
 )
 
 // answer is what queue_write returned.
 type answer struct {
 	outcome outcome
 	now     time.Time // PostgreSQL's clock
-	news    []entry   // after request.seen, with what was written
+	news    []entry   // rows after request.seen, including those written
 	side    []sideRow
 	due     *time.Time // of the next deferred message
-	looked  bool       // whether side and due were asked for
+	looked  bool       // whether side and due were requested
 }
 
-// sideRow is a deferred message that the lease has and the request did not know.
+// sideRow is a deferred message that belongs to the lease and was not in the request's Known.
 type sideRow struct {
 	position int64
 	attempts int
 	suspect  bool
 }
 
-// write makes the call, in one round trip. If it fails, the request may have
-// been written or not, or may be later.
+// write calls queue_write, in one round trip. If it fails, the request may have
+// been written or not, or may still be written later.
 func (q *shard) write(ctx context.Context, by line, r request) (*answer, error) {
 	args, err := r.args(q.id)
 	if err != nil {
@@ -107,28 +108,28 @@ func (q *shard) write(ctx context.Context, by line, r request) (*answer, error) 
 	return a, nil
 }
 
-// line is the way by which a request goes to PostgreSQL.
+// line is how a request is sent to PostgreSQL.
 type line struct {
-	send     func(ctx context.Context, b *pgx.Batch) error // and read the results
+	send     func(ctx context.Context, b *pgx.Batch) error // also reads the results
 	settings string                                        // the statement that comes after BEGIN
 }
 
-// byPool is the way for those who write now and then.
+// byPool is for occasional writes.
 func (q *shard) byPool() line {
 	return line{func(ctx context.Context, b *pgx.Batch) error { return pg.SendBatch(ctx, q.pool, b) }, pg.WriterSettings(lockPatience)}
 }
 
-// byReader is the way for those who only look.
+// byReader is for requests that only read.
 func (q *shard) byReader() line {
 	return line{func(ctx context.Context, b *pgx.Batch) error { return q.pool.SendBatch(ctx, b).Close() }, pg.WriterSettings(lockPatience)}
 }
 
-// bySession is the way for those who have borrowed a connection, and wait so long for a lock.
+// bySession is for a borrowed connection; wait bounds the wait for a lock.
 func bySession(s *pg.Session, wait time.Duration) line {
 	return line{func(ctx context.Context, b *pgx.Batch) error { return s.Replicated(s.Conn().SendBatch(ctx, b).Close()) }, s.Settings(wait)}
 }
 
-// begin returns a batch of the statements with which a transaction begins.
+// begin returns a batch with the statements that begin a transaction.
 func (l line) begin() *pgx.Batch {
 	b := &pgx.Batch{}
 	b.Queue(beginSQL)
@@ -186,7 +187,7 @@ func scanAnswer(rows pgx.Rows) (*answer, error) {
 	return a, nil
 }
 
-// load reads the journal from where it begins.
+// load reads the whole journal.
 func (q *shard) load(ctx context.Context) (*state, *answer, error) {
 	s := &state{}
 	a, err := q.write(ctx, q.byReader(), request{})

@@ -6,36 +6,36 @@ import (
 )
 
 const (
-	// brakeAfter is how many writes in a row may change nothing. Some do: others
-	// were faster, or an answer got lost.
-	brakeAfter = 5
-	// brakeMin is the first pause after that; it doubles up to brakeMax.
-	brakeMin = 10 * time.Millisecond
-	brakeMax = time.Second
+	// backoffAfter is how many writes in a row may have no effect. Some have
+	// none normally, because other nodes were faster, or an answer got lost.
+	backoffAfter = 5
+	// backoffMin is the first pause after that; it doubles up to backoffMax (exponential back-off).
+	backoffMin = 10 * time.Millisecond
+	backoffMax = time.Second
 )
 
-// writeBackoff slows down a Node that writes again and again what changes nothing. It
-// is for mistakes that nobody has found: they must not cost PostgreSQL
-// thousands of calls a second. Only the writer uses it, but for off.
+// writeBackoff slows down a Node whose writes repeatedly have no effect. It protects
+// PostgreSQL from bugs that are not found yet, which could otherwise cost thousands
+// of calls a second. Only the writer uses it, except for off.
 type writeBackoff struct {
-	vain int           // writes in a row that changed nothing
-	off  chan struct{} // one slot: there is something to record, which does not wait
+	noEffect int           // writes in a row without an effect
+	off      chan struct{} // one slot: there is something to record, so the pause ends
 }
 
-// note takes in whether a write had an effect.
+// note counts writes without an effect.
 func (b *writeBackoff) note(effect bool) {
-	if b.vain++; effect {
-		b.vain = 0
+	if b.noEffect++; effect {
+		b.noEffect = 0
 	}
 }
 
-// on reports whether the next write is to wait.
-func (b *writeBackoff) on() bool { return b.vain >= brakeAfter }
+// on reports whether the next write has to wait.
+func (b *writeBackoff) on() bool { return b.noEffect >= backoffAfter }
 
-// wait waits for a while, or until ctx ends. It returns false, at once, when
-// there is something to record.
+// wait pauses, at most until ctx ends. It returns false, at once, when there is
+// something to record.
 func (b *writeBackoff) wait(ctx context.Context) bool {
-	timer := time.NewTimer(min(brakeMin<<min(b.vain-brakeAfter, 10), brakeMax))
+	timer := time.NewTimer(min(backoffMin<<min(b.noEffect-backoffAfter, 10), backoffMax))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -46,10 +46,10 @@ func (b *writeBackoff) wait(ctx context.Context) bool {
 	return true
 }
 
-// slow is wait, and says so once.
+// slow is wait, and logs the first pause.
 func (n *shardNode) slow(ctx context.Context) bool {
-	if n.brake.vain == brakeAfter {
-		n.cfg.Log.Warn("writes change nothing, slowing down", "queue", n.queue.Name(), "writes", n.brake.vain)
+	if n.writeBackoff.noEffect == backoffAfter {
+		n.cfg.Log.Warn("journal writes have no effect, slowing down", "queue", n.queue.Name(), "writes", n.writeBackoff.noEffect)
 	}
-	return n.brake.wait(ctx)
+	return n.writeBackoff.wait(ctx)
 }

@@ -28,8 +28,8 @@ func (l *lines) count(text string) int {
 	return bytes.Count(l.buf.Bytes(), []byte(text))
 }
 
-// delayed enqueues n messages that are due after a moment, and waits until they
-// are deferred. It needs a Consumer with credits for them.
+// delayed enqueues n messages that are due soon, and waits until they are
+// deferred. It needs a Consumer with credits for them.
 func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.Duration) {
 	t.Helper()
 	msgs := make([]queue.Message, n)
@@ -45,9 +45,9 @@ func delayed(t *testing.T, q *queue.Queue, node *queue.Node, n int, delay time.D
 	})
 }
 
-// TestNode_Brakes has PostgreSQL never give out what is due: a Node asks again
-// and again, more and more slowly, and what is to be recorded does not wait.
-func TestNode_Brakes(t *testing.T) {
+// TestNode_BacksOff: PostgreSQL never returns the due messages: a Node asks
+// repeatedly, with growing pauses, and acknowledgements do not wait for these.
+func TestNode_BacksOff(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
 	if _, err := db.Pool.Exec(t.Context(), `
@@ -61,7 +61,7 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	n, _ := start(t, q, queue.NodeConfig{PollJournal: time.Minute, Lease: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	c := n.Consume(queue.ConsumerOptions{Credits: 10})
 	delayed(t, q, n, 5, time.Second)
-	eventually(t, "the brake is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
+	eventually(t, "the back-off is on", func() bool { wantNothing(t, c, 10*time.Millisecond); return log.count("slowing down") == 1 })
 	before, began := writes.Load(), time.Now()
 	for time.Since(began) < time.Second {
 		wantNothing(t, c, 100*time.Millisecond)
@@ -71,14 +71,15 @@ CREATE TRIGGER never BEFORE UPDATE ON tidewire.queue_side FOR EACH ROW WHEN (NEW
 	}
 	enqueue(t, n, "x")
 	mustAck(t, receive(t, c, 1)...)
-	if times := log.count("slowing down"); times > 2 { // again after the ack, which was not in vain
+	if times := log.count("slowing down"); times > 2 { // again after the ack, which had an effect
 		t.Errorf("%d lines in the log", times)
 	}
 }
 
-// TestNode_TakesWhatIsDue has many deferred messages be due, and few credits. The
-// Node takes no more than it has credits for, and what it has claimed after the
-// end of the stream, which is all that it wants, does not keep it from that.
+// TestNode_TakesWhatIsDue: many deferred messages are due, and there are few
+// credits. The Node claims no more than it has credits for. Positions after the
+// end of the stream, even if they use all its credits, do not keep it from
+// claiming due messages.
 func TestNode_TakesWhatIsDue(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{})
@@ -103,9 +104,9 @@ func TestNode_TakesWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestNode_TakesWhatIsGivenUp has another node leave: what it gives up goes to
-// one that has nothing to do, and all the positions that it wants after the end
-// of the stream.
+// TestNode_TakesWhatIsGivenUp: another node leaves, and its messages go to an
+// idle node, even if that has claimed all the positions that it wants after the
+// end of the stream.
 func TestNode_TakesWhatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

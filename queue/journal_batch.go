@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// batch is what is to be recorded.
+// batch is what one write records (group commit).
 type batch struct {
 	settled []*settlement
 	gaps    []span    // positions without a message
-	free    []segment // given up
+	free    []segment // released
 	tried   []try
 }
 
-// settlement is what became of one message.
+// settlement is the outcome of one message.
 type settlement struct {
 	item   *item
-	put    *sidePut   // it is deferred; nil: it is done
-	answer chan error // nil: nobody waits
-	// consumer whose credit it takes until it is answered, and where it came
-	// from, or nil.
+	put    *sidePut   // how it is deferred; nil: it is done
+	answer chan error // nil: no caller waits
+	// consumer whose credit it uses until it is answered, and the part it came
+	// from; both may be nil.
 	consumer *Consumer
 	part     *shardNode
 }
@@ -37,12 +37,12 @@ func (b *batch) take(other *batch) {
 }
 
 func (b *batch) clear() {
-	clear(b.settled) // the messages are not ours to keep
+	clear(b.settled) // free the messages
 	clear(b.tried)
 	b.settled, b.gaps, b.free, b.tried = b.settled[:0], b.gaps[:0], b.free[:0], b.tried[:0]
 }
 
-// entries returns what of the batch goes to the journal, as the token's.
+// entries returns the journal rows of the batch, for the token.
 func (b *batch) entries(token int64) (entries []entry) {
 	entries = b.tries(token)
 	done := slices.Clone(b.gaps)
@@ -66,7 +66,7 @@ func (b *batch) entries(token int64) (entries []entry) {
 	return entries
 }
 
-// side returns what of the batch concerns deferred messages, or nil.
+// side returns the changes of the batch to deferred messages, or nil.
 func (b *batch) side() *sideRequest {
 	var r sideRequest
 	for _, s := range b.settled {

@@ -10,18 +10,19 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// commit writes what there is to write until there is nothing more. It alone
-// writes to the journal, and reads it.
+// commit writes to the journal until nothing is left to write. Only this
+// goroutine writes to the journal, and reads it.
 //
-// A request of which no answer came is settled by the next: that has the same
-// batch again, and is refused as stale if the first was written; if it is not
-// refused, the first never will be written. Until then the batch is in doubt.
+// If no answer to a request came, the next request settles it: it has the same
+// batch again, and is rejected as stale if the first one was written. If it is
+// not rejected, the first one will never be written. Until then the batch is in
+// doubt.
 func (n *shardNode) commit(ctx context.Context, b *batch) {
 	doubt := false
 	lock := n.lockWait()
 	for failed, slowed := 0, false; ; {
 		if err := n.beforeTakeover(ctx); err != nil {
-			n.cfg.Log.Warn("end of the stream not read", "queue", n.queue.Name(), "error", err)
+			n.cfg.Log.Warn("end of the queue's stream not read before a takeover", "queue", n.queue.Name(), "error", err)
 		}
 		n.mu.Lock()
 		sent := time.Now()
@@ -31,11 +32,11 @@ func (n *shardNode) commit(ctx context.Context, b *batch) {
 		if !due {
 			break
 		}
-		if n.brake.on() && !slowed && b.empty() {
+		if n.writeBackoff.on() && !slowed && b.empty() {
 			if slowed = n.slow(ctx); slowed {
 				continue
 			}
-			break // and come again with what is to be recorded
+			break // the next call has what is to be recorded
 		}
 		slowed = false
 		unsent := ctx.Err() != nil
@@ -56,7 +57,7 @@ func (n *shardNode) commit(ctx context.Context, b *batch) {
 			continue
 		}
 		doubt = true
-		n.cfg.Log.Warn("not recorded, trying again", "queue", n.queue.Name(), "error", err)
+		n.cfg.Log.Warn("journal not written, trying again", "queue", n.queue.Name(), "error", err)
 		n.freeLock(ctx, err)
 		pg.Backoff(ctx, failed) // its error is ctx's, which the next send returns
 		failed++
@@ -71,10 +72,10 @@ func (n *shardNode) lockWait() pg.LockWait {
 	return pg.LockWait{Bound: n.cfg.Timeout, AtATime: min(lockPatience, n.cfg.Timeout)}
 }
 
-// send makes the request, on one of the connections that all who write share: with those
-// of other queues, if it can.
+// send makes the request on one of the connections that all writers share: if possible,
+// together with the requests of other queues.
 func (n *shardNode) send(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
-	if n.alone && r.plain() && time.Now().After(n.apart) {
+	if n.alone && r.plain() && time.Now().After(n.aloneUntil) {
 		ctx, cancel := context.WithTimeout(ctx, n.cfg.Timeout)
 		defer cancel()
 		a, finished, err := n.recorder.record(ctx, n.queue, r)
@@ -85,16 +86,16 @@ func (n *shardNode) send(ctx context.Context, r request, lock *pg.LockWait) (*an
 	}
 	a, err := n.sendAlone(ctx, r, lock)
 	if pg.Code(err) == pg.CodeLockNotAvailable {
-		n.apart = time.Now().Add(apartFor)
+		n.aloneUntil = time.Now().Add(aloneFor)
 	}
 	return a, err
 }
 
-// apartFor is for how long a queue writes alone that was kept waiting for a lock: with
-// others, it would hold them up each time.
-const apartFor = 10 * time.Second
+// aloneFor is for how long a queue writes alone after it had to wait for a lock:
+// together with others, it would delay them each time.
+const aloneFor = 10 * time.Second
 
-// sendAlone makes the request in a transaction of its own.
+// sendAlone makes the request in a separate transaction.
 func (n *shardNode) sendAlone(ctx context.Context, r request, lock *pg.LockWait) (*answer, error) {
 	if err := lock.Hold(ctx, &n.on); err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ func (n *shardNode) sendAlone(ctx context.Context, r request, lock *pg.LockWait)
 	return a, err
 }
 
-// sendBy takes the short way where nobody else has written of late: among nodes that
-// write by turns that finds every time that others have.
+// sendBy uses record, which is cheaper, if no other node has written to the journal
+// recently: when nodes write in turn, record would fail every time.
 func (n *shardNode) sendBy(ctx context.Context, by line, r request) (*answer, error) {
 	if n.alone && r.plain() {
 		if a, err := n.queue.record(ctx, by, r); a != nil || err != nil {
@@ -129,19 +130,19 @@ func (n *shardNode) sendBy(ctx context.Context, by line, r request) (*answer, er
 }
 
 // freeLock ends a session of Tidewire that holds the queue's lock and waits for
-// a client that froze. Its failure is that of the next attempt.
+// a frozen client. If this fails, the next attempt fails too.
 func (n *shardNode) freeLock(ctx context.Context, err error) {
 	if pg.Code(err) != pg.CodeLockNotAvailable {
 		return
 	}
 	ended, err := pg.EndFrozen(ctx, n.queue.pool, -n.queue.id, n.cfg.Timeout)
 	if ended > 0 || err != nil {
-		n.cfg.Log.Warn("frozen session with the queue's lock", "queue", n.queue.Name(), "ended", ended, "error", err)
+		n.cfg.Log.Warn("ending frozen sessions that hold the queue's lock", "queue", n.queue.Name(), "ended", ended, "error", err)
 	}
 }
 
-// beforeTakeover reads where the stream ends: what the dead had above was not
-// there to be delivered, and is not tried again but for the first time.
+// beforeTakeover reads the end of the stream: positions of a dead node after it
+// had no message that could be delivered, so they do not become suspect.
 func (n *shardNode) beforeTakeover(ctx context.Context) error {
 	n.mu.Lock()
 	due := len(n.node.consumers) > 0 && !n.finishing && len(n.expired(time.Now())) > 0
@@ -158,8 +159,8 @@ func (n *shardNode) beforeTakeover(ctx context.Context) error {
 	return err
 }
 
-// giveUp answers what will not be recorded, or not in time. A settlement that is not in doubt is not
-// recorded: nobody has the message any more if the queue is gone.
+// giveUp answers the settlements that will not be recorded, or not in time. Those that are not in
+// doubt are not recorded; if the queue was dropped they get ErrLeaseLost.
 func (n *shardNode) giveUp(ctx context.Context, b *batch, err error, doubt bool) {
 	if ctx.Err() == nil {
 		err = n.queue.explain("write to", err)
@@ -181,7 +182,7 @@ func (n *shardNode) giveUp(ctx context.Context, b *batch, err error, doubt bool)
 	b.clear()
 }
 
-// heard takes in the answer to a request.
+// heard applies the answer to a request.
 func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,13 +196,13 @@ func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt 
 			return err
 		}
 	}
-	n.dbNow, n.heardAt = a.now, time.Now() // at least as late now
+	n.dbNow, n.heardAt = a.now, time.Now() // PostgreSQL's clock is at least this far now
 	switch {
 	case a.outcome == written || a.outcome == conflicting:
 		n.said(b)
 		n.leased(r, sent)
 	case doubt && n.state.last[r.own].sequence > last:
-		n.said(b) // by an attempt before this
+		n.said(b) // by an earlier attempt
 	}
 	if a.outcome == leaseOver || n.ended() {
 		n.lose(b)
@@ -209,17 +210,17 @@ func (n *shardNode) heard(b *batch, r request, a *answer, sent time.Time, doubt 
 	effect = n.adopt(before) || effect
 	effect = n.heardDeferred(a) || effect
 	if r.writes() {
-		n.brake.note(effect)
+		n.writeBackoff.note(effect)
 	}
 	n.times.heard(a, n.cfg)
 	n.node.changed()
 	return nil
 }
 
-// loadAnew takes in the journal of which entries are lost that were seen. The claims of the Node are void: the journal
-// says which node has them now. The caller holds mu.
+// loadAnew applies the whole journal, after a failover has lost rows that were read. The claims of the Node are void:
+// the journal says which node has the messages now. The caller holds mu.
 func (n *shardNode) loadAnew(b *batch, a *answer) error {
-	n.cfg.Log.Error("a failover has lost entries of the journal: what they said is delivered again, or was lost with them",
+	n.cfg.Log.Error("a failover has lost rows of the journal: the messages that they acknowledged or claimed are delivered again, unless they were lost too",
 		"queue", n.queue.Name(), "entry", n.state.seen)
 	n.lose(b)
 	for _, e := range a.news {
@@ -233,14 +234,14 @@ func (n *shardNode) loadAnew(b *batch, a *answer) error {
 	return nil
 }
 
-// changesLeases reports whether a lease ended, or that of own began or goes on.
+// changesLeases reports whether a lease ended, or that of own began or was renewed.
 func changesLeases(own int64, news []entry) bool {
 	return slices.ContainsFunc(news, func(e entry) bool {
 		return e.kind == kindEnd || e.kind == kindLease && e.token == own
 	})
 }
 
-// said is what follows once the batch is written.
+// said answers the batch once it is written.
 func (n *shardNode) said(b *batch) {
 	now := time.Now()
 	b.resolve(func(s *settlement) (error, bool) {
@@ -264,19 +265,20 @@ func (n *shardNode) said(b *batch) {
 	b.clear()
 }
 
-// leased is what follows for the lease once a request is written.
+// leased updates the lease once a request is written.
 func (n *shardNode) leased(r request, sent time.Time) {
 	if r.own == 0 {
 		return
 	}
-	if _, lasts := n.state.leases[r.own]; n.partition != nil && !lasts && !r.ends() { // the partition's lease is another's
+	if _, lasts := n.state.leases[r.own]; n.partition != nil && !lasts && !r.ends() { // another node has the partition's lease
 		n.drop()
 		return
 	}
 	for _, e := range r.entries {
-		if e.kind == kindLease || e.kind == kindLeaseAlone {
-			// Measured from before it was sent, so that it ends here first. Queues that began
-			// at the same time do not renew at the same time.
+		if e.kind == kindLease || e.kind == kindLeaseExclusive {
+			// Measured from before the request was sent, so that the lease ends here before
+			// it ends in the database. Renewals have jitter, so that queues that began at the
+			// same time do not renew at the same time.
 			n.deadline, n.renewAt = sent.Add(n.cfg.Lease), sent.Add(pg.Jitter(n.cfg.Lease/3))
 		}
 	}
@@ -285,14 +287,14 @@ func (n *shardNode) leased(r request, sent time.Time) {
 	}
 }
 
-// ended reports whether somebody ended the lease.
+// ended reports whether another node ended the lease.
 func (n *shardNode) ended() bool {
 	_, lasts := n.state.leases[n.token]
 	return n.token != 0 && !n.deadline.IsZero() && !lasts
 }
 
-// adopt takes what the Node has now and had not before, and reports whether
-// there is any.
+// adopt adds the positions that the Node has claimed since before, and reports
+// whether there are any.
 func (n *shardNode) adopt(before []span) bool {
 	if n.token == 0 {
 		return false
@@ -315,10 +317,10 @@ func (n *shardNode) adopt(before []span) bool {
 	return true
 }
 
-// lose voids everything that the Node has. The settlements in the batch will not be
-// recorded.
+// lose voids everything that the part has claimed. The settlements in the batch
+// will not be recorded.
 func (n *shardNode) lose(b *batch) {
-	n.cfg.Log.Warn("lease lost", "queue", n.queue.Name(), "delivered", len(n.flight))
+	n.cfg.Log.Warn("lease on a queue lost, its deliveries are void", "queue", n.queue.Name(), "delivered", len(n.flight))
 	for d := range n.flight {
 		n.void(d)
 	}
@@ -327,16 +329,16 @@ func (n *shardNode) lose(b *batch) {
 	n.drop()
 }
 
-// drop forgets what belonged to the lease.
+// drop forgets everything that belonged to the lease.
 func (n *shardNode) drop() {
 	n.token, n.deadline, n.renewAt = 0, time.Time{}, time.Time{}
 	n.unread, n.ready, n.again, n.readyBytes, n.fetch = nil, nil, nil, 0, nil
-	n.fetching, n.proving = 0, 0
+	n.fetching, n.recordingFirst = 0, 0
 	clear(n.deferred)
 	if n.partition != nil {
 		n.partition.clear()
 		n.partition.giveBack()
 	}
-	n.refuseStrangers(&n.pending)
+	n.rejectOtherLeases(&n.pending)
 	n.pending.clear()
 }

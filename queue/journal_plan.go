@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// maxDeferred is how many deferred messages a Node takes at a time.
+// maxDeferred is how many deferred messages a Node claims at a time.
 const maxDeferred = 100
 
-// plan returns what is to be written now, and whether there is anything. What
-// waits for company is written with whatever else is, unless the batch is in
-// doubt: then it stays the same. The caller holds mu.
+// plan returns what is to be written now, and whether there is anything.
+// Pending rows are written together with any other write, unless the batch is
+// in doubt: then the batch must stay the same. The caller holds mu.
 func (n *shardNode) plan(b *batch, now time.Time, doubt bool) (request, bool) {
-	n.refuseStrangers(b)
+	n.rejectOtherLeases(b)
 	r := request{seen: n.state.seen, lease: n.cfg.Lease}
-	if n.cameSecond() {
+	if n.lostLeaseRace() {
 		n.drop()
 	}
 	if n.wantsLease(now) {
@@ -25,7 +25,7 @@ func (n *shardNode) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	if r.own = n.token; n.token != 0 {
 		n.planLease(&r, now)
 		n.planEnd(&r, b, now)
-		if n.partition == nil || r.validUntil != nil { // else it may not get the lease
+		if n.partition == nil || r.validUntil != nil { // else the lease request may fail
 			n.planClaims(&r, now)
 		}
 	}
@@ -37,8 +37,9 @@ func (n *shardNode) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	}
 	writes := !r.empty() || doubt && n.token != 0
 	if writes && n.token != 0 && !r.ownEntry() {
-		// Without a row of its own, a late second run of this request would not
-		// be noticed; nor, if its answer is lost, that it was written.
+		// Without a row of the node's own, neither a late second run of this
+		// request would be noticed, nor, if its answer is lost, that it was
+		// written.
 		r.entries = append([]entry{{kind: kindNote, token: n.token}}, r.entries...)
 	}
 	look := !n.finishing && len(n.node.consumers) > 0 && !now.Before(n.times.look)
@@ -49,13 +50,13 @@ func (n *shardNode) plan(b *batch, now time.Time, doubt bool) (request, bool) {
 	return r, writes || look
 }
 
-// planBatch adds what is to be recorded, before everything else: what is given
-// up is, before the lease ends.
+// planBatch adds the batch before all other entries: positions must be released
+// before the lease ends.
 func (n *shardNode) planBatch(r *request, b *batch, doubt bool) {
 	if !doubt {
 		b.take(&n.pending)
 		n.times.later = time.Time{}
-		n.refuseStrangers(b)
+		n.rejectOtherLeases(b)
 	}
 	if n.token == 0 {
 		b.clear()
@@ -70,8 +71,9 @@ func (n *shardNode) planBatch(r *request, b *batch, doubt bool) {
 	}
 }
 
-// planKnown adds which deferred messages need not be returned. Those that go back
-// may be had again at once.
+// planKnown adds which deferred messages need not be returned. Those that are
+// deferred again in this request are not among them: they may be due, and
+// returned, at once.
 func (n *shardNode) planKnown(r *request) {
 	if r.side == nil {
 		return
@@ -90,13 +92,13 @@ func (n *shardNode) planKnown(r *request) {
 // empty reports whether the request writes nothing.
 func (r *request) empty() bool { return len(r.entries) == 0 && r.claim == 0 && r.side == nil }
 
-// writes reports whether the request does more than look.
+// writes reports whether the request does more than read.
 func (r *request) writes() bool {
 	return len(r.entries) > 0 || r.claim > 0 || r.side != nil && (r.side.Want > 0 || len(r.side.Done)+len(r.side.Put)+len(r.side.Tried) > 0)
 }
 
-// ownEntry reports whether the request leaves a row that can be the Node's own
-// alone: another may write the end of its lease.
+// ownEntry reports whether the request writes a row that only this Node can
+// have written: other nodes may write the end of its lease.
 func (r *request) ownEntry() bool {
 	if r.claim > 0 {
 		return true
@@ -109,15 +111,15 @@ func (r *request) ownEntry() bool {
 	return false
 }
 
-// refuseStrangers answers what belongs to a lease that is over.
-func (n *shardNode) refuseStrangers(b *batch) {
+// rejectOtherLeases answers ErrLeaseLost to settlements that belong to a lease that is over.
+func (n *shardNode) rejectOtherLeases(b *batch) {
 	b.resolve(func(s *settlement) (error, bool) { return ErrLeaseLost, s.item.token != n.token })
 	b.tried = slices.DeleteFunc(b.tried, func(t try) bool { return t.item.token != n.token })
 }
 
 // wantsLease reports whether a Node without a lease has something to claim: an
-// idle one writes nothing. Without Consumers it has not looked for long, and
-// looks first.
+// idle Node writes nothing. After a time without Consumers its state is old,
+// and it reads the journal first.
 func (n *shardNode) wantsLease(now time.Time) bool {
 	if n.token != 0 || n.times.look.IsZero() || n.node.closed || n.state.paused || n.partition != nil && len(n.state.leases) > 0 {
 		return false
@@ -125,11 +127,11 @@ func (n *shardNode) wantsLease(now time.Time) bool {
 	return n.demand(now) > 0 && (n.claimable() || n.deferredDue(now)) && !n.heldUp(now)
 }
 
-// cameSecond reports whether another has the partition's lease, which was to be ours
-// but is not yet: the request for it was refused because the journal had begun
-// anew, say, and what was read then has the other's. Asked for once more it would
-// be given, for PostgreSQL looks only after what has been read.
-func (n *shardNode) cameSecond() bool {
+// lostLeaseRace reports whether another node acquired the partition's lease while
+// our request for it was stale, for example because the journal was compacted. A
+// retry would succeed wrongly, because PostgreSQL only checks rows after the last
+// one that we have read.
+func (n *shardNode) lostLeaseRace() bool {
 	if n.partition == nil || n.token == 0 {
 		return false
 	}
@@ -137,8 +139,8 @@ func (n *shardNode) cameSecond() bool {
 	return !known && len(n.state.leases) > 0
 }
 
-// claimable reports whether there are messages that nobody has, as far as
-// known.
+// claimable reports whether there are messages that no node has claimed, as far
+// as known.
 func (n *shardNode) claimable() bool {
 	if n.head > n.state.top {
 		return true
@@ -165,15 +167,15 @@ func (n *shardNode) planLease(r *request, now time.Time) {
 	if !known || !now.Before(n.renewAt) {
 		kind := kindLease
 		if !known && n.partition != nil {
-			kind = kindLeaseAlone
+			kind = kindLeaseExclusive
 		}
 		r.entries = append([]entry{{kind: kind, token: n.token}}, r.entries...)
 	}
 }
 
-// planEnd ends the lease of a Node that stops, or has had nothing to do for
-// long, or is to give the partition back. Whatever it has is free then; what it
-// delivered is in the batch.
+// planEnd ends the lease of a Node that stops, was idle for IdleAfter, or has
+// to release the partition. All its positions are then free; the outcomes of
+// its deliveries are in the batch.
 func (n *shardNode) planEnd(r *request, b *batch, now time.Time) {
 	leaves := n.leavesNow(now)
 	if leaves {
@@ -184,14 +186,14 @@ func (n *shardNode) planEnd(r *request, b *batch, now time.Time) {
 	}
 }
 
-// idle reports whether the lease has served for nothing for long.
+// idle reports whether the lease was not used for IdleAfter.
 func (n *shardNode) idle(now time.Time) bool {
 	return n.waiting == 0 && !n.holds() && !now.Before(n.times.busy.Add(n.cfg.IdleAfter))
 }
 
-// holds reports whether the part has messages that were read, or are deferred.
+// holds reports whether the part has messages, read or deferred.
 func (n *shardNode) holds() bool {
-	return len(n.flight)+len(n.ready)+len(n.again)+n.proving+len(n.deferred) > 0 || n.partition != nil && len(n.partition.keys) > 0
+	return len(n.flight)+len(n.ready)+len(n.again)+n.recordingFirst+len(n.deferred) > 0 || n.partition != nil && len(n.partition.keys) > 0
 }
 
 // ends reports whether the request ends the Node's own lease.
@@ -204,9 +206,9 @@ func (r *request) ends() bool {
 	return false
 }
 
-// planClaims claims what the Consumers have credits for: what others gave up
-// first, then after all that was claimed. It waits until half of what may be
-// had is used up, so that a claim is a row for many messages.
+// planClaims claims messages for the Consumers' credits: first released
+// positions, then positions after all that were ever claimed. It waits until
+// half of the credits are used up, so that one row claims many messages.
 func (n *shardNode) planClaims(r *request, now time.Time) {
 	if n.node.closed || n.state.paused || r.ends() || n.heldUp(now) {
 		return
@@ -219,24 +221,25 @@ func (n *shardNode) planClaims(r *request, now time.Time) {
 		r.side.Want = int(min(want, maxDeferred))
 	}
 	if want := n.wanted(demand); want > 0 {
-		spans := n.givenUp(want)
+		spans := n.released(want)
 		if len(spans) > 0 {
 			r.entries = append(r.entries, entry{kind: kindTake, token: n.token, body: encodeSpans(spans)})
 		}
 		for _, s := range spans {
 			want -= n.filled(s)
 		}
-		// Others may be in the way of what was given up, and never of what is after
-		// the top: in a partition that must not come first.
+		// A claim of released positions may conflict with other nodes', a claim
+		// after the top never. In a partition the latter must not overtake the
+		// former.
 		if n.partition == nil || len(spans) == 0 {
 			n.planNext(r, want)
 		}
 	}
 }
 
-// planNext claims positions after all that was claimed: so many that may hold messages, and with them the empty
-// ones before. A claim is of a number of positions, from wherever others' claims have got to meanwhile. Of a gap that
-// would be far too many: a large one is done first, up to its end.
+// planNext claims positions after all that were ever claimed: want positions that may hold messages, and the empty
+// ones before them. A claim is a number of positions; where it begins depends on the claims that other nodes make
+// meanwhile. A large gap would take too many positions: it is marked as done first, up to its end.
 func (n *shardNode) planNext(r *request, want int64) {
 	empty := n.emptyNext()
 	if empty <= largestEmptyClaim {
@@ -246,10 +249,10 @@ func (n *shardNode) planNext(r *request, want int64) {
 	r.entries = append(r.entries, entry{kind: kindPurge, token: n.token, hi: n.empty.hi})
 }
 
-// largestEmptyClaim is how many empty positions are claimed with others.
+// largestEmptyClaim is the maximum number of empty positions in a claim.
 const largestEmptyClaim = 1000
 
-// emptyNext is how many positions hold no message that come next. A transaction with an old snapshot may leave millions, and a
+// emptyNext is how many empty positions come next after the top. A transaction with an old snapshot may leave millions, and a
 // failover 10^13.
 func (n *shardNode) emptyNext() int64 {
 	if n.empty.lo > n.state.top+1 {
@@ -258,8 +261,8 @@ func (n *shardNode) emptyNext() int64 {
 	return max(0, n.empty.hi-n.state.top)
 }
 
-// messagesIn is how many messages there may be in the span, as far as the stream is known to
-// reach.
+// messagesIn is how many messages there may be in the span, up to the known end of the
+// stream.
 func (n *shardNode) messagesIn(s span) int64 {
 	s.hi = min(s.hi, n.head)
 	return max(0, n.filled(s))
@@ -271,9 +274,10 @@ func (n *shardNode) filled(s span) int64 {
 }
 
 // wanted is how many positions to claim: as many as there are messages for, and
-// Ahead more, after the end of the stream. These cost nothing to deliver, but
-// other nodes do not get them however idle they are. They may stay empty for
-// long, so what there is does not wait for them to be used up.
+// up to Ahead more, after the end of the stream. Messages that come to these
+// cost no further claim, but other nodes do not get them, even if they are
+// idle. These positions may stay empty for long, so they do not delay the claim
+// of messages that exist.
 func (n *shardNode) wanted(demand int64) int64 {
 	hand, ahead := n.atHand(), n.ahead()
 	messages := max(0, min(demand-hand, n.unclaimed()))
@@ -288,7 +292,7 @@ func (n *shardNode) wanted(demand int64) int64 {
 	return messages + more
 }
 
-// unclaimed is how many messages nobody has, as far as known.
+// unclaimed is how many messages no node has claimed, as far as known.
 func (n *shardNode) unclaimed() int64 {
 	messages := n.messagesIn(span{n.state.top + 1, n.head})
 	for _, g := range n.state.live {
@@ -299,9 +303,9 @@ func (n *shardNode) unclaimed() int64 {
 	return messages
 }
 
-// givenUp returns the first positions that others gave up, at most so many that are not
-// known to be empty.
-func (n *shardNode) givenUp(most int64) (spans []span) {
+// released returns the first released positions: at most that many that are not known
+// to be empty.
+func (n *shardNode) released(most int64) (spans []span) {
 	for _, g := range n.state.live {
 		if most == 0 {
 			break
@@ -319,8 +323,8 @@ func (n *shardNode) givenUp(most int64) (spans []span) {
 	return coalesce(spans)
 }
 
-// demand is how many messages the Consumers would take: their free credits,
-// unless they have not asked for long.
+// demand is how many messages the Consumers would take: the free credits of
+// those that have not stalled.
 func (n *shardNode) demand(now time.Time) (credits int64) {
 	if n.node.closed || n.partition != nil && !n.partition.open() {
 		return 0
@@ -333,11 +337,11 @@ func (n *shardNode) demand(now time.Time) (credits int64) {
 	return credits
 }
 
-// atHand is how many messages there are for that, read or to be read: those too
-// that are deferred and being read. Without them the Node would take more and more
-// of what is due until the first are read.
+// atHand is how many messages the part has for that, read or not. It includes the
+// deferred messages that are being read: without them the Node would claim more
+// and more due messages until the first are read.
 func (n *shardNode) atHand() int64 {
-	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.proving)
+	have := int64(len(n.ready) + len(n.again) + len(n.fetch) + n.fetching + n.recordingFirst)
 	for _, g := range n.unread {
 		have += n.messagesIn(g.span)
 	}
@@ -354,7 +358,7 @@ func (n *shardNode) ahead() (have int64) {
 	return have
 }
 
-// planTakeover ends the leases of nodes that did not renew them.
+// planTakeover ends the leases that other nodes did not renew.
 func (n *shardNode) planTakeover(r *request, now time.Time) {
 	if len(n.node.consumers) == 0 {
 		return
@@ -364,8 +368,9 @@ func (n *shardNode) planTakeover(r *request, now time.Time) {
 	}
 }
 
-// expired returns the leases of others that are over. PostgreSQL's clock is
-// further than we think; it is asked again when they are ended.
+// expired returns the leases of other nodes that are over. PostgreSQL's clock
+// is at least as far as our estimate of it; the database checks again before it
+// ends a lease.
 func (n *shardNode) expired(now time.Time) (tokens []int64) {
 	at := n.dbNow.Add(now.Sub(n.heardAt))
 	for token, until := range n.state.leases {

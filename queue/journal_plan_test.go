@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// TestPlan_LaneInOrder has a partition's new holder find what another gave up, and
-// more after it: it claims the former alone. Another node, of which the
-// holder has not heard, would keep it from that, and not from what is after it.
-func TestPlan_LaneInOrder(t *testing.T) {
+// TestPlan_PartitionInOrder: a partition's new holder finds released positions,
+// and more messages after them: it claims only the former. A claim of the former
+// could conflict with another node, of which the holder does not know yet; a claim
+// of the latter could not, and would overtake.
+func TestPlan_PartitionInOrder(t *testing.T) {
 	t.Parallel()
 	q := testQueueOf(t, Options{Partitions: 1})
 	n := NewNode(q, NodeConfig{})
 	p, s := n.parts[0], &state{}
 	mustWrite(t, q, s, request{}, written)
-	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLeaseAlone, token: 1}}}, written)
+	mustWrite(t, q, s, request{own: 1, lease: time.Hour, entries: []entry{{kind: kindLeaseExclusive, token: 1}}}, written)
 	mustWrite(t, q, s, request{own: 1, claim: 5}, written)
 	mustWrite(t, q, s, request{own: 1, entries: []entry{{kind: kindEnd, token: 1}}}, written)
 	n.Consume(ConsumerOptions{Credits: 10})
-	p.openLane()
+	p.openPartition()
 	p.state, p.head, p.token, p.times.busy = *s, 8, 3, time.Now()
 	p.state.leases[3] = time.Now().Add(time.Hour)
 	p.deadline, p.renewAt = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
@@ -28,15 +29,15 @@ func TestPlan_LaneInOrder(t *testing.T) {
 	}
 }
 
-// TestWrite_LeaseAlone: of two that want to be alone the second gets nothing.
-func TestWrite_LeaseAlone(t *testing.T) {
+// TestWrite_LeaseExclusive: of two requests for an exclusive lease the second one gets nothing.
+func TestWrite_LeaseExclusive(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	a, b := &state{}, &state{}
 	mustWrite(t, q, a, request{}, written)
 	mustWrite(t, q, b, request{}, written)
 	alone := func(token int64) request {
-		return request{own: token, lease: time.Hour, entries: []entry{{kind: kindLeaseAlone, token: token}}}
+		return request{own: token, lease: time.Hour, entries: []entry{{kind: kindLeaseExclusive, token: token}}}
 	}
 	mustWrite(t, q, a, alone(1), written)
 	mustWrite(t, q, b, alone(2), conflicting)
@@ -45,9 +46,10 @@ func TestWrite_LeaseAlone(t *testing.T) {
 	}
 }
 
-// TestPlan_LaneOfAnother: who asked for a partition's lease, was told to look first,
-// and found another's, does not ask again.
-func TestPlan_LaneOfAnother(t *testing.T) {
+// TestPlan_PartitionOfAnother: a node requests a partition's lease, has to read the
+// journal first, and finds that another node has the lease: it does not request it
+// again.
+func TestPlan_PartitionOfAnother(t *testing.T) {
 	t.Parallel()
 	q, err := Ensure(t.Context(), testQueue(t).pool, "ordered", Options{Partitions: 1})
 	if err != nil {
@@ -57,21 +59,21 @@ func TestPlan_LaneOfAnother(t *testing.T) {
 	p, s := n.parts[0], &state{}
 	mustWrite(t, q, s, request{}, written)
 	n.Consume(ConsumerOptions{Credits: 10})
-	p.openLane()
+	p.openPartition()
 	p.state, p.head, p.times.look = *s.clone(), 8, time.Now().Add(time.Hour)
 	r, due := p.plan(&batch{}, time.Now(), false)
-	if !due || p.token == 0 || r.entries[0].kind != kindLeaseAlone {
+	if !due || p.token == 0 || r.entries[0].kind != kindLeaseExclusive {
 		t.Fatalf("%+v, want a request for the lease", r)
 	}
-	p.state.leases[1] = time.Now().Add(time.Hour) // after a journal that began anew
+	p.state.leases[1] = time.Now().Add(time.Hour) // as after a compaction
 	r, _ = p.plan(&batch{}, time.Now(), false)
 	if p.token != 0 || len(r.entries) > 0 {
 		t.Errorf("%+v, want nothing of a partition that another has", r)
 	}
 }
 
-// TestPlan_LargeGap: two Nodes come to a gap as long as a failover leaves it, at the same time. Both get past it, and
-// neither claims as much again after it.
+// TestPlan_LargeGap: two Nodes reach a gap as long as after a failover, at the same time. Both get past it, and
+// neither claims that many positions after it.
 func TestPlan_LargeGap(t *testing.T) {
 	t.Parallel()
 	const end = int64(1) << 45

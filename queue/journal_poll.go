@@ -13,11 +13,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rarely is how many times less often a part looks by itself than a Node does, with all
-// parts of that.
+// rarely is how many times less often all parts of a Node together read journal and
+// stream without a reason than the journalPoller polls them.
 const rarely = 16
 
-// partConfig is what the parts of a queue of so many members go by.
+// partConfig returns the configuration for each part of a queue with that many members.
 func partConfig(c NodeConfig, members int) *NodeConfig {
 	less := time.Duration(rarely * members)
 	c.PollJournal, c.Poll = less*c.PollJournal, less*c.Poll
@@ -27,29 +27,29 @@ func partConfig(c NodeConfig, members int) *NodeConfig {
 	return &c
 }
 
-// lookQueues is how many queues one query looks at.
-const lookQueues = 1000
+// pollQueues is how many queues one query polls.
+const pollQueues = 1000
 
-// looker looks at all queues of the Nodes of a pool in one query, as often as the Node that
-// looks, or polls, most often. A part whose journal has grown then looks by itself. A Node
-// whose queue is gone ends, also one that has no Consumers or no partition.
+// journalPoller polls all queues of the Nodes of a pool in one query, at the shortest
+// PollJournal or Poll of these Nodes. If a journal has grown, the part reads it. If a queue
+// was dropped, its Node ends, even without Consumers or partitions.
 type journalPoller struct {
 	pool  *pgxpool.Pool
 	life  context.Context // ends when the last Node has left
 	end   context.CancelFunc
 	ended chan struct{}
-	rearm chan struct{} // one slot: the Nodes are others
+	rearm chan struct{} // one slot: the Nodes have changed
 
 	mu    sync.Mutex
 	nodes []*Node
 }
 
-var lookers pg.PerPool[*journalPoller]
+var journalPollers pg.PerPool[*journalPoller]
 
-// joinLooker has the Node's queue looked at until leave.
-func joinLooker(n *Node) (leave func()) {
+// joinJournalPoller polls the Node's queue until leave.
+func joinJournalPoller(n *Node) (leave func()) {
 	pool := n.queue.pool
-	l := lookers.Join(pool, func() *journalPoller {
+	l := journalPollers.Join(pool, func() *journalPoller {
 		l := &journalPoller{pool: pool, ended: make(chan struct{}), rearm: make(chan struct{}, 1)}
 		l.life, l.end = context.WithCancel(context.Background())
 		go l.run()
@@ -63,7 +63,7 @@ func joinLooker(n *Node) (leave func()) {
 		l.mu.Lock()
 		l.nodes = slices.DeleteFunc(slices.Clone(l.nodes), func(other *Node) bool { return other == n })
 		l.mu.Unlock()
-		if lookers.Leave(pool) {
+		if journalPollers.Leave(pool) {
 			l.end()
 			<-l.ended
 		}
@@ -81,7 +81,7 @@ func (l *journalPoller) run() {
 			began = time.Now()
 			log, err := l.look()
 			if err != nil && !failing && l.life.Err() == nil {
-				log.Warn("queues not looked at", "error", err) // once, until it works again
+				log.Warn("queues not polled", "error", err) // once, until it works again
 			}
 			failing = err != nil
 		case <-l.rearm:
@@ -92,7 +92,7 @@ func (l *journalPoller) run() {
 	}
 }
 
-// every is how often it looks.
+// every is the interval between polls.
 func (l *journalPoller) every() time.Duration {
 	every := 24 * time.Hour
 	for _, n := range l.all() {
@@ -107,15 +107,15 @@ func (l *journalPoller) all() []*Node {
 	return l.nodes
 }
 
-// looked is one part that is looked at.
+// looked is one part that is polled.
 type looked struct {
 	of   *shardNode
 	id   int32
 	head int64 // of the stream, as far as the part knows
-	dues int   // that the part has noted by itself
+	dues int   // how many due times the part has noted
 }
 
-// look looks once, and returns the log of a Node as well.
+// look polls once, and returns the log of a Node as well.
 func (l *journalPoller) look() (log *slog.Logger, err error) {
 	var all []looked
 	var others []*shardNode
@@ -124,14 +124,14 @@ func (l *journalPoller) look() (log *slog.Logger, err error) {
 		some, other := n.lookedAt()
 		all, others = append(all, some...), append(others, other...)
 	}
-	for some := range slices.Chunk(all, lookQueues) {
+	for some := range slices.Chunk(all, pollQueues) {
 		unseen, err := l.lookAt(some)
 		if err != nil {
 			return log, err
 		}
 		others = append(others, unseen...)
 	}
-	for some := range slices.Chunk(others, lookQueues) {
+	for some := range slices.Chunk(others, pollQueues) {
 		if err := l.endDropped(some); err != nil {
 			return log, err
 		}
@@ -159,7 +159,7 @@ func (l *journalPoller) endDropped(parts []*shardNode) error {
 	return nil
 }
 
-// existing tells which of the queues, or members of families, are not dropped.
+// existing returns which of the queues, or members of families, exist.
 func existing(ctx context.Context, pool *pgxpool.Pool, ids []int32) (map[int32]bool, error) {
 	rows, err := pool.Query(ctx, existingSQL, ids)
 	if err != nil {
@@ -174,16 +174,16 @@ func existing(ctx context.Context, pool *pgxpool.Pool, ids []int32) (map[int32]b
 	return there, err
 }
 
-// sight is how one queue stands, as look_at_queues tells it.
-type sight struct {
+// queueStatus is the state of one queue that look_at_queues returns.
+type queueStatus struct {
 	id   int32
 	last *int64     // row of the journal
 	due  *time.Time // of the next deferred message
-	head *int64     // of the stream, if it is another
+	head *int64     // of the stream, if it has changed
 	now  time.Time  // PostgreSQL's clock
 }
 
-// lookAt looks at parts, and returns those of which nothing was seen.
+// lookAt polls parts, and returns those for which the query returned no row.
 func (l *journalPoller) lookAt(all []looked) (unseen []*shardNode, err error) {
 	ids, heads := make([]int32, len(all)), make([]int64, len(all))
 	for i, a := range all {
@@ -195,17 +195,17 @@ func (l *journalPoller) lookAt(all []looked) (unseen []*shardNode, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sights := make(map[int32]sight, len(all))
-	var s sight
+	statuses := make(map[int32]queueStatus, len(all))
+	var s queueStatus
 	_, err = pgx.ForEachRow(rows, []any{&s.id, &s.last, &s.due, &s.head, &s.now}, func() error {
-		sights[s.id] = s
+		statuses[s.id] = s
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range all {
-		s, found := sights[a.id]
+		s, found := statuses[a.id]
 		if a.of.seen(s, found, a.dues); !found {
 			unseen = append(unseen, a.of)
 		}
@@ -213,13 +213,13 @@ func (l *journalPoller) lookAt(all []looked) (unseen []*shardNode, err error) {
 	return unseen, nil
 }
 
-// seen takes in what a look has shown of the part's queue. Without anything that was
-// dropped, or is being altered, and the part looks for itself.
-func (n *shardNode) seen(s sight, found bool, dues int) {
+// seen applies the result of a poll. If no row was found, the queue was dropped or
+// is being altered, and the part reads its journal to find out.
+func (n *shardNode) seen(s queueStatus, found bool, dues int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found {
-		n.saw(s, dues)
+		n.applyStatus(s, dues)
 	} else {
 		n.times.look = time.Time{}
 		pg.Signal(n.rearm)
@@ -227,8 +227,8 @@ func (n *shardNode) seen(s sight, found bool, dues int) {
 	n.node.changed()
 }
 
-// lookedAt returns what there is to look at: nothing without Consumers, and no
-// partitions of others. If there is nothing, others has a part that is only to be there still.
+// lookedAt returns the parts to poll: none without Consumers, and no partitions of other
+// nodes. If there are none, others has one part, whose queue is only checked for existence.
 func (n *Node) lookedAt() (all []looked, others []*shardNode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -246,9 +246,9 @@ func (n *Node) lookedAt() (all []looked, others []*shardNode) {
 	return all, others
 }
 
-// saw takes in a sight, which may not have what became due since so many were noted. The
-// caller holds mu.
-func (n *shardNode) saw(s sight, dues int) {
+// applyStatus applies the status of the queue, which does not know of due times that
+// were noted after the first dues. The caller holds mu.
+func (n *shardNode) applyStatus(s queueStatus, dues int) {
 	now := time.Now()
 	n.dbNow, n.heardAt = s.now, now // at least as late now
 	if s.head != nil {
@@ -267,11 +267,11 @@ func (n *shardNode) saw(s sight, dues int) {
 	pg.Signal(n.rearm)
 }
 
-// looks reports whether the part has a reason to look at its journal.
+// looks reports whether the part has a reason to read its journal.
 func (n *shardNode) looks() bool { return n.partition == nil || n.partition.ours }
 
-// wakeUp has all parts look and read now: there was no Consumer for long. The
-// caller holds mu.
+// wakeUp makes all parts read the journal and the stream now, because there was
+// no Consumer for some time. The caller holds mu.
 func (n *Node) wakeUp() {
 	for _, p := range n.parts {
 		p.times.look, p.times.poll = time.Time{}, time.Time{}

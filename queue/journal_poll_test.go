@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestSaw_KeepsWhatIsDue: the answer to a look knows nothing of a message that was deferred
-// after it was asked for.
-func TestSaw_KeepsWhatIsDue(t *testing.T) {
+// TestApplyStatus_KeepsWhatIsDue: the answer to a poll does not know of a message that was
+// deferred after the poll began.
+func TestApplyStatus_KeepsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
 	p := newShardNode(NewNode(q, NodeConfig{}), q.members[0])
@@ -16,11 +16,11 @@ func TestSaw_KeepsWhatIsDue(t *testing.T) {
 	p.times.dueBy(&sidePut{Due: &due}, time.Now())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.saw(sight{now: time.Now()}, asked)
+	p.applyStatus(queueStatus{now: time.Now()}, asked)
 	if !p.times.due.Equal(due) {
 		t.Errorf("due at %v, want %v", p.times.due, due)
 	}
-	p.saw(sight{now: time.Now()}, p.times.noted)
+	p.applyStatus(queueStatus{now: time.Now()}, p.times.noted)
 	if !p.times.due.IsZero() {
 		t.Errorf("due at %v, and nothing is", p.times.due)
 	}

@@ -8,8 +8,8 @@ import (
 // holdSQL takes the queue's lock as hold_queue does.
 const holdSQL = `SELECT pg_advisory_xact_lock(1953064037, -$1::int)`
 
-// plain reports whether the request is one of those that record can make: what
-// happens every time, of a lease that others know.
+// plain reports whether record can make the request: it has only frequent kinds
+// of rows, for a lease that is in the journal.
 func (r *request) plain() bool {
 	if r.own == 0 || r.validUntil == nil || r.side != nil || len(r.entries) == 0 && r.claim == 0 {
 		return false
@@ -22,9 +22,9 @@ func (r *request) plain() bool {
 	return true
 }
 
-// record makes a plain request at a fraction of what queue_write costs. It waits for the
-// lock, and does then what a recorder does with many queues. The answer is nil if nothing was
-// written: then queue_write knows why.
+// record makes a plain request at a fraction of the cost of queue_write. It waits for the
+// lock, and then does what a recorder does for many queues. The answer is nil if nothing was
+// written: queue_write then returns the reason.
 func (q *shard) record(ctx context.Context, by line, r request) (*answer, error) {
 	calls := []*recordCall{{queue: q, request: r, entries: r.recorded()}}
 	batch := by.begin()
@@ -46,8 +46,8 @@ func (r *request) recorded() []entry {
 	return append(r.entries[:len(r.entries):len(r.entries)], entry{kind: kindNext, token: r.own, lo: 1, hi: r.claim})
 }
 
-// wasRecorded is the answer to a plain request that has written its rows, at that time
-// and when the top stood there.
+// wasRecorded returns the answer to a plain request whose rows were written at that
+// time, when top was the highest claimed position.
 func (r *request) wasRecorded(entries []entry, top int64, at time.Time) *answer {
 	a := &answer{outcome: written, now: at, news: make([]entry, len(entries))}
 	for i, e := range entries {

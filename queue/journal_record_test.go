@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lease has token 1 begin one that lasts long, and claim ten positions. It
-// returns the state, and what requests of the token have in common.
+// lease begins a long lease for token 1, and claims ten positions. It returns
+// the state, and a request with the common fields of the token.
 func lease(t *testing.T, q *Queue) (*state, request) {
 	t.Helper()
 	s := &state{}
@@ -20,8 +20,8 @@ func lease(t *testing.T, q *Queue) (*state, request) {
 	return s, request{own: 1, seen: s.seen, validUntil: &until, lease: time.Hour}
 }
 
-// TestRecord_AsQueueWrite: what record says of a request, and what the journal
-// has of it, is what queue_write says, and leaves.
+// TestRecord_AsQueueWrite: record returns the same answer as queue_write, and
+// leaves the same journal.
 func TestRecord_AsQueueWrite(t *testing.T) {
 	t.Parallel()
 	requests := []request{
@@ -70,8 +70,8 @@ func TestRecord_AsQueueWrite(t *testing.T) {
 	}
 }
 
-// untilsOf wants leases to last an hour from the time of the answer, takes that out of the answer,
-// which is to be compared with one of another time, and returns until when the last one does.
+// untilsOf checks that leases last an hour from the time of the answer, removes the times from the
+// answer, so that it can be compared with another one, and returns when the last lease ends.
 func untilsOf(t *testing.T, a *answer) (until *time.Time) {
 	t.Helper()
 	for i := range a.news {
@@ -86,8 +86,8 @@ func untilsOf(t *testing.T, a *answer) (until *time.Time) {
 	return until
 }
 
-// TestRecord_LeavesItToQueueWrite whatever depends on others, and writes nothing
-// then.
+// TestRecord_LeavesItToQueueWrite: record does not make requests that may
+// conflict with other nodes, and then writes nothing.
 func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(*testing.T, *Queue, *state, *request){
@@ -123,9 +123,9 @@ func TestRecord_LeavesItToQueueWrite(t *testing.T) {
 	}
 }
 
-// TestRecord_Plan: PostgreSQL keeps the plans of a connection from when the journals were
-// nearly empty. They have to be good when there are many rows, of other queues and deleted
-// ones: each call looks at a few blocks.
+// TestRecord_Plan: plans that PostgreSQL has cached while the journals were nearly empty
+// must be good when there are many rows, including those of other queues and deleted ones:
+// each call reads a few blocks.
 func TestRecord_Plan(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)

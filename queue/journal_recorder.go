@@ -15,17 +15,17 @@ import (
 const (
 	recordTogetherSQL = `SELECT number, top, at FROM tidewire.record_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 
-	// togetherQueues bounds one transaction, in which some four locks are held for each
-	// queue.
+	// togetherQueues bounds the number of queues in one transaction, which holds about
+	// four locks for each.
 	togetherQueues = 200
 	// togetherTimeout bounds one attempt.
 	togetherTimeout = 10 * time.Second
 )
 
-// recorder makes the plain requests of all queues of a pool together, in one
-// transaction, as stream's committer does with messages. It tries once, and waits for
-// no lock: what it leaves out is to be made alone. A request whose answer is lost is
-// settled by the next of its queue, as always.
+// recorder makes the plain requests of all queues of a pool in one transaction (group
+// commit), as stream's committer does with messages. It tries once, and waits for no
+// lock: requests that it leaves out have to be made alone. If the answer to a request
+// is lost, the next request of its queue settles it, as always.
 type recorder struct {
 	pool  *pgxpool.Pool
 	on    pg.Borrower
@@ -39,7 +39,7 @@ type recorder struct {
 	writing bool
 }
 
-// recording is what gathers.
+// recording is a batch that is being filled.
 type recording struct{ all []*recordCall }
 
 // recordCall is one request that waits for its answer.
@@ -58,12 +58,12 @@ type recordAnswer struct {
 
 var recorders pg.PerPool[*recorder]
 
-// joinRecorder returns the recorder of the pool, to be left in the end.
+// joinRecorder returns the recorder of the pool. The caller must call leave.
 func joinRecorder(pool *pgxpool.Pool) *recorder {
 	return recorders.Join(pool, func() *recorder {
 		r := &recorder{pool: pool, on: pg.NewBorrower(pool), ended: make(chan struct{})}
 		r.group = pg.NewGroup(&recording{}, &recording{}, math.MaxInt, math.MaxInt)
-		r.group.Admit(func(ctx context.Context) { r.on.Hold(ctx) }, r.on.Release) // its error is attempt's, too
+		r.group.Admit(func(ctx context.Context) { r.on.Hold(ctx) }, r.on.Release) // attempt returns the same error
 		r.life, r.end = context.WithCancel(context.Background())
 		go r.run()
 		return r
@@ -87,13 +87,14 @@ func (r *recorder) do(do func()) {
 	r.group.Do(func(*recording) (int, int) { do(); return 0, 0 })
 }
 
-// record makes a request with those of other queues. The answer is nil, and so is the
-// error, if it is to be made alone; then finished has to be called after that.
+// record makes a request together with those of other queues. If the request has to
+// be made alone, the answer and the error are nil; the caller must then call finished
+// after it has made the request.
 func (r *recorder) record(ctx context.Context, m *shard, req request) (a *answer, finished func(), err error) {
 	call := &recordCall{queue: m, request: req, entries: req.recorded(), done: make(chan recordAnswer, 1)}
 	added, err := r.group.AddIf(ctx, nil, 1, 0, func(open *recording) bool {
 		if len(open.all) == 0 && !r.writing && r.alone == 0 {
-			return false // there are no others
+			return false // no other queue is writing
 		}
 		open.all = append(open.all, call)
 		return true
@@ -116,7 +117,7 @@ func (r *recorder) record(ctx context.Context, m *shard, req request) (a *answer
 	return nil, func() { r.do(func() { r.alone-- }) }, nil
 }
 
-// commit makes all requests that have gathered.
+// commit makes all requests of the batch.
 func (r *recorder) commit(ctx context.Context, open *recording) {
 	defer r.on.Release()
 	r.do(func() { r.writing = true })
@@ -130,8 +131,8 @@ func (r *recorder) commit(ctx context.Context, open *recording) {
 	r.do(func() { r.writing = false })
 }
 
-// write makes requests in one transaction. If PostgreSQL refuses one of them, it halves
-// them, until that one is by itself.
+// write makes requests in one transaction. If PostgreSQL rejects it, write splits the
+// requests in halves, until the one that fails is alone.
 func (r *recorder) write(ctx context.Context, calls []*recordCall) {
 	answers, refused, err := r.attempt(ctx, calls)
 	if refused && len(calls) > 1 {
@@ -152,8 +153,8 @@ func (r *recorder) write(ctx context.Context, calls []*recordCall) {
 	}
 }
 
-// attempt returns the answers, nil for those that were left out. If it is refused, nothing
-// was written; with any other error that is not known.
+// attempt returns the answers, nil for requests that were left out. If refused, nothing
+// was written; after any other error that is unknown.
 func (r *recorder) attempt(ctx context.Context, calls []*recordCall) (answers []*answer, refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
 	defer cancel()
@@ -175,8 +176,8 @@ func (r *recorder) attempt(ctx context.Context, calls []*recordCall) (answers []
 	return nil, s.Conn() != nil && pg.Code(err) != "", err
 }
 
-// queueTogether has the batch make the requests. The answers are there when the batch was sent, nil for the
-// requests that were left out.
+// queueTogether adds the requests to the batch. The answers are filled in when the batch is sent; they stay
+// nil for requests that were left out.
 func queueTogether(batch *pgx.Batch, calls []*recordCall) []*answer {
 	answers := make([]*answer, len(calls))
 	batch.Queue(recordTogetherSQL, togetherArgs(calls)...).Query(func(rows pgx.Rows) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// severalQueues makes n queues, with a Node and a Consumer each that work through the pool.
+// severalQueues makes n queues, each with a Node and a Consumer, on one pool.
 func severalQueues(t *testing.T, pool *pgxpool.Pool, n int) (queues []*queue.Queue, nodes []*queue.Node, consumers []*queue.Consumer) {
 	t.Helper()
 	for i := range n {
@@ -33,8 +33,8 @@ func severalQueues(t *testing.T, pool *pgxpool.Pool, n int) (queues []*queue.Que
 	return queues, nodes, consumers
 }
 
-// work receives and acknowledges messages until so many different ones are acknowledged.
-// A message that is delivered more than once was not acknowledged before.
+// work receives and acknowledges messages until that many different ones are
+// acknowledged. It checks that a message that was acknowledged is not delivered again.
 func work(ctx context.Context, c *queue.Consumer, messages int) error {
 	done := make(map[string]bool)
 	for len(done) < messages {
@@ -57,7 +57,7 @@ func work(ctx context.Context, c *queue.Consumer, messages int) error {
 	return nil
 }
 
-// workAll has so many messages done in each queue, and fails if one is done twice.
+// workAll processes that many messages in each queue, and fails if one is acknowledged twice.
 func workAll(t *testing.T, nodes []*queue.Node, consumers []*queue.Consumer, messages int) {
 	t.Helper()
 	var working sync.WaitGroup
@@ -81,7 +81,7 @@ func workAll(t *testing.T, nodes []*queue.Node, consumers []*queue.Consumer, mes
 	working.Wait()
 }
 
-// nothingLeft wants all messages of the queues done.
+// nothingLeft checks that all messages of the queues are done.
 func nothingLeft(t *testing.T, queues []*queue.Queue) {
 	t.Helper()
 	for i, q := range queues {
@@ -116,7 +116,7 @@ func (r *recordTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatc
 
 func (r *recordTracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// TestNodes_RecordTogether has 20 queues at work on one pool.
+// TestNodes_RecordTogether uses 20 queues on one pool.
 func TestNodes_RecordTogether(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
@@ -140,7 +140,7 @@ func TestNodes_RecordTogether(t *testing.T) {
 	}
 }
 
-// TestNodes_RecordBesideLocked: somebody keeps the locks of two queues.
+// TestNodes_RecordBesideLocked: another session keeps the locks of two queues.
 func TestNodes_RecordBesideLocked(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
@@ -154,7 +154,7 @@ func TestNodes_RecordBesideLocked(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
-	// Beside the pool: a small one has one connection for all who read.
+	// On a separate connection: a small pool has only one for all readers.
 	conn, err := pgx.Connect(t.Context(), db.URL)
 	if err != nil {
 		t.Fatal(err)

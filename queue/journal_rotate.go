@@ -9,11 +9,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rotateAgain is how long a rotation that failed waits for the next attempt.
+// rotateAgain is the pause after a rotation, also a failed one, until the next attempt.
 const rotateAgain = 2 * time.Second
 
-// rotate begins the journal anew if it has grown. A failure is logged: the
-// journal grows on. Only the writer calls it.
+// rotate compacts the journal if it has grown. A failure is only logged: the
+// journal keeps growing meanwhile. Only the writer calls it.
 func (n *shardNode) rotate(ctx context.Context) {
 	now := time.Now()
 	n.mu.Lock()
@@ -30,23 +30,24 @@ func (n *shardNode) rotate(ctx context.Context) {
 	n.times.rotate = now.Add(pg.Jitter(rotateAgain))
 	switch {
 	case err != nil:
-		n.cfg.Log.Info("journal not begun anew, trying again", "queue", n.queue.Name(), "error", err)
+		n.cfg.Log.Info("journal not compacted, trying again", "queue", n.queue.Name(), "error", err)
 	case rotated:
 		n.node.stats.Rotations++
 		pg.Signal(n.node.litter)
 	}
 }
 
-// grown reports whether the journal is to begin anew: it has many rows, and not
-// fewer than the row that replaces them has parts.
+// grown reports whether the journal should be compacted: it has many rows, and
+// at least as many as the compacted row would have segments.
 func (n *shardNode) grown(s *state) bool {
 	return s.rows > int64(max(n.cfg.RotateRows, len(s.live)))
 }
 
-// rewrite appends the state as the row that begins the journal anew and deletes
-// what is before it, unless another node was first. It holds the lock for two
-// round trips: the state must not change in between, and many nodes write while
-// one tries. A snapshot sees either the one row or all that it replaces.
+// rewrite compacts the journal: it appends the state as one row and deletes all
+// rows before, unless another node was first. It holds the lock for two round
+// trips: the state must not change in between, and with many writing nodes an
+// optimistic attempt would hardly succeed. A snapshot sees either the one row
+// or all that it replaces.
 func (n *shardNode) rewrite(ctx context.Context) (rotated bool, err error) {
 	err = pgx.BeginTxFunc(ctx, n.queue.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		for _, sql := range []string{pg.WriterSettings(lockPatience), idleTimeoutSQL} {

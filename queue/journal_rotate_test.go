@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// rotor is a part that begins its journal anew as often as asked.
+// rotor is a part that compacts its journal on demand.
 type rotor struct {
 	*shardNode
 	t *testing.T
@@ -31,7 +31,7 @@ func newRotor(t *testing.T, rows int) rotor {
 	return r
 }
 
-// turn writes some rows and begins the journal anew.
+// turn writes some rows and compacts the journal.
 func (r rotor) turn(rows int) {
 	r.t.Helper()
 	pauses := make([]entry, rows)
@@ -92,8 +92,8 @@ func blocksOf(t *testing.T, db interface {
 	return plans[0].Plan.Hit + plans[0].Plan.Read
 }
 
-// TestRotate_HeldSnapshot begins the journal anew many times while a transaction
-// keeps its snapshot: that sees the state as it was, and reads do not pass over
+// TestRotate_HeldSnapshot compacts the journal many times while a transaction
+// keeps its snapshot: that one sees the state of its time, and reads do not scan
 // the rows that are kept for it.
 func TestRotate_HeldSnapshot(t *testing.T) {
 	t.Parallel()
@@ -139,7 +139,7 @@ func TestRotate_HeldSnapshot(t *testing.T) {
 	}
 }
 
-// stateSeenBy is what the journal amounts to in the transaction's snapshot.
+// stateSeenBy is the state of the journal in the transaction's snapshot.
 func (r rotor) stateSeenBy(tx pgx.Tx) *state {
 	r.t.Helper()
 	rows, err := tx.Query(r.t.Context(), `SELECT sequence, kind, token, lo, hi, until, body FROM tidewire.queue_journal WHERE queue = 1000 ORDER BY sequence`)
@@ -161,8 +161,9 @@ func (r rotor) stateSeenBy(tx pgx.Tx) *state {
 	return s
 }
 
-// TestLoad_LostJournal: a queue whose journal is empty, as it comes from a backup
-// of an earlier version, fails with what to do, and goes on when that was done.
+// TestLoad_LostJournal: a queue whose journal is empty, after a restore of a
+// backup of an earlier version, fails with an error that says what to do, and
+// works once that was done.
 func TestLoad_LostJournal(t *testing.T) {
 	t.Parallel()
 	r := newRotor(t, 1)

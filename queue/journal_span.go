@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// span is the positions from lo to hi, both among them.
+// span is the positions from lo to hi, inclusive.
 type span struct{ lo, hi int64 }
 
 func (s span) size() int64 { return s.hi - s.lo + 1 }
@@ -29,7 +29,7 @@ func coalesce(spans []span) []span {
 	return joined
 }
 
-// subtract returns what of the spans in a is in none of b. Both are coalesced.
+// subtract returns the positions in a that are not in b. Both are coalesced.
 func subtract(a, b []span) (rest []span) {
 	for _, s := range a {
 		for len(b) > 0 && b[0].hi < s.lo {
@@ -53,8 +53,8 @@ func subtract(a, b []span) (rest []span) {
 
 var errSpans = errors.New("queue: malformed spans in the journal")
 
-// encodeSpans writes coalesced spans as distances, two to four bytes a span as
-// a rule.
+// encodeSpans writes coalesced spans as varint distances, usually two to four
+// bytes a span.
 func encodeSpans(spans []span) []byte {
 	var out []byte
 	end := int64(0)

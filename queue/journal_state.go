@@ -13,20 +13,20 @@ import (
 type kind int16
 
 const (
-	kindReset      kind = 1 + iota // all that was before, in body
-	kindLease                      // token's lease lasts until
-	kindEnd                        // token's lease is over; up to hi its positions may have been delivered
-	kindNext                       // token claims lo to hi, after all that was claimed
-	kindTake                       // token claims what was given up
-	kindDone                       // positions are done
-	kindFree                       // token gives up positions, delivered lo times
-	kindPurge                      // what nobody has, up to hi, is done
-	kindPause                      // nothing is delivered if lo is 1
-	kindNote                       // token wrote something on deferred messages
-	kindLeaseAlone                 // as kindLease, if no other has one; stored as that
-	kindTried                      // positions of the token were delivered lo times
+	kindReset          kind = 1 + iota // state of all rows before, in body (compaction)
+	kindLease                          // token's lease lasts until that time
+	kindEnd                            // token's lease is over; its positions up to hi may have been delivered
+	kindNext                           // token claims lo to hi, after all positions ever claimed
+	kindTake                           // token claims released positions
+	kindDone                           // positions are done
+	kindFree                           // token releases positions, delivered lo times
+	kindPurge                          // unclaimed positions in body, and all up to hi that were never claimed, are done
+	kindPause                          // nothing is delivered if lo is 1
+	kindNote                           // no effect: shows that the token wrote, where no other row does (see plan)
+	kindLeaseExclusive                 // as kindLease, if no other token has one; stored as kindLease
+	kindTried                          // positions of the token were delivered lo times
 
-	// Not in the journal: what queue_write returns besides.
+	// Not in the journal: additional rows of queue_write's answer.
 	kindDue  kind = 101
 	kindSide kind = 102
 )
@@ -40,48 +40,48 @@ type entry struct {
 	body          []byte
 }
 
-// segment is positions that are not done and of which the same is true.
+// segment is a range of positions that are not done and have the same attributes.
 type segment struct {
 	span
-	owner    int64 // who has them, 0 being nobody
+	owner    int64 // token that has claimed them; 0 if none
 	attempts int   // how often they were delivered, as far as recorded
-	suspect  bool  // a node died that had them, and they may be why
+	suspect  bool  // a node that had them died, perhaps because of them
 }
 
-// over returns what the segment says of other positions.
+// over returns a segment with the same attributes and other positions.
 func (g segment) over(s span) segment {
 	g.span = s
 	return g
 }
 
-// like reports whether two segments say the same.
+// like reports whether two segments have the same attributes.
 func (g segment) like(other segment) bool {
 	return g.over(span{}) == other.over(span{})
 }
 
-// state is what the journal amounts to. It is the same in all processes that
-// have read as far.
+// state is the fold over the journal. It is the same in all processes that have
+// read up to the same row.
 type state struct {
 	seen   int64     // sequence of the last entry
-	base   int64     // of the first: what the journal began with
-	rows   int64     // entries from that one on
-	top    int64     // highest position ever claimed; above it nobody has anything
+	base   int64     // sequence of the first entry
+	rows   int64     // number of entries from that one on
+	top    int64     // highest position ever claimed
 	live   []segment // in order; positions up to top that are in none are done
 	leases map[int64]time.Time
 	last   map[int64]mark
 	paused bool
 }
 
-// mark is the last entry that a token wrote itself, and when its lease was, or
-// is, to end. Its node asks whether a request was written of which it never
-// heard, perhaps when the lease is over and the journal began anew.
+// mark is the last entry that a token wrote itself, and when its lease ends or
+// ended. With it a node finds out whether a request was written whose answer
+// was lost, even if the lease is over and the journal was compacted.
 type mark struct {
 	sequence int64
 	until    time.Time
 }
 
-// keepMarks is for how long the marks of leases that are over are kept: longer
-// than a node whose lease is over needs to find out.
+// keepMarks is how long the marks of ended leases are kept: longer than their
+// nodes need to find out that the lease is over.
 const keepMarks = 10 * time.Minute
 
 // clone returns a state that does not change with s.
@@ -107,7 +107,7 @@ func (s *state) apply(e entry) error {
 	if e.kind == kindLease {
 		s.leases[e.token] = e.until
 	}
-	if e.token != 0 && e.kind != kindEnd { // others may write that
+	if e.token != 0 && e.kind != kindEnd { // other nodes may write this kind
 		s.last[e.token] = mark{e.sequence, s.leases[e.token]}
 	}
 	switch e.kind {
@@ -138,8 +138,8 @@ func (s *state) apply(e entry) error {
 	return nil
 }
 
-// end gives up what the token has. If others end its lease, head is the end of the
-// stream, up to where the messages may be why its node died.
+// end releases the positions of the token. If other nodes end its lease, head is
+// the end of the stream: positions up to it become suspect.
 func (s *state) end(token, head int64) {
 	delete(s.leases, token)
 	for _, at := range s.owned(token) {
@@ -158,13 +158,13 @@ func (s *state) each(spans []span, change func(segment) (segment, bool)) {
 	}
 }
 
-// edit changes the parts of segments within the span, or removes those of which
-// change says false.
+// edit changes the parts of segments within the span, or removes them if change
+// returns false.
 func (s *state) edit(at span, change func(segment) (segment, bool)) {
 	from := sort.Search(len(s.live), func(i int) bool { return s.live[i].hi >= at.lo })
 	to := from
 	var changed []segment
-	if from > 0 { // may be joined with what comes
+	if from > 0 { // may be joined with the next segment
 		from--
 		changed = append(changed, s.live[from])
 	}
@@ -192,7 +192,7 @@ func (s *state) edit(at span, change func(segment) (segment, bool)) {
 	s.live = slices.Replace(s.live, from, to, changed...)
 }
 
-// appendSegment appends g, or widens the last segment by it.
+// appendSegment appends g, or extends the last segment by it.
 func appendSegment(all []segment, g segment) []segment {
 	if n := len(all); n > 0 {
 		if last := &all[n-1]; last.hi+1 == g.lo && last.like(g) {
@@ -203,7 +203,7 @@ func appendSegment(all []segment, g segment) []segment {
 	return append(all, g)
 }
 
-// owned returns what the owner has, 0 being nobody, in order.
+// owned returns the segments of the owner in order; owner 0 means released positions.
 func (s *state) owned(owner int64) (all []segment) {
 	for _, g := range s.live {
 		if g.owner == owner {
@@ -233,17 +233,17 @@ func (s *state) find(position int64) (segment, bool) {
 	return s.live[i], true
 }
 
-// snapshot is a state as the body of a reset.
+// snapshot is a state as the body of a kindReset entry.
 type snapshot struct {
 	Top    int64           `json:"top"`
 	Live   [][5]int64      `json:"live"` // lo, hi, owner, attempts, 1 if suspect
 	Leases map[int64]int64 `json:"leases"`
-	// Last is sequence and end of the lease for each token.
+	// Last has the sequence and the end of the lease for each token.
 	Last   map[int64][2]int64 `json:"last"`
 	Paused bool               `json:"paused"`
 }
 
-// snapshot is taken at now, by PostgreSQL's clock.
+// snapshot encodes the state; now is PostgreSQL's time.
 func (s *state) snapshot(now time.Time) ([]byte, error) {
 	out := snapshot{Top: s.top, Leases: make(map[int64]int64), Last: make(map[int64][2]int64), Paused: s.paused}
 	for token, m := range s.last {
@@ -264,7 +264,7 @@ func (s *state) snapshot(now time.Time) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// reset begins anew, as the entry says; without a body, with nothing.
+// reset replaces the state by that in the entry; an entry without a body means an empty state.
 func (s *state) reset(e entry) error {
 	in := snapshot{}
 	if len(e.body) > 0 {
@@ -288,7 +288,7 @@ func (s *state) reset(e entry) error {
 	return nil
 }
 
-// spansOf returns where segments are.
+// spansOf returns the positions of segments.
 func spansOf(segments []segment) []span {
 	spans := make([]span, len(segments))
 	for i, g := range segments {
@@ -297,7 +297,7 @@ func spansOf(segments []segment) []span {
 	return coalesce(spans)
 }
 
-// insertSegment puts g where it belongs.
+// insertSegment inserts g in order.
 func insertSegment(all []segment, g segment) []segment {
 	at := sort.Search(len(all), func(i int) bool { return all[i].lo > g.lo })
 	return slices.Insert(all, at, g)

@@ -123,8 +123,8 @@ func TestWrite_SecondRunIsStale(t *testing.T) {
 	}
 }
 
-// TestWrite_ClaimsNeverOverlap has two that do not know each other's entries
-// claim: after the top both get something, what was given up only one.
+// TestWrite_ClaimsNeverOverlap: two nodes that do not know each other's entries
+// claim: after the top both get positions, of released positions only one does.
 func TestWrite_ClaimsNeverOverlap(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)
@@ -170,8 +170,8 @@ func TestWrite_RefusesOtherIsolation(t *testing.T) {
 	}
 }
 
-// TestState_LikeASlowTwin folds random entries into the state and into a map
-// with one entry for each position.
+// TestState_LikeASlowTwin folds random entries into the state and into a
+// reference model, a map with one entry for each position.
 func TestState_LikeASlowTwin(t *testing.T) {
 	t.Parallel()
 	type cell struct {
@@ -258,9 +258,9 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestWrite_IsNamed: a session that froze with the queue's lock is known by its
-// name, whatever pool it is of, and others may end it; and the database's own
-// time-outs do not end a write that waits.
+// TestWrite_IsNamed: a frozen session with the queue's lock is recognised by
+// its application_name, whatever pool it belongs to, and others may end it; the
+// database's own time-outs do not end a write that waits.
 func TestWrite_IsNamed(t *testing.T) {
 	t.Parallel()
 	q := testQueue(t)

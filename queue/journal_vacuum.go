@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// largeJournal is from how many bytes on the table of journals gives the free end of
-	// its file back, which keeps writers out for a moment. A long snapshot made it
-	// that large, or many queues.
+	// largeJournal is the size in bytes from which VACUUM also truncates the table of
+	// journals, which blocks writers for a moment. A long snapshot made it that large,
+	// or many queues.
 	largeJournal = 64 << 20
-	// vacuumShare is the share of the time that may be spent with VACUUM, as one
-	// part of so many. While a snapshot keeps the deleted rows each has more to
-	// look at and nothing to remove.
+	// vacuumShare limits VACUUM to one part in vacuumShare of the time. While a
+	// snapshot keeps the deleted rows, each run has more to scan and nothing to
+	// remove.
 	vacuumShare = 20
 )
 
-// vacuums has the Nodes of a pool, whose journals are in one table, take turns.
+// vacuums lets the Nodes of a pool take turns: their journals are in one table.
 type vacuums struct {
 	turn  chan struct{} // one slot
-	began time.Time     // of the last one; for whoever has the slot
+	began time.Time     // of the last VACUUM; guarded by the slot
 }
 
 var vacuumsOf pg.PerPool[*vacuums]
 
-// tend removes the deleted rows of journals that this Node began anew, until ctx ends, unless
-// another Node has removed them already. Nobody waits for it, and it waits for
-// nobody; what it leaves is left to the next time, or to autovacuum.
+// tend removes the deleted rows of journals that this Node compacted, until ctx ends, unless
+// another Node has removed them already. It blocks no other work, and waits for no lock; rows
+// that it skips are left to the next run, or to autovacuum.
 func (n *Node) tend(ctx context.Context) {
 	pool := n.queue.pool
 	v := vacuumsOf.Join(pool, func() *vacuums { return &vacuums{turn: make(chan struct{}, 1)} })
@@ -50,7 +50,7 @@ func (n *Node) tend(ctx context.Context) {
 		}
 		if v.began.Before(since) {
 			v.began = time.Now()
-			if err := vacuum(ctx, pool); ctx.Err() == nil { // else it was ended by a stop
+			if err := vacuum(ctx, pool); ctx.Err() == nil { // else the stop has ended it
 				n.tidied(err)
 			}
 			pause(ctx, vacuumShare*time.Since(v.began)) // its error is ctx's
@@ -70,7 +70,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// tidied takes in what became of a VACUUM.
+// tidied counts or logs the result of a VACUUM.
 func (n *Node) tidied(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,8 +81,8 @@ func (n *Node) tidied(err error) {
 	n.stats.Vacuums++
 }
 
-// vacuum removes deleted rows of the journals that no snapshot needs. VACUUM
-// cannot be a part of a transaction.
+// vacuum removes the deleted rows of the journals that no snapshot needs.
+// VACUUM cannot run in a transaction.
 func vacuum(ctx context.Context, pool *pgxpool.Pool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -15,12 +15,12 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// holdAll takes all connections of a pool, those that are lent to writers as well, so
-// that nobody else gets one.
+// holdAll takes all connections of a pool, including those that are lent to writers,
+// so that no other caller gets one.
 func holdAll(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	t.Helper()
 	var releases []func()
-	// take goes on until there is nothing left: nobody else has anything for long.
+	// take continues until no connection is left: other callers hold theirs only briefly.
 	take := func(one func(context.Context) (func(), error)) {
 		for {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -76,7 +76,7 @@ func TestNode_LostLease(t *testing.T) {
 		t.Errorf("the second node got %q, want %q", got, want)
 	}
 	for _, d := range again {
-		if d.Attempt != 1 { // what ends with its node is not counted
+		if d.Attempt != 1 { // deliveries that end with their node are not counted
 			t.Errorf("%q is attempt %d, want 1", d.Payload, d.Attempt)
 		}
 	}
@@ -92,8 +92,9 @@ func TestNode_LostLease(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestNode_UnfilledIsNotTried has a node die whose claim reached beyond the end
-// of the stream: what is enqueued later was never delivered.
+// TestNode_UnfilledIsNotTried: a node dies whose claim reached beyond the end
+// of the stream: messages that are enqueued there later do not count as
+// delivered.
 func TestNode_UnfilledIsNotTried(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -114,8 +115,8 @@ func TestNode_UnfilledIsNotTried(t *testing.T) {
 	mustAck(t, d)
 }
 
-// TestDelivery_TimeRunsOut: the message goes to another, and the first one's
-// ack comes too late even if the delivery does not know it.
+// TestDelivery_TimeRunsOut: the message goes to another consumer, and the first
+// one's ack is too late even if its delivery does not know that.
 func TestDelivery_TimeRunsOut(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})
@@ -182,8 +183,8 @@ func TestConsumer_CreditsAndClose(t *testing.T) {
 	mustAck(t, got...)
 }
 
-// TestNode_StoppingGivesBack: what was not acknowledged is delivered by the
-// next node without waiting for the lease to end.
+// TestNode_StoppingGivesBack: messages that were not acknowledged are delivered
+// by the next node without waiting for the lease to end.
 func TestNode_StoppingGivesBack(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -253,8 +254,8 @@ func TestNode_FrozenLockHolder(t *testing.T) {
 	mustAck(t, d)
 }
 
-// TestConsumer_CreditsAreItsOwn: what the node claimed for another Consumer is
-// not delivered beyond the credits of this one.
+// TestConsumer_CreditsAreItsOwn: messages that the node claimed for another
+// Consumer are not delivered beyond the credits of this one.
 func TestConsumer_CreditsAreItsOwn(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{})

@@ -16,58 +16,64 @@ import (
 
 // NodeConfig configures a Node.
 type NodeConfig struct {
-	// Lease is for how long the Node keeps what it has claimed after it was last
-	// heard of, by PostgreSQL's clock. It is renewed at a third. Others take
-	// over that much, and PollJournal, after a Node died. Defaults to 15 s.
+	// Lease is how long the Node keeps its claims after it last renewed them, by
+	// PostgreSQL's clock. It renews at a third of that. After a Node died, other
+	// Nodes take over within Lease and PollJournal. Defaults to 15 s.
 	Lease time.Duration
-	// Ahead is the most positions after the end of the stream that the Node
-	// claims, so that what is written there next is delivered without asking
-	// anybody. Defaults to 256.
+	// Ahead is the maximum number of positions after the end of the stream that
+	// the Node claims, so that messages that are written there next are
+	// delivered without another claim. Defaults to 256.
 	Ahead int
-	// IdleAfter is for how long there is nothing to do until the Node gives up
-	// its lease, and writes nothing until there is. Defaults to Lease.
+	// IdleAfter is how long the Node is idle before it ends its lease; it then
+	// writes nothing until there is work. Defaults to Lease.
 	IdleAfter time.Duration
-	// StallAfter is for how long a Consumer with free credits need not have
-	// called Receive until nothing is claimed for it any more, and what was is
-	// given up. Defaults to 5 s.
+	// StallAfter is the time without a call of Receive or a settlement after
+	// which a Consumer with free credits counts as stalled: nothing more is
+	// claimed for it, and its undelivered messages are released. Defaults to 5
+	// s.
 	StallAfter time.Duration
-	// Poll is how often the stream is read for what other processes wrote, give
-	// or take a quarter. Defaults to 2 s, or 10 s with a Hub.
+	// Poll is the interval at which the stream is read for messages of other
+	// processes, with a jitter of a quarter. Defaults to 2 s, or 10 s with a
+	// Hub.
 	Poll time.Duration
-	// PollJournal is how often the journal is read for what other nodes gave up, and
-	// for messages that are due, give or take a quarter. Defaults to 4 s.
+	// PollJournal is the interval at which the journal is read for positions that
+	// other nodes released, and for messages that are due, with a jitter of a
+	// quarter. Defaults to 4 s.
 	PollJournal time.Duration
-	// LaterEvery is how long AckLater waits for company. Defaults to 100 ms.
+	// LaterEvery is how long AckLater waits for more to be recorded with it. Defaults to 100 ms.
 	LaterEvery time.Duration
-	// Linger is for how long what is to be recorded waits for company, as does
-	// who waits for it: for fewer commits at low rates. Defaults to none.
+	// Linger is how long a write to the journal waits for more to be recorded
+	// with it; the callers wait as well. It saves commits at low rates.
+	// Defaults to none.
 	Linger time.Duration
-	// BufferBytes is the memory for messages read and not delivered from which
-	// no more are read. One read may exceed it. Defaults to 16 MiB.
+	// BufferBytes limits the memory for messages that are read and not
+	// delivered: above it nothing more is read. One read may exceed it.
+	// Defaults to 16 MiB.
 	BufferBytes int
-	// RotateRows is the number of rows from which the journal is begun anew; up
-	// to half more, so that nodes do not do so in step, and not before it has as
-	// many rows as the queue has ranges of messages that are not done. The row
-	// that replaces them is written, and they are deleted, under the queue's lock:
-	// some milliseconds. Defaults to 2,000.
+	// RotateRows is the number of rows from which the journal is compacted into
+	// one row. A random part, up to half, is added, so that nodes do not compact
+	// at the same time. The journal is not compacted before it has as many rows as
+	// the queue has ranges of messages that are not done. The new row is written,
+	// and the old ones are deleted, under the queue's lock, which takes some
+	// milliseconds. Defaults to 2,000.
 	RotateRows int
-	// Drain is for how long Run, when it stops, waits for what was delivered
-	// to be acknowledged. Defaults to 10 s.
+	// Drain is how long Run, when it stops, waits for deliveries to be
+	// acknowledged. Defaults to 10 s.
 	Drain time.Duration
 	// Timeout bounds one round trip to PostgreSQL, of which a second may be spent
 	// waiting for the queue's lock. A session of Tidewire that holds that
 	// lock for longer than Timeout, and hears nothing from its client, is ended.
 	// Defaults to 10 s.
 	Timeout time.Duration
-	// Hub, if not nil, tells the Node what has been enqueued, and gives it from memory
-	// what Enqueuers with the same Hub have. Without it the Node hears of
-	// what Enqueuers of the same Queue enqueue, and else polls.
+	// Hub, if not nil, notifies the Node of new messages, and gives it those from
+	// Enqueuers with the same Hub from memory. Without it the Node is notified only by
+	// Enqueuers of the same Queue, and otherwise polls.
 	Hub *stream.Hub
-	// Assign is how the partitions of an ordered queue are shared out among the nodes
-	// with Consumers that ask. Defaults to a stream.Coordinator with the same Lease,
-	// evenly.
+	// Assign assigns the partitions of an ordered queue to the nodes whose Consumers
+	// ask for messages. Defaults to a stream.Coordinator with the same Lease, which
+	// divides them evenly.
 	Assign Assigner
-	// Appender is how Enqueue appends.
+	// Appender configures how Enqueue appends.
 	Appender stream.AppenderConfig
 	// Log receives a line when PostgreSQL is away. Defaults to none.
 	Log *slog.Logger
@@ -109,13 +115,13 @@ func (c NodeConfig) withDefaults() NodeConfig {
 	return c
 }
 
-// Node is a process's part in a queue: it holds a lease, under which it claims
-// positions for all its Consumers, reads their messages, hands them out and
-// records what became of them. Of a queue with priorities or partitions it does so
-// for each. A process needs one Node for each queue.
+// Node consumes a queue for a process: it holds a lease, under which it claims
+// positions for all its Consumers, reads their messages, delivers them and records
+// the outcomes. In a queue with priorities or partitions it does so for each of
+// these. A process needs one Node for each queue.
 //
-// It writes on connections that all who write to the pool share, and takes one more
-// while it reads, for each priority or partition.
+// It writes on connections that it shares with all writers to the pool, and uses
+// one more while it reads, for each priority or partition.
 //
 // Safe for concurrent use.
 type Node struct {
@@ -124,20 +130,20 @@ type Node struct {
 	enqueuer *Enqueuer
 	parts    []*shardNode // one for each member of the queue
 
-	work    context.Context // of what is to be recorded; ends with Abandon, or with what ended the Node as its cause
+	work    context.Context // for writes to the journal; ends with Abandon, or with the error that ended the Node as its cause
 	abandon context.CancelCauseFunc
-	failed  chan error    // one slot: what ended the Node
-	drained chan struct{} // one slot: nothing is delivered any more
-	members chan struct{} // one slot: the Consumers are others
+	failed  chan error    // one slot: the error that ended the Node
+	drained chan struct{} // one slot: no deliveries are left
+	members chan struct{} // one slot: the Consumers have changed
 	litter  chan struct{} // one slot: a journal has deleted rows
-	broken  chan struct{} // closed when it fails, because its queue is gone for one
+	broken  chan struct{} // closed when the Node fails, for example because its queue was dropped
 
 	mu        sync.Mutex // guards the fields below, and those of the parts
 	consumers []*Consumer
-	turn      int // of the Consumer to be woken, and the partition to be looked at, first
+	turn      int // index of the Consumer that is woken first, and of the partition that is served first
 	closed    bool
 	err       error
-	stats     NodeStats // but for JournalRows
+	stats     NodeStats // except JournalRows
 }
 
 // NewNode returns a Node of the queue, which reads and writes through the
@@ -166,14 +172,14 @@ func (n *Node) Enqueue(ctx context.Context, msgs ...Message) (Enqueued, error) {
 	return at, err
 }
 
-// Run takes part in the queue until ctx ends. Then it delivers nothing more,
-// waits up to Drain for what was delivered, records all acknowledgements,
-// gives up what is left, which others may claim at once, and ends its lease.
-// While PostgreSQL is away, that takes as long as the lease, at most: what is
-// not recorded by then is void. Only what was enqueued and is not committed is
-// waited for until it is: see Abandon. Call it once.
+// Run serves the queue until ctx ends. It then delivers nothing more, waits up
+// to Drain until the deliveries are settled, records all acknowledgements,
+// releases the rest, which other nodes may claim at once, and ends its lease.
+// While PostgreSQL is away, it stops after Drain, Lease and Timeout at the
+// latest: what is not recorded by then is void. It waits for enqueued messages
+// without a limit, until they are committed: see Abandon. Call it once.
 //
-// It returns ErrNotFound when the queue is dropped, or another error of
+// It returns ErrNotFound if the queue was dropped, or another error of
 // PostgreSQL that will not go away; else nil.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.abandon(nil)
@@ -219,9 +225,9 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 		})
 	}
 	reading.Go(func() { n.tend(ctx) })
-	defer joinLooker(n)()
+	defer joinJournalPoller(n)()
 	if n.queue.ordered() {
-		reading.Go(func() { n.shareLanes(ctx) })
+		reading.Go(func() { n.assignPartitions(ctx) })
 	}
 	select {
 	case <-ctx.Done():
@@ -240,15 +246,15 @@ func (n *Node) serve(ctx context.Context, stopServing func()) (err error) {
 	return err
 }
 
-// Abandon makes the Node give up without a word to anybody: nothing more is
-// recorded, acknowledgements that wait get ErrOutcomeUnknown, and other nodes take
-// over once the lease is over. Run still returns when its ctx ends.
+// Abandon stops the Node without telling the other nodes: nothing more is
+// recorded, waiting acknowledgements get ErrOutcomeUnknown, and other nodes take
+// over once the lease is over. Run still goes on until its ctx ends.
 func (n *Node) Abandon() {
 	n.abandon(nil)
 	n.enqueuer.Abandon()
 }
 
-// close has Consumers return ErrClosed, or err.
+// close makes Consumers return ErrClosed, with err if it is not nil.
 func (n *Node) close(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -265,7 +271,7 @@ func (n *Node) close(err error) {
 	n.checkDrained()
 }
 
-// drain waits for what was delivered.
+// drain waits until the deliveries are settled, for Drain at most.
 func (n *Node) drain() {
 	patience := time.NewTimer(n.cfg.Drain)
 	defer patience.Stop()
@@ -284,7 +290,7 @@ func (n *Node) checkDrained() {
 	}
 }
 
-// finish has all parts give up everything.
+// finish makes all parts release everything.
 func (n *Node) finish() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -293,8 +299,8 @@ func (n *Node) finish() {
 	}
 }
 
-// fail ends the Node for good. One that is stopping does not wait for what cannot be recorded
-// any more, as a partition that is to be given back.
+// fail ends the Node permanently. If it is stopping, it does not wait for writes that cannot
+// succeed any more, such as the release of a partition.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:
@@ -303,12 +309,12 @@ func (n *Node) fail(err error) {
 	n.abandon(err)
 }
 
-// Dropped tells the Node that its queue is gone: Run returns ErrNotFound, as it does when the
-// Node finds that out by itself. It does not wait.
+// Dropped tells the Node that its queue was dropped: Run returns ErrNotFound, as it does when
+// the Node finds that out itself. It does not wait.
 func (n *Node) Dropped() { n.fail(n.queue.explain("serve", ErrNotFound)) }
 
-// reason returns why the Node failed: because the queue is gone, if it is, whatever PostgreSQL
-// said to one who came across it while it was dropped.
+// reason returns why the Node failed: ErrNotFound if the queue was dropped, whatever error
+// PostgreSQL returned while it was being dropped; else err.
 func (n *Node) reason(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return err
@@ -325,15 +331,15 @@ func (n *Node) reason(err error) error {
 	return err
 }
 
-// rearm has all that goes by the clock look again. The caller holds mu.
+// rearm makes the clocks of all parts check their times again. The caller holds mu.
 func (n *Node) rearm() {
 	for _, p := range n.parts {
 		pg.Signal(p.rearm)
 	}
 }
 
-// wakeConsumers wakes those that wait, as many as there are messages for, not
-// always the same first. The caller holds mu.
+// wakeConsumers wakes as many waiting Consumers as there are messages,
+// beginning with another one each time (round robin). The caller holds mu.
 func (n *Node) wakeConsumers() {
 	if n.closed {
 		return

@@ -1,14 +1,14 @@
 package queue
 
-// NodeStats is what a Node has done so far, and what it knows: numbers of
-// messages unless it says otherwise.
+// NodeStats counts what a Node has done so far: numbers of messages unless it
+// says otherwise.
 type NodeStats struct {
-	Claimed      int64 // positions claimed, also those where nothing was written yet
-	Released     int64 // of these, given back before they were done, for any node to claim
+	Claimed      int64 // positions claimed, including those that hold no message yet
+	Released     int64 // of these, released before they were done, for any node to claim
 	Delivered    int64 // delivered to Consumers, each time
-	DeadLettered int64 // made dead letters for they were delivered too often
-	Rotations    int64 // how often this Node began a journal anew
-	Vacuums      int64 // how often it had the deleted rows of journals removed, of all queues
+	DeadLettered int64 // made dead letters because they were delivered too often
+	Rotations    int64 // how often this Node compacted a journal
+	Vacuums      int64 // how often it removed the deleted rows of the journals of all queues
 	// JournalRows is how many rows the journals have, as far as the Node has read.
 	JournalRows int64
 }
@@ -25,8 +25,8 @@ func (s NodeStats) Add(other NodeStats) NodeStats {
 	return s
 }
 
-// Stats returns what the Node has done so far. It asks nothing of PostgreSQL and
-// costs next to nothing.
+// Stats returns what the Node has done so far. It is cheap, and does not contact
+// PostgreSQL.
 func (n *Node) Stats() NodeStats {
 	n.mu.Lock()
 	defer n.mu.Unlock()

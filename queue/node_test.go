@@ -43,8 +43,8 @@ func TestNode_DeliversInOrderAndOnce(t *testing.T) {
 	}
 }
 
-// TestNode_SeveralInOrder has three nodes share a queue in calm weather: every
-// message is delivered once, and each node's are in the order of positions.
+// TestNode_SeveralInOrder: three nodes share a queue without faults: every
+// message is delivered once, and each node's messages are in position order.
 func TestNode_SeveralInOrder(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})
@@ -94,7 +94,7 @@ func TestNode_SeveralInOrder(t *testing.T) {
 	}
 }
 
-// TestNode_GapsAreDone: positions without a message hold nothing up.
+// TestNode_GapsAreDone: positions without a message delay nothing.
 func TestNode_GapsAreDone(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

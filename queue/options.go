@@ -7,30 +7,35 @@ import (
 )
 
 const (
-	// MaxPriorities is the most priorities of a queue.
+	// MaxPriorities is the maximum number of priorities of a queue.
 	MaxPriorities = 10
-	// MaxPartitions is the most partitions of a queue.
+	// MaxPartitions is the maximum number of partitions of a queue.
 	MaxPartitions = 64
+	// MaxAttempts is the highest Options.MaxAttempts.
+	MaxAttempts = 1 << 20
+	// MaxRetry is the longest pause of Options.
+	MaxRetry = 365 * 24 * time.Hour
 )
 
 // Options of a queue, chosen when it is made.
 type Options struct {
 	// MaxAttempts is how often a message is delivered before it becomes a dead
-	// letter; a delivery that ended with its Node is not counted. Defaults to 10.
+	// letter, MaxAttempts at most; a delivery that ended with its Node is not counted. Defaults to 10.
 	MaxAttempts int
-	// RetryMin is the pause after the first refusal; it doubles with each, and
-	// a random half is taken off. Defaults to 1 s.
+	// RetryMin is the pause after the first nack. It doubles with each further
+	// one (exponential back-off), and a random half is taken off. Defaults to 1
+	// s.
 	RetryMin time.Duration
-	// RetryMax bounds that pause. Defaults to 5 min.
+	// RetryMax bounds that pause; it is at least RetryMin, and at most MaxRetry. Defaults to 5 min.
 	RetryMax time.Duration
 	// Priorities, 2 to MaxPriorities, gives messages a priority from 0 to one
-	// less; the higher goes first. While there are enough of it, nothing lower is
-	// delivered: no promise is made that it ever is. Defaults to none.
+	// less; the higher goes first. While there are enough messages of a priority,
+	// nothing lower is delivered: lower priorities may starve. Defaults to none.
 	Priorities int
-	// Partitions, 1 to MaxPartitions, has the messages of each key delivered in their
-	// order, the next when the one before was acknowledged or became a dead letter.
-	// Each key belongs to a partition, and each partition to one node at a time: so many
-	// nodes can share the work. Messages without a key have no order. Not with
+	// Partitions, 1 to MaxPartitions, delivers the messages of each key in order: the
+	// next one when the one before was acknowledged or became a dead letter. Each key
+	// belongs to a partition, and each partition to one node at a time, so at most this
+	// many nodes can share the work. Messages without a key have no order. Not with
 	// Priorities. Defaults to none: there is no order of keys.
 	Partitions int
 }
@@ -57,16 +62,20 @@ func (o Options) validate() error {
 		return fmt.Errorf("%w priorities: %d, want 2 to %d, or 0 for none", ErrInvalid, o.Priorities, MaxPriorities)
 	case o.Partitions < 0 || o.Partitions > MaxPartitions:
 		return fmt.Errorf("%w partitions: %d, want 1 to %d, or 0 for none", ErrInvalid, o.Partitions, MaxPartitions)
+	case o.MaxAttempts > MaxAttempts:
+		return fmt.Errorf("%w attempts: %d, want at most %d", ErrInvalid, o.MaxAttempts, MaxAttempts)
+	case o.RetryMax > MaxRetry:
+		return fmt.Errorf("%w retry pause: %v, want at most %v", ErrInvalid, o.RetryMax, MaxRetry)
 	case o.Priorities > 0 && o.Partitions > 0:
 		return fmt.Errorf("%w options: priorities and partitions exclude each other", ErrInvalid)
 	}
 	return nil
 }
 
-// family reports whether the queue consists of several.
+// family reports whether the queue has priorities or partitions, and so consists of shards.
 func (o Options) family() bool { return o.Priorities+o.Partitions > 0 }
 
-// differ is ErrExists with what differs from the options that were asked for, or nil.
+// differ returns ErrExists with the differences from the requested options, or nil.
 func (o Options) differ(asked Options) error {
 	if o == asked {
 		return nil
@@ -81,7 +90,7 @@ func (o Options) differ(asked Options) error {
 	return fmt.Errorf("%w: the queue has %s; you asked for %s", ErrExists, strings.Join(has, ", "), strings.Join(wants, ", "))
 }
 
-// words says what the options are, each at its place.
+// words describes each option in words, always in the same order.
 func (o Options) words() []string {
 	count := func(n int, one, many string) string {
 		switch n {

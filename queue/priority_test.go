@@ -65,8 +65,9 @@ func TestPriorities_HighestFirst(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestPriorities_PastABacklog: a high message, also one that is retried, goes
-// before a backlog of low ones, whatever the node has claimed of these.
+// TestPriorities_PastABacklog: a message of a high priority, also a retried
+// one, is delivered before a backlog of low ones, however many of these the
+// node has claimed.
 func TestPriorities_PastABacklog(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Priorities: 2})
@@ -218,7 +219,7 @@ func TestSharded_IsOneThing(t *testing.T) {
 	}
 }
 
-// TestSharded_HalfMadeAndDropped: what others left is finished.
+// TestSharded_HalfMadeAndDropped: interrupted calls of others are finished.
 func TestSharded_HalfMadeAndDropped(t *testing.T) {
 	t.Parallel()
 	db, _ := setup(t, queue.Options{Partitions: 3})

@@ -1,8 +1,8 @@
 package queue
 
 const (
-	// beginSQL says the isolation: the database may have another default, and
-	// the functions refuse any other.
+	// beginSQL sets the isolation level: the database may have another default,
+	// and the functions reject any other level.
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
@@ -47,8 +47,8 @@ FROM tidewire.queue_write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
 	idleTimeoutSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 	rotateSQL      = `SELECT tidewire.rotate_queue($1, $2, $3, $4)`
 
-	// vacuumFmt, of whether a large table gives its free end back, waits for nobody:
-	// autovacuum may be at it.
+	// vacuumFmt takes whether to truncate the table. It skips locked tables:
+	// autovacuum may be running.
 	vacuumFmt      = `VACUUM (SKIP_LOCKED, TRUNCATE %t) tidewire.queue_journal`
 	journalSizeSQL = `SELECT pg_relation_size('tidewire.queue_journal')`
 

@@ -20,68 +20,74 @@ var (
 	// ErrExists: a queue of that name exists with other options.
 	ErrExists = errors.New("queue: exists with other options")
 	// ErrStreamInUse: a stream of that name has messages, groups or a retention policy. A queue would take
-	// it from those who use it.
+	// it away from its users.
 	ErrStreamInUse = errors.New("queue: a stream of that name is in use")
 	// ErrInvalid: an argument is outside of its documented limits.
 	ErrInvalid = errors.New("queue: invalid")
-	// ErrNotRunning: nothing writes what is to be enqueued, or takes part in the queue. Have the Queue from a
-	// Client, or start the Enqueuer.
-	ErrNotRunning = errors.New("queue: not running: have the queue from a Client, or start the Enqueuer")
+	// ErrNotRunning: no Enqueuer or Node runs for this Queue. Get the Queue from a Client, or start the
+	// Enqueuer.
+	ErrNotRunning = errors.New("queue: not running: get the queue from a Client, or start the Enqueuer")
 	// ErrClosed: the Node, Consumer or Enqueuer has been stopped or closed.
 	ErrClosed = errors.New("queue: closed")
-	// ErrLeaseLost: the delivery is void, for its time ran out, its Consumer was
-	// closed, or the Node lost its lease. The message is, or will be, delivered
-	// again. Or the queue was dropped, and the message with it.
+	// ErrLeaseLost: the delivery is void, because its time ran out, its Consumer
+	// was closed, or the Node lost its lease. The message is, or will be,
+	// delivered again. Or the queue was dropped, and the message with it.
 	ErrLeaseLost = errors.New("queue: lease lost")
-	// ErrSettled: the delivery was acknowledged or refused before.
+	// ErrSettled: the delivery was already acknowledged or nacked.
 	ErrSettled = errors.New("queue: delivery settled before")
-	// ErrJournalLost: the database does not say what was delivered and acknowledged,
-	// for it was restored from a backup without the queue's journal, as earlier
-	// versions could make. The error's text tells how to go on. No message is
-	// delivered before.
+	// ErrJournalLost: the database does not know what was delivered and
+	// acknowledged, because it was restored from a backup without the queue's
+	// journal. Earlier versions could make such backups. The error's text tells how
+	// to go on. Until then no message is delivered.
 	ErrJournalLost = errors.New("queue: journal lost")
-	// ErrOutcomeUnknown: the Node or the Enqueuer was told to give up while PostgreSQL was away, or that refused
-	// it then. Whether the acknowledgement is recorded, or the message stored, is unknown.
+	// ErrOutcomeUnknown: the Node or the Enqueuer was abandoned while PostgreSQL was away or returned errors. It
+	// is unknown whether the acknowledgement is recorded, or the message stored.
 	ErrOutcomeUnknown = errors.New("queue: stopped without an answer of PostgreSQL")
 )
 
 const (
 	// codeNotFound is what the functions raise where there is no such queue.
 	codeNotFound = "TW003"
-	// codeStreamInUse is what they raise where a stream is to become a queue that has
-	// messages or groups, and codeRetention where it has a retention policy.
+	// codeStreamInUse is what they raise if a stream that has messages or groups is
+	// to become a queue, and codeRetention if it has a retention policy.
 	codeStreamInUse = "TW009"
 	codeRetention   = "TW008"
 	// codeJournalLost is what they raise where a journal has no row.
 	codeJournalLost = "TW030"
 )
 
-// Queue is a named queue: a stream of that name, and who has done what of it;
-// or several, for priorities or partitions. Safe for concurrent use.
+// Queue is a named queue: a stream of messages plus the journal of claims and
+// acknowledgements. With priorities or partitions it has several of both,
+// called shards. Safe for concurrent use.
 type Queue struct {
 	pool    *pgxpool.Pool
 	name    string
 	opts    Options
-	members []*shard // by priority or partition; one of an ordinary queue
-	client  *Client  // nil without: then nothing takes part in the queue
+	members []*shard // by priority or partition; an ordinary queue has one
+	client  *Client  // nil: no Enqueuer or Node runs for this Queue
 
 	mu    sync.Mutex
-	nodes map[*Node]struct{} // of this process, to be told of what it enqueues
+	nodes map[*Node]struct{} // of this process; they are notified of what it enqueues
 }
 
-// Ensure returns the queue of that name, and makes it, and its streams, if there
-// is none. It may be called by any number of processes at once. If the queue exists
-// with other options, or a queue or stream stands in the way of its name or parts,
-// the error is ErrExists; a stream that has messages or groups is never made a
-// queue's, and the error is ErrStreamInUse. While others write to such a stream, Ensure
-// waits, for seconds at most; then it fails, and can be tried again.
+// Ensure returns the queue of that name, and makes it, and its streams, if there is
+// none. It may be called by any number of processes at once. If the queue exists with
+// other options, or another queue or stream has its name or the name of a shard, the
+// error is ErrExists. A stream that has messages or groups never becomes a queue; the
+// error is ErrStreamInUse. While others write to such a stream, Ensure waits, for
+// seconds at most; then it fails, and can be tried again.
 //
-// The name is as that of a stream, or the error is ErrInvalid; with
-// priorities or partitions it is three bytes shorter at most. A stream with partitions,
-// or with a retention policy, cannot become a queue. The Queue reads through the pool.
+// The rules for the name are those for a stream, or the error is ErrInvalid; with
+// priorities or partitions its maximum length is two bytes less, or three from the
+// eleventh partition on. An empty stream with the name of a shard becomes that shard. A stream with
+// partitions, or with a retention policy, cannot become a queue. The Queue reads
+// through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	opts = opts.withDefaults()
 	err := opts.validate()
+	if err == nil {
+		err = stream.ValidName(name)
+	}
 	var q *Queue
 	if err == nil && opts.family() {
 		q, err = ensureFamily(ctx, pool, name, opts)
@@ -97,7 +103,7 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) 
 	return q, nil
 }
 
-// ownError has the stream's ErrInvalid be the queue's, too.
+// ownError makes the stream's ErrInvalid match the queue's ErrInvalid too.
 func ownError(err error) error {
 	if errors.Is(err, stream.ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -105,7 +111,7 @@ func ownError(err error) error {
 	return err
 }
 
-// ensureOne makes an ordinary queue. If its stream is dropped meanwhile, it begins anew.
+// ensureOne makes an ordinary queue. If its stream is dropped meanwhile, it starts again.
 func ensureOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	for failed := 0; ; failed++ {
 		q, err := makeOne(ctx, pool, name, opts)
@@ -132,11 +138,11 @@ func makeOne(ctx context.Context, pool *pgxpool.Pool, name string, opts Options)
 	return q, nil
 }
 
-// ensurePatience bounds each wait of Ensure for others that use the stream.
+// ensurePatience bounds each wait of Ensure for other users of the stream.
 const ensurePatience = 5 * time.Second
 
-// inWriter runs a query that makes one row, or finds it. The row that scan got holds only if the
-// error is nil.
+// inWriter runs a query that makes or finds one row. The values that scan got are valid only if
+// the error is nil.
 func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, scan func(pgx.Row) error) error {
 	return inReadCommitted(ctx, pool, ensurePatience, func(b *pgx.Batch) {
 		b.Queue(sql, args...).QueryRow(scan)
@@ -144,7 +150,7 @@ func inWriter(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, s
 	})
 }
 
-// explainEnsure says what stands in the way of a queue.
+// explainEnsure says why a queue cannot be made.
 func explainEnsure(err error) error {
 	switch pg.Code(err) {
 	case codeOptions:
@@ -157,7 +163,7 @@ func explainEnsure(err error) error {
 	return err
 }
 
-// ensureStream takes a stream that exists as it is.
+// ensureStream returns the stream of that name, which it makes if there is none.
 func ensureStream(ctx context.Context, pool *pgxpool.Pool, name string) (*stream.Stream, error) {
 	s, err := stream.Lookup(ctx, pool, name)
 	if errors.Is(err, stream.ErrNotFound) {
@@ -211,10 +217,12 @@ func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return names, nil
 }
 
-// OwnsStream reports whether the stream of that name holds the messages of a
-// queue, or of one of its priorities or partitions. Only the queue may write to such a
-// stream. It is one short query: a server asks when it opens a stream, not for each
-// message; OwnedStreams asks again. A name that no stream has is nobody's.
+// OwnsStream reports whether the stream of that name holds the messages of a queue, or
+// of one of its priorities or partitions. Programs should not write to such a stream:
+// package stream does not prevent it, and the server does.
+// It makes one short query: a server calls it when it opens a stream, not for each
+// message. OwnedStreams checks many names again. For a name that no stream has it
+// returns false.
 func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (bool, error) {
 	var owns bool
 	if err := pool.QueryRow(ctx, ownsStreamSQL, name).Scan(&owns); err != nil {
@@ -223,8 +231,8 @@ func OwnsStream(ctx context.Context, pool *pgxpool.Pool, name string) (bool, err
 	return owns, nil
 }
 
-// OwnedStreams returns those of the names of which OwnsStream is true, in any order,
-// with one query.
+// OwnedStreams returns the names for which OwnsStream is true, in any order, with
+// one query.
 func OwnedStreams(ctx context.Context, pool *pgxpool.Pool, names []string) ([]string, error) {
 	rows, err := pool.Query(ctx, ownedStreamsSQL, names)
 	if err != nil {
@@ -238,11 +246,14 @@ func OwnedStreams(ctx context.Context, pool *pgxpool.Pool, names []string) ([]st
 }
 
 // Drop removes the queue of that name and its streams with all messages, or
-// returns ErrNotFound. Nodes and Enqueuers of it fail with ErrNotFound from
-// then on. It waits for reads and writes under way, until ctx ends; of a queue
-// with priorities or partitions some may be gone then, and the name is not found:
-// Drop or Ensure again.
+// returns ErrNotFound. Nodes and Enqueuers of it fail with ErrNotFound from then
+// on. It waits for reads and writes under way, until ctx ends. Of a queue with
+// priorities or partitions some shards may be gone by then, and the name is not
+// found: call Drop or Ensure again.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
+	if err := stream.ValidName(name); err != nil {
+		return fmt.Errorf("drop queue %q: %w", name, ownError(err))
+	}
 	err := dropFamily(ctx, pool, name)
 	if errors.Is(err, ErrNotFound) {
 		if _, err = lookupOne(ctx, pool, name); err == nil {
@@ -255,8 +266,8 @@ func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	return nil
 }
 
-// dropOne drops one queue that is a member of the family, or of none. Another one of
-// its name, made meanwhile, is left alone.
+// dropOne drops one queue, which must be a member of the family, or of none if
+// family is nil. A new queue of the same name, made meanwhile, is left alone.
 func dropOne(ctx context.Context, pool *pgxpool.Pool, name string, family *int32) error {
 	for failed := 0; ; failed++ {
 		var dropped bool
@@ -269,7 +280,7 @@ func dropOne(ctx context.Context, pool *pgxpool.Pool, name string, family *int32
 		if err == nil {
 			return nil
 		}
-		// Somebody else may be dropping it: then it is there no more, or made anew.
+		// Another caller may be dropping it: then it is gone, or was made again.
 		if (pg.Code(err) == pg.CodeLockNotAvailable || pg.Code(err) == pg.CodeUndefinedTable) && pg.Backoff(ctx, failed) == nil {
 			continue
 		}
@@ -281,7 +292,7 @@ func newQueue(pool *pgxpool.Pool, name string, members ...*shard) *Queue {
 	return &Queue{pool: pool, name: name, members: members, nodes: make(map[*Node]struct{})}
 }
 
-// scan reads the options of one queue, which must not be a part of another.
+// scan reads the options of one queue, which must not be a member of a family.
 func (q *Queue) scan(row pgx.Row) error {
 	var id int32
 	var family *string
@@ -313,13 +324,14 @@ func (q *Queue) Streams() []*stream.Stream {
 // Options returns the options the queue was made with.
 func (q *Queue) Options() Options { return q.opts }
 
-// explain says what was done to the queue, and that it is gone if it is.
+// explain adds what was done to which queue, and turns the error into ErrNotFound if the queue is
+// gone.
 func (q *Queue) explain(what string, err error) error { return explain(what, q.name, err) }
 
 // ordered reports whether the queue keeps the order of keys.
 func (q *Queue) ordered() bool { return q.opts.Partitions > 0 }
 
-// attach has the Node told of what this process enqueues.
+// attach registers the Node, to be notified of what this process enqueues.
 func (q *Queue) attach(n *Node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -332,8 +344,8 @@ func (q *Queue) detach(n *Node) {
 	delete(q.nodes, n)
 }
 
-// committed tells the Nodes of this process that the stream of that member
-// reaches to last.
+// committed tells the Nodes of this process that last is the last committed
+// position in the stream of that member.
 func (q *Queue) committed(index int, last int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,33 +15,33 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// restless is a queue under everything that may happen to one, with a count of
-// what was done to it and of what its nodes wrote.
+// restless is a queue with all kinds of random events, and counts of these and
+// of its nodes' writes.
 type restless struct {
 	t      *testing.T
 	url    string
 	pool   *pgxpool.Pool
 	q      *queue.Queue
-	random *rand.Rand // of the one who makes things happen
+	random *rand.Rand // of the goroutine that causes events
 	nodes  []*queue.Node
 	writes []*atomic.Int64
 	done   atomic.Int64 // things done
 	share  queue.Assigner
 
-	ctx       context.Context // of the consumers; ends when they fall silent
+	ctx       context.Context // of the consumers; ends when they stop
 	silence   context.CancelFunc
 	running   sync.WaitGroup
 	consumers []*queue.Consumer
 }
 
-// restLook and restLease are what nodes do by themselves.
+// restLook and restLease are the intervals of the nodes' own timers.
 const (
 	restLook  = 200 * time.Millisecond
 	restLease = 600 * time.Millisecond
 )
 
-// byThemselves is how often the nodes may write in that time without a reason,
-// with room for a machine that is busy.
+// byThemselves is how often the nodes may write in that time without a cause,
+// with a margin for a busy machine.
 func (r *restless) byThemselves(d time.Duration) int64 {
 	looks, renewals := d/(restLook*3/4)+1, d/(restLease/3)+1
 	return int64(len(r.nodes)*len(r.q.Streams())) * 2 * int64(looks+renewals)
@@ -133,7 +133,7 @@ func (r *restless) enqueue(n *queue.Node) error {
 	return err
 }
 
-// consume does with deliveries what chance says, until silence.
+// consume handles deliveries in random ways, until ctx ends.
 func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
 	r.consumers = append(r.consumers, c)
 	r.running.Go(func() {
@@ -160,9 +160,8 @@ func (r *restless) consume(c *queue.Consumer, random *rand.Rand) {
 	})
 }
 
-// TestNode_ComesToRest has nodes go through everything, and then nothing more
-// happens: they write only what they do by themselves. Before that, they write
-// only as much as what happens gives them reason to.
+// TestNode_ComesToRest: after random events stop, nodes write only what their
+// timers cause. Before that, their writes are bounded by the number of events.
 func TestNode_ComesToRest(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {

@@ -10,13 +10,13 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// waitIfUnwrittenSQL has the COMMIT of a transaction that has written nothing wait for the standbys, until they have
-// what it found. On a standby itself it fails as a statement does that writes.
+// waitIfUnwrittenSQL makes the COMMIT of a transaction that has written nothing wait until the standbys have what it
+// read. On a standby it fails, as every write does.
 const waitIfUnwrittenSQL = `SELECT CASE WHEN pg_current_xact_id() IS NOT NULL THEN ` + pg.WaitSQL + ` END WHERE pg_current_xact_id_if_assigned() IS NULL`
 
 // inReadCommitted sends the statements that fill adds in a READ COMMITTED transaction, whatever the database's defaults
-// are, in one round trip: a client that freezes leaves no locks to wait for. It waits so long for each lock. What
-// it got holds only if the error is nil.
+// are, in one round trip: so a client that freezes leaves no locks. wait bounds the wait for each lock. Results are
+// valid only if the error is nil.
 func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, fill func(*pgx.Batch)) error {
 	batch := &pgx.Batch{}
 	batch.Queue(beginSQL)

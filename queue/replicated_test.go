@@ -19,8 +19,9 @@ import (
 // replicatedTimeout ends attempts in the tests where nothing else ends the waits of their commits.
 const replicatedTimeout = 300 * time.Millisecond
 
-// TestAnswersWhenReplicated: while the standby gets nothing, nothing is answered as recorded, whatever ends
-// the waits of the commits. When the standby goes on, it is answered, and is on the standby.
+// TestAnswersWhenReplicated: while the standby receives nothing, no call is answered as recorded, however
+// the waits of the commits end. When the standby continues, the call is answered, and its data is on the
+// standby.
 func TestAnswersWhenReplicated(t *testing.T) {
 	t.Parallel()
 	for name, end := range pgtest.WaitsEnd {
@@ -93,8 +94,8 @@ func runProducer(t *testing.T, q *queue.Queue, cfg queue.EnqueuerConfig) *queue.
 	return p
 }
 
-// TestAdminAnswersWhenReplicated: the same of what makes, changes and empties queues. A caller who
-// repeats it is not told that it is done before the standby has what the first call did.
+// TestAdminAnswersWhenReplicated: the same for calls that make, change and purge queues. A caller
+// that repeats a call gets no success before the standby has the effect of the first call.
 func TestAdminAnswersWhenReplicated(t *testing.T) {
 	t.Parallel()
 	for name, end := range pgtest.WaitsEnd {
@@ -132,7 +133,7 @@ func TestAdminAnswersWhenReplicated(t *testing.T) {
 			answers("pause", q.Pause)
 			answers("drop", func(ctx context.Context) error {
 				err := queue.Drop(ctx, p.Pool, "partitions")
-				if errors.Is(err, queue.ErrNotFound) { // this is no success, but comes of one
+				if errors.Is(err, queue.ErrNotFound) { // not found: the first call has succeeded
 					return nil
 				}
 				return err
@@ -174,7 +175,7 @@ func repeat(ctx context.Context, ends string, do func(context.Context) error) er
 	}
 }
 
-// openMigrated opens a pool that tells of waits for standbys that were canceled, on a database that it migrates.
+// openMigrated opens a pool that reports canceled waits for standbys, on a database that it migrates.
 func openMigrated(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, pg.PoolConfig{URL: url})
 	if err == nil {

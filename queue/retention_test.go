@@ -43,8 +43,8 @@ func TestRetention_NotOfAQueue(t *testing.T) {
 	}
 }
 
-// TestNode_DroppedMessages has the oldest messages be dropped from the stream:
-// the node logs that, and goes on with those that are there.
+// TestNode_DroppedMessages: the oldest messages are dropped from the stream:
+// the node logs that, and continues with the remaining ones.
 func TestNode_DroppedMessages(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{})

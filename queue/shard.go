@@ -11,24 +11,25 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// member is one of the queues that a Queue consists of: a stream, and a journal
-// of who has done what of it. An ordinary Queue is its only member.
+// shard is one of the members of a Queue: a stream, and a journal of claims and
+// acknowledgements. An ordinary Queue has one.
 type shard struct {
 	pool   *pgxpool.Pool
 	stream *stream.Stream
 	id     int32  // the stream's
 	index  int    // its priority or partition
-	sent   func() // is told of each request to write to the journal
+	sent   func() // called before each request to the journal; tests count with it
 }
 
 func newShard(pool *pgxpool.Pool, s *stream.Stream, index int) *shard {
 	return &shard{pool: pool, stream: s, id: s.ID(), index: index, sent: func() {}}
 }
 
-// Name is that of the stream.
+// Name returns the name of the stream.
 func (m *shard) Name() string { return m.stream.Name() }
 
-// explain says what was done to which queue, and that it is gone if it is.
+// explain adds what was done to which queue, and turns the error into ErrNotFound if the queue is
+// gone.
 func (m *shard) explain(what string, err error) error { return explain(what, m.Name(), err) }
 
 func explain(what, name string, err error) error {

@@ -9,16 +9,16 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// Assigner shares out the numbers from 0 to numbers - 1 among all members, in any
-// process, that give the same name: evenly, and anew when one joins, leaves or
-// dies. It calls own, in a goroutine of its own, for each number that this
-// member is given, until own returns, which it does soon after asked is closed
-// or ctx ended. It returns when its ctx has ended and own has returned for all,
-// or with an error that will not go away. A partition that two members are given at a time
-// does no harm: only one of them gets the partition's lease.
+// Assigner divides the numbers from 0 to numbers - 1 evenly among all members, in any
+// process, that use the same name. It divides them again when a member joins, leaves or
+// dies. For each number that this member is given it calls own in a new goroutine; the
+// number stays with the member until own returns, which it does soon after asked is closed
+// or ctx ends. The Assigner returns when its ctx has ended and own has returned for all
+// numbers, or with an error that will not go away. If two members are given the same
+// partition at a time, only one of them gets the partition's lease, so order is kept.
 type Assigner func(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error
 
-// shareByStream is the Assigner that package stream has.
+// shareByStream is the Assigner of package stream.
 func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own func(ctx context.Context, number int, asked <-chan struct{})) error {
 	s, err := stream.NewCoordinator(n.queue.pool, stream.CoordinatorConfig{
 		Name: name, Numbers: numbers, Stream: n.queue.Stream(), Lease: n.cfg.Lease, Log: n.cfg.Log,
@@ -30,14 +30,14 @@ func (n *Node) shareByStream(ctx context.Context, name string, numbers int, own 
 	return s.Run(ctx)
 }
 
-// shareName is that of the queue and no other: another one of its name has partitions of its own.
+// shareName is unique to this queue: a later queue of the same name does not share its partitions.
 func (n *Node) shareName() string {
 	return fmt.Sprintf("queue %s %d", n.queue.name, n.queue.members[0].id)
 }
 
-// shareLanes takes part in sharing out the partitions, while there are Consumers that
-// ask for messages.
-func (n *Node) shareLanes(ctx context.Context) {
+// assignPartitions runs the Assigner for the partitions, while there are Consumers
+// that ask for messages.
+func (n *Node) assignPartitions(ctx context.Context) {
 	run := n.cfg.Assign
 	if run == nil {
 		run = n.shareByStream
@@ -46,7 +46,7 @@ func (n *Node) shareLanes(ctx context.Context) {
 		sharing, stop := context.WithCancel(ctx)
 		var share sync.WaitGroup
 		share.Go(func() {
-			if err := run(sharing, n.shareName(), len(n.parts), n.ownLane); err != nil {
+			if err := run(sharing, n.shareName(), len(n.parts), n.ownPartition); err != nil {
 				n.fail(n.queue.explain("share the partitions of", err))
 				stop()
 			}
@@ -57,8 +57,8 @@ func (n *Node) shareLanes(ctx context.Context) {
 	}
 }
 
-// awaitConsumers waits until there are Consumers that ask, or none, and reports
-// whether ctx lasts.
+// awaitConsumers waits until there are Consumers that ask for messages (want is
+// true), or none, and reports whether it did before ctx ended.
 func (n *Node) awaitConsumers(ctx context.Context, want bool) bool {
 	tick := time.NewTicker(max(n.cfg.StallAfter/2, time.Millisecond))
 	defer tick.Stop()
@@ -75,7 +75,7 @@ func (n *Node) awaitConsumers(ctx context.Context, want bool) bool {
 	return false
 }
 
-// asked reports whether any Consumer asks for messages, or has all that it may.
+// asked reports whether any Consumer asks for messages, or has used all its credits.
 func (n *Node) asked() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -88,17 +88,18 @@ func (n *Node) asked() bool {
 	return false
 }
 
-// ownLane consumes from a partition until it is asked for, and returns when it is
-// given back.
-func (n *Node) ownLane(ctx context.Context, number int, asked <-chan struct{}) {
+// ownPartition consumes from a partition until asked is closed, and returns when
+// the partition is released.
+func (n *Node) ownPartition(ctx context.Context, number int, asked <-chan struct{}) {
 	p := n.parts[number]
-	left := p.openLane()
+	left := p.openPartition()
 	select {
 	case <-asked:
 	case <-ctx.Done():
 	}
-	// Once it has begun to leave, a part forgets what it has: it must not have the
-	// partition again before its lease is over, however long PostgreSQL is away.
+	// A part that has begun to leave forgets its messages: it must not get the
+	// partition again before its lease is over, even if PostgreSQL is away for
+	// long.
 	p.leavePartition(n.cfg.Drain)
 	select {
 	case <-left:

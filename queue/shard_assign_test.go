@@ -19,7 +19,7 @@ func keyed(key, text string) queue.Message {
 	return queue.Message{Key: key, Payload: []byte(text)}
 }
 
-// table shares numbers out among those who sit at it, evenly and slowly.
+// table is an Assigner in memory: it divides numbers among its seats, evenly and slowly.
 type table struct {
 	mu      sync.Mutex
 	seats   []*seat
@@ -31,7 +31,7 @@ type seat struct{ asked map[int]chan struct{} }
 
 func newTable() *table { return &table{owner: make(map[int]*seat), changed: make(chan struct{})} }
 
-// alter does something, and has everybody look.
+// alter changes the table, and notifies all seats.
 func (s *table) alter(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *table) alter(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// share is a queue.Sharer.
+// share is a queue.Assigner.
 func (s *table) share(ctx context.Context, _ string, numbers int, own func(context.Context, int, <-chan struct{})) error {
 	me := &seat{asked: make(map[int]chan struct{})}
 	s.alter(func() { s.seats = append(s.seats, me) })
@@ -80,7 +80,7 @@ func (s *table) share(ctx context.Context, _ string, numbers int, own func(conte
 	return nil
 }
 
-// all gives all numbers to everybody.
+// all is a queue.Assigner that gives all numbers to every member.
 func all(ctx context.Context, _ string, numbers int, own func(context.Context, int, <-chan struct{})) error {
 	var owning sync.WaitGroup
 	for i := range numbers {
@@ -90,8 +90,8 @@ func all(ctx context.Context, _ string, numbers int, own func(context.Context, i
 	return nil
 }
 
-// TestPartitions_KeepOrder goes through what may become of one message, and wants the
-// others of its key to wait, and no one else.
+// TestPartitions_KeepOrder goes through all outcomes of one message: only the others
+// of its key have to wait.
 func TestPartitions_KeepOrder(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{Partitions: 2, MaxAttempts: 3})
@@ -159,7 +159,7 @@ func TestPartitions_KeepOrder(t *testing.T) {
 	}
 }
 
-// TestPartitions_DelayedKeepsItsPlace: what is not due holds up its key alone.
+// TestPartitions_DelayedKeepsItsPlace: a message that is not due delays only its own key.
 func TestPartitions_DelayedKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{Partitions: 1})
@@ -179,8 +179,8 @@ func TestPartitions_DelayedKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestPartitions_OneHolder has two nodes that both think that all partitions are theirs:
-// what one has the other does not get, until it leaves.
+// TestPartitions_OneHolder: two nodes are both given all partitions: the messages of one
+// node do not go to the other until it leaves.
 func TestPartitions_OneHolder(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 3})
@@ -212,8 +212,8 @@ func TestPartitions_OneHolder(t *testing.T) {
 	wantDone(t, q)
 }
 
-// TestPartitions_SharedOut: partitions go over to a node that joins, and back when it
-// leaves, and what is delivered is waited for.
+// TestPartitions_SharedOut: partitions move to a node that joins, and back when it
+// leaves, after their deliveries are settled.
 func TestPartitions_SharedOut(t *testing.T) {
 	t.Parallel()
 	db, q := setup(t, queue.Options{Partitions: 4})
@@ -303,9 +303,9 @@ func feedKeys(t *testing.T, url string, callers, messages int, c *checker) {
 	calling.Wait()
 }
 
-// TestPartitions_KilledAndLeaving has nodes join, die and leave under load: the order
-// of no key is broken, nothing is lost, and nothing comes again that was
-// acknowledged.
+// TestPartitions_KilledAndLeaving: nodes join, die and leave under load. The order of
+// each key is kept, nothing is lost, and nothing that was acknowledged is delivered
+// again.
 func TestPartitions_KilledAndLeaving(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// codeOptions is raised where a queue stands in the way of a family.
+	// codeOptions is raised if another queue or stream has the name of a member.
 	codeOptions = "TW006"
 	// codeForeignKey: a stream was dropped before it became a queue.
 	codeForeignKey = "23503"
 )
 
-// memberName is the name of a part of a family, and of its stream.
+// memberName is the name of a member of a family, and of its stream.
 func memberName(family string, index int) string { return fmt.Sprintf("%s/%d", family, index) }
 
-// ensureFamily makes a queue with priorities or partitions: streams first, which
-// nobody finds as a queue, and then all queues at once.
+// ensureFamily makes a queue with priorities or partitions: first the streams,
+// which are not found as a queue yet, and then all queues in one transaction.
 func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Queue, error) {
 	made := false
 	for failed := 0; ; failed++ {
@@ -34,7 +34,7 @@ func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Opt
 		if !errors.Is(err, ErrNotFound) {
 			return q, err
 		}
-		if err = endDrop(ctx, pool, droppingSQL, name); err != nil && !errors.Is(err, ErrNotFound) { // what is left of one
+		if err = endDrop(ctx, pool, droppingSQL, name); err != nil && !errors.Is(err, ErrNotFound) { // finish a Drop that was interrupted
 			return nil, err
 		}
 		err = makeFamily(ctx, pool, name, opts)
@@ -42,7 +42,7 @@ func ensureFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Opt
 			return nil, err
 		}
 		made = err == nil
-		if failed > 0 { // others make and drop it
+		if failed > 0 { // other callers make and drop it
 			if err := pg.Backoff(ctx, failed); err != nil {
 				return nil, err
 			}
@@ -71,7 +71,8 @@ func makeFamily(ctx context.Context, pool *pgxpool.Pool, name string, opts Optio
 	return explainEnsure(err)
 }
 
-// inTheWay is the error of a family whose name a stream has, perhaps that of a queue.
+// inTheWay returns the error for a family whose name is that of an existing stream, perhaps a
+// queue's.
 func inTheWay(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) error {
 	q, err := lookupOne(ctx, pool, name)
 	switch {
@@ -126,7 +127,7 @@ func dropFamily(ctx context.Context, pool *pgxpool.Pool, name string) error {
 }
 
 // endDrop drops the family that the query finds by name, one queue at a time:
-// all at once may be more locks than PostgreSQL has room for.
+// all in one transaction may need more locks than PostgreSQL has room for.
 func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 	var id int32
 	err := dropStep(ctx, pool, &id, sql, name)
@@ -140,7 +141,7 @@ func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 		var member string
 		err := dropStep(ctx, pool, &member, lastMemberSQL, id)
 		if errors.Is(err, pgx.ErrNoRows) {
-			if err = dropStep(ctx, pool, &id, endDropSQL, id); errors.Is(err, pgx.ErrNoRows) { // another one was first
+			if err = dropStep(ctx, pool, &id, endDropSQL, id); errors.Is(err, pgx.ErrNoRows) { // another caller was first
 				return nil
 			}
 			return err
@@ -148,13 +149,13 @@ func endDrop(ctx context.Context, pool *pgxpool.Pool, sql, name string) error {
 		if err == nil {
 			err = dropOne(ctx, pool, member, &id)
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) { // another one drops it too
+		if err != nil && !errors.Is(err, ErrNotFound) { // another caller drops it too
 			return err
 		}
 	}
 }
 
-// dropStep runs a query for one value, and waits as long as others have what it changes, until ctx ends.
+// dropStep runs a query for one value. While others hold a lock that it needs, it waits, until ctx ends.
 func dropStep(ctx context.Context, pool *pgxpool.Pool, dst any, sql string, args ...any) error {
 	for failed := 0; ; failed++ {
 		err := inReadCommitted(ctx, pool, ensurePatience, func(b *pgx.Batch) {

@@ -8,17 +8,18 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// partition is what a part of an ordered queue knows besides: whether it may claim,
-// and of which keys a message is delivered, or waits for its retry. Of such a
-// key nothing else goes. All that came after waits here, still claimed, so that
-// it comes again in order when the node dies.
+// partition is the additional state of a part of an ordered queue: whether the part
+// may claim, and which keys are busy. A key is busy while a message of it is
+// delivered or waits for its retry; no other message of it is then delivered. The
+// later ones wait here, still claimed, so that they are delivered again in order if
+// the node dies.
 type partition struct {
 	ours    bool
-	leaveBy time.Time     // not zero: it is to be given back, by then at the latest
-	left    chan struct{} // closed when it is
+	leaveBy time.Time     // not zero: the partition has to be released, by then at the latest
+	left    chan struct{} // closed when it is released
 
-	keys    map[string][]*item // of busy keys, what waits after the first, in order
-	resting []*item            // the first of their keys, to be delivered later
+	keys    map[string][]*item // messages of busy keys that wait after the first one, in order
+	resting []*item            // first messages of their keys, to be delivered later
 }
 
 func newPartition() *partition { return &partition{keys: make(map[string][]*item)} }
@@ -26,7 +27,7 @@ func newPartition() *partition { return &partition{keys: make(map[string][]*item
 // open reports whether messages may be claimed and delivered.
 func (l *partition) open() bool { return l.ours && l.leaveBy.IsZero() }
 
-// enter reports whether the item is the first of its key; else it waits.
+// enter reports whether the item is the first of its key; if not, it adds it to the waiting ones.
 func (l *partition) enter(it *item) bool {
 	waiting, busy := l.keys[it.Key]
 	if !busy {
@@ -38,7 +39,7 @@ func (l *partition) enter(it *item) bool {
 	return false
 }
 
-// next returns what comes after the first of a key, which is done, or nil.
+// next returns the next message of a key whose first one is done, or nil.
 func (l *partition) next(key string) *item {
 	waiting, busy := l.keys[key]
 	if !busy || len(waiting) == 0 {
@@ -49,7 +50,7 @@ func (l *partition) next(key string) *item {
 	return waiting[0]
 }
 
-// clear forgets all messages, and returns those that rest.
+// clear forgets all messages, and returns the resting ones.
 func (l *partition) clear() []*item {
 	resting := l.resting
 	l.resting = nil
@@ -57,11 +58,11 @@ func (l *partition) clear() []*item {
 	return resting
 }
 
-// keeps reports whether the item's key orders it.
+// keeps reports whether the item has to be delivered in the order of its key.
 func (n *shardNode) keeps(it *item) bool { return n.partition != nil && it.Key != "" }
 
-// queueUp makes a message that was read ready, or lets it wait for the one
-// before it. The caller holds mu.
+// queueUp makes a message that was read ready, or lets it wait for an earlier
+// one of its key. The caller holds mu.
 func (n *shardNode) queueUp(it *item) {
 	n.readyBytes += it.held()
 	if !n.keeps(it) || n.partition.enter(it) {
@@ -69,8 +70,8 @@ func (n *shardNode) queueUp(it *item) {
 	}
 }
 
-// place makes a message ready, at once or when its rest is over. One that was
-// delivered too often becomes a dead letter.
+// place makes a message ready, at once or when its pause is over. A message
+// that was delivered too often becomes a dead letter.
 func (n *shardNode) place(it *item) {
 	switch {
 	case it.attempts >= n.node.queue.opts.MaxAttempts:
@@ -80,8 +81,8 @@ func (n *shardNode) place(it *item) {
 		n.partition.resting = append(n.partition.resting, it)
 		n.times.rest = earliest(n.times.rest, it.rest)
 		pg.Signal(n.rearm)
-	case it.unproven():
-		n.prove(it)
+	case it.mustRecordFirst():
+		n.recordFirst(it)
 	case it.attempts > 0 || it.deferred || it.suspect:
 		n.again = append(n.again, it)
 	default:
@@ -89,7 +90,7 @@ func (n *shardNode) place(it *item) {
 	}
 }
 
-// keyDone lets the next message of the item's key go, if there is one.
+// keyDone makes the next message of the item's key ready, if there is one.
 func (n *shardNode) keyDone(it *item) {
 	if !n.keeps(it) || it.token != n.token {
 		return
@@ -99,7 +100,7 @@ func (n *shardNode) keyDone(it *item) {
 	}
 }
 
-// rested makes those ready that have rested long enough. The caller holds mu.
+// rested makes the messages ready whose pause is over. The caller holds mu.
 func (n *shardNode) rested(now time.Time) {
 	n.times.rest = time.Time{}
 	resting := n.partition.resting
@@ -110,8 +111,8 @@ func (n *shardNode) rested(now time.Time) {
 	n.node.changed()
 }
 
-// restAfter keeps a message that was refused at its place: it is delivered
-// again after the delay, and until then nothing else of its key.
+// restAfter keeps a nacked message in its place: it is delivered again after
+// the delay, and until then no other message of its key is.
 func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	n := d.part
 	n.mu.Lock()
@@ -125,13 +126,13 @@ func (d *Delivery) restAfter(delay time.Duration, reason string) error {
 	n.readyBytes += d.item.held()
 	n.failed(d.item)
 	n.place(d.item)
-	pg.Signal(n.rearm) // a partition that is to be given back may have waited for this
+	pg.Signal(n.rearm) // the release of the partition may have waited for this
 	n.node.changed()
 	return nil
 }
 
-// openLane has the part take the partition, once no other node has a lease there.
-func (n *shardNode) openLane() (left <-chan struct{}) {
+// openPartition lets the part claim in the partition, once no other node has a lease there.
+func (n *shardNode) openPartition() (left <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.partition.ours, n.partition.leaveBy, n.partition.left = true, time.Time{}, make(chan struct{})
@@ -140,8 +141,8 @@ func (n *shardNode) openLane() (left <-chan struct{}) {
 	return n.partition.left
 }
 
-// leavePartition has the part give the partition back: when what was delivered is settled,
-// or patience is at its end.
+// leavePartition makes the part release the partition: when its deliveries are settled, or
+// after patience.
 func (n *shardNode) leavePartition(patience time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,12 +152,12 @@ func (n *shardNode) leavePartition(patience time.Duration) {
 	pg.Signal(n.rearm)
 }
 
-// leavesNow reports whether the lease is to end, for the partition goes to another.
+// leavesNow reports whether the lease has to end now, because the partition goes to another node.
 func (n *shardNode) leavesNow(now time.Time) bool {
 	return n.partition != nil && !n.partition.leaveBy.IsZero() && (len(n.flight)+n.waiting == 0 || !now.Before(n.partition.leaveBy))
 }
 
-// giveBack notes that the partition is not ours any more.
+// giveBack marks the partition as released, if it was to be.
 func (l *partition) giveBack() {
 	if l.ours && !l.leaveBy.IsZero() {
 		l.ours, l.leaveBy = false, time.Time{}

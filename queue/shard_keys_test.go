@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNack_PartitionLeavesAtOnce refuses the last message that was delivered of a partition
-// that another node is to get: that does not wait for Drain.
+// TestNack_PartitionLeavesAtOnce nacks the last delivery of a partition that has to be
+// released: the release does not wait for Drain.
 func TestNack_PartitionLeavesAtOnce(t *testing.T) {
 	t.Parallel()
 	q := testQueueOf(t, Options{Partitions: 1})

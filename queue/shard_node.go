@@ -11,71 +11,71 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// part is a Node's part in one member of the queue: all that has to do with one
-// journal and one stream.
+// shardNode is the part of a Node for one member of the queue: everything that
+// concerns one journal and one stream.
 type shardNode struct {
 	node  *Node
 	queue *shard
 	cfg   *NodeConfig
 
-	// group gathers what is to be recorded; its Run is the only one that writes
-	// to the journal. Adding never waits: what there is to add is bounded by
-	// what was delivered.
-	group   *pg.Group[batch]
-	brake   writeBackoff
-	readNow chan struct{} // one slot: there may be something to read
-	rearm   chan struct{} // one slot: the clock is to look again
+	// group collects what is to be recorded (group commit); only its Run writes
+	// to the journal. Add never waits: the amount of work is bounded by the
+	// number of deliveries.
+	group        *pg.Group[batch]
+	writeBackoff writeBackoff
+	readNow      chan struct{} // one slot: there may be something to read
+	rearm        chan struct{} // one slot: the clock has to check its times again
 
 	mu    *sync.Mutex // the Node's; guards the fields below
 	state state       // the journal, as far as read
-	head  int64       // the stream reaches as far as this, or further
-	empty span        // positions that hold no message, as was seen: the most there were side by side
+	head  int64       // the stream ends here or later
+	empty span        // the largest range of positions that are known to be empty
 
 	token    int64     // of the lease, or 0
-	deadline time.Time // until then the lease lasts for sure, by our own clock
+	deadline time.Time // until then the lease is valid for certain, by our own clock
 	renewAt  time.Time
-	dbNow    time.Time // PostgreSQL's clock, at most, at heardAt
+	dbNow    time.Time // PostgreSQL's clock at heardAt was this, or later
 	heardAt  time.Time
 
-	unread     []segment          // what we have and did not read, in order
-	ready      []*item            // read, never delivered by us, in order
-	again      []*item            // to be delivered again
-	readyBytes int                // of both
-	average    int                // of payloads, as last read
-	deferred   map[int64]struct{} // of positions that have a row of their own
-	fetch      []sideRow          // of those, the ones to be read
-	fetching   int                // and how many are being read
-	proving    int                // suspects whose next delivery is being recorded
-	flight     map[*Delivery]struct{}
-	partition  *partition // nil: there is no order of keys
+	unread         []segment          // claimed and not read yet, in order
+	ready          []*item            // read, never delivered by us, in order
+	again          []*item            // to be delivered again
+	readyBytes     int                // of both
+	average        int                // of payloads, as last read
+	deferred       map[int64]struct{} // positions of claimed messages that are deferred
+	fetch          []sideRow          // of those, the messages that are still to be read
+	fetching       int                // of those, how many are being read
+	recordingFirst int                // suspect messages whose next delivery is being recorded
+	flight         map[*Delivery]struct{}
+	partition      *partition // nil: there is no order of keys
 
-	pending batch // goes with the next write; nobody waits for it
+	pending batch // recorded with the next write; no caller waits for it
 	times   schedule
-	nudged  bool // the group was told, and has not been through since
-	waiting int  // settlements that somebody waits for
+	nudged  bool // the group was notified, and has not finished since
+	waiting int  // settlements that callers wait for
 
-	polls     bool // it is time to ask for what was enqueued
-	finishing bool // gives up everything
-	alone     bool // nobody else wrote to the journal of late; commit's alone
+	polls     bool // it is time to query for new messages
+	finishing bool // releases everything
+	alone     bool // no other node wrote to the journal recently; used by commit only
 
-	follower *stream.Follower // nil without a Hub; read's alone, and so the next
-	doubtful bool             // something was enqueued that is not at hand, or may have been
+	follower *stream.Follower // nil without a Hub; it and the next field are used by read only
+	doubtful bool             // messages were, or may have been, enqueued that are not in memory
 
-	on       pg.Borrower // commit's alone, and so the next
-	recorder *recorder
-	apart    time.Time // until then it writes alone: somebody keeps a lock that it needs
+	on         pg.Borrower // used by commit only, as the next two
+	recorder   *recorder
+	aloneUntil time.Time // until then it writes alone: another session keeps a lock that it needs
 }
 
-// item is a message between the stream and the one who acknowledges it.
+// item is a message that was read from the stream and is not settled.
 type item struct {
 	stream.Message
-	token    int64 // lease under which we have it
+	token    int64 // lease under which it was claimed
 	attempts int   // how often it was delivered
-	recorded int   // how often as a row of the journal says that this node wrote
-	suspect  bool  // a node died that had it
-	deferred bool  // has a row of its own
+	recorded int   // the value of attempts that this node has recorded
+	suspect  bool  // a node that had it died
+	deferred bool  // has a row in queue_side
 	reason   string
-	rest     time.Time // not to be delivered before, in a partition
+	rest     time.Time // in a partition: not delivered before this time
 }
 
 func newShardNode(n *Node, m *shard) *shardNode {
@@ -85,7 +85,7 @@ func newShardNode(n *Node, m *shard) *shardNode {
 		readNow: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 		deferred: make(map[int64]struct{}), flight: make(map[*Delivery]struct{}),
 	}
-	p.brake.off = make(chan struct{}, 1)
+	p.writeBackoff.off = make(chan struct{}, 1)
 	p.cfg = partConfig(n.cfg, len(n.queue.members))
 	if n.queue.ordered() {
 		p.partition = newPartition()
@@ -118,23 +118,24 @@ func (n *shardNode) begin(ctx context.Context) error {
 	}
 }
 
-// retry reports whether what failed may succeed later.
+// retry reports whether an operation that failed with err may succeed later.
 func (n *shardNode) retry(err error) bool {
 	return pg.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish voids what is still delivered, and has the last write give up
-// everything. Later acknowledgements get ErrLeaseLost. The caller holds mu.
+// finish voids the deliveries that are not settled, and makes the last write
+// release everything. Later acknowledgements get ErrLeaseLost. The caller holds
+// mu.
 func (n *shardNode) finish() {
 	n.finishing = true
 	n.giveUpAll()
 	n.nudge()
-	pg.Signal(n.brake.off)
+	pg.Signal(n.writeBackoff.off)
 }
 
-// giveUpAll voids what is delivered, and gives back what was tried more often
-// than the journal knows; the end of the lease, which is to follow, gives up the
-// rest.
+// giveUpAll voids the deliveries, and releases the messages that were delivered
+// more often than the journal says. The end of the lease, which has to follow,
+// releases the rest.
 func (n *shardNode) giveUpAll() {
 	for d := range n.flight {
 		n.void(d)
@@ -144,7 +145,7 @@ func (n *shardNode) giveUpAll() {
 		n.giveBack(it)
 	}
 	n.again = nil
-	n.dropProofs()
+	n.dropRecordFirst()
 	if n.partition != nil {
 		for _, it := range n.partition.clear() {
 			n.giveBack(it)
@@ -152,8 +153,8 @@ func (n *shardNode) giveUpAll() {
 	}
 }
 
-// nudge has the group go through what there is to write. The caller holds mu.
+// nudge makes the group run commit. The caller holds mu.
 func (n *shardNode) nudge() {
 	n.nudged = true
-	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // it never waits
+	n.group.Add(context.Background(), 1, 0, func(*batch) {}) // Add never waits
 }

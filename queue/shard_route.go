@@ -8,8 +8,8 @@ import (
 )
 
 // ErrCrossPartition: the messages of one call have different priorities, or keys of
-// different partitions, and cannot be stored all or none. Enqueue them apart, or
-// with EnqueueTx.
+// different partitions, and cannot be stored all or none. Enqueue them with several
+// calls, or with EnqueueTx.
 var ErrCrossPartition = errors.New("queue: messages of one call belong to several priorities or partitions")
 
 // PartitionOf is the partition of messages with that key: the first four bytes of its
@@ -23,8 +23,8 @@ func (q *Queue) PartitionOf(key string) int {
 	return int(binary.BigEndian.Uint32(sum[:4]) % uint32(q.opts.Partitions))
 }
 
-// route returns the member that a message has to go to; ok is false if any will
-// do.
+// route returns the member that a message must go to; ok is false if any member
+// is right.
 func (q *Queue) route(m *Message) (index int, ok bool, err error) {
 	if m.Priority != 0 && (m.Priority < 0 || m.Priority >= q.opts.Priorities) {
 		return 0, false, fmt.Errorf("%w priority: %d, want 0 to %d", ErrInvalid, m.Priority, max(q.opts.Priorities-1, 0))
@@ -38,8 +38,8 @@ func (q *Queue) route(m *Message) (index int, ok bool, err error) {
 	return q.PartitionOf(m.Key), true, nil
 }
 
-// routeAll returns the member that all the messages go to. Those without a key
-// go along with the others; if none has one, the next in turn gets them.
+// routeAll returns the member that all the messages go to. Messages without a
+// key go with the others; if none has a key, members take turns.
 func (q *Queue) routeAll(msgs []Message, turn func(uint32) uint32) (to int, err error) {
 	found := false
 	for i := range msgs {

@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// ErrDead makes a message a dead letter at once, if what a handler of Work returns wraps it.
+// ErrDead makes a message a dead letter at once, if the error that a handler of Work returns wraps
+// it.
 var ErrDead = errors.New("queue: not to be tried again")
 
 // WorkOptions configures Work.
 type WorkOptions struct {
 	// Concurrency is how many messages are handled at a time. Defaults to 10.
 	Concurrency int
-	// Visibility is after which time a message is handed to another consumer if this process hangs. While a handler runs, it is
-	// extended. Defaults to 30 s.
+	// Visibility is the time after which a message is delivered to another consumer if this process hangs. Work extends it
+	// while a handler runs. Defaults to 30 s.
 	Visibility time.Duration
-	// Grace is for how long handlers may run on after the context of Work has ended. Then their contexts end. Defaults to 10 s.
+	// Grace is how long handlers may continue after the context of Work has ended. Then their contexts end. Defaults to 10 s.
 	Grace time.Duration
-	// Log gets a line where something could not be settled. Defaults to the Client's.
+	// Log receives a line for each message that could not be settled. Defaults to the Client's.
 	Log *slog.Logger
 }
 
@@ -42,13 +43,13 @@ func (o WorkOptions) withDefaults() WorkOptions {
 
 // Work consumes the queue with a handler, until ctx ends. It returns when the last handler has returned.
 //
-// A message is acknowledged when its handler returns nil. With an error, or after a panic, it is tried again later, as the queue's Options say; with an error that wraps
-// ErrDead it becomes a dead letter. The context of a handler ends when the message is not its own any more, or Grace after the
-// end of ctx; then the message is given back, and handled again elsewhere. At-least-once delivery means that a handler may see a message
-// twice.
+// A message is acknowledged when its handler returns nil. If the handler returns an error or panics, the message is delivered
+// again later, as the queue's Options say; with an error that wraps ErrDead it becomes a dead letter. The context of a handler
+// ends when the message is not its own any more, or Grace after the end of ctx; then the message is released, and handled again
+// elsewhere. At-least-once delivery means that a handler may see a message twice.
 //
-// The error is nil after the end of ctx, or of the Client; else ErrNotRunning, for a Queue that is not a Client's; ErrNotFound, for the queue was
-// dropped; or PostgreSQL's own. While PostgreSQL is away Work waits.
+// The error is nil after ctx has ended, or the Client was closed. Else it is ErrNotRunning if the Queue is not from a Client,
+// ErrNotFound if the queue was dropped, or PostgreSQL's own error. While PostgreSQL is away Work waits.
 func (q *Queue) Work(ctx context.Context, opts WorkOptions, handle func(context.Context, *Delivery) error) error {
 	opts = opts.withDefaults()
 	if q.client == nil {
@@ -63,7 +64,7 @@ func (q *Queue) Work(ctx context.Context, opts WorkOptions, handle func(context.
 	if err != nil {
 		return err
 	}
-	defer c.Close() // gives back what was not settled
+	defer c.Close() // releases what was not settled
 	w := &work{opts: opts, handle: handle, log: cmp.Or(opts.Log, q.client.cfg.Log).With("queue", q.Name())}
 	return w.run(ctx, c)
 }
@@ -78,7 +79,7 @@ type work struct {
 	running sync.WaitGroup
 }
 
-// run gives deliveries to the handler until ctx ends, or the Node does, and returns why that has ended.
+// run passes deliveries to the handler until ctx or the Node ends. It returns why the Node has ended.
 func (w *work) run(ctx context.Context, c *Consumer) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -128,7 +129,8 @@ func (w *work) call(ctx context.Context, d *Delivery) (err error) {
 	return w.handle(ctx, d)
 }
 
-// settle says what became of a message, unless its handler was ended by the stop: then it is given back, and that is no failure of it.
+// settle acknowledges or nacks a message. A handler that was ended by the stop has not failed: its message is not settled here,
+// but released.
 func (w *work) settle(d *Delivery, err error) error {
 	switch {
 	case err == nil:
@@ -139,9 +141,10 @@ func (w *work) settle(d *Delivery, err error) error {
 	return d.Nack(w.life, NackOptions{Reason: err.Error(), Dead: errors.Is(err, ErrDead)})
 }
 
-// extend keeps a delivery until its handler is done, or ends the handler when the delivery is lost: a heartbeat.
+// extend is a heartbeat: it extends a delivery until its handler is done, and ends the handler when the delivery
+// is lost.
 func (w *work) extend(d *Delivery, done <-chan struct{}, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(w.opts.Visibility / 3)
+	tick := time.NewTicker(max(w.opts.Visibility/3, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {

@@ -16,7 +16,7 @@ type handled struct {
 	mu    sync.Mutex
 	times map[string]int
 	want  int
-	all   chan struct{} // closed when so many were
+	all   chan struct{} // closed when that many were handled
 }
 
 func newHandled(want int) *handled {
@@ -62,8 +62,8 @@ func enqueueAll(t *testing.T, q *queue.Queue, texts ...string) {
 	}
 }
 
-// TestWork_Settles: nil is an acknowledgement, an error and a panic have a message tried again, and ErrDead makes it a dead letter. A settled delivery does not
-// come again.
+// TestWork_Settles: nil acknowledges a message, after an error or a panic it is delivered again, and ErrDead makes it a dead
+// letter. A settled message is not delivered again.
 func TestWork_Settles(t *testing.T) {
 	t.Parallel()
 	_, q := opened(t, queue.Config{}, queue.Options{RetryMin: time.Millisecond, RetryMax: time.Millisecond})
@@ -104,7 +104,8 @@ func TestWork_Settles(t *testing.T) {
 	}
 }
 
-// TestWork_LongHandler: a handler may take longer than the visibility, and nobody else gets its message.
+// TestWork_LongHandler: a handler may take longer than the visibility timeout, and no other consumer
+// gets its message.
 func TestWork_LongHandler(t *testing.T) {
 	t.Parallel()
 	_, q := opened(t, queue.Config{}, queue.Options{})
@@ -124,7 +125,8 @@ func TestWork_LongHandler(t *testing.T) {
 	}
 }
 
-// TestWork_StopGivesBack: handlers that do not end in time are ended, and their messages are for others, at their first attempt.
+// TestWork_StopGivesBack: handlers that do not return in time are ended, and their messages go to others, still at their first
+// attempt.
 func TestWork_StopGivesBack(t *testing.T) {
 	t.Parallel()
 	c, q := opened(t, queue.Config{}, queue.Options{MaxAttempts: 2})
@@ -138,7 +140,7 @@ func TestWork_StopGivesBack(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Close(t.Context()); err != nil { // till then others may wait for what the Node has claimed
+	if err := c.Close(t.Context()); err != nil { // until then others may wait for messages that the Node has claimed
 		t.Error(err)
 	}
 	if s, err := q.Stats(t.Context()); err != nil || s.Ready+s.Delayed != 1 || s.Leased+s.Dead != 0 {
@@ -159,5 +161,82 @@ func TestWork_Dropped(t *testing.T) {
 	}
 	if err := <-worked; !errors.Is(err, queue.ErrNotFound) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestClient_CloseBesideAHandler: a Close whose ctx ends does not wait for a handler that hangs, and a further call returns the same
+// error.
+func TestClient_CloseBesideAHandler(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	c, err := queue.Open(t.Context(), db.Pool, queue.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := c.Ensure(t.Context(), "jobs", queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueueAll(t, q, "hangs")
+	hangs, release, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		worked <- q.Work(context.Background(), queue.WorkOptions{}, func(context.Context, *queue.Delivery) error {
+			close(hangs)
+			<-release
+			return nil
+		})
+	}()
+	<-hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for n := range 2 {
+		if err := c.Close(ctx); !errors.Is(err, queue.ErrOutcomeUnknown) {
+			t.Errorf("call %d of Close: %v", n+1, err)
+		}
+	}
+	close(release)
+	<-worked // it returns
+}
+
+// TestWork_ShortVisibility: a Visibility that is too short to be extended has messages handled again, and does no other harm.
+func TestWork_ShortVisibility(t *testing.T) {
+	t.Parallel()
+	_, q := opened(t, queue.Config{}, queue.Options{MaxAttempts: queue.MaxAttempts, RetryMin: time.Millisecond, RetryMax: time.Millisecond})
+	enqueueAll(t, q, "short")
+	h := newHandled(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	worked := make(chan error, 1)
+	go func() {
+		worked <- q.Work(ctx, queue.WorkOptions{Visibility: 1}, func(ctx context.Context, d *queue.Delivery) error {
+			h.note(string(d.Payload))
+			<-ctx.Done() // its lease is lost
+			return ctx.Err()
+		})
+	}()
+	<-h.all
+	cancel()
+	if err := <-worked; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnsure_Limits: names and options out of their limits are ErrInvalid.
+func TestEnsure_Limits(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	for name, opts := range map[string]queue.Options{
+		"a\x00b": {}, "\xff": {}, "": {}, "attempts": {MaxAttempts: queue.MaxAttempts + 1}, "pause": {RetryMax: queue.MaxRetry + time.Millisecond}, "first pause": {RetryMin: 1<<63 - 1},
+	} {
+		if _, err := queue.Ensure(t.Context(), db.Pool, name, opts); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("%q %+v: %v", name, opts, err)
+		}
+	}
+	for _, name := range []string{"a\x00b", "\xff", ""} {
+		if err := queue.Drop(t.Context(), db.Pool, name); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("drop %q: %v", name, err)
+		}
+	}
+	if _, err := queue.Ensure(t.Context(), db.Pool, "widest", queue.Options{MaxAttempts: queue.MaxAttempts, RetryMin: 1, RetryMax: queue.MaxRetry}); err != nil {
+		t.Error(err)
 	}
 }

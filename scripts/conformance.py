@@ -5,7 +5,7 @@ import json
 import pathlib
 import sys
 
-CASES = 247  # of the suite without performance (9) and compression (12, 13)
+CASES = 247  # without performance (9) and compression (12, 13)
 
 (agent,) = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text()).values()
 cases = {name: case for name, case in agent.items() if name.split(".")[0] not in ("12", "13")}

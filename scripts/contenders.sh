@@ -1,15 +1,16 @@
 #!/bin/sh
-# Vets, builds and tests the servers of contenders/, then holds all of them to the
-# one contract. Builds are debug builds: `tidewire bench` makes those it measures.
-# A toolchain that is missing is told and left out; under CI it is a failure.
+# Vets, builds and tests the servers of contenders/, then checks that all of them
+# follow the one contract. Builds are debug builds; `tidewire bench` makes its
+# own. If a toolchain is missing, the script says so and skips its servers; in CI
+# that is a failure.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
 root=$(pwd)
-# Both Rust servers share most of their libraries.
+# The two Rust servers share most of their libraries.
 export CARGO_TARGET_DIR="$root/.cache/cargo"
 
-# A cargo that is rustup's is there also without a toolchain, and runs nothing then.
+# rustup's cargo exists even without a toolchain, but then it cannot run anything.
 have() {
 	command -v "$1" >/dev/null && "$1" --version >/dev/null 2>&1 && return
 	echo "contenders: $2 not tested: needs $1, and one that runs (rustup: rustup default stable)"
@@ -17,7 +18,7 @@ have() {
 	return 1
 }
 
-# Downloads first, beside the work on what is there.
+# Download first, at the same time as the work that needs no download.
 fetching=
 if have python3 zig-std; then
 	./scripts/zig.sh version >/dev/null &
@@ -54,7 +55,7 @@ if have cargo 'rust-tungstenite and rust-axum'; then
 	for name in rust-tungstenite rust-axum; do
 		echo "--- $name"
 		cd "contenders/$name"
-		# With the tests, so that libraries are compiled with one set of features.
+		# Build the tests too, so that libraries are compiled with one set of features.
 		cargo build --quiet --locked --all-targets
 		cargo test --quiet --locked
 		for check in 'fmt --check' 'clippy --quiet --locked --all-targets -- -D warnings'; do
@@ -70,5 +71,5 @@ if have cargo 'rust-tungstenite and rust-axum'; then
 fi
 
 echo "--- one contract"
-# Tidewire itself goes through it among the other tests.
+# The other tests already check Tidewire itself.
 TIDEWIRE_CONTENDERS=${all#,} $go test -count=1 -timeout 5m -run TestConformance ./contenders/conformance

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of each package again and again, under the race detector, and says which of them fail now and then.
-# Each package is compiled once. One round runs it alone, with -cpu 1,2,4, and beside two busy loops.
-# PKG: packages (./...). MINUTES: no run begins later than this (60); 0 means one round. Exit code 1: a test failed.
+# Runs the tests of each package again and again, under the race detector, and reports those that fail sometimes.
+# Each package is compiled once. One round runs its tests alone, with -cpu 1,2,4, and beside two busy loops. PKG:
+# packages (./...). MINUTES: no run begins later than this (60); 0 means one round. Exit code 1: a test failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
@@ -9,12 +9,12 @@ minutes=${MINUTES:-60}
 dir=$PWD/.cache/flake
 rm -rf "$dir"
 mkdir -p "$dir/failed"
-bin=$(mktemp -d) # as go test does: a program that finds itself in a checkout uses that
+bin=$(mktemp -d) # outside the checkout, as with go test: a program inside a checkout uses its files
 : >"$dir/runs"
 busy=()
 current=
 
-# Each loop ends by itself when this script is gone, whatever ended it.
+# Each loop ends when this script has ended for any reason.
 start_busy() {
 	for _ in 1 2; do
 		bash -c 'while kill -0 "$1" 2>/dev/null; do for ((i = 0; i < 100000; i++)); do :; done; done' busy $$ &
@@ -54,7 +54,8 @@ finish() {
 	exit "${1:-0}"
 }
 
-# Sets down how each test of one run ended. A run that died has no line for the tests that it was in.
+# Records how each test of one run ended. A run that died has no line for the tests that were
+# running.
 record() { # package mode log code
 	local kept=- tests
 	if [ "$4" -ne 0 ]; then
@@ -80,7 +81,7 @@ run() { # package directory mode flags…
 	printf '%s  %-8s %s ' "$(date +%T)" "$mode" "$package"
 	(cd "$where" && exec "$bin/$name.test" -test.v -test.timeout 15m "$@") >"$log" 2>&1 &
 	current=$!
-	wait $current # in the background, so that a signal is heard at once
+	wait $current # in the background, so that signals are handled at once
 	code=$?
 	current=
 	record "$package" "$mode" "$log" $code

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The Zig compiler that contenders/zig-std asks for, from PyPI, in a virtual
-# environment under .cache/. It is run with the arguments, where the caller is.
+# Runs the Zig compiler that contenders/zig-std needs, with the script's
+# arguments, in the current directory. The compiler comes from PyPI, in a
+# virtual environment under .cache/.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 wanted=$root/contenders/zig-std/requirements.txt

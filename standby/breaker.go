@@ -6,17 +6,17 @@ import (
 )
 
 var (
-	errNotYet = errors.New("standby: not looked at yet")
+	errNotYet = errors.New("standby: not probed yet")
 	errClosed = errors.New("standby: closed")
 )
 
-// breaker is a circuit breaker: it has reads not wait, one after the other, for a standby that does not answer. Probes close it
-// again, so that no read has to try. Safe for concurrent use.
+// breaker is a circuit breaker: it keeps reads from waiting, one after the other, for a standby that does not answer. Probes close it
+// again, so no read has to test the standby. Safe for concurrent use.
 // https://martinfowler.com/bliki/CircuitBreaker.html
 type breaker struct {
 	mu      sync.Mutex // guards the fields below
-	failure error      // the last one, or nil: reads are admitted
-	read    bool       // a read has been of use since the last failure
+	failure error      // the last failure; nil if reads are admitted
+	read    bool       // a read has succeeded since the last failure
 	closed  bool
 }
 
@@ -29,7 +29,8 @@ func (b *breaker) problem() error {
 	return b.failure
 }
 
-// succeed notes that the standby has answered. It reports whether that was of use for the first time since the last failure.
+// succeed notes that a probe or a read has succeeded; ofUse is true for a read. It reports whether it was the first read
+// since the last failure.
 func (b *breaker) succeed(ofUse bool) (first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +42,7 @@ func (b *breaker) succeed(ofUse bool) (first bool) {
 	return first
 }
 
-// fail notes a failure, and reports whether it is the first one, or of another kind than the last: with another reason.
+// fail notes a failure, and reports whether it is the first one, or has another reason than the last.
 func (b *breaker) fail(err error) (tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +54,7 @@ func (b *breaker) fail(err error) (tell bool) {
 	return tell
 }
 
-// close has no read admitted any more.
+// close rejects all reads from now on.
 func (b *breaker) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

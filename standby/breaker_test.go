@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestBreaker: it tells of a failure once for each reason, and of the first read that is of use afterwards.
+// TestBreaker: the breaker reports a failure once for each reason, and the first successful read
+// afterwards.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	b := newBreaker()

@@ -1,9 +1,9 @@
-// Package standby reads from a standby of PostgreSQL, so that the primary has less to do. The packages stream and
-// eventstore take a Reader; without one, all reads go to the primary.
+// Package standby reads from a standby of PostgreSQL (follower reads), to take load off the primary. The packages
+// stream and eventstore accept a Reader; without one, all reads go to the primary.
 //
-// A Reader says only whether the standby can be asked: it is of the primary's cluster, and has not failed a moment ago. Whether its
-// answer is right is for the packages to say. They compare two figures with those of the primary: the history that goes
-// on (see migrate/sql/0001_histories.sql), and the position of the last message or event. If the histories are the same, the standby
-// has what the primary has up to some position, from the beginning on, and nothing else up to the primary's last position. So a
-// reader never sees whether a page came from the standby.
+// A Reader only decides whether the standby can be queried: it belongs to the primary's cluster, and has not failed recently. The
+// packages check whether its answer is right. They compare two values with those of the primary: the current history (see
+// migrate/sql/0001_histories.sql), and the position of the last message or event. If the histories are the same, the standby has
+// everything that the primary has, from the beginning up to some position, and nothing else up to the primary's last position. So
+// readers cannot tell whether a page came from the standby.
 package standby

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// probeEvery is how often the standby is looked at while it is read. After a failure it is looked at after leastPause, and after twice
-	// as long each further time, up to mostPause.
+	// probeEvery is the interval between probes while the standby is read. After a failure the next probe comes after leastPause,
+	// which doubles with each further failure up to mostPause (exponential back-off).
 	probeEvery = 5 * time.Second
 	leastPause = time.Second
 	mostPause  = 30 * time.Second
-	// probeTimeout bounds one look.
+	// probeTimeout bounds one probe.
 	probeTimeout = time.Second
 
 	primarySQL = `SELECT tidewire.system_identifier(), pg_sequence_last_value('tidewire.history_seq')`
 	standbySQL = primarySQL + `, pg_is_in_recovery()`
 )
 
-// errPrimary: nothing is known of the standby then.
+// errPrimary: the probe says nothing about the standby.
 var errPrimary = errors.New("standby: the primary does not answer")
 
-// watch looks at the standby again and again, until ctx ends.
+// watch probes the standby periodically, until ctx ends.
 func (r *Reader) watch(ctx context.Context) {
 	pause := leastPause
 	timer := time.NewTimer(probeEvery)
@@ -49,7 +49,7 @@ func (r *Reader) watch(ctx context.Context) {
 	}
 }
 
-// probe looks whether the standby can be read, and has that be known.
+// probe checks whether the standby can be read, and updates the breaker.
 func (r *Reader) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (r *Reader) probe(ctx context.Context) error {
 
 // look returns why the standby cannot be read, or nil.
 func (r *Reader) look(ctx context.Context) error {
-	var system *int64 // nil where nobody may look
+	var system *int64 // nil where the role may not read it
 	var history int64
 	if err := r.primary.QueryRow(ctx, primarySQL).Scan(&system, &history); err != nil {
 		return fmt.Errorf("%w: %w", errPrimary, err)
@@ -85,13 +85,14 @@ func (r *Reader) look(ctx context.Context) error {
 	return err
 }
 
-// identify returns why a new connection is of no use, or nil.
+// identify returns why a new connection cannot be used, or nil.
 func (r *Reader) identify(ctx context.Context, conn *pgx.Conn) error {
 	_, err := r.ask(ctx, conn)
 	return err
 }
 
-// ask returns the history of a standby of the primary.
+// ask returns the history of the standby, or an error if the server is not a standby of the
+// primary.
 func (r *Reader) ask(ctx context.Context, conn *pgx.Conn) (history int64, err error) {
 	var system *int64
 	var recovers bool

@@ -16,11 +16,11 @@ import (
 
 // Config says which standby to read from.
 type Config struct {
-	// URL or key=value string of the standby, as libpq takes it. Of several hosts the first that answers is used, and the
-	// first standby with target_session_attrs=standby. With pool_max_conns=N there are at most N connections; else at most
-	// 4, or as many as there are processors.
+	// URL is the URL or key=value string of the standby, as for libpq. If it has several hosts, the first that answers is
+	// used; with target_session_attrs=standby, the first standby. With pool_max_conns=N there are at most N connections,
+	// but at least 2; the default is the larger of 4 and the number of processors.
 	URL string
-	// Log is told when reads begin to go to the standby, and when they no longer do. Defaults to none.
+	// Log receives a line when reads begin to go to the standby, and when they stop. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -28,18 +28,19 @@ const (
 	// connectTimeout bounds an attempt to connect to one host, readTimeout a read with the wait for a connection.
 	connectTimeout = time.Second
 	readTimeout    = 2 * time.Second
-	// slotTimeout bounds the wait for a connection alone: where all are in use, the primary is the quicker one.
+	// slotTimeout bounds the wait for a connection: if all are in use for longer, the primary is faster.
 	slotTimeout = 250 * time.Millisecond
 	// appName is the application_name of the connections, unless the URL has another.
 	appName = pg.AppName + " reader"
 )
 
 var (
-	// ErrNotAsked is what a read returns that has not asked the standby, because only the primary can answer.
+	// ErrNotAsked is returned by a read that has not queried the standby, because only the primary can
+	// answer.
 	ErrNotAsked = errors.New("standby: not asked")
-	// ErrLacks is what a read returns for which the standby has not got far enough, though nothing is wrong with it.
+	// ErrLacks is returned by a read for which the standby lags too far, although it works.
 	ErrLacks = errors.New("standby: it has not got so far")
-	// ErrHistory is what a read returns that has found an older history than that of the primary.
+	// ErrHistory is returned by a read that has found an older history than the primary's.
 	ErrHistory = errors.New("standby: its history is older than that of the primary: it has not got so far, or follows a former primary")
 
 	errURL          = errors.New("standby: malformed URL")
@@ -47,25 +48,25 @@ var (
 	errNoStandby    = errors.New("standby: the server is no standby: it was promoted, or the read URL leads to the primary")
 )
 
-// Reader reads from a standby of the database that a pool of the primary leads to. A nil Reader is none. It must be closed.
+// Reader reads from a standby of the primary's database. With a nil Reader all reads go to the primary. It must be closed.
 // Safe for concurrent use.
 type Reader struct {
 	primary, pool *pgxpool.Pool
 	log           *slog.Logger
-	slots         chan struct{} // one for each read under way
+	slots         chan struct{} // limits the reads under way: a semaphore
 	system        atomic.Int64  // identifier of the primary's cluster, or 0 while it is unknown
 
 	breaker  *breaker
 	failures chan struct{} // one slot: a read has failed
-	canceled atomic.Bool   // the log has told that the standby canceled a read
+	canceled atomic.Bool   // the log already has a line about a read that the standby canceled
 	end      context.CancelFunc
 	running  sync.WaitGroup
 
 	fromPrimary, fromStandby atomic.Uint64
 }
 
-// Open returns a Reader of a standby of the database that the pool leads to. It looks for a second at most whether the standby can be
-// read, and then every few seconds. If it cannot, that is no error: Problem says why. The error is that of a malformed URL.
+// Open returns a Reader of a standby of the primary's database. It probes the standby, for a second at most, and then every few
+// seconds. If the standby cannot be read, Open returns no error: Problem says why. It returns an error only for a malformed URL.
 func Open(ctx context.Context, primary *pgxpool.Pool, cfg Config) (*Reader, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
@@ -91,7 +92,8 @@ func Open(ctx context.Context, primary *pgxpool.Pool, cfg Config) (*Reader, erro
 	return r, nil
 }
 
-// Close closes the connections, when the reads under way have ended. All reads go to the primary from then on.
+// Close waits until the reads under way have ended, and closes the connections. From then on all reads go to
+// the primary.
 func (r *Reader) Close() {
 	r.breaker.close()
 	r.end()
@@ -99,10 +101,10 @@ func (r *Reader) Close() {
 	r.pool.Close()
 }
 
-// Read calls read with a pool of connections to the standby, unless a read failed there a moment ago. It reports
-// whether read returned nil, so that its result counts; else the primary has to be asked. The read has two seconds, or half of the time until
-// the deadline of ctx. After
-// ErrNotAsked and ErrLacks, and where the standby has canceled the read, the next ones still go there.
+// Read calls read with a pool of connections to the standby, unless the standby has failed recently. It reports whether read
+// returned nil, so that its result counts; if not, the caller has to query the primary. The read has two seconds, or half of the
+// time until the deadline of ctx if that is less. After ErrNotAsked and ErrLacks, and if the standby has canceled the read, the
+// next reads still go there.
 func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *pgxpool.Pool) error) (done bool) {
 	if r == nil {
 		return false
@@ -128,7 +130,8 @@ func (r *Reader) Read(ctx context.Context, read func(ctx context.Context, pool *
 	return true
 }
 
-// timeFor is how long a read may take: at most half of the time that its caller has, so that the primary can still be asked.
+// timeFor returns how long a read may take: at most half of the time that its caller has, so that the primary can still be
+// queried.
 func timeFor(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(readTimeout, time.Until(deadline)/2)
@@ -136,7 +139,7 @@ func timeFor(ctx context.Context) time.Duration {
 	return readTimeout
 }
 
-// begin waits for a slot, and reports whether there is one.
+// begin waits for a slot, and reports whether it got one.
 func (r *Reader) begin(ctx context.Context) bool {
 	select {
 	case r.slots <- struct{}{}:
@@ -154,13 +157,13 @@ func (r *Reader) begin(ctx context.Context) bool {
 	return false
 }
 
-// heard takes in why a read has failed.
+// heard handles the error of a read.
 func (r *Reader) heard(err error) {
 	switch {
 	case errors.Is(err, ErrNotAsked), errors.Is(err, ErrLacks), hasNot(err):
 	case conflicts(err):
 		if r.canceled.CompareAndSwap(false, true) {
-			r.log.Warn("the standby has canceled a read, and the primary was asked. If that is to be rare, set hot_standby_feedback = on, or raise max_standby_streaming_delay, at the standby. This is told once",
+			r.log.Warn("the standby has canceled a read, and the primary was queried instead. To make this rare, set hot_standby_feedback = on, or raise max_standby_streaming_delay, on the standby. This is logged once",
 				"error", err.Error())
 		}
 	default:
@@ -172,15 +175,15 @@ func (r *Reader) heard(err error) {
 	}
 }
 
-// failed has reads go to the primary until a probe succeeds.
+// failed sends reads to the primary until a probe succeeds.
 func (r *Reader) failed(err error) {
 	if r.breaker.fail(err) {
 		r.log.Warn("the standby is not read for now, and all reads go to the primary", "reason", reason(err), "error", err.Error())
 	}
-	r.pool.Reset() // another host of the URL may do
+	r.pool.Reset() // another host of the URL may work
 }
 
-// hasNot reports whether the standby may just not have got so far: it has no such table, function or column yet.
+// hasNot reports whether the standby may only lag: it does not have that table, function or column yet.
 func hasNot(err error) bool {
 	switch pg.Code(err) {
 	case pg.CodeUndefinedTable, "42883", "42703":
@@ -189,7 +192,7 @@ func hasNot(err error) bool {
 	return false
 }
 
-// conflicts reports whether the standby has canceled the read, because it had to remove what it reads, or it took long.
+// conflicts reports whether the standby has canceled the read, because it had to remove rows that the read needs, or the read took too long.
 // https://www.postgresql.org/docs/current/hot-standby.html#HOT-STANDBY-CONFLICT
 func conflicts(err error) bool {
 	switch pg.Code(err) {
@@ -199,7 +202,7 @@ func conflicts(err error) bool {
 	return false
 }
 
-// Problem says in a few words why the standby is not read now, or nothing if it is. It names no host.
+// Problem returns in a few words why the standby is not read now, or "" if it is. It names no host.
 func (r *Reader) Problem() string {
 	if err := r.breaker.problem(); err != nil {
 		return reason(err)
@@ -233,14 +236,14 @@ func reason(err error) string {
 	return "a read has failed there"
 }
 
-// Stats says where pages were read so far.
+// Stats counts where pages were read so far.
 type Stats struct {
 	Primary, Standby uint64
 	// Used says that reads go to the standby now.
 	Used bool
 }
 
-// Stats returns them as they are now.
+// Stats returns the current counts.
 func (r *Reader) Stats() Stats {
 	return Stats{Primary: r.fromPrimary.Load(), Standby: r.fromStandby.Load(), Used: r.breaker.problem() == nil}
 }

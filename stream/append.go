@@ -12,15 +12,14 @@ import (
 )
 
 var (
-	// ErrClosed: what was called has been stopped or closed, and accepted
-	// nothing.
+	// ErrClosed: the object has been stopped or closed, and the call had no effect.
 	ErrClosed = errors.New("stream: closed")
-	// ErrNotRunning: nothing writes what is to be appended, or follows the stream. Have the Stream from a
-	// Client, or start the Appender.
-	ErrNotRunning = errors.New("stream: not running: have the stream from a Client, or start the Appender")
-	// ErrOutcomeUnknown: the Appender was told to give up, or PostgreSQL did not answer
-	// and then refused it. Whether the messages are stored is unknown.
-	ErrOutcomeUnknown = errors.New("stream: abandoned without an answer of PostgreSQL")
+	// ErrNotRunning: no Appender is running for the stream, or no Hub. Get the Stream from a Client, or
+	// start the Appender.
+	ErrNotRunning = errors.New("stream: not running: get the stream from a Client, or start the Appender")
+	// ErrOutcomeUnknown: the Appender was abandoned, or PostgreSQL did not answer one
+	// attempt and rejected a later one. Whether the messages are stored is unknown.
+	ErrOutcomeUnknown = errors.New("stream: abandoned without an answer from PostgreSQL")
 )
 
 // AppenderConfig configures an Appender.
@@ -28,20 +27,20 @@ type AppenderConfig struct {
 	// MaxBatch is the number of messages from which Submit waits for the next
 	// batch. Defaults to 50,000.
 	MaxBatch int
-	// MaxBatchBytes is the same in bytes. Two batches exist, so that memory
-	// stays below twice this and the largest Append; besides, the callbacks of
+	// MaxBatchBytes is the same in bytes. There are two batches, so memory stays
+	// below twice this value plus the largest Append; in addition, the callbacks of
 	// two more batches may not have returned yet. Defaults to 8 MiB.
 	MaxBatchBytes int
-	// Linger is for how long a batch waits for company before it is written, also
-	// that of an Appender that was idle: for fewer and larger commits at low rates.
+	// Linger is how long a batch waits for more messages before it is written, also
+	// after the Appender was idle: for fewer and larger commits at low rates.
 	// Defaults to none.
 	Linger time.Duration
 	// OnCommit, if not nil, is called after the callbacks of a batch, from the
 	// same goroutine, with the position of the last message stored.
 	OnCommit func(last int64)
-	// Hub, if not nil, is told of what is committed, before OnCommit, as by Notify.
-	// Those who follow the stream at its end get small batches without headers from
-	// memory, and need not read them.
+	// Hub, if not nil, is notified of each commit, before OnCommit, as by Notify.
+	// Subscribers at the end of the stream get small batches without headers from
+	// memory, without a read from PostgreSQL.
 	Hub *Hub
 	// Writer says how batches are written, and where to log what goes wrong.
 	Writer WriterConfig
@@ -61,20 +60,19 @@ func (c AppenderConfig) withDefaults() AppenderConfig {
 	return c
 }
 
-// Appender appends to one stream for many callers: while one batch is
-// committed the next gathers, so that callers share the cost of commits. Right
-// after a commit it may wait, for a millisecond at most, for as many callers as
-// the batch before had. One that has been idle for a millisecond writes at once,
+// Appender appends to one stream for many callers, with group commit: while one batch is
+// being committed the next one fills, so that callers share the cost of commits. Right
+// after a commit it may wait, for at most a millisecond, for as many callers as the
+// previous batch had. After a millisecond without messages it writes the next one at once,
 // unless there is a Linger.
 //
-// There may be any number of Appenders for a stream, in any number of
-// processes. Those that write through one pool commit small batches together, one
-// transaction for all of their streams. A batch from CopyRows or CopyBytes on, and that of
-// a stream which is the only one with anything to write, has a transaction of its own.
-// Connections are shared: all that write through one pool have a quarter of its
-// connections, but two at least and eight at most, and borrow one for each transaction,
-// in turn. A stream whose lock somebody keeps, or whose message is refused, holds up none
-// but itself.
+// There may be any number of Appenders for a stream, in any number of processes. Appenders
+// that write through one pool commit small batches together, one transaction for all of
+// their streams. A batch of at least CopyRows or CopyBytes, and the batch of the only
+// stream with anything to write, has a separate transaction. Connections are shared: all
+// Appenders of one pool use a quarter of its connections, but at least two and at most
+// eight, and borrow one for each transaction, in turn. A stream whose lock is held by
+// another session, or whose message is rejected, delays only itself.
 //
 // Safe for concurrent use.
 type Appender struct {
@@ -85,7 +83,7 @@ type Appender struct {
 	answers answers
 	helpers sync.WaitGroup
 
-	work    context.Context // of what was accepted; ends with Abandon
+	work    context.Context // for writing accepted messages; ends with Abandon
 	abandon context.CancelFunc
 
 	starting, stopping sync.Once
@@ -95,33 +93,33 @@ type Appender struct {
 	idle       chan struct{} // one slot: the last call of Submit has left a closed Appender
 	submitting atomic.Int64  // calls of Submit that may still add
 
-	// How what comes is written: by the committer, which writes small batches of many
+	// How messages are written: by the committer, which writes small batches of many
 	// streams in one transaction, or alone, by a goroutine of this Appender.
 	committer atomic.Pointer[committer] // from Start on
-	alone     atomic.Bool               // changes under the committer's lock, to false under that of the group as well
+	alone     atomic.Bool               // changes under the committer's lock; to false under the group's lock as well
 	solo      atomic.Pointer[solo]      // while alone, and as long as its goroutine lives
 	slowUntil atomic.Int64              // in nanoseconds since 1970: until then it is written to alone
 
 	// Guarded by the committer's lock.
-	entries []*entry // in rounds, the oldest first
+	entries []*entry // this Appender's entries in rounds, the oldest first
 	handed  []handed
 	settled chan struct{} // closed when there are no entries any more; nil while nobody waits
-	ending  bool          // what is to be written alone is Stop's
+	ending  bool          // Stop writes what is left to write alone
 
 	writer   *batchWriter  // of the goroutine of solo, or of Stop; nil before the first of them
-	keeper   requestKeeper // of the records, while the stream has tables of its own
-	rotating chan struct{} // one slot, of all Appenders of a PartitionedAppender: their records are rotated; nil if there is but one
+	keeper   requestKeeper // rotates the request records, if the stream has its own tables
+	rotating chan struct{} // semaphore with one slot, shared by all Appenders of a PartitionedAppender: held while records are rotated; nil if there is only one Appender
 }
 
-// appendBatch is one batch that gathers, with the calls whose rows it holds.
+// appendBatch is one open batch, with the calls whose rows it holds.
 type appendBatch struct {
 	rows  rowBatch
 	calls []call
 }
 
-// call is one Submit: how many rows, and what became of them.
+// call is one Submit: its number of rows, and their outcome.
 type call struct {
-	rows     int       // as stored, once it is known that an earlier call did so
+	rows     int       // if an earlier call stored them: how many that one stored
 	request  RequestID // without ID if it carried none
 	done     func(Appended, error)
 	first    int64
@@ -129,13 +127,13 @@ type call struct {
 	repeated bool // stored by an earlier call
 }
 
-// callOverhead is what a call takes beside its rows and the ID of its client,
-// in bytes.
+// callOverhead is the size of a call in bytes, without its rows and its client's
+// ID.
 const callOverhead = 128
 
 // NewAppender returns an Appender to the stream, which writes through pool. It
-// writes nothing before Start. To a stream with partitions a PartitionedAppender
-// appends.
+// writes nothing before Start. For a stream with partitions use a
+// PartitionedAppender.
 func NewAppender(pool *pgxpool.Pool, s *Stream, cfg AppenderConfig) *Appender {
 	return newAppender(pool, nil, s, cfg)
 }
@@ -150,26 +148,27 @@ func newAppender(pool *pgxpool.Pool, rotating chan struct{}, s *Stream, cfg Appe
 
 // Appended says where the messages of one append are: at consecutive positions.
 type Appended struct {
-	// Partition is the one that they are in; 0 in a stream without partitions.
+	// Partition is the partition of the messages; 0 in a stream without partitions.
 	Partition int
-	// First and Last are the positions of the first and the last message. Of a request that was
-	// recorded before Tidewire noted how many messages it had, Last is that of the repetition.
+	// First and Last are the positions of the first and the last message. For a request
+	// recorded by a version of Tidewire that did not record the number of messages, Last is
+	// computed from the number of messages in the repetition.
 	First, Last int64
-	// Duplicate says that an earlier call with the same RequestID stored them, and this one nothing.
+	// Duplicate says that an earlier call with the same RequestID stored the messages, and this call
+	// stored nothing.
 	Duplicate bool
 }
 
-// Count is how many messages there are.
+// Count is the number of messages.
 func (a Appended) Count() int { return int(a.Last - a.First + 1) }
 
-// Append stores the messages, in this order and at consecutive positions, all
-// or none of them, and returns their positions once they are
-// committed. While PostgreSQL is away it waits.
+// Append stores the messages, in this order and at consecutive positions, all or none of them, and
+// returns their positions once they are committed. While PostgreSQL is unavailable it waits.
 //
-// Errors: ErrNotRunning before Start, ErrInvalid, ErrClosed and PostgreSQL's own mean that nothing was
-// stored, as does ErrNotFound, for the stream was dropped. If ctx ends first,
-// or with ErrOutcomeUnknown, the messages may be stored or not. An error that is ErrNotFound and
-// ErrOutcomeUnknown means that they may have been stored before the stream was dropped.
+// Errors: ErrNotRunning before Start, ErrInvalid, ErrClosed, ErrNotFound (the stream was dropped) and
+// PostgreSQL's own errors mean that nothing was stored. If ctx ends first, or with ErrOutcomeUnknown,
+// the messages may be stored or not. An error that is both ErrNotFound and ErrOutcomeUnknown means
+// that they may have been stored before the stream was dropped.
 func (a *Appender) Append(ctx context.Context, msgs ...Message) (Appended, error) {
 	if err := a.runs(); err != nil {
 		return Appended{}, err
@@ -177,7 +176,7 @@ func (a *Appender) Append(ctx context.Context, msgs ...Message) (Appended, error
 	return await(ctx, func(done func(Appended, error)) error { return a.Submit(ctx, msgs, done) })
 }
 
-// runs returns ErrNotRunning before Start: a caller would wait for ever.
+// runs returns ErrNotRunning before Start, when a caller would wait forever.
 func (a *Appender) runs() error {
 	if a.committer.Load() == nil && !a.closed.Load() {
 		return ErrNotRunning
@@ -185,7 +184,7 @@ func (a *Appender) runs() error {
 	return nil
 }
 
-// await has submit call back with what is returned, unless ctx ends before.
+// await calls submit and waits for its callback, or until ctx ends.
 func await[T any](ctx context.Context, submit func(done func(T, error)) error) (got T, err error) {
 	type answer struct {
 		got T
@@ -203,20 +202,19 @@ func await[T any](ctx context.Context, submit func(done func(T, error)) error) (
 	}
 }
 
-// Submit is Append that does not wait for the commit: it returns once the
-// messages are accepted, and has copied them. It waits while the gathering
-// batch is full. Messages that are accepted before Start are written from then on.
+// Submit is Append that does not wait for the commit: it returns once the messages
+// are accepted, and has copied them. It waits while the open batch is full.
+// Messages that are accepted before Start are written after Start.
 //
-// If it returns nil, done is called once, with Append's result or its
-// error; otherwise done is not called. All calls of
-// an Appender come from one goroutine, in the order of positions: what is done
-// there delays the next batch, so done must be brief, and must not wait for
-// this Appender.
+// If it returns nil, done is called once, with Append's result or its error;
+// otherwise done is not called. An Appender makes all of these calls one at a time,
+// in the order of positions: a slow done delays the next batch, so done must be
+// brief, and must not wait for this Appender.
 func (a *Appender) Submit(ctx context.Context, msgs []Message, done func(Appended, error)) error {
 	return a.submit(ctx, msgs, call{done: done})
 }
 
-// submit accepts the messages of a call, which says whom to answer.
+// submit accepts the messages of a call.
 func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	if err := a.stream.checkSingle("append to"); err != nil {
 		return err
@@ -236,7 +234,7 @@ func (a *Appender) submit(ctx context.Context, msgs []Message, c call) error {
 	return a.add(ctx, msgs, bytes+len(c.request.Client), c)
 }
 
-// validAppend returns what the messages of one call take in a batch.
+// validAppend validates the messages of one call and returns their size in a batch.
 func validAppend(msgs []Message) (bytes int, err error) {
 	if len(msgs) == 0 {
 		return 0, fmt.Errorf("%w append: no messages", ErrInvalid)

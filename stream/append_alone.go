@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// handed is what a committer leaves to an Appender. It comes before all that gathers
-// meanwhile.
+// handed is work that a committer hands back to an Appender. It is done before all
+// that was added since.
 type handed struct {
 	rows    *rowBatch // to be written, or nil
 	answer  answer
-	settled bool // the calls are; else, without rows, they are given up
+	settled bool // the outcome of the calls is known; if not, and without rows, the calls get ErrOutcomeUnknown
 }
 
-// add has the messages of a call gather: with those of others for the committer, or
-// alone.
+// add adds the messages of a call to a batch: the committer's, with other
+// Appenders, or this Appender's own.
 func (a *Appender) add(ctx context.Context, msgs []Message, bytes int, c call) error {
 	for {
 		if !a.alone.Load() {
@@ -26,7 +26,7 @@ func (a *Appender) add(ctx context.Context, msgs []Message, bytes int, c call) e
 		}
 		s := a.solo.Load()
 		if s == nil {
-			continue // it writes with others again
+			continue // it writes through the committer again
 		}
 		added, err := s.group.AddIf(ctx, nil, len(msgs), bytes, func(b *appendBatch) bool {
 			if !a.alone.Load() || a.solo.Load() != s {
@@ -44,24 +44,26 @@ func (a *Appender) add(ctx context.Context, msgs []Message, bytes int, c call) e
 	}
 }
 
-// solitary reports whether the Appender always writes alone: it is to wait longer than
-// others, or in a way of its own.
+// solitary reports whether the Appender always writes alone, because it has a Linger
+// or a fixed write method.
 func (a *Appender) solitary() bool { return a.cfg.Linger > 0 || a.cfg.Writer.Method != Auto }
 
-// small reports whether so much is written together with what others have.
+// small reports whether a batch of this size is written together with those of other
+// Appenders.
 func (a *Appender) small(rows, bytes int) bool {
 	return rows < min(a.cfg.Writer.CopyRows, a.cfg.MaxBatch) && bytes < min(a.cfg.Writer.CopyBytes, a.cfg.MaxBatchBytes)
 }
 
 const (
-	// slowWrite is from when on a table is slow, and slowFor for how long its stream is
-	// written to alone then, so that others do not wait for it.
+	// A table is slow if a write takes at least slowWrite. Its stream is then written
+	// alone for slowFor, so that other streams do not wait for it (circuit breaker).
 	slowWrite = 100 * time.Millisecond
 	slowFor   = time.Minute
-	// slowAlone is the same for a batch of any size, with its commit.
+	// slowAlone is the same threshold for a batch of any size, including its commit.
 	slowAlone = 500 * time.Millisecond
-	// maxSlow is how many streams may be slow at a time. If more seem so, PostgreSQL is: a
-	// transaction for each would make that worse, and so keep it so.
+	// maxSlow is how many streams may count as slow at a time. If more seem slow,
+	// PostgreSQL itself is slow: a transaction for each stream would make that worse, and
+	// prolong it.
 	maxSlow = 16
 )
 
@@ -85,8 +87,8 @@ func (a *Appender) isSlow() bool {
 	return until != 0 && time.Now().UnixNano() < until
 }
 
-// rejoin has the next messages written together with those of others, if nothing is to
-// be written alone before.
+// rejoin lets the committer write the next messages, if none are left to be written
+// alone.
 func (a *Appender) rejoin(s *solo) {
 	if a.solitary() || !a.alone.Load() || a.work.Err() != nil || a.isSlow() {
 		return
@@ -102,7 +104,7 @@ func (a *Appender) rejoin(s *solo) {
 	})
 }
 
-// awaitRounds returns when no round has anything of the Appender, or ctx ends.
+// awaitRounds returns when no round holds an entry of the Appender, or when ctx ends.
 func (a *Appender) awaitRounds(ctx context.Context) {
 	c := a.committer.Load()
 	for c != nil {
@@ -125,7 +127,7 @@ func (a *Appender) awaitRounds(ctx context.Context) {
 }
 
 // doHanded writes and answers what the committer has handed back. An element stays in the
-// list until it is answered: what comes meanwhile is to come after it.
+// list until it is answered, which keeps later batches after it.
 func (a *Appender) doHanded() {
 	c := a.committer.Load()
 	for c != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// answer is what is called back, and for the Hub.
+// answer is one settled batch: the calls to be called back, and the page for the Hub.
 type answer struct {
 	calls []call
-	page  tailPage // the messages, or none: they are to be read
+	page  tailPage // the messages, or empty: then subscribers read them from PostgreSQL
 }
 
-// maxAnswers is how many batches of an Appender that rounds have stored may wait to be called
-// back; then it writes alone, which waits for that.
+// maxAnswers bounds the batches of an Appender that rounds have stored and whose callbacks
+// have not begun. Beyond it the Appender writes alone, which waits for the callbacks.
 const maxAnswers = 16
 
 // answers are the batches of an Appender that are settled, in the order in which they are to
@@ -23,12 +23,12 @@ const maxAnswers = 16
 type answers struct {
 	mu      sync.Mutex
 	pending []answer
-	running bool          // somebody calls back, or is about to
+	running bool          // a goroutine calls back, or is about to
 	room    chan struct{} // closed when one is taken; nil while nobody waits
 }
 
-// put adds one, unless limit are pending. If start is true, the caller has to see to it that
-// somebody calls back.
+// put adds one, unless limit are pending. If start is true, the caller has to start calling
+// back.
 func (q *answers) put(one answer, limit int) (added, start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *answers) wait() <-chan struct{} {
 	return q.room
 }
 
-// take returns the first one, or false: then nobody calls back any more.
+// take returns the first one, or false; then the goroutine that calls back ends.
 func (q *answers) take() (one answer, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,9 +82,9 @@ func (q *answers) take() (one answer, ok bool) {
 const callbackPatience = 5 * time.Millisecond
 
 // callbacks calls back what one transaction of many streams has stored, in one goroutine and
-// in the order in which the calls came. So the requests of a client, which come one after the
-// other, are answered one after the other, and few writes to its socket take them all.
-// Whenever callbackPatience has passed, more goroutines go on with the rest.
+// in the order in which the calls came. So consecutive requests of a client are answered
+// consecutively, in few writes to its socket. Each time callbackPatience passes, more
+// goroutines help with the rest.
 type callbacks struct {
 	of   []answered
 	next atomic.Int64
@@ -104,7 +104,8 @@ func callBackAll(of []answered) {
 	(&callbacks{of: of}).help(1)
 }
 
-// help starts so many goroutines, and later twice as many if there is still something to do.
+// help starts this number of goroutines, and after callbackPatience twice as many if
+// callbacks remain.
 func (c *callbacks) help(goroutines int) {
 	for range goroutines {
 		go c.run()
@@ -126,8 +127,8 @@ func (c *callbacks) run() {
 	}
 }
 
-// callBack has calls called back, after those before them, and waits while the calls of
-// two batches are to be called back.
+// callBack queues the callbacks of a batch after those of earlier batches. It waits
+// while the previous batch has not begun its callbacks.
 func (a *Appender) callBack(one answer) {
 	for {
 		added, start := a.answers.put(one, 1)
@@ -183,14 +184,15 @@ func (c *call) answer() {
 	c.done(Appended{First: c.first, Last: c.first + int64(c.rows) - 1, Duplicate: c.repeated}, nil)
 }
 
-// fewCalls is up to how many calls the memory of a batch is for any batch, and not kept for
-// the Appender's next one.
+// fewCalls is the largest capacity of a calls slice that goes to the shared pool, for any
+// Appender; a larger one is kept for this Appender's next batch.
 const fewCalls = 16
 
 // callMemory is memory for the calls of small batches.
 var callMemory = sync.Pool{New: func() any { return new([]call) }}
 
-// giveBack has the memory of calls used again. The callbacks are not ours to keep.
+// giveBack releases the memory of calls for reuse. It clears them, so that no callback is
+// retained.
 func (a *Appender) giveBack(calls []call) {
 	clear(calls)
 	calls = calls[:0]

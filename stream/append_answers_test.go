@@ -12,7 +12,7 @@ func TestAppenders_OneCallsBackForLong(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
 	_, appenders := several(t, db, smallPool(t, db, 8), 20)
-	for range 5 { // new goroutines at first, and then some that have called back before
+	for range 5 { // first new goroutines, then reused ones
 		blocked, release := make(chan struct{}), make(chan struct{})
 		err := appenders[0].Submit(t.Context(), messages("blocks"), func(stream.Appended, error) {
 			close(blocked)
@@ -28,8 +28,8 @@ func TestAppenders_OneCallsBackForLong(t *testing.T) {
 	}
 }
 
-// TestAppenders_OneOfARoundCallsBackForLong: the same where one transaction has stored all of
-// them, and one goroutine begins to call back.
+// TestAppenders_OneOfARoundCallsBackForLong: the same when one transaction has stored all
+// batches, and one goroutine begins the callbacks.
 func TestAppenders_OneOfARoundCallsBackForLong(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -15,20 +15,20 @@ const (
 	copyHeader    = len(copySignature) + 4 + 4 // flags, length of the extension
 	copyTrailer   = 2
 
-	// A row: number of fields, then length and value of position and payload,
-	// and of what a table has after them.
+	// A row: number of fields, then length and value of position and payload, and
+	// of the columns that a table has after them.
 	rowPosition = 2 + 4
 	rowLength   = rowPosition + 8
 	rowPayload  = rowLength + 4
 )
 
-// The two are the same, or this does not compile.
+// Compiles only if the two constants are equal.
 var _ [streamwriter.RowOverhead]byte = [rowPayload]byte{}
 
-// rowBatch gathers rows in the form in which COPY takes them, so that a payload
-// is copied once between the socket and PostgreSQL. Positions are filled in
-// when the batch is written. The zero value is ready for use; a rowBatch is not
-// safe for concurrent use.
+// rowBatch collects rows in the binary COPY format, so that a payload is copied
+// once between the socket and PostgreSQL. Positions are filled in when the batch is
+// written. The zero value is ready for use; a rowBatch is not safe for concurrent
+// use.
 type rowBatch struct {
 	buf  []byte
 	lent *[]byte // where buf came from, nil if it is the batch's own
@@ -36,13 +36,13 @@ type rowBatch struct {
 	// extra is the number of fields after the payload: none in rows of the
 	// messages table, key and headers in those of a stream.
 	extra int
-	// requests are those of the rows that were a client's, in the order of the
-	// rows. They are set just before the batch is written.
+	// requests are the RequestIDs that the rows carry, in the order of the rows.
+	// They are set just before the batch is written.
 	requests []request
 	// First is the position of the first row, set by batchWriter.Write; the others
 	// follow without gaps.
 	First int64
-	at    time.Time // that the rows got when they were written; zero if that is not known
+	at    time.Time // the time that was stored in the rows; zero if unknown
 }
 
 // Append copies one payload into the batch, a row of the messages table.
@@ -93,8 +93,8 @@ func (b *rowBatch) Len() int { return b.rows }
 // Bytes is the size of the batch in memory.
 func (b *rowBatch) Bytes() int { return len(b.buf) }
 
-// Reset empties the batch. Its memory is for the next rows of any batch, unless one
-// unusual batch made it larger than keep bytes.
+// Reset empties the batch. Its memory goes back to the pool for any batch, unless
+// it is larger than keep bytes.
 func (b *rowBatch) Reset(keep int) {
 	b.giveBack(keep)
 	b.rows, b.First, b.at, b.requests = 0, 0, time.Time{}, nil
@@ -124,15 +124,15 @@ func (b *rowBatch) fieldEnd(at int) int {
 	return at + 4 + int(max(length, 0)) // NULL has length -1 and no value
 }
 
-// split returns the first rows, and the others, as batches of their own.
+// split returns the first rows and the remaining rows as two separate batches.
 func (b *rowBatch) split(rows int) (head, tail *rowBatch) {
 	at := b.skip(0, rows)
 	return &rowBatch{buf: slices.Clone(b.buf[:at]), rows: rows, extra: b.extra},
 		&rowBatch{buf: slices.Concat(b.buf[:copyHeader], b.buf[at:]), rows: b.rows - rows, extra: b.extra}
 }
 
-// skip returns where the next rows end, the first of which begins at; at 0 they
-// begin with the first row.
+// skip returns the offset in buf after the next rows, starting at offset at; 0
+// means the first row.
 func (b *rowBatch) skip(at, rows int) (end int) {
 	end = max(at, copyHeader)
 	for range rows {
@@ -141,7 +141,8 @@ func (b *rowBatch) skip(at, rows int) (end int) {
 	return end
 }
 
-// take appends the next rows of another batch, as skip goes past them.
+// take appends the next rows of another batch, starting at offset at, and returns
+// the offset after them (see skip).
 func (b *rowBatch) take(from *rowBatch, at, rows int) (end int) {
 	end = from.skip(at, rows)
 	if b.rows == 0 {
@@ -153,8 +154,8 @@ func (b *rowBatch) take(from *rowBatch, at, rows int) (end int) {
 	return end
 }
 
-// copyData returns the whole of what COPY reads. The trailer is appended
-// after the rows and not kept: the batch stays as it is.
+// copyData returns the complete COPY stream. The trailer is appended after the rows
+// but not kept in the batch.
 func (b *rowBatch) copyData() []byte {
 	return append(b.buf, 0xff, 0xff)
 }
@@ -165,7 +166,7 @@ func (b *rowBatch) appendArray(dst []byte, field int, oid uint32) []byte {
 	return b.appendElements(appendArrayHeader(dst, oid, b.rows), field)
 }
 
-// appendArrayHeader begins a binary array of so many elements of the type given.
+// appendArrayHeader begins a binary array of n elements of the given type.
 func appendArrayHeader(dst []byte, oid uint32, n int) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, 1) // dimensions
 	dst = binary.BigEndian.AppendUint32(dst, 1) // may hold NULLs; PostgreSQL looks for itself
@@ -186,8 +187,8 @@ func (b *rowBatch) appendElements(dst []byte, field int) []byte {
 	return dst
 }
 
-// messages returns the rows of a stream as they will be read, in memory of their own; nil
-// if one has headers.
+// messages returns the rows of a stream as a reader will get them, in separate memory;
+// nil if one has headers.
 func (b *rowBatch) messages() []Message {
 	all := make([]Message, 0, b.rows)
 	buf := slices.Clone(b.buf)

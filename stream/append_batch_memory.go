@@ -2,8 +2,8 @@ package stream
 
 import "sync"
 
-// batchMemory is memory that batches share: there are as many pieces as are filled at a
-// time, and none for the thousands of streams to which nobody appends.
+// batchMemory is memory that batches share: one buffer for each batch that is in use,
+// and none for the thousands of streams without appends.
 var batchMemory = sync.Pool{New: func() any { return new([]byte) }}
 
 // lend gives the batch, which is empty, memory if it has none.
@@ -14,8 +14,8 @@ func (b *rowBatch) lend() {
 	}
 }
 
-// giveBack takes the memory from the batch, and lets others have it if it is at most so
-// many bytes.
+// giveBack takes the memory from the batch, and returns it to the pool if it is at most
+// keep bytes.
 func (b *rowBatch) giveBack(keep int) {
 	if b.lent != nil && cap(b.buf) <= keep {
 		*b.lent = b.buf[:0]

@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// commit writes the batch and hands its calls over to be answered.
+// commit writes the batch and queues its calls to be answered.
 func (a *Appender) commit(ctx context.Context, s *solo, b *appendBatch) {
 	a.awaitRounds(ctx)
 	a.doHanded()
@@ -24,8 +24,8 @@ func (a *Appender) commit(ctx context.Context, s *solo, b *appendBatch) {
 	a.callBack(answer{calls, page})
 }
 
-// writePage writes the rows of the calls, and returns what was written for those who
-// follow the stream.
+// writePage writes the rows of the calls, and returns the stored messages for the
+// subscribers.
 func (a *Appender) writePage(ctx context.Context, rows *rowBatch, calls []call) (p tailPage) {
 	if a.write(ctx, rows, calls) {
 		p = a.page(rows)
@@ -37,8 +37,9 @@ func (a *Appender) writePage(ctx context.Context, rows *rowBatch, calls []call) 
 	return p
 }
 
-// page returns the messages of a batch that is stored, if somebody subscribes to the
-// stream, and they can be told without PostgreSQL, which may spell headers in another way.
+// page returns the messages of a stored batch for the Hub. It is empty if the stream has
+// no subscribers, or if a message has headers: PostgreSQL may normalise their JSON, so
+// they have to be read back.
 func (a *Appender) page(rows *rowBatch) (p tailPage) {
 	if a.cfg.Hub == nil || rows.at.IsZero() || !a.cfg.Hub.subscribed(a.stream.id) {
 		return p
@@ -50,10 +51,11 @@ func (a *Appender) page(rows *rowBatch) (p tailPage) {
 	return p
 }
 
-// write stores the rows of the calls and notes in each what became of it. If
-// PostgreSQL refuses them for what is in them, the calls are halved until only
-// those that it will not take are refused: callers that share a batch do not
-// know each other. It reports whether all rows are stored, side by side.
+// write stores the rows of the calls and notes the outcome in each call. If
+// PostgreSQL rejects the batch because of its content, write bisects it until only
+// the invalid calls are rejected: one caller's bad data must not fail the
+// independent callers in its batch. It reports whether all rows are stored, at
+// consecutive positions.
 func (a *Appender) write(ctx context.Context, rows *rowBatch, calls []call) (whole bool) {
 	rows.requests = requestsOf(rows.requests[:0], calls)
 	err := a.writer.Write(ctx, rows)
@@ -76,9 +78,9 @@ func (a *Appender) write(ctx context.Context, rows *rowBatch, calls []call) (who
 	}
 	if err != nil {
 		err = a.explain(ctx, err)
-		what := "messages refused"
+		what := "messages rejected"
 		if errors.Is(err, ErrOutcomeUnknown) {
-			what = "messages given up, which may be stored"
+			what = "messages abandoned, outcome unknown"
 		}
 		a.cfg.Writer.Log.Error(what, "stream", a.stream.name, "messages", rows.Len(), "error", err)
 	}
@@ -86,7 +88,7 @@ func (a *Appender) write(ctx context.Context, rows *rowBatch, calls []call) (who
 	return err == nil
 }
 
-// settle notes what became of calls whose rows are side by side.
+// settle notes the outcome of calls whose rows are at consecutive positions.
 func (a *Appender) settle(calls []call, first int64, err error) {
 	for i := range calls {
 		if calls[i].err = err; err == nil {
@@ -104,7 +106,7 @@ func blamesRows(err error) bool {
 	return !errors.Is(err, ErrOutcomeUnknown) && len(code) == 5 && slices.Contains([]string{"22", "23", "54", "P0"}, code[:2])
 }
 
-// explain turns the error of a batch into what the callers are told.
+// explain turns the error of a batch into the error for its callers.
 func (a *Appender) explain(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -121,8 +123,8 @@ func (a *Appender) explain(ctx context.Context, err error) error {
 	return a.stream.explain("append to", err)
 }
 
-// dropped asks whether the stream is gone. A writer that comes to the table while it
-// is dropped gets an internal error of PostgreSQL, which does not say so.
+// dropped asks PostgreSQL whether the stream is gone. A write to a table that is
+// being dropped fails with an internal error of PostgreSQL that does not say so.
 func (a *Appender) dropped(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Writer.Timeout)
 	defer cancel()

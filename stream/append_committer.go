@@ -14,17 +14,17 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Bounds of what the Appenders of a pool have in memory for their next round; whoever
-// adds waits beyond.
+// Bounds of what the Appenders of a pool hold in memory for their next round; beyond
+// them Submit waits.
 const (
 	openRows  = 50_000
 	openBytes = 8 << 20
 )
 
-// Bounds of one transaction of a round: what its streams wait for each other, what is
-// sent once more if one of them is refused, and locks, of which PostgreSQL has room for
-// 6,400 by default: one for a shared stream, and some ten for one with tables of its own,
-// 27 with the first request of a client to that.
+// Bounds of one transaction of a round. They limit how long its streams wait for each
+// other, how much is sent again if one of them is rejected, and the locks, of which
+// PostgreSQL has room for 6,400 by default: one for a shared stream, some ten for a
+// stream with its own tables, and 27 there with the first request of a client.
 const (
 	togetherLocks = 1000
 	ownLocks      = 10
@@ -32,28 +32,28 @@ const (
 	togetherBytes = 1 << 20
 )
 
-// togetherTimeout bounds one attempt to commit; what takes longer is written by each
-// Appender itself, which gives large batches more time.
+// togetherTimeout bounds one attempt to commit. After it, each Appender writes its
+// batch alone, which gives large batches more time.
 const togetherTimeout = 10 * time.Second
 
-// committer commits what the Appenders of a pool have gathered, all in one transaction:
-// group commit, for the callers of many streams as for those of one. It tries once. A
-// stream whose lock is taken, or a batch that is refused, goes back to its Appender,
-// which writes it alone and deals with that, and holds up nobody else.
+// committer commits the open batches of the Appenders of a pool in one transaction:
+// group commit across many streams. It tries once. If a stream's lock is taken, or a
+// batch is rejected, the batch goes back to its Appender, which writes it alone,
+// retries, and delays no other stream.
 //
-// Appenders with large batches, and one that is the only one with anything to write,
-// write alone as well: COPY, and statements that are prepared, are faster.
+// Appenders with large batches, and an Appender that is the only one with anything
+// to write, also write alone: COPY and prepared statements are faster.
 type committer struct {
 	pool *pgxpool.Pool
 	on   pg.Borrower
-	log  *slog.Logger // of an Appender in the round
+	log  *slog.Logger // the log of an Appender in the round
 
 	// Rounds are transactions of one writer, as batches are.
 	id, number int64
 	marks      batchGC
 	params     togetherParams
 
-	keeper  requestKeeper // of the records of streams that share tables
+	keeper  requestKeeper // rotates the request records of streams that share tables
 	helpers sync.WaitGroup
 
 	group *pg.Group[round]
@@ -61,41 +61,43 @@ type committer struct {
 	end   context.CancelFunc
 	ended chan struct{}
 
-	// Guarded by the group's lock, as what its Appenders say.
-	alone   int  // Appenders that have something to write alone
-	writing bool // a round
+	// Guarded by the group's lock, like the Appenders' fields that name this lock.
+	alone   int  // number of Appenders that write alone, except solitary ones
+	writing bool // a round is being written
 
-	slowUntil [maxSlow]time.Time // of the streams that were slow last, as a ring
+	slowUntil [maxSlow]time.Time // ring buffer: until when each of the last slow streams counts as slow
 	slows     int                // where the next goes
 
 	withdrawnRows, withdrawnBytes int // from the open round, by one call of do
 }
 
-// round is what gathers, of several Appenders, until the round before is committed.
+// round is the open batch of several Appenders. It fills until the previous round is
+// committed.
 type round struct {
 	entries []*entry
 }
 
-// entry is what a round has of one Appender.
+// entry is the part of a round that belongs to one Appender.
 type entry struct {
 	of    *Appender
 	in    *round
 	rows  rowBatch
 	calls []call
 	bytes int  // as counted by the group
-	order int  // in which it came, among those of its transaction
+	order int  // order of arrival within its transaction
 	taken bool // its Appender has taken the calls back
 }
 
-// entryMemory are entries for the next rounds, and keepEntry is up to how many bytes the
-// memory of one's rows is kept.
+// entryMemory is a pool of entries for the next rounds. An entry's row buffer is kept if
+// it has at most keepEntry bytes.
 var entryMemory = sync.Pool{New: func() any { return new(entry) }}
 
 const keepEntry = 4 << 10
 
 var committers pg.PerPool[*committer]
 
-// joinCommitter returns the committer of the pool, to be left in the end.
+// joinCommitter returns the committer of the pool. The caller has to call leave when
+// it is done.
 func joinCommitter(pool *pgxpool.Pool) *committer {
 	return committers.Join(pool, func() *committer {
 		c := &committer{pool: pool, on: pg.NewBorrower(pool), id: rand.Int64(), ended: make(chan struct{})}
@@ -107,7 +109,7 @@ func joinCommitter(pool *pgxpool.Pool) *committer {
 	})
 }
 
-// leave is for an Appender of which no round has anything.
+// leave ends an Appender's use of c. No round may hold an entry of the Appender.
 func (c *committer) leave() {
 	if committers.Leave(c.pool) {
 		c.end()
@@ -122,7 +124,8 @@ func (c *committer) run() {
 	c.group.Run(c.life, c.life, c.commit)
 }
 
-// do runs under the lock that guards what c and its Appenders know of each other.
+// do calls a function under the lock that guards the state shared by c and its
+// Appenders.
 func (c *committer) do(do func(open *round)) {
 	c.group.Do(func(open *round) (rows, bytes int) {
 		c.withdrawnRows, c.withdrawnBytes = 0, 0
@@ -131,8 +134,8 @@ func (c *committer) do(do func(open *round)) {
 	})
 }
 
-// add has the messages of a call written with the next round. It returns false if the
-// Appender is to write them alone.
+// add adds the messages of a call to the next round. It returns false if the Appender
+// has to write them alone.
 func (c *committer) add(ctx context.Context, a *Appender, msgs []Message, bytes int, one call) (bool, error) {
 	added, err := c.group.AddIf(ctx, a.work.Done(), len(msgs), bytes, func(open *round) bool {
 		if a.alone.Load() {
@@ -159,12 +162,12 @@ func (c *committer) add(ctx context.Context, a *Appender, msgs []Message, bytes 
 	return added, err
 }
 
-// quiet reports whether nobody else has anything to write.
+// quiet reports whether no other Appender has anything to write.
 func (c *committer) quiet(open *round) bool {
 	return len(open.entries) == 0 && !c.writing && c.alone == 0
 }
 
-// setAlone has the Appender write alone. The caller holds the lock.
+// setAlone switches the Appender to writing alone. The caller holds the lock.
 func (c *committer) setAlone(a *Appender) {
 	if a.alone.Load() {
 		return
@@ -186,8 +189,8 @@ func (c *committer) newEntry(a *Appender, open *round) *entry {
 	return e
 }
 
-// fits reports whether the batch stays small with another call, and has no request
-// twice.
+// fits reports whether the batch stays small with another call, and contains no
+// request twice.
 func (e *entry) fits(rows, bytes int, p RequestID) bool {
 	if p.Client != "" && slices.ContainsFunc(e.calls, func(c call) bool { return c.request == p }) {
 		return false
@@ -212,7 +215,8 @@ func (c *committer) commit(ctx context.Context, r *round) {
 		for i, e := range rest[:n] {
 			e.order = i
 		}
-		// In the order of ids, as move_outbox takes locks. Nobody waits for one here.
+		// In the order of IDs, in which move_outbox takes locks. No one waits for a
+		// lock here.
 		slices.SortFunc(rest[:n], func(a, b *entry) int { return cmp.Compare(a.of.stream.id, b.of.stream.id) })
 		c.write(ctx, rest[:n])
 		rest = rest[n:]
@@ -237,8 +241,9 @@ func transaction(entries []*entry) (n int) {
 	return n
 }
 
-// write stores the batches of the entries, in one transaction, or hands them back to
-// their Appenders. While PostgreSQL is away it tries again, until none is left.
+// write stores the batches of the entries in one transaction, or hands them back to
+// their Appenders. While PostgreSQL is unavailable it retries, until the Appenders
+// have taken back all entries.
 func (c *committer) write(ctx context.Context, entries []*entry) {
 	for failed := 0; ; failed++ {
 		if entries = c.remaining(entries); len(entries) == 0 {
@@ -254,9 +259,9 @@ func (c *committer) write(ctx context.Context, entries []*entry) {
 			c.finish(entries, got)
 			return
 		case ctx.Err() != nil:
-			return // all were taken back
+			return // the Appenders have taken all entries back
 		case how == refused && pg.Code(err) != pg.CodeQueryCanceled && len(entries) > 1:
-			half := len(entries) / 2 // those who share a transaction do not know each other
+			half := len(entries) / 2 // bisect: independent streams must not fail with the bad one
 			c.write(ctx, entries[:half])
 			c.write(ctx, entries[half:])
 			return
@@ -275,7 +280,7 @@ func (c *committer) write(ctx context.Context, entries []*entry) {
 	}
 }
 
-// remaining returns the entries that were not taken back.
+// remaining returns the entries that their Appenders have not taken back.
 func (c *committer) remaining(entries []*entry) (left []*entry) {
 	c.do(func(*round) {
 		left = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.taken })
@@ -283,9 +288,9 @@ func (c *committer) remaining(entries []*entry) (left []*entry) {
 	return left
 }
 
-// settle finds out what became of a transaction whose answer was lost: it was
-// committed, with these firsts, or is lost for good. If PostgreSQL refuses to tell, that
-// is unknown.
+// settle finds the outcome of a transaction whose answer was lost: committed, with these
+// first positions, or lost permanently. If PostgreSQL rejects the query, the outcome is
+// unknown.
 func (c *committer) settle(ctx context.Context, entries []*entry) (got stored, how outcome) {
 	c.marks.doubt(c.number)
 	for failed := 0; ; failed++ {
@@ -296,10 +301,10 @@ func (c *committer) settle(ctx context.Context, entries []*entry) (got stored, h
 		case err == nil:
 			return got, lost
 		case !pg.Retryable(err):
-			c.log.Error("lost answer not looked up", "streams", len(entries), "error", err)
+			c.log.Error("outcome of a lost transaction not looked up", "streams", len(entries), "error", err)
 			return got, unknown
 		}
-		c.log.Warn("lost answer not looked up, trying again", "streams", len(entries), "attempt", failed+1, "error", err)
+		c.log.Warn("outcome of a lost transaction not looked up, trying again", "streams", len(entries), "attempt", failed+1, "error", err)
 		if pg.Code(err) == pg.CodeLockNotAvailable {
 			c.endFrozen(ctx, entries)
 		}
@@ -312,8 +317,8 @@ func (c *committer) settle(ctx context.Context, entries []*entry) (got stored, h
 // settleWait bounds one wait for a transaction that is still under way.
 const settleWait = time.Second
 
-// endFrozen ends the sessions that keep the locks of the streams, if their clients have
-// gone away without a word.
+// endFrozen terminates the PostgreSQL sessions that hold the locks of the streams, if
+// their clients have silently disappeared.
 func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
 	for _, e := range entries {
 		cfg := e.of.cfg.Writer
@@ -321,7 +326,7 @@ func (c *committer) endFrozen(ctx context.Context, entries []*entry) {
 	}
 }
 
-// forget has old marks of batches deleted, once a round, in the session that is held.
+// forget deletes old batch marks, once a round, in the borrowed session.
 func (c *committer) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
 	defer cancel()

@@ -2,8 +2,8 @@ package stream
 
 import "slices"
 
-// finish takes in what became of entries. An entry that was left out goes back to its
-// Appender.
+// finish notes the outcome of the entries. An entry that was not stored goes back to
+// its Appender.
 func (c *committer) finish(entries []*entry, got stored) {
 	var starts []answered
 	c.do(func(open *round) {
@@ -35,8 +35,8 @@ func (c *committer) finish(entries []*entry, got stored) {
 	callBackAll(starts)
 }
 
-// answer hands calls over to be called back, after those of before. If it returns true, the
-// caller has to see to it that somebody does.
+// answer queues the callbacks of a batch after those of earlier batches. If it returns
+// true, the caller has to start calling back.
 func (c *committer) answer(a *Appender, one answer) (start bool) {
 	if len(a.handed) == 0 {
 		added, start := a.answers.put(one, maxAnswers)
@@ -47,12 +47,12 @@ func (c *committer) answer(a *Appender, one answer) (start bool) {
 			return start
 		}
 	}
-	// Its callbacks take their time.
+	// The Appender's callbacks are slow.
 	c.hand(a, handed{answer: one, settled: true})
 	return false
 }
 
-// giveUp has the calls of entries told that nobody knows whether they are stored.
+// giveUp ends the calls of the entries with ErrOutcomeUnknown.
 func (c *committer) giveUp(entries []*entry) {
 	c.do(func(open *round) {
 		for _, e := range entries {
@@ -64,7 +64,8 @@ func (c *committer) giveUp(entries []*entry) {
 	})
 }
 
-// handBack has an Appender see to an entry, and after it to what has gathered since.
+// handBack gives work for one entry back to its Appender, and then the Appender's
+// entry in the open round.
 func (c *committer) handBack(a *Appender, open *round, h handed) {
 	c.hand(a, h)
 	if next := a.openEntry(open); next != nil {
@@ -73,7 +74,7 @@ func (c *committer) handBack(a *Appender, open *round, h handed) {
 	}
 }
 
-// hand gives an Appender something to do, before all that comes to it from now on.
+// hand queues work for an Appender, before all messages that are added from now on.
 func (c *committer) hand(a *Appender, h handed) {
 	c.setAlone(a)
 	a.handed = append(a.handed, h)
@@ -90,14 +91,15 @@ func (c *committer) withdraw(open *round, e *entry) {
 	c.withdrawnBytes += e.bytes
 }
 
-// recycle keeps the entry for another one. The calls are their Appender's.
+// recycle returns the entry to the pool. The memory of its calls belongs to the
+// Appender.
 func (e *entry) recycle() {
 	e.rows.Reset(keepEntry)
 	*e = entry{rows: e.rows}
 	entryMemory.Put(e)
 }
 
-// takeBack gives an Appender the calls that are not settled: it was told to give up.
+// takeBack gives an abandoned Appender the calls whose outcome is not known yet.
 func (c *committer) takeBack(a *Appender) {
 	c.do(func(open *round) {
 		for _, e := range slices.Clone(a.entries) {

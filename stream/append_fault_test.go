@@ -19,9 +19,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAppender_VisibleOrderIsPositionOrder has several nodes append while
-// readers follow, each with its own pool: what a reader has seen as the whole
-// stream up to p must stay the whole.
+// TestAppender_VisibleOrderIsPositionOrder has several nodes append while readers
+// follow, each with its own pool: once a reader has seen the stream up to p,
+// nothing may appear below p.
 func TestAppender_VisibleOrderIsPositionOrder(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -109,14 +109,14 @@ func TestAppender_LostConnectionsStoreEachCallOnce(t *testing.T) {
 	}
 }
 
-// ledger notes where the messages of each call are said to be.
+// ledger records the positions that each call returned.
 type ledger struct {
 	mu    sync.Mutex
 	first map[string]int64
 }
 
-// append appends a call of two messages, and notes what it was told. It
-// reports whether there may be a next.
+// append appends two messages in one call, and records the result. It reports
+// whether the caller may continue.
 func (l *ledger) append(t *testing.T, ctx context.Context, a *stream.Appender, name string) bool {
 	first, err := firstOf(a.Append(ctx, stream.Message{Key: name, Payload: []byte(name + " a")}, stream.Message{Payload: []byte(name + " b")}))
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *ledger) append(t *testing.T, ctx context.Context, a *stream.Appender, n
 	return true
 }
 
-// check wants every noted call once, where it was said to be, and nothing else.
+// check wants every recorded call once, at its returned position, and nothing else.
 func (l *ledger) check(t *testing.T, all []stream.Message) {
 	t.Helper()
 	if len(all) != 2*len(l.first) {
@@ -154,9 +154,9 @@ func (l *ledger) check(t *testing.T, all []stream.Message) {
 	}
 }
 
-// TestAppender_PostgreSQLKilledUnderLoad kills PostgreSQL again and again
-// while two nodes append: all are answered in the end, and every message is
-// there once.
+// TestAppender_PostgreSQLKilledUnderLoad kills PostgreSQL repeatedly while two
+// nodes append: all calls are answered eventually, and every message is stored
+// once.
 func TestAppender_PostgreSQLKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -210,7 +210,7 @@ func TestAppender_PostgreSQLKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// far is a connection to a PostgreSQL that is a millisecond away.
+// far is a connection with a latency of a millisecond.
 type far struct{ net.Conn }
 
 func (c far) Write(p []byte) (int, error) {
@@ -218,8 +218,8 @@ func (c far) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestAppender_FarNodeGetsItsTurn has a node close to PostgreSQL write as fast
-// as it can: the head has always moved since the far one learnt it.
+// TestAppender_FarNodeGetsItsTurn lets a node close to PostgreSQL write as fast as
+// it can: the head known to the far node is always outdated.
 func TestAppender_FarNodeGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -261,7 +261,7 @@ func TestAppender_FarNodeGetsItsTurn(t *testing.T) {
 	calling.Wait()
 }
 
-// TestAppender_WritesWhenPostgreSQLIsBack starts while there is none.
+// TestAppender_WritesWhenPostgreSQLIsBack starts while PostgreSQL is stopped.
 func TestAppender_WritesWhenPostgreSQLIsBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/streamwriter"
 )
 
-// ingestWriter is a batchWriter as package ingest has it.
+// ingestWriter adapts a batchWriter to the interface that package ingest uses.
 type ingestWriter struct{ *batchWriter }
 
 func (w ingestWriter) Write(ctx context.Context, b streamwriter.Batch) error {

@@ -10,15 +10,15 @@ import (
 
 // PartitionedConfig configures a PartitionedAppender.
 type PartitionedConfig struct {
-	// OnCommit, if not nil, is called as AppenderConfig.OnCommit is, by several
-	// goroutines at once, one a partition.
+	// OnCommit, if not nil, is called like AppenderConfig.OnCommit, concurrently by
+	// one goroutine for each partition.
 	OnCommit func(partition int, last int64)
-	// Appender is what each partition has. Its MaxBatchBytes is shared out among
-	// them, but each has 64 KiB at least; its OnCommit is not called.
+	// Appender configures the Appender of each partition. MaxBatchBytes is divided
+	// among the partitions, but each has at least 64 KiB; OnCommit is not called.
 	Appender AppenderConfig
 }
 
-// minPartitionBytes is the least MaxBatchBytes of a partition.
+// minPartitionBytes is the smallest MaxBatchBytes of a partition.
 const minPartitionBytes = 64 << 10
 
 func (c PartitionedConfig) withDefaults(partitions int) PartitionedConfig {
@@ -30,17 +30,17 @@ func (c PartitionedConfig) withDefaults(partitions int) PartitionedConfig {
 	return c
 }
 
-// PartitionedAppender appends to the partitions of a stream: the messages of a
-// call go to the partition of their key, or else to that of their RequestID's Client, or
-// else to each in turn. Those without a key go along with those that have one.
-// If the keys of a call belong to several partitions, it stores nothing, and
-// the error is ErrCrossPartition.
+// PartitionedAppender appends to the partitions of a stream. The messages of a call go
+// to the partition of their key. If none has a key, they go to the partition of their
+// RequestID's Client, or without one to each partition in turn (round robin). If some
+// have a key, those without go to the same partition. If the keys of a call belong to
+// several partitions, it stores nothing, and the error is ErrCrossPartition.
 //
-// A request is found by its RequestID in its partition: a repetition has to
-// give the messages the same keys, so that it gets to the same partition.
+// A RequestID is looked up in one partition: a repetition has to give the messages the
+// same keys, so that it goes to the same partition.
 //
-// An ordinary stream will do as well, as one partition. Partitions are written side by
-// side, as far as there are connections: see Appender. Safe for concurrent use.
+// A stream without partitions counts as one partition. Partitions are written in
+// parallel, as far as there are connections: see Appender. Safe for concurrent use.
 type PartitionedAppender struct {
 	stream *Stream
 	parts  []*Appender
@@ -65,8 +65,9 @@ func NewPartitionedAppender(pool *pgxpool.Pool, s *Stream, cfg PartitionedConfig
 	return a
 }
 
-// Partition returns the Appender to one partition, from 0 on, which a knows how
-// to start and stop.
+// Partition returns the Appender to partition i, from 0 on. a.Start and a.Stop
+// start and stop it. It stores messages in this partition whatever their keys are:
+// give it only messages whose keys belong there (Stream.PartitionOf).
 func (a *PartitionedAppender) Partition(i int) *Appender { return a.parts[i] }
 
 // Append is Appender.Append to the partition of the messages.
@@ -98,7 +99,7 @@ func (a *PartitionedAppender) Submit(ctx context.Context, msgs []Message, done f
 	return a.parts[partition].Submit(ctx, msgs, placed(partition, done))
 }
 
-// SubmitAs is Submit as the request of that name: see Appender.AppendAs.
+// SubmitAs is Submit with a RequestID: see Appender.AppendAs.
 func (a *PartitionedAppender) SubmitAs(ctx context.Context, request RequestID, msgs []Message, done func(Appended, error)) error {
 	partition, ok, err := a.stream.route(msgs)
 	if err != nil {
@@ -110,7 +111,7 @@ func (a *PartitionedAppender) SubmitAs(ctx context.Context, request RequestID, m
 	return a.parts[partition].SubmitAs(ctx, request, msgs, placed(partition, done))
 }
 
-// placed has done told the partition.
+// placed returns a callback that sets the partition and calls done.
 func placed(partition int, done func(Appended, error)) func(Appended, error) {
 	return func(at Appended, err error) {
 		at.Partition = partition

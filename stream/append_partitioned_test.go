@@ -88,8 +88,8 @@ func TestPartitionedAppender_FewConnections(t *testing.T) {
 	}
 }
 
-// TestPublish_ToPartitions: by key where Go would send it, the others of a
-// transaction together.
+// TestPublish_ToPartitions: messages with a key go to the same partition as in Go,
+// those without a key in a transaction go together.
 func TestPublish_ToPartitions(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 5)

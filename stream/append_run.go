@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Start has what is accepted written from now on. An Appender that has nothing to write has
-// no goroutine. Further calls do nothing.
+// Start begins to write accepted messages. An Appender that has nothing to write has no
+// goroutine. Further calls do nothing.
 func (a *Appender) Start() { a.starting.Do(a.start) }
 
 func (a *Appender) start() {
@@ -19,19 +19,19 @@ func (a *Appender) start() {
 	a.committer.Store(c)
 	c.do(func(*round) {
 		if !a.solitary() {
-			c.alone++ // as it is
+			c.alone++ // it begins alone
 		}
 		a.solo.Load().start()
 	})
 }
 
-// Stop accepts no more, and returns when what was accepted is committed or refused, and all
-// callbacks have returned. This may take as long as PostgreSQL is away: see Abandon. It may
-// be called more than once, and each call waits.
+// Stop accepts no more messages, and returns when all accepted ones are committed or
+// rejected, and all callbacks have returned. This may take as long as PostgreSQL is
+// unavailable: see Abandon. It may be called more than once, and each call waits.
 func (a *Appender) Stop() { a.stopping.Do(a.stop) }
 
 func (a *Appender) stop() {
-	a.Start() // what was accepted before that is to be written, too
+	a.Start() // messages accepted before Start have to be written, too
 	a.close()
 	c := a.committer.Load()
 	var s *solo
@@ -61,8 +61,8 @@ func (a *Appender) stop() {
 	}
 }
 
-// Abandon gives up what is accepted and not committed, with ErrOutcomeUnknown, and
-// accepts no more. Stop is to be called all the same.
+// Abandon ends accepted messages that are not committed with ErrOutcomeUnknown, and
+// accepts no more. Stop must still be called.
 func (a *Appender) Abandon() {
 	a.refuse()
 	a.abandon()
@@ -71,8 +71,8 @@ func (a *Appender) Abandon() {
 	}
 }
 
-// enter lets a Submit add, until the Appender is closed. Either it sees that,
-// or close sees it.
+// enter lets a Submit add, until the Appender is closed. Either enter sees that the
+// Appender is closed, or close sees the Submit.
 func (a *Appender) enter() bool {
 	a.submitting.Add(1)
 	if a.closed.Load() {
@@ -88,7 +88,7 @@ func (a *Appender) leave() {
 	}
 }
 
-// refuse accepts no more.
+// refuse makes Submit return ErrClosed from now on.
 func (a *Appender) refuse() {
 	a.closing.Do(func() {
 		a.idle = make(chan struct{}, 1)
@@ -96,7 +96,8 @@ func (a *Appender) refuse() {
 	})
 }
 
-// close accepts no more, and returns when every Submit under way has added.
+// close stops accepting messages, and returns when every Submit under way has added its
+// messages.
 func (a *Appender) close() {
 	a.refuse()
 	for a.submitting.Load() > 0 {
@@ -104,9 +105,9 @@ func (a *Appender) close() {
 	}
 }
 
-// solo is what an Appender has while it writes alone: batches that gather, and a goroutine.
-// It goes when there was nothing to write alone for soloIdle: thousands of Appenders have
-// none.
+// solo is the state of an Appender that writes alone: its batches and a goroutine. It is
+// released when there was nothing to write alone for soloIdle, so thousands of idle
+// Appenders need no goroutine.
 type solo struct {
 	of    *Appender
 	group *pg.Group[appendBatch]
@@ -136,7 +137,8 @@ func newSolo(a *Appender) *solo {
 // start starts the goroutine, under the committer's lock.
 func (s *solo) start() { go s.run() }
 
-// run writes what gathers alone, or was handed back, until Stop, or until there is nothing.
+// run writes the Appender's own batches and the entries handed back to it, until Stop or
+// until there are none.
 func (s *solo) run() {
 	defer close(s.ended)
 	defer s.stop()
@@ -156,14 +158,15 @@ func (s *solo) run() {
 	}
 }
 
-// openWriter makes the writer, with the first goroutine that writes alone.
+// openWriter creates the writer when the first goroutine that writes alone starts.
 func (a *Appender) openWriter() {
 	if a.writer == nil {
 		a.writer = newWriter(a.pool, a.stream.table, a.stream.storage, a.cfg.Writer)
 	}
 }
 
-// retire gives up s if the Appender writes with others. From then on another one may run.
+// retire releases s if the Appender writes through the committer. From then on another
+// solo may run.
 func (a *Appender) retire(s *solo) (retired bool) {
 	c := a.committer.Load()
 	s.group.IfEmpty(func() {

@@ -14,14 +14,14 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// codeStaleHead is what tidewire.begin_batch raises when another writer has
-// moved the head of the stream.
+// codeStaleHead is raised by tidewire.begin_batch when another writer has moved the
+// head of the stream.
 const codeStaleHead = "TW001"
 
-// attempt writes the batch once, in that time. If stale, it does not rely on the
-// head that the writer knows. With an error the batch has its first position if
-// positions were taken for it, which happens only if no other attempt is committed.
-// It waits for a lock as long as wait says.
+// attempt tries once to write the batch, within timeout. If stale is true, it does
+// not rely on the head that the writer knows. It waits at most wait for a lock. On
+// an error, b.First is set if positions were allocated, which happens only if no
+// other attempt is committed.
 func (w *batchWriter) attempt(ctx context.Context, b *rowBatch, stale bool, wait, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -48,7 +48,7 @@ func (w *batchWriter) attempt(ctx context.Context, b *rowBatch, stale bool, wait
 		return err
 	}
 	if err != nil {
-		if b.First > 0 && behindBegin(err) {
+		if b.First > 0 && afterBegin(err) {
 			w.head = b.First + int64(b.Len()) - 1 // a sequence is not rolled back
 		}
 		return w.recover(ctx, b, err)
@@ -57,10 +57,10 @@ func (w *batchWriter) attempt(ctx context.Context, b *rowBatch, stale bool, wait
 	return nil
 }
 
-// behindBegin reports whether PostgreSQL refused a batch whose positions it had
-// taken already. If that is wrong, the next COPY is refused once, and goes as
-// Array.
-func behindBegin(err error) bool {
+// afterBegin reports whether PostgreSQL rejected a batch after it had allocated its
+// positions. If that is wrong, the next COPY is rejected once, and the batch is
+// sent as Array.
+func afterBegin(err error) bool {
 	switch pg.Code(err) {
 	case "", codeStaleHead, pg.CodeLockNotAvailable:
 		return false
@@ -74,8 +74,8 @@ func (w *batchWriter) prefersCopy(b *rowBatch) bool {
 	return w.cfg.Method == Copy || w.cfg.Method == Auto && (b.Len() >= w.cfg.CopyRows || b.Bytes() >= w.cfg.CopyBytes)
 }
 
-// sendCopy sends one query with the rows after it: one round trip, and another one
-// before the first.
+// sendCopy sends one query with the rows after it: one round trip, and one more
+// before the writer's first COPY, to read the head.
 func (w *batchWriter) sendCopy(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s := w.on.Session()
 	if w.head == 0 {
@@ -91,8 +91,8 @@ func (w *batchWriter) sendCopy(ctx context.Context, b *rowBatch, wait time.Durat
 	return err
 }
 
-// lentReader is memory that CopyFrom reads. When the connection breaks, that
-// returns before the goroutine in which it reads has ended.
+// lentReader is memory that CopyFrom reads. When the connection breaks, CopyFrom
+// returns before its reading goroutine has ended.
 type lentReader struct {
 	mu sync.Mutex
 	r  *bytes.Reader // nil when it was taken back
@@ -107,15 +107,15 @@ func (l *lentReader) Read(p []byte) (int, error) {
 	return l.r.Read(p)
 }
 
-// takeBack returns when nobody reads the memory any more.
+// takeBack returns when the memory is no longer being read.
 func (l *lentReader) takeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.r = nil
 }
 
-// sendArray sends four statements, one more with requests to record, and one more
-// with settings, and one Sync: one round trip.
+// sendArray sends four statements, one more if there are requests to record, one
+// more if settings change, and one Sync: one round trip.
 func (w *batchWriter) sendArray(ctx context.Context, b *rowBatch, wait time.Duration, prepared bool) error {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
@@ -141,8 +141,8 @@ func (w *batchWriter) sendArray(ctx context.Context, b *rowBatch, wait time.Dura
 	return b.taken(p, before)
 }
 
-// taken reads the results of a transaction, of which the statement after so many says
-// where the batch is.
+// taken reads the results of a transaction. The result number before (from 0) holds
+// the position and time of the batch.
 func (b *rowBatch) taken(p *pgconn.Pipeline, before int) error {
 	taken, err := rowAfter(p, before)
 	if err == nil && len(taken) == 2 && len(taken[0]) == 8 {
@@ -156,8 +156,8 @@ func (b *rowBatch) taken(p *pgconn.Pipeline, before int) error {
 
 var binaryFormat = []int16{1}
 
-// insertParams returns the number of rows and an array for each column, which are good until
-// free is called. The arrays share one buffer, which may move while it grows.
+// insertParams returns the number of rows and an array for each column, valid until free is
+// called. The arrays share one buffer, which may move while it grows.
 func (w *batchWriter) insertParams(b *rowBatch) (params [][]byte, free func()) {
 	ends := make([]int, 0, 4)
 	lent := batchMemory.Get().(*[]byte)

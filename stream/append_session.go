@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// prepare says how the statements of the writer's table are to be sent on the session
-// that is held. A table that this session writes to for the second time in a row is
-// worth preparing them; those of the shared one are the same for all streams.
+// prepare prepares the statements of the writer's table on the borrowed session, if
+// that pays, and reports whether they are prepared. It pays for a table that this
+// session writes to for the second time in a row, and for the shared table, whose
+// statements are the same for all streams.
 func (w *batchWriter) prepare(ctx context.Context, shared bool) (prepared bool, err error) {
 	s := w.on.Session()
 	if shared {

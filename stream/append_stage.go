@@ -9,36 +9,39 @@ import (
 )
 
 const (
-	// stagedBytes is the size from which a batch may be staged: less gets through
-	// any line before somebody ends the session that holds the lock.
+	// stagedBytes is the size from which a batch may be staged. A smaller batch
+	// arrives over any line before another writer terminates the session that holds
+	// the lock.
 	stagedBytes = 64 << 10
 
-	codeEnded = "57P01" // the session was ended, by another writer for one
+	codeEnded = "57P01" // admin_shutdown: the session was terminated, for example by another writer
 )
 
-// line is what a batchWriter knows of its connection to PostgreSQL. Rows usually arrive
-// while the lock is held, in one round trip. Over a slow line that takes longer than
-// other writers wait, who end the session, again and again. So a large batch whose
-// session broke is staged.
+// line is what a batchWriter knows about its network line to PostgreSQL. Rows usually
+// arrive while the lock is held, in one round trip. Over a slow line that takes longer
+// than other writers wait, and they terminate the session, again and again. So a large
+// batch whose session broke is staged.
 type line struct {
 	slow   bool // large batches are staged
-	direct bool // they cannot be
+	direct bool // staging is not possible
 }
 
 func (l *line) stages(b *rowBatch) bool { return l.slow && !l.direct && b.Bytes() >= stagedBytes }
 
-// broke notes that an attempt to write the batch got no answer, or was ended.
+// broke notes that an attempt to write the batch got no answer, or that its session
+// was terminated.
 func (l *line) broke(b *rowBatch) { l.slow = l.slow || b.Bytes() >= stagedBytes }
 
-// sendStaged sends the rows to a temporary table, for as long as that takes, and then
-// takes the lock and stores them: two round trips, and rows that are written twice.
-// To others the transaction is old when it has the lock; nobody takes it for frozen,
-// for the part that holds the lock is one message, which has arrived whole.
+// sendStaged first copies the rows to a temporary table, without the lock, and then
+// takes the lock and stores them: two round trips, and each row is written twice. The
+// transaction is already old when it takes the lock. Other writers still do not see
+// it as frozen, because the part that holds the lock is one message that has arrived
+// completely.
 func (w *batchWriter) sendStaged(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s, began := w.on.Session(), time.Now()
 	c := s.Conn().PgConn()
 	b.number(1)
-	b.First = 0 // that of b.number
+	b.First = 0 // undoes what b.number set
 	rows := &lentReader{r: bytes.NewReader(b.copyData())}
 	defer rows.takeBack()
 	if _, err := c.CopyFrom(ctx, rows, fmt.Sprintf(stageFmt, w.table.columns, s.Settings(wait))); err != nil {

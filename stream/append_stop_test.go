@@ -58,8 +58,7 @@ func TestAppender_StopAnswersWhatItAccepted(t *testing.T) {
 	}
 }
 
-// block keeps everybody from the stream's table until the end of the
-// transaction.
+// block locks the stream's table until the end of the transaction.
 func block(t *testing.T, db pgtest.DB) pgx.Tx {
 	t.Helper()
 	lock, err := db.Pool.Begin(t.Context())
@@ -94,7 +93,7 @@ func TestAppender_FullWaitsAndObeysContext(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%d calls of 64 KiB into two batches of 1 MiB: %v, want the context's error", accepted, err)
 	}
-	accepted-- // the last was not
+	accepted-- // the last one was not accepted
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ func TestAppender_AbandonAnswersEverybody(t *testing.T) {
 	block(t, db)
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{MaxBatch: 2})
 	var calling sync.WaitGroup
-	for range 8 { // two batches, and those that wait for room
+	for range 8 { // two full batches, and callers that wait for room
 		calling.Go(func() {
 			_, err := a.Append(t.Context(), stream.Message{}, stream.Message{})
 			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// run starts an Appender that is stopped when the test ends.
+// run starts an Appender, which is stopped when the test ends.
 func run(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig) *stream.Appender {
 	t.Helper()
 	a, _ := start(t, pool, s, cfg)
@@ -59,7 +59,7 @@ func everything(t *testing.T, s *stream.Stream) (all []stream.Message) {
 
 var bothMethods = map[string]stream.Method{"array": stream.Array, "copy": stream.Copy}
 
-// TestAppender_MethodsStoreTheSame compares what is in the tables, column by
+// TestAppender_MethodsStoreTheSame compares the contents of the tables, column by
 // column.
 func TestAppender_MethodsStoreTheSame(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestAppender_MethodsStoreTheSame(t *testing.T) {
 	}
 }
 
-// asText is a way to compare and to print what has pointers.
+// asText formats values with pointers, for comparing and printing.
 func asText(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -126,9 +126,9 @@ func asText(v any) string {
 	return string(text)
 }
 
-// TestAppender_AnswersInOrder submits from many goroutines: the messages of a
-// call lie together, and callbacks come in the order of positions, from one
-// goroutine, as the race detector knows.
+// TestAppender_AnswersInOrder submits from many goroutines: the messages of a call
+// are consecutive, and callbacks come one at a time, in the order of positions; the
+// race detector checks that.
 func TestAppender_AnswersInOrder(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -163,7 +163,7 @@ func TestAppender_AnswersInOrder(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				clear(msgs) // ours again
+				clear(msgs) // Submit has copied them
 			}
 		})
 	}
@@ -208,8 +208,8 @@ func TestAppender_RefusesInvalidMessages(t *testing.T) {
 	}
 }
 
-// TestAppender_RefusesOnlyWhatPostgreSQLDoes has bad messages share a batch
-// with good ones of other callers, and of the same.
+// TestAppender_RefusesOnlyWhatPostgreSQLDoes puts bad messages in a batch with good
+// ones of other callers, and of the same caller.
 func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 	t.Parallel()
 	for name, method := range bothMethods {
@@ -245,7 +245,7 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			a.Stop() // one batch with all, and over
+			a.Stop() // writes all in one batch
 			if refused != 3 || len(positions) != 17 {
 				t.Errorf("%d calls refused and %d stored, want 3 and 17", refused, len(positions))
 			}
@@ -262,8 +262,8 @@ func TestAppender_RefusesOnlyWhatPostgreSQLDoes(t *testing.T) {
 	}
 }
 
-// TestAppender_ManyOnFewConnections has many more Appenders at work than the pool has
-// connections, and two of them wait for locks that somebody keeps.
+// TestAppender_ManyOnFewConnections runs many more Appenders than the pool has
+// connections, two of which wait for locks held by another transaction.
 func TestAppender_ManyOnFewConnections(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

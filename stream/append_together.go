@@ -19,9 +19,9 @@ type outcome int
 const (
 	committed outcome = iota
 	refused           // PostgreSQL has answered, and nothing was stored
-	unsent            // there was no connection
-	lost              // there was no answer
-	unknown           // and none to the question what became of it
+	unsent            // there was no connection, so nothing was sent
+	lost              // PostgreSQL did not answer
+	unknown           // and the lookup of the outcome failed, too
 )
 
 // Names of prepared statements.
@@ -30,20 +30,20 @@ const (
 	stmtTakeShared     = "tidewire_take_shared"
 	stmtRecordRequests = "tidewire_record_requests"
 	stmtInsertShared   = "tidewire_insert_shared"
-	stmtHurry          = "tidewire_hurry"
-	stmtNoHurry        = "tidewire_no_hurry"
+	stmtSetTimeout     = "tidewire_set_timeout"
+	stmtResetTimeout   = "tidewire_reset_timeout"
 )
 
-// stored is where the batches of a round are.
+// stored is the result of one transaction of a round.
 type stored struct {
-	firsts []int64 // 0 of those that were left out
+	firsts []int64 // first positions; 0 for a batch that was not stored
 	at     time.Time
-	slow   int // the batch that took longest
+	slow   int // index of the batch that took longest
 	took   time.Duration
 }
 
-// attempt sends the batches of the entries in one transaction, in one round trip. It keeps
-// the session.
+// attempt sends the batches of the entries in one transaction, in one round trip. It does
+// not release the session.
 func (c *committer) attempt(ctx context.Context, entries []*entry) (got stored, how outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, togetherTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func (c *committer) attempt(ctx context.Context, entries []*entry) (got stored, 
 		return got, unsent, err
 	}
 	if err := s.Prepare(ctx, stmtAppendTogether, map[string]string{
-		stmtAppendTogether: appendTogetherSQL, stmtHurry: hurrySQL, stmtNoHurry: noHurrySQL,
+		stmtAppendTogether: appendTogetherSQL, stmtSetTimeout: setTimeoutSQL, stmtResetTimeout: resetTimeoutSQL,
 	}); err != nil {
 		s.Close()
 		return got, unsent, fmt.Errorf("prepare writer: %w", err)
@@ -79,13 +79,13 @@ func (c *committer) attempt(ctx context.Context, entries []*entry) (got stored, 
 	return got, refused, err
 }
 
-// sendTogether sends six statements and one Sync.
+// sendTogether sends one transaction in a pipeline with one Sync.
 func sendTogether(ctx context.Context, s *pg.Session, params [][]byte) (got stored, err error) {
 	p := s.Conn().PgConn().StartPipeline(ctx)
 	before := s.SendBegin(p, pg.ShortWait)
-	p.SendQueryPrepared(stmtHurry, nil, nil, nil)
+	p.SendQueryPrepared(stmtSetTimeout, nil, nil, nil)
 	p.SendQueryPrepared(stmtAppendTogether, params, binaryFormat, binaryFormat)
-	p.SendQueryPrepared(stmtNoHurry, nil, nil, nil)
+	p.SendQueryPrepared(stmtResetTimeout, nil, nil, nil)
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
 	if err := p.Sync(); err != nil {
 		return got, errors.Join(err, p.Close())
@@ -103,8 +103,8 @@ func sendTogether(ctx context.Context, s *pg.Session, params [][]byte) (got stor
 	return got, err
 }
 
-// rowAfter reads the results of so many statements, and returns a copy of the row of the
-// next one.
+// rowAfter reads and skips the results of the first before statements, and returns a
+// copy of the row of the next one.
 func rowAfter(p *pgconn.Pipeline, before int) (row [][]byte, err error) {
 	for n := range before + 1 {
 		results, err := p.GetResults()
@@ -113,7 +113,7 @@ func rowAfter(p *pgconn.Pipeline, before int) (row [][]byte, err error) {
 		}
 		reader, ok := results.(*pgconn.ResultReader)
 		if !ok {
-			return nil, fmt.Errorf("%T instead of a result", results)
+			return nil, fmt.Errorf("unexpected response %T", results)
 		}
 		for reader.NextRow() {
 			if n == before {
@@ -129,10 +129,11 @@ func rowAfter(p *pgconn.Pipeline, before int) (row [][]byte, err error) {
 	return row, nil
 }
 
-// postgresEpoch is where PostgreSQL's binary times begin, in microseconds.
+// postgresEpoch is the epoch of PostgreSQL's binary times, in microseconds of Unix
+// time.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// parseTime reads a binary timestamptz; the zero time is one that cannot be read.
+// parseTime parses a binary timestamptz; it returns the zero time if b is invalid.
 func parseTime(b []byte) time.Time {
 	if len(b) != 8 {
 		return time.Time{}
@@ -159,7 +160,8 @@ func parseInt8Array(b []byte) ([]int64, error) {
 	return all, nil
 }
 
-// togetherParams makes the parameters of appendTogetherSQL, and keeps their memory.
+// togetherParams encodes the parameters of appendTogetherSQL, and reuses their
+// memory.
 type togetherParams struct {
 	buf  []byte
 	ends []int
@@ -168,7 +170,7 @@ type togetherParams struct {
 // The types of rows in arrays, in the order of a rowBatch's fields.
 var rowTypes = []uint32{oidBytea, oidText, oidJSONB}
 
-// of returns the parameters, which are good until the next call.
+// of returns the parameters, valid until the next call.
 func (t *togetherParams) of(writer, number int64, entries []*entry) [][]byte {
 	t.buf, t.ends = t.buf[:0], t.ends[:0]
 	rows, requests := 0, 0
@@ -199,7 +201,7 @@ func (t *togetherParams) of(writer, number int64, entries []*entry) [][]byte {
 	return t.params()
 }
 
-// params cuts the buffer, which does not move any more.
+// params cuts the finished buffer into parameters.
 func (t *togetherParams) params() [][]byte {
 	params, from := make([][]byte, 0, len(t.ends)), 0
 	for _, end := range t.ends {
@@ -221,7 +223,7 @@ func (t *togetherParams) int4s(entries []*entry, number func(*entry) int) {
 	t.end()
 }
 
-// heads adds an array with where each stream ends, as far as that is known.
+// heads adds an array with the last known position of each stream.
 func (t *togetherParams) heads(entries []*entry) {
 	t.buf = appendArrayHeader(t.buf, oidInt8, len(entries))
 	for _, e := range entries {
@@ -230,7 +232,7 @@ func (t *togetherParams) heads(entries []*entry) {
 	t.end()
 }
 
-// batches adds an array that says of each row to which entry it belongs, from 1.
+// batches adds an array with the number of its entry, from 1, for each row.
 func (t *togetherParams) batches(entries []*entry, rows int) {
 	t.buf = appendArrayHeader(t.buf, oidInt4, rows)
 	for i, e := range entries {
@@ -241,7 +243,7 @@ func (t *togetherParams) batches(entries []*entry, rows int) {
 	t.end()
 }
 
-// requests adds an array with one element of each request.
+// requests adds an array with one element for each request.
 func (t *togetherParams) requests(entries []*entry, n int, oid uint32, add func(*request)) {
 	t.buf = appendArrayHeader(t.buf, oid, n)
 	for _, e := range entries {

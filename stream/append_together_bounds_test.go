@@ -51,8 +51,9 @@ func gatePool(t *testing.T, url, text string) (*pgxpool.Pool, *gate) {
 	return pool, g
 }
 
-// TestHub_GrownBesideARead: a subscription that lags reads for all, while the process
-// commits at the end, and somebody else after that. Polls tell who was at the end.
+// TestHub_GrownBesideARead: a lagging subscription is the leader and reads, while
+// this process commits at the end, and another process after it. Polls show which
+// subscription was at the end.
 func TestHub_GrownBesideARead(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -69,7 +70,7 @@ func TestHub_GrownBesideARead(t *testing.T) {
 	lags := subscribe(t, h, s, stream.After(10))
 	g.armed.Store(true)
 	lagged := make(chan []stream.Message, 1)
-	h.Notify(s) // somebody has to look
+	h.Notify(s) // makes a subscription read
 	go func() { lagged <- next(t, lags) }()
 	<-g.reached
 	mustAppend(t, a, messages("eleven")...) // from memory
@@ -83,8 +84,8 @@ func TestHub_GrownBesideARead(t *testing.T) {
 	}
 }
 
-// TestAppenders_AbandonedBesideTheLast: all that a round has is given up while it waits for
-// a session; the session goes back.
+// TestAppenders_AbandonedBesideTheLast: all calls of a round are abandoned while it waits
+// for a session; the session is returned.
 func TestAppenders_AbandonedBesideTheLast(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -104,8 +105,8 @@ func TestAppenders_AbandonedBesideTheLast(t *testing.T) {
 	}
 }
 
-// TestAppenders_AbandonedBesideAFullRound: others have filled what gathers, and nothing is
-// written. Submit and Run of an Appender that gives up return all the same.
+// TestAppenders_AbandonedBesideAFullRound: other Appenders have filled the open round, and
+// nothing is written. Submit and Stop of an abandoned Appender still return.
 func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -123,7 +124,7 @@ func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 			}
 		})
 	}
-	for range 200 { // from some on they wait
+	for range 200 { // the later ones wait for room
 		mine.Go(func() {
 			_, err := a.Append(context.Background(), messages("mine")...)
 			if !errors.Is(err, stream.ErrOutcomeUnknown) && !errors.Is(err, stream.ErrClosed) {
@@ -139,8 +140,8 @@ func TestAppenders_AbandonedBesideAFullRound(t *testing.T) {
 	others.Wait()
 }
 
-// TestAppenders_RoundIsRefusedAtOnce: PostgreSQL refuses the round's statement before it is
-// sent. Everybody is told so, as if each had written alone.
+// TestAppenders_RoundIsRefusedAtOnce: PostgreSQL rejects the round's statement when it is
+// prepared. Every caller gets the error, as if each had written alone.
 func TestAppenders_RoundIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -176,8 +177,9 @@ func TestAppenders_RoundIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAppenders_SlowCallback: a callback takes its time, while more is handed back to its
-// Appender. It has no session meanwhile: other streams go on, on a pool that lends one.
+// TestAppenders_SlowCallback: a callback is slow, while more entries are handed back to
+// its Appender. The Appender holds no session meanwhile: other streams continue, on a
+// pool that lends one session.
 func TestAppenders_SlowCallback(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -223,7 +225,8 @@ func TestAppenders_SlowCallback(t *testing.T) {
 	}
 }
 
-// TestAppenders_SlowTable: inserts into one stream take until the others are stored.
+// TestAppenders_SlowTable: inserts into one stream block until the other streams are
+// stored.
 func TestAppenders_SlowTable(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -257,8 +260,8 @@ func TestAppenders_SlowTable(t *testing.T) {
 	}
 }
 
-// TestHub_WatchKeepsNothing: what is committed to a stream that is only watched is not kept
-// in memory: a subscription that comes later reads it.
+// TestHub_WatchKeepsNothing: messages of a stream that is only watched are not kept in
+// memory: a later subscription reads them from PostgreSQL.
 func TestHub_WatchKeepsNothing(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAppenders_LostAnswers breaks connections, before and after what they send. What
-// was answered is stored at the position told, and nothing twice.
+// TestAppenders_LostAnswers breaks connections, before and after what they send.
+// Answered messages are stored at the returned positions, and nothing is stored
+// twice.
 func TestAppenders_LostAnswers(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -48,7 +49,7 @@ func TestAppenders_LostAnswers(t *testing.T) {
 	}
 }
 
-// TestAppenders_SessionsEnd ends sessions that write, again and again.
+// TestAppenders_SessionsEnd repeatedly terminates sessions that write.
 func TestAppenders_SessionsEnd(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -83,8 +84,8 @@ func TestAppenders_SessionsEnd(t *testing.T) {
 	}
 }
 
-// TestAppenders_OneIsAbandoned: an Appender gives up what is in a round, before that is
-// written and while it is. Those who share it are not concerned.
+// TestAppenders_OneIsAbandoned: an Appender is abandoned before and while its round is
+// written. The other Appenders in the round are not affected.
 func TestAppenders_OneIsAbandoned(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -140,8 +141,8 @@ func TestAppenders_OneIsAbandoned(t *testing.T) {
 	wantStored(t, streams[2], "one, two")
 }
 
-// TestAppenders_StopBesideOthers: an Appender that is stopped has stored what it
-// accepted, while the others go on.
+// TestAppenders_StopBesideOthers: a stopped Appender has stored all accepted
+// messages, while the others continue.
 func TestAppenders_StopBesideOthers(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// several makes n streams, every second with tables of its own, and an Appender to each
-// that writes through the pool.
+// several creates n streams, every second one with its own tables, and an Appender for
+// each, which writes through the pool.
 func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*stream.Stream, appenders []*stream.Appender) {
 	t.Helper()
 	for i := range n {
@@ -32,8 +32,8 @@ func several(t *testing.T, db pgtest.DB, pool *pgxpool.Pool, n int) (streams []*
 	return streams, appenders
 }
 
-// occupySessions borrows all sessions of the pool, so that what is submitted gathers
-// until they are returned.
+// occupySessions borrows all sessions of the pool, so that submitted messages wait
+// in open batches until they are returned.
 func occupySessions(t *testing.T, pool *pgxpool.Pool) (giveBack func()) {
 	t.Helper()
 	l := pg.JoinLender(pool)
@@ -59,7 +59,7 @@ func occupySessions(t *testing.T, pool *pgxpool.Pool) (giveBack func()) {
 	return giveBack
 }
 
-// answers are those to one Submit for each of several Appenders.
+// answers are the results of one Submit to each of several Appenders.
 type answers struct {
 	sync.WaitGroup
 	firsts []int64
@@ -84,7 +84,7 @@ func submitAll(t *testing.T, appenders []*stream.Appender, payload string) *answ
 	return all
 }
 
-// together returns how many streams share one transaction at most.
+// together returns the largest number of streams in one transaction.
 func together(t *testing.T, db pgtest.DB) (most int) {
 	t.Helper()
 	err := db.Pool.QueryRow(t.Context(), `SELECT coalesce(max((SELECT count(*) FROM unnest(firsts) AS f WHERE f > 0)), 0) FROM tidewire.batch`).Scan(&most)
@@ -94,8 +94,9 @@ func together(t *testing.T, db pgtest.DB) (most int) {
 	return most
 }
 
-// TestAppenders_ShareATransaction has 20 streams store a message each, again and again,
-// until all but the first, which has nobody to share with when it begins, do so together.
+// TestAppenders_ShareATransaction makes 20 streams store a message each, repeatedly,
+// until all but the first share one transaction. The first has no other Appender to share
+// with when it begins.
 func TestAppenders_ShareATransaction(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -120,7 +121,7 @@ func TestAppenders_ShareATransaction(t *testing.T) {
 	}
 }
 
-// TestAppenders_OneIsRefused: PostgreSQL refuses what one stream is to store.
+// TestAppenders_OneIsRefused: PostgreSQL rejects the batch of one stream.
 func TestAppenders_OneIsRefused(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -147,8 +148,8 @@ func TestAppenders_OneIsRefused(t *testing.T) {
 	}
 }
 
-// TestAppenders_SomeAreLocked: somebody keeps the locks of three streams, of which one
-// is dropped meanwhile.
+// TestAppenders_SomeAreLocked: another transaction holds the locks of three streams,
+// one of which is dropped meanwhile.
 func TestAppenders_SomeAreLocked(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -182,8 +183,8 @@ func TestAppenders_SomeAreLocked(t *testing.T) {
 }
 
 // TestAppenders_KeepTheirOrder submits calls of all sizes to several streams at once.
-// Whatever they are written with: those of one stream are stored and called back in
-// the order in which they were submitted.
+// Independent of how they are written, the calls of one stream are stored and called
+// back in the order in which they were submitted.
 func TestAppenders_KeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -248,8 +249,8 @@ func TestAppenders_KeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestAppenders_Requests: requests of clients that share a round with others are
-// stored once, whoever repeats them.
+// TestAppenders_Requests: requests that share a round with others are stored once,
+// whichever process repeats them.
 func TestAppenders_Requests(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -276,7 +277,7 @@ func TestAppenders_Requests(t *testing.T) {
 	}
 }
 
-// TestSettleTogether asks what became of a transaction: before it comes, after it, and
+// TestSettleTogether asks for the outcome of a transaction before it, after it, and
 // while it is under way.
 func TestSettleTogether(t *testing.T) {
 	t.Parallel()

@@ -15,16 +15,16 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Method is how a batch travels.
+// Method is how a batch is sent to PostgreSQL.
 type Method int
 
 const (
-	// Auto takes Array or Copy by the size of the batch.
+	// Auto chooses Array or Copy by the size of the batch.
 	Auto Method = iota
 	// Array is INSERT … SELECT FROM unnest, in one round trip with the lock.
 	Array
-	// Copy is binary COPY: half the cost per row. Its rows hold their positions
-	// already: where another writer has taken those, the batch goes as Array.
+	// Copy is binary COPY: half the cost per row. Its rows already contain their
+	// positions: if another writer has taken those, the batch is sent as Array.
 	Copy
 )
 
@@ -40,29 +40,29 @@ type WriterConfig struct {
 	// KiB.
 	CopyBytes int
 	// Timeout bounds one attempt to write a batch. An attempt that follows one that
-	// took too long has twice the time, up to 64 times: a large batch gets through
-	// a slow line in the end. Defaults to 30 s.
+	// took too long has twice the time, up to 64 times the Timeout, so that a large
+	// batch gets through a slow line. Defaults to 30 s.
 	Timeout time.Duration
-	// LockTimeout bounds the wait for the stream's lock; past it, a holder that
-	// is Tidewire's own and frozen is ended. At most 30 s, for AtTime relies on a
-	// message's time being no older than a minute when it is stored. Defaults to
-	// 10 s.
+	// LockTimeout bounds the wait for the stream's lock; after it, a frozen holder
+	// that is a Tidewire session is terminated. At most 30 s, because AtTime relies
+	// on a message's time being no older than a minute when it is stored. Defaults
+	// to 10 s.
 	LockTimeout time.Duration
 	// Log receives a line for each attempt that failed. Defaults to none.
 	Log *slog.Logger
 }
 
 func (c WriterConfig) withDefaults() WriterConfig {
-	if c.CopyRows == 0 {
+	if c.CopyRows <= 0 {
 		c.CopyRows = 256
 	}
-	if c.CopyBytes == 0 {
+	if c.CopyBytes <= 0 {
 		c.CopyBytes = 256 << 10
 	}
-	if c.Timeout == 0 {
+	if c.Timeout <= 0 {
 		c.Timeout = 30 * time.Second
 	}
-	if c.LockTimeout == 0 {
+	if c.LockTimeout <= 0 {
 		c.LockTimeout = 10 * time.Second
 	}
 	c.LockTimeout = min(c.LockTimeout, timeDisorder/2)
@@ -72,26 +72,26 @@ func (c WriterConfig) withDefaults() WriterConfig {
 	return c
 }
 
-// batchWriter writes batches in position order, on connections that all who write to the
-// pool share. Not safe for concurrent use: gather callers with pg.Group.
+// batchWriter writes batches in position order, on connections that all writers of the
+// pool share. Not safe for concurrent use: use pg.Group to combine callers.
 type batchWriter struct {
 	cfg   WriterConfig
 	table *table
-	// storage of the stream, nil if it writes to a table of messages that is no stream's.
+	// storage of the stream; nil if the table does not belong to a stream.
 	storage *storage
 	pool    *pgxpool.Pool
 	on      pg.Borrower
-	broken  error // no such table can be
-	id      int64 // with number, names each batch once and for all
+	broken  error // why Write fails: the table's name is invalid
+	id      int64 // random; with number, identifies each batch permanently
 	number  int64
 	head    int64 // last position taken, as far as we know; 0 if unknown
 	line    line
 	marks   batchGC
-	took    time.Duration // the last attempt
+	took    time.Duration // duration of the last attempt
 }
 
 // newTableWriter returns a batchWriter to a table of messages; it connects when it first
-// writes. Writing fails with ErrInvalid if the table's name is none.
+// writes. Write fails with ErrInvalid if the table's name is invalid.
 func newTableWriter(pool *pgxpool.Pool, name string, cfg WriterConfig) *batchWriter {
 	t, err := pg.IngestTable(name)
 	w := newWriter(pool, messagesTable(t), nil, cfg)
@@ -105,13 +105,13 @@ func newWriter(pool *pgxpool.Pool, t *table, s *storage, cfg WriterConfig) *batc
 	return &batchWriter{cfg: cfg.withDefaults(), table: t, storage: s, pool: pool, on: pg.NewBorrower(pool), id: rand.Int64()}
 }
 
-// Close gives back what the batchWriter has of the pool. It may be called more than once,
-// and Write after it.
+// Close returns the batchWriter's connections to the pool. It may be called more than
+// once, and Write may be called after it.
 func (w *batchWriter) Close() { w.on.Close() }
 
-// Write stores the batch, sets its First position, and returns when the
-// batch is committed. While PostgreSQL is away it tries again, until ctx ends;
-// the batch is stored once however often that took. With ctx's own error, or with
+// Write stores the batch, sets its First position, and returns when the batch is
+// committed. While PostgreSQL is unavailable it retries, until ctx ends; the batch is
+// stored once, independent of the number of attempts. With ctx's own error, or with
 // ErrOutcomeUnknown, it may be stored or not: an attempt got no answer. Any other error
 // means that nothing of the batch was stored.
 func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
@@ -143,8 +143,8 @@ func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 			w.marks.doubt(w.number)
 			w.line.broke(b)
 			if !errors.As(err, new(*pgconn.ConnectError)) { // something was sent
-				// From now on a refusal counts only if the attempt that got it has found
-				// that no other was committed, which COPY does not tell.
+				// From now on an error counts as final only if that attempt has found
+				// that no other attempt was committed, which COPY does not check.
 				unanswered, stale = true, true
 			}
 			if errors.Is(err, context.DeadlineExceeded) || pgconn.Timeout(err) {
@@ -170,7 +170,7 @@ func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("write batch: %w", ctx.Err())
 		case !pg.Retryable(err) && b.First == 0 && w.line.stages(b):
-			w.line.direct = true // there are no temporary tables for this role, say
+			w.line.direct = true // for example, this role may not create temporary tables
 			continue
 		case !pg.Retryable(err) && b.First == 0 && unanswered:
 			return fmt.Errorf("write batch: %w: %w", ErrOutcomeUnknown, err)
@@ -195,12 +195,12 @@ func (w *batchWriter) Write(ctx context.Context, b *rowBatch) error {
 	}
 }
 
-// holdSlow is for a batch that took too long: others are not to wait for it again.
+// holdSlow borrows a connection for a batch that took too long, so that other batches
+// do not wait for it again.
 func holdSlow(ctx context.Context, b *pg.Borrower) error { return b.HoldSlow(ctx) }
 
-// recover brings the connection back to idle, or drops it, after an attempt
-// that ended with err. If an earlier attempt had been committed after all, that
-// is success.
+// recover brings the connection back to idle, or drops it, after an attempt that
+// ended with err. If an earlier attempt was committed after all, it returns nil.
 func (w *batchWriter) recover(ctx context.Context, b *rowBatch, err error) error {
 	err = w.on.Session().Recover(ctx, err)
 	if pg.Code(err) != pg.CodeUniqueViolation || pg.Constraint(err) != "batch_pkey" {
@@ -217,8 +217,8 @@ func (w *batchWriter) endFrozen(ctx context.Context) {
 	endFrozen(ctx, w.pool, w.table.lock, w.cfg.LockTimeout, w.cfg.Log)
 }
 
-// endFrozen ends a session that keeps the lock of a stream, if its client has gone away
-// without a word.
+// endFrozen terminates a PostgreSQL session that holds the lock of a stream, if its
+// client has silently disappeared.
 func endFrozen(ctx context.Context, pool *pgxpool.Pool, lock int32, after time.Duration, log *slog.Logger) {
 	ended, err := pg.EndFrozen(ctx, pool, lock, after)
 	if err != nil || ended > 0 {

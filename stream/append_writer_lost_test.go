@@ -34,7 +34,7 @@ type cutPlan struct {
 	writes int
 	before map[int]bool
 	after  map[int]bool
-	kept   atomic.Bool // an answer was kept back
+	kept   atomic.Bool // an answer was withheld
 }
 
 func (c *cuttable) Write(p []byte) (int, error) {
@@ -54,7 +54,7 @@ func (c *cuttable) Write(p []byte) (int, error) {
 }
 
 func (c *cuttable) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p) // waits for the answer, and keeps it back
+	n, err := c.Conn.Read(p) // waits for the answer, and withholds it
 	if c.cut.Load() {
 		c.plan.kept.Store(true)
 		c.Conn.Close()
@@ -172,8 +172,9 @@ func (c slowLine) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// TestWriter_SlowLineBesideAnother: rows that take longer to arrive than others wait
-// for the lock get through, and the others go on meanwhile.
+// TestWriter_SlowLineBesideAnother: rows that take longer to arrive than other
+// writers wait for the lock are stored eventually, and the other writers continue
+// meanwhile.
 func TestWriter_SlowLineBesideAnother(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]stream.Method{"array": stream.Array, "copy": stream.Copy} {
@@ -212,7 +213,7 @@ func TestWriter_SlowLineBesideAnother(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					time.Sleep(5 * time.Millisecond) // leaves something to the other
+					time.Sleep(5 * time.Millisecond) // leaves time for the other writer
 				}
 			})
 			w := stream.NewWriter(pool, stream.WriterConfig{Method: method})
@@ -238,8 +239,8 @@ func TestWriter_SlowLineBesideAnother(t *testing.T) {
 	}
 }
 
-// checkBatches checks that each batch is there once, in order, and where its
-// writer was told it is.
+// checkBatches checks that each batch is stored once, in order, and at the position
+// that its writer returned.
 func checkBatches(t *testing.T, rows []row, first []int64) {
 	t.Helper()
 	if len(rows) != 2*len(first) {

@@ -94,9 +94,9 @@ func TestWriter_EveryMethodStoresEveryPayload(t *testing.T) {
 	}
 }
 
-// TestWriter_VisibleOrderIsPositionOrder has several writers at work, with
-// both methods, while a reader looks: once it has seen a position, nothing may
-// appear below it.
+// TestWriter_VisibleOrderIsPositionOrder runs several writers, with both methods,
+// beside a reader: once the reader has seen a position, nothing may appear below
+// it.
 func TestWriter_VisibleOrderIsPositionOrder(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -146,7 +146,7 @@ func TestWriter_VisibleOrderIsPositionOrder(t *testing.T) {
 	}
 }
 
-// smallPool is a pool on db of so many connections.
+// smallPool is a pool on db with conns connections.
 func smallPool(t *testing.T, db pgtest.DB, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(db.URL)
@@ -170,7 +170,7 @@ func TestWriter_FreesLockOfFrozenHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer frozen.Close(context.Background())
-	// A client that has begun a COPY under the lock and says no more.
+	// A client that has begun a COPY under the lock and then sends nothing.
 	frozen.Frontend().SendQuery(&pgproto3.Query{String: fmt.Sprintf(
 		`SET application_name = '%s'; BEGIN; SELECT pg_advisory_xact_lock(%d, %d); COPY messages (position, payload) FROM STDIN`,
 		pg.WriterName, pg.LockClass, stream.LockMessages)})

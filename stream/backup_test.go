@@ -42,8 +42,8 @@ func program(t *testing.T, db pgtest.DB, name string) string {
 	return ""
 }
 
-// TestBackup has a pg_dump wait for a lock of somebody else, with its snapshot,
-// while offsets and records are rotated, and restores what it saw.
+// TestBackup makes a pg_dump wait, with its snapshot, for a lock of another
+// transaction, while offsets and records are rotated, and restores the dump.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, backup)
@@ -104,7 +104,7 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 			}
 		}
 	}
-	stopGroups() // and what is not in use has been cleared
+	stopGroups() // the table that is not in use has been cleared
 	exec(t, db.Pool, `SELECT tidewire.clear_offsets()`)
 	for range 2 {
 		exec(t, db.Pool, `UPDATE tidewire.request_window SET since = since - interval '1 day'`)
@@ -148,7 +148,8 @@ func backup(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// TestRetentionWorker_WaitsForDumps: a segment that a dump has yet to lock is not dropped.
+// TestRetentionWorker_WaitsForDumps: a segment that a dump has not locked yet is not
+// dropped.
 func TestRetentionWorker_WaitsForDumps(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -180,7 +181,7 @@ func TestRetentionWorker_WaitsForDumps(t *testing.T) {
 	await(t, "the drop", func() bool { return drop() > 0 })
 }
 
-// TestPublication: a publication of all tables stops nothing.
+// TestPublication: a publication of all tables does not block anything.
 func TestPublication(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -197,9 +198,9 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'tidewire' OR c.relname = 'messag
 	}
 }
 
-// TestRetentionWorker_BesidePgDump: a pg_dump that waits for somebody's lock, and has yet to
-// lock the segments that it has seen, ends well beside retention; retention goes on
-// after it.
+// TestRetentionWorker_BesidePgDump: a pg_dump that waits for another transaction's lock, and
+// has not locked the segments in its snapshot yet, succeeds beside retention; retention
+// continues after it.
 func TestRetentionWorker_BesidePgDump(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)

@@ -35,8 +35,8 @@ func benchPool(b *testing.B) *pgxpool.Pool {
 }
 
 // BenchmarkWriter writes batches of 100-byte rows with both methods, on a
-// PostgreSQL with fsync: where they cross is the default of
-// WriterConfig.CopyRows.
+// PostgreSQL with fsync: the batch size at which they cost the same is the default
+// of WriterConfig.CopyRows.
 func BenchmarkWriter(b *testing.B) {
 	pool := benchPool(b)
 	payload := bytes.Repeat([]byte("x"), 100)
@@ -99,8 +99,8 @@ func BenchmarkAppender(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleAppenders tells what a stream takes that is open and was appended to, but not
-// for a while: of the heap, and of stacks.
+// BenchmarkIdleAppenders measures the heap and stack memory of a stream that is open and
+// idle since its last append.
 func BenchmarkIdleAppenders(b *testing.B) {
 	pool := benchPool(b)
 	const streams = 2000
@@ -140,7 +140,7 @@ func BenchmarkIdleAppenders(b *testing.B) {
 	}
 }
 
-// memory returns what is in use after what can go has gone.
+// memory returns the memory in use after garbage collection.
 func memory() (m runtime.MemStats) {
 	for range 3 {
 		runtime.GC()

@@ -10,18 +10,20 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/migrate"
 )
 
 // Config configures a Client. The zero value is right for most programs.
 type Config struct {
-	// Appender is how messages are written. Its Hub is the Client's.
+	// Appender configures how messages are written. Its Hub is replaced by the Client's.
 	Appender AppenderConfig
-	// Hub is how streams are followed. A Client always announces what it appends, and what Notify is told.
+	// Hub configures subscriptions. A Client always announces its appends and the calls of Notify to other
+	// processes.
 	Hub HubConfig
-	// Groups is how offsets are written.
+	// Groups configures how offsets are written.
 	Groups GroupsConfig
-	// Retention is how retention is applied. NoRetention leaves that to other processes.
+	// Retention configures how retention is applied. NoRetention leaves that to other processes.
 	Retention   RetentionWorkerConfig
 	NoRetention bool
 	// Log receives a line for each attempt that failed, from all parts that have no Log of their own. Defaults to none.
@@ -39,21 +41,24 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Client is what a process runs to append to streams and to follow them: an Appender for each stream that is appended
-// to, a Hub, the Groups and a RetentionWorker, on one pool. A process needs one. Streams that it returns append,
-// and can be followed, until Close. Safe for concurrent use.
+// Client runs everything that a process needs to append to streams and to subscribe to them: an Appender for
+// each stream with appends, a Hub, the Groups and a RetentionWorker, on one pool. A process needs one.
+// Streams returned by the Client can be appended to and subscribed to until Close. Safe for concurrent use.
 type Client struct {
 	cfg    Config
 	pool   *pgxpool.Pool
 	hub    *Hub
 	groups *Groups
 
-	serving context.Context // of the hub and the groups
+	serving context.Context // for the hub, the groups and the retention worker
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	working     context.Context // of calls of Work
+	working     context.Context // for calls of Work
 	stopWorking context.CancelFunc
+
+	closing  sync.Once // of Close
+	closeErr error
 
 	mu        sync.Mutex // guards the fields below
 	closed    bool
@@ -62,8 +67,8 @@ type Client struct {
 	ending    sync.WaitGroup                 // appenders of dropped streams
 }
 
-// Open returns a Client on a database with the schema that package migrate makes; else the error is one of that
-// package, which says what to do. It must be closed.
+// Open returns a Client, which must be closed. The database needs the schema that package migrate creates;
+// without it the error is one of that package, which says what to do.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) {
 	status, err := migrate.Inspect(ctx, pool)
 	if err = cmp.Or(err, status.Err()); err != nil {
@@ -85,12 +90,12 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Client, error) 
 	return c, nil
 }
 
-// Ensure is the function Ensure, for a Stream that appends and can be followed.
+// Ensure is like the function Ensure, but the Stream can be appended to and subscribed to.
 func (c *Client) Ensure(ctx context.Context, name string, opts Options) (*Stream, error) {
 	return c.with(Ensure(ctx, c.pool, name, opts))
 }
 
-// Lookup is the function Lookup, for a Stream that appends and can be followed.
+// Lookup is like the function Lookup, but the Stream can be appended to and subscribed to.
 func (c *Client) Lookup(ctx context.Context, name string) (*Stream, error) {
 	return c.with(Lookup(ctx, c.pool, name))
 }
@@ -98,7 +103,7 @@ func (c *Client) Lookup(ctx context.Context, name string) (*Stream, error) {
 // Drop is the function Drop.
 func (c *Client) Drop(ctx context.Context, name string) error { return Drop(ctx, c.pool, name) }
 
-// with has the client append to the stream.
+// with binds the stream to the client.
 func (c *Client) with(s *Stream, err error) (*Stream, error) {
 	if err != nil {
 		return nil, err
@@ -113,31 +118,38 @@ func (c *Client) with(s *Stream, err error) (*Stream, error) {
 	return s, nil
 }
 
-// Hub returns the Hub of the Client, for what a Stream has no method for.
+// Hub returns the Hub of the Client, for uses for which a Stream has no method.
 func (c *Client) Hub() *Hub { return c.hub }
 
-// Groups returns the Groups of the Client, for what a Stream has no method for.
+// Groups returns the Groups of the Client, for uses for which a Stream has no method.
 func (c *Client) Groups() *Groups { return c.groups }
 
-// Close accepts no more appends, ends all calls of Work and all subscriptions, and returns when what was accepted is committed or
-// refused. If ctx ends first it gives up: these appends end with ErrOutcomeUnknown, which is then Close's error too. It
-// may be called more than once.
+// Close accepts no more appends, ends all calls of Work and all subscriptions, and returns when all accepted
+// appends are committed or rejected, and all handlers of Work have returned. If ctx ends first, Close abandons
+// the rest: the remaining appends end with ErrOutcomeUnknown, handlers that still run cannot commit offsets any
+// more, and Close returns ErrOutcomeUnknown. A further call waits for the first, and returns the same error.
+// A handler must not call it: Close would wait for that handler.
 func (c *Client) Close(ctx context.Context) error {
+	c.closing.Do(func() { c.closeErr = c.close(ctx) })
+	return c.closeErr
+}
+
+func (c *Client) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.stopWorking()
 	gaveUp := c.stopAppenders(ctx)
-	c.workers.Wait()
+	handled := pg.Wait(ctx, &c.workers)
 	c.stop()
 	c.running.Wait()
-	if gaveUp {
+	if gaveUp || !handled {
 		return fmt.Errorf("close streams: %w", ErrOutcomeUnknown)
 	}
 	return nil
 }
 
-// stopAppenders returns when all have stopped, and whether it told them to give up.
+// stopAppenders returns when all Appenders have stopped, and reports whether it abandoned them.
 func (c *Client) stopAppenders(ctx context.Context) (gaveUp bool) {
 	c.mu.Lock()
 	var stopping sync.WaitGroup
@@ -165,7 +177,7 @@ func (c *Client) stopAppenders(ctx context.Context) (gaveUp bool) {
 	return true
 }
 
-// appender returns the one that appends to the stream, which it starts if there is none.
+// appender returns the stream's appender, and starts one if there is none.
 func (c *Client) appender(s *Stream) (*PartitionedAppender, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +206,7 @@ func (c *Client) forget(s *Stream, a *PartitionedAppender) {
 	c.ending.Go(a.Stop)
 }
 
-// begin has Close wait for a call of Work, and returns its context.
+// begin registers a call of Work, for which Close then waits, and returns its context.
 func (c *Client) begin(ctx context.Context) (working context.Context, end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// client opens a Client that is closed when the test ends.
+// client opens a Client, which is closed when the test ends.
 func client(t *testing.T, pool *pgxpool.Pool, cfg stream.Config) *stream.Client {
 	t.Helper()
 	c, err := stream.Open(t.Context(), pool, cfg)
@@ -26,7 +26,7 @@ func client(t *testing.T, pool *pgxpool.Pool, cfg stream.Config) *stream.Client 
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		c.Close(ctx) // a test that closes it looks at the error
+		c.Close(ctx) // a test that closes the Client checks the error
 	})
 	return c
 }
@@ -40,7 +40,7 @@ func ensureIn(t *testing.T, c *stream.Client, name string, opts stream.Options) 
 	return s
 }
 
-// firstError is what a loop over a stream ends with.
+// firstError is the error with which a loop over a stream ends.
 func firstError(t *testing.T, s *stream.Stream, start stream.Start) error {
 	t.Helper()
 	for _, err := range s.Subscribe(t.Context(), start) {
@@ -51,7 +51,7 @@ func firstError(t *testing.T, s *stream.Stream, start stream.Start) error {
 	return nil
 }
 
-// TestClient_NotRunning: what does not run refuses at once.
+// TestClient_NotRunning: calls fail at once if nothing is running.
 func TestClient_NotRunning(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -80,7 +80,7 @@ func TestClient_NotRunning(t *testing.T) {
 	s.Notify() // does nothing
 }
 
-// TestClient_OlderSchema: a database that is not migrated is refused with what to do.
+// TestClient_OlderSchema: for a database that is not migrated, the error says what to do.
 func TestClient_OlderSchema(t *testing.T) {
 	t.Parallel()
 	if _, err := stream.Open(t.Context(), pgtest.Open(t).Pool, stream.Config{}); !errors.Is(err, migrate.ErrOlder) {
@@ -88,7 +88,7 @@ func TestClient_OlderSchema(t *testing.T) {
 	}
 }
 
-// TestClient_Close: after a Close all ends and nothing is accepted; what was answered is there.
+// TestClient_Close: after Close everything ends and nothing is accepted; all answered messages are stored.
 func TestClient_Close(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
@@ -148,7 +148,7 @@ func TestClient_Close(t *testing.T) {
 	}
 }
 
-// TestClient_CloseGivesUp: a Close whose ctx ends first leaves nobody waiting.
+// TestClient_CloseGivesUp: after a Close whose ctx ends first no caller waits.
 func TestClient_CloseGivesUp(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
@@ -176,7 +176,7 @@ func TestClient_CloseGivesUp(t *testing.T) {
 	}
 }
 
-// TestClient_Dropped: a stream that is dropped is not found, and one that is made anew under its name is another.
+// TestClient_Dropped: a dropped stream is not found, and a new stream with its name is a different one.
 func TestClient_Dropped(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
@@ -202,7 +202,8 @@ func TestClient_Dropped(t *testing.T) {
 	}
 }
 
-// TestClient_OtherProcesses: others hear of what is appended, and of a Notify, without a poll; those that work in one group share the messages of all partitions.
+// TestClient_OtherProcesses: other processes learn of appends, and of a Notify, without a poll; the processes
+// that work in one group divide the messages of all partitions.
 func TestClient_OtherProcesses(t *testing.T) {
 	t.Parallel()
 	db, _ := ensure(t)
@@ -269,5 +270,65 @@ func TestClient_OtherProcesses(t *testing.T) {
 	workers.Wait()
 	if len(seen) != count {
 		t.Errorf("%d of %d messages were handled", len(seen), count)
+	}
+}
+
+// TestClient_CloseBesideAHandler: a Close whose ctx ends does not wait for a handler that hangs, and a further call returns the same
+// error.
+func TestClient_CloseBesideAHandler(t *testing.T) {
+	t.Parallel()
+	db, _ := ensure(t)
+	c := client(t, db.Pool, stream.Config{})
+	s := ensureIn(t, c, "hanging", stream.Options{})
+	if _, err := s.Append(t.Context(), stream.Message{Payload: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	hangs, release, worked := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		worked <- s.Work(context.Background(), "g", stream.WorkOptions{}, func(context.Context, []stream.Message) error {
+			close(hangs)
+			<-release
+			return nil
+		})
+	}()
+	<-hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for n := range 2 {
+		if err := c.Close(ctx); !errors.Is(err, stream.ErrOutcomeUnknown) {
+			t.Errorf("call %d of Close: %v", n+1, err)
+		}
+	}
+	close(release)
+	<-worked // it returns
+}
+
+// TestWork_EndedContext: Work returns nil if its ctx has ended before it begins.
+func TestWork_EndedContext(t *testing.T) {
+	t.Parallel()
+	db, _ := ensure(t)
+	s := ensureIn(t, client(t, db.Pool, stream.Config{}), "ended", stream.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Work(ctx, "g", stream.WorkOptions{}, func(context.Context, []stream.Message) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSetRetention_AnotherStream: a Stream that was dropped does not change the stream that has its name now.
+func TestSetRetention_AnotherStream(t *testing.T) {
+	t.Parallel()
+	db, _ := ensure(t)
+	c := client(t, db.Pool, stream.Config{})
+	old := ensureIn(t, c, "again", stream.Options{})
+	if err := c.Drop(t.Context(), "again"); err != nil {
+		t.Fatal(err)
+	}
+	fresh := ensureIn(t, c, "again", stream.Options{})
+	if err := old.SetRetention(t.Context(), stream.Retention{MaxAge: time.Nanosecond}); !errors.Is(err, stream.ErrNotFound) {
+		t.Errorf("retention of a dropped stream: %v", err)
+	}
+	if info, err := fresh.Info(t.Context()); err != nil || info.Retention != (stream.Retention{}) {
+		t.Errorf("%+v, %v", info.Retention, err)
 	}
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// codeRepeated is what tidewire.record_requests raises; it also breaks the
-// primary key of a table of records, called request_… or shared_request_….
+// codeRepeated is raised by tidewire.record_requests for a repeated request.
+// Otherwise a repetition violates the primary key of a table of records, named
+// request_… or shared_request_….
 const codeRepeated = "TW005"
 
-// request is a RequestID, the number of the first of its rows in a batch, and how
-// many they are.
+// request is a RequestID with the index of its first row in a batch and its number
+// of rows.
 type request struct {
 	RequestID
 	row, rows int
 }
 
-// recordTypes are those of the parameters of recordRequestsSQL: int, bigint,
+// recordTypes are the types of the parameters of recordRequestsSQL: int, bigint,
 // text[], bigint[], bigint[], int[].
 var recordTypes = []uint32{23, 20, 1009, 1016, 1016, 1007}
 
@@ -77,8 +78,8 @@ func (b *rowBatch) recordSQL(stream int32) string {
 	return fmt.Sprintf(recordRequestsFmt, stream, b.rows, literal(2), literal(3), literal(4), literal(5))
 }
 
-// repeated reports whether a batch was refused because a request in it is
-// recorded, or too old, or there twice.
+// repeated reports whether a batch was rejected because a request in it is
+// recorded, too old, or contained twice.
 func repeated(err error) bool {
 	switch pg.Code(err) {
 	case codeRepeated:
@@ -89,14 +90,15 @@ func repeated(err error) bool {
 	return false
 }
 
-// finding is what is known of a request: nothing if it is zero.
+// finding is the record of a request. The zero value means that there is none.
 type finding struct {
 	first  int64 // the position of its first message
-	count  int   // of its messages, 0 where the record does not say
+	count  int   // number of its messages; 0 if the record does not say
 	tooOld bool
 }
 
-// find looks up requests, while PostgreSQL is away until ctx ends.
+// find looks up requests. While PostgreSQL is unavailable it retries until ctx
+// ends.
 func (w *batchWriter) find(ctx context.Context, requests []request) (map[RequestID]finding, error) {
 	for failed := 0; ; failed++ {
 		found, err := w.findOnce(ctx, requests)

@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// keepMarks is for how long the mark of a committed batch is kept. It must
-	// outlive every attempt that may still be waiting for the lock: those end by
+	// keepMarks is how long the mark of a committed batch is kept. It must outlive
+	// every attempt that may still be waiting for the lock: those end by
 	// lock_timeout or with their connection, within a minute.
 	keepMarks = 5 * time.Minute
-	// forgetAtOnce is the most marks that a batchWriter deletes after one batch, whose
-	// callers wait for that.
+	// forgetAtOnce is the most marks that a batchWriter deletes after one batch: its
+	// callers wait for the deletion.
 	forgetAtOnce = 500
 )
 
-// batchGC remembers which batch number a writer had reached when, to know which
-// marks are old enough to be deleted.
+// batchGC remembers when a writer had reached which batch number, to find the marks
+// that are old enough to be deleted.
 type batchGC struct {
 	since     time.Time // when number was noted
 	number    int64
-	old, gone int64 // those of batches below old can go, and those below gone are
-	// doubted are the batches of which an attempt got no answer: it may be stranded
-	// in PostgreSQL for longer than keepMarks, so theirs are left to the sweep.
+	old, gone int64 // marks of batches below old can be deleted; those below gone are deleted
+	// doubted are the batches for which an attempt got no answer: that attempt may
+	// hang in PostgreSQL for longer than keepMarks, so the hourly sweep deletes
+	// their marks.
 	doubted []int64
 }
 
-// maxDoubted bounds the batches that are remembered as doubted; of more, the
-// oldest are forgotten.
+// maxDoubted bounds the doubted batches; beyond it the oldest are forgotten.
 const maxDoubted = 1000
 
 func (m *batchGC) doubt(number int64) {
@@ -42,9 +42,9 @@ func (m *batchGC) doubt(number int64) {
 	m.doubted = append(m.doubted, number)
 }
 
-// forget deletes some of the writer's own marks that nothing can ask for any
-// more, in its session; number is that of its last batch. A failure is not the
-// batch's: what is left is swept up with those of the dead.
+// forget deletes some of the writer's own marks that no attempt can need any more,
+// in its session; number is that of its last batch. A failure does not fail the
+// batch: the sweep deletes the remaining marks later, with those of dead writers.
 func (m *batchGC) forget(ctx context.Context, s *pg.Session, writer, number int64) error {
 	if time.Since(m.since) >= keepMarks {
 		m.old = m.number
@@ -62,7 +62,7 @@ func (m *batchGC) forget(ctx context.Context, s *pg.Session, writer, number int6
 	return err
 }
 
-// forget has the writer's old batchGC deleted.
+// forget deletes old marks of the writer's batches.
 func (w *batchWriter) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()

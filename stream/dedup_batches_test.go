@@ -47,7 +47,8 @@ func oneRow() *rowBatch {
 	return &b
 }
 
-// TestWriter_ForgetsItsOwnMarks: no others, and not too many after one batch.
+// TestWriter_ForgetsItsOwnMarks: it deletes only its own marks, and not too many
+// after one batch.
 func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -65,9 +66,9 @@ func TestWriter_ForgetsItsOwnMarks(t *testing.T) {
 	}
 }
 
-// TestWriter_KeepsTheMarksOfDoubt: an attempt without an answer may be stranded,
-// however long, and must find the mark of the one that was committed.
-func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
+// TestWriter_KeepsMarksOfUnansweredBatches: an attempt without an answer may hang for any
+// time, and must then find the mark of the committed attempt.
+func TestWriter_KeepsMarksOfUnansweredBatches(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
 	w := newTableWriter(db.Pool, "", WriterConfig{})
@@ -84,7 +85,8 @@ func TestWriter_KeepsTheMarksOfDoubt(t *testing.T) {
 	wantMarks(t, db, "after a batch", 3) // and its own
 }
 
-// TestWriterConfig_LockTimeout: AtTime looks back by no more than timeDisorder.
+// TestWriterConfig_LockTimeout: it is bounded, because AtTime searches back by
+// timeDisorder only.
 func TestWriterConfig_LockTimeout(t *testing.T) {
 	t.Parallel()
 	if got := (WriterConfig{LockTimeout: time.Hour}).withDefaults().LockTimeout; got >= timeDisorder {
@@ -111,7 +113,8 @@ func TestWriter_SlowLine(t *testing.T) {
 	}
 }
 
-// TestWriter_NoTemporaryTables: a role that may make none writes as before.
+// TestWriter_NoTemporaryTables: a role that may not create temporary tables writes
+// without staging.
 func TestWriter_NoTemporaryTables(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -145,9 +148,9 @@ func TestWriter_NoTemporaryTables(t *testing.T) {
 	mustExec(t, db, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role))
 }
 
-// TestWriter_KnowsTheHeadBehindARefusal: what was refused has moved the
-// sequence, and the next COPY goes at once.
-func TestWriter_KnowsTheHeadBehindARefusal(t *testing.T) {
+// TestWriter_KnowsTheHeadAfterARejection: a rejected batch has moved the sequence,
+// and the writer's next COPY still succeeds at once.
+func TestWriter_KnowsTheHeadAfterARejection(t *testing.T) {
 	t.Parallel()
 	for name, method := range map[string]Method{"array": Array, "copy": Copy} {
 		t.Run(name, func(t *testing.T) {

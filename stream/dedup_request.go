@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// ErrSequenceTooOld: the request may have been stored, and nobody knows any
-// more. It was not stored now. Errors that wrap it say what the client is to
-// do: go on with higher sequences.
+// ErrSequenceTooOld: the record of this request, if there was one, has expired, so
+// it may have been stored earlier. It was not stored now. The client has to
+// continue with higher sequences; the texts of errors that wrap this one say so.
 var ErrSequenceTooOld = errors.New("stream: sequence is too old")
 
-// KeepRequests is for how long requests that carried a RequestID can be
-// repeated, at least: their records go when they are between this and some
-// twice this old, and stay longer while nobody appends with a RequestID. Of a
-// time in which PostgreSQL was away, two minutes count. In a shared stream a writer that
-// takes longer than a minute from its record to its commit has its record for less.
+// KeepRequests is the minimum time for which a request with a RequestID can be repeated.
+// Records are deleted at an age between this and about twice this, and stay longer while
+// no one appends with a RequestID. An outage of PostgreSQL counts as at most two
+// minutes. In a shared stream, if a writer takes longer than a minute from its record to
+// its commit, its record is kept for less.
 const KeepRequests = 10 * time.Minute
 
-// RequestID names one request to append, so that it can be repeated: for a
-// stream, or a partition of one, there is only ever one request with this Client and Sequence.
+// RequestID is the idempotency key of one append, so that it can be repeated: a stream, or a
+// partition of one, stores only one request with this Client and Sequence.
 type RequestID struct {
 	// Client names the program that appends, 1 to MaxName bytes of valid UTF-8 without NUL. A process that
-	// goes on with the sequences of an earlier one takes its name; others choose
-	// one that nobody has, such as a UUID. Of each, some 100 bytes are kept as long as the stream.
+	// continues the sequences of an earlier one uses its name; other processes choose a unique one, such
+	// as a UUID. Each name takes some 100 bytes, which are kept as long as the stream exists.
 	Client string
-	// Sequence is the client's number for the request, at least 0. They should
-	// grow; gaps, and another order than that of the numbers, are allowed. But
-	// once the record of a sequence was given up, a lower one gets
-	// ErrSequenceTooOld, also if it was never used.
+	// Sequence is the client's number for the request, at least 0. Sequences should
+	// grow; gaps, and sending them out of order, are allowed. But once the record
+	// of a sequence has expired, a lower one gets ErrSequenceTooOld, even if it was
+	// never used.
 	Sequence int64
 }
 
@@ -43,16 +43,16 @@ func (request RequestID) validate() error {
 	return nil
 }
 
-// AppendAs is Append as the request of that name: it can be repeated, in any
-// process and as often as one likes, at the same time as well. The messages are
-// stored once, and each of the calls returns where, and whether an earlier one
-// stored them. Only the Client and Sequence count: the answer to a
-// repetition with other messages is about those of the first.
+// AppendAs is Append with a RequestID (idempotent append): the call can be repeated
+// in any process, any number of times, also concurrently. The messages are stored
+// once, and each of the calls returns their positions, and whether an earlier call
+// stored them. Only the Client and Sequence are compared: a repetition with other
+// messages gets the result of the first call.
 //
-// This holds for KeepRequests. An older repetition, or what might be one, is not
-// stored, and the error is ErrSequenceTooOld. All other errors are as with
-// Append; after any of them the request can be repeated, and one that was
-// refused is looked at anew.
+// This holds for KeepRequests. An older request, which may be a repetition, is not
+// stored, and the error is ErrSequenceTooOld. All other errors are those of Append;
+// after any of them the request can be repeated, and a rejected request is
+// evaluated again.
 func (a *Appender) AppendAs(ctx context.Context, request RequestID, msgs ...Message) (Appended, error) {
 	if err := a.runs(); err != nil {
 		return Appended{}, err
@@ -60,8 +60,8 @@ func (a *Appender) AppendAs(ctx context.Context, request RequestID, msgs ...Mess
 	return await(ctx, func(done func(Appended, error)) error { return a.SubmitAs(ctx, request, msgs, done) })
 }
 
-// SubmitAs is Submit as the request of that name: see AppendAs. A repetition is
-// called back among the others, with a position that may be lower than theirs.
+// SubmitAs is Submit with a RequestID: see AppendAs. The callback of a repetition
+// comes among the others, and its position may be lower than theirs.
 func (a *Appender) SubmitAs(ctx context.Context, request RequestID, msgs []Message, done func(Appended, error)) error {
 	if err := request.validate(); err != nil {
 		return err

@@ -16,23 +16,23 @@ const (
 	agedSharedSQL = `UPDATE tidewire.shared_request_window SET since = since - $1::interval`
 )
 
-// age makes the records of the stream's clients as old as they are kept for,
-// and appends as a client until they have moved on.
+// age makes the records of the stream's clients KeepRequests old, and appends as a
+// client until they are rotated.
 func age(t *testing.T, db pgtest.DB, s *stream.Stream, sequence int64) {
 	t.Helper()
 	exec(t, db.Pool, agedSQL, stream.KeepRequests+time.Minute)
 	exec(t, db.Pool, agedSharedSQL, stream.KeepRequests+time.Minute)
 	tried, window := time.Now(), "request_window"
 	if isShared(t, db, s) {
-		tried, window = time.Time{}, "shared_request_window" // whose keeper may have looked just before
+		tried, window = time.Time{}, "shared_request_window" // its keeper may have checked just before
 	}
 	a, stop := start(t, db.Pool, s, stream.AppenderConfig{})
 	mustAppendAs(t, a, stream.RequestID{Client: "clock", Sequence: sequence}, "tick")
 	await(t, "a rotation", func() bool {
-		// PostgreSQL's own vacuum may have been in the way of the Appender's attempt.
+		// PostgreSQL's autovacuum may have blocked the Appender's attempt.
 		if time.Since(tried) > 2*time.Second {
 			tried = time.Now()
-			stream.RotateRequests(t.Context(), db.Pool, s) // its error is that it is still in the way
+			stream.RotateRequests(t.Context(), db.Pool, s) // an error means that it still blocks
 		}
 		var young bool
 		err := db.Pool.QueryRow(t.Context(),
@@ -76,7 +76,7 @@ func expires(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	wantStored(t, s, "once, tick, late, tick, x, y, z, tick, tick, tick, more")
 }
 
-// TestAppendAs_AfterAnOutage: while PostgreSQL is away, nobody can repeat anything.
+// TestAppendAs_AfterAnOutage: while PostgreSQL is unavailable, no request can be repeated.
 // Requests recorded just before can be repeated afterwards, and those that waited are stored.
 func TestAppendAs_AfterAnOutage(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
 	first := mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 5}, "once")
-	age(t, db, s, 1) // the record is now in the table whose turn it is to go
+	age(t, db, s, 1) // the record is now in the table that is emptied next
 	for hour := range 3 {
 		exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Hour)
 		exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Hour)
@@ -104,7 +104,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 	mustAppendAs(t, a, stream.RequestID{Client: "p", Sequence: 4}, "late")
 	wantStored(t, s, "once, tick, late")
-	for minute := range minutes - 6 { // in which somebody looks; of each outage two count
+	for minute := range minutes - 6 { // in which a process checks; of each outage two minutes count
 		exec(t, db.Pool, `UPDATE tidewire.request_window `+pass, time.Minute)
 		exec(t, db.Pool, `UPDATE tidewire.shared_request_window `+pass, time.Minute)
 		if err := stream.RotateRequests(t.Context(), db.Pool, s); err != nil {
@@ -118,7 +118,7 @@ func afterAnOutage(t *testing.T, db pgtest.DB, s *stream.Stream) {
 }
 
 // TestAppendAs_RotationBesideReaders: a dump of the database reads all tables. It
-// sees all records that were there when it began, and nobody waits for it.
+// sees all records that existed when it began, and no one waits for it.
 func TestAppendAs_RotationBesideReaders(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, rotationBesideReaders)

@@ -14,15 +14,15 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// retries notes what clients were answered, however often they asked.
+// retries records all answers to clients, including those to repetitions.
 type retries struct {
 	mu     sync.Mutex
 	first  map[stream.RequestID]int64
-	stored map[stream.RequestID]bool // by a call that was told so
+	stored map[stream.RequestID]bool // by a call with that answer
 }
 
-// append appends as the client, two messages that name the request. It gives
-// up waiting now and then, as a client does that will ask again.
+// append appends as the client, two messages that name the request. Now and then it
+// stops waiting, like a client that will retry.
 func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, patience time.Duration) (answered bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -55,8 +55,8 @@ func (r *retries) append(t *testing.T, a *stream.Appender, p stream.RequestID, p
 	return true
 }
 
-// check wants each request once, where it was said to be, and nothing else but
-// the messages of others.
+// check wants each request once, at its returned position, and otherwise only the
+// messages of other callers.
 func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
 	t.Helper()
 	if want := 2*len(r.first) + int(others); len(all) != want {
@@ -77,9 +77,9 @@ func (r *retries) check(t *testing.T, all []stream.Message, others int64) {
 	}
 }
 
-// TestAppendAs_LostConnectionsStoreOnce has callers of several nodes hammer the
-// same few requests, beside others that have no client, while connections are
-// cut around COMMIT.
+// TestAppendAs_LostConnectionsStoreOnce lets callers of several nodes repeat the
+// same few requests, beside others without a RequestID, while connections are cut
+// around COMMIT.
 func TestAppendAs_LostConnectionsStoreOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -173,8 +173,8 @@ func TestAppendAs_PostgreSQLKilled(t *testing.T) {
 	}
 }
 
-// TestAppendAs_RotatesUnderLoad has the records move on again and again while
-// everything is asked for twice: within the window a repetition is answered, and
+// TestAppendAs_RotatesUnderLoad rotates the records continually while each request
+// is sent twice: within KeepRequests a repetition gets its recorded result, and
 // nothing is ever stored twice.
 func TestAppendAs_RotatesUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// allMethods are bothMethods, and the one with which a stream stays shared.
+// allMethods are bothMethods, and Auto, with which a stream stays shared.
 var allMethods = map[string]stream.Method{"auto": stream.Auto, "array": stream.Array, "copy": stream.Copy}
 
 func mustAppendAs(t *testing.T, a *stream.Appender, p stream.RequestID, payloads ...string) (first int64) {
@@ -82,8 +82,9 @@ func TestAppendAs_RepeatedStoresOnce(t *testing.T) {
 	}
 }
 
-// TestAppendAs_TellsOfTheFirst: a repetition is told what the first request stored,
-// whatever it has itself, and that it was one; on any node, and in the first's batch.
+// TestAppendAs_TellsOfTheFirst: a repetition gets the result of the first request,
+// whatever its own messages are, and Duplicate; on any node, and also in the same
+// batch.
 func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 	t.Parallel()
 	for name, method := range allMethods {
@@ -107,7 +108,7 @@ func TestAppendAs_TellsOfTheFirst(t *testing.T) {
 			ask(nodes[1], again, "a") // its record is in the other table
 			if method != stream.Auto {
 				exec(t, db.Pool, `UPDATE tidewire.request_1000_0 SET count = NULL`)
-				ask(nodes[0], stream.Appended{First: 1, Last: 2, Duplicate: true}, "a", "b") // recorded before counts were
+				ask(nodes[0], stream.Appended{First: 1, Last: 2, Duplicate: true}, "a", "b") // recorded before counts were recorded
 			}
 
 			got := inOneBatch(t, db.Pool, s, cfg, ":x", "q:q1 q2", ":y z", "q:q1", "r:r1", "q:q1 q2 q3")
@@ -153,14 +154,15 @@ func TestAppendAs_NoBackslashQuote(t *testing.T) {
 	}
 }
 
-// submitted is what a call was answered.
+// submitted is the result of a call.
 type submitted struct {
 	err error
 	stream.Appended
 }
 
-// inOneBatch submits all calls before the Appender runs, and returns what they
-// are answered. A call without a client has none before its colon.
+// inOneBatch submits all calls before the Appender runs, and returns their results.
+// A call is written as client:payload; without a client nothing is before the
+// colon.
 func inOneBatch(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.AppenderConfig, calls ...string) []submitted {
 	t.Helper()
 	a := stream.NewAppender(pool, s, cfg)
@@ -227,9 +229,8 @@ func TestAppendAs_RepeatedInABatch(t *testing.T) {
 	}
 }
 
-// TestAppendAs_RefusedIsLookedAtAnew has a trigger refuse what cannot be seen
-// in the messages.
-func TestAppendAs_RefusedIsLookedAtAnew(t *testing.T) {
+// TestAppendAs_RejectedIsTriedAgain uses a trigger that rejects valid messages.
+func TestAppendAs_RejectedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, refusedIsLookedAtAnew)
 }
@@ -269,8 +270,8 @@ func TestAppendAs_Invalid(t *testing.T) {
 	}
 }
 
-// TestAppendAs_CostsNothingWithout: neither statements nor tables, for a stream
-// to which nobody appends as a client.
+// TestAppendAs_CostsNothingWithout: no statements and no tables, for a stream
+// without RequestIDs.
 func TestAppendAs_CostsNothingWithout(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -285,7 +286,7 @@ func TestAppendAs_CostsNothingWithout(t *testing.T) {
 	}
 }
 
-// countedConn counts what is written to it: that is once a round trip.
+// countedConn counts writes, of which there is one a round trip.
 type countedConn struct {
 	net.Conn
 	writes *atomic.Int64
@@ -296,7 +297,7 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestAppendAs_OneRoundTrip: as many as Append takes.
+// TestAppendAs_OneRoundTrip: AppendAs takes as many as Append.
 func TestAppendAs_OneRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, method := range allMethods {
@@ -319,7 +320,8 @@ func TestAppendAs_OneRoundTrip(t *testing.T) {
 			}
 			t.Cleanup(pool.Close)
 			a := run(t, pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{Method: method}})
-			// The least of some rounds: an Appender has other things to do at times.
+			// The minimum of some rounds, because an Appender sometimes does other
+			// work.
 			sequence := int64(0)
 			least := func(call func()) (n int64) {
 				n = math.MaxInt64

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// part is some of the calls of a batch, with their rows.
+// part is a subset of the calls of a batch, with their rows.
 type part struct {
 	rows  rowBatch
 	calls []call
 }
 
-// requestsOf appends the requests of the calls that are a client's.
+// requestsOf appends the requests of the calls that carry a RequestID.
 func requestsOf(all []request, calls []call) []request {
 	row := 0
 	for i := range calls {
@@ -23,13 +23,14 @@ func requestsOf(all []request, calls []call) []request {
 	return all
 }
 
-// writeRest deals with a batch that was refused because of requests in it that
-// are recorded, or too old, or there twice. Those that are known are answered;
-// the rest is written, and what was there twice comes after that, to be found
-// recorded, or looked at anew if the first of them was refused.
+// writeRest handles a batch that was rejected because a request in it is recorded,
+// too old, or contained twice. Known requests get their recorded result. The others
+// are written. Duplicates within the batch are written last: they are then found as
+// recorded, or tried again if the first one was rejected.
 //
-// If nothing is known and nothing was there twice, the records were rotated
-// between the two looks, and the next one finds the floor.
+// If no request is known and none is contained twice, the records were rotated
+// between the write and the lookup, and the next write finds the floor, the
+// sequence below which requests are too old.
 func (a *Appender) writeRest(ctx context.Context, rows *rowBatch, calls []call) {
 	found, err := a.writer.find(ctx, rows.requests)
 	if err != nil {
@@ -48,8 +49,8 @@ func (a *Appender) writeRest(ctx context.Context, rows *rowBatch, calls []call) 
 	}
 }
 
-// sortOut splits the calls: those with an answer, which it notes; the others;
-// and what repeats one of these.
+// sortOut splits the calls into known ones, whose result it notes, fresh ones, and
+// those that repeat a fresh one.
 func sortOut(rows *rowBatch, calls []call, found map[RequestID]finding) (known []call, fresh, again part) {
 	seen := make(map[RequestID]bool)
 	at := 0
@@ -59,7 +60,7 @@ func sortOut(rows *rowBatch, calls []call, found map[RequestID]finding) (known [
 		switch {
 		case c.request.Client == "":
 		case f.tooOld:
-			c.err = fmt.Errorf("%w: %d of client %q; go on with higher ones than all before", ErrSequenceTooOld, c.request.Sequence, c.request.Client)
+			c.err = fmt.Errorf("%w: %d of client %q; continue with sequences higher than all before", ErrSequenceTooOld, c.request.Sequence, c.request.Client)
 			to = nil
 		case f.first != 0:
 			c.first, c.repeated = f.first, true

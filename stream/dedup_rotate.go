@@ -13,19 +13,20 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// rotateEvery is how often a process looks whether records of requests are to be
-// rotated, as long as it adds to them, give or take a quarter.
+// rotateEvery is how often a process that adds records of requests checks whether
+// they have to be rotated, plus or minus a quarter.
 const rotateEvery = time.Minute
 
-// requestKeeper keeps the records of requests from the first that is added on.
+// requestKeeper rotates the records of requests, starting with the first record that is
+// added.
 type requestKeeper struct {
 	once     sync.Once
 	cancel   context.CancelFunc
 	recorded chan struct{} // one slot: something was recorded
 }
 
-// note says that requests were recorded. With the first, a goroutine of helpers begins to
-// rotate, and does so until ctx ends, or stop.
+// note tells k that requests were recorded. The first call starts a goroutine in helpers,
+// which rotates until ctx ends or stop is called.
 func (k *requestKeeper) note(ctx context.Context, helpers *sync.WaitGroup, rotate func(context.Context) error, log *slog.Logger) {
 	k.once.Do(func() {
 		k.recorded = make(chan struct{}, 1)
@@ -42,8 +43,9 @@ func (k *requestKeeper) stop() {
 	}
 }
 
-// keep rotates when something is added at first, and every now and then while more is
-// added. It tries again the next time if it fails: more is kept until then.
+// keep rotates after the first record, and then about every rotateEvery while more
+// are added. If it fails it tries again the next time; until then more records are
+// kept.
 func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) error, log *slog.Logger) {
 	for {
 		select {
@@ -63,9 +65,9 @@ func (k *requestKeeper) keep(ctx context.Context, rotate func(context.Context) e
 	}
 }
 
-// noteRequests says that requests to the stream were recorded. Those of a stream with
-// tables of its own are kept by its Appender until Stop, and those of all others by
-// the committer.
+// noteRequests notes that requests to the stream were recorded. The Appender rotates
+// the records of a stream with its own tables, until Stop; the committer rotates
+// those of shared streams.
 func (a *Appender) noteRequests() {
 	log := a.cfg.Writer.Log
 	if c := a.committer.Load(); a.stream.storage.shared() {
@@ -92,9 +94,9 @@ func (a *Appender) rotateInTurn(ctx context.Context) error {
 	return nil
 }
 
-// rotateRequests gives up the records that need not be kept: in a transaction that
-// may take its time and delays nobody, by vacuuming, and in a transaction that has
-// the stream's lock.
+// rotateRequests deletes expired records, in three steps: a transaction that may be
+// slow and delays no one (fold), a vacuum, and a short transaction that holds the
+// stream's lock (swap).
 func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error {
 	var due bool
 	folding, cancel := context.WithTimeout(ctx, KeepRequests)
@@ -110,16 +112,17 @@ func rotateRequests(ctx context.Context, pool *pgxpool.Pool, stream int32) error
 }
 
 const (
-	// keepShared is for how long each of the two tables of shared streams is in use. A
-	// transaction that is under way at the change leaves its record in the one that has gone
-	// out of use: if it takes up to a minute, its record is kept for KeepRequests all the same.
+	// keepShared is how long each of the two record tables of shared streams is in use. A
+	// transaction under way during the change leaves its record in the old table: if it takes
+	// at most a minute, its record is still kept for KeepRequests.
 	keepShared = KeepRequests + time.Minute
-	// foldBlocks is how much of a table is in one transaction: some 5,000 records.
+	// foldBlocks is how many blocks of a table one transaction processes: some 5,000
+	// records.
 	foldBlocks = 64
 )
 
-// rotateRequests gives up the records of shared streams that need not be kept, some in each
-// transaction, so that nobody waits for long.
+// rotateRequests deletes expired records of shared streams, some in each transaction, so
+// that no one waits for long.
 func (c *committer) rotateRequests(ctx context.Context) error { return rotateShared(ctx, c.pool) }
 
 func rotateShared(ctx context.Context, pool *pgxpool.Pool) error {
@@ -127,7 +130,7 @@ func rotateShared(ctx context.Context, pool *pgxpool.Pool) error {
 	defer cancel()
 	var turn int64
 	for block, end := int64(0), int64(1); block < end; block += foldBlocks {
-		var in, blocks *int64 // nothing if it is not time, or another process is at it
+		var in, blocks *int64 // NULL if no rotation is due, or another process does it
 		err := inReadCommitted(folding, pool, foldSharedRequestsSQL, []any{keepShared, block, block + foldBlocks}, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&in, &blocks}, func() error { return nil })
 			return err
@@ -144,8 +147,8 @@ func rotateShared(ctx context.Context, pool *pgxpool.Pool) error {
 	return step(ctx, pool, sealWait, &swapped, swapSharedRequestsSQL, turn)
 }
 
-// vacuumOld gives back what the table of records held that the query names, as far as no
-// snapshot sees it.
+// vacuumOld vacuums the record table that the query names, if any. Rows that a snapshot
+// still sees stay.
 func vacuumOld(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any) error {
 	var old *string
 	if err := pool.QueryRow(ctx, sql, args...).Scan(&old); err != nil || old == nil {
@@ -154,22 +157,23 @@ func vacuumOld(ctx context.Context, pool *pgxpool.Pool, sql string, args ...any)
 	return vacuum(ctx, pool, *old)
 }
 
-// vacuum gives back what a table held that was emptied, as far as no snapshot sees
-// it.
+// vacuum frees the space of an emptied table, except for rows that a snapshot still
+// sees.
 func vacuum(ctx context.Context, pool *pgxpool.Pool, table string) error {
 	_, err := pool.Exec(ctx, fmt.Sprintf(vacuumFmt, table))
 	return err
 }
 
-// step runs one query in a transaction, and waits for no lock longer than the
-// bound.
+// step runs one query in a transaction, and waits for each lock no longer than
+// wait.
 func step(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, dst any, sql string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return stepRows(ctx, pool, wait, scanOne(dst), sql, args...)
 }
 
-// stepRows is step with a query that returns any rows, until ctx ends.
+// stepRows is step for a query that returns any number of rows; only ctx bounds its
+// time.
 func stepRows(ctx context.Context, pool *pgxpool.Pool, wait time.Duration, collect func(pgx.Rows) error, sql string, args ...any) error {
 	var b pgx.Batch
 	b.Queue(beginSQL)

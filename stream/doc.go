@@ -1,48 +1,50 @@
 // Package stream is the log: messages in PostgreSQL with a position each.
 //
-// [Open] returns the [Client] of a process. A [Stream] is a named, append-only log: [Client.Ensure] makes it, [Stream.Append]
-// appends for many callers, [Stream.Subscribe] is a loop over the messages that there are and those to come, and [Stream.Read] and its like read, by
-// position or by key. [Stream.Work] has a handler deal with messages, with as many processes as take part. Making a stream costs a row: streams
-// share a table, until they have so many messages, or needs such, that they get tables of their own. Guarantees:
+// [Open] returns the [Client] of a process. A [Stream] is a named, append-only log: [Client.Ensure] creates
+// it, [Stream.Append] appends for many callers, [Stream.Subscribe] loops over the existing and the future
+// messages, and [Stream.Read] and similar methods read by position or by key. [Stream.Work] calls a handler
+// for the messages, in any number of processes. Creating a stream costs one row: small streams share a table,
+// and a stream that becomes busy or large, or has a large batch, gets its own tables. Guarantees:
 //
 //   - An answer means committed. Answered messages survive a kill of this
 //     process and of PostgreSQL.
-//   - A message is stored once, however often its batch had to be sent: each
-//     batch is marked in its own transaction, and a repeated one breaks the
-//     mark's primary key. While PostgreSQL is away, what was accepted waits.
-//   - Visible order is position order. Positions are taken under a lock that is
-//     held until the commit, so a reader that has seen p will never find a new
-//     message below p. Gaps are possible, and mean nothing.
-//   - Retry is safe. A request that carries a [RequestID] can be repeated by any
-//     process, also while it is under way: its messages are stored once, and it
-//     is answered the same. See [Appender.AppendAs].
-//   - All messages of one Append are stored, side by side, or none.
-//   - Memory is bounded: Submit waits while the gathering batch is full, and a
-//     subscription that lags reads for itself.
+//   - A message is stored once, however often its batch had to be sent: each transaction inserts a mark for
+//     its batch, and a repeated batch violates the mark's primary key. While PostgreSQL is unavailable,
+//     accepted messages wait in memory.
+//   - Visible order is position order. Positions are allocated under a lock that is held until the commit, so
+//     a reader that has seen p will never find a new message below p. Gaps between positions are possible,
+//     and have no meaning.
+//   - Retry is safe. Any process can repeat a request that carries a [RequestID], also while the first
+//     attempt is under way: its messages are stored once, and every attempt gets the same result. See
+//     [Appender.AppendAs].
+//   - An Append stores all of its messages, at consecutive positions, or none.
+//   - Memory is bounded: Submit waits while the open batch is full, and a subscription that lags reads from
+//     PostgreSQL, one page at a time.
 //
-// [Stream.AppendTx] appends with a transaction of the application's own: the message
-// is stored if that commits. It keeps the order as well, and delays nobody.
+// [Stream.AppendTx] appends in a transaction of the application (transactional outbox): the message is stored
+// if that transaction commits. It keeps the order as well, and does not delay other writers.
 //
-// A [Group] keeps the position of a reader, its offset. Nothing of all this is updated or
-// deleted in place, so a long transaction elsewhere makes nothing slow.
+// A [Group] (consumer group) keeps the position of a reader, its offset. Rows of these tables are not updated
+// or deleted in place, so a long transaction elsewhere does not slow them down.
 //
-// A stream can have partitions, which are streams of their own: written side by
-// side, each with its own order. A message goes to the partition of its key. Processes that [Stream.Work] in
-// one group share the partitions out, one owner each at a time.
+// A stream can have partitions, which are separate streams: written in parallel, each with its own order. A
+// message goes to the partition of its key. Processes that call [Stream.Work] for one group divide the
+// partitions among them; each partition has one owner at a time.
 //
-// [Stream.SetRetention] gives a stream a [Retention], by age, size, or what its groups have
-// read, and a [RetentionWorker] applies it: a stream's own table is in segments, ranges of
-// positions, which are dropped whole; in the table that streams share, messages are
-// deleted. A reader that asks for dropped messages gets a [TooOldError], and never
-// goes past them unawares.
+// [Stream.SetRetention] gives a stream a [Retention], by age, by size, or up to the offsets of its groups,
+// and a [RetentionWorker] applies it: a stream's own table consists of segments, ranges of positions, which
+// are dropped whole; in the shared table, messages are deleted. A reader that asks for dropped messages gets
+// a [TooOldError], and never skips them silently.
 //
 // # Parts
 //
-// A Client is made of parts, for programs that manage their lifecycles themselves, such as servers with thousands of streams: an [Appender] or
-// [PartitionedAppender] writes to one stream (group commit), and [Appender.Submit] calls back instead of blocking; a [Hub] follows streams, with a [Subscription]
-// for each reader; [Groups] writes the offsets of a process together; a [Member] is what Work runs; a [Coordinator] shares out anything that has
-// numbers, with fencing tokens; a [RetentionWorker] drops what need not be kept. A part with a Run works as long as the ctx of that; one with Start and Stop
-// needs no goroutine while it has nothing to do. [Ensure], [Lookup], [List] and [Drop] need no Client.
+// A Client is made of parts, for programs that manage their lifecycles themselves, such as servers with
+// thousands of streams: an [Appender] or [PartitionedAppender] writes to one stream (group commit), and
+// [Appender.Submit] calls back instead of blocking; a [Hub] follows streams, with a [Subscription] for each
+// reader; [Groups] writes the offsets of a process together (group commit); a [Member] is what Work runs; a
+// [Coordinator] assigns anything that is numbered to processes, with fencing tokens; a [RetentionWorker]
+// drops messages past their retention. A part with Run works until its ctx ends; one with Start and Stop has
+// no goroutine while it is idle. [Ensure], [Lookup], [List] and [Drop] need no Client.
 //
-// All need the schema that package migrate makes.
+// All need the schema that package migrate creates.
 package stream

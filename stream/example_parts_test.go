@@ -63,7 +63,8 @@ func ExampleStream_LastKey() {
 	// Oslo {"type": "moved"}
 }
 
-// A request that got no answer is repeated, here or in another process: it is stored once.
+// A request without an answer is repeated, in this or in another process: it is stored
+// once.
 func ExampleStream_AppendAs() {
 	ctx := context.Background()
 	_, streams, done := openExample(ctx)
@@ -84,7 +85,7 @@ func ExampleStream_AppendAs() {
 	// 1 true <nil>
 }
 
-// The message is stored if the order is, and not otherwise: a transactional outbox.
+// The message is stored if and only if the order is: a transactional outbox.
 func ExampleStream_AppendTx() {
 	ctx := context.Background()
 	pool, streams, done := openExample(ctx)
@@ -114,7 +115,8 @@ func ExampleStream_AppendTx() {
 	// 1 <nil>
 }
 
-// Processes that work in one group share the messages, and go on where they have been.
+// Processes that work in one group divide the messages among them, and continue where
+// the group has stopped.
 func ExampleStream_Work() {
 	ctx := context.Background()
 	_, streams, done := openExample(ctx)
@@ -134,7 +136,7 @@ func ExampleStream_Work() {
 		for _, m := range page {
 			fmt.Println("bill", string(m.Payload))
 		}
-		stop()     // else Work goes on
+		stop()     // otherwise Work continues
 		return nil // the offset of the group is committed
 	})
 	if err != nil {
@@ -185,7 +187,8 @@ func ExampleGroup_Pages() {
 	// 2 visits, offset 2 <nil>
 }
 
-// A stream that keeps a week, or 10 GiB if that is less, and what a reader does that was away for longer.
+// A stream that keeps a week, or 10 GiB if that is less, and how a reader continues that was away for
+// longer.
 func ExampleStream_SetRetention() {
 	var orders *stream.Stream // of a Client
 	ctx := context.Background()
@@ -213,8 +216,8 @@ func ExampleStream_SetRetention() {
 	}
 }
 
-// Submit is for programs that answer their own clients: one goroutine calls back, in the order of the stream, and only with
-// what is committed.
+// Submit is for programs that answer their own clients: one callback at a time, in the order of the stream,
+// and only for committed messages.
 func ExampleAppender_Submit() {
 	var pool *pgxpool.Pool
 	var orders *stream.Stream // from Ensure
@@ -234,7 +237,7 @@ func ExampleAppender_Submit() {
 	}
 }
 
-// Programs that read by themselves are told when it is worth reading.
+// For programs that read on their own: Watch tells when the stream may have grown.
 func ExampleHub_Watch() {
 	var streams *stream.Client
 	var orders *stream.Stream

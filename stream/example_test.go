@@ -12,8 +12,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// A process has one Client. Messages are committed when Append returns; a loop over Subscribe gets what
-// there is, and then what comes.
+// A process has one Client. Messages are committed when Append returns; a loop over Subscribe gets the
+// existing messages, and then the new ones.
 func Example() {
 	if err := publishAndSubscribe(context.Background(), os.Getenv("DATABASE_URL")); err != nil {
 		log.Fatal(err)

@@ -9,7 +9,7 @@ import (
 // Round applies the retention of each stream once.
 func (k *RetentionWorker) Round(ctx context.Context) error { return k.round(ctx) }
 
-// RotateRequests is what an Appender does every minute, or the committer for it.
+// RotateRequests does what an Appender, or the committer, does every minute.
 func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {
 	if s.storage.shared() {
 		return rotateShared(ctx, pool)
@@ -17,7 +17,7 @@ func RotateRequests(ctx context.Context, pool *pgxpool.Pool, s *Stream) error {
 	return rotateRequests(ctx, pool, s.id)
 }
 
-// Writer and Batch are what an Appender writes with.
+// Writer and Batch are the types with which an Appender writes.
 type (
 	Writer = batchWriter
 	Batch  = rowBatch

@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestFailover_IDs: what is made after a failover has none of the ids of what is lost, however much that was: whoever holds something that is
-// lost does nothing to what is there.
+// TestFailover_IDs: objects created after a failover never get the IDs of lost ones, however many were lost:
+// so the holder of a lost object cannot change a new one.
 func TestFailover_IDs(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -68,7 +68,7 @@ func TestFailover_IDs(t *testing.T) {
 	}
 }
 
-// ownOne returns the token of one who owns something through the pool, until the test ends.
+// ownOne returns the token of an owner on the pool, which owns a number until the test ends.
 func ownOne(t *testing.T, pool *pgxpool.Pool) (token int64) {
 	t.Helper()
 	owned := make(chan int64, 1)
@@ -90,7 +90,7 @@ func ownOne(t *testing.T, pool *pgxpool.Pool) (token int64) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); c.Run(ctx) }() // its error is that the server is gone
+	go func() { defer close(ended); c.Run(ctx) }() // its error only says that the server is gone
 	t.Cleanup(func() { stop(); <-ended })
 	select {
 	case token = <-owned:

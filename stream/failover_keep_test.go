@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// lookUpWith returns a stream that is used through a pool, and makes it before through another one.
+// lookUpWith returns a stream that uses pool, after creating it through maker.
 func lookUpWith(t *testing.T, maker, pool *pgxpool.Pool, name string, opts stream.Options) *stream.Stream {
 	t.Helper()
 	if _, err := stream.Ensure(t.Context(), maker, name, opts); err != nil {
@@ -28,8 +28,8 @@ func lookUpWith(t *testing.T, maker, pool *pgxpool.Pool, name string, opts strea
 	return s
 }
 
-// TestFailover_Requests: a client's request that is lost is stored when it is repeated, and one that is kept is not. A repetition is told
-// where the message is.
+// TestFailover_Requests: a lost request is stored when it is repeated, and a kept one is not stored again. A
+// repetition returns the position of the message.
 func TestFailover_Requests(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
@@ -80,8 +80,8 @@ func TestFailover_Requests(t *testing.T) {
 	}
 }
 
-// TestFailover_Retention: a reader at a position that is lost is told, also where all messages before have been dropped and none has come
-// since.
+// TestFailover_Retention: a reader at a lost position gets an error, also if all earlier messages have been
+// dropped and none has come since.
 func TestFailover_Retention(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
@@ -133,7 +133,8 @@ func TestFailover_Retention(t *testing.T) {
 	}
 }
 
-// TestFailover_LossesAreLookedForAgain: what the first look after a failover fails to find, as PostgreSQL does not answer, the next one finds.
+// TestFailover_LossesAreLookedForAgain: if the first check after a failover fails because PostgreSQL does not
+// answer, the next check finds the losses.
 func TestFailover_LossesAreLookedForAgain(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -142,7 +143,7 @@ func TestFailover_LossesAreLookedForAgain(t *testing.T) {
 	s := lookUpWith(t, p.Pool, pool, "orders", stream.Options{})
 	looked := make(chan struct{}, 1)
 	log := slog.New(slog.NewTextHandler(logFunc(func(line string) {
-		if strings.Contains(line, "not looked yet") {
+		if strings.Contains(line, "search for messages lost") {
 			select {
 			case looked <- struct{}{}:
 			default:

@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// bothOf returns a pool of whichever server of the pair can be written to.
+// bothOf returns a pool on the writable server of the pair.
 func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), p.Both(t))
@@ -26,10 +26,10 @@ func bothOf(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	return pool
 }
 
-// storages are streams that share a table, and those with tables of their own.
+// storages are the options for a shared stream and for one with its own tables.
 var storages = map[string]stream.Options{"shared": {}, "own": {OwnTables: true}}
 
-// appendEach appends as many messages, each in a commit of its own, and returns the positions.
+// appendEach appends n messages, each in a separate commit, and returns the positions.
 func appendEach(t *testing.T, a *stream.Appender, what string, n int) (positions []int64) {
 	t.Helper()
 	for i := range n {
@@ -38,7 +38,7 @@ func appendEach(t *testing.T, a *stream.Appender, what string, n int) (positions
 	return positions
 }
 
-// wantLost wants an error that says where the history that was lost parts from the one that goes on.
+// wantLost wants a HistoryLostError with that last position.
 func wantLost(t *testing.T, what string, err error, last int64) {
 	t.Helper()
 	lost, ok := errors.AsType[*stream.HistoryLostError](err)
@@ -47,7 +47,7 @@ func wantLost(t *testing.T, what string, err error, last int64) {
 	}
 }
 
-// nextError returns the error of a subscription that has nothing more to give.
+// nextError returns the error of Next, and fails if there is a page.
 func nextError(t *testing.T, sub *stream.Subscription) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -61,8 +61,8 @@ func nextError(t *testing.T, sub *stream.Subscription) error {
 	}
 }
 
-// TestFailover_Asynchronous: the standby that takes over lacks the last messages. Their positions never come again,
-// and whoever had read one of them is told.
+// TestFailover_Asynchronous: the standby that takes over lacks the last messages. Their positions are never
+// reused, and a reader that has received one of them gets an error.
 func TestFailover_Asynchronous(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
@@ -164,7 +164,8 @@ func TestFailover_Asynchronous(t *testing.T) {
 	}
 }
 
-// TestFailover_EachWayOfWriting gives out positions after the base of the new history.
+// TestFailover_EachWayOfWriting checks that every way of writing allocates positions after the base of the
+// new history.
 func TestFailover_EachWayOfWriting(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(pool *pgxpool.Pool, s *stream.Stream) int64{
@@ -238,7 +239,8 @@ func TestFailover_EachWayOfWriting(t *testing.T) {
 	}
 }
 
-// TestHub_WrongPositionIsNoLoss: a client that names a position that never was is told, and nobody else is concerned.
+// TestHub_WrongPositionIsNoLoss: a client that names a position that never existed gets an error, and no
+// other client is affected.
 func TestHub_WrongPositionIsNoLoss(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -262,8 +264,8 @@ func TestHub_WrongPositionIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestFailover_LostUnfollowed: that messages are lost is told by the node that has appended them, though nobody follows the stream, whether it
-// appends again or not.
+// TestFailover_LostUnfollowed: the node that has appended lost messages reports the loss, even if no one
+// follows the stream, whether it appends again or not.
 func TestFailover_LostUnfollowed(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
@@ -283,7 +285,7 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 					t.Fatal(err)
 				}
 				appenders[name] = run(t, pool, s, stream.AppenderConfig{Hub: hub})
-				if name != "idle" { // which loses its first messages
+				if name != "idle" { // this history loses its first messages
 					appendEach(t, appenders[name], "kept", 20)
 				}
 			}
@@ -305,7 +307,8 @@ func TestFailover_LostUnfollowed(t *testing.T) {
 	}
 }
 
-// TestFailover_FindLost: without a hub, a stream finds what it has lost when it is asked, once, whether somebody appended again or not.
+// TestFailover_FindLost: without a Hub, FindLost returns each loss once, whether the stream was appended to
+// again or not.
 func TestFailover_FindLost(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestHub_ReadsNothingAtTheEnd: who has seen everything is given what the process commits,
-// and has nothing to read.
+// TestHub_ReadsNothingAtTheEnd: a subscription at the end gets the process's own commits
+// from memory, without a read.
 func TestHub_ReadsNothingAtTheEnd(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -23,7 +23,8 @@ func TestHub_ReadsNothingAtTheEnd(t *testing.T) {
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true})
 	a := run(t, db.Pool, s, stream.AppenderConfig{Hub: h})
 	sub := subscribe(t, h, s, stream.After(0))
-	// A read that meets a commit is followed by another one, until a read meets none.
+	// A read during which a commit happens is followed by another one, until no commit
+	// happens.
 	for n := range 3 {
 		mustAppend(t, a, messages("first")...)
 		for sub.Position() < int64(n+1) {
@@ -61,8 +62,9 @@ func sameMessages(t *testing.T, what string, got, want []stream.Message) {
 	}
 }
 
-// TestHub_FromMemoryIsWhatIsStored: two nodes append to three streams, batches of all
-// kinds, and follow them. Subscriptions return what is stored, from memory or not.
+// TestHub_FromMemoryIsWhatIsStored: two nodes append batches of all kinds to three
+// streams, and follow them. Subscriptions return the stored messages, from memory or
+// not.
 func TestHub_FromMemoryIsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

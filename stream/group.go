@@ -17,24 +17,24 @@ var (
 	// ErrAhead: the position is after the last message of the stream. Only Seek
 	// goes there.
 	ErrAhead = errors.New("stream: position after the end of the stream")
-	// ErrIncomplete: the group has no offset, for the database was restored from a
-	// backup that lacks it. Seek gives it one.
-	ErrIncomplete = errors.New("stream: the group's offset is missing from the database; seek sets it anew")
+	// ErrIncomplete: the group has no offset, because the database was restored
+	// from a backup without it. Seek sets one.
+	ErrIncomplete = errors.New("stream: the group's offset is missing from the database; set it with Seek")
 )
 
-// codeForeignKey is a group whose stream is gone.
+// codeForeignKey is raised for a group whose stream was dropped.
 const codeForeignKey = "23503"
 
-// GroupOptions of a group, for when it is made.
+// GroupOptions are the options for creating a group.
 type GroupOptions struct {
-	// Start is where a new group begins; one that exists stays where it is.
+	// Start is where a new group begins; an existing group keeps its offset.
 	// Defaults to the oldest message that is kept.
 	Start Start
 }
 
-// Group is a named reader of a stream: an offset, which is the position up to
-// which it has dealt with the messages. Any number of processes may open and
-// commit the same one. Safe for concurrent use.
+// Group is a named reader of a stream (consumer group): it has an offset, the
+// position up to which it has processed the messages. Any number of processes may
+// open and commit the same one. Safe for concurrent use.
 type Group struct {
 	groups *Groups
 	stream *Stream
@@ -42,21 +42,21 @@ type Group struct {
 	name   string
 }
 
-// GroupInfo is what Stream.Groups tells of a group.
+// GroupInfo describes a group: see Stream.Groups.
 type GroupInfo struct {
 	Name      string
 	Offset    int64
 	CreatedAt time.Time
-	// Lag is how many positions the offset is before the last message. There
-	// are at most that many messages to come: positions have gaps, and the
-	// stream's retention may have dropped some.
+	// Lag is the number of positions from the offset to the last message. At most
+	// that many messages are left to read: positions have gaps, and the stream's
+	// retention may have dropped some.
 	Lag int64
 }
 
-// Open returns the stream's group of that name, and makes it if there is none.
-// The name has 1 to MaxName bytes, valid UTF-8 without NUL; else the error is
-// ErrInvalid. It is ErrNotFound if the stream was dropped. Of a stream with
-// partitions each has a group of the name: Join is for them.
+// Open returns the stream's group of that name, and creates it if it does not
+// exist. The name has 1 to MaxName bytes, valid UTF-8 without NUL; else the error
+// is ErrInvalid. It is ErrNotFound if the stream was dropped. In a stream with
+// partitions each partition has its own group of that name: use Join for them.
 func (gs *Groups) Open(ctx context.Context, s *Stream, name string, opts GroupOptions) (*Group, error) {
 	if err := validName("group", name); err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (gs *Groups) Open(ctx context.Context, s *Stream, name string, opts GroupOp
 	return g, nil
 }
 
-// make makes the group. Another process may have made it meanwhile: then it stays
-// where it is.
+// make creates the group. If another process has created it meanwhile, it keeps its
+// offset.
 func (g *Group) make(ctx context.Context, start Start) error {
 	after, err := start.resolve(ctx, g.stream)
 	if err != nil {
@@ -90,15 +90,15 @@ func (g *Group) make(ctx context.Context, start Start) error {
 	return err
 }
 
-// Groups returns the groups of the stream, ordered by the bytes of their
-// names; none if the stream was dropped meanwhile. Of a stream with partitions
-// the offsets and lags are the sums over them.
+// Groups returns the groups of the stream, ordered by the bytes of their names;
+// none if the stream was dropped meanwhile. For a stream with partitions the
+// offsets and lags are the sums over the partitions.
 func (s *Stream) Groups(ctx context.Context) ([]GroupInfo, error) {
 	return s.GroupsAfter(ctx, "", math.MaxInt32)
 }
 
-// GroupsAfter is Groups for a page: at most limit of the groups whose names
-// come after a name; after "" come all.
+// GroupsAfter is Groups in pages: it returns at most limit of the groups whose
+// names sort after name; "" is before all names.
 func (s *Stream) GroupsAfter(ctx context.Context, name string, limit int) ([]GroupInfo, error) {
 	if s.count > 0 {
 		return s.sumGroups(ctx, name, limit)
@@ -134,8 +134,8 @@ func (s *Stream) GroupsAfter(ctx context.Context, name string, limit int) ([]Gro
 	return all, nil
 }
 
-// DropGroup removes the stream's group of that name, or returns ErrNotFound. Of
-// a stream with partitions, those of all that have one.
+// DropGroup removes the stream's group of that name, or returns ErrNotFound. In a
+// stream with partitions it removes the groups of that name in all partitions.
 func (s *Stream) DropGroup(ctx context.Context, name string) error {
 	if s.count > 0 {
 		return s.dropGroups(ctx, name)
@@ -147,7 +147,7 @@ func (s *Stream) DropGroup(ctx context.Context, name string) error {
 	return nil
 }
 
-// ID is the number of the group in this database. It is never used again.
+// ID is the number of the group in this database. IDs are never reused.
 func (g *Group) ID() int32 { return g.id }
 
 // Stream returns the stream of the group.
@@ -169,10 +169,9 @@ func (g *Group) Offset(ctx context.Context) (int64, error) {
 	return *offset, nil
 }
 
-// Commit moves the offset forward to the position, and returns the offset once
-// that is committed. If it was higher already, which another process or a Seek
-// may have made it, nothing is written and the answer is the higher one. It
-// waits while PostgreSQL is away, and needs Groups.Run.
+// Commit moves the offset forward to the position, and returns the offset once that is committed. If
+// another process or a Seek has moved it higher already, nothing is written and Commit returns the higher
+// offset. It waits while PostgreSQL is unavailable, and needs Groups.Run.
 //
 // Errors: ErrInvalid for a negative position; ErrAhead; ErrNotFound for a group
 // that was dropped; ErrIncomplete; ErrClosed. If ctx ends first, or with ErrOutcomeUnknown, the offset may
@@ -185,15 +184,16 @@ func (g *Group) Commit(ctx context.Context, position int64) (offset int64, err e
 	return offset, nil
 }
 
-// CommitLater is Commit without a promise: it returns at once, and the
-// position is written with other commits within GroupsConfig.LaterEvery, as
-// long as nothing fails. A lower position than one before it has no effect.
+// CommitLater is Commit without a guarantee: it returns at once, and the position
+// is written with other commits within GroupsConfig.LaterEvery, if nothing fails. A
+// position lower than an earlier one has no effect, unless a Seek came between.
 func (g *Group) CommitLater(position int64) { g.groups.commitLater(ownedOffset{group: g.id}, position) }
 
-// CommitOwned is Commit for the owner of what the group reads, by the token of
-// its Assignment. Once another one owns it, nothing is committed, and the error
-// is ErrNotOwner, as it is when the group was dropped; only if PostgreSQL's
-// answer was lost it may have been committed before.
+// CommitOwned is Commit for the owner of the partition that the group reads, with
+// the fencing token of its Assignment. Once there is another owner, nothing is
+// committed, and the error is ErrNotOwner, as it is when the group was dropped.
+// Only if an answer of PostgreSQL was lost, an earlier attempt may have committed
+// the offset.
 func (g *Group) CommitOwned(ctx context.Context, token, position int64) (offset int64, err error) {
 	offset, err = g.groups.commit(ctx, ownedOffset{g.id, token}, position)
 	if err != nil {
@@ -203,9 +203,9 @@ func (g *Group) CommitOwned(ctx context.Context, token, position int64) (offset 
 }
 
 // Seek sets the offset to any position, and returns once that is committed. It
-// replaces what was committed before, and what this process was to commit
-// later; whoever still reads for the group goes on where it is, and moves the
-// offset when it commits. Waiting and errors are as with Commit.
+// replaces the committed offset, and the positions that this process was still to
+// commit. Readers of the group continue at their own positions, and move the offset
+// with their next commit. Waiting and errors are as with Commit.
 func (g *Group) Seek(ctx context.Context, position int64) error {
 	if err := g.groups.seek(ctx, g.id, position); err != nil {
 		return g.explain("seek", err)
@@ -213,10 +213,11 @@ func (g *Group) Seek(ctx context.Context, position int64) error {
 	return nil
 }
 
-// Subscribe returns a Subscription to the group's stream that begins after
-// the committed offset. Several of one group each get all messages: it is the
-// queues that share them out. If the stream's retention has dropped messages
-// after the offset, Next fails with a TooOldError: Seek says where to go on.
+// Subscribe returns a Subscription to the group's stream that begins after the
+// committed offset. Several subscriptions of one group each get all messages; use a
+// queue, or Join, to divide them. If the stream's retention has dropped messages
+// after the offset, Next fails with a TooOldError: use Seek to set where to
+// continue.
 func (g *Group) Subscribe(ctx context.Context, h *Hub) (*Subscription, error) {
 	offset, err := g.Offset(ctx)
 	if err != nil {
@@ -229,12 +230,12 @@ func (g *Group) explain(what string, err error) error {
 	return fmt.Errorf("%s group %q of stream %q: %w", what, g.name, g.stream.name, err)
 }
 
-// lockWait bounds the waits for locks that nobody holds for long.
+// lockWait bounds the waits for locks that are never held for long.
 const lockWait = 10 * time.Second
 
-// inReadCommitted runs one query in a READ COMMITTED transaction, whatever the
-// database's defaults are, in one round trip. The rows that collect got hold only if
-// the error is nil: else it may not be committed.
+// inReadCommitted runs one query in a READ COMMITTED transaction, independent of the
+// database's defaults, in one round trip. The rows that collect got are valid only
+// if the error is nil: otherwise the transaction may not be committed.
 func inReadCommitted(ctx context.Context, pool *pgxpool.Pool, sql string, args []any, collect func(pgx.Rows) error) error {
 	var b pgx.Batch
 	b.Queue(beginSQL)

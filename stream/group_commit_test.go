@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestGroup_CommitAhead: a position that no message can have yet is refused. The
-// commits of others that share its transaction are stored.
+// TestGroup_CommitAhead: a position after the end of the stream is rejected. The
+// commits of other callers in its transaction are stored.
 func TestGroup_CommitAhead(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -55,9 +55,8 @@ func TestGroup_CommitAhead(t *testing.T) {
 	wantOffset(t, g, 1000)
 }
 
-// TestGroup_CommitLaterBesideAhead: what is committed later, without an answer, is
-// not lost because others commit positions that no message has yet: few, many, or
-// the one directly after the last.
+// TestGroup_CommitLaterBesideAhead: a CommitLater is not lost because other callers
+// commit positions after the end: few, many, or the one directly after the last.
 func TestGroup_CommitLaterBesideAhead(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -110,8 +109,8 @@ func offsetRows(t *testing.T, db pgtest.DB) (rows int) {
 	return rows
 }
 
-// TestGroup_CommitLaterIsCoalesced has many groups commit later as fast as
-// they can, and then the same again and again.
+// TestGroup_CommitLaterIsCoalesced calls CommitLater for many groups as fast as
+// possible, and then repeatedly for the same one.
 func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -158,8 +157,8 @@ func TestGroup_CommitLaterIsCoalesced(t *testing.T) {
 	all[7].CommitLater(position + 10)
 }
 
-// TestGroup_CommitsShareTransactions holds up the first commit; those that
-// come meanwhile go together.
+// TestGroup_CommitsShareTransactions blocks the first commit; those that come
+// meanwhile share a transaction.
 func TestGroup_CommitsShareTransactions(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)

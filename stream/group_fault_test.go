@@ -23,8 +23,8 @@ import (
 // smallTables rotate every few pages.
 var smallTables = stream.GroupsConfig{RotateRows: 300}
 
-// commitUnderLoad has nodes commit the offsets of the same groups until over
-// is closed: no answer and no reading may ever go back. It calls ready when it
+// commitUnderLoad lets nodes commit the offsets of the same groups until over is
+// closed: no returned and no read offset may ever decrease. It calls ready when it
 // begins.
 func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over <-chan struct{}, ready func()) {
 	reach(t, nodes[0], s)
@@ -42,7 +42,7 @@ func commitUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, over
 	for n := range nodes {
 		for i, g := range opened[n] {
 			committing.Go(func() {
-				for open := true; open || next[i].Load() < 10; { // on a slow machine the last ones come after the faults
+				for open := true; open || next[i].Load() < 10; { // on a slow machine the last commits come after the faults
 					select {
 					case <-over:
 						open = false
@@ -124,7 +124,7 @@ FROM tidewire.group_rotation`).Scan(&inUse, &old)
 }
 
 // TestGroups_RotateUnderLoad: the tables change roles while nodes commit, unless a
-// snapshot sees the old one; then the one in use grows, and nobody waits.
+// snapshot sees the old one; then the one in use grows, and no one waits.
 func TestGroups_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -172,9 +172,9 @@ func repeatableRead(t *testing.T, db pgtest.DB, sql string) pgx.Tx {
 	return tx
 }
 
-// TestGroups_ReadersOfTheTables has a transaction go on that has read both:
-// the tables change roles once, and then the one in use grows until the other
-// is free. Nobody waits for that.
+// TestGroups_ReadersOfTheTables keeps a transaction open that has read both tables:
+// they change roles once, and then the one in use grows until the other is free. No
+// one waits for that.
 func TestGroups_ReadersOfTheTables(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -238,7 +238,7 @@ func TestGroups_ManyGroupsRotateSeldom(t *testing.T) {
 	}
 }
 
-// TestGroups_PostgreSQLKilledUnderLoad: what was answered is there.
+// TestGroups_PostgreSQLKilledUnderLoad: every answered commit is stored.
 func TestGroups_PostgreSQLKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -297,9 +297,9 @@ type logFunc func(line string)
 
 func (f logFunc) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
 
-// TestGroup_CommitFailsAtTheEnd has the COMMIT of offsets fail, after their
-// answer, and the group, or its owner, be gone when they are committed anew: what
-// was answered first does not count.
+// TestGroup_CommitFailsAtTheEnd makes the COMMIT of offsets fail after the
+// function's result, and removes the group, or its owner, before the retry: the
+// first result does not count.
 func TestGroup_CommitFailsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const owned = 1 << 40 // a token

@@ -8,19 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lease is one membership, as long as it is kept up.
+// lease is one membership of a Coordinator, as long as heartbeats renew it.
 type lease struct {
 	share, member int64
 	ctx           context.Context // ends when it is lost
 	lose          context.CancelCauseFunc
-	timer         *time.Timer // loses it at the deadline
+	timer         *time.Timer // calls lose at the deadline
 	deadline      atomic.Pointer[time.Time]
 }
 
 func (l *lease) lasts() bool { return l.ctx.Err() == nil && time.Now().Before(*l.deadline.Load()) }
 
-// renew puts the deadline off, unless it has passed. Time is counted from before
-// PostgreSQL was asked, so that it is up here before it is up there.
+// renew extends the deadline, unless it has passed. The time counts from before the
+// query to PostgreSQL, so that the lease ends here earlier than in PostgreSQL.
 func (l *lease) renew(asked time.Time, lease time.Duration) bool {
 	if !l.lasts() || !l.timer.Stop() {
 		return false
@@ -31,13 +31,13 @@ func (l *lease) renew(asked time.Time, lease time.Duration) bool {
 	return true
 }
 
-// end loses the lease, if it is not lost already.
+// end ends the lease, if it is not lost already.
 func (l *lease) end() {
 	l.timer.Stop()
 	l.lose(ErrNotOwner)
 }
 
-// join makes this process a member.
+// join registers this process as a member.
 func (s *Coordinator) join(ctx context.Context) (*lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Lease)
 	defer cancel()

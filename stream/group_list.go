@@ -14,18 +14,18 @@ import (
 
 // GroupsConfig configures Groups.
 type GroupsConfig struct {
-	// LaterEvery is the time within which CommitLater is written: all groups
-	// together, once in that time. Defaults to 100 ms.
+	// LaterEvery is the interval in which positions of CommitLater are written, for
+	// all groups together. Defaults to 100 ms.
 	LaterEvery time.Duration
-	// RotateRows is about how many commits are kept in a table before the
-	// offsets move to the other one. Defaults to 50,000, which is 2.6 MB.
+	// RotateRows is roughly how many commits a table holds before the offsets move
+	// to the other table. Defaults to 50,000, which is 2.6 MB.
 	RotateRows int
-	// StopTimeout is for how long Run tries to write what it has accepted once
-	// its ctx has ended; the callers that still wait then get ErrOutcomeUnknown.
-	// Defaults to 10 s.
+	// StopTimeout is how long Run tries to write accepted commits after its ctx has
+	// ended; the callers that still wait after that get ErrOutcomeUnknown. Defaults
+	// to 10 s.
 	StopTimeout time.Duration
-	// OnGone, if not nil, is called from Run's goroutine with the ID of a group to which a
-	// position was to be committed, also by CommitLater, and which was dropped.
+	// OnGone, if not nil, is called from Run's goroutine with the ID of a dropped group
+	// for which a position should have been committed, also by CommitLater.
 	OnGone func(group int32)
 	// Log receives a line for each attempt that failed. Defaults to none.
 	Log *slog.Logger
@@ -47,17 +47,17 @@ func (c GroupsConfig) withDefaults() GroupsConfig {
 	return c
 }
 
-// Groups writes the offsets of all groups of a process: what callers commit
-// while one transaction is under way gathers for the next. A process needs
-// one. Safe for concurrent use.
+// Groups writes the offsets of all groups of a process, with group commit: commits
+// that arrive while one transaction is under way are written by the next. A process
+// needs one Groups. Safe for concurrent use.
 type Groups struct {
 	cfg  GroupsConfig
 	pool *pgxpool.Pool
 
-	waited chan struct{} // one slot: somebody waits for an answer
-	later  chan struct{} // one slot: a CommitLater has added
+	waited chan struct{} // one slot: a caller waits for an answer
+	later  chan struct{} // one slot: a CommitLater has added a position
 
-	unchecked int // rows written since the tables were looked at; of Run alone
+	unchecked int // rows written since the last check for rotation; used only by Run
 	clearing  clearing
 
 	mu     sync.Mutex // guards the fields below
@@ -65,15 +65,16 @@ type Groups struct {
 	batch  offsetBatch
 }
 
-// offsetBatch is what gathers for one transaction, and the seeks after it.
+// offsetBatch is the open batch: commits for one transaction, and the seeks after
+// it.
 type offsetBatch struct {
 	positions map[ownedOffset]heights
 	commits   []offsetCall
 	seeks     []offsetCall
 }
 
-// ownedOffset is the offset of a group, by the token of the ownership with which
-// it is written, or 0.
+// ownedOffset identifies the offset of a group with the fencing token of the
+// Assignment under which it is written; the token is 0 without one.
 type ownedOffset struct {
 	group int32
 	token int64
@@ -90,18 +91,17 @@ type offsetAnswer struct {
 	err    error
 }
 
-// NewGroups returns Groups that read and write through the pool. Nothing is
-// committed until Run.
+// NewGroups returns Groups that read and write through the pool. Commits wait until
+// Run.
 func NewGroups(pool *pgxpool.Pool, cfg GroupsConfig) *Groups {
 	return &Groups{
 		cfg: cfg.withDefaults(), pool: pool,
 		waited: make(chan struct{}, 1), later: make(chan struct{}, 1),
-		unchecked: cfg.withDefaults().RotateRows, // at the first commit, for those who stop before the second
+		unchecked: cfg.withDefaults().RotateRows, // checks at the first commit, for processes that stop before the second
 	}
 }
 
-// Run writes until ctx ends and what was accepted by then is answered. Call it
-// once.
+// Run writes until ctx ends, and then answers all accepted commits. Call it once.
 func (gs *Groups) Run(ctx context.Context) {
 	work, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -169,7 +169,7 @@ func (gs *Groups) await(ctx context.Context, position int64, add func(*offsetBat
 }
 
 func (gs *Groups) commitLater(of ownedOffset, position int64) {
-	if position <= 0 { // where every group is already, at least
+	if position <= 0 { // every group is there already
 		return
 	}
 	if gs.add(func(b *offsetBatch) { b.raise(of, position) }) {
@@ -177,7 +177,7 @@ func (gs *Groups) commitLater(of ownedOffset, position int64) {
 	}
 }
 
-// add has fill add to the batch that gathers, unless Run has ended.
+// add calls fill with the open batch, unless Run has ended.
 func (gs *Groups) add(fill func(*offsetBatch)) bool {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

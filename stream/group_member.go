@@ -15,33 +15,33 @@ import (
 
 // MemberConfig configures a Member.
 type MemberConfig struct {
-	// Name of the member, for whoever looks. Defaults to a random name.
+	// Name of the member, for display. Defaults to a random name.
 	Name string
 	// Start is where the group begins if it is new. Defaults to the oldest
 	// message that is kept.
 	Start Start
-	// Lease and Heartbeat are those of a Coordinator.
+	// Lease and Heartbeat configure the member's Coordinator.
 	Lease, Heartbeat time.Duration
-	// Handle is given the messages of the partition that o.Number is, in order, one
-	// page at a time: different partitions at the same time. When it returns nil, the
-	// page is dealt with, and its offset is committed soon. When it returns an error, it
-	// gets the same page again after a pause, of 10 ms first and 1 s at most: what
-	// can never be dealt with is to be put elsewhere, and nil returned.
+	// Handle is called with the messages of partition o.Number, in order, one page at a
+	// time; partitions are handled concurrently. When it returns nil, the page is
+	// processed, and its offset is committed soon. When it returns an error, it is
+	// called with the same page again after a back-off of 10 ms to 1 s: store messages
+	// that can never be processed elsewhere (dead letters), and return nil.
 	//
 	// ctx ends, with ErrNotOwner as its cause, when the partition is lost, because
-	// PostgreSQL was away for too long: nothing may be done for it any more.
-	// Handle is not interrupted when the partition is to be given back, or Run's
-	// ctx ends: it has to return soon by itself.
+	// PostgreSQL was unavailable for too long: Handle must stop working on it. Handle
+	// is not interrupted when the partition is revoked, or when Run's ctx ends: it has
+	// to return soon.
 	Handle func(ctx context.Context, o *Assignment, page []Message) error
 	// Log receives a line when Handle has failed, or a partition is parked, and
 	// those of a Coordinator. Defaults to none.
 	Log *slog.Logger
 }
 
-// Member is one of a group that shares out the partitions of a stream. Each
-// message is given to one member, in the order of its partition, and to another
-// one again only if that member died, or lost its lease, before the offset was
-// committed.
+// Member is one member of a group that divides the partitions of a stream among its
+// members. Each message is delivered to one member, in the order of its partition,
+// and again to another one only if that member died, or lost its lease, before the
+// offset was committed.
 type Member struct {
 	cfg    MemberConfig
 	groups *Groups
@@ -55,9 +55,10 @@ type Member struct {
 	cancel context.CancelFunc
 }
 
-// Join returns a member of the stream's group of that name, and makes the group
-// in all partitions if there is none. It takes part while its Run lasts. An
-// ordinary stream is one partition, which one of the members has.
+// Join returns a member of the stream's group of that name, and creates the group
+// in all partitions if it does not exist. The member gets partitions only while its
+// Run runs. A stream without partitions counts as one partition, which one of the
+// members owns.
 //
 // Errors: those of Open.
 func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg MemberConfig) (*Member, error) {
@@ -69,7 +70,7 @@ func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg
 	}
 	m := &Member{cfg: cfg, groups: gs, hub: h, stream: s, group: group}
 	n := max(s.count, 1)
-	for i := range n { // now, for Start may mean this moment
+	for i := range n { // now, because Start may be AtEnd
 		if _, err := gs.Open(ctx, s.Partition(i), group, GroupOptions{Start: cfg.Start}); err != nil {
 			return nil, err
 		}
@@ -84,17 +85,18 @@ func (gs *Groups) Join(ctx context.Context, h *Hub, s *Stream, group string, cfg
 
 func shareName(s *Stream, group string) string { return fmt.Sprintf("group %d %s", s.id, group) }
 
-// Run reads, and calls Handle, until ctx ends. Then it waits for the pages that
-// are being handled, commits their offsets and leaves, so that other members go
-// on from there at once. It needs Groups.Run and Hub.Run. Call it once.
+// Run reads, and calls Handle, until ctx ends. Then it waits for the pages that are
+// being handled, commits their offsets and leaves, so that other members can
+// continue from there at once. It needs Groups.Run and Hub.Run. Call it once.
 //
-// A partition in which the stream's retention has dropped what comes next is
-// parked: its owner keeps it, logs that, and looks every Heartbeat whether
-// Group.Seek, on the group of that partition, has said where the group goes on.
-// The other partitions do not wait for it.
+// A partition is parked if the stream's retention has dropped its next messages:
+// its owner keeps it, logs that, and checks every Heartbeat whether Group.Seek, on
+// the group of that partition, has set where to continue. The other partitions do
+// not wait for it.
 //
-// While PostgreSQL is away it waits. Errors: those of Coordinator.Run, and of
-// Subscription.Next. Before it returns one it commits what was handled.
+// While PostgreSQL is unavailable it waits. Errors: those of Coordinator.Run, and
+// of Subscription.Next. Before it returns one it commits the offsets of handled
+// pages.
 func (m *Member) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,7 +115,7 @@ func (m *Member) Run(ctx context.Context) error {
 	return nil
 }
 
-// own reads one partition for as long as it is owned.
+// own reads one partition as long as this member owns it.
 func (m *Member) own(ctx context.Context, o *Assignment) {
 	reading, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -138,9 +140,9 @@ func (m *Member) own(ctx context.Context, o *Assignment) {
 	m.cancel()
 }
 
-// consumeOrPark is consume that keeps a partition whose next messages are gone,
-// and reads nothing there, until the group's offset was moved: given back, it
-// would stop the next owner, and then the one after that.
+// consumeOrPark is consume, but it keeps a partition whose next messages are
+// dropped, and reads nothing there, until the group's offset is moved: if it
+// released the partition, each next owner would fail in turn.
 func (m *Member) consumeOrPark(ctx, reading context.Context, o *Assignment) error {
 	var known TooOldError
 	for {
@@ -151,7 +153,7 @@ func (m *Member) consumeOrPark(ctx, reading context.Context, o *Assignment) erro
 		}
 		if *tooOld != known {
 			known = *tooOld
-			m.cfg.Log.Error("partition parked, until Seek says where the group goes on", "group", m.group,
+			m.cfg.Log.Error("partition parked until Seek sets the group's offset", "group", m.group,
 				"stream", m.stream.name, "partition", o.Number, "error", err)
 		}
 		select {
@@ -162,9 +164,9 @@ func (m *Member) consumeOrPark(ctx, reading context.Context, o *Assignment) erro
 	}
 }
 
-// consume gives the pages of a partition to Handle until reading ends, after
-// the offset that the owner before has committed. However it ends, what was
-// handled is committed: the next owner begins there.
+// consume gives the pages of a partition to Handle until reading ends, starting
+// after the offset that the previous owner has committed. In all cases it commits
+// the offset of the handled pages at its end: the next owner begins there.
 func (m *Member) consume(ctx, reading context.Context, o *Assignment) error {
 	g, sub, err := m.open(reading, o.Number)
 	if reading.Err() != nil {
@@ -194,7 +196,8 @@ func (m *Member) consume(ctx, reading context.Context, o *Assignment) error {
 	return err
 }
 
-// open subscribes after the committed offset; it waits while PostgreSQL is away.
+// open subscribes after the committed offset; it waits while PostgreSQL is
+// unavailable.
 func (m *Member) open(ctx context.Context, partition int) (*Group, *Subscription, error) {
 	for failed := 0; ; failed++ {
 		g, err := m.groups.Open(ctx, m.stream.Partition(partition), m.group, GroupOptions{Start: m.cfg.Start})
@@ -210,9 +213,9 @@ func (m *Member) open(ctx context.Context, partition int) (*Group, *Subscription
 	}
 }
 
-// handle gives the page to Handle until that is content, and tells whether it
-// was while the partition was owned. Between two attempts the partition can be
-// given back.
+// handle calls Handle with the page until it returns nil, and reports whether the
+// partition was still owned then. Between two attempts the partition can be
+// released.
 func (m *Member) handle(ctx, reading context.Context, o *Assignment, page []Message) bool {
 	for failed := 0; ; failed++ {
 		if !o.Valid() {
@@ -232,10 +235,11 @@ func (m *Member) handle(ctx, reading context.Context, o *Assignment, page []Mess
 	}
 }
 
-// MemberInfo is what Stream.Members tells of a member.
+// MemberInfo describes a member: see Stream.Members.
 type MemberInfo struct {
 	Name string
-	// Until is when its lease ends if it says nothing, by PostgreSQL's clock.
+	// Until is when its lease ends without a further heartbeat, by PostgreSQL's
+	// clock.
 	Until time.Time
 	// Partitions that it owns, in ascending order.
 	Partitions []int

@@ -20,8 +20,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// severable makes pools whose connections can all be cut, for good. A nil one
-// makes ordinary pools.
+// severable opens pools whose connections can all be cut permanently. A nil one
+// opens ordinary pools.
 type severable struct {
 	mu      sync.Mutex
 	conns   []net.Conn
@@ -66,7 +66,7 @@ func (v *severable) sever() {
 	}
 }
 
-// delivery is a page that a member was given, at a time of PostgreSQL's.
+// delivery is a page delivered to a member, with PostgreSQL's time.
 type delivery struct {
 	Partition int
 	Token     int64
@@ -83,8 +83,8 @@ func newDeliveries(t *testing.T, db pgtest.DB) deliveries {
 	return deliveries{pools(t, db.URL, 1)[0]}
 }
 
-// handle is the Handle of a member of that name. A message that cannot be noted was not
-// delivered.
+// handle is the Handle of a member of that name. A message that cannot be recorded
+// counts as not delivered.
 func (d deliveries) handle(member string) func(context.Context, *stream.Assignment, []stream.Message) error {
 	return func(ctx context.Context, o *stream.Assignment, page []stream.Message) error {
 		var positions []int64
@@ -110,9 +110,9 @@ func (d deliveries) all(t *testing.T) []delivery {
 	return all
 }
 
-// check wants, in each partition: ownerships one after the other; each beginning
-// at or before the first message that was not delivered, and going on without
-// gap; and in the end all that was stored.
+// check wants, in each partition: ownerships that do not overlap; each begins at or
+// before the first undelivered message, and continues without gap; together they
+// deliver all stored messages.
 func (d deliveries) check(t *testing.T, s *stream.Stream) {
 	t.Helper()
 	stored, token, done, next := make([][]int64, s.Partitions()), make([]int64, s.Partitions()), make([]int, s.Partitions()), make([]int, s.Partitions())
@@ -172,7 +172,8 @@ func spreadUntil(t *testing.T, a *stream.PartitionedAppender, over <-chan struct
 	}
 }
 
-// awaitOwned waits until the members, by their names, own so many partitions.
+// awaitOwned waits until the members own the wanted numbers of partitions, in the
+// order of their names.
 func awaitOwned(t *testing.T, db pgtest.DB, s *stream.Stream, want string) {
 	t.Helper()
 	await(t, "partitions owned: "+want, func() bool {
@@ -201,9 +202,9 @@ func (d deliveries) awaitProgress(t *testing.T, s *stream.Stream) {
 	await(t, "deliveries in all partitions", func() bool { return count() > before+1 })
 }
 
-// TestMember_ComeGoAndDie has members share out six partitions to which messages
-// are published all the time: three of them, then one is cut off, another one
-// joins, and one leaves.
+// TestMember_ComeGoAndDie divides six partitions, to which messages are appended
+// all the time, among three members; then one is cut off, another one joins, and
+// one leaves.
 func TestMember_ComeGoAndDie(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 6)
@@ -249,8 +250,8 @@ func awaitAllDelivered(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	})
 }
 
-// TestMember_LeasesLost takes the leases from members again and again, for
-// PostgreSQL alone, under load.
+// TestMember_LeasesLost repeatedly ends the leases of members, only in PostgreSQL,
+// under load.
 func TestMember_LeasesLost(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -301,8 +302,8 @@ func TestMember_LeasesLost(t *testing.T) {
 	}
 }
 
-// TestMember_CommitsBeforeItFails: what was handled nobody gets again, also when
-// the member ends with an error.
+// TestMember_CommitsBeforeItFails: handled messages are not delivered again, also
+// when the member ends with an error.
 func TestMember_CommitsBeforeItFails(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 1)
@@ -329,8 +330,8 @@ func TestMember_CommitsBeforeItFails(t *testing.T) {
 	wantOffset(t, openGroup(t, gs, s.Partition(0), "g"), 3)
 }
 
-// TestMember_ParksWhatIsTooOld: the other partitions go on, and this one does
-// once the group was told where.
+// TestMember_ParksWhatIsTooOld: the other partitions continue, and this one
+// continues after Seek.
 func TestMember_ParksWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	db, s := ensurePartedOwn(t, 2)

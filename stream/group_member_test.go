@@ -17,8 +17,8 @@ type joined struct {
 	gs   *stream.Groups
 }
 
-// join runs a member, on a Hub and Groups of its own, until it is stopped or the
-// test ends.
+// join runs a member, with its own Hub and Groups, until it is stopped or the test
+// ends.
 func join(t *testing.T, url string, sever *severable, s *stream.Stream, cfg stream.MemberConfig) joined {
 	t.Helper()
 	pool := sever.pool(t, url)
@@ -142,9 +142,9 @@ func TestMember_EndsWithTheStream(t *testing.T) {
 	}
 }
 
-// TestMember_PausedIsFenced has a member sit in Handle, as if it was stopped,
-// while its lease ends and another one takes over: what it commits then is
-// refused.
+// TestMember_PausedIsFenced blocks a member in Handle, as if its process was
+// paused, while its lease ends and another member takes over: its later commit is
+// rejected (fencing token).
 func TestMember_PausedIsFenced(t *testing.T) {
 	t.Parallel()
 	db, s := ensureParted(t, 1)

@@ -14,9 +14,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// write commits what has gathered, in one transaction, and then the seeks, one
-// by one, and answers all. Where the highest position is after the end of the
-// stream, the lower ones are tried, in one more transaction.
+// write commits the batch, the commits without and with tokens in one transaction
+// each, and then the seeks, one by one, and answers all callers. If a highest
+// position is after the end of the stream, it tries the lower ones, in one more
+// round.
 func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 	committed, err := gs.writeCommits(ctx, b.highest())
 	if err == nil {
@@ -33,7 +34,8 @@ func (gs *Groups) write(ctx context.Context, b offsetBatch) {
 	}
 }
 
-// tellGone tells of the groups that have no offset, for they were dropped.
+// tellGone calls OnGone for the groups that have no offset because they were
+// dropped.
 func (gs *Groups) tellGone(b offsetBatch, committed map[ownedOffset]int64) {
 	if gs.cfg.OnGone == nil || len(committed) == len(b.positions) {
 		return
@@ -45,8 +47,8 @@ func (gs *Groups) tellGone(b offsetBatch, committed map[ownedOffset]int64) {
 	}
 }
 
-// answerOf answers a commit by the offsets that the groups have then. err is why
-// one may be missing.
+// answerOf returns the answer to a commit, from the offsets that the groups have
+// after it. err is why one may be missing.
 func (c *offsetCall) answerOf(committed map[ownedOffset]int64, err error) offsetAnswer {
 	offset, found := committed[c.ownedOffset]
 	switch {
@@ -73,7 +75,8 @@ func (b *offsetBatch) highest() offsetPositions {
 	return wanted
 }
 
-// lower returns the positions below the highest, where that is after the end.
+// lower returns the positions below the highest, for offsets whose highest is after
+// the end.
 func (b *offsetBatch) lower(committed map[ownedOffset]int64) offsetPositions {
 	var wanted offsetPositions
 	for of, h := range b.positions {
@@ -83,7 +86,7 @@ func (b *offsetBatch) lower(committed map[ownedOffset]int64) offsetPositions {
 			}
 		}
 	}
-	for _, c := range b.commits { // of which each has to be decided
+	for _, c := range b.commits { // each call needs its own result
 		if committed[c.ownedOffset] == offsetAhead && c.position < b.positions[c.ownedOffset][0] {
 			wanted.add(c.ownedOffset, c.position)
 		}
@@ -91,8 +94,8 @@ func (b *offsetBatch) lower(committed map[ownedOffset]int64) offsetPositions {
 	return wanted
 }
 
-// writeLower replaces what was answered for the highest positions by what is
-// answered for the lower ones.
+// writeLower replaces the results of the rejected highest positions by those of the
+// lower ones.
 func (gs *Groups) writeLower(ctx context.Context, b offsetBatch, committed map[ownedOffset]int64) error {
 	wanted := b.lower(committed)
 	if len(wanted.free.ids)+len(wanted.owned.ids) == 0 {
@@ -108,14 +111,14 @@ func (gs *Groups) writeLower(ctx context.Context, b offsetBatch, committed map[o
 	return err
 }
 
-// A commit may return these in place of an offset.
+// Results of a commit in place of an offset.
 const (
-	offsetAhead   = -1 // as tidewire.commit_offsets has it
+	offsetAhead   = -1 // the same value as in tidewire.commit_offsets
 	offsetMissing = -2
 )
 
-// writeCommits returns the offsets that the groups have then; those that were
-// dropped, or have another owner, have none.
+// writeCommits commits the positions and returns the offsets that the groups have
+// then. Groups that were dropped, or have another owner, are missing.
 func (gs *Groups) writeCommits(ctx context.Context, wanted offsetPositions) (map[ownedOffset]int64, error) {
 	free, owned := wanted.free, wanted.owned
 	committed := make(map[ownedOffset]int64, len(free.ids)+len(owned.ids))
@@ -136,7 +139,7 @@ func (gs *Groups) writeCommits(ctx context.Context, wanted offsetPositions) (map
 	return committed, nil
 }
 
-// offsetArrays is how offsets travel.
+// offsetArrays are offsets as query parameters.
 type offsetArrays struct {
 	ids       []int32
 	positions []int64
@@ -147,7 +150,8 @@ func (a *offsetArrays) add(of ownedOffset, position int64) {
 	a.ids, a.positions, a.tokens = append(a.ids, of.group), append(a.positions, position), append(a.tokens, of.token)
 }
 
-// offsetPositions are positions to be written, without and with an ownership.
+// offsetPositions are positions to be written, without (free) and with (owned) a
+// fencing token.
 type offsetPositions struct {
 	free, owned offsetArrays
 }
@@ -160,15 +164,16 @@ func (p *offsetPositions) add(of ownedOffset, position int64) {
 	}
 }
 
-// writeSome runs one query and adds the offsets that it returns: columns are
-// where it puts whose they are, the group's id first and the token last.
+// writeSome runs one query and adds the offsets that it returns to committed.
+// columns are the scan targets of the key, fields of of: the group's id and, if
+// there is one, the token.
 func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64, sql string, args []any, of *ownedOffset, columns ...any) error {
 	var offset *int64
 	var written bool
 	columns = append([]any{columns[0], &offset, &written}, columns[1:]...)
 	found := make(map[ownedOffset]int64)
 	err := gs.persist(ctx, "offsets not committed", sql, args, func(rows pgx.Rows) error {
-		clear(found) // of an attempt that was not committed
+		clear(found) // drop the rows of an attempt that was not committed
 		_, err := pgx.ForEachRow(rows, columns, func() error {
 			found[*of] = offsetMissing
 			if offset != nil {
@@ -185,7 +190,8 @@ func (gs *Groups) writeSome(ctx context.Context, committed map[ownedOffset]int64
 	return err
 }
 
-// writeSeek repeats a seek whose answer was lost, as if it came later.
+// writeSeek writes a seek. It repeats one whose answer was lost, which counts as a
+// later seek.
 func (gs *Groups) writeSeek(ctx context.Context, c offsetCall) error {
 	var found bool
 	err := gs.persist(ctx, "offset not set", seekOffsetSQL, []any{c.group, c.position}, scanOne(&found))
@@ -196,8 +202,8 @@ func (gs *Groups) writeSeek(ctx context.Context, c offsetCall) error {
 	return err
 }
 
-// persist runs the query until PostgreSQL has answered it. An offset that was committed
-// without an answer is committed once more, which changes nothing.
+// persist runs the query until PostgreSQL has answered. If the answer of a commit was
+// lost, the commit is repeated, which is idempotent.
 func (gs *Groups) persist(ctx context.Context, complaint, sql string, args []any, collect func(pgx.Rows) error) error {
 	for failed := 0; ; failed++ {
 		err := gs.query(ctx, sql, args, collect)
@@ -224,9 +230,8 @@ func (gs *Groups) query(ctx context.Context, sql string, args []any, collect fun
 	return inReadCommitted(ctx, gs.pool, sql, args, collect)
 }
 
-// rotate looks after the tables when enough was written. It gives up soon, and
-// is tried again after some more commits: the tables grow meanwhile, and that
-// is all.
+// rotate rotates the offset tables when enough rows were written. If it fails, it
+// is tried again after some more commits; until then the tables only grow.
 func (gs *Groups) rotate(ctx context.Context) {
 	if gs.unchecked <= gs.cfg.RotateRows/50 {
 		return
@@ -247,7 +252,7 @@ func (gs *Groups) complain(err error) {
 	}
 }
 
-// clear empties the table that is not in use. Commits go on meanwhile.
+// clear empties the table that is not in use. Commits continue meanwhile.
 func (gs *Groups) clear(ctx context.Context) {
 	var old *string
 	err := gs.query(ctx, clearOffsetsSQL, nil, scanOne(&old))
@@ -257,13 +262,13 @@ func (gs *Groups) clear(ctx context.Context) {
 	gs.complain(err)
 }
 
-// clearing is work in the background, of which there is one at a time. While a
-// snapshot keeps what there is to clear, that is looked through in vain: for one
-// part in 20 of the time at most.
+// clearing runs one background task at a time. While an old snapshot prevents the
+// cleanup, each run scans the table without effect, so a run of duration d is
+// followed by a pause of 20 d.
 type clearing struct {
 	busy   sync.WaitGroup
-	ends   atomic.Pointer[context.CancelFunc] // of the one under way
-	paused atomic.Int64                       // until that time, in nanoseconds
+	ends   atomic.Pointer[context.CancelFunc] // cancels the task under way
+	paused atomic.Int64                       // pause until this time, in nanoseconds since 1970
 }
 
 func (c *clearing) start(ctx context.Context, work func(context.Context)) {
@@ -282,7 +287,7 @@ func (c *clearing) start(ctx context.Context, work func(context.Context)) {
 	})
 }
 
-// stop ends what is under way.
+// stop cancels the task under way and waits for it.
 func (c *clearing) stop() {
 	if end := c.ends.Load(); end != nil {
 		(*end)()

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// meanwhile is the tracer of a pool: it does something, once, before the first
+// meanwhile is the tracer of a pool: it calls a function once, before the first
 // statement that contains a text.
 type meanwhile struct {
 	counting
@@ -33,9 +33,9 @@ func (m *meanwhile) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pg
 	return m.counting.TraceBatchStart(ctx, conn, data)
 }
 
-// TestGroups_OldestOfAnotherMaker: a process that is about to make a group that
-// another one has made meanwhile leaves it where it is. Its readers are told what
-// retention has dropped since.
+// TestGroups_OldestOfAnotherMaker: if a process creates a group that another one
+// has created meanwhile, the group keeps its offset. Its readers get a TooOldError
+// for messages dropped since.
 func TestGroups_OldestOfAnotherMaker(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]stream.Start{"oldest": {}, "since": stream.AtTime(time.Now().Add(-time.Hour))} {
@@ -84,8 +84,8 @@ func TestGroups_OldestOfAnotherMaker(t *testing.T) {
 	}
 }
 
-// TestGroup_CommitAheadOfASealedSegment: the positions that the rest of a sealed segment leaves out
-// come after the end of the stream, also when retention has dropped all messages.
+// TestGroup_CommitAheadOfASealedSegment: the positions skipped at the end of a sealed segment count
+// as after the end of the stream, also when retention has dropped all messages.
 func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -121,8 +121,8 @@ func TestGroup_CommitAheadOfASealedSegment(t *testing.T) {
 	})
 }
 
-// TestGroups_ALockedSealedStream: a stream that ends where a segment was sealed, and whose table somebody
-// has locked, does not hold up the commits of other streams' groups.
+// TestGroups_ALockedSealedStream: a stream that ends at a sealed segment, and whose table is locked, does
+// not delay the commits of other streams' groups.
 func TestGroups_ALockedSealedStream(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -13,42 +13,42 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// ErrNotOwner: what was to be done is for the owner of a partition alone, and
-// this one is not, or not any more.
-var ErrNotOwner = errors.New("stream: not the owner any more")
+// ErrNotOwner: only the owner of a partition may do this, and the caller is not, or
+// no longer, its owner.
+var ErrNotOwner = errors.New("stream: no longer the owner")
 
 // maxShareName is the longest name of a share in bytes.
 const maxShareName = 1024
 
 // CoordinatorConfig configures a Coordinator.
 type CoordinatorConfig struct {
-	// Name of what is shared out, 1 to 1,024 bytes of valid UTF-8 without NUL. All
-	// members give the same one, and the same Numbers.
+	// Name of the share, 1 to 1,024 bytes of valid UTF-8 without NUL. All members
+	// use the same Name and the same Numbers.
 	Name string
-	// Numbers is how many things there are: 0 to Numbers - 1. At least 1.
+	// Numbers is the number of things to assign: 0 to Numbers - 1. At least 1.
 	Numbers int
-	// Member is what this one is called, for whoever looks. Defaults to a random
-	// name.
+	// Member is the name of this member, for display. Defaults to a random name.
 	Member string
-	// Lease is for how long a member that says nothing keeps what it owns, by
-	// PostgreSQL's clock. Itself it stops after four fifths of it. Defaults to
-	// 15 s.
+	// Lease is how long a member without heartbeats keeps its numbers, by
+	// PostgreSQL's clock. The member itself stops after four fifths of this time.
+	// Defaults to 15 s.
 	Lease time.Duration
-	// Heartbeat is how often a member says that it lives, in one query, give or
-	// take a tenth, and hears of changes; a quarter of it while some are under
-	// way. At most a quarter of the Lease. Defaults to 3 s.
+	// Heartbeat is the interval of a member's heartbeats, plus or minus a tenth. A
+	// heartbeat is one query, which also returns changes of the assignment. While
+	// changes are under way the interval is a quarter of this. At most a quarter of
+	// the Lease. Defaults to 3 s.
 	Heartbeat time.Duration
-	// Own is called for each number that this member comes to own, in a goroutine
-	// of its own, until it returns: then the number is given back. It is to return
-	// soon after Assignment.Asked is closed. ctx ends, with ErrNotOwner as its
-	// cause, when the lease is lost: from then on nothing may be done any more, and
-	// only when all have returned the member joins anew.
+	// Own is called for each number that this member comes to own, in a separate
+	// goroutine. When it returns, the number is released. It should return soon
+	// after Assignment.Revoked is closed. ctx ends, with ErrNotOwner as its cause,
+	// when the lease is lost: from then on Own must not act for the number any
+	// more. The member joins again only when all calls have returned.
 	Own func(ctx context.Context, o *Assignment)
 	// Log receives a line when the lease is lost, or a heartbeat fails. Defaults
 	// to none.
 	Log *slog.Logger
-	// Stream, if not nil, is what the share goes with: it is dropped with that, and Run
-	// returns ErrNotFound.
+	// Stream, if not nil, is the stream to which the share belongs: when it is dropped,
+	// the share is dropped too, and Run returns ErrNotFound.
 	Stream *Stream
 }
 
@@ -69,49 +69,51 @@ func (c CoordinatorConfig) withDefaults() CoordinatorConfig {
 	return c
 }
 
-// Coordinator is a member of those that share out numbers: each number has one owner
-// at a time, and members own equally many, give or take one. When one joins,
-// the others finish with what it is to get, and give it back; what a member
-// owned that died is free when its lease has run out.
+// Coordinator is one member of a group that divides the numbers 0 to Numbers - 1
+// among its members, with leases and fencing tokens. Each number has one owner at a
+// time, and the members own equally many, plus or minus one. When a member joins,
+// the others finish their work on some of their numbers and release them. The
+// numbers of a dead member are free when its lease has expired.
 //
-// The last member that leaves takes the share's rows along. If it was killed
-// they stay until somebody joins that name again, or until CoordinatorConfig.Stream
-// is dropped.
+// The last member that leaves deletes the share's rows. If it was killed, they stay
+// until a member joins that name again, or until CoordinatorConfig.Stream is
+// dropped.
 //
-// It takes a connection of the pool for each heartbeat, and writes one row: a
-// pool that has none for longer than the lease costs the lease.
+// Each heartbeat takes a connection of the pool and writes one row: if the pool has
+// no free connection for longer than the lease, the lease is lost.
 type Coordinator struct {
 	cfg  CoordinatorConfig
 	pool *pgxpool.Pool
 
-	returned chan *Assignment // whose Own has returned
+	returned chan *Assignment // assignments whose Own has returned
 }
 
-// Assignment is one number for as long as this member owns it.
+// Assignment is the ownership of one number by this member.
 type Assignment struct {
-	// Number is what is owned.
+	// Number is the number that is owned.
 	Number int
-	// Token names this ownership, and no other ever. Rows that are written with
-	// tidewire.hold_ownerships(tokens) in the same transaction, in READ COMMITTED,
-	// are written while the tokens that it returns are those of owners.
+	// Token is the fencing token of this ownership; it is never reused. A READ
+	// COMMITTED transaction that calls tidewire.hold_ownerships(tokens) writes its
+	// rows while the tokens returned by that function belong to owners.
 	Token int64
 
 	lease  *lease
 	asked  chan struct{}
-	wanted bool // back: asked is closed; of the loop of Run alone
+	wanted bool // the number is wanted back: asked is closed; used only by the loop of Run
 }
 
-// Revoked is closed when the number is to be given back: finish, and return.
+// Revoked returns a channel that is closed when the number has to be released:
+// finish the work, and return from Own.
 func (o *Assignment) Revoked() <-chan struct{} { return o.asked }
 
-// Valid reports whether the number is still owned. A process that was stopped
-// for a while finds out by it sooner than by its ctx. It goes by the clock that
-// stands still while the whole machine is suspended, or a virtual machine is
-// paused: after that it may be true until the next heartbeat, and only what is
-// written under the Token is refused.
+// Valid reports whether the number is still owned. In a process that was stopped
+// for a while, it notices the loss before ctx ends. It uses the monotonic clock,
+// which stands still while the machine is suspended or a virtual machine is paused:
+// after that it may return true until the next heartbeat, and only writes under the
+// Token are rejected.
 func (o *Assignment) Valid() bool { return o.lease.lasts() }
 
-// NewShare returns a member that does nothing until Run. Errors: ErrInvalid.
+// NewCoordinator returns a member that does nothing until Run. Errors: ErrInvalid.
 func NewCoordinator(pool *pgxpool.Pool, cfg CoordinatorConfig) (*Coordinator, error) {
 	switch {
 	case cfg.Name == "" || len(cfg.Name) > maxShareName || !isText(cfg.Name) || !isText(cfg.Member):
@@ -122,12 +124,13 @@ func NewCoordinator(pool *pgxpool.Pool, cfg CoordinatorConfig) (*Coordinator, er
 	return &Coordinator{cfg: cfg.withDefaults(), pool: pool, returned: make(chan *Assignment)}, nil
 }
 
-// Run joins, and calls Own, until ctx ends. Then it asks for all numbers, waits
-// until Own has returned for each, and leaves. While PostgreSQL is away it goes
-// on as long as the lease lasts, and then joins anew. Call it once.
+// Run joins, and calls Own for its numbers, until ctx ends. Then it revokes all
+// numbers, waits until Own has returned for each, and leaves. While PostgreSQL is
+// unavailable it continues until the lease ends, and then joins again. Call it
+// once.
 //
-// Errors: ErrExists if the other members share another number of things;
-// ErrNotFound for a stream that was dropped; PostgreSQL's that will not go away.
+// Errors: ErrExists if the other members use a different Numbers; ErrNotFound for a
+// stream that was dropped; permanent errors of PostgreSQL.
 func (s *Coordinator) Run(ctx context.Context) error {
 	for failed := 0; ctx.Err() == nil; failed++ {
 		l, err := s.join(ctx)
@@ -139,7 +142,7 @@ func (s *Coordinator) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrNotOwner):
-			s.cfg.Log.Warn("lease lost, joining anew", "share", s.cfg.Name, "member", s.cfg.Member)
+			s.cfg.Log.Warn("lease lost, joining again", "share", s.cfg.Name, "member", s.cfg.Member)
 			continue
 		case !pg.Retryable(err):
 			return fmt.Errorf("share %q: %w", s.cfg.Name, explainShare(err))

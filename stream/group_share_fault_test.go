@@ -12,8 +12,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// deadConn is a connection whose other end is gone, once dead is set, and nobody
-// says so.
+// deadConn is a connection whose peer silently disappears once dead is set.
 type deadConn struct {
 	net.Conn
 	dead *atomic.Bool
@@ -27,7 +26,7 @@ func (c deadConn) Write(p []byte) (int, error) {
 }
 
 // TestCoordinator_DeadConnection: a heartbeat that gets no answer is tried again on
-// another connection, long before the lease is over.
+// another connection, long before the lease ends.
 func TestCoordinator_DeadConnection(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -35,17 +34,17 @@ func TestCoordinator_DeadConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dead, later atomic.Bool // the connections made so far are; others are made now
+	var dead, later atomic.Bool // the existing connections are dead; new ones work
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil || later.Load() {
 			return conn, err
 		}
-		t.Cleanup(func() { conn.Close() }) // or pgx waits for its last word
+		t.Cleanup(func() { conn.Close() }) // otherwise pgx waits to send its Terminate message
 		return deadConn{conn, &dead}, nil
 	}
-	cfg.MaxConns = 4 // one that ends without an answer has its place for a while
+	cfg.MaxConns = 4 // a connection that ends without an answer keeps its slot for a while
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +71,8 @@ func TestCoordinator_DeadConnection(t *testing.T) {
 	await(t, "a heartbeat on another connection", func() bool { return lasts().After(until.Add(time.Second)) })
 }
 
-// TestCoordinator_RenewedIsNotDead: whoever has the row of a member whose time is up
-// is renewing its lease, and holds up nobody.
+// TestCoordinator_RenewedIsNotDead: a lock on the row of an expired member means
+// that it is renewing its lease; that delays no one.
 func TestCoordinator_RenewedIsNotDead(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -13,19 +13,19 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// membership is a lease, and what is owned by it. It belongs to the loop of
-// keep.
+// membership is a lease with the numbers owned under it. Only the loop of keep uses
+// it.
 type membership struct {
 	*Coordinator
 	lease    *lease
-	owned    map[int64]*Assignment // by token; until Own has returned
-	released []int64               // tokens to be given back
+	owned    map[int64]*Assignment // by token; removed when Own has returned
+	released []int64               // tokens to be released with the next heartbeat
 	quota    int
 	leaving  bool
 }
 
-// keep keeps up a lease until ctx ends, and it has left, or until the lease is
-// lost, with ErrNotOwner. Then Own has returned for everything.
+// keep renews a lease until ctx ends, and then leaves; or until the lease is lost,
+// and returns ErrNotOwner. When it returns, all calls of Own have returned.
 func (s *Coordinator) keep(ctx context.Context, l *lease) error {
 	m := &membership{Coordinator: s, lease: l, owned: make(map[int64]*Assignment)}
 	defer l.end()
@@ -50,7 +50,7 @@ func (m *membership) run(ctx context.Context) error {
 		case o := <-m.returned:
 			m.release(o)
 			if !o.wanted {
-				continue // and not at once again
+				continue // Own returned unasked: the number would come back at once
 			}
 		case <-stopped:
 			stopped, m.leaving = nil, true
@@ -81,13 +81,13 @@ func (m *membership) pause(failed bool) time.Duration {
 	return every*9/10 + rand.N(every/5+1)
 }
 
-// leastBeat is the least time that a heartbeat has: tidewire.beat_share may wait
-// for half a second, and has renewed the lease all the same.
+// leastBeat is the minimum timeout of a heartbeat: tidewire.beat_share may wait for
+// half a second, and still renews the lease.
 const leastBeat = time.Second
 
-// beat renews the lease, gives back what is to be given back, and takes what
-// PostgreSQL has for this member. It gives up in time for others, on another
-// connection: this one may be dead, and nobody says so.
+// beat is one heartbeat: it renews the lease, releases numbers, and starts Own for
+// new ones. Its timeout leaves time for more attempts on another connection,
+// because this one may be silently dead.
 func (m *membership) beat() error {
 	asked := time.Now()
 	var alive bool
@@ -121,7 +121,7 @@ func (m *membership) beat() error {
 	return nil
 }
 
-// kept counts the numbers that are not asked for.
+// kept counts the numbers that are not revoked.
 func (m *membership) kept() (n int) {
 	for _, o := range m.owned {
 		if !o.wanted {
@@ -131,7 +131,7 @@ func (m *membership) kept() (n int) {
 	return n
 }
 
-// ask asks Own for the last n numbers that it was not asked for.
+// ask revokes the n highest numbers that are not revoked yet.
 func (m *membership) ask(n int) {
 	var free []*Assignment
 	for _, o := range m.owned {
@@ -149,7 +149,7 @@ func (m *membership) ask(n int) {
 func (m *membership) start(number int, token int64) {
 	o := &Assignment{Number: number, Token: token, lease: m.lease, asked: make(chan struct{})}
 	m.owned[token] = o
-	go func() { // keep waits for it
+	go func() { // keep waits for this goroutine
 		m.cfg.Own(m.lease.ctx, o)
 		m.returned <- o
 	}()
@@ -161,8 +161,8 @@ func (m *membership) release(o *Assignment) {
 	m.released = append(m.released, o.Token)
 }
 
-// leave ends the membership for all to see, a lost one as well: others need not
-// wait for its end. If it fails, the lease ends by itself.
+// leave ends the membership in PostgreSQL, also a lost one, so that other members
+// need not wait for its end. If it fails, the lease expires.
 func (m *membership) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.Lease/5)
 	defer cancel()
@@ -177,7 +177,7 @@ func (m *membership) leave() {
 		if pg.Code(err) == pg.CodeLockNotAvailable && pg.Backoff(ctx, failed) == nil {
 			continue
 		}
-		m.cfg.Log.Warn("share not left, its numbers are free when the lease ends", "share", m.cfg.Name, "member", m.cfg.Member, "error", err)
+		m.cfg.Log.Warn("leaving the share failed; its numbers are free when the lease ends", "share", m.cfg.Name, "member", m.cfg.Member, "error", err)
 		return
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// owners checks that each number has one owner at a time, and an ownership
-// later than the one before.
+// owners checks that each number has one owner at a time, and that its tokens
+// increase.
 type owners struct {
 	t      *testing.T
 	now    []atomic.Int64 // the token of the owner
@@ -28,7 +28,7 @@ func newOwners(t *testing.T, n int) *owners {
 	return &owners{t: t, now: make([]atomic.Int64, n), latest: make([]atomic.Int64, n)}
 }
 
-// own is a CoordinatorConfig.Own that holds the number until it is asked for.
+// own is a CoordinatorConfig.Own that holds the number until it is revoked.
 func (w *owners) own(ctx context.Context, o *stream.Assignment) {
 	if other := w.now[o.Number].Swap(o.Token); other != 0 {
 		w.t.Errorf("%d has the owners %d and %d", o.Number, other, o.Token)
@@ -85,7 +85,7 @@ func awaitShares(t *testing.T, db pgtest.DB, name, want string) {
 }
 
 // endLeases ends the leases of members whose number modulo n is rest, as another
-// member does when their time is up, and they know nothing of it.
+// member does after their expiry, without the knowledge of these members.
 func endLeases(t *testing.T, db pgtest.DB, rest, n int) {
 	t.Helper()
 	tx := begin(t, db.Pool, "read committed")
@@ -129,8 +129,8 @@ func TestCoordinator_MoreMembersThanNumbers(t *testing.T) {
 	awaitShares(t, db, "few", "[1 1]")
 }
 
-// TestCoordinator_AnotherNumber: members have to agree; when all are gone it can
-// change.
+// TestCoordinator_AnotherNumber: members have to use the same Numbers; it can
+// change when all have left.
 func TestCoordinator_AnotherNumber(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -165,8 +165,8 @@ func TestCoordinator_Invalid(t *testing.T) {
 	}
 }
 
-// TestCoordinator_LostLease has the leases run out, for PostgreSQL, of members that
-// think they have them: they stop and join anew.
+// TestCoordinator_LostLease ends, in PostgreSQL, the leases of members that believe
+// to have them: they stop and join again.
 func TestCoordinator_LostLease(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -200,8 +200,8 @@ func TestCoordinator_LostLease(t *testing.T) {
 	}
 }
 
-// TestCoordinator_LongWriter: whoever writes as an owner and takes long delays what
-// changes hands, but costs nobody a lease.
+// TestCoordinator_LongWriter: a slow writer that holds ownerships delays changes of
+// owners, but no member loses its lease.
 func TestCoordinator_LongWriter(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -237,8 +237,8 @@ func TestCoordinator_LongWriter(t *testing.T) {
 	awaitShares(t, db, "two", "[1 1]")
 }
 
-// TestCoordinator_WritesWhileOwned: what is written under hold_ownerships comes before
-// the next owner, or not at all.
+// TestCoordinator_WritesWhileOwned: rows written under hold_ownerships are committed
+// before the next owner begins, or not at all.
 func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -246,7 +246,7 @@ func TestCoordinator_WritesWhileOwned(t *testing.T) {
 	joinShare(t, db.Pool, stream.CoordinatorConfig{Name: "thing", Numbers: 1, Own: func(_ context.Context, o *stream.Assignment) {
 		owned <- o
 		<-o.Revoked()
-	}, Lease: time.Hour, Heartbeat: 10 * time.Minute}) // says nothing any more
+	}, Lease: time.Hour, Heartbeat: 10 * time.Minute}) // sends no heartbeats
 	o := <-owned
 	tx := begin(t, db.Pool, "read committed")
 	var lasting []int64

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// runGroups starts Groups that are stopped when the test ends.
+// runGroups starts Groups, which are stopped when the test ends.
 func runGroups(t *testing.T, pool *pgxpool.Pool, cfg stream.GroupsConfig) (gs *stream.Groups, stop func()) {
 	t.Helper()
 	gs = stream.NewGroups(pool, cfg)
@@ -42,8 +42,8 @@ func wantOffset(t *testing.T, g *stream.Group, want int64) {
 	}
 }
 
-// reach moves the end of the stream, or of each of its partitions, far ahead: what
-// is committed below need not be a message.
+// reach moves the end of the stream, or of each of its partitions, far ahead: so
+// that offsets can be committed without messages.
 func reach(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
 	t.Helper()
 	for _, sql := range []string{
@@ -58,8 +58,8 @@ func reach(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
 	}
 }
 
-// TestGroup_OffsetMissing: a group without an offset is one of a database that was
-// restored in part. It says so, and Seek mends it.
+// TestGroup_OffsetMissing: a group of a partially restored database has no offset.
+// It returns ErrIncomplete, and Seek repairs it.
 func TestGroup_OffsetMissing(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)

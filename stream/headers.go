@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of jsonb, and of its readers, that JSON does not have.
+// Limits of jsonb and of programs that read it; JSON itself has none of them.
 const (
 	maxNesting  = 64  // PostgreSQL's parser uses its stack
 	maxNumber   = 400 // characters; every float64 can be written with fewer
-	maxExponent = 308 // of float64; numeric would spell out all the zeros
+	maxExponent = 308 // of float64; the type numeric would store all the zeros
 )
 
 // validHeaders checks that text is a JSON object that jsonb can hold.
@@ -69,7 +69,7 @@ func stringLen(text []byte) int {
 }
 
 // validEscapes reports whether every \u escape of a JSON string is a character
-// other than U+0000, alone or with the other half after it.
+// other than U+0000, or a complete surrogate pair.
 func validEscapes(s []byte) bool {
 	for {
 		at := bytes.IndexByte(s, '\\')
@@ -98,7 +98,7 @@ func validEscapes(s []byte) bool {
 
 // escaped returns the XXXX of the \uXXXX that s begins with.
 func escaped(s []byte) rune {
-	v, _ := strconv.ParseUint(string(s[2:6]), 16, 16) // json.Valid has seen the digits
+	v, _ := strconv.ParseUint(string(s[2:6]), 16, 16) // json.Valid has checked the digits
 	return rune(v)
 }
 

@@ -30,8 +30,8 @@ func TestValidHeaders(t *testing.T) {
 	}
 }
 
-// TestValidHeaders_PostgreSQLTakesThem makes many texts of pieces that are
-// known to be trouble: what is valid here, jsonb has to take.
+// TestValidHeaders_PostgreSQLTakesThem builds many texts from difficult pieces:
+// jsonb has to accept every text that is valid here.
 func TestValidHeaders_PostgreSQLTakesThem(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

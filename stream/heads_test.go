@@ -11,8 +11,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAppendTogether_Heads stores batches with heads that are unknown, right, of before and of a time
-// that a standby has not seen: each goes on where its stream ends, whatever the caller says.
+// TestAppendTogether_Heads stores batches with heads that are unknown, right, outdated, or unknown to
+// the standby that took over: each batch continues at the end of its stream, whatever head the caller
+// gives.
 func TestAppendTogether_Heads(t *testing.T) {
 	t.Parallel()
 	db, a := ensure(t)
@@ -51,8 +52,8 @@ func TestAppendTogether_Heads(t *testing.T) {
 	}
 }
 
-// TestHeads_ManyOtherStreams: what is asked of one stream does not read the others, whatever PostgreSQL
-// believes of an array.
+// TestHeads_ManyOtherStreams: a query about one stream does not read the others, whatever PostgreSQL
+// estimates for an array.
 func TestHeads_ManyOtherStreams(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -99,7 +100,7 @@ func TestHeads_CommitInALargeTable(t *testing.T) {
 	exec(t, db.Pool, `ANALYZE tidewire.shared_message`)
 	least := math.MaxInt
 	for position := last - 4; position <= last; position++ {
-		// Each is another position, or there would be nothing to look for.
+		// Each position is different; otherwise the query would have nothing to look up.
 		sql := fmt.Sprintf(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT FROM tidewire.commit_offsets(ARRAY[%d], ARRAY[%d::bigint])`, group, position)
 		least = min(least, plannedBlocks(t, db.Pool, sql))
 	}

@@ -3,14 +3,15 @@ package stream
 import "slices"
 
 // heights are the positions that callers want for one offset, from the highest
-// down, 0 where there is none. The highest is written; the others are for the case
-// that it is after the end of the stream, so that a wrong position of one caller
-// does not cost the progress of the others.
+// down, 0 where there is none. The highest is written. The others are used if it is
+// after the end of the stream, so that one caller's wrong position does not lose
+// the progress of the others.
 type heights [8]int64
 
-// add adds a position. Of more than there is space for, the highest two stay; of
-// the others the lower one of the two closest goes, because it costs least: many
-// wrong positions, which are close to each other, do not replace the right ones.
+// add adds a position. If there is no space left, the highest two stay, and of the
+// others the lower one of the closest pair is removed, because that loses least:
+// many wrong positions, which are close to each other, cannot displace the right
+// ones.
 func (h *heights) add(position int64) {
 	at := 0
 	for at < len(h) && h[at] > position {

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrHistoryLost is what a HistoryLostError is: the position that was asked for is one of messages that
-// were lost, as a standby that took over did not have them.
+// ErrHistoryLost is wrapped by HistoryLostError: the requested position is after the end of the
+// stream, or belongs to messages that were lost in a failover, because the standby that took over did
+// not have them.
 var ErrHistoryLost = errors.New("stream: the position is after the end, or a failover has lost it")
 
-// HistoryLostError tells where the history that was lost parts from the one that goes on: Last is the position
-// of the last message that both have, or of the last one dropped before. Reading after Last begins with the first message
-// that came in place of the lost ones. The lost messages had positions after Last, up to the one that was asked for at least;
-// no message has them ever again.
+// HistoryLostError tells where the lost history branches off from the current one: Last is the position of
+// the last message that both have, or of the last message dropped before the branch. Reading after Last
+// begins with the first message that replaces the lost ones. The lost messages had positions after Last, up
+// to at least the requested one; these positions are never reused.
 type HistoryLostError struct{ Last int64 }
 
 func (e *HistoryLostError) Error() string {
@@ -28,15 +29,15 @@ func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
 // historyBits: bases are multiples of 2^18. See migrate/sql/0001_histories.sql.
 const historyBits = 18
 
-// baseOf returns the base of the history that the last row of a read names by its time: no message of
-// the histories before has a higher position.
+// baseOf returns the base of the history, which the last row of a read encodes as its time. No
+// message of an earlier history has a position higher than the base.
 func baseOf(began time.Time) int64 { return began.Unix() << historyBits }
 
-// continues returns a HistoryLostError if what a reader has had up to the beginning of the window is not what the
-// stream has there. Messages are the first after it.
+// continues returns a HistoryLostError if the messages that a reader has received before the window are not
+// the ones that the stream has there. messages are the first ones of the window.
 //
-// A reader that is past the end has had more than there is. One for whom the next message is of another
-// history has to have had the last one of the history before.
+// A reader that is past the end has received lost messages. If the next message belongs to a later history,
+// the reader must have received the last message of the history before.
 func (s *Stream) continues(ctx context.Context, w *window, messages []Message) error {
 	next := w.reserved + 1
 	if len(messages) > 0 {
@@ -44,7 +45,7 @@ func (s *Stream) continues(ctx context.Context, w *window, messages []Message) e
 	}
 	past := next <= w.after
 	if len(messages) == 0 {
-		next = max(next, w.history+1) // where the next message will be at least: there is no need to wait for it
+		next = max(next, w.history+1) // lower bound of the next message's position, so that the check need not wait for it
 	}
 	if w.after == 0 || !past && (w.history == 0 || w.after>>historyBits == (next-1)>>historyBits) {
 		return nil
@@ -56,8 +57,9 @@ func (s *Stream) continues(ctx context.Context, w *window, messages []Message) e
 	return &HistoryLostError{Last: *last}
 }
 
-// Check returns a HistoryLostError if a failover has lost the message at a position that a reader has had, or the position is after the
-// end of the stream. It is for those who read by key, where nothing else tells.
+// Check returns a HistoryLostError if a failover has lost the message at a position that a reader has
+// received, or if the position is after the end of the stream. It is for readers by key, whose reads do not
+// detect this.
 func (s *Stream) Check(ctx context.Context, position int64) error {
 	if err := s.checkSingle("check a position of"); err != nil {
 		return err
@@ -72,11 +74,12 @@ func (s *Stream) Check(ctx context.Context, position int64) error {
 	return nil
 }
 
-// Gap is positions that no message has, since a failover: those after the one, up to and with the other.
+// Gap is a range of positions that no message has, because of a failover: After is exclusive, UpTo
+// inclusive.
 type Gap struct{ After, UpTo int64 }
 
-// Gaps returns the gaps that failovers have left in the stream, in order. A caller that counts messages by their positions
-// leaves them out.
+// Gaps returns the gaps that failovers have left in the stream, in order. A caller that counts messages by
+// their positions has to subtract them.
 func (s *Stream) Gaps(ctx context.Context) ([]Gap, error) {
 	rows, err := s.pool.Query(ctx, gapsSQL, s.id)
 	if err != nil {
@@ -89,7 +92,7 @@ func (s *Stream) Gaps(ctx context.Context) ([]Gap, error) {
 	return gaps, nil
 }
 
-// Between is how many positions there are from one to another, both among them, without those of the gaps.
+// Between returns the number of positions from one to another, both inclusive, without those in the gaps.
 func Between(from, to int64, gaps []Gap) int64 {
 	n := max(0, to-from+1)
 	for _, g := range gaps {

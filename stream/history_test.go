@@ -11,14 +11,15 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// anotherTimeline is what a promotion leaves: the history is of another timeline, and nobody has begun the new one.
+// anotherTimeline produces the state after a promotion: the history belongs to another timeline, and the new
+// one has not begun.
 func anotherTimeline(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	exec(t, pool, `SELECT setval('tidewire.history_seq', (pg_sequence_last_value('tidewire.history_seq') >> 32 << 32) | (tidewire.timeline() + 7))`)
 }
 
-// TestHistory_BegunByARollback: two histories in a row are each begun by a transaction that rolls back, with messages stored in between.
-// A reader that has had what the first has lost is told.
+// TestHistory_BegunByARollback: two histories in a row are each begun by a transaction that rolls back, with
+// messages stored in between. A reader that has received messages that the first one lost gets an error.
 func TestHistory_BegunByARollback(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -38,7 +39,8 @@ func TestHistory_BegunByARollback(t *testing.T) {
 	}
 }
 
-// TestHistory_OpenTransaction: the first who publishes after a failover keeps its transaction open. Nobody waits for it: not a subscription, nor others who publish.
+// TestHistory_OpenTransaction: the first publisher after a failover keeps its transaction open. Neither
+// subscriptions nor other publishers wait for it.
 func TestHistory_OpenTransaction(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -57,7 +59,7 @@ func TestHistory_OpenTransaction(t *testing.T) {
 	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`) // an event store's AppendTx needs none
 	second := begin(t, db.Pool, pgx.ReadCommitted)
 	exec(t, second, `SET LOCAL lock_timeout = '30s'`)
-	exec(t, second, `SELECT tidewire.begin_history(1)`) // as one who has looked before the first began
+	exec(t, second, `SELECT tidewire.begin_history(1)`) // like a process that has checked before the first began
 	position := mustAppend(t, a, messages("b")...)
 	if page := next(t, sub); page[0].Position != position {
 		t.Errorf("the subscription got %d, want %d", page[0].Position, position)
@@ -66,7 +68,8 @@ func TestHistory_OpenTransaction(t *testing.T) {
 	commitTx(t, second)
 }
 
-// TestHistory_ReadOnlyReader: the first who asks after a failover may only read. It is answered, and keeps nobody from writing.
+// TestHistory_ReadOnlyReader: the first caller after a failover may only read. It is answered, and blocks no
+// writer.
 func TestHistory_ReadOnlyReader(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -86,7 +89,7 @@ func TestHistory_ReadOnlyReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	anotherTimeline(t, db.Pool)
-	page, err := there.Read(t.Context(), kept[4], 10) // asks whether something is lost between this and the next
+	page, err := there.Read(t.Context(), kept[4], 10) // checks for losses between this and the next message
 	if err != nil || len(page) != 1 || page[0].Position != later {
 		t.Errorf("the read: %v, %v", page, err)
 	}
@@ -145,7 +148,7 @@ func TestHistory_PositionWithinAGap(t *testing.T) {
 	group := openGroup(t, groups, s, "readers")
 	exec(t, db.Pool, `SELECT tidewire.begin_history()`)
 	appendEach(t, a, "new", 5)
-	before := kept[0] - 1 // all before that one are dealt with
+	before := kept[0] - 1 // all positions before that one are settled
 	if at, err := group.Commit(t.Context(), before); err != nil || at != before {
 		t.Errorf("commit of what is before %d: %d, %v", kept[0], at, err)
 	}
@@ -157,7 +160,8 @@ func TestHistory_PositionWithinAGap(t *testing.T) {
 	}
 }
 
-// TestHistory_LossesOfTwo: two histories begin before anybody looks: what the first has lost is found, too.
+// TestHistory_LossesOfTwo: two histories begin before the first check: the losses of the first are found,
+// too.
 func TestHistory_LossesOfTwo(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHot_BesideAMove: a stream that can wait for its tables is written to while another one
-// moves.
+// TestHot_BesideAMove: a stream that does not need its own tables yet is written to while
+// another one moves.
 func TestHot_BesideAMove(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -39,8 +39,8 @@ func TestHot_BesideAMove(t *testing.T) {
 	}
 }
 
-// TestHot: a stream that has had many messages in a second gets tables of its own with
-// the next one, whoever writes that.
+// TestHot: a stream with many messages in a second gets its own tables with the next
+// message, whichever way that is written.
 func TestHot(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)

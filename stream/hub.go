@@ -16,34 +16,36 @@ import (
 
 // HubConfig configures a Hub.
 type HubConfig struct {
-	// TailBytes is the memory, for each stream with subscriptions, for its last
-	// messages, which all subscriptions share. Defaults to 8 MiB.
+	// TailBytes bounds the memory for the last messages of each stream with
+	// subscriptions; all subscriptions of the stream share it. Defaults to 8 MiB.
 	TailBytes int
-	// PageMessages is the most messages that Next returns at a time. Defaults
-	// to 1,000.
+	// PageMessages is the maximum number of messages that Next returns. Defaults to
+	// 1,000.
 	PageMessages int
-	// PageBytes is the same in bytes of memory; a larger message comes alone.
+	// PageBytes is the same in bytes of memory; a larger message is returned alone.
 	// At most TailBytes. Defaults to 1 MiB.
 	PageBytes int
-	// Poll is how often PostgreSQL is asked for what was committed elsewhere and
-	// not heard of, give or take a quarter. Defaults to 1 s.
+	// Poll is how often the Hub polls PostgreSQL for commits of other processes
+	// that were not announced, plus or minus a quarter. Defaults to 1 s.
 	Poll time.Duration
-	// Announce has Notify tell other processes as well, by a NOTIFY of its own
-	// after the commit. Without it they hear of the messages when they poll.
-	// Defaults to false.
+	// Announce makes Notify tell other processes as well, by a separate NOTIFY
+	// after the commit. Without it they find the messages when they poll. Defaults
+	// to false.
 	Announce bool
-	// AnnounceEvery is the least time between two such NOTIFYs, each of which
-	// names all streams of its time: PostgreSQL lets one transaction with a
-	// NOTIFY commit at a time, and each has the readers read. Where fewer than
-	// three commits wait for it, it is twice that. Defaults to 2 ms.
+	// AnnounceEvery is the minimum time between two such NOTIFYs, each of which
+	// names all streams that have grown since the last: PostgreSQL commits only one
+	// transaction with a NOTIFY at a time, and each NOTIFY causes reads in all
+	// listeners. If fewer than three commits wait, the time is twice this. Defaults
+	// to 2 ms.
 	AnnounceEvery time.Duration
-	// NoListen keeps the Hub from listening to what others announce, for
-	// poolers between it and PostgreSQL that know no LISTEN. Defaults to false.
+	// NoListen turns off LISTEN for announcements of other processes, for
+	// connection poolers that do not support LISTEN. Defaults to false.
 	NoListen bool
-	// IdleTimeout is for how long a Hub without subscriptions and watchers keeps
-	// the connection on which it listens. Defaults to 30 s.
+	// IdleTimeout is how long a Hub without subscriptions and watchers keeps its
+	// LISTEN connection. Defaults to 30 s.
 	IdleTimeout time.Duration
-	// Standby is where pages are read that lie before the end of their stream. Defaults to none.
+	// Standby reads pages that lie at least a page before the end of their stream from a standby
+	// server. Defaults to none.
 	Standby *standby.Reader
 	// Log receives a line when listening, polling or announcing fails. Defaults
 	// to none.
@@ -76,18 +78,18 @@ func (c HubConfig) withDefaults() HubConfig {
 	return c
 }
 
-// Hub lets a process follow streams: one Hub reads each stream once for all
-// its subscriptions, and learns that a stream has grown
+// Hub provides subscriptions to streams. It reads each stream once for all
+// subscriptions, and learns that a stream has grown
 //
-//   - at once from the process's own Appenders, which also hand over small batches, or
-//     from Notify;
-//   - after milliseconds from other processes that announce;
-//   - by a poll in the end: one query tells whether any stream has grown, and if one
-//     has, another one asks for all that are followed, or several for more than 1,000.
+//   - immediately from the process's own Appenders, which also pass small batches in
+//     memory, or from Notify;
+//   - within milliseconds from other processes that announce (NOTIFY);
+//   - at the latest by a poll: one query tells whether any stream has grown; if so, a
+//     second query reads the heads of all followed streams, 1,000 in a query.
 //
-// A process needs one Hub. It takes connections of the pool while it reads or
-// polls, and one more, which does not count towards the pool's size, to
-// listen, as long as anybody follows a stream.
+// A process needs one Hub. It uses connections of the pool while it reads or polls,
+// and one more, which does not count towards the pool's size, for LISTEN, as long as
+// any stream is followed.
 //
 // Safe for concurrent use.
 type Hub struct {
@@ -100,22 +102,22 @@ type Hub struct {
 
 	pollNow  chan struct{} // one slot
 	announce chan struct{} // one slot: unannounced is not empty
-	crowded  chan struct{} // one slot: many wait to be announced
+	crowded  chan struct{} // one slot: at least crowd commits wait to be announced
 
-	growth  growth // pollAll's alone, and history: the base of the one that goes on
+	growth  growth // used only by pollAll, like history, the base of the current history
 	history int64
 	losses  losses
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
-	joined      bool          // a feed that was not polled yet
+	joined      bool          // whether there is a feed that was not polled yet
 	busy, idle  chan struct{} // one is closed: whether there are feeds
 	unannounced map[int32]struct{}
 	waiting     int // calls of Notify that are not announced
 }
 
-// NewHub returns a Hub that reads through the pool. Until Run, subscriptions
-// deliver what there is, but nobody tells them of more.
+// NewHub returns a Hub that reads through the pool. Before Run, subscriptions
+// deliver the messages that exist, but do not learn of commits in other processes.
 func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
 	h := &Hub{
 		cfg: cfg.withDefaults(), pool: pool, id: rand.Uint64(),
@@ -128,8 +130,8 @@ func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
 	return h
 }
 
-// Run learns of what is committed until ctx ends. Then all subscriptions end
-// with ErrClosed. Call it once.
+// Run polls and listens for commits, and announces, until ctx ends. Then all
+// subscriptions end with ErrClosed. Call it once.
 func (h *Hub) Run(ctx context.Context) {
 	defer h.end()
 	var helpers sync.WaitGroup
@@ -146,9 +148,9 @@ func (h *Hub) Run(ctx context.Context) {
 // Subscribe returns a Subscription to the stream that begins at start. It must
 // be closed. The stream may have been looked up through another pool.
 //
-// After asks nothing of PostgreSQL; the other Starts do, and return its errors,
-// also that it is away. Whether a failover has lost what was at the position of After, Next says. For a stream that was dropped the error is ErrNotFound,
-// here or from Next.
+// With After it does not contact PostgreSQL; the other Starts do, and Subscribe returns PostgreSQL's errors,
+// also if it is unavailable. If a failover has lost the message at the position of After, Next returns an
+// error. For a stream that was dropped the error is ErrNotFound, here or from Next.
 func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscription, error) {
 	if err := s.checkSingle("subscribe to"); err != nil {
 		return nil, err
@@ -166,12 +168,13 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 	return sub, nil
 }
 
-// Notify says that something was committed to the stream: an Appender that has the Hub
-// does so, and whoever has committed an AppendTx. It never waits, and asks nothing of
-// PostgreSQL.
+// Notify tells the Hub that messages were committed to the stream. An Appender with
+// this Hub calls it; call it after committing a transaction with AppendTx. It never
+// blocks, and does not contact PostgreSQL.
 func (h *Hub) Notify(s *Stream) { h.committed(s, tailPage{}) }
 
-// committed is Notify with what was committed, side by side, if that is known.
+// committed is Notify with the committed messages, which have consecutive positions,
+// if they are known.
 func (h *Hub) committed(s *Stream, p tailPage) {
 	h.mu.Lock()
 	f := h.feeds[s.id]
@@ -198,11 +201,10 @@ func (h *Hub) committed(s *Stream, p tailPage) {
 	}
 }
 
-// Watch returns a channel of one slot that is signalled whenever the stream
-// may have grown since it was last signalled, or may be gone. Signals without
-// a reason occur. A commit before Watch returns may not be
-// signalled: look once after it. stop ends the signals; it may be called more
-// than once.
+// Watch returns a channel of one slot that is signalled whenever the stream may
+// have grown since it was last signalled, or may be gone. Spurious signals occur. A
+// commit before Watch returns may not be signalled: check the stream once after it.
+// stop ends the signals; it may be called more than once.
 func (h *Hub) Watch(s *Stream) (changed <-chan struct{}, stop func()) {
 	f := h.follow(s, 0, 0)
 	w := f.watch()
@@ -232,7 +234,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	return f
 }
 
-// leave takes one user off; the last one takes the feed along.
+// leave removes one user; the last one removes the feed.
 func (h *Hub) leave(f *feed, subscribers, followers int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,7 +250,7 @@ func (h *Hub) leave(f *feed, subscribers, followers int) {
 	}
 }
 
-// alone reports whether the feed has one user, a Follower.
+// alone reports whether the only user of the feed is one Follower.
 func (h *Hub) alone(f *feed) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,17 +8,18 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// readTimeout bounds one read: a connection to a host that is gone would
-// otherwise stop all that follow the stream.
+// readTimeout bounds one read: a connection to a dead host would otherwise block
+// all readers of the stream.
 const readTimeout = 30 * time.Second
 
-// feed is one stream that a Hub follows, for all its subscriptions and
-// watchers. Nobody runs for it: the subscription that is at the end of what
-// was read reads on, for all, and the others wait for it.
+// feed is one stream that a Hub follows, for all its subscriptions and watchers. It
+// has no goroutine. One subscription that has reached the end of the tail becomes
+// the leader and reads the next page for all; the others wait for it
+// (leader/follower, like singleflight).
 type feed struct {
 	stream *Stream // reads through the Hub's pool
 	cfg    *HubConfig
-	report func(s *Stream, last, ghost int64) // is told which positions are lost
+	report func(s *Stream, last, ghost int64) // reports lost positions
 
 	// Guarded by the Hub.
 	users       int // subscriptions and watchers
@@ -27,12 +28,12 @@ type feed struct {
 
 	mu       sync.Mutex // guards the fields below
 	tail     tail
-	err      error         // ErrNotFound, for good
-	changed  chan struct{} // closed, and made anew, when a waiting subscription has to look again
+	err      error         // ErrNotFound; permanent
+	changed  chan struct{} // closed, and replaced by a new channel, when waiting subscriptions have to look again
 	watchers map[chan struct{}]struct{}
 
-	// hints counts how often the stream may have grown. A read that began at
-	// one count and came to the end need not be repeated at the same count.
+	// hints counts how often the stream may have grown. A read that began at one
+	// count and reached the end need not be repeated at the same count.
 	hints   uint64
 	leading bool // a subscription reads after tail.to
 	checked struct {
@@ -40,8 +41,9 @@ type feed struct {
 		after int64 // nothing came after it
 	}
 
-	// The poll knows these: the committed position that it told of, and where
-	// the sequence stood when that position had reached it.
+	// Used by the poll: told is the highest committed position that is known;
+	// settled is the value of the position sequence when the committed position had
+	// reached it.
 	told, settled int64
 
 	epoch epoch
@@ -56,19 +58,20 @@ func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64
 	}
 }
 
-// view is what a subscription finds in its feed: messages, an error, something
-// to wait for, or else that it has to read for itself. It then reads after
-// the tail, as the only one, if leads is set.
+// view is the result of look: messages, an error, or a channel to wait for. Without
+// all of these the subscription has to read from PostgreSQL: as the leader, after
+// the tail, if leads is set, and otherwise for itself alone.
 type view struct {
 	page  []Message
 	err   error
 	wait  <-chan struct{}
 	leads bool
-	from  int64  // of the tail, if it begins after the subscription; else 0
-	epoch uint64 // in which the position is sound, if there is no error
+	from  int64  // start of the tail, if the tail begins after the subscription's position; else 0
+	epoch uint64 // epoch in which the position is sound, if there is no error
 }
 
-// look finds what there is after a position that was sound in that epoch.
+// look returns what is known after a position that was sound (not lost by a failover) in
+// the given epoch.
 func (f *feed) look(after int64, epoch uint64) view {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,9 +97,9 @@ func (f *feed) look(after int64, epoch uint64) view {
 	return v
 }
 
-// lead reads after position after, for all who follow the stream, until it
-// can tell whether there is something. The leader keeps the lead while
-// PostgreSQL is away, so that only one asks for it.
+// lead reads after position after, for all subscriptions of the stream, and retries
+// until PostgreSQL has answered. The leader stays leader while PostgreSQL is
+// unavailable, so that only one subscription retries.
 func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	var hints uint64
 	p, more, err := f.read(ctx, after, f.cfg.PageMessages, func() { hints = f.hintCount() })
@@ -121,9 +124,9 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	return p.messages, nil
 }
 
-// read reads the page after position after, and tries again while PostgreSQL
-// is away: at most most messages. Each attempt begins with a call of begin. more is false if what was
-// committed when the last attempt began ends with this page.
+// read reads the page after position after, at most most messages, and retries while PostgreSQL is
+// unavailable. It calls begin before each attempt. more is false if this page contains the last
+// message that was committed when the last attempt began.
 func (f *feed) read(ctx context.Context, after int64, most int, begin func()) (p tailPage, more bool, err error) {
 	for failed := 0; ; failed++ {
 		begin()
@@ -159,9 +162,9 @@ func (f *feed) hintCount() uint64 {
 	return f.hints
 }
 
-// grown takes a page that was committed. If it comes directly after what the feed has, it
-// need not be read; and if besides nobody has said that there is more since the feed was
-// at the end, it is now, at the end of the page.
+// grown adds a committed page. A page directly after the tail need not be read from
+// PostgreSQL. If also no hint has come since the feed was last at the end of the stream,
+// the feed is then at the end again, with this page.
 func (f *feed) grown(p tailPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,8 +187,9 @@ func (f *feed) grown(p tailPage) {
 	f.tell()
 }
 
-// grownAlone is grown of a feed without subscriptions, for its Followers: what they have not
-// asked for is kept, up to a bound, and they need not read what comes directly after it.
+// grownAlone is grown for a feed without subscriptions, for its Followers: it keeps the
+// messages that they have not taken yet, up to followerBytes, and extends them with pages
+// that follow directly.
 func (f *feed) grownAlone(p tailPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +207,7 @@ func (f *feed) grownAlone(p tailPage) {
 	f.tell()
 }
 
-// hint says that the stream may have grown.
+// hint notes that the stream may have grown.
 func (f *feed) hint() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,7 +219,7 @@ func (f *feed) hintLocked() {
 	f.tell()
 }
 
-// tell has subscriptions and watchers look. The caller holds mu.
+// tell wakes subscriptions and watchers. The caller holds mu.
 func (f *feed) tell() {
 	f.wake()
 	for w := range f.watchers {
@@ -226,8 +230,8 @@ func (f *feed) tell() {
 	}
 }
 
-// polled takes what the poll found: where the sequence stands and the last
-// committed position.
+// polled processes the result of a poll: the value of the position sequence and the
+// last committed position.
 func (f *feed) polled(reserved, head int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,14 +255,15 @@ func (f *feed) fail(err error) {
 	}
 }
 
-// wake has all waiting subscriptions look again. The caller holds mu.
+// wake wakes all waiting subscriptions. The caller holds mu.
 func (f *feed) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// settledAt is where the sequence may stand without anything new for the feed: what it
-// was told of is committed, so there is nothing more if the sequence is there as well.
+// settledAt is the value up to which the position sequence means nothing new for the
+// feed: all known positions are committed, so if the sequence is not higher, there are
+// no others.
 func (f *feed) settledAt() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,8 +68,9 @@ func (f *follower) check(t *testing.T, all []stream.Message) {
 	}
 }
 
-// followUnderLoad has nodes append calls messages each, and followers of every
-// node begin anywhere at any time; meanwhile runs beside them. All must see all.
+// followUnderLoad lets nodes append calls messages each, and followers of every
+// node begin anywhere at any time; meanwhile runs concurrently. All followers must
+// see all messages.
 func followUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, cfg stream.HubConfig, calls int, seed uint64, meanwhile func()) {
 	var last, highest atomic.Int64
 	var appending, following, other sync.WaitGroup
@@ -133,8 +134,8 @@ func TestHub_EverySubscriptionSeesAllOnceInOrder(t *testing.T) {
 	}
 }
 
-// TestHub_PostgreSQLKilledUnderLoad: nobody who follows is told an error, and
-// nobody misses anything.
+// TestHub_PostgreSQLKilledUnderLoad: no follower gets an error, and none misses a
+// message.
 func TestHub_PostgreSQLKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {

@@ -2,19 +2,20 @@ package stream
 
 import "sync"
 
-// followerBytes is the memory, for each stream that has Followers and no subscriptions, for
-// messages that they have not asked for.
+// followerBytes bounds the memory for messages that Followers have not taken yet, for each
+// stream that has Followers and no subscriptions.
 const followerBytes = 64 << 10
 
-// Follower follows a stream for a reader that reads when it likes, and not all: it has
-// what the process's own Appenders with the same Hub stored last, and tells when PostgreSQL is to
-// be asked. Safe for concurrent use; Recent is one reader's.
+// Follower follows a stream for a reader that reads at its own times, and not every message: it
+// keeps the last messages that the process's own Appenders with the same Hub have stored, and
+// tells when the stream has to be read from PostgreSQL. Safe for concurrent use, but only one
+// reader may call Recent.
 type Follower struct {
 	hub     *Hub
 	feed    *feed
 	changed chan struct{}
 	stop    sync.Once
-	asked   uint64 // hints of the feed when PostgreSQL was last said to be asked
+	asked   uint64 // hints of the feed when the reader was last told to read from PostgreSQL
 }
 
 // Follow returns a Follower of the stream, which must be closed.
@@ -24,13 +25,13 @@ func (h *Hub) Follow(s *Stream) *Follower {
 }
 
 // Changed is a channel of one slot that is signalled whenever Recent may return something
-// else, or the stream may be gone. Signals without a reason occur.
+// else, or the stream may be gone. Spurious signals occur.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// Recent returns messages after that position, without gap, at most so many, but at least one; or none
-// if they are not at hand: then ask says whether there may be some, so that the stream is to be
-// read. It forgets those up to that position, if nobody else follows the stream. The messages
-// must not be changed.
+// Recent returns the messages after that position that are in memory, without gap, from 1 to limit
+// messages. If the next message is not in memory it returns none, and ask reports whether there may be
+// some, so that the reader has to read the stream. It forgets the messages up to that position, if the
+// stream has no other follower. The messages must not be changed.
 func (f *Follower) Recent(after int64, limit int) (page []Message, ask bool) {
 	shared := !f.hub.alone(f.feed)
 	f.feed.mu.Lock()
@@ -46,15 +47,15 @@ func (f *Follower) Recent(after int64, limit int) (page []Message, ask bool) {
 	return nil, after < tail.from || f.hintedLocked()
 }
 
-// End is the position up to which messages have been at hand, or 0.
+// End is the last position that has been in memory, or 0.
 func (f *Follower) End() int64 {
 	f.feed.mu.Lock()
 	defer f.feed.mu.Unlock()
 	return f.feed.tail.to
 }
 
-// Hinted reports whether something may have been stored, since Recent or Hinted last said so
-// or the Follower was made, that is not at hand.
+// Hinted reports whether messages may have been stored that are not in memory, since Recent
+// or Hinted last reported this or the Follower was created.
 func (f *Follower) Hinted() bool {
 	f.feed.mu.Lock()
 	defer f.feed.mu.Unlock()
@@ -67,7 +68,7 @@ func (f *Follower) hintedLocked() bool {
 	return hinted
 }
 
-// Close ends what the Follower is told. It may be called more than once.
+// Close ends the Follower and its signals. It may be called more than once.
 func (f *Follower) Close() {
 	f.stop.Do(func() {
 		f.feed.unwatch(f.changed)

@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestFollower: what the process stores is at hand, in order and once, and the stream need not
-// be read; what is not at hand is said to be read.
+// TestFollower: the process's own messages are in memory, in order and once, and the stream
+// need not be read; for other messages the Follower says that it has to be read.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -57,7 +57,7 @@ func TestFollower(t *testing.T) {
 	if !recent(1, 10) {
 		t.Error("what was forgotten need not be read")
 	}
-	store(stream.Message{Headers: []byte(`{"a":1}`), Payload: []byte("3")}) // PostgreSQL spells headers in its way
+	store(stream.Message{Headers: []byte(`{"a":1}`), Payload: []byte("3")}) // PostgreSQL normalises headers
 	if !recent(3, 10) {
 		t.Error("a message with headers need not be read")
 	}
@@ -78,8 +78,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestFollower_BesideSubscription: a Follower reads what it is told to, and finds the rest at
-// hand, while subscriptions come and go and others append.
+// TestFollower_BesideSubscription: a Follower reads when it is told to, and finds the rest in
+// memory, while subscriptions come and go and other processes append.
 func TestFollower_BesideSubscription(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -138,8 +138,8 @@ func TestFollower_BesideSubscription(t *testing.T) {
 	writing.Wait()
 }
 
-// TestFollower_SubscriptionReadsFirst: a Follower is told of what another process stored, also
-// if a subscription has read it.
+// TestFollower_SubscriptionReadsFirst: a Follower learns of another process's messages, also
+// if a subscription has read them.
 func TestFollower_SubscriptionReadsFirst(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

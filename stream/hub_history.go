@@ -5,28 +5,28 @@ import (
 	"errors"
 )
 
-// epoch is what a feed knows of the history that goes on. Each new history begins a new epoch of the feed:
-// whatever was learnt before may be of messages that are lost.
+// epoch is what a feed knows about the current history. Each new history (after a failover) begins a new
+// epoch of the feed: knowledge from before may be about messages that are lost.
 type epoch struct {
-	history int64   // its base, or unknownHistory
+	history int64   // the base of the history, or unknownHistory
 	number  uint64  // counts the epochs, from 1
-	ghost   int64   // the highest position known before, until somebody has looked whether it was lost; else 0
-	older   []int64 // the same of histories before that one
+	ghost   int64   // the highest position known before this epoch, until it is checked whether it was lost; else 0
+	older   []int64 // the same for earlier histories
 }
 
 const unknownHistory = -1
 
-// errPast: a server answered that was primary before another one was. It will not be for long.
+// errPast: a former primary answered the read. That is temporary.
 var errPast = errors.New("stream: read from a former primary")
 
-// isPast reports whether a history is over that a read was of.
+// isPast reports whether a history, in which a read was made, is over.
 func (f *feed) isPast(history int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return history < f.epoch.history
 }
 
-// enter takes in which history goes on.
+// enter notes the current history.
 func (f *feed) enter(history int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,9 +44,9 @@ func (f *feed) enterLocked(history int64) {
 	e.history = history
 }
 
-// foundLost is told that messages after last are lost, up to one at had that a subscription has had. That begins a new epoch
-// before it is known in which history, unless the feed has entered that already. A position that only a client names
-// is no reason.
+// foundLost notes that the messages after last are lost, up to position had, which a subscription has
+// delivered. That begins a new epoch even before the new history is known, unless the feed has entered that
+// history already. A position that only a client has named does not begin an epoch.
 func (f *feed) foundLost(had, last int64) {
 	f.mu.Lock()
 	entered := f.epoch.history != unknownHistory && had <= f.epoch.history
@@ -79,13 +79,13 @@ func (f *feed) forgetLocked() {
 	f.hintLocked()
 }
 
-// vouches reports whether the position is one that the history that goes on is known to have reached: no
-// read has to find out whether what was there is lost. The caller holds mu.
+// vouches reports whether the current history is known to have reached the position, so that no read has
+// to check whether it was lost. The caller holds mu.
 func (f *feed) vouches(after int64) bool {
 	return after == 0 || f.epoch.history != unknownHistory && after >= f.epoch.history && after <= f.told
 }
 
-// takeGhosts returns the highest positions that were known in earlier histories, once.
+// takeGhosts returns the highest positions that were known in earlier histories, and clears them.
 func (f *feed) takeGhosts() (positions []int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +96,8 @@ func (f *feed) takeGhosts() (positions []int64) {
 	return positions
 }
 
-// enter has the feeds take in which history goes on, and reports what the one before has lost.
+// enter tells the feeds the current history, and reports the messages that were lost with the one
+// before.
 func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bool) {
 	before := h.history
 	h.history = max(before, history)
@@ -108,7 +109,7 @@ func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bo
 	if history > before {
 		h.growth = growth{}
 		if before != unknownHistory {
-			h.cfg.Log.Warn("a failover: positions go on after the base of a new history", "base", history)
+			h.cfg.Log.Warn("failover: positions continue after the base of a new history", "base", history)
 		}
 		h.losses.ghosts(history)
 		for _, f := range feeds {
@@ -119,6 +120,6 @@ func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bo
 		return
 	}
 	if err := h.reportLost(ctx); err != nil {
-		h.cfg.Log.Warn("not looked yet for messages that the failover has lost; tried again", "error", err)
+		h.cfg.Log.Warn("search for messages lost in the failover failed, trying again with the next poll", "error", err)
 	}
 }

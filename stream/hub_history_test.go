@@ -2,8 +2,8 @@ package stream
 
 import "testing"
 
-// TestFeed_LossIsReportedOnce: a loss that is found after messages of the next history were read is of what was known
-// before them, and counts once, also if more than one finds it.
+// TestFeed_LossIsReportedOnce: a loss that is found after messages of the next history were read concerns the
+// messages known before them, and counts once, also if several subscriptions find it.
 func TestFeed_LossIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var lost int64

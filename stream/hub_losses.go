@@ -11,23 +11,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookStreams is of how many streams one query looks what is lost: each costs a lock on its table.
+// lookStreams is the number of streams that one query checks for losses: each costs a lock on its table.
 const lookStreams = 500
 
-// baseTimeout bounds the question in which history a position was.
+// baseTimeout bounds the query for the history of a position.
 const baseTimeout = 5 * time.Second
 
-// losses are what a Hub knows of messages that failovers have lost: of the streams that somebody follows through it, and of those
-// to which an Appender has appended. Safe for concurrent use.
+// losses are the messages lost in failovers that a Hub knows about: of streams that are followed through it,
+// and of streams to which an Appender with the Hub has appended. Safe for concurrent use.
 type losses struct {
 	mu        sync.Mutex // guards the fields below
 	appenders map[*Appender]struct{}
-	told      map[int32]int64     // by stream: the highest position that was said to be lost
-	owed      map[*Stream][]int64 // positions of a stream that may be lost, and were not looked for
+	told      map[int32]int64     // by stream: the highest position that was reported as lost
+	owed      map[*Stream][]int64 // positions of a stream that may be lost and are not checked yet
 	positions int64
 }
 
-// appends has the Hub look after a failover whether the Appender's last messages are lost.
+// appends registers the Appender: after a failover the Hub checks whether its last messages are lost.
 func (l *losses) appends(a *Appender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *losses) appended() bool {
 	return len(l.appenders) > 0
 }
 
-// owe has it looked for positions with the next poll.
+// owe adds positions to be checked with the next poll.
 func (l *losses) owe(s *Stream, ghosts ...int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,14 +67,14 @@ func (l *losses) oweLocked(s *Stream, ghosts []int64) {
 	l.owed[s] = append(l.owed[s], ghosts...)
 }
 
-// owes returns whether there is something to look for.
+// owes reports whether there are positions to check.
 func (l *losses) owes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.owed) > 0
 }
 
-// takeOwed returns by stream the positions that are to be looked for, once.
+// takeOwed returns the positions to check, by stream, and clears them.
 func (l *losses) takeOwed() map[*Stream][]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,8 @@ func (l *losses) takeOwed() map[*Stream][]int64 {
 	return owed
 }
 
-// ghosts owes the last positions that were appended in each history before the one with that base.
+// ghosts adds the last positions that were appended in each history before the one with that base to the
+// positions to check.
 func (l *losses) ghosts(base int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,8 @@ func (l *losses) ghosts(base int64) {
 	}
 }
 
-// count takes in that the messages after last up to ghost are lost, and returns those that were not counted before.
+// count notes that the messages after last up to ghost are lost. It returns the position after which they
+// were not counted before, and whether there are any.
 func (l *losses) count(id int32, last, ghost int64) (after int64, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +109,8 @@ func (l *losses) count(id int32, last, ghost int64) (after int64, more bool) {
 	return last, true
 }
 
-// reportLost looks which messages that were known here are lost. It looks later for those that it cannot look for now.
+// reportLost checks which messages that were known here are lost. On an error it keeps the positions for the
+// next poll.
 func (h *Hub) reportLost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -123,7 +126,7 @@ func (h *Hub) reportLost(ctx context.Context) error {
 	return nil
 }
 
-// look looks which of so many streams lack messages up to what was known of them.
+// look checks which of some streams lack messages up to their known positions.
 func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream][]int64) error {
 	var ids []int32
 	var ghosts []int64
@@ -147,13 +150,14 @@ func (h *Hub) look(ctx context.Context, some []*Stream, known map[*Stream][]int6
 	return err
 }
 
-// report tells of messages of a stream that are lost, once. Those of a history before that of the last one were lost before it began.
+// report logs and counts lost messages of a stream, once. It counts only positions of the history of ghost:
+// messages of earlier histories were lost, and reported, before that history began.
 func (h *Hub) report(s *Stream, last, ghost int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), baseTimeout)
 	defer cancel()
 	var base int64
 	if err := h.pool.QueryRow(ctx, baseBeforeSQL, ghost).Scan(&base); err != nil {
-		h.cfg.Log.Warn("messages that were committed are lost; how many is looked for again", "stream", s.name, "after", last, "up to", ghost, "error", err)
+		h.cfg.Log.Warn("committed messages are lost; counting them failed and is tried again", "stream", s.name, "after", last, "up to", ghost, "error", err)
 		h.losses.owe(s, ghost)
 		return
 	}
@@ -163,9 +167,11 @@ func (h *Hub) report(s *Stream, last, ghost int64) {
 	}
 }
 
-// FindLost looks whether a failover has lost messages that were appended from here, and returns the gap that they
-// have left and how many positions of them there were, or zeros. A loss is found once; of several failovers, each call finds those of one. It is for streams whose Appender has no Hub: with one, the Hub
-// looks. It costs one query, and two more after a failover. If the error is not nil, call it again.
+// FindLost checks whether a failover has lost messages that this process has appended, and returns the gap
+// that they have left and its number of lost positions, or zeros. It returns each loss once; after several
+// failovers, each call returns the loss of one. It is for streams whose Appender has no Hub: a Hub does this
+// check automatically. It costs one query, and two more after a failover. If the error is not nil, call it
+// again.
 func (s *Stream) FindLost(ctx context.Context) (lost Gap, positions int64, err error) {
 	if s.storage.knownHead() == 0 {
 		return Gap{}, 0, nil // nothing was appended
@@ -195,8 +201,8 @@ func (s *Stream) FindLost(ctx context.Context) (lost Gap, positions int64, err e
 	return Gap{}, 0, nil
 }
 
-// Lost is how many positions of messages that the Hub knew of were lost by failovers, so far: of streams that somebody
-// followed, or to which an Appender with the Hub appended. It counts gaps in between, too.
+// Lost is the number of positions known to the Hub that failovers have lost so far: of streams that were
+// followed, or to which an Appender with the Hub appended. Gaps between the messages count, too.
 func (h *Hub) Lost() int64 {
 	h.losses.mu.Lock()
 	defer h.losses.mu.Unlock()

@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// pollStreams is how many streams one query asks for: each costs a lock on
-	// its sequence, of which PostgreSQL's table holds 6,400 by default.
+	// pollStreams is how many streams one query reads: each costs a lock on its
+	// sequence, and PostgreSQL's lock table holds 6,400 by default.
 	pollStreams = 1000
-	// announceStreams is how many one notification names: 8,000 bytes is what
-	// PostgreSQL allows, and an id has up to 10 digits.
+	// announceStreams is how many streams one notification names: PostgreSQL allows
+	// 8,000 bytes, and an ID has up to 10 digits.
 	announceStreams = 700
-	// crowd is how many commits are announced without waiting for more.
+	// crowd is the number of commits from which an announcement does not wait for more.
 	crowd = 3
 )
 
-// pollAll asks for the heads of all streams followed, again and again, until
-// ctx ends.
+// pollAll polls the heads of all followed streams until ctx ends.
 func (h *Hub) pollAll(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -99,36 +98,38 @@ func (h *Hub) toPoll() (all []*feed, joined bool) {
 	return all, joined
 }
 
-// joinAgain is for a poll that failed: the next one finds the feeds that it was to look at first.
+// joinAgain restores the joined flag after a poll that failed, so that the next one treats the
+// feeds as new again.
 func (h *Hub) joinAgain(joined bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joined = h.joined || joined
 }
 
-// growth is what a Hub knows of tidewire.growth_seq, which moves when a stream grows:
-// before the commit. So a look at the streams has shown everything only if all
-// transactions were over before it that were under way when the sequence was first seen
-// there.
+// growth is what a Hub knows about tidewire.growth_seq, a sequence that every append
+// moves before it commits. So a poll of the streams has seen everything only if all
+// transactions that were under way when the sequence was first seen at this value had
+// ended before the poll.
 type growth struct {
-	at      int64 // of the sequence
-	bound   int64 // transactions that have moved it as far as that have lower numbers
+	at      int64 // value of the sequence
+	bound   int64 // transactions that have moved it up to that value have lower IDs
 	known   bool
-	settled bool // a look has shown everything
-	skipped int  // looks since then
+	settled bool // a poll of the streams has seen everything
+	skipped int  // number of polls of the streams left out since then
 }
 
-// maxSkipped is how many looks at the streams are left out in a row. A standby that takes
-// over may lack what moved the sequence, and be at the same place again, after others.
+// maxSkipped is how many polls of the streams are left out in a row. A standby that takes
+// over may lack the transactions that moved the sequence, and later reach the same value
+// with other ones.
 const maxSkipped = 15
 
-// still reports whether a look would show nothing new.
+// still reports whether a poll of the streams would show nothing new.
 func (g *growth) still(at int64) bool {
 	return g.known && g.settled && g.at == at && g.skipped < maxSkipped
 }
 
-// askGrowth returns the base of the history that goes on, where the sequence is, and the lowest number of
-// a transaction that is under way.
+// askGrowth returns the base of the current history, the value of the sequence, and the lowest ID of a
+// transaction under way.
 func (h *Hub) askGrowth(ctx context.Context) (history, at, oldest int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -136,9 +137,9 @@ func (h *Hub) askGrowth(ctx context.Context) (history, at, oldest int64, err err
 	return history, at, oldest, err
 }
 
-// newGrowth takes a number for a transaction of its own: whoever has moved the sequence
-// there had one by then, which is lower. That a snapshot begins with what has not begun
-// does not help: its upper bound is only that of the transactions that are over.
+// newGrowth allocates a transaction ID as the bound: every transaction that has moved
+// the sequence to this value has a lower ID. The xmax of a snapshot would not do,
+// because it follows the highest ID of the completed transactions only.
 func (h *Hub) newGrowth(ctx context.Context, at int64) (growth, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -149,7 +150,7 @@ func (h *Hub) newGrowth(ctx context.Context, at int64) (growth, error) {
 	return g, nil
 }
 
-// pollSome asks for the heads of so many, and reports whether all could be looked at.
+// pollSome reads the heads of some streams, and reports whether all could be read.
 func (h *Hub) pollSome(ctx context.Context, feeds []*feed) (whole bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -167,8 +168,8 @@ func (h *Hub) pollSome(ctx context.Context, feeds []*feed) (whole bool, err erro
 	_, err = pgx.ForEachRow(rows, []any{&id, &reserved, &head}, func() error {
 		f := h.feedOf(id)
 		switch {
-		case f == nil: // left meanwhile
-		case reserved != nil && *reserved < 0: // it cannot be looked at now
+		case f == nil: // the last user left meanwhile
+		case reserved != nil && *reserved < 0: // it cannot be read now
 			whole = false
 		case head == nil:
 			f.fail(f.stream.explain("follow", ErrNotFound))
@@ -180,8 +181,8 @@ func (h *Hub) pollSome(ctx context.Context, feeds []*feed) (whole bool, err erro
 	return whole, err
 }
 
-// listenWhileBusy listens to what other processes announce while anybody
-// follows a stream, until ctx ends.
+// listenWhileBusy listens (LISTEN) to the announcements of other processes while
+// any stream is followed, until ctx ends.
 func (h *Hub) listenWhileBusy(ctx context.Context) {
 	for {
 		busy, _ := h.occupation()
@@ -196,14 +197,14 @@ func (h *Hub) listenWhileBusy(ctx context.Context) {
 			h.waitUntilIdle(listening)
 			stop()
 		})
-		// A poll finds what was announced before the connection listened.
+		// A poll finds commits that were announced before the connection listened.
 		pg.Listen(listening, h.pool, pg.StreamChannel, h.cfg.Log, func() { pg.Signal(h.pollNow) }, h.heard)
 		waiting.Wait()
 	}
 }
 
-// waitUntilIdle returns when nobody has followed a stream for IdleTimeout, or
-// ctx ends.
+// waitUntilIdle returns when no stream was followed for IdleTimeout, or when ctx
+// ends.
 func (h *Hub) waitUntilIdle(ctx context.Context) {
 	for {
 		_, idle := h.occupation()
@@ -226,8 +227,9 @@ func (h *Hub) waitUntilIdle(ctx context.Context) {
 	}
 }
 
-// heard takes a notification: the sender, and the streams that have grown.
-// Anybody may send on the channel: what is not a number is none of ours.
+// heard processes a notification: the sender's ID, then the IDs of streams that
+// have grown. Anyone may send on the channel, so payloads that are not numbers are
+// ignored.
 func (h *Hub) heard(payload string) {
 	words := strings.Fields(payload)
 	if len(words) == 0 || words[0] == strconv.FormatUint(h.id, 16) {
@@ -244,8 +246,8 @@ func (h *Hub) heard(payload string) {
 	}
 }
 
-// announceAll tells other processes of what Notify was told, until ctx ends.
-// A hint that cannot be sent is not repeated: the others poll.
+// announceAll announces the streams of Notify to other processes (NOTIFY), until
+// ctx ends. A failed announcement is not repeated: the others poll.
 func (h *Hub) announceAll(ctx context.Context) {
 	for {
 		select {
@@ -260,8 +262,8 @@ func (h *Hub) announceAll(ctx context.Context) {
 	}
 }
 
-// pause waits for AnnounceEvery, and once more while few wait: each
-// announcement costs the readers a query, and is worth it for many.
+// pause waits for AnnounceEvery, and once more if few commits wait: each
+// announcement costs every listener a query, which pays only for many commits.
 func (h *Hub) pause(ctx context.Context) {
 	timer := time.NewTimer(h.cfg.AnnounceEvery)
 	defer timer.Stop()
@@ -279,7 +281,7 @@ func (h *Hub) pause(ctx context.Context) {
 	timer.Reset(h.cfg.AnnounceEvery)
 	select {
 	case <-timer.C:
-	case <-h.crowded: // perhaps of before
+	case <-h.crowded: // the signal may be stale
 	case <-ctx.Done():
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// ensureOn returns a stream of that name, on a database that is migrated.
+// ensureOn migrates the database and returns a stream of that name.
 func ensureOn(t *testing.T, pool *pgxpool.Pool, name string) *stream.Stream {
 	t.Helper()
 	if _, err := migrate.Up(t.Context(), pool); err != nil {
@@ -26,7 +26,7 @@ func ensureOn(t *testing.T, pool *pgxpool.Pool, name string) *stream.Stream {
 
 const listenersSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`
 
-// waitListeners waits until so many connections listen.
+// waitListeners waits until want connections listen.
 func waitListeners(t *testing.T, db pgtest.DB, want int) {
 	t.Helper()
 	for listeners := -1; listeners != want; time.Sleep(time.Millisecond) {
@@ -36,7 +36,7 @@ func waitListeners(t *testing.T, db pgtest.DB, want int) {
 	}
 }
 
-// TestHub_HearsOfOtherProcesses has nothing but an announcement to go by.
+// TestHub_HearsOfOtherProcesses learns of the message only by an announcement.
 func TestHub_HearsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -54,8 +54,8 @@ func TestHub_HearsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestHub_ListensAgain ends the connection that listens: what was committed
-// meanwhile is found, and what is announced later is heard.
+// TestHub_ListensAgain ends the connection that listens: messages committed
+// meanwhile are found, and later announcements are received.
 func TestHub_ListensAgain(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -66,7 +66,7 @@ func TestHub_ListensAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Until the commit nobody can listen again.
+	// Until the commit no connection can listen again.
 	if _, err := tx.Exec(t.Context(), `INSERT INTO tidewire.stream_1000 (position, payload) VALUES (nextval('tidewire.stream_1000_position_seq'), '')`); err != nil {
 		t.Fatal(err)
 	}

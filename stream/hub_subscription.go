@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// Subscription follows a stream from one position on. Next is for one
-// goroutine at a time; Close and Position may be called from others.
+// Subscription delivers the messages of a stream from one position on. Only one
+// goroutine at a time may call Next; Close and Position may be called from others.
 //
-// It holds no messages and no connection between two calls of Next: a slow
-// reader costs nothing but its own reads, once it is further back than what the Hub
-// keeps.
+// It holds no messages and no connection between two calls of Next: a slow reader
+// costs only its own reads, once it lags more than the Hub keeps in memory.
 type Subscription struct {
 	hub    *Hub
 	feed   *feed
@@ -23,31 +22,30 @@ type Subscription struct {
 	end    context.CancelFunc
 	closed atomic.Bool
 	after  atomic.Int64 // the position of the last message returned
-	// adrift says that it began with what was kept then, and has returned nothing:
-	// what retention drops before that is not missed. floats says that it began with no position of
-	// the caller's, and has returned nothing: what a failover loses before that is not
-	// missed. had says that it has returned messages. Next's alone, as epoch, in which the position is sound.
+	// adrift: it began at the oldest kept message or at a time, and has returned nothing yet, so messages
+	// that retention drops meanwhile are not missed. floats: it began without a position given by the caller,
+	// and has returned nothing yet, so messages that a failover loses meanwhile are not missed. had: it has
+	// returned messages. epoch is the one in which the position is sound. Used only by Next.
 	adrift, floats, had bool
 	epoch               uint64
 }
 
-// Next returns the next messages of the stream, in order, without gap or
-// duplicate: at least one, and at most a page, whose bounds are the Hub's. It
-// waits until there is one. The messages must not be changed: other
-// subscriptions get the same memory.
+// Next returns the next messages of the stream, in order, without gap or duplicate: at least one,
+// and at most a page within the bounds of HubConfig. It waits until there is one. The messages
+// must not be changed: other subscriptions get the same memory.
 //
-// While PostgreSQL is away it waits. Errors: ctx's own; ErrNotFound, for the
-// stream was dropped; a TooOldError if the stream's retention has dropped what
-// comes next, or a HistoryLostError if a failover has lost what was returned last, or was to come
-// before the start: only a new Subscription helps against both; ErrClosed after Close
-// or the end of the Hub; else PostgreSQL's. After an error nothing is skipped:
-// the next call goes on.
+// While PostgreSQL is unavailable it waits. Errors: ctx's own; ErrNotFound if the stream was
+// dropped; a TooOldError if the stream's retention has dropped the next messages; a
+// HistoryLostError if a failover has lost the last returned message, or the one at the start
+// position; ErrClosed after Close or the end of the Hub; else PostgreSQL's. After a TooOldError
+// or a HistoryLostError make a new Subscription. After any other error nothing is skipped: the
+// next call continues.
 func (s *Subscription) Next(ctx context.Context) ([]Message, error) {
 	return s.NextUpTo(ctx, math.MaxInt)
 }
 
-// NextUpTo is Next with at most most messages, for a reader that has room for so
-// many: the others are not read, or not held for it. most is at least 1.
+// NextUpTo is Next with at most most messages, for a reader with limited room:
+// further messages are not read, or not held for it. most is at least 1.
 func (s *Subscription) NextUpTo(ctx context.Context, most int) ([]Message, error) {
 	if err := validLimit(most); err != nil {
 		return nil, err
@@ -106,10 +104,10 @@ func (s *Subscription) step(ctx context.Context, most int) ([]Message, error) {
 		}
 		return nil, nil
 	}
-	return apart(func() ([]Message, error) { return s.read(ctx, v, after, most) })
+	return onNewStack(func() ([]Message, error) { return s.read(ctx, v, after, most) })
 }
 
-// read reads from PostgreSQL what comes after.
+// read reads the messages after the position from PostgreSQL.
 func (s *Subscription) read(ctx context.Context, v view, after int64, most int) ([]Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -131,14 +129,14 @@ func (s *Subscription) readOn(ctx context.Context, v view, after int64, most int
 	}
 	s.feed.enter(p.history)
 	if len(p.messages) == 0 && v.from > after {
-		s.after.Store(v.from) // what was between was deleted by hand
+		s.after.Store(v.from) // the messages in between were deleted manually
 	}
 	return p.messages, nil
 }
 
-// apart calls f in a goroutine of its own, with the deep stack that a query takes: the stacks
-// of thousands of subscriptions that wait stay small. A panic of f is one of the caller.
-func apart[T any](f func() (T, error)) (got T, err error) {
+// onNewStack calls f in a separate goroutine, because a query needs a deep stack: so the stacks of
+// thousands of waiting subscriptions stay small. A panic of f becomes a panic of the caller.
+func onNewStack[T any](f func() (T, error)) (got T, err error) {
 	var panicked any
 	var calling sync.WaitGroup
 	calling.Go(func() {
@@ -156,8 +154,8 @@ func apart[T any](f func() (T, error)) (got T, err error) {
 	return got, err
 }
 
-// Position is that of the last message that Next returned, or where the
-// subscription began.
+// Position is the position of the last message that Next returned, or the start
+// position.
 func (s *Subscription) Position() int64 { return s.after.Load() }
 
 // Close ends the subscription, and a Next under way with ErrClosed. It may be

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// heldOverhead is what a message takes in memory beside what it points to, in
-// bytes, with its share of what holds it.
+// heldOverhead is the memory of a message in bytes, without the data that it points
+// to, but with its share of its containers.
 const heldOverhead = 128
 
-// held is what m takes in memory.
+// held is the memory that m takes, in bytes.
 func (m *Message) held() int {
 	return heldOverhead + len(m.Key) + len(m.Headers) + len(m.Payload)
 }
 
-// tail is the last messages of a stream that were read: all with from <
-// position <= to. It keeps them as the pages in which they were read, which
-// never change, so that pages handed out and pages evicted share nothing that
-// would have to be copied or kept.
+// tail holds the last messages of a stream that were read: all with from < position
+// <= to. It keeps the pages in which they were read. Pages never change, so
+// delivering a page needs no copy, and evicting one frees its memory independently
+// of the others.
 type tail struct {
 	limit    int // of bytes
 	from, to int64
@@ -28,14 +28,14 @@ type tail struct {
 type tailPage struct {
 	messages []Message
 	bytes    int
-	history  int64 // the base of the history in which it was read, if it was
+	history  int64 // the base of the history in which it was read; 0 if it was not read
 }
 
 func (p tailPage) last() int64 { return p.messages[len(p.messages)-1].Position }
 
-// extend adds the page that was read after position after, which is not below
-// to. If it does not join on, it is a new tail: the messages in between were
-// not read.
+// extend adds the page that was read after position after, which is at least to. If
+// there is a gap, because the messages in between were not read, the tail begins
+// anew with this page.
 func (t *tail) extend(after int64, p tailPage) {
 	if len(p.messages) == 0 {
 		return
@@ -49,8 +49,8 @@ func (t *tail) extend(after int64, p tailPage) {
 	t.shrink(t.limit)
 }
 
-// shrink evicts the first pages of a tail that holds more than that, and reports whether there
-// were any.
+// shrink evicts the first pages until the tail has at most limit bytes, and reports whether it
+// evicted any.
 func (t *tail) shrink(limit int) bool {
 	evicted := 0
 	for t.bytes > limit {
@@ -74,12 +74,12 @@ func (t *tail) forget(upto int64) {
 }
 
 func (t *tail) evict(pages int) {
-	clear(t.pages[:pages]) // the array outlives them
+	clear(t.pages[:pages]) // the array outlives them, so the memory must be released
 	t.pages = t.pages[pages:]
 }
 
-// notIn returns what a page that was read from position after on has beyond the tail, which
-// may have been extended meanwhile.
+// notIn returns the part of a page, read after position after, that is not in the tail,
+// which may have been extended meanwhile.
 func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	if t.to <= after {
 		return after, p
@@ -94,8 +94,8 @@ func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	return t.to, rest
 }
 
-// after returns the messages after position after, which is from <= after <
-// to: as many whole pages as the bounds allow, or what is left of the first.
+// after returns the messages after position after, which is from <= after < to: as
+// many whole pages as the bounds allow, or at least the rest of the first one.
 func (t *tail) after(after int64, maxMessages, maxBytes int) []Message {
 	i, _ := slices.BinarySearchFunc(t.pages, after+1, func(p tailPage, target int64) int {
 		return cmp.Compare(p.last(), target)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTail_AgainstSlice extends a tail at random, and compares what it returns
-// with a slice of the whole stream.
+// TestTail_AgainstSlice extends a tail randomly, and compares its results with a
+// slice of the whole stream.
 func TestTail_AgainstSlice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -37,7 +37,7 @@ func TestTail_AgainstSlice(t *testing.T) {
 			}
 			for start := tl.from; start < tl.to; start++ {
 				page := tl.after(start, maxMessages, maxBytes)
-				wantBehind(t, stored, start, page)
+				wantAfter(t, stored, start, page)
 				if len(page) > maxMessages {
 					t.Fatalf("%d messages", len(page))
 				}
@@ -59,8 +59,8 @@ func checkTail(t *testing.T, tl *tail, limit int) {
 	}
 }
 
-// wantBehind wants the page to be what comes next after start.
-func wantBehind(t *testing.T, stored []Message, start int64, page []Message) {
+// wantAfter wants the page to be what comes next after start.
+func wantAfter(t *testing.T, stored []Message, start int64, page []Message) {
 	t.Helper()
 	for len(stored) > 0 && stored[0].Position <= start {
 		stored = stored[1:]

@@ -15,10 +15,10 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// never is a poll that a test does not live to see.
+// never is a poll interval longer than any test.
 const never = time.Hour
 
-// runHub starts a Hub that is stopped when the test ends.
+// runHub starts a Hub, which is stopped when the test ends.
 func runHub(t *testing.T, pool *pgxpool.Pool, cfg stream.HubConfig) (h *stream.Hub, stop func()) {
 	t.Helper()
 	h = stream.NewHub(pool, cfg)
@@ -40,7 +40,7 @@ func subscribe(t *testing.T, h *stream.Hub, s *stream.Stream, start stream.Start
 	return sub
 }
 
-// next returns what Next does within a time that only a hang exceeds.
+// next calls Next with a timeout that only a hang exceeds.
 func next(t *testing.T, sub *stream.Subscription) []stream.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -58,8 +58,8 @@ func notified(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub)
 	return run(t, pool, s, stream.AppenderConfig{OnCommit: func(int64) { h.Notify(s) }})
 }
 
-// TestHub_ReadsOnceForAll counts the reads of the stream: they are as many as
-// commits and polls, not times the subscriptions.
+// TestHub_ReadsOnceForAll counts the reads of the stream: they are at most about
+// two for each commit, independent of the number of subscriptions.
 func TestHub_ReadsOnceForAll(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -86,8 +86,8 @@ func TestHub_ReadsOnceForAll(t *testing.T) {
 	}
 }
 
-// TestHub_IdleAsksForNoStream has 1,000 subscriptions of 50 streams wait, one
-// of which ends with a gap: but for the question whether any has grown, nothing is asked.
+// TestHub_IdleAsksForNoStream lets 1,000 subscriptions of 50 streams wait, one of which
+// ends with a gap: the only query is whether any stream has grown.
 func TestHub_IdleAsksForNoStream(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -130,9 +130,9 @@ func TestHub_IdleAsksForNoStream(t *testing.T) {
 	}
 }
 
-// TestHub_FindsWhatCommitsBehindAPoll: the sequence was moved, polls came and
-// went, and then the transaction committed, with nobody saying so.
-func TestHub_FindsWhatCommitsBehindAPoll(t *testing.T) {
+// TestHub_FindsCommitsAfterAPoll: the sequence moved, several polls ran, and
+// then the transaction committed without a notification.
+func TestHub_FindsCommitsAfterAPoll(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	pool, polls := countingPool(t, db.URL, "stream_heads")
@@ -246,9 +246,9 @@ func TestHub_Stops(t *testing.T) {
 	}
 }
 
-// TestHub_GoesOnBehindWhatWasDeleted has a subscription find nothing where it
-// stands, while another one has read on.
-func TestHub_GoesOnBehindWhatWasDeleted(t *testing.T) {
+// TestHub_ContinuesAfterDeletedMessages a subscription finds its next messages
+// deleted, while another one has read on.
+func TestHub_ContinuesAfterDeletedMessages(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	h, _ := runHub(t, db.Pool, stream.HubConfig{})
@@ -264,7 +264,8 @@ func TestHub_GoesOnBehindWhatWasDeleted(t *testing.T) {
 	}
 }
 
-// TestNextUpTo_NeverMore than there is room for, from memory and from PostgreSQL.
+// TestNextUpTo_NeverMore than most messages are returned, from memory and from
+// PostgreSQL.
 func TestNextUpTo_NeverMore(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

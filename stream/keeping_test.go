@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSharedRequests_OneForAll: the records of all shared streams of a pool are kept by one
-// goroutine, which no Appender has, and those of a stream with tables of its own by its Appender.
+// TestSharedRequests_OneForAll: one goroutine of the committer rotates the records of all shared
+// streams of a pool; the Appender of a stream with its own tables rotates that stream's records.
 func TestSharedRequests_OneForAll(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)

@@ -41,7 +41,7 @@ func TestWriter_TwoTables(t *testing.T) {
 	}
 }
 
-// lockStreams makes n streams whose locks a transaction keeps.
+// lockStreams creates n streams whose locks a transaction holds.
 func lockStreams(t *testing.T, db pgtest.DB, prefix string, n int) (all []*stream.Stream, tx pgx.Tx) {
 	t.Helper()
 	for i := range n {
@@ -58,8 +58,8 @@ func lockStreams(t *testing.T, db pgtest.DB, prefix string, n int) (all []*strea
 	return all, tx
 }
 
-// TestAppender_BesideLocked: streams whose locks somebody keeps hold up no other, on
-// pools with and without connections to wait on.
+// TestAppender_BesideLocked: streams whose locks another transaction holds delay no
+// other stream, on pools with and without connections to wait on.
 func TestAppender_BesideLocked(t *testing.T) {
 	t.Parallel()
 	for conns, kept := range map[int32]int{2: 2, 8: 30} {
@@ -91,8 +91,8 @@ func TestAppender_BesideLocked(t *testing.T) {
 	}
 }
 
-// TestAppender_LockInTurn: others have the lock one after the other, each for longer than
-// a first attempt waits for it. The Appender gets it in its turn.
+// TestAppender_LockInTurn: other transactions hold the lock one after the other, each for
+// longer than a first attempt waits. The Appender gets the lock in its turn.
 func TestAppender_LockInTurn(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

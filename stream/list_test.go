@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// interrupting is the tracer of a pool: it does something before the first
+// interrupting is the tracer of a pool: it calls a function before the first
 // statement that contains a text.
 type interrupting struct {
 	text string
@@ -29,7 +29,7 @@ func (i interrupting) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx
 func (interrupting) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // TestList_DroppedMeanwhile drops one of the streams that List has found, before
-// it has found their partitions: it returns the others.
+// List reads their partitions: List returns the others.
 func TestList_DroppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db, _ := ensureParted(t, 2)

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestMain runs more tests at a time than there are processors: most wait, for
-// heartbeats and for PostgreSQL. The command line wins.
+// TestMain runs more tests in parallel than there are processors, because most wait
+// for heartbeats and for PostgreSQL. A flag on the command line takes precedence.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)

@@ -27,8 +27,8 @@ func ensureBoth(t *testing.T, test func(t *testing.T, db pgtest.DB, s *stream.St
 	}
 }
 
-// TestAppendTx_NotSerializable: a transaction that PostgreSQL cancels is told so, and not that
-// the stream was dropped.
+// TestAppendTx_NotSerializable: a transaction that PostgreSQL cancels gets that error, and not
+// that the stream was dropped.
 func TestAppendTx_NotSerializable(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -47,8 +47,8 @@ func TestAppendTx_NotSerializable(t *testing.T) {
 	})
 }
 
-// TestAppendTx_BesideEnsureQueue: a publisher with a snapshot, and a queue that is made of the
-// stream, wait for the same lock, and not for each other.
+// TestAppendTx_BesideEnsureQueue: a publisher with a snapshot, and a transaction that makes a
+// queue from the stream, wait for the same lock, and do not deadlock.
 func TestAppendTx_BesideEnsureQueue(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -84,7 +84,7 @@ func TestAppendTx_BesideEnsureQueue(t *testing.T) {
 	})
 }
 
-// TestShared_GrantsMove: a role that may use all there is goes on when a stream moves.
+// TestShared_GrantsMove: a role with grants on all tables can continue when a stream moves.
 func TestShared_GrantsMove(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -129,7 +129,8 @@ func TestShared_GrantsMove(t *testing.T) {
 	})
 }
 
-// TestShared_LongReadOfAMovedStream, by a handle of before, is short before a gap only.
+// TestShared_LongReadOfAMovedStream, by an outdated handle, returns fewer messages only before
+// a gap.
 func TestShared_LongReadOfAMovedStream(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -146,8 +147,8 @@ func TestShared_LongReadOfAMovedStream(t *testing.T) {
 	}
 }
 
-// TestAppender_NeighboursOfARefusedOne: the answer to a batch is lost, of which one message is
-// refused. The others are stored.
+// TestAppender_NeighboursOfARefusedOne: the answer to a batch with one invalid message is
+// lost. The other messages are stored.
 func TestAppender_NeighboursOfARefusedOne(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -233,7 +234,8 @@ func TestAppendTx_MovedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestShared_MoveIsLost: a standby takes over that lacks the move, as SQL does it here.
+// TestShared_MoveIsLost: a standby without the move takes over, which is simulated by SQL
+// here.
 func TestShared_MoveIsLost(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -258,8 +260,8 @@ func TestShared_MoveIsLost(t *testing.T) {
 	}
 }
 
-// TestShared_TablesCannotBeMade: a stream that wants tables of its own, and does not need
-// them, goes on without.
+// TestShared_TablesCannotBeMade: if a stream's own tables cannot be created, and it does
+// not need them, it continues without.
 func TestShared_TablesCannotBeMade(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -20,8 +20,8 @@ import (
 )
 
 // TestAppendTx_VisibleOrderIsPositionOrder mixes transactions of all kinds with
-// Appenders; followers see everything once and in order, and each transaction
-// is there as a whole, side by side, or not at all.
+// Appenders; followers see all messages once and in order, and the messages of each
+// transaction are stored at consecutive positions, or not at all.
 func TestAppendTx_VisibleOrderIsPositionOrder(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -109,8 +109,8 @@ func randomTx(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, random *rand.R
 	return size
 }
 
-// checkTransactions wants the messages of each transaction side by side, in
-// the order of the calls, and those of no others.
+// checkTransactions wants the messages of each committed transaction at consecutive
+// positions, in the order of the calls, and no others.
 func checkTransactions(t *testing.T, stored []stream.Message, kept *sync.Map) {
 	t.Helper()
 	found := 0
@@ -138,7 +138,7 @@ func checkTransactions(t *testing.T, stored []stream.Message, kept *sync.Map) {
 	}
 }
 
-// TestAppendTx_SeveralStreams has transactions name the same streams in any
+// TestAppendTx_SeveralStreams lets transactions append to the same streams in any
 // order: none may deadlock.
 func TestAppendTx_SeveralStreams(t *testing.T) {
 	t.Parallel()
@@ -173,8 +173,8 @@ func TestAppendTx_SeveralStreams(t *testing.T) {
 	}
 }
 
-// TestAppendTx_OutboxStaysEmpty publishes while another transaction holds an
-// old snapshot, and looks at what every table of the session takes.
+// TestAppendTx_OutboxStaysEmpty publishes while another transaction holds an old
+// snapshot, and checks the size of every table of the session.
 func TestAppendTx_OutboxStaysEmpty(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -204,8 +204,8 @@ func TestAppendTx_OutboxStaysEmpty(t *testing.T) {
 	}
 }
 
-// TestAppendTx_PostgreSQLKilled: a transaction is there as a whole, once, if
-// its commit was answered, and as a whole or not if it was not.
+// TestAppendTx_PostgreSQLKilled: a transaction whose commit was answered is stored
+// completely and once; one without an answer is stored completely or not at all.
 func TestAppendTx_PostgreSQLKilled(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -231,7 +231,7 @@ func TestAppendTx_PostgreSQLKilled(t *testing.T) {
 			close(over)
 			running.Wait()
 			stored := everything(t, s)
-			for _, m := range stored { // of those without an answer, too
+			for _, m := range stored { // also those without an answer
 				name, _, _ := strings.Cut(string(m.Payload), "/")
 				answered.LoadOrStore(name, 2)
 			}
@@ -240,7 +240,7 @@ func TestAppendTx_PostgreSQLKilled(t *testing.T) {
 	}
 }
 
-// publishUntil commits transactions of two messages, and notes those that were
+// publishUntil commits transactions of two messages, and records those that were
 // answered.
 func publishUntil(t *testing.T, over <-chan struct{}, pool *pgxpool.Pool, s *stream.Stream, prefix string, answered *sync.Map) {
 	for i := 0; ; i++ {

@@ -58,8 +58,8 @@ func exec(t *testing.T, tx interface {
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-// TestAppendTx_IdleCallerDelaysNobody has a transaction publish, under every
-// isolation, and take its time: others append meanwhile, and are before it.
+// TestAppendTx_IdleCallerDelaysNobody keeps a publishing transaction open, at every
+// isolation level: others append meanwhile, and get lower positions.
 func TestAppendTx_IdleCallerDelaysNobody(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -71,7 +71,7 @@ func TestAppendTx_IdleCallerDelaysNobody(t *testing.T) {
 			a := notified(t, db.Pool, s, h)
 			mustAppend(t, a, stream.Message{Payload: []byte("before")})
 			idle := begin(t, db.Pool, level)
-			publish(t, idle, s, "idle 1", "idle 2") // its snapshot is older than what follows
+			publish(t, idle, s, "idle 1", "idle 2") // its snapshot is older than the following messages
 			published := time.Now()
 			for n := range 3 {
 				mustAppend(t, a, stream.Message{Payload: fmt.Append(nil, n)})
@@ -144,8 +144,8 @@ func TestAppendTx_Refuses(t *testing.T) {
 	}
 }
 
-// TestAppendTx_DropWhileItWaits: the stream is dropped while the commit waits
-// for its lock, in a session that knows it from before.
+// TestAppendTx_DropWhileItWaits: the stream is dropped while the commit waits for
+// its lock, in a session that has used it before.
 func TestAppendTx_DropWhileItWaits(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -181,7 +181,7 @@ func TestPublish_InSQL(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	const call = `SELECT tidewire.publish($1, $2, $3, $4)`
-	exec(t, db.Pool, call, "orders", "k", `{"a": 1}`, []byte("one")) // commits by itself
+	exec(t, db.Pool, call, "orders", "k", `{"a": 1}`, []byte("one")) // autocommit
 	exec(t, db.Pool, call, "orders", nil, nil, []byte{})
 	exec(t, db.Pool, call, "orders", "", `{}`, []byte("three"))
 	exec(t, db.Pool, `SELECT tidewire.publish('orders', 'k', NULL, n::text::bytea) FROM generate_series(1, 20) AS n`)
@@ -206,8 +206,8 @@ func TestPublish_InSQL(t *testing.T) {
 	}
 }
 
-// TestPublish_SessionsOfManyKinds runs what poolers and triggers do to one
-// session: none of it may lose a message or bring back one.
+// TestPublish_SessionsOfManyKinds runs statements of poolers and triggers in one
+// session: none may lose a message or store a rolled-back one.
 func TestPublish_SessionsOfManyKinds(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -265,7 +265,7 @@ func dbName(t *testing.T, db pgtest.DB) (name string) {
 	return name
 }
 
-// TestPublish_WantsAGrant: not everybody may, and nobody needs more.
+// TestPublish_WantsAGrant: publishing needs a grant, and only that one.
 func TestPublish_WantsAGrant(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -276,7 +276,7 @@ func TestPublish_WantsAGrant(t *testing.T) {
 	exec(t, tx, `GRANT EXECUTE ON FUNCTION tidewire.publish_batch TO `+role)
 	exec(t, tx, `SET LOCAL ROLE `+role)
 	publish(t, tx, s, "granted")
-	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`) // the transaction has to be rolled back with its role
+	exec(t, tx, `SET CONSTRAINTS ALL IMMEDIATE`) // rolling back the transaction also resets its role
 	if _, err := tx.Exec(t.Context(), `SELECT tidewire.publish('orders', NULL, NULL, '')`); pg.Code(err) != "42501" {
 		t.Errorf("without a grant: %v, want permission denied", err)
 	}

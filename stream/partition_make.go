@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// makeAtOnce is how many partitions are made in one transaction, each of
-	// which takes a dozen locks; PostgreSQL has room for 6,400 by default.
+	// makeAtOnce is how many partitions one transaction creates: each takes a dozen
+	// locks, and PostgreSQL has room for 6,400 by default.
 	makeAtOnce = 64
-	// partitionSuffix is the longest "/<number>".
+	// partitionSuffix is the length of the longest "/<number>".
 	partitionSuffix = 5
 
-	// The functions raise these: a name that is taken, or another number of things
-	// than there is; and a partition where the whole stream is meant.
+	// Raised by the SQL functions: codeOptions for a name that exists with other
+	// options, or a different number of things; codePartition for a partition where
+	// the whole stream is required.
 	codeOptions   = "TW006"
 	codePartition = "TW007"
 )
 
 // ensurePartitioned returns the stream of that name with all its partitions. It
-// goes on where another call, which failed, has left off.
+// continues where an earlier call that failed has stopped.
 func ensurePartitioned(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
 	if opts.Partitions < 0 || opts.Partitions > MaxPartitions {
 		return nil, fmt.Errorf("%w stream partitions: %d, want 0 to %d", ErrInvalid, opts.Partitions, MaxPartitions)
@@ -54,8 +55,8 @@ func ensurePartitioned(ctx context.Context, pool *pgxpool.Pool, name string, opt
 	}
 }
 
-// makeWhole finds or makes the stream, and the partitions that it lacks. If it
-// was being dropped, that is done, and the error is ErrNotFound.
+// makeWhole finds or creates the stream, and the partitions that it lacks. If it
+// was being dropped, makeWhole completes the drop, and the error is ErrNotFound.
 func (s *Stream) makeWhole(ctx context.Context, name string, opts Options) error {
 	err := inReadCommitted(ctx, s.pool, ensurePartitionedSQL, []any{name, opts.Keyed, opts.Partitions, opts.OwnTables}, s.collect)
 	if err != nil {
@@ -98,8 +99,8 @@ func (s *Stream) loadPartitions(ctx context.Context) error {
 	return err
 }
 
-// dropPartitions ends the drop of a stream with partitions that has begun, from
-// the last partition on.
+// dropPartitions completes a drop of a stream with partitions that has begun, from
+// the last partition down.
 func dropPartitions(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	for gone := false; !gone; {
 		var last *string
@@ -117,7 +118,7 @@ func dropPartitions(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	return nil
 }
 
-// explainPartition makes ErrPartition of what the functions say.
+// explainPartition maps codePartition to ErrPartition.
 func explainPartition(err error) error {
 	if pg.Code(err) == codePartition {
 		return fmt.Errorf("%w: %w", ErrPartition, err)
@@ -125,8 +126,8 @@ func explainPartition(err error) error {
 	return err
 }
 
-// appendTxPartitioned sends each message to its partition: it is one
-// transaction all the same.
+// appendTxPartitioned sends each message to its partition: the caller's transaction
+// keeps them atomic.
 func appendTxPartitioned(ctx context.Context, tx pgx.Tx, s *Stream, msgs []Message) error {
 	keyless := rand.IntN(s.count)
 	to := make(map[int][]Message)
@@ -165,8 +166,8 @@ func (s *Stream) sumInfo(ctx context.Context) (sum Info, err error) {
 	return sum, nil
 }
 
-// sumGroups adds the groups of the partitions up. The first of all are among the
-// first of each.
+// sumGroups adds up the groups of the partitions. limit is enough for each
+// partition, since the first groups overall are among the first of each.
 func (s *Stream) sumGroups(ctx context.Context, after string, limit int) ([]GroupInfo, error) {
 	sums := make(map[string]GroupInfo)
 	for _, p := range s.parts {

@@ -20,7 +20,7 @@ func ensureParted(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 	return ensurePartedIn(t, n, false)
 }
 
-// ensurePartedOwn is ensureParted with tables of each partition's own.
+// ensurePartedOwn is ensureParted with own tables for each partition.
 func ensurePartedOwn(t *testing.T, n int) (pgtest.DB, *stream.Stream) {
 	t.Helper()
 	return ensurePartedIn(t, n, true)
@@ -36,7 +36,7 @@ func ensurePartedIn(t *testing.T, n int, own bool) (pgtest.DB, *stream.Stream) {
 	return db, s
 }
 
-// runParted starts a PartitionedAppender that is stopped when the test ends.
+// runParted starts a PartitionedAppender, which is stopped when the test ends.
 func runParted(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, cfg stream.PartitionedConfig) *stream.PartitionedAppender {
 	t.Helper()
 	a := stream.NewPartitionedAppender(pool, s, cfg)
@@ -138,7 +138,8 @@ func TestPartitions_Names(t *testing.T) {
 	}
 }
 
-// TestPartitions_Most makes and drops many; in a long run as many as there can be.
+// TestPartitions_Most creates and drops many partitions; MaxPartitions in a long
+// run.
 func TestPartitions_Most(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -173,8 +174,8 @@ func TestPartitions_Most(t *testing.T) {
 	}
 }
 
-// TestPartitions_RacedWithDrop: whoever ensures the stream gets all of it, new,
-// and no one fails because of the others.
+// TestPartitions_RacedWithDrop: each Ensure returns a complete, new stream, and no
+// call fails because of the others.
 func TestPartitions_RacedWithDrop(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -198,8 +199,8 @@ func TestPartitions_RacedWithDrop(t *testing.T) {
 	racing.Wait()
 }
 
-// TestPartitions_GoOnWhereOthersFailed leaves a stream half made, and half
-// dropped: it is not there, and can be had.
+// TestPartitions_GoOnWhereOthersFailed leaves a stream half created, and half
+// dropped: Lookup does not find it, and Ensure completes it.
 func TestPartitions_GoOnWhereOthersFailed(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestShared_PlansAreKept: plans made while the shared table was small, and vacuumed, are kept
-// when it has grown. They never walk through all of it.
+// when it has grown. They never scan the whole table.
 func TestShared_PlansAreKept(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -42,7 +42,7 @@ func TestShared_PlansAreKept(t *testing.T) {
 	}
 	scans := func() (n int) {
 		t.Helper()
-		// The counts of other sessions are told when they end.
+		// Other sessions report their statistics when they end.
 		db.Pool.Reset()
 		if err := db.Pool.QueryRow(t.Context(), `SELECT sum(pg_stat_get_numscans(('tidewire.shared_' || name)::regclass)) FROM unnest($1::text[]) AS name`,
 			tables).Scan(&n); err != nil {
@@ -63,7 +63,7 @@ func TestShared_PlansAreKept(t *testing.T) {
 			}
 			all.Wait()
 			sequence++
-			for range 2 { // a request to each, and once more
+			for range 2 { // a request to each, and its repetition
 				for _, a := range appenders {
 					all.Go(func() {
 						if _, err := a.AppendAs(t.Context(), RequestID{Client: "p", Sequence: sequence}, Message{}); err != nil {
@@ -96,7 +96,7 @@ func TestShared_PlansAreKept(t *testing.T) {
 		SELECT id, n::text, 1 FROM tidewire.stream, generate_series(1, 1000) AS n`)
 	use()
 	stop()
-	running.Wait() // the Lender's sessions as well
+	running.Wait() // the sessions of the Lender end as well
 	if after := scans(); after != before {
 		t.Errorf("the shared table was walked through %d times, or those of requests", after-before)
 	}

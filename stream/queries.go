@@ -4,23 +4,23 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// lockMessages is the number of the messages table's lock within pg.LockClass.
-// The lock of a stream has the stream's id, which is 1000 or more; 2 is the
-// lock that keeps the rotation of offsets apart from their use, 3 the one of the
-// process that applies retention, 4 of the one that deletes old marks of batches.
+// lockMessages is the number of the messages table's lock within pg.LockClass. The
+// lock of a stream has the stream's ID, which is at least 1000. Lock 2 separates
+// the rotation of offsets from their use, 3 is held by the process that applies
+// retention, and 4 by the one that deletes old batch marks.
 const lockMessages = 1
 
 const (
 	beginSQL  = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commitSQL = `COMMIT`
 
-	// takePositionsFmt, of a table's lock and sequence, waits for the lock; what it
-	// reads it reads after the lock was taken, since each statement of a plpgsql
-	// function takes a snapshot of its own under READ COMMITTED.
+	// takePositionsFmt, with a table's lock and sequence, waits for the lock. Its
+	// reads see the state after the lock was taken, since each statement of a
+	// plpgsql function takes its own snapshot under READ COMMITTED.
 	takePositionsFmt = `SELECT tidewire.take_positions(%d, '%s', $1, $2, $3), now()`
 
-	// $1 is the number of rows. take_positions has left the sequence at the last
-	// of their positions.
+	// $1 is the number of rows. take_positions has set the sequence to the last of
+	// their positions.
 	insertPayloadsFmt = `
 INSERT INTO %[1]s (position, payload)
 SELECT (SELECT currval('%[2]s')) - $1::bigint + n, p
@@ -31,13 +31,13 @@ INSERT INTO %[1]s (position, payload, key, headers)
 SELECT (SELECT currval('%[2]s')) - $1::bigint + n, p, k, h
 FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
 
-	// The rows of a COPY hold their positions: begin_batch fails if the head is
-	// not where the writer thinks.
+	// The rows of a COPY contain their positions: begin_batch fails if the head is
+	// not the one that the writer expects.
 	copyFmt = beginSQL + `; %[9]s; SELECT tidewire.begin_batch(%[1]d, '%[10]s', %[3]d, %[4]d, %[5]d, %[6]d); %[8]s` +
 		`COPY %[2]s (position, %[7]s) FROM STDIN (FORMAT binary); ` + commitSQL
 
-	// The rows of a staged batch are numbered from 1 on, and their time is when they had
-	// arrived. %[3]s is empty, or records requests.
+	// The rows of a staged batch are numbered from 1 on, and their time is the time at
+	// which they had all arrived. %[3]s is empty, or records requests.
 	stageFmt = beginSQL + `; %[2]s; CREATE TEMPORARY TABLE pg_temp.tidewire_rows ` +
 		`(position bigint, payload bytea, key text, headers jsonb) ON COMMIT DROP; ` +
 		`COPY pg_temp.tidewire_rows (position, %[1]s) FROM STDIN (FORMAT binary)`
@@ -46,7 +46,7 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 		`FROM pg_temp.tidewire_rows ORDER BY position; ` + commitSQL
 
 	// recordRequestsSQL comes after take_positions, begin_batch or take_shared, and before
-	// the rows; after COPY it would find them on their way already.
+	// the rows: with COPY, a check after it would come only when the rows are sent.
 	recordRequestsSQL = `SELECT tidewire.record_requests($1, $2, $3, $4, $5, $6)`
 	recordRequestsFmt = `SELECT tidewire.record_requests(%d, %d, %s, %s, %s, %s); `
 	findRequestsSQL   = `SELECT first, too_old, count FROM tidewire.find_requests($1, $2, $3), ` + pg.WaitSQL
@@ -54,12 +54,12 @@ FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h,
 	swapRequestsSQL   = `SELECT tidewire.swap_requests($1, $2)`
 	oldRequestsSQL    = `SELECT tidewire.old_requests($1)`
 
-	// The same of all streams that share tables. $2 and $3 are blocks.
+	// The same for all streams that share tables. $2 and $3 are block numbers.
 	foldSharedRequestsSQL = `SELECT turn, blocks FROM tidewire.fold_shared_requests($1, $2, $3)`
 	swapSharedRequestsSQL = `SELECT tidewire.swap_shared_requests($1)`
 	oldSharedRequestsSQL  = `SELECT tidewire.old_shared_requests()`
 
-	// As take_positions and insertMessagesFmt. $1 of both is the stream.
+	// Like take_positions and insertMessagesFmt. $1 of both is the stream.
 	takeSharedSQL   = `SELECT tidewire.take_shared($1, $2, $3, $4), now()`
 	insertSharedSQL = `
 INSERT INTO tidewire.shared_message (stream, position, keyed, payload, key, headers)
@@ -67,12 +67,12 @@ SELECT $1, (SELECT greatest(tidewire.shared_head($1), tidewire.history_base())) 
 FROM unnest($2::bytea[], $3::text[], $4::jsonb[]) WITH ORDINALITY AS t (p, k, h, n)`
 	ownStreamFmt = beginSQL + `; %s; SELECT tidewire.own_stream(%d); ` + commitSQL
 
-	// Of several streams: rows, and requests, in the order of the streams.
+	// For several streams: rows, and requests, in the order of the streams.
 	appendTogetherSQL = `SELECT firsts, at, slowest, slowest_ms FROM tidewire.append_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`
-	// A table that is slow is not to hold up others for longer than a second. Of a COMMIT
-	// it is not said: canceled, that might be answered before a standby has it.
-	hurrySQL          = `SELECT set_config('statement_timeout', '1000', true)`
-	noHurrySQL        = `SELECT set_config('statement_timeout', '0', true)`
+	// A slow table must not delay the others for longer than a second. The timeout does
+	// not apply to COMMIT: a cancelled COMMIT may be answered before a standby has it.
+	setTimeoutSQL     = `SELECT set_config('statement_timeout', '1000', true)`
+	resetTimeoutSQL   = `SELECT set_config('statement_timeout', '0', true)`
 	settleTogetherSQL = `SELECT tidewire.settle_together($1, $2)`
 
 	headFmt          = `SELECT coalesce(pg_sequence_last_value('%s'), 0)`
@@ -92,30 +92,31 @@ const (
 
 	messageColumns = `position, coalesce(key, ''), headers, payload, created_at`
 
-	// The last row of a read is no message: minus the oldest position that may be
-	// kept, and as its key where the sequence of positions stands. A transaction that reads
-	// the table has a lock on it against which nothing is dropped, so what that
-	// sequence says then tells whether something is missing; and a sequence says
-	// the same to every snapshot. Its time names the history: see baseOf.
+	// The last row of a read is not a message but the state of the stream: its position is
+	// minus the oldest position that may be kept, its key is the value of the position
+	// sequence, and its time encodes the history: see baseOf. A transaction that reads the
+	// table holds a lock on it, so nothing is dropped meanwhile, and the oldest position
+	// tells reliably whether messages are missing; sequences are independent of the
+	// snapshot.
 	stateRowFmt = `
 UNION ALL SELECT -coalesce(pg_sequence_last_value('%[1]s_oldest_seq'), 1),
 	coalesce(pg_sequence_last_value('%[1]s_position_seq'), 0)::text, NULL, '', to_timestamp(pg_sequence_last_value('tidewire.history_seq') >> 32)`
 
-	// Both bounds of the positions let the planner leave out all segments but
-	// those in between.
+	// With both bounds of the positions the planner prunes all segments outside of
+	// them.
 	readFmt = `
 (SELECT ` + messageColumns + ` FROM %[1]s
 WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 
-	// contentBytes is what a message holds at least, told without fetching it:
-	// octet_length looks at no large payload, and pg_column_size at no large
-	// headers. As jsonb these may take eight times as much as their text, [1,1,1]
-	// for one.
+	// contentBytes is a lower bound of a message's size that is computed without
+	// fetching it: octet_length does not read a large payload (TOAST), nor
+	// pg_column_size large headers. As jsonb, headers may take eight times as much
+	// as their text, for example [1,1,1].
 	contentBytes = `(octet_length(payload) + coalesce(pg_column_size(headers), 0) / 8)`
 
-	// A page holds the messages with which it reaches $4 bytes: each message is
-	// there of which those before it do not. Without the bound a thousand large
-	// ones would be sent for the first few.
+	// A page contains the messages up to the one with which it reaches $4 bytes: a
+	// message is included if those before it have less. Without the bound a
+	// thousand large messages would be sent although only the first few are used.
 	readPageFmt = `
 (SELECT ` + messageColumns + ` FROM (
 	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
@@ -123,9 +124,9 @@ WHERE position > $1 AND position <= $2 ORDER BY position LIMIT $3)`
 ) AS counted
 WHERE total - ` + contentBytes + ` < $4 ORDER BY position)`
 
-	// The same of one segment, whose plan is kept. A value that a query looks up for
-	// itself is unknown to the planner, which so finds no reason to plan for each
-	// anew.
+	// The same for one segment, with a cached plan. The planner does not know the
+	// value of a subquery such as (SELECT $1), so it has no reason for a custom plan
+	// for each set of values.
 	readSegmentFmt = `
 (SELECT ` + messageColumns + ` FROM %[1]s
 WHERE position > (SELECT $1::bigint) AND position <= (SELECT $2::bigint) ORDER BY position LIMIT (SELECT $3::bigint))`
@@ -139,16 +140,17 @@ WHERE total - ` + contentBytes + ` < (SELECT $4::bigint) ORDER BY position)`
 
 	findSegmentSQL = `SELECT first, last FROM tidewire.segment WHERE stream = $1 AND first <= $2 AND last >= $2`
 
-	// For a search by time, which has no index: the first message after $1 up to
-	// $2; the first with the time $3 or later, and the last of all.
+	// For a search by time, which has no index. probeTimeFmt: the first message
+	// after $1 up to $2. scanTimeFmt: the first with the time $3 or later, and the
+	// last of all.
 	probeTimeFmt = `SELECT position, created_at FROM %s WHERE position > $1 AND position <= $2 ORDER BY position LIMIT 1`
 	scanTimeFmt  = `
 SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHERE position > $1 AND position <= $2`
 
 	readKeySQL = `SELECT ` + messageColumns + ` FROM tidewire.read_key($1, $2, $3, $4, $5, $6)`
 
-	// Its head is what the table holds and not what the sequence says: that is
-	// moved before the commit.
+	// The head is read from the table and not from the sequence, which moves before
+	// the commit.
 	endsSQL  = `SELECT s.head, s.oldest, pg_sequence_last_value('tidewire.history_seq') >> 32 << 18 FROM tidewire.stream_state($1) AS s`
 	stateSQL = `SELECT s.head, s.oldest, EXISTS (SELECT FROM tidewire.stream WHERE id = $1 AND NOT shared) FROM tidewire.stream_state($1) AS s`
 )
@@ -156,12 +158,13 @@ SELECT min(position) FILTER (WHERE created_at >= $3), max(position) FROM %s WHER
 const (
 	lostUpToSQL = `SELECT * FROM (
 	SELECT s.id, u.upto, tidewire.last_kept(s.id, u.upto) AS last FROM unnest($1::int[], $2::bigint[]) AS u (id, upto) JOIN tidewire.stream AS s ON s.id = u.id
-) AS k WHERE k.last < k.upto ORDER BY k.upto` // losses are counted from the lowest on
-	// lostGapSQL returns after which message those up to a position are lost, and how many there were: those of a history
-	// before that of the last one were lost before it began.
+) AS k WHERE k.last < k.upto ORDER BY k.upto` // losses are counted from the lowest position on
+	// lostGapSQL returns the position after which the messages up to a position are lost, and the number of
+	// lost positions. It counts only those of the last one's history: messages of earlier histories were lost
+	// before that history began.
 	lostGapSQL = `SELECT k.last, $2 - greatest(k.last, (SELECT max(base) FROM tidewire.bases() AS base WHERE base < $2))
 FROM tidewire.last_kept($1, $2) AS k (last) WHERE k.last < $2`
-	// baseBeforeSQL returns the base of the history in which a position was given out.
+	// baseBeforeSQL returns the base of the history in which a position was allocated.
 	baseBeforeSQL = `SELECT coalesce(max(base), 0) FROM tidewire.bases() AS base WHERE base < $1`
 	gapsSQL       = `SELECT after, upto FROM tidewire.gaps($1)`
 	lostSinceSQL  = `SELECT tidewire.lost_since($1, $2, $3)`
@@ -170,14 +173,15 @@ FROM tidewire.last_kept($1, $2) AS k (last) WHERE k.last < $2`
 	headsSQL = `SELECT id, reserved, head FROM tidewire.stream_heads($1::int[], $2::bigint[])`
 
 	enterHistorySQL = `SELECT tidewire.enter_history()`
-	// growthSQL tells where the sequence is that moves when a stream grows, and which
-	// transaction under way has the lowest number; transactionSQL takes the next number.
+	// growthSQL returns the value of the sequence that moves when a stream grows, and
+	// the lowest ID of a transaction under way; transactionSQL allocates the next
+	// transaction ID.
 	growthSQL      = `SELECT tidewire.enter_history(), coalesce(pg_sequence_last_value('tidewire.growth_seq'), 0), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 	transactionSQL = `SELECT pg_current_xact_id()::text::bigint`
 
-	// announceSQL sends a hint that streams have grown: the sender's number, then the
-	// streams', with spaces between. It does not wait for the disk, as a commit with a
-	// NOTIFY would: a hint that is lost is found by a poll.
+	// announceSQL sends a NOTIFY hint that streams have grown: the sender's ID, then
+	// the streams' IDs, separated by spaces. With synchronous_commit=off it does not
+	// wait for the disk: a poll makes up for a lost hint.
 	announceSQL = `SELECT set_config('synchronous_commit', 'off', true), pg_notify('` + pg.StreamChannel + `', $1)`
 )
 
@@ -192,7 +196,7 @@ const (
 	retentionSQL         = `SELECT max_age, max_bytes, consumed FROM tidewire.retention WHERE stream = $1`
 )
 
-// Coordinators, and the offsets of readers that own what they read: to be run in READ
+// Coordinators, and the offsets of readers with a fencing token: to be run in READ
 // COMMITTED as well.
 const (
 	joinShareSQL   = `SELECT share_id, member_id FROM tidewire.join_share($1, $2, $3, $4, $5)`
@@ -207,12 +211,13 @@ WHERE s.name = $1 AND m.until >= clock_timestamp() ORDER BY m.id`
 
 // Retention.
 const (
-	setRetentionSQL = `SELECT tidewire.set_retention($1, $2, $3, $4)`
+	setRetentionSQL = `SELECT tidewire.set_retention($1, $2, $3, $4, $5)`
 	listPoliciesSQL = `SELECT s.id, s.name FROM tidewire.retention AS r JOIN tidewire.stream AS s ON s.id = r.stream
 	WHERE NOT s.shared AND s.partitions = 0 ORDER BY s.id`
 
-	// infoSQL looks at the size of each file, and at no message; of a shared stream it
-	// looks at the last thousand, and takes the others for as large.
+	// infoSQL reads the size of each file, and no message. For a shared stream it
+	// reads the last thousand messages, and assumes that the others have the same
+	// average size.
 	infoSQL = `
 SELECT s.head, s.oldest, g.segments, g.bytes, r.max_age, r.max_bytes, coalesce(r.consumed, false)
 FROM tidewire.stream_state($1) AS s
@@ -231,8 +236,8 @@ LEFT JOIN tidewire.retention AS r ON r.stream = $1`
 SELECT s.id, (SELECT head FROM tidewire.stream_state(s.id)) FROM tidewire.stream AS s
 WHERE s.name = $1 AND (SELECT count(*) FROM tidewire.segment WHERE stream = s.id) > $2`
 
-	// The steps of a RetentionWorker, in READ COMMITTED and a transaction each: for all shared streams,
-	// and for each of the others.
+	// The steps of a RetentionWorker, each in its own READ COMMITTED transaction: first for all shared
+	// streams, then for each of the others.
 	dueSharedSQL    = `SELECT stream, upto, messages, large, policy FROM tidewire.due_shared($1, $2, $3, $4, $5)`
 	dropSharedSQL   = `SELECT stream, dropped FROM tidewire.drop_shared($1, $2, $3)`
 	moveSharedSQL   = `SELECT tidewire.own_stream($1)`
@@ -257,12 +262,13 @@ JOIN tidewire.stream_group AS g USING (id) ORDER BY g.name`
 	rotateOffsetsSQL = `SELECT tidewire.rotate_offsets($1)`
 	clearOffsetsSQL  = `SELECT tidewire.clear_offsets()`
 
-	// vacuumFmt, of a table that was emptied, gives its blocks back as soon as no
-	// snapshot sees what they held.
+	// vacuumFmt, for an emptied table, frees its blocks, as far as no snapshot sees
+	// their rows.
 	vacuumFmt = `VACUUM tidewire.%s`
 )
 
-// waitIfUnwrittenSQL is the end of a query that may have nothing to write, because what is done was done before.
+// waitIfUnwrittenSQL ends a query that may have nothing to write because an earlier transaction has written
+// it. Then its COMMIT waits for the standbys to have that transaction: see pg.WaitSQL.
 const waitIfUnwrittenSQL = `, wait AS MATERIALIZED (SELECT ` + pg.WaitSQL + ` WHERE NOT EXISTS (SELECT FROM done WHERE written))
 SELECT done.* FROM done LEFT JOIN wait ON true`
 

@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestQueries_Prepare has PostgreSQL parse every statement on the migrated
+// TestQueries_Prepare makes PostgreSQL parse every statement on the migrated
 // schema.
 func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
@@ -64,10 +64,9 @@ func TestQueries_Prepare(t *testing.T) {
 	}
 }
 
-// TestQueries_Plans wants every read to go through the index that has its
-// order, whatever the planner knows about the table, and into the segments that
-// have its positions alone: anything else would walk through the whole of the
-// stream.
+// TestQueries_Plans wants every read to use the index with its order, whatever the
+// planner knows about the table, and to read only the segments with its positions:
+// any other plan would scan the whole stream.
 func TestQueries_Plans(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -101,8 +100,8 @@ func TestQueries_Plans(t *testing.T) {
 	}
 }
 
-// wantSegments wants a query on a few positions to look into so many segments
-// by their indexes; how these few are sorted is left to the planner.
+// wantSegments wants a query on a few positions to read want segments by their
+// indexes; how these few rows are sorted is left to the planner.
 func wantSegments(t *testing.T, db pgtest.DB, sql string, want int, args ...any) {
 	t.Helper()
 	text := plan(t, db, "EXPLAIN", sql, args...)
@@ -117,11 +116,11 @@ func wantSegments(t *testing.T, db pgtest.DB, sql string, want int, args ...any)
 	}
 }
 
-// wantFewBlocks wants a query for 100 messages to look at little more than one
-// block for each, of thousands.
+// wantFewBlocks wants a query for 100 messages to read little more than one block
+// for each, of thousands.
 func wantFewBlocks(t *testing.T, db pgtest.DB, sql string, args ...any) {
 	t.Helper()
-	plan(t, db, "EXPLAIN ANALYZE", sql, args...) // fills the caches of what the catalogue says
+	plan(t, db, "EXPLAIN ANALYZE", sql, args...) // fills the catalogue caches
 	text := plan(t, db, "EXPLAIN (ANALYZE, BUFFERS)", sql, args...)
 	var hit, read int
 	_, after, _ := strings.Cut(text, "Buffers: ")

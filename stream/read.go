@@ -12,20 +12,20 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Read returns at most limit messages after position after, in order, as far
-// as they are committed: fewer before a gap, none at the end of the stream. A reader that goes on with
-// the position of the last message read misses none: nothing ever appears
-// below a position that was seen, and if messages after after were dropped by
-// the stream's retention, the error is a TooOldError. If after is past the end of the stream, or in
-// what a failover has lost, it is a HistoryLostError.
+// Read returns at most limit committed messages after position after, in order: it may return fewer
+// before a gap, and returns none at the end of the stream. A reader that continues with the position
+// of the last message read misses none: no message ever appears below a position that was seen, and if
+// the stream's retention has dropped messages after position after, the error is a TooOldError. If
+// after is past the end of the stream, or a failover has lost its message, the error is a
+// HistoryLostError.
 //
-// All is held in memory: the limit times the size of messages bounds it.
+// All messages are held in memory: limit times the size of a message bounds it.
 func (s *Stream) Read(ctx context.Context, after int64, limit int) ([]Message, error) {
 	return s.readAfter(ctx, after, limit, s.continues)
 }
 
-// ReadRange is Read for who does not go on from a message, but looks for what there is from some position
-// on, which no message need have: there is no HistoryLostError.
+// ReadRange is Read for a reader that does not continue from a message, but starts at any position, which
+// need not be a message's: it returns no HistoryLostError.
 func (s *Stream) ReadRange(ctx context.Context, after int64, limit int) ([]Message, error) {
 	return s.readAfter(ctx, after, limit, func(context.Context, *window, []Message) error { return nil })
 }
@@ -61,16 +61,16 @@ func (s *Stream) readAfter(
 	}
 }
 
-// ReadKey returns at most limit messages with the key, after position after
-// and up to position upTo inclusive, in order. math.MaxInt64 is no bound. On a
-// stream that is not keyed the error is ErrNotKeyed. Those that the stream's
-// retention has dropped are just not there: the history of a key begins where
-// it does, and Oldest tells where nothing is missing.
+// ReadKey returns at most limit messages with the key, after position after and up
+// to position upTo inclusive, in order. math.MaxInt64 means no bound. On a stream
+// that is not keyed the error is ErrNotKeyed. Messages that the stream's retention
+// has dropped are left out without an error: from the position Oldest on, nothing
+// is missing.
 //
-// It looks into the stream's segments from after on, until it has enough: a key
-// with few messages takes some 0.1 ms a segment.
+// It searches the stream's segments from after on, until it has enough: a key with
+// few messages takes some 0.1 ms a segment.
 //
-// If the stream has partitions, it is the key's that is read.
+// If the stream has partitions, it reads the partition of the key.
 func (s *Stream) ReadKey(ctx context.Context, key string, after, upTo int64, limit int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -78,10 +78,10 @@ func (s *Stream) ReadKey(ctx context.Context, key string, after, upTo int64, lim
 	return s.readKey(ctx, key, after, upTo, limit, false)
 }
 
-// LastKey returns the last messages with the key, at most n of them, up to
-// position upTo inclusive, in ascending order. math.MaxInt64 is no bound. On a
-// stream that is not keyed the error is ErrNotKeyed. Dropped messages and
-// costs are as with ReadKey.
+// LastKey returns the last messages with the key, at most n of them, up to position
+// upTo inclusive, in ascending order. math.MaxInt64 means no bound. On a stream
+// that is not keyed the error is ErrNotKeyed. For dropped messages and costs see
+// ReadKey.
 func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]Message, error) {
 	if err := s.checkKey(key); err != nil {
 		return nil, err
@@ -91,17 +91,17 @@ func (s *Stream) LastKey(ctx context.Context, key string, upTo int64, n int) ([]
 	return all, err
 }
 
-// Head returns the position of the last committed message, also if that was
-// dropped since, or 0 if there never was one. A read after it gets messages that
-// were not committed when Head was called, and no others.
+// Head returns the position of the last committed message, even if it was dropped
+// since, or 0 if there never was one. A read after that position returns only
+// messages that were not committed when Head was called.
 func (s *Stream) Head(ctx context.Context) (int64, error) {
 	head, _, err := s.state(ctx)
 	return head, err
 }
 
-// Oldest returns the oldest position that may be kept: 1, or one more than that
-// of the last message that the stream's retention has dropped. Reading after
-// Oldest - 1 begins with the oldest message there is.
+// Oldest returns the lowest position that may still be stored: 1, or the position
+// after the last message that the stream's retention has dropped. Reading after
+// Oldest - 1 begins with the oldest message.
 func (s *Stream) Oldest(ctx context.Context) (int64, error) {
 	_, oldest, err := s.state(ctx)
 	return oldest, err
@@ -142,7 +142,7 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 	if err := validLimit(limit); err != nil {
 		return nil, err
 	}
-	limit = min(limit, math.MaxInt32) // PostgreSQL's
+	limit = min(limit, math.MaxInt32) // PostgreSQL's int
 	rows, err := s.pool.Query(ctx, readKeySQL, s.Partition(s.PartitionOf(key)).id, key, after, upTo, limit, backward)
 	if err != nil {
 		return nil, s.explain("read", err)
@@ -154,9 +154,9 @@ func (s *Stream) readKey(ctx context.Context, key string, after, upTo int64, lim
 	return all, nil
 }
 
-// page returns the messages after position after, at most so many and so many
-// bytes in memory, or one, and whether there may be more. The error is a
-// TooOldError or a HistoryLostError as with Read.
+// page returns the messages after position after, within the given numbers of
+// messages and of bytes in memory, or one larger message, and whether there may be
+// more. The error is a TooOldError or a HistoryLostError as with Read.
 func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p tailPage, more bool, err error) {
 	for w := newWindow(after, messages); ; w.widen() {
 		how := s.reading(ctx, &w, true)
@@ -179,7 +179,7 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 			return tailPage{}, false, s.explain("read", err)
 		}
 		if len(p.messages) > 0 || w.ended() {
-			// The query ends a page by contentBytes, which are less than what is held.
+			// The query bounds a page by contentBytes, which is less than the memory held.
 			more = more || len(p.messages) == messages || p.bytes >= bytes || !w.ended()
 			p.history = w.history
 			if err := s.continues(ctx, &w, p.messages); err != nil {
@@ -190,7 +190,7 @@ func (s *Stream) page(ctx context.Context, after int64, messages, bytes int) (p 
 	}
 }
 
-// through returns the stream as read through the pool.
+// through returns the stream, reading through another pool.
 func (s *Stream) through(pool *pgxpool.Pool) *Stream {
 	other := *s
 	other.pool = pool
@@ -202,8 +202,8 @@ func scanMessage(row pgx.CollectableRow) (m Message, err error) {
 	return m, err
 }
 
-// explain says what was done to which stream, and that it is gone if its table
-// is.
+// explain adds the operation and the stream's name to err, and maps a missing table
+// to ErrNotFound.
 func (s *Stream) explain(what string, err error) error {
 	if pg.Code(err) == pg.CodeUndefinedTable {
 		err = ErrNotFound

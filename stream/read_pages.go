@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// The reads below hold a bounded number of bytes: they are for whoever reads on
+// The reads below hold a bounded number of bytes: they are for servers that read on
 // behalf of a client.
 
 const (
-	// As readPageFmt: each message is there of which those before it have less
-	// than $6 bytes.
+	// Like readPageFmt: a message is included if those before it have less than $6
+	// bytes.
 	readKeyPageSQL = `
 SELECT ` + messageColumns + ` FROM (
 	SELECT *, sum(` + contentBytes + `) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) AS total
@@ -22,10 +22,10 @@ WHERE total - ` + contentBytes + ` < $6 ORDER BY position`
 	keyStartSQL = `SELECT coalesce(min(position) - 1, $3) FROM tidewire.read_key($1, $2, 0, $3, $4, true)`
 )
 
-// ReadPage is Read with a bound on bytes: it returns at most limit messages, which
-// together hold at most so many bytes, or one message alone. A message counts with
-// its payload, key, headers and 128 bytes. It returns none only at the end of the
-// stream.
+// ReadPage is Read with a bound on bytes: it returns at most limit messages, of
+// together at most bytes bytes, or one larger message alone. The size of a message
+// is that of its payload, key and headers, and 128 bytes. It returns none only at
+// the end of the stream.
 func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([]Message, error) {
 	if err := validPage(limit, bytes); err != nil {
 		return nil, err
@@ -40,8 +40,8 @@ func (s *Stream) ReadPage(ctx context.Context, after int64, limit, bytes int) ([
 	return p.messages, err
 }
 
-// ReadKeyPage is ReadKey with a bound on bytes, as ReadPage has it.
-// It returns none only if there are none up to upTo.
+// ReadKeyPage is ReadKey with the bound on bytes of ReadPage. It returns none only
+// if there are none up to upTo.
 func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64, limit, bytes int) ([]Message, error) {
 	if err := validPage(limit, bytes); err != nil {
 		return nil, err
@@ -73,9 +73,9 @@ func (s *Stream) ReadKeyPage(ctx context.Context, key string, after, upTo int64,
 	return all, nil
 }
 
-// KeyStart returns the position after which the last n messages with the key
-// begin, of those up to position upTo inclusive: to read them a page at a time,
-// where LastKey would hold all. It is upTo if there are none.
+// KeyStart returns the position after which the last n messages with the key begin,
+// up to position upTo inclusive. Use it to read them in pages; LastKey holds all in
+// memory. It returns upTo if there are none.
 func (s *Stream) KeyStart(ctx context.Context, key string, upTo int64, n int) (after int64, err error) {
 	if err := validLimit(n); err != nil {
 		return 0, err

@@ -11,11 +11,11 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// held is what ReadPage counts of a message.
+// held is the size of a message for ReadPage.
 func held(m stream.Message) int { return 128 + len(m.Key) + len(m.Headers) + len(m.Payload) }
 
-// TestReadPage_BoundedByBytes goes through streams of large and small messages
-// page by page: no page holds more than it may, but for one message alone, and
+// TestReadPage_BoundedByBytes reads streams of large and small messages page by
+// page: no page exceeds its bound, except with one larger message alone, and
 // nothing is missing.
 func TestReadPage_BoundedByBytes(t *testing.T) {
 	t.Parallel()

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// oftenRead is how many reads of a stream lie between two looks for the segment
-	// that is read: who reads now and then is not worth a prepared statement, which
-	// takes tens of kilobytes of each connection's memory.
+	// oftenRead is the number of reads of a stream between two lookups of the
+	// segment that is read: for rare reads a prepared statement does not pay,
+	// because it takes tens of kilobytes of each connection's memory.
 	oftenRead = 32
-	// edition is how many positions a stream grows by until its statements are
-	// prepared anew: PostgreSQL may keep a plan that was best while a segment was
-	// empty, and that walks through all of it now.
+	// edition is the number of positions by which a stream grows until its
+	// statements are prepared again: PostgreSQL may keep a plan that was best while
+	// the segment was empty, and that scans the whole segment now.
 	edition = 1 << 13
 )
 
@@ -31,13 +31,13 @@ type readSQL struct {
 	texts readTexts
 
 	reads   atomic.Int64
-	head    atomic.Int64 // of the stream, as last heard of
+	head    atomic.Int64 // last known value of the stream's position sequence
 	segment atomic.Pointer[segmentSQL]
 }
 
-// readTexts are made when they are needed: a stream that shares its table never does.
+// readTexts are built on first use: a shared stream never needs them.
 type readTexts struct {
-	state       string // what stateRowFmt comes to
+	state       string // stateRowFmt with the table's name
 	after, page string
 }
 
@@ -51,8 +51,8 @@ func (r *readSQL) sql() *readTexts {
 	return &r.texts
 }
 
-// segmentSQL are the queries on one segment, the one that is read mostly. Its
-// bounds never change.
+// segmentSQL are the queries on the segment that is read most. The bounds of a
+// segment never change.
 type segmentSQL struct {
 	first, last int64
 	after, page string
@@ -63,15 +63,15 @@ func (g *segmentSQL) covers(w *window) bool {
 	return g != nil && !w.widened && w.after >= g.first-1 && w.after < g.last
 }
 
-// reading is how a window is to be read.
+// reading says how to read a window.
 type reading struct {
 	sql     string
 	mode    pgx.QueryExecMode
-	segment bool  // and not the whole stream
+	segment bool  // reads one segment, not the whole stream
 	shared  int32 // the stream, if it is read from the shared table; else 0
 }
 
-// args returns the arguments of the query, after what they are to be sent as.
+// args returns the arguments of the query, after the execution mode.
 func (r *reading) args(values ...any) []any {
 	if r.shared > 0 {
 		values = append(values, r.shared)
@@ -79,15 +79,17 @@ func (r *reading) args(values ...any) []any {
 	return append([]any{r.mode}, values...)
 }
 
-// reading returns how to read a window, which it cuts to what will be looked into.
+// reading returns how to read a window, and sets the window's end to the end of what
+// the query covers.
 //
-// Of a shared stream it is all that comes after: one index, one plan for all streams.
+// For a shared stream the query covers everything after the window's start: one
+// index, one plan for all streams.
 //
-// Reads of a whole stream are planned each time, which leaves out all segments but
-// those that are needed. That takes PostgreSQL twice as long as to read a few
-// messages, and a plan for any window would have to open each segment. So readers
-// who come often, at the end of a stream mostly, go to the segment by its name, with
-// a statement that is prepared.
+// Reads of a whole stream are planned each time, which prunes all segments that are
+// not needed. Planning takes PostgreSQL twice as long as reading a few messages, and
+// a generic plan for any window would have to open every segment. So frequent reads,
+// mostly at the end of a stream, query the segment by its name with a prepared
+// statement.
 func (s *Stream) reading(ctx context.Context, w *window, page bool) reading {
 	if s.storage.shared() {
 		w.to = math.MaxInt64
@@ -118,8 +120,8 @@ func (s *Stream) reading(ctx context.Context, w *window, page bool) reading {
 	return reading{sql: sql, mode: pgx.QueryExecModeCacheStatement, segment: true}
 }
 
-// findSegment returns the segment that holds a position, or nil: it is not there,
-// or PostgreSQL is not, which the read will say.
+// findSegment returns the segment that holds a position, or nil if it does not
+// exist or the query failed; in that case the read reports the error.
 func (s *Stream) findSegment(ctx context.Context, position int64) *segmentSQL {
 	var g segmentSQL
 	if s.pool.QueryRow(ctx, findSegmentSQL, s.id, position).Scan(&g.first, &g.last) != nil {
@@ -131,8 +133,9 @@ func (s *Stream) findSegment(ctx context.Context, position int64) *segmentSQL {
 	return &g
 }
 
-// heard takes in what a read of a window said: where the stream ends, and whether it is
-// to be read once more, because the segment was dropped, or it is not where it was.
+// heard processes the result of a read: it notes the stream's end, and reports whether
+// the read has to be repeated, because the segment was dropped or the stream has moved
+// to or from the shared table.
 func (s *Stream) heard(how reading, w *window, err error) (again bool) {
 	if w.reserved > 0 {
 		s.read.head.Store(w.reserved)
@@ -142,7 +145,7 @@ func (s *Stream) heard(how reading, w *window, err error) (again bool) {
 		return true
 	}
 	if how.shared == 0 && !w.back && pg.Code(err) == pg.CodeUndefinedTable {
-		s.storage.own.Store(false) // or it was dropped, as the next read will say
+		s.storage.own.Store(false) // or the stream was dropped; the next read will tell
 		w.back = true
 		return true
 	}

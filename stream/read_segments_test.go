@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// segmented returns a stream of 40,000 messages with gaps, in several segments,
-// and its handle again, which has read nothing.
+// segmented returns a stream of 40,000 messages with gaps, in several segments, and
+// a function that returns a fresh handle.
 func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
 	t.Helper()
 	db := migrated(t)
@@ -40,8 +40,9 @@ func segmented(t *testing.T) (pgtest.DB, *Stream, func() *Stream) {
 	}
 }
 
-// TestRead_OftenIsReadAlike: who reads often, and so goes to the segments, reads
-// what another does: forwards through the whole stream, and here and there.
+// TestRead_OftenIsReadAlike: a frequent reader, which queries the segments
+// directly, gets the same messages as a rare one, both sequentially and at random
+// positions.
 func TestRead_OftenIsReadAlike(t *testing.T) {
 	t.Parallel()
 	_, s, fresh := segmented(t)
@@ -87,14 +88,14 @@ func TestRead_OftenIsReadAlike(t *testing.T) {
 	}
 }
 
-// prefix reports whether one begins as the other does: a read may end before
+// prefix reports whether one slice is a prefix of the other: a read may end before
 // the next segment.
 func prefix(a, b []Message) bool {
 	n := min(len(a), len(b))
 	return (n > 0 || len(a) == len(b)) && reflect.DeepEqual(a[:n], b[:n])
 }
 
-// TestRead_SegmentDropped: who read from a segment that is dropped is told so.
+// TestRead_SegmentDropped: a reader of a dropped segment gets an error.
 func TestRead_SegmentDropped(t *testing.T) {
 	t.Parallel()
 	db, s, _ := segmented(t)
@@ -123,8 +124,8 @@ func TestRead_SegmentDropped(t *testing.T) {
 	}
 }
 
-// TestRead_SegmentPlan wants the kept plan of a segment to go by its index, also if
-// it was made when the segment held nothing.
+// TestRead_SegmentPlan wants the cached plan of a segment to use its index, also if
+// it was made when the segment was empty.
 func TestRead_SegmentPlan(t *testing.T) {
 	t.Parallel()
 	db, s, _ := segmented(t)

@@ -11,32 +11,33 @@ import (
 	"github.com/tidewire/tidewire/standby"
 )
 
-// endsLast is for how long what is known of the ends of a stream decides what is read from a standby.
+// endsLast is how long the known ends of a stream are used to decide what is read from a standby.
 const endsLast = time.Second
 
-// onStandby is a stream as a standby has it. Safe for concurrent use.
+// onStandby reads a stream from a standby (follower reads). Safe for concurrent use.
 type onStandby struct {
 	reader *standby.Reader
 
 	mu     sync.Mutex // guards the fields below
 	stream *Stream    // reads through the pool of the standby; nil before the first read
 	ends   ends
-	// AtTime lackedAt, the standby is known to have no full page after this position.
+	// At the time lackedAt the standby had no full page after this position.
 	lacked   int64
 	lackedAt time.Time
 }
 
-// ends say where a stream begins and ends at the primary, and in which history.
+// ends are the first and last positions of a stream at the primary, and its history.
 type ends struct {
 	head, oldest, history int64
-	at                    time.Time // when they were asked for
+	at                    time.Time // when they were queried
 }
 
-// WithStandby returns the stream with a standby, from which ReadPage, and the subscriptions of a Hub with the same Reader, read what
-// lies a page or more before the end of the stream. All else goes to the primary. reader may be nil.
+// WithStandby returns the stream with a standby, from which ReadPage, and the subscriptions of a Hub with the
+// same Reader, read messages that lie at least a page before the end of the stream. All other queries go to
+// the primary. reader may be nil.
 //
-// A reader gets the same either way: a page from the standby is full, in the history that goes on, and holds nothing
-// that the primary has not committed, or has dropped for more than a second.
+// A reader gets the same messages from both: a page from the standby is full, belongs to the current history,
+// and contains no message that the primary has not committed, or has dropped more than a second ago.
 func (s *Stream) WithStandby(reader *standby.Reader) *Stream {
 	other := *s
 	other.standby = nil
@@ -46,7 +47,8 @@ func (s *Stream) WithStandby(reader *standby.Reader) *Stream {
 	return &other
 }
 
-// standbyPage is page from the standby, if there is one and its page is what the primary's would be. There may be more then.
+// standbyPage is page, read from the standby. ok is false if there is no standby, or if its page may differ
+// from the primary's. If it is true, there may be more messages.
 func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes int) (p tailPage, ok bool) {
 	on := s.standby
 	if on == nil || !on.maybe(after, messages) {
@@ -55,12 +57,12 @@ func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes i
 	ok = on.reader.Read(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
 		e, err := on.endsOf(ctx, s)
 		if err != nil || after < e.oldest-1 || e.head-after < int64(messages) {
-			return standby.ErrNotAsked // the primary says why
+			return standby.ErrNotAsked // the read from the primary returns the reason
 		}
 		var more bool
 		p, more, err = on.through(s, pool).page(ctx, after, messages, bytes)
 		if _, old := errors.AsType[*TooOldError](err); old || errors.Is(err, ErrNotFound) || errors.Is(err, ErrHistoryLost) {
-			return standby.ErrLacks // and the primary says why
+			return standby.ErrLacks // the read from the primary returns the reason
 		}
 		if err != nil {
 			return err
@@ -70,7 +72,7 @@ func (s *Stream) standbyPage(ctx context.Context, after int64, messages, bytes i
 	return p, ok
 }
 
-// maybe reports whether there may be a full page, after what is known.
+// maybe reports whether the standby may have a full page, as far as known.
 func (on *onStandby) maybe(after int64, messages int) bool {
 	on.mu.Lock()
 	defer on.mu.Unlock()
@@ -98,14 +100,15 @@ func (on *onStandby) endsOf(ctx context.Context, s *Stream) (e ends, err error) 
 	return e, nil
 }
 
-// check returns nil if the page is what the primary's would be.
+// check returns nil if the page is the same as the primary's.
 func (on *onStandby) check(e ends, p *tailPage, after int64, more bool) error {
 	if p.history < e.history {
 		return standby.ErrHistory
 	}
 	switch {
 	case p.history > e.history, len(p.messages) > 0 && p.messages[len(p.messages)-1].Position > e.head:
-		// The primary has more by now, or the standby shows a commit before it does: cut, the page would not be full.
+		// The ends are outdated, or the standby shows a commit before the primary does: without that message
+		// the page would not be full.
 		on.forget()
 		return standby.ErrLacks
 	case !more || len(p.messages) == 0:
@@ -114,20 +117,20 @@ func (on *onStandby) check(e ends, p *tailPage, after int64, more bool) error {
 		on.mu.Unlock()
 		return standby.ErrLacks
 	case after > 0 && after>>historyBits != (p.messages[0].Position-1)>>historyBits:
-		return standby.ErrLacks // the primary knows whether what was between is lost
+		return standby.ErrLacks // the primary knows whether messages in between are lost
 	}
 	return nil
 }
 
-// forget has the primary be asked for the ends of the stream.
+// forget drops the known ends, so that the next read queries the primary for them.
 func (on *onStandby) forget() {
 	on.mu.Lock()
 	defer on.mu.Unlock()
 	on.ends = ends{}
 }
 
-// through returns the stream as the standby has it. Things learnt there, such as in which tables it is, may not be so at the
-// primary: they are kept apart.
+// through returns the stream for reads from the standby. State learnt there, such as the tables that hold the
+// stream, may differ from the primary's, so it is kept separately.
 func (on *onStandby) through(s *Stream, pool *pgxpool.Pool) *Stream {
 	on.mu.Lock()
 	defer on.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestStandby_PageIsFull: what was stored since the ends of the stream were asked for does not make a page shorter than the primary's.
+// TestStandby_PageIsFull: messages stored after the ends of the stream were queried do not make a page
+// shorter than the primary's.
 func TestStandby_PageIsFull(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -36,7 +37,8 @@ func TestStandby_PageIsFull(t *testing.T) {
 	}
 }
 
-// TestStandby_ShortDeadline: a read with less time than the standby is given does not fail because the standby hangs.
+// TestStandby_ShortDeadline: a read with a deadline shorter than the standby's timeout does not fail because
+// the standby hangs.
 func TestStandby_ShortDeadline(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)

@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// readerOf reads from the server, for reads that the pool would do.
+// readerOf returns a Reader of the server as a standby, for reads of the pool.
 func readerOf(t *testing.T, pool *pgxpool.Pool, server *embedpg.Server) *standby.Reader {
 	t.Helper()
 	r, err := standby.Open(t.Context(), pool, standby.Config{URL: server.URL()})
@@ -39,7 +39,7 @@ func appendMany(t *testing.T, a *stream.Appender, what string, n int) (last int6
 	return last
 }
 
-// catchUp reads with the subscription up to that position, and wants what the stream has at the primary.
+// catchUp reads with the subscription up to that position, and wants the messages of the primary.
 func catchUp(t *testing.T, sub *stream.Subscription, s *stream.Stream, last int64) {
 	t.Helper()
 	var got []stream.Message
@@ -92,7 +92,7 @@ func TestStandby_CatchUp(t *testing.T) {
 		if stats := reader.Stats(); stats.Standby < 20 || !stats.Used {
 			t.Errorf("%s: of a subscription: %+v, want 29 pages from the standby", name, stats)
 		}
-		for i := range 20 { // nothing is read at the end that the standby may not have yet
+		for i := range 20 { // the end, which the standby may not have yet, is not read from it
 			catchUp(t, sub, s, appendMany(t, a, fmt.Sprint("live ", i), 3))
 		}
 		before := reader.Stats().Standby
@@ -106,8 +106,8 @@ func TestStandby_CatchUp(t *testing.T) {
 	}
 }
 
-// TestStandby_Lags: what a standby has not got, because it receives nothing, hangs or was stopped, is read from the primary. When it is
-// there again, it is read again.
+// TestStandby_Lags: messages that a standby lacks, because it receives nothing, hangs or was stopped, are
+// read from the primary. When the standby is back, it is used again.
 func TestStandby_Lags(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, openMigrated)
@@ -158,7 +158,8 @@ func TestStandby_Lags(t *testing.T) {
 	}
 }
 
-// TestStandby_OfFormerPrimary: the standby follows a former primary, and has messages that the new one never got. Nobody is shown one of them.
+// TestStandby_OfFormerPrimary: the standby follows a former primary, and has messages that the new one never
+// got. No reader gets them.
 func TestStandby_OfFormerPrimary(t *testing.T) {
 	t.Parallel()
 	for name, opts := range storages {
@@ -209,7 +210,7 @@ func TestStandby_OfFormerPrimary(t *testing.T) {
 	}
 }
 
-// TestStandby_OtherCluster: a server with other data is not read.
+// TestStandby_OtherCluster: a server of another cluster is not read.
 func TestStandby_OtherCluster(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -246,7 +247,8 @@ func TestStandby_OtherCluster(t *testing.T) {
 	}
 }
 
-// TestStandby_SameAnswers: whatever has happened, and however far the standby has got, a page is the one that the primary has.
+// TestStandby_SameAnswers: after all kinds of events, and with any lag of the standby, a page is the same as
+// the primary's.
 func TestStandby_SameAnswers(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -291,12 +293,12 @@ func TestStandby_SameAnswers(t *testing.T) {
 						first := mustAppend(t, a, batch...)
 						known = append(known, first, first+int64(random.IntN(len(batch))), first+1000)
 					}
-					with := s.WithStandby(reader) // knows nothing of before
+					with := s.WithStandby(reader) // has no earlier state
 					for range 10 {
 						after, limit, bytes := known[random.IntN(len(known))], 1+random.IntN(50), 1+random.IntN(40_000)
 						got, err := with.ReadPage(t.Context(), after, limit, bytes)
 						want, wantErr := s.ReadPage(t.Context(), after, limit, bytes)
-						both := min(len(got), len(want)) // a page may end where the next one goes by another way to the messages
+						both := min(len(got), len(want)) // a page may end where the next read uses another query
 						if fmt.Sprint(err) != fmt.Sprint(wantErr) || (both == 0) != (max(len(got), len(want)) == 0) || !reflect.DeepEqual(got[:both], want[:both]) {
 							t.Fatalf("after %d, limit %d, %d bytes: %d messages, %v; want %d, %v", after, limit, bytes, len(got), err, len(want), wantErr)
 						}

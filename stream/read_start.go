@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Start is where a reader of a stream begins. The zero value is the beginning:
-// the oldest message that is kept when the first is read.
+// Start is where a reader of a stream begins. The zero value is the oldest message
+// that is kept at the time of the first read.
 type Start struct {
 	kind  startKind
 	after int64
@@ -25,33 +25,33 @@ const (
 	startSince
 )
 
-// After begins with the first message after that position, 0 being before
-// the first there ever was. If the stream has not reached that position, or messages up to it were
-// lost by a failover, reading fails with a HistoryLostError. If messages after the position were dropped by the stream's
-// retention, reading fails with a TooOldError, also after position 0: whoever
-// wants what there is begins with the zero Start.
+// After begins with the first message after that position; 0 is the position before the first message ever
+// stored. If the stream has not reached the position, or a failover has lost messages up to it, reading fails
+// with a HistoryLostError. If the stream's retention has dropped messages after the position, reading fails
+// with a TooOldError, also for position 0: use the zero Start to begin with the oldest message that is kept.
 func After(position int64) Start { return Start{kind: startAfter, after: position} }
 
-// AtEnd begins after the last message that is committed at the time of the
-// call that is given the Start.
+// AtEnd begins after the last message that is committed when the reader begins: when
+// Hub.Subscribe is called, or when a loop over Stream.Subscribe or Stream.Pages does its
+// first step.
 func AtEnd() Start { return Start{kind: startAtEnd} }
 
-// AtTime begins with the first message, in the order of positions, whose Time is
-// t or later; if none is stored that late, like AtEnd. Messages that retention
-// has dropped are not among them: that is no error.
+// AtTime begins with the first message, in the order of positions, whose Time is t
+// or later; if there is none, it begins like AtEnd. Messages that retention has
+// dropped are skipped without an error.
 //
-// Times and positions have nearly the same order: after that message there may
-// be some with an earlier Time, which waited longer for the stream's lock.
-// There is no index on time: the message is found by halving the stream, some
-// 30 reads of one row, and then by reading the times of one minute, the most
-// that a writer can have waited.
+// Times and positions have nearly the same order: some messages after that one may
+// have an earlier Time, because their writers waited longer for the stream's lock.
+// There is no index on time: the message is found by binary search, some 30 reads
+// of one row, and then by a scan of one minute, the longest that a writer can have
+// waited.
 func AtTime(t time.Time) Start { return Start{kind: startSince, time: t} }
 
-// timeDisorder is the most by which a message's Time may be later than that of
-// another one with a higher position.
+// timeDisorder bounds how much later a message's Time may be than the Time of a
+// message with a higher position.
 const timeDisorder = time.Minute
 
-// adrift reports whether a reader begins with what is kept when it reads first.
+// adrift reports whether a reader begins with the messages that are kept at its first read.
 func (from Start) adrift() bool { return from.kind == startOldest || from.kind == startSince }
 
 // resolve returns the position after which to begin.
@@ -71,8 +71,8 @@ func (from Start) resolve(ctx context.Context, s *Stream) (after int64, err erro
 	return from.after, nil
 }
 
-// before returns the position after which the first message with the time t
-// or later comes first, or else the head.
+// before returns the position directly before the first message with the time t or
+// later, or else the head.
 func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
 	for {
 		shared := s.storage.shared()
@@ -80,7 +80,8 @@ func (s *Stream) before(ctx context.Context, t time.Time) (int64, error) {
 		if err != nil || !shared {
 			return after, err
 		}
-		// The messages may have moved meanwhile, and then there was nothing to find.
+		// The messages may have moved to the stream's own tables meanwhile; then the search has found
+		// nothing.
 		if _, _, err := s.state(ctx); err != nil || s.storage.shared() {
 			return after, err
 		}
@@ -98,7 +99,7 @@ func (s *Stream) timeSQL(shared bool) timeSQL {
 	return timeSQL{fmt.Sprintf(probeTimeFmt, from), fmt.Sprintf(scanTimeFmt, from)}
 }
 
-// search is before, where the messages are.
+// search is before with the queries for the table that holds the messages.
 func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, error) {
 	head, oldest, err := s.state(ctx)
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, e
 			return *first - 1, nil
 		case last != nil:
 			after = *last
-			w = newWindow(max(after, min(w.to, head)), minWindow) // after head some may be under way
+			w = newWindow(max(after, min(w.to, head)), minWindow) // messages after head may still be uncommitted
 		case w.to >= head:
 			return max(head, after), nil
 		default:
@@ -129,8 +130,9 @@ func (s *Stream) search(ctx context.Context, sql timeSQL, t time.Time) (int64, e
 	}
 }
 
-// halve returns a position from low to high, low or that of a message with a
-// time before t, that a message with the time t or later, or none, comes next to.
+// halve is a binary search in (low, high]. It returns low or the position of a
+// message with a time before t, such that the next message has the time t or later,
+// or that there is no next one.
 func (s *Stream) halve(ctx context.Context, probe string, low, high int64, t time.Time) (int64, error) {
 	for low < high {
 		middle := low + (high-low)/2

@@ -12,8 +12,8 @@ func TestSubscribe_Starts(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	h := stream.NewHub(db.Pool, stream.HubConfig{})
-	// Position p is of second p, but for some that waited for the lock; one in
-	// ten is missing.
+	// Position p has the time of second p, except some that waited for the lock;
+	// one in ten is missing.
 	if _, err := db.Pool.Exec(t.Context(), `
 SELECT tidewire.take_positions(1000, 'tidewire.stream_1000_position_seq', 50000, 1, 1);
 INSERT INTO tidewire.stream_1000 (position, created_at, payload)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// payloads returns what the messages hold.
+// payloads returns the payloads of the messages.
 func payloads(t *testing.T, msgs []stream.Message, err error) []string {
 	t.Helper()
 	if err != nil {
@@ -116,7 +116,7 @@ func TestReadKey_WantsKeyedStream(t *testing.T) {
 	}
 }
 
-// TestRead_KeepsNoPlan: see query for what a kept plan does.
+// TestRead_KeepsNoPlan: a cached plan would open every segment.
 func TestRead_KeepsNoPlan(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -128,7 +128,7 @@ func TestRead_KeepsNoPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One caller after the other: the pool has them all use one connection.
+	// One caller after the other, so the pool uses one connection.
 	var kept int
 	err := db.Pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE $1`, "%FROM tidewire.stream_1%").Scan(&kept)
 	if err != nil || kept != 0 {

@@ -8,21 +8,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// window is the part of a stream that one query looks into: the positions
-// after position after, up to to. Without an upper bound PostgreSQL would plan for, and
-// open, every segment after after, which takes milliseconds if there are
-// hundreds, for a read that needs one or two.
+// window is the range of positions that one query reads: after position after, up to
+// to. Without an upper bound PostgreSQL would plan for, and open, every later segment,
+// which takes milliseconds if there are hundreds, for a read that needs one or two.
 type window struct {
 	after, to int64
-	width     int64 // to begin with
+	width     int64 // initial width
 	reserved  int64 // no message that the query could see has a higher position
-	history   int64 // the base of the history that goes on
+	history   int64 // the base of the current history
 	widened   bool
-	back      bool // its tables were not there: it is looked for in the shared one
-	moved     bool // the stream has tables of its own, and was looked for in the shared one
+	back      bool // the stream's own tables do not exist: the shared table is read
+	moved     bool // the shared table was read, but the stream has its own tables
 }
 
-// minWindow is the least positions of a window: some may be gaps.
+// minWindow is the minimum width of a window: some positions may be gaps.
 const minWindow = 1000
 
 // newWindow begins after position after, and is as wide as limit messages
@@ -33,11 +32,11 @@ func newWindow(after int64, limit int) window {
 	return window{after: after, to: beyond(after, width), width: width}
 }
 
-// widen widens a window that held nothing: a large gap takes a few queries. It
-// begins where it did, because what it held nothing of may have been under way,
-// and is there when the next query sees what was committed after it.
+// widen widens a window that contained no message: a large gap takes a few queries.
+// The start stays, because messages in the window may have been uncommitted, and be
+// visible when the next query sees later ones.
 func (w *window) widen() {
-	if w.moved { // nothing was looked into
+	if w.moved { // the window was not read
 		w.moved, w.to = false, beyond(w.after, w.width)
 		return
 	}
@@ -56,11 +55,11 @@ func beyond(position, n int64) int64 {
 // ended reports whether the window reached to the end of the stream.
 func (w *window) ended() bool { return w.to >= w.reserved }
 
-// collect returns the messages of a query, until one is not wanted. If messages
-// after after were dropped, the error is a TooOldError.
+// collect returns the messages of a query up to the first one that is not wanted.
+// If messages after w.after were dropped, the error is a TooOldError.
 func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message, err error) {
 	defer rows.Close()
-	oldest, wanted := int64(0), true // a stream that there is has an oldest position
+	oldest, wanted := int64(0), true // oldest stays 0 if the stream does not exist
 	for rows.Next() {
 		m, err := scanMessage(rows)
 		if err != nil {
@@ -84,7 +83,7 @@ func (w *window) collect(rows pgx.Rows, want func(*Message) bool) (all []Message
 	if oldest == 0 {
 		return nil, ErrNotFound
 	}
-	if oldest-1 > w.after { // after + 1 may be more than there is
+	if oldest-1 > w.after { // not after + 1, which may overflow
 		return nil, &TooOldError{Oldest: oldest}
 	}
 	return all, nil

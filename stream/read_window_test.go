@@ -8,9 +8,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestRead_WhatIsUnderWay: reads at the end of a stream that grows by batches
-// larger than what one query looks into. A message that was not committed when a query
-// looked for it must not be passed over by the next.
+// TestRead_WhatIsUnderWay: reads at the end of a stream that grows by batches larger
+// than a window. The next query must not skip a message that was not committed when
+// the previous one ran.
 func TestRead_WhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	const batches, size = 150, 1500
@@ -60,8 +60,8 @@ func TestRead_WhatIsUnderWay(t *testing.T) {
 	reading.Wait()
 }
 
-// contiguous returns the last position of a page, or -1 if it is not all that is
-// after after.
+// contiguous returns the last position of a page, or -1 if the page skips messages
+// after position after.
 func contiguous(t *testing.T, after int64, page []stream.Message) int64 {
 	t.Helper()
 	for _, m := range page {

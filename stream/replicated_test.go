@@ -13,8 +13,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestAnswersWhenReplicated: while the standby gets nothing, nothing is answered as done, whatever ends
-// the waits of the commits. When the standby goes on, it is answered, and is on the standby.
+// TestAnswersWhenReplicated: while the standby receives nothing, no call succeeds, whatever ends the
+// waits of the commits. When the standby continues, the calls succeed, and their data is on the
+// standby.
 func TestAnswersWhenReplicated(t *testing.T) {
 	t.Parallel()
 	const timeout = 300 * time.Millisecond
@@ -44,7 +45,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 			if err := <-both; err != nil {
 				t.Fatal(err)
 			}
-			if name != "deadline" { // that of a commit is long
+			if name != "deadline" { // the timeout of a commit is long
 				groups, _ := runGroups(t, p.Pool, stream.GroupsConfig{})
 				group := openGroup(t, groups, a, "g")
 				p.Answers(t, end, "commit", func(ctx context.Context) error { return position(group.Commit(ctx, 2)) })
@@ -68,7 +69,7 @@ func TestAnswersWhenReplicated(t *testing.T) {
 	}
 }
 
-// openMigrated opens a pool that tells of waits for standbys that were canceled, on a database that it migrates.
+// openMigrated migrates a database and opens a pool on it that detects cancelled waits for standbys.
 func openMigrated(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, pg.PoolConfig{URL: url})
 	if err == nil {

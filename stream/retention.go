@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrTooOld is what a TooOldError is: messages after the position that was
-// asked for were dropped by the stream's retention.
+// ErrTooOld is wrapped by TooOldError: the stream's retention has dropped messages
+// after the requested position.
 var ErrTooOld = errors.New("stream: position is older than what is kept")
 
-// TooOldError tells where to go on: reading after Oldest - 1 begins with the
-// oldest message that is kept. More may be dropped by then.
+// TooOldError tells where to continue: reading after Oldest - 1 begins with the
+// oldest message that is kept. More messages may be dropped before that read.
 type TooOldError struct{ Oldest int64 }
 
 func (e *TooOldError) Error() string {
@@ -23,39 +23,36 @@ func (e *TooOldError) Error() string {
 
 func (e *TooOldError) Unwrap() error { return ErrTooOld }
 
-// Retention is how long a stream keeps its messages. The zero value keeps them
-// for ever.
+// Retention says how long a stream keeps its messages. The zero value keeps them forever.
 //
-// A RetentionWorker drops messages, from the oldest on, if MaxAge or MaxBytes says so, and, with Consumed,
-// if besides all groups have read them. Until it gets to them, more is kept than is said here.
+// A RetentionWorker drops messages, from the oldest on, that exceed MaxAge or MaxBytes and, with Consumed,
+// that all groups have read. Until it has run, more is kept than these bounds.
 //
-// The table of a stream that has its own is in segments, which become about 128 MiB
-// large, or an eighth of MaxBytes, or as much as comes in an eighth of MaxAge, if
-// that is less. A segment is dropped as a whole, and never the one being
-// written: so more may be kept for as long as a segment lasts. One that was begun before
-// the policy may be larger than MaxBytes, and stays until half of MaxBytes has come after it.
+// A stream's own table consists of segments. A segment grows to about 128 MiB, or an eighth of MaxBytes,
+// or the messages of an eighth of MaxAge, whichever is least. Segments are dropped whole, and never the
+// one being written, so up to a segment more is kept. A segment that was begun before the policy was set
+// may be larger than MaxBytes; it stays until half of MaxBytes was written after it.
 //
-// A stream that shares a table loses the messages that need not be kept, and no others. Its
-// size is summed up again when an eighth of its messages have come since, or what may be an
-// eighth of MaxBytes. If more than
-// 128 MiB may be kept of it, and are, it gets tables of its own.
+// For a stream in the shared table, exactly the messages past the bounds are deleted. Its size is computed
+// again after an eighth of its messages, or about an eighth of MaxBytes, was added. If it may keep more
+// than 128 MiB, and does, it gets its own tables.
 type Retention struct {
-	// MaxAge: a message goes when it is older, a segment when its last message is.
-	// 0 is no bound.
+	// MaxAge: a message is dropped when it is older, a segment when its last
+	// message is. 0 means no bound.
 	MaxAge time.Duration
-	// MaxBytes: the oldest go while all together are larger on disk, indexes
-	// included; messages that share a table count with about what they take there. 0 is no bound.
+	// MaxBytes: the oldest messages are dropped while the stream is larger on disk, indexes
+	// included; for a shared stream this size is an estimate. 0 means no bound.
 	MaxBytes int64
-	// Consumed: a message, or a segment, stays as long as any group of the stream has not
-	// committed an offset at it, or at its end; all stay if there is no group. Without
-	// MaxAge and MaxBytes that is the only condition.
+	// Consumed: a message, or a segment, is kept until every group of the stream has
+	// committed the position of the message, or of the segment's end; if there is no
+	// group, everything is kept. Without MaxAge and MaxBytes this is the only condition.
 	Consumed bool
 }
 
-// SetRetention sets what the stream keeps. It needs a RetentionWorker in any
-// process to have an effect. Not for the stream of a queue, whose consumers are
-// no group. Of a stream with partitions each keeps as much as Retention says,
-// but its share of MaxBytes.
+// SetRetention sets the stream's Retention. It takes effect only if a
+// RetentionWorker runs in some process. Do not use it for the stream of a queue:
+// consumers of a queue are not a group. In a stream with partitions the Retention
+// applies to each partition, with MaxBytes divided among them.
 //
 // Errors: ErrInvalid for a negative bound; ErrNotFound; ErrPartition for a
 // partition alone.
@@ -65,14 +62,14 @@ func (s *Stream) SetRetention(ctx context.Context, r Retention) error {
 	}
 	var age *time.Duration
 	if r.MaxAge > 0 {
-		age = new(max(r.MaxAge, time.Microsecond)) // PostgreSQL's unit
+		age = new(max(r.MaxAge, time.Microsecond)) // the resolution of PostgreSQL
 	}
 	var bytes *int64
 	if r.MaxBytes > 0 {
 		bytes = &r.MaxBytes
 	}
 	var found bool
-	err := inReadCommitted(ctx, s.pool, setRetentionSQL, []any{s.name, age, bytes, r.Consumed}, scanOne(&found))
+	err := inReadCommitted(ctx, s.pool, setRetentionSQL, []any{s.id, s.name, age, bytes, r.Consumed}, scanOne(&found))
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -82,21 +79,22 @@ func (s *Stream) SetRetention(ctx context.Context, r Retention) error {
 	return nil
 }
 
-// Info is how a stream stands.
+// Info is the state of a stream.
 type Info struct {
-	// Head and Oldest are what the methods of Stream return.
+	// Head and Oldest are the results of the methods of Stream.
 	Head, Oldest int64
-	// Segments of the stream's table, one or two of which are empty as a rule,
-	// and their size on disk with all indexes. A stream that shares its table has no
-	// segments, and its size is an estimate by the last thousand of the messages that are kept.
+	// Segments is the number of segments of the stream's own table, one or two of which are
+	// usually empty, and Bytes is their size on disk with all indexes. A shared stream has no
+	// segments; its size is an estimate from its last thousand messages.
 	Segments int
 	Bytes    int64
 	// Retention is what SetRetention has set.
 	Retention Retention
 }
 
-// Info returns how the stream stands. It takes some 20 us a segment. Of a stream
-// with partitions it is their sum, and Oldest, which tells nothing then, is 0.
+// Info returns the state of the stream. It takes some 20 us a segment. For a stream
+// with partitions it is the sum over them, and Oldest, which has no meaning then,
+// is 0.
 func (s *Stream) Info(ctx context.Context) (Info, error) {
 	if s.count > 0 {
 		return s.sumInfo(ctx)
@@ -116,7 +114,7 @@ func (s *Stream) Info(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// bound sets the bounds, nil being none.
+// bound sets the bounds; nil means no bound.
 func (r *Retention) bound(age *time.Duration, bytes *int64) {
 	if age != nil {
 		r.MaxAge = *age

@@ -17,12 +17,12 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// gap is what a survivor was told: it stood at after, and what is kept begins
-// with oldest.
+// gap is a TooOldError of a survivor: it was at position after, and the kept
+// messages begin with oldest.
 type gap struct{ after, oldest int64 }
 
-// survivor follows a stream that loses its oldest messages meanwhile, and goes
-// on where it is told to.
+// survivor follows a stream whose oldest messages are dropped meanwhile, and
+// continues where the TooOldError says.
 type survivor struct {
 	start int64
 	told  *atomic.Int64 // gaps of all survivors
@@ -65,7 +65,7 @@ func (f *survivor) follow(t *testing.T, h *stream.Hub, s *stream.Stream, until *
 	}
 }
 
-// page returns no error but those that matter: PostgreSQL may be killed.
+// page ignores errors of a killed PostgreSQL.
 func (f *survivor) page(t *testing.T, sub *stream.Subscription, s *stream.Stream, after int64, direct bool) (page []stream.Message, err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // the end may be known only later
 	defer cancel()
@@ -80,9 +80,9 @@ func (f *survivor) page(t *testing.T, sub *stream.Subscription, s *stream.Stream
 	return page, err
 }
 
-// check wants every position stored either seen, once and in order, or told of
-// as gone; and what was told to be true: the last one gone is stored and the
-// first that is kept comes next.
+// check wants every stored position to be either seen, once and in order, or
+// reported as dropped, and the reports to be true: the oldest kept position follows
+// the last dropped one.
 func (f *survivor) check(t *testing.T, stored []int64) {
 	t.Helper()
 	var want []int64
@@ -102,9 +102,9 @@ func (f *survivor) check(t *testing.T, stored []int64) {
 	}
 }
 
-// keepUnderLoad has nodes append by all methods, with two RetentionWorkers that drop what
-// is more than half a megabyte, and survivors of both nodes that begin at any
-// time. It runs until meanwhile has returned and somebody was told that messages are gone.
+// keepUnderLoad lets nodes append by all methods, with two RetentionWorkers that keep half
+// a megabyte, and survivors on both nodes that begin at any time. It runs until meanwhile
+// has returned and some survivor got a TooOldError.
 func keepUnderLoad(t *testing.T, nodes []*pgxpool.Pool, s *stream.Stream, seed uint64, meanwhile func()) {
 	alter(t, nodes[0], s, stream.Retention{MaxBytes: 512 << 10})
 	var over atomic.Bool

@@ -6,8 +6,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestRetentionWorker_LargeFirstSegment: what was written before the policy is one segment, larger than
-// may be kept. It stays until enough has come after it.
+// TestRetentionWorker_LargeFirstSegment: the messages from before the policy are one segment, larger
+// than MaxBytes. It stays until enough was written after it.
 func TestRetentionWorker_LargeFirstSegment(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

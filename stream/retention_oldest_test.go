@@ -46,8 +46,8 @@ func subscribeBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	wantTooOld(t, "after 0", err, 3)
 }
 
-// TestGroups_OldestBesideRetention: a group that is made at the oldest message is not
-// told of what was dropped while it was made.
+// TestGroups_OldestBesideRetention: a group that is created at the oldest message
+// gets no TooOldError for messages dropped while it was created.
 func TestGroups_OldestBesideRetention(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, openBesideRetention)
@@ -61,7 +61,7 @@ func openBesideRetention(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		t.Fatal(err)
 	}
 	defer hold.Rollback(context.Background())
-	if _, err := hold.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil { // of all offsets
+	if _, err := hold.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, 2)`); err != nil { // the lock of all offsets
 		t.Fatal(err)
 	}
 	gs, _ := runGroups(t, db.Pool, stream.GroupsConfig{})

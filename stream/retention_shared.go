@@ -10,32 +10,33 @@ import (
 
 // Bounds of what a RetentionWorker does with shared streams at a time.
 const (
-	// dueStreams is the most streams with something to drop that one look returns.
+	// dueStreams is the most streams with something to drop that one lookup returns.
 	dueStreams = 1000
-	// dueMessages is the most messages of one stream that a look finds. The others are found by
-	// the next one.
+	// dueMessages is the most messages of one stream that a lookup finds. The next lookup finds
+	// the others.
 	dueMessages = 1000
-	// dropMessages is how many messages one transaction deletes, or as many as one stream has.
+	// dropMessages is about how many messages one transaction deletes; the messages found for
+	// one stream are not split.
 	dropMessages = 5000
 )
 
-// due is a shared stream of which something is to be dropped.
+// due is a shared stream with messages to be dropped, or to be moved.
 type due struct {
 	stream   int32
-	upto     *int64 // nil if there is nothing
+	upto     *int64 // nil if there is nothing to drop
 	messages int
-	large    bool // it is to get tables of its own
+	large    bool // it needs its own tables
 	policy   string
 }
 
-// keepShared applies the retention of all shared streams once: first of those with messages that
-// may be dropped whether they were read or not.
+// keepShared applies the retention of all shared streams once: first the policies without
+// Consumed, then those with it.
 func (k *RetentionWorker) keepShared(ctx context.Context) error {
 	return errors.Join(k.keepSharedIf(ctx, false), k.keepSharedIf(ctx, true))
 }
 
-// keepSharedIf applies the policies with Consumed, or those without. It goes on with
-// those streams that have more to be dropped.
+// keepSharedIf applies the policies with Consumed, or those without. It repeats this
+// for streams with more to drop.
 func (k *RetentionWorker) keepSharedIf(ctx context.Context, consumed bool) error {
 	more, dropped, err := k.dropDue(ctx, consumed, nil)
 	for len(more) > 0 && err == nil {
@@ -49,8 +50,8 @@ func (k *RetentionWorker) keepSharedIf(ctx context.Context, consumed bool) error
 	return err
 }
 
-// dropDue looks once at all shared streams with such policies, or at those given, and drops what is due. It
-// returns the streams that may have more.
+// dropDue checks once all shared streams with such policies, or only the given ones, and drops the due
+// messages. It returns the streams that may have more.
 func (k *RetentionWorker) dropDue(ctx context.Context, consumed bool, only []int32) (more []int32, dropped int64, err error) {
 	for after, last := int32(0), false; !last; {
 		found, lookErr := k.look(ctx, consumed, after, only)
@@ -70,8 +71,8 @@ func (k *RetentionWorker) dropDue(ctx context.Context, consumed bool, only []int
 	return more, dropped, err
 }
 
-// dropEnd returns how many of the streams, at least one, have so many messages to drop as one
-// transaction deletes.
+// dropEnd returns how many of the streams, at least one, fit in one transaction of at most
+// dropMessages.
 func dropEnd(found []due) int {
 	messages := found[0].messages
 	for i, d := range found[1:] {
@@ -82,7 +83,8 @@ func dropEnd(found []due) int {
 	return len(found)
 }
 
-// look returns shared streams with something to drop: those after one, or of those given.
+// look returns shared streams with something to drop, with IDs after a given one; only limits
+// them to the given ones if it is not nil.
 func (k *RetentionWorker) look(ctx context.Context, consumed bool, after int32, only []int32) (found []due, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -98,7 +100,7 @@ func (k *RetentionWorker) look(ctx context.Context, consumed bool, after int32, 
 	return found, nil
 }
 
-// dropSome drops what is due of some streams. It returns those that have more.
+// dropSome drops the due messages of some streams. It returns the streams that may have more.
 func (k *RetentionWorker) dropSome(ctx context.Context, found []due) (more []int32, dropped int64, err error) {
 	var ids []int32
 	var uptos []int64
@@ -136,7 +138,8 @@ func (k *RetentionWorker) dropSome(ctx context.Context, found []due) (more []int
 	return more, dropped, nil
 }
 
-// moveLarge gives a shared stream tables of its own. If it cannot have any, it stays.
+// moveLarge moves a shared stream to its own tables. If that fails, the stream stays in the
+// shared table.
 func (k *RetentionWorker) moveLarge(ctx context.Context, id int32) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
@@ -145,6 +148,6 @@ func (k *RetentionWorker) moveLarge(ctx context.Context, id int32) {
 		return rows.Err()
 	}, moveSharedSQL, id)
 	if err != nil && ctx.Err() == nil {
-		k.cfg.Log.Warn("large stream gets no tables of its own", "stream", id, "error", err)
+		k.cfg.Log.Warn("large stream not moved to its own tables", "stream", id, "error", err)
 	}
 }

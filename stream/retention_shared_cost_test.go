@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestRetentionWorker_HeldSnapshot: a snapshot of before shows what was there, and nobody
-// walks past that to find what is kept.
+// TestRetentionWorker_HeldSnapshot: an old snapshot still shows the dropped messages, and
+// no query scans these dead rows to find the kept ones.
 func TestRetentionWorker_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -60,8 +60,8 @@ func TestRetentionWorker_HeldSnapshot(t *testing.T) {
 	}
 }
 
-// blocks returns how many blocks a query looks at, when what the catalogue says is known: the least of
-// several times, for statistics may come in between, and with them a new plan.
+// blocks returns how many blocks a query reads with warm catalogue caches: the minimum of several
+// runs, because new statistics may cause a new plan in between.
 func blocks(t *testing.T, db pgtest.DB, sql string, args ...any) (least int) {
 	t.Helper()
 	conn, err := db.Pool.Acquire(t.Context())
@@ -76,7 +76,7 @@ func blocks(t *testing.T, db pgtest.DB, sql string, args ...any) (least int) {
 	return least
 }
 
-// plannedBlocks returns how many blocks an explained query has looked at.
+// plannedBlocks returns how many blocks an explained query has read.
 func plannedBlocks(t *testing.T, on interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, sql string, args ...any) int {
@@ -131,7 +131,7 @@ func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 		t.Errorf("%d messages, %d streams are shared, %d tables", left, shared, tables)
 	}
 	for range 2 {
-		if n := round(); n > 12 { // on a pool of the caller's, each step asks whether commits wait for standbys
+		if n := round(); n > 12 { // on a caller's pool, each step queries whether commits wait for standbys
 			t.Errorf("%d statements with nothing to do", n)
 		}
 	}
@@ -142,9 +142,9 @@ func TestRetentionWorker_ManySharedStreams(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_SizesAreReckonedNowAndThen: the size of a stream that has not grown much is not reckoned anew, but
-// when the policy has changed.
-func TestRetentionWorker_SizesAreReckonedNowAndThen(t *testing.T) {
+// TestRetentionWorker_SizesAreComputedSeldom: the size of a stream that has not grown much is computed
+// again only when the policy has changed.
+func TestRetentionWorker_SizesAreComputedSeldom(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	fill(t, db, s, 1, 800)

@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// kept is a stream of which retention drops messages while they are stored and followed.
+// kept is a stream whose messages retention drops while others are stored and followed.
 type kept struct {
 	s         *stream.Stream
 	until     atomic.Int64 // where followers end
@@ -24,8 +24,8 @@ type kept struct {
 	followers []*survivor
 }
 
-// appendUntil appends few messages now and then, so that the stream need not have tables of its own.
-// If it may be dropped, it ends with that.
+// appendUntil appends a few messages now and then, so that the stream does not need its own tables.
+// If the stream may be dropped, it ends when that happens.
 func (k *kept) appendUntil(t *testing.T, a *stream.Appender, over *atomic.Bool, random *rand.Rand, dropped bool) {
 	for !over.Load() {
 		msgs := make([]stream.Message, 1+random.IntN(4))
@@ -49,7 +49,7 @@ func (k *kept) appendUntil(t *testing.T, a *stream.Appender, over *atomic.Bool, 
 	}
 }
 
-// check wants all that was stored to be kept, or to have been dropped, and what followers saw to be true.
+// check wants every stored message to be kept or dropped by retention, and the followers' results to be true.
 func (k *kept) check(t *testing.T) {
 	t.Helper()
 	info := inspect(t, k.s)
@@ -138,7 +138,7 @@ func sharedUnderLoad(t *testing.T, seed uint64) {
 		k.until.Store(k.stored[len(k.stored)-1])
 	}
 	following.Wait()
-	exec(t, db.Pool, `DELETE FROM tidewire.retention`) // they stay like this
+	exec(t, db.Pool, `DELETE FROM tidewire.retention`) // the streams do not change from here on
 	waitQuiet(t, db)
 	for i, k := range all[:streams-1] {
 		k.check(t)

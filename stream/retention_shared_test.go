@@ -22,7 +22,8 @@ func keepOnce(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// fill stores messages of a shared stream from one position to another, by hand: older by a day.
+// fill stores messages of a shared stream from one position to another directly in the table, with times a
+// day ago.
 func fill(t *testing.T, db pgtest.DB, s *stream.Stream, from, to int64) {
 	t.Helper()
 	exec(t, db.Pool, `INSERT INTO tidewire.shared_message (stream, position, keyed, key, payload, created_at)
@@ -30,7 +31,7 @@ func fill(t *testing.T, db pgtest.DB, s *stream.Stream, from, to int64) {
 	exec(t, db.Pool, `SELECT tidewire.raise_shared_top($1)`, to)
 }
 
-// stands wants a stream to have no messages but those from oldest to head.
+// stands wants a stream to have exactly the messages from oldest to head.
 func stands(t *testing.T, what string, s *stream.Stream, oldest, head int64) {
 	t.Helper()
 	if info := inspect(t, s); info.Oldest != oldest || info.Head != head {
@@ -46,8 +47,8 @@ func stands(t *testing.T, what string, s *stream.Stream, oldest, head int64) {
 	}
 }
 
-// TestRetentionWorker_EmptiedStreamGoesOn: a stream of which retention has dropped all goes on after the last
-// position that it has given out, whoever adds to it.
+// TestRetentionWorker_EmptiedStreamGoesOn: a stream whose messages are all dropped continues after its last
+// allocated position, in every way of appending.
 func TestRetentionWorker_EmptiedStreamGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(t *testing.T, db pgtest.DB, s *stream.Stream){
@@ -148,8 +149,8 @@ func appendTogether(t *testing.T, db pgtest.DB, s *stream.Stream, requests ...in
 	}
 }
 
-// TestRetentionWorker_OldSnapshotPublishes: a transaction with a snapshot of before publishes to a stream that was
-// emptied since, and fails for no reason of retention.
+// TestRetentionWorker_OldSnapshotPublishes: a transaction with an old snapshot publishes to a stream that was
+// emptied since, and does not fail because of retention.
 func TestRetentionWorker_OldSnapshotPublishes(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels[1:] {
@@ -175,7 +176,7 @@ func TestRetentionWorker_OldSnapshotPublishes(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_Backlog: more is dropped than one look finds, and one transaction deletes.
+// TestRetentionWorker_Backlog: more messages are dropped than one lookup finds and one transaction deletes.
 func TestRetentionWorker_Backlog(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -201,8 +202,8 @@ func TestRetentionWorker_Backlog(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_LockedStreamIsLeft: somebody has locked the row of a stream. It delays retention of this
-// stream alone, and appends to it go on.
+// TestRetentionWorker_LockedStreamIsLeft: a lock on the row of a stream delays only the retention of this
+// stream, and appends to it continue.
 func TestRetentionWorker_LockedStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -224,8 +225,8 @@ func TestRetentionWorker_LockedStreamIsLeft(t *testing.T) {
 	stands(t, "not locked any more", s, 11, 10)
 }
 
-// TestRetentionWorker_DropDelaysNoAppend: while messages are dropped, and the transaction is not over, others
-// append and read, and find the stream as it was or as it will be.
+// TestRetentionWorker_DropDelaysNoAppend: while a transaction that drops messages is open, others append and
+// read, and see the stream before or after the drop.
 func TestRetentionWorker_DropDelaysNoAppend(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -247,8 +248,8 @@ func TestRetentionWorker_DropDelaysNoAppend(t *testing.T) {
 	stands(t, "after the commit", s, 11, 12)
 }
 
-// TestRetentionWorker_LargeStreamMoves: a shared stream whose policy lets it be larger than a segment, and which
-// is, gets tables of its own. Its messages that are kept move there.
+// TestRetentionWorker_LargeStreamMoves: a shared stream that is, and may be, larger than a segment gets its
+// own tables. Its kept messages move there.
 func TestRetentionWorker_LargeStreamMoves(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -273,7 +274,7 @@ func TestRetentionWorker_LargeStreamMoves(t *testing.T) {
 	stands(t, "moved", s, 11, 19)
 }
 
-// TestRetentionWorker_CrashOfPostgreSQL: a drop that was lost with a crash is made again, and positions go on.
+// TestRetentionWorker_CrashOfPostgreSQL: a drop that was lost in a crash is repeated, and positions continue.
 func TestRetentionWorker_CrashOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

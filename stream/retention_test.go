@@ -17,7 +17,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// keep starts a RetentionWorker that is stopped when the test ends.
+// keep starts a RetentionWorker, which is stopped when the test ends.
 func keep(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	k := stream.NewRetentionWorker(pool, stream.RetentionWorkerConfig{Every: 10 * time.Millisecond})
@@ -43,7 +43,7 @@ func inspect(t *testing.T, s *stream.Stream) stream.Info {
 	return info
 }
 
-// waitInfo waits until the stream stands as wanted.
+// waitInfo waits until the stream's Info is as wanted.
 func waitInfo(t *testing.T, s *stream.Stream, what string, want func(stream.Info) bool) stream.Info {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -113,8 +113,8 @@ func TestSetRetention_Errors(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_SweepsUpMarks: those that a writer left when it died, and no
-// Writer has to.
+// TestRetentionWorker_SweepsUpMarks: it deletes the marks of dead writers, without
+// any Writer.
 func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -133,7 +133,7 @@ func TestRetentionWorker_SweepsUpMarks(t *testing.T) {
 	await(t, "the sweep", func() bool { return marks() == 1 })
 }
 
-// TestRetentionWorker_BySize has every way of reading meet what was dropped.
+// TestRetentionWorker_BySize tests every way of reading with dropped messages.
 func TestRetentionWorker_BySize(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, keepBySize)
@@ -162,7 +162,7 @@ func keepBySize(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	if shared != isShared(t, db, s) || shared != (info.Segments == 0) {
 		t.Errorf("%+v: the stream was shared: %t", info, shared)
 	}
-	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.retention`); err != nil { // it stays like this
+	if _, err := db.Pool.Exec(t.Context(), `DELETE FROM tidewire.retention`); err != nil { // the stream does not change from here on
 		t.Fatal(err)
 	}
 	waitQuiet(t, db)
@@ -217,8 +217,8 @@ func waitQuiet(t *testing.T, db pgtest.DB) {
 	exec(t, tx, `SELECT pg_advisory_xact_lock(1953064037, 3)`)
 }
 
-// TestRetentionWorker_ByAge has all of a stream go, and a reader who had read all miss
-// nothing.
+// TestRetentionWorker_ByAge drops all messages of a stream; a reader that had read all
+// misses nothing.
 func TestRetentionWorker_ByAge(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, keepByAge)
@@ -296,7 +296,7 @@ func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		}
 	}
 	oldest := int64(1)
-	if isShared(t, db, s) { // where it is a question of each message
+	if isShared(t, db, s) { // where each message is dropped separately
 		oldest = last
 		waitInfo(t, s, "not dropped up to the slow group", func(i stream.Info) bool { return i.Oldest == oldest })
 	}
@@ -305,7 +305,7 @@ func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
 		t.Errorf("%+v: dropped what a group has not read", info)
 	}
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Hour, Consumed: true})
-	waitQuiet(t, db) // who knows the other policy
+	waitQuiet(t, db) // which still uses the old policy
 	if _, err := slow.Commit(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
@@ -320,8 +320,8 @@ func keepConsumed(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// TestRetentionWorker_LongReaderDelaysTheDropAlone: a lock that is waited for stands in
-// the way of everybody who comes after.
+// TestRetentionWorker_LongReaderDelaysTheDropAlone: a waiting lock request blocks all
+// later ones (lock queue), so the drop must not wait.
 func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -333,7 +333,7 @@ func TestRetentionWorker_LongReaderDelaysTheDropAlone(t *testing.T) {
 	exec(t, reader, `SELECT count(*) FROM tidewire.stream_1000`)
 	alter(t, db.Pool, s, stream.Retention{MaxAge: time.Millisecond})
 	keep(t, pool)
-	// An append that waited for a drop would wait for the reader too, and so for ever.
+	// An append that waited for a drop would also wait for the reader, and so forever.
 	ctx := soon(t)
 	for n := 0; n < 20 || steps.count.Load() < 8; n++ {
 		if _, err := a.Append(ctx, stream.Message{}); err != nil {

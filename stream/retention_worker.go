@@ -15,8 +15,7 @@ import (
 
 // RetentionWorkerConfig configures a RetentionWorker.
 type RetentionWorkerConfig struct {
-	// Every is how often the streams are looked at, give or take a quarter.
-	// Defaults to 10 s.
+	// Every is the interval of checks, plus or minus a quarter. Defaults to 10 s.
 	Every time.Duration
 	// Log receives a line when messages were dropped, or could not be. Defaults
 	// to none.
@@ -33,20 +32,20 @@ func (c RetentionWorkerConfig) withDefaults() RetentionWorkerConfig {
 	return c
 }
 
-// RetentionWorker applies the Retention of all streams of a database: it drops the
-// messages that need not be kept, of a stream with tables of its own in whole
-// segments. Once an hour it also deletes what writers that died have left. Any
-// number of processes may run one; advisory locks let one of them work at a time.
+// RetentionWorker applies the Retention of all streams of a database: it drops messages past
+// their retention; for a stream with its own tables it drops whole segments. Once an hour it
+// also deletes the batch marks of dead writers. Any number of processes may run one; advisory
+// locks ensure that one of them works at a time.
 //
-// It looks at all streams that share a table with two queries, and deletes messages of
-// many in one transaction. Nobody waits for that but who moves or drops a stream. It looks at
-// each of the others for itself, and nobody waits for it longer than its bound for
-// locks, some 40 ms: while a long transaction reads a stream, that stream keeps its
+// It checks all streams in the shared table with two queries, and deletes messages of many
+// streams in one transaction; only a move or a drop of a stream waits for that. It checks
+// each stream with its own tables separately, and delays other transactions for at most its
+// bound for locks, some 40 ms: while a long transaction reads a stream, that stream keeps its
 // segments, and the RetentionWorker tries again in its next round.
 type RetentionWorker struct {
 	cfg   RetentionWorkerConfig
 	pool  *pgxpool.Pool
-	swept time.Time // when batchGC were looked for; of Run alone
+	swept time.Time // when old batch marks were last deleted; used only by Run
 }
 
 // NewRetentionWorker returns a RetentionWorker that works through the pool. It does nothing until
@@ -55,16 +54,16 @@ func NewRetentionWorker(pool *pgxpool.Pool, cfg RetentionWorkerConfig) *Retentio
 	return &RetentionWorker{cfg: cfg.withDefaults(), pool: pool}
 }
 
-// Bounds of what a RetentionWorker waits for locks.
+// Bounds of a RetentionWorker's waits for locks.
 const (
-	// sealWait is for the lock of a stream, which is granted in turn: waiting
-	// for it delays nobody.
+	// sealWait is for the lock of a stream, which is granted in turn, so waiting
+	// for it delays no one.
 	sealWait = time.Second
-	// dropWait is for a stream's table, for the first attempt of dropTries; it
-	// doubles each time. Everybody who comes to the table waits as well.
+	// dropWait is for a stream's table, for the first of dropTries attempts; it
+	// doubles each time. All later users of the table wait as well (lock queue).
 	dropWait  = 5 * time.Millisecond
 	dropTries = 4
-	// dropBatch is the most segments that tidewire.drop_segments drops at once, and so drop_expired.
+	// dropBatch is the most segments that tidewire.drop_segments and drop_expired drop at once.
 	dropBatch = 32
 )
 
@@ -92,7 +91,7 @@ func (k *RetentionWorker) Run(ctx context.Context) {
 	}
 }
 
-// policy names a stream with tables of its own that has a Retention.
+// policy is a stream with its own tables and a Retention.
 type policy struct {
 	id   int32
 	name string
@@ -125,15 +124,15 @@ func (k *RetentionWorker) round(ctx context.Context) error {
 	return nil
 }
 
-// keep applies the retention of one stream and returns how many segments it
-// dropped.
+// keep applies the retention of one stream and returns the number of dropped
+// segments.
 func (k *RetentionWorker) keep(ctx context.Context, id int32) (dropped int, err error) {
 	var settled *int64
 	if err := step(ctx, k.pool, sealWait, &settled, sealSegmentSQL, id); err != nil {
 		return 0, fmt.Errorf("seal: %w", err)
 	}
 	if settled == nil {
-		return 0, nil // another process keeps
+		return 0, nil // another process applies retention
 	}
 	var upto int64
 	if err := step(ctx, k.pool, sealWait, &upto, expiredSQL, id, *settled); err != nil {
@@ -150,9 +149,9 @@ func (k *RetentionWorker) keep(ctx context.Context, id int32) (dropped int, err 
 	}
 }
 
-// drop has the query drop segments up to that position, a batch of them at most. It waits a
-// little longer with each attempt: after short reads it gets its turn, and
-// after a long one it gives up.
+// drop runs a query that drops segments up to that position, at most dropBatch. It waits
+// longer for the lock with each attempt: it succeeds between short reads, and gives up
+// during a long one.
 func (k *RetentionWorker) drop(ctx context.Context, sql string, id int32, upto int64) (dropped int, err error) {
 	for failed := range dropTries {
 		err = step(ctx, k.pool, dropWait<<failed, &dropped, sql, id, upto)

@@ -14,13 +14,13 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// beforeDrop calls something once, before a RetentionWorker drops what it has found.
+// beforeDrop calls a function once, before a RetentionWorker drops the messages that it has found.
 type beforeDrop struct {
 	once sync.Once
 	do   func()
 }
 
-// isDrop tells the statements that drop.
+// isDrop matches the statements that drop messages.
 var isDrop = regexp.MustCompile(`tidewire\.drop_(shared|expired)\(`)
 
 func (b *beforeDrop) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
@@ -38,7 +38,7 @@ func (*beforeDrop) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 }
 func (*beforeDrop) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// keepWith applies retention once, and calls do between the look and the drop.
+// keepWith applies retention once, and calls do between the lookup and the drop.
 func keepWith(t *testing.T, db pgtest.DB, do func()) {
 	t.Helper()
 	cfg := db.Pool.Config()
@@ -57,7 +57,7 @@ func keepWith(t *testing.T, db pgtest.DB, do func()) {
 	}
 }
 
-// fillBoth stores a hundred messages of a stream of either kind, which are older than oldAge.
+// fillBoth stores a hundred messages older than oldAge, in a shared stream or one with its own tables.
 func fillBoth(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
 	if isShared(t, db, s) {
@@ -70,7 +70,7 @@ func fillBoth(t *testing.T, db pgtest.DB, s *stream.Stream) {
 
 const oldAge = 5 * time.Millisecond
 
-// wantKept wants the messages after a position to be there.
+// wantKept wants the messages after a position to be stored.
 func wantKept(t *testing.T, s *stream.Stream, after int64) {
 	t.Helper()
 	if msgs, err := s.Read(t.Context(), after, 1000); err != nil || len(msgs) != 100-int(after) {
@@ -78,8 +78,8 @@ func wantKept(t *testing.T, s *stream.Stream, after int64) {
 	}
 }
 
-// TestRetentionWorker_GroupMadeBeforeADrop: a message stays as long as any group has not read it, also a
-// group that is made while the RetentionWorker is at work.
+// TestRetentionWorker_GroupMadeBeforeADrop: a message stays until every group has read it, also a group
+// that is created while the RetentionWorker runs.
 func TestRetentionWorker_GroupMadeBeforeADrop(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -104,7 +104,7 @@ func TestRetentionWorker_GroupMadeBeforeADrop(t *testing.T) {
 	})
 }
 
-// TestRetentionWorker_GroupSeeksBeforeADrop: likewise a group that goes back.
+// TestRetentionWorker_GroupSeeksBeforeADrop: the same for a group that seeks back.
 func TestRetentionWorker_GroupSeeksBeforeADrop(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -146,7 +146,8 @@ func TestRetentionWorker_AlteredBeforeADrop(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_LargeMessagesAfterSmall: the oldest go while all together are larger than MaxBytes.
+// TestRetentionWorker_LargeMessagesAfterSmall: the oldest messages are dropped while the stream is larger
+// than MaxBytes.
 func TestRetentionWorker_LargeMessagesAfterSmall(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

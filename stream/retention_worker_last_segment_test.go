@@ -9,8 +9,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestRetentionWorker_LastSegmentAfterARollback: a transaction took positions after the end of the last segment, and was rolled
-// back: an append that PostgreSQL ended, or whose lock timed out. A RetentionWorker's round later the stream can still be appended to.
+// TestRetentionWorker_LastSegmentAfterARollback: a transaction allocated positions after the end of the last
+// segment, and was rolled back: an append that PostgreSQL cancelled, or whose lock timed out. A
+// RetentionWorker's round later the stream can still be appended to.
 func TestRetentionWorker_LastSegmentAfterARollback(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -31,8 +32,8 @@ func TestRetentionWorker_LastSegmentAfterARollback(t *testing.T) {
 	}
 }
 
-// TestRetentionWorker_LastSegmentFull: the last segment was filled to its very end while ANALYZE, say, held the lock that a new one
-// needs. A RetentionWorker's round later the stream can still be appended to.
+// TestRetentionWorker_LastSegmentFull: the last segment was filled completely while, for example, ANALYZE
+// held the lock that a new one needs. A RetentionWorker's round later the stream can still be appended to.
 func TestRetentionWorker_LastSegmentFull(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)

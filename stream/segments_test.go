@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestSegments_OldSnapshot has a transaction that knows nothing of the segments
-// made and dropped since it began append, and read nothing wrong.
+// TestSegments_OldSnapshot uses a transaction whose snapshot is older than segments
+// created and dropped since: it can append, and reads nothing wrong.
 func TestSegments_OldSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
@@ -64,8 +64,8 @@ func TestSegments_OneBatchLargerThanASegment(t *testing.T) {
 	}
 }
 
-// TestSegments_SpareOneCanWait: a lock that keeps from attaching delays no
-// writer before the very end of the last segment.
+// TestSegments_SpareOneCanWait: a lock that prevents attaching a segment delays no
+// writer before the end of the last segment.
 func TestSegments_SpareOneCanWait(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -73,7 +73,7 @@ func TestSegments_SpareOneCanWait(t *testing.T) {
 	defer holder.Rollback(context.Background())
 	exec(t, holder, `LOCK TABLE ONLY tidewire.stream_1000 IN SHARE UPDATE EXCLUSIVE MODE`)
 	a := run(t, db.Pool, s, stream.AppenderConfig{Writer: stream.WriterConfig{LockTimeout: time.Minute}})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only who waits for the holder takes as long
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only a writer that waits for the lock's holder takes as long
 	defer cancel()
 	for _, n := range []int{16_000, 384} {
 		if _, err := a.Append(ctx, make([]stream.Message, n)...); err != nil {

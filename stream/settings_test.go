@@ -16,8 +16,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// freezer is a network on which a client sends so many bytes more and then, as
-// one that was stopped, nothing.
+// freezer is a network on which a client sends a limited number of further bytes
+// and then nothing, like a stopped process.
 type freezer struct {
 	left atomic.Int64
 }
@@ -38,7 +38,7 @@ func (c *freezingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// SetDeadline is how pgx gives up what it does.
+// SetDeadline is called by pgx to cancel an operation.
 func (c *freezingConn) SetDeadline(at time.Time) error {
 	if !at.IsZero() && !at.After(time.Now()) {
 		c.close()
@@ -51,7 +51,7 @@ func (c *freezingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// pool opens a pool whose application has a name of its own.
+// pool opens a pool with its own application name.
 func (f *freezer) pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	f.left.Store(1 << 40)
@@ -74,7 +74,7 @@ func (f *freezer) pool(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// waitLocked waits until somebody has the lock of the messages table.
+// waitLocked waits until a session holds the lock of the messages table.
 func waitLocked(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	for held := false; !held; {
@@ -87,8 +87,8 @@ func waitLocked(t *testing.T, db pgtest.DB) {
 	}
 }
 
-// TestWriter_FrozenInAnyPool: a writer that froze with the lock is ended, though
-// its pool is the application's, under whatever defaults the database has.
+// TestWriter_FrozenInAnyPool: a writer that froze with the lock is terminated,
+// although its pool is the application's, with any defaults of the database.
 func TestWriter_FrozenInAnyPool(t *testing.T) {
 	t.Parallel()
 	for name, defaults := range map[string]map[string]string{
@@ -130,8 +130,8 @@ func TestWriter_FrozenInAnyPool(t *testing.T) {
 	}
 }
 
-// TestWriter_LeavesNoSettings: whoever takes the pool's only connection after a
-// writer finds it as the pool made it.
+// TestWriter_LeavesNoSettings: after a writer, the pool's only connection has the
+// settings with which the pool opened it.
 func TestWriter_LeavesNoSettings(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -177,7 +177,7 @@ func TestWriter_LeavesNoSettings(t *testing.T) {
 }
 
 // TestAppender_ClientEncoding: text is written and read in the encoding of the
-// pool, whichever it is and whichever method writes: what is stored is found again.
+// pool, for any encoding and method: stored text is found again.
 func TestAppender_ClientEncoding(t *testing.T) {
 	t.Parallel()
 	db := setup(t)

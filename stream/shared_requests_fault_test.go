@@ -15,9 +15,9 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestSharedRequests_RotateUnderLoad: nodes repeat each other's requests to several streams, some
-// of which move, while two processes rotate the records again and again, a few blocks at a time. Each
-// request is stored once, and nobody deadlocks.
+// TestSharedRequests_RotateUnderLoad: nodes repeat each other's requests to several streams, some of
+// which move, while two processes continually rotate the records, a few blocks at a time. Each
+// request is stored once, and there is no deadlock.
 func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range max(pgtest.Seeds(), 3) {
@@ -114,7 +114,7 @@ func TestSharedRequests_RotateUnderLoad(t *testing.T) {
 }
 
 // TestSharedRequests_Straggler: a request is recorded in a table that goes out of use, and comes into
-// use again, before it is committed. It is found there until it is old.
+// use again, before the record is committed. It is found there until it expires.
 func TestSharedRequests_Straggler(t *testing.T) {
 	t.Parallel()
 	for _, rotations := range []int{1, 2, 3} {
@@ -172,7 +172,7 @@ func TestSharedRequests_LateWriter(t *testing.T) {
 	wantStored(t, s, "once, two")
 }
 
-// twoOldStreams has two streams with a request each, whose records are due to be folded.
+// twoOldStreams creates two streams with one request each, whose records are due for folding.
 func twoOldStreams(t *testing.T) (db pgtest.DB, moving, other *stream.Stream, p stream.RequestID) {
 	db, moving = ensure(t)
 	other = ensureNamed(t, db.Pool, "other", false)
@@ -189,11 +189,11 @@ func twoOldStreams(t *testing.T) (db pgtest.DB, moving, other *stream.Stream, p 
 	return db, moving, other, p
 }
 
-// removals are what takes the records of a stream away, beside a fold.
+// removals are the statements that remove the records of a stream, besides a fold.
 var removals = map[string]string{"move": `SELECT tidewire.own_stream($1)`, "drop": `SELECT tidewire.drop_stream_tables($1)`}
 
-// TestSharedRequests_FoldBesideARemoval: a fold does not wait for a stream that is moved or dropped, but
-// folds the others.
+// TestSharedRequests_FoldBesideARemoval: a fold does not wait for a stream that is being moved or
+// dropped, but folds the others.
 func TestSharedRequests_FoldBesideARemoval(t *testing.T) {
 	t.Parallel()
 	for what, sql := range removals {
@@ -258,8 +258,8 @@ func TestSharedRequests_RemovalBesideAFold(t *testing.T) {
 	}
 }
 
-// TestSharedRequests_HeldSnapshot: a snapshot that is held sees every record that it could see when it began,
-// and stops neither appends nor rotations.
+// TestSharedRequests_HeldSnapshot: an open snapshot keeps seeing every record that it saw when it began, and
+// blocks neither appends nor rotations.
 func TestSharedRequests_HeldSnapshot(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

@@ -30,8 +30,7 @@ func wantOldRequest(t *testing.T, a *stream.Appender, p stream.RequestID) {
 	}
 }
 
-// sharedRecords counts what the tables that streams share have of a stream: records in each, and
-// floors.
+// sharedRecords counts the rows of a stream in the shared tables: records in each, and floors.
 func sharedRecords(t *testing.T, db pgtest.DB, s *stream.Stream) (counts [3]int) {
 	t.Helper()
 	err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tidewire.shared_request_0 WHERE stream = $1),
@@ -43,8 +42,8 @@ func sharedRecords(t *testing.T, db pgtest.DB, s *stream.Stream) (counts [3]int)
 	return counts
 }
 
-// rotateShared rotates the records that streams share once, as if their time had come. A node that
-// looks at the same time may be the one that does it.
+// rotateShared rotates the shared records once, as if they had expired. A node that checks at the
+// same time may do the rotation instead.
 func rotateShared(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	t.Helper()
 	before := turn(t, db)
@@ -69,7 +68,7 @@ func turn(t *testing.T, db pgtest.DB) (n int) {
 	return n
 }
 
-// awaitLockWaiter waits until somebody waits for a lock in the database of the test.
+// awaitLockWaiter waits until a session waits for a lock in the database of the test.
 func awaitLockWaiter(t *testing.T, db pgtest.DB) {
 	t.Helper()
 	await(t, "somebody to wait for a lock", func() bool {
@@ -94,7 +93,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 		appenders[i] = run(t, pool, streams[i], stream.AppenderConfig{})
 		others[i] = run(t, otherPool, ensureNamed(t, otherPool, fmt.Sprint("s", i), false), stream.AppenderConfig{})
 	}
-	// submit sends a message and a request to each stream, in one round as far as that goes.
+	// submit sends a message with a request to each stream, if possible in one round.
 	submit := func(pool *pgxpool.Pool, appenders []*stream.Appender, sequence func(i int) int64) []stream.Appended {
 		t.Helper()
 		got, errs := make([]stream.Appended, n), make([]error, n)
@@ -136,7 +135,7 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 		}
 		return together(t, db) >= n-1
 	})
-	rotateShared(t, db, streams[0]) // so that no primary key is in the way of a repetition
+	rotateShared(t, db, streams[0]) // so that no primary key rejects a repetition
 	// Every second one is new to its stream.
 	for i, got := range submit(otherPool, others, func(i int) int64 { return rounds + int64(i%2) }) {
 		if want := (stream.Appended{First: 2 * (rounds + int64(i%2)), Last: 2 * (rounds + int64(i%2)), Duplicate: i%2 == 0}); got != want {
@@ -151,8 +150,8 @@ func TestSharedRequests_ManyStreams(t *testing.T) {
 	}
 }
 
-// TestSharedRequests_MoveCarriesThem: what is known of requests is the same after a move, and
-// rotates as before.
+// TestSharedRequests_MoveCarriesThem: the records of requests are the same after a move, and
+// are rotated as before.
 func TestSharedRequests_MoveCarriesThem(t *testing.T) {
 	t.Parallel()
 	for _, inUse := range []int{0, 1} {
@@ -240,7 +239,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 			giveBack := func() {}
 			if beside {
 				giveBack = occupySessions(t, pool)
-				// The first one has nobody to share a round with.
+				// The first one has no other stream to share a round with.
 				if err := other.Submit(t.Context(), messages("x"), func(stream.Appended, error) {}); err != nil {
 					t.Fatal(err)
 				}
@@ -263,7 +262,7 @@ func TestSharedRequests_RepeatedWhileItMoves(t *testing.T) {
 	}
 }
 
-// appendAs stores one message as a client's first request does, up to the commit.
+// appendAs stores one message like a client's first request, without the commit.
 func appendAs(t *testing.T, tx pgx.Tx, s *stream.Stream, p stream.RequestID, payload string) {
 	t.Helper()
 	exec(t, tx, `SELECT tidewire.take_shared($1, 1, $2, $3)`, s.ID(), int64(s.ID()), p.Sequence)
@@ -298,8 +297,8 @@ func TestSharedRequests_MovesWhileItIsStored(t *testing.T) {
 	wantStored(t, s, "once")
 }
 
-// TestSharedRequests_RecordIsRefused: PostgreSQL refuses the record of one request. The
-// calls that share its batch, and the streams that share its round, are stored.
+// TestSharedRequests_RecordIsRefused: PostgreSQL rejects the record of one request. The
+// other calls of its batch, and the other streams of its round, are stored.
 func TestSharedRequests_RecordIsRefused(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

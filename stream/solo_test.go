@@ -9,7 +9,7 @@ import (
 )
 
 // TestAppender_IdleHasNoGoroutine: an Appender that has nothing to write alone has neither a
-// goroutine nor batches. It has them again when it writes alone, also while it stops.
+// goroutine nor batches. It gets them again when it writes alone, also while it stops.
 func TestAppender_IdleHasNoGoroutine(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -33,7 +33,7 @@ func TestAppender_IdleHasNoGoroutine(t *testing.T) {
 		}
 	}
 	var done sync.WaitGroup
-	for range 3 { // which nobody waits for before the end
+	for range 3 { // without waiting for the answers before the end
 		done.Add(1)
 		if err := a.Submit(t.Context(), []Message{{}}, func(_ Appended, err error) {
 			defer done.Done()
@@ -88,7 +88,7 @@ func TestAppender_StopsAnyTime(t *testing.T) {
 	}
 }
 
-// TestAppender_ComesAndGoes: callers come now and then, so that goroutines end while messages
+// TestAppender_ComesAndGoes: calls come with pauses, so that goroutines end while messages
 // are added. Each message is stored once.
 func TestAppender_ComesAndGoes(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestAppender_ComesAndGoes(t *testing.T) {
 						return
 					}
 					if solo := a.solo.Load(); solo != nil && n%2 == 0 {
-						solo.group.Wake() // the turn has nothing to commit, as after a time
+						solo.group.Wake() // a turn without anything to commit, as after soloIdle
 					}
 				}
 			})
@@ -126,8 +126,8 @@ func TestAppender_ComesAndGoes(t *testing.T) {
 	calling.Wait()
 }
 
-// TestCommitter_FewAreSlow: when many streams seem slow, it is PostgreSQL that is, and they
-// go on sharing transactions.
+// TestCommitter_FewAreSlow: when many streams seem slow, PostgreSQL itself is slow, and
+// they continue to share transactions.
 func TestCommitter_FewAreSlow(t *testing.T) {
 	t.Parallel()
 	c := &committer{}

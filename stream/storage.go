@@ -11,37 +11,38 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// storage says where the messages of a stream are, and the records of its clients: in
-// tables that streams share, or in tables of its own. A stream gets these when it is hot,
-// large or has a large batch. It keeps them for good.
+// storage says which tables hold the messages of a stream and its request records: the
+// shared tables, or its own. A stream gets its own tables when it is hot, large or has a
+// large batch, and keeps them permanently.
 //
 // Safe for concurrent use.
 type storage struct {
-	// own is as far as is known here: another process may have moved the stream, or a standby
-	// taken over that lacks the move.
+	// own: the stream has its own tables, as far as this process knows. Another process may
+	// have moved the stream, or a standby without the move may have taken over.
 	own   atomic.Bool
-	stays atomic.Bool // tables could not be made, and it does without them
+	stays atomic.Bool // tables could not be created, so the stream stays in the shared ones
 
-	// head is the last position that was stored from here, or 0: others may have gone on. ghosts are the same in histories
-	// before, which head has left.
+	// head is the last position that this process has stored, or 0; other processes may have stored later
+	// ones. ghosts are the last positions in earlier histories, from before head entered a new one.
 	head   atomic.Int64
 	ghosts pg.Ghosts
-	told   atomic.Int64 // by FindLost: the highest position that it found to be lost
+	told   atomic.Int64 // the highest position that FindLost has reported as lost
 
 	mu    sync.Mutex
-	began time.Time // of a second
+	began time.Time // start of the current second
 	rows  int       // since then
 	hot   atomic.Bool
 }
 
-// hotRows is with how many messages in a second a stream gets tables of its own. Making
-// them takes as long as storing some 200 (docs/benchmarks/streams.md).
+// hotRows is the number of messages in a second from which a stream gets its own
+// tables. Creating them takes as long as storing some 200 messages
+// (docs/benchmarks/streams.md).
 const hotRows = 1000
 
-// codeOwnTables is what tidewire.take_shared raises.
+// codeOwnTables is raised by tidewire.take_shared if the stream has its own tables.
 const codeOwnTables = "TW010"
 
-// stored notes that so many messages were stored, the first of them at this position.
+// stored notes that rows messages were stored, the first of them at position first.
 func (s *storage) stored(first int64, rows int) {
 	if s == nil {
 		return
@@ -63,7 +64,7 @@ func (s *storage) stored(first int64, rows int) {
 	}
 }
 
-// knownHead returns where the stream ends as far as that is known, or 0.
+// knownHead returns the last known position of the stream, or 0.
 func (s *storage) knownHead() int64 {
 	if s == nil {
 		return 0
@@ -71,7 +72,8 @@ func (s *storage) knownHead() int64 {
 	return s.head.Load()
 }
 
-// takeGhosts returns the last position that was stored from here in each history before the one with that base, once, from the lowest on.
+// takeGhosts returns, in ascending order, the last position that this process has stored in each history
+// before the one with that base, and clears them.
 func (s *storage) takeGhosts(base int64) []int64 {
 	if s == nil {
 		return nil
@@ -83,10 +85,10 @@ func (s *storage) takeGhosts(base int64) []int64 {
 }
 
 // shared reports whether messages are written to the shared table. A table of messages
-// that is no stream's has no storage.
+// that does not belong to a stream has no storage (nil).
 func (s *storage) shared() bool { return s != nil && !s.own.Load() }
 
-// outgrown reports whether the stream is to get tables of its own.
+// outgrown reports whether the stream should get its own tables.
 func (s *storage) outgrown() bool { return s.shared() && s.hot.Load() && !s.stays.Load() }
 
 // locks is how many locks a transaction takes for the stream.
@@ -97,19 +99,20 @@ func (s *storage) locks() int {
 	return ownLocks
 }
 
-// wantsOwn reports whether the batch is to be written to tables of the stream's own.
+// wantsOwn reports whether the batch should be written to the stream's own tables.
 func (w *batchWriter) wantsOwn(b *rowBatch) bool {
 	return w.needsOwn() || !w.storage.stays.Load() && (w.storage.outgrown() || w.prefersCopy(b) || w.line.stages(b))
 }
 
-// needsOwn reports whether batches cannot be written elsewhere.
+// needsOwn reports whether batches can be written only to the stream's own tables.
 func (w *batchWriter) needsOwn() bool { return w.cfg.Method != Auto }
 
 // moveTimeout bounds one attempt to move a stream: a million messages take some 7 s.
 const moveTimeout = 5 * time.Minute
 
-// moveFor gives the stream tables of its own if the batch wants them. If it needs them, it
-// tries until PostgreSQL refuses, or ctx ends; else the batch can be written as it is.
+// moveFor moves the stream to its own tables if the batch should be written there. If
+// needsOwn, it retries until PostgreSQL returns a permanent error, or ctx ends; otherwise
+// a failure is no error, and the batch is written to the shared table.
 func (w *batchWriter) moveFor(ctx context.Context, b *rowBatch) error {
 	lock := pg.LockWait{Bound: w.cfg.LockTimeout}
 	for failed := 0; w.storage.shared() && w.wantsOwn(b); {
@@ -139,29 +142,30 @@ func (w *batchWriter) moveFor(ctx context.Context, b *rowBatch) error {
 	return nil
 }
 
-// stay notes that the stream stays where it is, for good if PostgreSQL makes no tables.
+// stay handles a failed move: if the error is permanent, the stream stays in the shared
+// table permanently.
 func (w *batchWriter) stay(err error) {
 	if code := pg.Code(err); code == "" || code == pg.CodeUndefinedTable || pg.Retryable(err) {
 		return
 	}
 	w.storage.stays.Store(true)
-	w.cfg.Log.Warn("stream gets no tables of its own", "stream", w.table.lock, "error", err)
+	w.cfg.Log.Warn("stream not moved to its own tables", "stream", w.table.lock, "error", err)
 }
 
-// moves bounds the streams of a pool that are moved at a time: large ones take a session for
-// seconds, and others need one.
+// moves lets one stream of a pool be moved at a time: a large one takes a connection for
+// seconds, and other streams need connections.
 var moves pg.PerPool[chan struct{}]
 
 // errOtherMoves says that another stream is being moved.
 var errOtherMoves = errors.New("another stream is being moved")
 
-// move gives the stream tables of its own, on a session that was set aside if there is one.
-// While another stream is moved, one that needs them waits for its turn; for another the
-// error is errOtherMoves.
+// move moves the stream to its own tables, on the connection for slow work if there is one
+// (HoldSlow). While another stream is moved, it waits for its turn if needed is true;
+// otherwise the error is errOtherMoves.
 func (w *batchWriter) move(ctx context.Context, needed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	w.on.Release() // a stream that moves needs one
+	w.on.Release() // the stream that is being moved may need this connection
 	slot := moves.Join(w.pool, func() chan struct{} { return make(chan struct{}, 1) })
 	defer moves.Leave(w.pool)
 	if err := enterSlot(ctx, slot, needed); err != nil {
@@ -198,7 +202,8 @@ func enterSlot(ctx context.Context, slot chan<- struct{}, wait bool) error {
 	return pg.Acquire(ctx, slot)
 }
 
-// sendShared sends five statements, one more with requests to record, and one Sync.
+// sendShared sends one transaction in a pipeline, with one more statement if there are
+// requests to record, and one Sync.
 func (w *batchWriter) sendShared(ctx context.Context, b *rowBatch, wait time.Duration) error {
 	s := w.on.Session()
 	p := s.Conn().PgConn().StartPipeline(ctx)
@@ -209,7 +214,7 @@ func (w *batchWriter) sendShared(ctx context.Context, b *rowBatch, wait time.Dur
 		p.SendQueryPrepared(stmtRecordRequests, b.recordParams(w.table.lock), nil, nil)
 	}
 	rows, free := w.insertParams(b)
-	rows[0] = id // in place of their number
+	rows[0] = id // in place of the number of rows
 	p.SendQueryPrepared(stmtInsertShared, rows, binaryFormat, binaryFormat)
 	free()
 	p.SendQueryPrepared(pg.StmtCommit, nil, nil, nil)
@@ -219,11 +224,12 @@ func (w *batchWriter) sendShared(ctx context.Context, b *rowBatch, wait time.Dur
 	return b.taken(p, before)
 }
 
-// Reads of shared streams are the same for all, and so prepared once on each connection.
+// The reads of all shared streams are the same statements, so they are prepared once on
+// each connection.
 const (
 	readSharedSQL     = `SELECT ` + messageColumns + ` FROM tidewire.read_shared($4, $1, $2, $3, NULL) AS candidate`
 	readSharedPageSQL = `SELECT ` + messageColumns + ` FROM tidewire.read_shared($5, $1, $2, $3, $4) AS candidate`
 
-	// sharedOfFmt is what a query on a stream's table reads from instead.
+	// sharedOfFmt replaces the name of a stream's own table in a query.
 	sharedOfFmt = `(SELECT * FROM tidewire.shared_message WHERE stream = %d) AS m`
 )

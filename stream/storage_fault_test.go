@@ -25,12 +25,12 @@ func ensureNamed(t *testing.T, pool *pgxpool.Pool, name string, own bool) *strea
 	return s
 }
 
-// wasEnded reports whether err is that of a session that was ended.
+// wasEnded reports whether err is the error of a terminated session.
 func wasEnded(err error) bool { return err != nil && (pg.Code(err) == "57P01" || pg.Code(err) == "") }
 
-// TestShared_AllAtOnce: nodes append, with requests too, publish in transactions of their own,
-// under every isolation, and read, while streams move and sessions end. All that was
-// acknowledged is there once, and nothing appears below what was seen.
+// TestShared_AllAtOnce: nodes append, also with requests, publish in their own transactions,
+// at every isolation level, and read, while streams move and sessions are terminated. Every
+// acknowledged message is stored once, and nothing appears below a seen position.
 func TestShared_AllAtOnce(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -42,7 +42,7 @@ func TestShared_AllAtOnce(t *testing.T) {
 		ensureNamed(t, db.Pool, names[i], i == 5)
 	}
 	var mu sync.Mutex
-	acked := make([]map[string]int64, nStreams) // position or 0 if it is not told
+	acked := make([]map[string]int64, nStreams) // position, or 0 if it was not returned
 	maybe := make([]map[string]bool, nStreams)
 	for i := range acked {
 		acked[i], maybe[i] = map[string]int64{}, map[string]bool{}
@@ -80,7 +80,7 @@ func TestShared_AllAtOnce(t *testing.T) {
 					}
 				}
 			})
-			readers.Go(func() { // a handle that is not told of anything
+			readers.Go(func() { // a handle that gets no notifications
 				s := ensureNamed(t, pool, names[i], false)
 				after := int64(0)
 				seen := map[int64]bool{}

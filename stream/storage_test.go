@@ -15,13 +15,14 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// moveStream gives a stream tables of its own, as another process would.
+// moveStream moves a stream to its own tables, like another process.
 func moveStream(t *testing.T, pool *pgxpool.Pool, s *stream.Stream) {
 	t.Helper()
 	exec(t, pool, `SELECT tidewire.own_stream($1)`, s.ID())
 }
 
-// isShared reports where the messages of a stream are, and wants none of them elsewhere.
+// isShared reports whether the messages of a stream are in the shared table, and wants
+// all of them in one place.
 func isShared(t *testing.T, db pgtest.DB, s *stream.Stream) (shared bool) {
 	t.Helper()
 	var tables bool
@@ -37,7 +38,7 @@ func isShared(t *testing.T, db pgtest.DB, s *stream.Stream) (shared bool) {
 	return shared
 }
 
-// TestShared_FollowedWhileItMoves: subscriptions and appends of two nodes go on.
+// TestShared_FollowedWhileItMoves: subscriptions and appends of two nodes continue.
 func TestShared_FollowedWhileItMoves(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -64,8 +65,9 @@ func TestShared_FollowedWhileItMoves(t *testing.T) {
 	}
 }
 
-// TestShared_ReadByWhoDoesNotKnow: a handle of before reads what was moved, in all ways.
-func TestShared_ReadByWhoDoesNotKnow(t *testing.T) {
+// TestShared_ReadByAnOutdatedHandle: an outdated handle can read moved messages in all
+// ways.
+func TestShared_ReadByAnOutdatedHandle(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
 	mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), stream.Message{Key: "k", Payload: []byte("1")}, stream.Message{Payload: []byte("2")})
@@ -106,8 +108,8 @@ func TestShared_ReadByWhoDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestShared_OldSnapshot: a transaction that does not see the end of the stream publishes
-// after it, and what comes then after that.
+// TestShared_OldSnapshot: a transaction whose snapshot does not show the end of the
+// stream publishes after it, and later messages follow.
 func TestShared_OldSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels[1:] {
@@ -136,7 +138,7 @@ func TestShared_OldSnapshot(t *testing.T) {
 	}
 }
 
-// TestShared_GetsItsOwn when it needs tables that only it has.
+// TestShared_GetsItsOwn tables when it needs them.
 func TestShared_GetsItsOwn(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -164,8 +166,8 @@ func TestShared_GetsItsOwn(t *testing.T) {
 	}
 }
 
-// TestShared_MovesWhileNodesAppend: appends of two nodes, some alone and some together
-// with others, have all the positions that they are told.
+// TestShared_MovesWhileNodesAppend: the appends of two nodes, some alone and some
+// together with others, are stored at the returned positions.
 func TestShared_MovesWhileNodesAppend(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -210,7 +212,7 @@ func TestShared_MovesWhileNodesAppend(t *testing.T) {
 	}
 }
 
-// TestShared_Drop removes the messages, and is noticed by all.
+// TestShared_Drop removes the messages, and all handles notice it.
 func TestShared_Drop(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

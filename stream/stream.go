@@ -24,38 +24,39 @@ var (
 	ErrNotFound = errors.New("stream: not found")
 	// ErrExists: a stream of that name exists with other options.
 	ErrExists = errors.New("stream: exists with other options")
-	// ErrPartitioned: what was asked for is done with one of its Partitions.
+	// ErrPartitioned: the operation has to be called on one of the stream's
+	// Partitions.
 	ErrPartitioned = errors.New("stream: has partitions")
-	// ErrPartition: what was asked for is done with the whole stream, by the name
-	// before the last slash.
+	// ErrPartition: the operation has to be called on the whole stream, whose name
+	// is the part before the last slash.
 	ErrPartition = errors.New("stream: is a partition")
-	// ErrNotKeyed: the stream has no index on keys to read by.
+	// ErrNotKeyed: the stream has no index on keys, so it cannot be read by key.
 	ErrNotKeyed = errors.New("stream: not keyed")
 )
 
-// Options of a stream, chosen when it is made.
+// Options of a stream, chosen when it is created.
 type Options struct {
-	// Keyed streams can be read by key. Other streams store keys as well, and
-	// save the index, which costs more than all the rest: 3 us a message.
+	// Keyed streams can be read by key. Other streams store keys too, but without
+	// the index, which costs more than the rest of an append: 3 us a message.
 	Keyed bool
-	// Partitions, up to MaxPartitions, make the stream one of so many logs, each
-	// of which is written apart from the others, and has an order of its own.
-	// They are Streams as well, called <name>/0 to <name>/<n-1>: nothing else may
-	// have such a name, which is at most MaxName bytes. Messages with the same key
-	// go to the same partition. The number cannot be changed. 0 is an ordinary
-	// stream, whose name may have any slashes. Defaults to 0.
+	// Partitions is the number of partitions, up to MaxPartitions: separate logs,
+	// which are written in parallel, each with its own order. They are Streams as
+	// well, named <name>/0 to <name>/<n-1>: these names must not be used by other
+	// streams, and <name> has five bytes less than MaxName at most. Messages with the same key go to the same
+	// partition. The number cannot be changed. 0 is a stream without partitions,
+	// whose name may contain any slashes. Defaults to 0.
 	Partitions int
-	// OwnTables gives a stream that is made tables of its own from the beginning, and each
-	// of its partitions. Others share a table while they have few messages, and get their
-	// own with the first that needs them: making these takes some 5 ms. One that exists is
-	// as it is. Defaults to false.
+	// OwnTables gives a new stream, and each of its partitions, its own tables from the
+	// beginning. Other streams share a table while they have few messages, and get their
+	// own tables with the first batch that needs them: creating them takes some 5 ms. It
+	// has no effect on an existing stream. Defaults to false.
 	OwnTables bool
 }
 
 // Stream is an append-only log: messages in PostgreSQL, with a lock that orders
-// them. Streams with few of them share a table, others have tables of their own.
-// One with partitions is so many streams, and reads by key only: else it returns
-// ErrPartitioned. Safe for concurrent use.
+// them. Streams with few messages share a table, others have their own. A stream
+// with partitions consists of one stream for each, and can be read by key only:
+// other reads return ErrPartitioned. Safe for concurrent use.
 type Stream struct {
 	pool      *pgxpool.Pool
 	id        int32
@@ -64,18 +65,18 @@ type Stream struct {
 	createdAt time.Time
 	phase     string    // making, ready or dropping
 	parts     []*Stream // the partitions, if it has any
-	count     int       // of them
+	count     int       // number of partitions
 	table     *table
 	storage   *storage
 	read      *readSQL
 	standby   *onStandby // nil without
-	client    *Client    // nil without: then nothing appends, or follows
+	client    *Client    // nil without: then it cannot append or subscribe
 }
 
-// Ensure returns the stream of that name, and makes it if there is none. It
-// may be called by any number of processes at once. The name has 1 to MaxName
-// bytes, valid UTF-8 without NUL; else the error is ErrInvalid. If the stream
-// exists with other options, the error is ErrExists.
+// Ensure returns the stream of that name, and creates it if it does not exist. Any
+// number of processes may call it concurrently. The name has 1 to MaxName bytes,
+// valid UTF-8 without NUL; else the error is ErrInvalid. If the stream exists with
+// other options, the error is ErrExists.
 //
 // The Stream reads through the pool.
 func Ensure(ctx context.Context, pool *pgxpool.Pool, name string, opts Options) (*Stream, error) {
@@ -129,9 +130,9 @@ func Lookup(ctx context.Context, pool *pgxpool.Pool, name string) (*Stream, erro
 // ValidName returns ErrInvalid for a name that no stream can have.
 func ValidName(name string) error { return validName("stream", name) }
 
-// LookupAll returns those of the streams that there are, by their names: with one query, and
-// one more for each that has partitions. The names are valid. The Streams read through the
-// pool; a name that is given twice has one.
+// LookupAll returns the existing ones of the named streams, by name. It takes one query, and
+// one more for each stream with partitions. The names must be valid; a name may be given
+// twice. The Streams read through the pool.
 func LookupAll(ctx context.Context, pool *pgxpool.Pool, names []string) (map[string]*Stream, error) {
 	rows, err := pool.Query(ctx, lookupStreamsSQL, names)
 	if err != nil {
@@ -148,8 +149,8 @@ func LookupAll(ctx context.Context, pool *pgxpool.Pool, names []string) (map[str
 	return found, nil
 }
 
-// List returns all streams, ordered by the bytes of their names. Partitions are
-// not among them, but with their streams.
+// List returns all streams, ordered by the bytes of their names. Partitions are not
+// listed separately; they are part of their streams.
 func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 	rows, err := pool.Query(ctx, listStreamsSQL)
 	if err != nil {
@@ -188,10 +189,10 @@ func collectStreams(ctx context.Context, pool *pgxpool.Pool, rows pgx.Rows) ([]*
 // Drop removes the stream of that name with all its messages, or returns
 // ErrNotFound, or ErrPartition for a partition alone. Appends to it fail with
 // ErrNotFound from then on. It waits for reads and writes under way, until ctx
-// ends. Of a stream with hundreds of segments it drops the oldest first, some at
-// a time: if it fails, these are gone, as if by retention. Of a stream with
-// partitions it drops one after the other: from the beginning on it is not
-// found, and if it fails, Drop again, or Ensure, goes on.
+// ends. If the stream has hundreds of segments, it drops the oldest first, some at
+// a time: if it fails, these stay dropped, as if by retention. It drops the
+// partitions of a stream one after the other: from the start of Drop the stream is
+// not found, and if Drop fails, another Drop, or Ensure, continues it.
 func Drop(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if err := validName("stream", name); err != nil {
 		return err
@@ -221,7 +222,7 @@ func dropSingle(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	return err
 }
 
-// drop runs a query that drops something, again and again while that is in use:
+// drop runs a query that drops something, and retries while it is in use:
 // drop_stream says why it does not wait.
 func drop(ctx context.Context, pool *pgxpool.Pool, sql string, arg any) (done bool, err error) {
 	for failed := 0; ; failed++ {
@@ -235,8 +236,9 @@ func drop(ctx context.Context, pool *pgxpool.Pool, sql string, arg any) (done bo
 	}
 }
 
-// dropOldest leaves so few segments of the stream that one transaction can drop
-// them. A position that is committed has all below it settled.
+// dropOldest drops segments until at most maxDropSegments are left, which one
+// transaction can drop. It drops up to the head: no transaction below a committed
+// position is still under way.
 func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	k := NewRetentionWorker(pool, RetentionWorkerConfig{})
 	for failed := 0; ; failed++ {
@@ -251,7 +253,7 @@ func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
 			dropped, err = k.drop(ctx, dropSegmentsSQL, id, head)
 		}
 		if pg.Code(err) == pg.CodeUndefinedTable {
-			return nil // another one was faster
+			return nil // another process has dropped it
 		}
 		if err != nil && pg.Code(err) != pg.CodeLockNotAvailable {
 			return err
@@ -264,7 +266,7 @@ func dropOldest(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	}
 }
 
-// ID is the number of the stream in this database. It is never used again.
+// ID is the number of the stream in this database. IDs are never reused.
 func (s *Stream) ID() int32 { return s.id }
 
 // Name returns the name of the stream.
@@ -273,10 +275,10 @@ func (s *Stream) Name() string { return s.name }
 // Keyed reports whether the stream can be read by key.
 func (s *Stream) Keyed() bool { return s.keyed }
 
-// CreatedAt is when the stream was made.
+// CreatedAt is when the stream was created.
 func (s *Stream) CreatedAt() time.Time { return s.createdAt }
 
-// collect reads the one row of a query that tells of the stream.
+// collect reads the one row of a query that describes the stream.
 func (s *Stream) collect(rows pgx.Rows) error {
 	_, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, s.scan(row) })
 	return err
@@ -297,7 +299,8 @@ func (s *Stream) scan(row pgx.Row) error {
 	return nil
 }
 
-// validName checks the name of a stream or group, which of names.
+// validName checks the name of a stream, group or client; of is that word, for the
+// error.
 func validName(of, name string) error {
 	switch {
 	case len(name) == 0:

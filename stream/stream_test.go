@@ -27,7 +27,7 @@ func ensure(t *testing.T) (pgtest.DB, *stream.Stream) {
 	return db, s
 }
 
-// ensureOwn is ensure with tables of the stream's own, for tests that look into these.
+// ensureOwn is ensure for a stream with its own tables, for tests that inspect them.
 func ensureOwn(t *testing.T) (pgtest.DB, *stream.Stream) {
 	t.Helper()
 	db := setup(t)
@@ -138,8 +138,8 @@ func TestEnsure_RacedMakesOne(t *testing.T) {
 	}
 }
 
-// TestEnsure_RacedWithDrop has some make the stream while others drop it: no
-// one may fail for it.
+// TestEnsure_RacedWithDrop creates the stream in some goroutines while others drop
+// it: no call may fail because of that.
 func TestEnsure_RacedWithDrop(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -196,8 +196,8 @@ func TestDrop_TakesAllAndFreesTheName(t *testing.T) {
 	}
 }
 
-// TestDrop_UnderLoad drops a stream that many append to: each of them is told
-// that it is gone, or was stored before.
+// TestDrop_UnderLoad drops a stream with many appends: each append is stored before
+// the drop, or gets ErrNotFound.
 func TestDrop_UnderLoad(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -228,9 +228,9 @@ func TestDrop_UnderLoad(t *testing.T) {
 	calling.Wait()
 }
 
-// TestDrop_DoesNotStopWritersBehindALongReader: a lock that is waited for
-// stands in the way of everybody who comes after.
-func TestDrop_DoesNotStopWritersBehindALongReader(t *testing.T) {
+// TestDrop_DoesNotBlockWritersBesideALongReader: a waiting lock request blocks all
+// later ones (lock queue), so Drop must not wait.
+func TestDrop_DoesNotBlockWritersBesideALongReader(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
 	a := run(t, db.Pool, s, stream.AppenderConfig{})
@@ -250,7 +250,7 @@ func TestDrop_DoesNotStopWritersBehindALongReader(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// An append that waited for the drop would wait for the reader too, and so for ever.
+	// An append that waited for the drop would also wait for the reader, and so forever.
 	ctx := soon(t)
 	for n := 0; n < 20 || drops.count.Load() < 3; n++ {
 		if _, err := a.Append(ctx, stream.Message{}); err != nil {

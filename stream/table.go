@@ -8,14 +8,14 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// table is where a batchWriter's batches go, with the lock that orders them and the
-// SQL to write there.
+// table is the target of a batchWriter's batches, with the lock that orders them
+// and the SQL to write them.
 type table struct {
-	name      string // as SQL takes it, and so the next
+	name      string // quoted for SQL, like the next
 	positions string // the sequence
 	lock      int32  // within pg.LockClass
-	// columns after position, and the types of their values: what a row of a
-	// rowBatch holds, and of what insertArray takes an array each.
+	// columns after position, and the types of their values: the fields of a row in
+	// a rowBatch, for each of which insertArray takes an array.
 	columns string
 	types   []uint32
 
@@ -27,11 +27,11 @@ type table struct {
 // tableSQL is the SQL to write to one table.
 type tableSQL struct {
 	takePositions, insertArray, head string
-	stmtTake, stmtInsert             string // names of the prepared ones
+	stmtTake, stmtInsert             string // names of the prepared statements
 }
 
-// hashOf tells tables apart in the names of statements, of which PostgreSQL looks at
-// the first 63 bytes.
+// hashOf distinguishes tables in the names of statements, of which PostgreSQL uses
+// only the first 63 bytes.
 func hashOf(table string) string {
 	h := fnv.New64a()
 	h.Write([]byte(table))
@@ -47,7 +47,7 @@ const (
 	oidJSONB = 3802
 )
 
-// messagesTable is what the ingest endpoint fills.
+// messagesTable is the table that the ingest endpoint fills.
 func messagesTable(t pg.Table) *table {
 	return &table{
 		name: t.Quoted(""), positions: t.Quoted(pg.SuffixPositions), lock: lockMessages,
@@ -64,10 +64,10 @@ func streamTable(id int32) *table {
 	}
 }
 
-// takeTypes are those of the parameters of takePositions.
+// takeTypes are the types of the parameters of takePositions.
 var takeTypes = []uint32{oidInt8, oidInt8, oidInt8}
 
-// insertTypes are those of the parameters of insertArray.
+// insertTypes are the types of the parameters of insertArray.
 func (t *table) insertTypes() []uint32 {
 	all := append(make([]uint32, 0, 4), oidInt8)
 	for _, oid := range t.types {
@@ -76,10 +76,10 @@ func (t *table) insertTypes() []uint32 {
 	return all
 }
 
-// arrayOf are the OIDs of arrays by those of their elements.
+// arrayOf maps the OID of a type to that of its array type.
 var arrayOf = map[uint32]uint32{oidBytea: 1001, oidText: 1009, oidJSONB: 3807}
 
-// sql is made when it is needed: a stream that shares its table never does.
+// sql builds the SQL on first use: a shared stream never needs it.
 func (t *table) sql() *tableSQL {
 	t.once.Do(func() {
 		hash := hashOf(t.name)

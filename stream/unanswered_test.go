@@ -16,21 +16,21 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// cutNext keeps back the answer to what is written next, and breaks the connection.
+// cutNext withholds the answer to the next write, and breaks the connection.
 func (p *cutPlan) cutNext() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.after[p.writes+1] = true
 }
 
-// forbidTables has PostgreSQL refuse to make a table, a temporary one too, with an
-// error as triggers raise them for a row.
+// forbidTables makes PostgreSQL reject the creation of tables, also temporary ones,
+// with an error like that of a trigger for a row.
 func forbidTables(t *testing.T, db pgtest.DB) {
 	exec(t, db.Pool, `CREATE FUNCTION no_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no tables here'; END $$`)
 	exec(t, db.Pool, `CREATE EVENT TRIGGER no_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_tables()`)
 }
 
-// redialPool returns a pool whose connections the plan cuts, and which calls again before each connection after
+// redialPool returns a pool whose connections the plan cuts. It calls again before each new connection after
 // a cut.
 func redialPool(t *testing.T, cfg *pgxpool.Config, plan *cutPlan, again func(ctx context.Context)) *pgxpool.Pool {
 	t.Helper()
@@ -54,7 +54,7 @@ func redialPool(t *testing.T, cfg *pgxpool.Config, plan *cutPlan, again func(ctx
 }
 
 // TestAppender_DroppedAfterALostAnswer: the answer to a COMMIT is lost, and the stream is dropped before
-// the batch is written again. The caller is told that it may have been there.
+// the batch is written again. The error says that the batch may have been stored.
 func TestAppender_DroppedAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, func(t *testing.T, db pgtest.DB, s *stream.Stream) {
@@ -88,8 +88,8 @@ func TestAppender_DroppedAfterALostAnswer(t *testing.T) {
 }
 
 // TestAppender_RefusedAfterALostAnswer: the answer to a COMMIT is lost, and PostgreSQL
-// refuses the server from then on. The message is there, so nobody may be told that
-// it is not.
+// rejects the writer from then on. The message is stored, so the error must not say
+// that it is not.
 func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)
@@ -132,7 +132,8 @@ func TestAppender_RefusedAfterALostAnswer(t *testing.T) {
 }
 
 // TestAppender_RepetitionIsNotStaged: the answer to a large batch of two callers is
-// lost. Its repetition is refused before it can find that the first is committed.
+// lost. Its repetition is rejected before it can find that the first attempt is
+// committed.
 func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	t.Parallel()
 	db, s := ensureOwn(t)
@@ -168,7 +169,7 @@ func TestAppender_RepetitionIsNotStaged(t *testing.T) {
 	}
 }
 
-// TestWriter_StagedIsRefused: a batch that cannot be staged goes the direct way.
+// TestWriter_StagedIsRefused: a batch that cannot be staged is sent directly.
 func TestWriter_StagedIsRefused(t *testing.T) {
 	t.Parallel()
 	db := setup(t)
@@ -190,8 +191,8 @@ func TestWriter_StagedIsRefused(t *testing.T) {
 	}
 }
 
-// TestAppender_SessionsEnd ends sessions that write, again and again: what was stored is
-// answered so, and nothing is stored twice.
+// TestAppender_SessionsEnd repeatedly terminates sessions that write: stored messages
+// are acknowledged, and nothing is stored twice.
 func TestAppender_SessionsEnd(t *testing.T) {
 	t.Parallel()
 	db, s := ensure(t)

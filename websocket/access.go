@@ -11,13 +11,13 @@ import (
 )
 
 // AccessConfig says which web pages and which host names a server accepts. It
-// keeps a page that somebody visits from using a server that the visitor's browser
-// can reach; it does not authenticate anybody. The zero value accepts the pages
-// of the server's own origin, under any host name.
+// prevents a foreign page from using a server that its visitor's browser can
+// reach; it does not authenticate clients. The zero value accepts the pages of the
+// server's own origin, under any host name.
 type AccessConfig struct {
 	// Origins are the origins of other pages that may connect: exact, such as
 	// "https://app.example.com" or "http://localhost:5173", or all names below
-	// a domain, "https://*.example.com". Scheme and port count.
+	// a domain, "https://*.example.com". Scheme and port must match.
 	Origins []string
 
 	// Loopback says that the server listens on a loopback address. Then a
@@ -27,13 +27,13 @@ type AccessConfig struct {
 	Loopback bool
 
 	// Hosts are further host names under which a server with Loopback is
-	// reached, through a proxy for one: "rt.example.com" or "*.example.com",
-	// without a port.
+	// reached, for example through a proxy: "rt.example.com" or
+	// "*.example.com", without a port.
 	Hosts []string
 }
 
-// Access decides whether a request may come in. It is safe for concurrent use. A
-// nil *Access is that of the zero AccessConfig.
+// Access decides whether a request is accepted. It is safe for concurrent use. A
+// nil *Access has the policy of the zero AccessConfig.
 type Access struct {
 	origins  []originPattern
 	hosts    []hostPattern
@@ -61,10 +61,11 @@ func NewAccess(cfg AccessConfig) (*Access, error) {
 	return a, nil
 }
 
-// Check returns nil if the request may come in, else a *HandshakeError: 421 for
+// Check returns nil if the request is accepted, else a *HandshakeError: 421 for
 // a host name that is not served, 403 for a page of a foreign origin. A request
-// without Origin is accepted, unless the browser says that another site made it:
-// a program that is no browser can send any Origin, so nothing would be gained.
+// without Origin is accepted, unless Sec-Fetch-Site says that another site made
+// it: a program that is not a browser can send any Origin, so rejecting it would
+// protect nothing.
 func (a *Access) Check(r *http.Request) error {
 	if err := a.check(r); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (a *Access) allows(s string) bool {
 	return ok && a != nil && slices.ContainsFunc(a.origins, func(p originPattern) bool { return p.matches(o) })
 }
 
-// servesHost reports whether requests to that host are answered. One without a
-// host is no browser's.
+// servesHost reports whether requests to that host are answered. A request
+// without a host does not come from a browser.
 func (a *Access) servesHost(hostport string) bool {
 	if a == nil || !a.loopback || hostport == "" {
 		return true
@@ -127,7 +128,8 @@ func isLoopback(host string) bool {
 
 // sameOrigin reports whether the page comes from the server itself. Where a
 // proxy ends TLS, X-Forwarded-Proto tells the scheme: a page cannot set it, and
-// who is no browser needs no Origin, so nobody gains by a false one.
+// a program that is not a browser needs no Origin, so a false one gains
+// nothing.
 func sameOrigin(s string, r *http.Request) bool {
 	o, ok := parseOrigin(s)
 	if !ok {
@@ -142,11 +144,11 @@ func sameOrigin(s string, r *http.Request) bool {
 }
 
 // origin is a web origin (RFC 6454): lower case, the host without trailing dot
-// and brackets, the port "" if it is the scheme's own.
+// and brackets, the port "" if it is the scheme's default.
 type origin struct{ scheme, host, port string }
 
-// parseOrigin parses an Origin header. "null", and what has no host or more
-// than an origin, is not ok.
+// parseOrigin parses an Origin header. It rejects "null", a value without a
+// host, and a value with more than an origin.
 func parseOrigin(s string) (origin, bool) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Host == "" || !strings.EqualFold(s, u.Scheme+"://"+u.Host) {
@@ -156,7 +158,7 @@ func parseOrigin(s string) (origin, bool) {
 	return origin{u.Scheme, host, portOf(u.Scheme, port)}, ok
 }
 
-// portOf leaves out a scheme's own port.
+// portOf returns "" for a scheme's default port.
 func portOf(scheme, port string) string {
 	if scheme == "http" && port == "80" || scheme == "https" && port == "443" {
 		return ""
@@ -164,8 +166,8 @@ func portOf(scheme, port string) string {
 	return port
 }
 
-// splitHost splits what a Host header or an origin has into the host, in the form
-// in which hosts are compared, and the port, if there is one.
+// splitHost splits the value of a Host header, or the host part of an origin,
+// into the normalized host and the port, if there is one.
 func splitHost(s string) (host, port string, ok bool) {
 	host = s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
@@ -210,8 +212,8 @@ func (p hostPattern) matches(host string) bool {
 	return host == p.host
 }
 
-// parseHostPattern parses "rt.example.com", "*.example.com" or an address. A pattern
-// of a whole top-level domain is refused, except below localhost.
+// parseHostPattern parses "rt.example.com", "*.example.com" or an address. It
+// rejects a pattern of a whole top-level domain, except localhost.
 func parseHostPattern(s string) (hostPattern, bool) {
 	name, below := strings.CutPrefix(s, "*.")
 	if strings.Contains(name, ":") && !strings.HasPrefix(name, "[") {

@@ -18,7 +18,7 @@ func access(t *testing.T, cfg AccessConfig) *Access {
 	return a
 }
 
-// visit is a request of a page to a server.
+// visit returns a request of a web page to a server.
 func visit(url string, header ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, url, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -27,7 +27,7 @@ func visit(url string, header ...string) *http.Request {
 	return r
 }
 
-// status is what Check answers, 200 if nothing.
+// status returns the status of Check's error, 200 if there is none.
 func status(t *testing.T, a *Access, r *http.Request) int {
 	t.Helper()
 	err := a.Check(r)

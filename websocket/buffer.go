@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// buffer is bytes on loan from the shared pool. A read buffer carries the list
-// of the messages inside it, so an idle connection holds neither.
+// buffer holds bytes from the shared pool. A read buffer also has the list of
+// the messages inside it, so an idle connection holds neither.
 type buffer struct {
 	b    []byte
 	msgs []Message
@@ -16,16 +16,16 @@ const (
 	minClass = 10 // 1 KiB
 	maxClass = 22 // 4 MiB; more is left to the garbage collector
 
-	// maxPooledMessages keeps a list grown by a flood of tiny frames out of
-	// the pool (32 bytes each).
+	// maxPooledMessages is the longest list that goes back to the pool (32
+	// bytes per message): a flood of tiny frames can make a list very long.
 	maxPooledMessages = 4096
 )
 
 // buffers has one pool for each power of two from 1 KiB to 4 MiB. sync.Pool
-// rather than a free list of our own: getting and returning a buffer costs no
-// lock, as each processor has its own, and what a burst needed is freed by the
-// next two garbage collections. The buffers in use are bounded by each
-// connection's limits.
+// rather than a free list: getting and returning a buffer takes no lock, as
+// each processor has its own list, and the next two garbage collections free
+// the buffers that a burst needed. The limits of each connection bound the
+// buffers in use.
 var buffers [maxClass + 1]sync.Pool
 
 // getBuffer returns a buffer of at least size bytes, which are not cleared.
@@ -40,7 +40,7 @@ func getBuffer(size int) *buffer {
 	return &buffer{b: make([]byte, 1<<class)}
 }
 
-// put gives the buffer back. Nobody may hold a part of it any more.
+// put returns the buffer to the pool. Nobody may use any part of it afterwards.
 func (x *buffer) put() {
 	x.b = x.b[:cap(x.b)]
 	class := bits.Len(uint(len(x.b) - 1))

@@ -10,31 +10,34 @@ import (
 
 var errBulkClient = errors.New("websocket: a client has no bulk lane")
 
-// Layout of what begins every binary message to a peer that reassembles chunks.
+// Layout of the chunk header, with which every binary message to a peer that
+// reassembles chunks begins.
 const (
-	// ChunkHeader is its size in bytes: the version, flags, two zeros, the number
-	// of the message and that of the chunk in it, both from 0 on, big endian.
+	// ChunkHeader is its size in bytes: version (1), flags (1), two zero bytes,
+	// message number (4) and number of the chunk in the message (4). Both numbers
+	// start at 0 and are big endian.
 	ChunkHeader = 12
 
 	chunkVersion = 1
-	// ChunkLast marks the last chunk of a message, ChunkText a message that is
-	// text.
+	// ChunkLast marks the last chunk of a message, ChunkText a text message.
 	ChunkLast, ChunkText = 1, 2
 )
 
-// bulk is the state of a connection's bulk lane, which most have not. Guarded
-// by Conn.mu, but for what the writer of a chunk needs, who owns Conn.writing.
+// bulk is the state of a connection's bulk lane, which most connections do not
+// use. Guarded by Conn.mu, except the fields of the chunk's writer, which are
+// guarded by the ownership of Conn.writing.
 type bulk struct {
-	turn     chan struct{} // one slot: who may send a message
-	message  uint32        // number of the next one to be sent in chunks
+	turn     chan struct{} // a semaphore of one slot: its holder may send a message
+	message  uint32        // number of the next message to be sent in chunks
 	credit   credit
-	progress time.Time // when the peer last took or acknowledged something
+	progress time.Time // when the peer last acknowledged bulk data, or its socket last took some
+	wrote    time.Time // when the socket last took data of the other lanes
 	waiting  bool      // a chunk that has credit waits for Conn.writing
 	since    stamp     // since when
 	handed   bool      // Conn.writing is kept for that chunk
 
-	// Of the owner of Conn.writing.
-	out     [3][]byte // header, part of the payload, what follows
+	// Guarded by the ownership of Conn.writing.
+	out     [3][]byte // header, part of the payload, trailer
 	header  [MaxHeader + ChunkHeader]byte
 	trailer []byte
 	patient bool
@@ -42,7 +45,7 @@ type bulk struct {
 	err     error
 }
 
-// bulkState returns c.bulk, made if need be. c.mu is held.
+// bulkState returns c.bulk and creates it if it is nil. c.mu is held.
 func (c *Conn) bulkState() *bulk {
 	if c.bulk == nil {
 		c.bulk = &bulk{turn: make(chan struct{}, 1), credit: newCredit(c.cfg)}
@@ -50,11 +53,11 @@ func (c *Conn) bulkState() *bulk {
 	return c.bulk
 }
 
-// SetChunked says that the peer reassembles chunks: every binary message to it
-// begins with a chunk header from now on, and a large bulk message leaves as
-// several binary messages, between which others find room. To other peers a
-// large bulk message is one message in fragments, between which only control
-// frames do.
+// SetChunked says that the peer reassembles chunks. From now on every binary
+// message to it begins with a chunk header, and a large bulk message is sent as
+// several binary messages, with other messages between them. To other peers a
+// large bulk message is sent as one message in fragments, and only control
+// frames can be sent between fragments.
 func (c *Conn) SetChunked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,12 +70,12 @@ func (c *Conn) SetChunked() {
 // copied and must not change meanwhile. Calls from several goroutines take
 // turns. Server side only.
 //
-// It waits while too much is unacknowledged (Config.BulkCredit). If the peer
-// takes and acknowledges nothing for WriteTimeout the error is ErrSlowReader:
-// close the connection then, nothing but a Close frame can follow. With ctx's
-// error nothing of the message was sent, or the peer has got a part of it in
-// chunks that will never be complete; to a peer that takes none, a message that
-// has begun is sent to its end.
+// It waits while too many bytes are unacknowledged (Config.BulkCredit). If the
+// peer reads and acknowledges nothing for WriteTimeout, the error is
+// ErrSlowReader: close the connection then, nothing but a Close frame can
+// follow. If WriteBulk returns ctx's error, nothing of the message was sent, or
+// the peer has received some of its chunks and will never receive the rest. To
+// a peer without SetChunked, a message that has begun is sent to its end.
 func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
 	if op != OpText && op != OpBinary {
 		return fmt.Errorf("websocket: cannot send %v on the bulk lane", op)
@@ -85,14 +88,15 @@ func (c *Conn) WriteBulk(ctx context.Context, op Opcode, payload []byte) error {
 	})
 }
 
-// WriteBulkFrames is WriteBulk for any number of small messages, text that
-// AppendFrame encoded one after the other: others find room between any two of
-// them, about every Config.BulkChunk bytes.
+// WriteBulkFrames is WriteBulk for any number of small text messages that
+// AppendFrame encoded one after the other. Messages of the other lanes are sent
+// between two of them, about every Config.BulkChunk bytes.
 func (c *Conn) WriteBulkFrames(ctx context.Context, frames []byte) error {
 	return c.inTurn(ctx, func() error { return c.writeFrames(ctx, frames) })
 }
 
-// inTurn calls send, which writes on the bulk lane, with c.mu held.
+// inTurn waits for the bulk lane and calls send, which writes on it, with c.mu
+// held.
 func (c *Conn) inTurn(ctx context.Context, send func() error) error {
 	if c.client {
 		return errBulkClient
@@ -115,15 +119,15 @@ func (c *Conn) inTurn(ctx context.Context, send func() error) error {
 	return send()
 }
 
-// nudge has those who wait for c.moved look again.
+// nudge wakes all goroutines that wait for c.moved.
 func (c *Conn) nudge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.moved.Broadcast()
 }
 
-// writeChunks sends a message as chunks, each a message of its own. c.mu is
-// held.
+// writeChunks sends a message as chunks, each of which is a separate WebSocket
+// message. c.mu is held.
 func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error {
 	number := c.bulk.message
 	c.bulk.message++
@@ -150,7 +154,7 @@ func (c *Conn) writeChunks(ctx context.Context, op Opcode, payload []byte) error
 	}
 }
 
-// writeFrames sends frames as they are. c.mu is held.
+// writeFrames sends frames without a chunk header. c.mu is held.
 func (c *Conn) writeFrames(ctx context.Context, frames []byte) error {
 	for len(frames) > 0 {
 		part := frames[:frameEnd(frames, min(len(frames), c.chunkSize()))]
@@ -182,8 +186,8 @@ func appendChunkHeader(dst []byte, flags byte, message, seq uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, seq)
 }
 
-// writeFragments sends a message as one. Other messages cannot come between
-// its fragments, so c.writing stays with it to the end. c.mu is held.
+// writeFragments sends a message in fragments. No other message may be sent
+// between fragments, so it owns c.writing until the end. c.mu is held.
 func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) error {
 	cr := &c.bulk.credit
 	defer func() {
@@ -218,8 +222,8 @@ func (c *Conn) writeFragments(ctx context.Context, op Opcode, payload []byte) er
 	}
 }
 
-// awaitChunk waits until a chunk may be written: others have written what they
-// had, and there is credit. It takes c.writing. c.mu is held.
+// awaitChunk waits until a chunk may be written: the other lanes have sent
+// their messages, and there is credit. It acquires c.writing. c.mu is held.
 func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 	c.flush()
 	b := c.bulk
@@ -233,7 +237,7 @@ func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		if b.waiting && !b.credit.allows(n) { // any more
+		if b.waiting && !b.credit.allows(n) { // no longer
 			c.giveUp()
 		}
 		if !b.credit.allows(n) {
@@ -250,8 +254,8 @@ func (c *Conn) awaitChunk(ctx context.Context, n int) error {
 	})
 }
 
-// giveUp ends the wait for a chunk's turn: what was held back for it leaves. c.mu
-// is held.
+// giveUp ends the wait for a chunk's turn and flushes the messages that were
+// delayed for it. c.mu is held.
 func (c *Conn) giveUp() {
 	b := c.bulk
 	if b.handed {
@@ -263,10 +267,10 @@ func (c *Conn) giveUp() {
 	c.flush()
 }
 
-// awaitCredit waits in the middle of a message. When the connection is to be
-// closed, or so many answers are waiting for the message to end that nothing is
-// read any more, no pong either, it goes on without credit. c.mu is held, and
-// c.writing the caller's.
+// awaitCredit waits for credit in the middle of a message. It does not wait
+// when the connection is to be closed, or when so many answers wait for the end
+// of the message that reading has stopped, so that no pong would arrive. c.mu
+// is held, and the caller owns c.writing.
 func (c *Conn) awaitCredit(n int) error {
 	return c.await(func() (bool, error) {
 		if c.err != nil {
@@ -276,8 +280,8 @@ func (c *Conn) awaitCredit(n int) error {
 	})
 }
 
-// await waits until ready, at most for WriteTimeout without any progress of the
-// peer. c.mu is held.
+// await waits until ready returns true or an error. It fails with ErrSlowReader
+// when the peer makes no progress for WriteTimeout. c.mu is held.
 func (c *Conn) await(ready func() (bool, error)) error {
 	start := time.Now()
 	var timer *time.Timer
@@ -290,7 +294,7 @@ func (c *Conn) await(ready func() (bool, error)) error {
 			}
 			return err
 		}
-		left := time.Until(c.bulk.progress.Add(c.cfg.WriteTimeout))
+		left := time.Until(c.bulk.deadline(c.cfg.WriteTimeout))
 		switch {
 		case left <= 0:
 			return ErrSlowReader
@@ -303,7 +307,22 @@ func (c *Conn) await(ready func() (bool, error)) error {
 	}
 }
 
-// release gives c.writing back and writes what has gathered meanwhile. c.mu is
+// slowBytes is how many unacknowledged bytes double the time that a peer has to acknowledge them: at 4 KiB/s
+// they take 30 s, the default of WriteTimeout. A peer on a slower line than that may be cut off.
+const slowBytes = 120 << 10
+
+// deadline is when a peer without progress reads too slowly. Answers and pings that its socket takes are progress
+// only for a chunk that waits for them to leave: a peer that acknowledges no bulk data does not take it.
+func (b *bulk) deadline(timeout time.Duration) time.Time {
+	last := b.progress
+	if b.waiting && b.wrote.After(last) {
+		last = b.wrote
+	}
+	slow := min(b.credit.outstanding(), slowBytes)
+	return last.Add(timeout + time.Duration(float64(timeout)*float64(slow)/slowBytes))
+}
+
+// release releases c.writing and flushes the messages queued meanwhile. c.mu is
 // held.
 func (c *Conn) release() {
 	c.bulk.out = [3][]byte{}
@@ -316,9 +335,9 @@ func (c *Conn) release() {
 	c.flush()
 }
 
-// writeChunk writes a frame's header and payload, and after it the ping that
-// asks for its credit and the answer to the peer's latest ping. c.mu is held, but
-// not during the write; c.writing is the caller's.
+// writeChunk writes a frame's header and payload, then the ping that asks for its
+// credit and the answer to the peer's latest ping. c.mu is held, but not during
+// the write; the caller owns c.writing.
 func (c *Conn) writeChunk(header, part []byte) error {
 	b := c.bulk
 	now := time.Now()
@@ -359,7 +378,7 @@ func (b *bulk) left() bool {
 	return len(b.out[0])+len(b.out[1])+len(b.out[2]) > 0
 }
 
-// took removes what has been written.
+// took removes the n bytes that were written.
 func (b *bulk) took(n int) {
 	for i := range b.out {
 		k := min(n, len(b.out[i]))
@@ -385,8 +404,8 @@ func (c *Conn) sendVector(patient bool) (int, error) {
 	return b.n, b.err
 }
 
-// tryVector writes once. If there is no room it has the runtime wait for some,
-// if patient.
+// tryVector writes once. If there is no room and b.patient is set, it lets the
+// runtime wait for some.
 func (b *bulk) tryVector(fd uintptr) bool {
 	n, err := sysWritev(fd, b.out[:])
 	if err != nil && again(err) {

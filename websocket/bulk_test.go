@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 )
 
-// pattern is bytes that tell where they belong.
+// pattern returns bytes whose values show their position.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -21,7 +22,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// assembly puts chunks together, and fails when one is not where it belongs.
+// assembly reassembles chunks, and fails if one is out of order.
 type assembly struct {
 	t       testing.TB
 	message uint32
@@ -29,7 +30,7 @@ type assembly struct {
 	data    []byte
 }
 
-// add returns the message when its last chunk is there.
+// add returns the message when its last chunk has arrived.
 func (a *assembly) add(p []byte) (op Opcode, whole []byte, done bool) {
 	a.t.Helper()
 	if len(p) < ChunkHeader || p[0] != 1 || p[2]|p[3] != 0 || p[1] > ChunkLast|ChunkText {
@@ -52,7 +53,8 @@ func (a *assembly) add(p []byte) (op Opcode, whole []byte, done bool) {
 	return op, whole, true
 }
 
-// goRead reads for pongs and the like until the connection ends.
+// goRead reads in a goroutine until the connection ends, so that pongs are
+// handled.
 func goRead(c *Conn) (wait func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -134,7 +136,8 @@ func stalled(t *testing.T, chunked bool) (server, client *Conn, done <-chan erro
 	return server, client, result
 }
 
-// TestWriteBulk_AnswerOvertakes chunks that are not sent yet.
+// TestWriteBulk_AnswerOvertakes: an answer overtakes chunks that are not sent
+// yet.
 func TestWriteBulk_AnswerOvertakes(t *testing.T) {
 	t.Parallel()
 	server, client, done := stalled(t, true)
@@ -172,8 +175,8 @@ func TestWriteBulk_AnswerOvertakes(t *testing.T) {
 	}
 }
 
-// TestWriteBulk_PlainPeer gets pongs between fragments, and answers after the
-// last.
+// TestWriteBulk_PlainPeer: a peer without chunks gets pongs between fragments,
+// and answers after the last.
 func TestWriteBulk_PlainPeer(t *testing.T) {
 	t.Parallel()
 	server, client, done := stalled(t, false)
@@ -206,7 +209,8 @@ func TestWriteBulk_PlainPeer(t *testing.T) {
 	wait()
 }
 
-// TestWriteBulk_CloseWaitsForThePlainMessage, and cuts one in chunks short.
+// TestWriteBulk_CloseWaitsForThePlainMessage: a close waits for the end of a
+// message in fragments, and interrupts one in chunks.
 func TestWriteBulk_CloseWaitsForThePlainMessage(t *testing.T) {
 	t.Parallel()
 	for _, chunked := range []bool{false, true} {
@@ -229,8 +233,8 @@ func TestWriteBulk_CloseWaitsForThePlainMessage(t *testing.T) {
 	}
 }
 
-// TestWriteBulk_AnswersPileUp in the middle of a message, so that nothing is
-// read any more, no pong either: the message ends all the same.
+// TestWriteBulk_AnswersPileUp: answers pile up in the middle of a message, so
+// that nothing is read any more, including pongs. The message still ends.
 func TestWriteBulk_AnswersPileUp(t *testing.T) {
 	t.Parallel()
 	server, client, done := stalled(t, false)
@@ -258,8 +262,8 @@ func TestWriteBulk_AnswersPileUp(t *testing.T) {
 	wait()
 }
 
-// TestWriteBulk_NeverRead is given up after WriteTimeout, and little is
-// outstanding all the time.
+// TestWriteBulk_NeverRead: a message to a peer that never reads fails after
+// WriteTimeout, and few bytes are outstanding meanwhile.
 func TestWriteBulk_NeverRead(t *testing.T) {
 	t.Parallel()
 	for _, chunked := range []bool{false, true} {
@@ -354,9 +358,9 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestGrant_duringAMessage: credit that comes while a message is under way in
-// fragments counts from the next one on. A client sees nothing of this one before its
-// end, and could not know what it still lacks.
+// TestGrant_duringAMessage: credit that is granted while a message is being sent in
+// fragments counts from the next message on. A client sees nothing of such a message
+// before its end, and cannot know how much credit it still needs.
 func TestGrant_duringAMessage(t *testing.T) {
 	t.Parallel()
 	const chunk = 16 << 10
@@ -404,7 +408,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestCredit_Pongs: only those of pings that were sent count, each once.
+// TestCredit_Pongs: only pongs of pings that were sent count, each once.
 func TestCredit_Pongs(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -456,7 +460,7 @@ func TestCredit_Adapts(t *testing.T) {
 		t.Errorf("window is %d with prompt pongs again", c.window)
 	}
 	now = now.Add(baseAge)
-	run(50*time.Millisecond, 100) // another path: slow, but steady
+	run(50*time.Millisecond, 100) // another network path: slow, but steady
 	if c.window <= 10*minWindow {
 		t.Errorf("window is %d on a slow path", c.window)
 	}
@@ -538,4 +542,38 @@ func TestLanes_AllAtOnce(t *testing.T) {
 		client.Abort()
 		wait()
 	}
+}
+
+// TestWriteBulk_AnswersAreNoProgress: a peer that is sent answers and acknowledges no bulk data reads too slowly, however
+// many answers its socket takes.
+func TestWriteBulk_AnswersAreNoProgress(t *testing.T) {
+	t.Parallel()
+	const chunk = 1 << 10
+	server, socket := rawPair(t, Config{BulkChunk: chunk, BulkCredit: chunk, WriteTimeout: 100 * time.Millisecond, CloseTimeout: 100 * time.Millisecond})
+	wait := goRead(server)
+	var working sync.WaitGroup
+	ended := make(chan struct{})
+	working.Go(func() { io.Copy(io.Discard, socket) }) // a peer that reads and answers no pings
+	working.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(10 * time.Millisecond):
+				server.Queue(OpText, []byte("answer"))
+				server.Flush()
+			}
+		}
+	})
+	var err error
+	for err == nil {
+		err = server.WriteBulk(t.Context(), OpText, make([]byte, chunk))
+	}
+	close(ended)
+	if !errors.Is(err, ErrSlowReader) {
+		t.Errorf("%v, want ErrSlowReader", err)
+	}
+	server.Abort()
+	working.Wait()
+	wait()
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// StartClose sends a Close frame after what is queued; Queue then returns
-// ErrClosed. Read goes on to return what the peer had sent before it answered,
-// and ends with the answer's *CloseError. Call Close after it. The code and
-// reason are as in AppendClose. It never blocks; if a Close frame was queued
-// before, it does nothing.
+// StartClose sends a Close frame after all queued messages; Queue then returns
+// ErrClosed. Read still returns the messages that the peer sent before its
+// answer, and then the answer's *CloseError. Call Close after that. The code
+// and reason are as in AppendClose. It never blocks; if a Close frame was
+// queued before, it does nothing.
 func (c *Conn) StartClose(code StatusCode, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,9 +33,9 @@ func (c *Conn) startClose(code StatusCode, reason string) {
 	c.flush()
 }
 
-// drop forgets the messages queued: they may not follow one that broke off.
-// c.mu is held; a pong may still be in the hands of a write, so that buffers are
-// left to the garbage collector.
+// drop discards the queued messages: they must not follow a message that was
+// aborted in the middle. c.mu is held; a running write may still use the bytes
+// of a pong, so the buffers are left to the garbage collector.
 func (c *Conn) drop() {
 	for _, o := range []outgoing{c.head, c.parked, {buffer: c.tail}, {buffer: c.live}} {
 		if o.buffer != nil {
@@ -46,12 +46,13 @@ func (c *Conn) drop() {
 	c.tellOutput()
 }
 
-// Close ends the connection in an orderly way: everything queued is sent, then
-// a Close frame unless one was sent before, and the peer's is awaited unless it
-// came first; messages before it are dropped. Then the socket is closed. All of
-// this takes at most CloseTimeout. The error tells that the peer did not take
-// part to the end; the resources are released in any case. No goroutine of the
-// Conn is left. Only the first call of Close or Abort does something.
+// Close does the closing handshake. It sends everything queued, then a Close
+// frame unless one was sent before, waits for the peer's Close frame unless
+// that has arrived, drops the messages before it, and closes the socket. All of
+// this takes at most CloseTimeout. An error means that the peer did not
+// complete the handshake; the resources are released in any case. When Close
+// returns, no goroutine of the Conn is left. Only the first call of Close or
+// Abort has an effect.
 func (c *Conn) Close(code StatusCode, reason string) error {
 	c.mu.Lock()
 	if !c.closeBy.IsZero() || c.err == ErrClosed {
@@ -63,7 +64,7 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 	c.startClose(code, reason)
 	c.mu.Unlock()
 
-	c.readMu.Lock() // a Read under way ends by closeBy at the latest
+	c.readMu.Lock() // a running Read ends by closeBy at the latest
 	defer c.readMu.Unlock()
 	c.dec.abandon()
 	for c.dec.err == nil {
@@ -97,13 +98,13 @@ func (c *Conn) Close(code StatusCode, reason string) error {
 	return err
 }
 
-// lingerTime is how long a peer that took part in the closing handshake has to
+// lingerTime is how long a peer that completed the closing handshake has to
 // close its side.
 const lingerTime = time.Second
 
-// linger tells the peer that nothing more comes and swallows what it still
-// sends until it closes. Closing with bytes unread would reset the connection,
-// and the peer might never see why it was closed.
+// linger shuts down the sending side and discards what the peer still sends
+// until it closes. Closing a socket with unread bytes would reset the
+// connection, and the peer might never see why it was closed.
 func (c *Conn) linger() {
 	if half, ok := c.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		return
@@ -120,8 +121,8 @@ func (c *Conn) linger() {
 }
 
 // Abort ends the connection at once, without a Close frame: a TCP connection is
-// reset, so that the system keeps nothing for a peer that takes nothing. What
-// is queued or on its way may be lost.
+// reset, so that the system keeps no data for a peer that reads nothing. Data
+// that is queued or in flight may be lost.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +132,7 @@ func (c *Conn) Abort() {
 	}
 }
 
-// reset closes the socket without regard for the peer. c.mu is held.
+// reset closes the socket with a TCP reset. c.mu is held.
 func (c *Conn) reset() {
 	if tcp, ok := c.conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -139,7 +140,8 @@ func (c *Conn) reset() {
 	c.shut()
 }
 
-// shut closes the socket, which ends whatever waits for it. c.mu is held.
+// shut closes the socket, which ends every call that waits for it. c.mu is
+// held.
 func (c *Conn) shut() {
 	if c.err == nil {
 		c.err = ErrClosed
@@ -150,7 +152,7 @@ func (c *Conn) shut() {
 	c.moved.Broadcast()
 }
 
-// closing reports whether Close has set the end.
+// closing reports whether Close or Evict was called.
 func (c *Conn) closing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

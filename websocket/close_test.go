@@ -18,7 +18,8 @@ func wantClose(t *testing.T, err error, code StatusCode, reason string) {
 	}
 }
 
-// TestClose_byPeer: what is owed to the peer still leaves before the answer.
+// TestClose_byPeer: answers to earlier messages are still sent before the Close
+// frame.
 func TestClose_byPeer(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -61,7 +62,8 @@ func TestClose_byPeer(t *testing.T) {
 	}
 }
 
-// TestStartClose: all that the peer sent before it answered is still read.
+// TestStartClose: everything that the peer sent before its Close frame is still
+// read.
 func TestStartClose(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -101,7 +103,8 @@ func TestClose_whileReading(t *testing.T) {
 	wg.Wait()
 }
 
-// TestClose_both: each starts before it knows of the other.
+// TestClose_both: both sides start to close before they see the other's Close
+// frame.
 func TestClose_both(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -144,7 +147,8 @@ func TestClose_silentPeer(t *testing.T) {
 	}
 }
 
-// TestProtocolError_midStream: the peer hears why, though it is still sending.
+// TestProtocolError_midStream: the peer receives the reason, though it is still
+// sending.
 func TestProtocolError_midStream(t *testing.T) {
 	t.Parallel()
 	server, socket := rawPair(t, Config{})
@@ -172,8 +176,8 @@ func TestProtocolError_midStream(t *testing.T) {
 	wg.Wait()
 }
 
-// TestClose_peerSendsOn: what a peer sends after its Close frame, pongs above all,
-// does not make the end a reset, in which the answer would be lost.
+// TestClose_peerSendsOn: bytes that a peer sends after its Close frame, such as
+// pongs, do not cause a reset, which would lose the answer.
 func TestClose_peerSendsOn(t *testing.T) {
 	t.Parallel()
 	server, socket := rawPair(t, Config{CloseTimeout: patience})
@@ -196,7 +200,8 @@ func TestClose_peerSendsOn(t *testing.T) {
 	wg.Wait()
 }
 
-// TestClose_peerStays: a peer that never closes its side holds nothing up for long.
+// TestClose_peerStays: a peer that never closes its side delays Close only
+// briefly.
 func TestClose_peerStays(t *testing.T) {
 	t.Parallel()
 	server, socket := rawPair(t, Config{CloseTimeout: time.Hour})
@@ -233,7 +238,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestClose_storm calls everything at once: for the race detector.
+// TestClose_storm calls all methods concurrently, for the race detector.
 func TestClose_storm(t *testing.T) {
 	t.Parallel()
 	for i := range 20 {

@@ -7,48 +7,49 @@ import (
 	"time"
 )
 
-// Config is what a connection may use and how long it waits. The zero value
-// is ready for use.
+// Config sets the limits, timeouts and hooks of a connection. The zero value is
+// ready for use.
 type Config struct {
 	// MaxMessage is the largest message the peer may send, in bytes; a larger
 	// one fails the connection with StatusTooBig. Defaults to 1 MiB.
 	MaxMessage int
 
-	// ReadBuffer is how many bytes one read of the socket may bring. The
-	// buffer is on loan from a pool shared by all connections, from the arrival
-	// of bytes to the next wait. Defaults to 64 KiB.
+	// ReadBuffer is the most bytes that one read of the socket returns. The
+	// buffer comes from a pool shared by all connections when bytes arrive, and
+	// is returned before the next wait. Defaults to 64 KiB.
 	ReadBuffer int
 
-	// MaxUnsent is how many bytes may be queued that the socket has not taken.
-	// Past it Queue returns ErrSlowReader; past half of it Read takes nothing
-	// more from the peer until the peer has taken some. Defaults to 4 MiB.
+	// MaxUnsent is how many queued bytes may wait for the socket. Above it
+	// Queue returns ErrSlowReader; above half of it Read reads nothing from the
+	// peer until the peer has read some. Defaults to 4 MiB.
 	MaxUnsent int
 
-	// BulkChunk is the size of the chunks in which WriteBulk sends, in bytes:
-	// what an answer may have to wait for. Where the credit adapts they are at
-	// most half of what may be outstanding, since a slow peer's chunks take long.
+	// BulkChunk is the size of the chunks in which WriteBulk sends, in bytes. An
+	// answer may have to wait for one chunk. With adaptive credit a chunk is at
+	// most half of the credit window, since a slow peer takes long to read one.
 	// Defaults to 128 KiB.
 	BulkChunk int
 
 	// BulkCredit is how many bytes may be outstanding on the bulk lane: sent, and
-	// not acknowledged by a pong. Less makes answers faster and bulk slower. 0
-	// adapts it, from 64 KiB to 4 MiB, to the delay it causes; below 0 there is no
-	// bound. Defaults to 0.
+	// not acknowledged by a pong. A smaller value makes answers faster and bulk
+	// slower. 0 adapts it, from 64 KiB to 4 MiB, to the delay it causes; a
+	// negative value sets no limit. Defaults to 0.
 	BulkCredit int
 
 	// KernelUnsent is how many bytes the kernel may hold that it cannot send
-	// yet, where the system can bound that; below 0 it is the system's business,
-	// which takes megabytes. Server side only. Defaults to 128 KiB.
+	// yet, on systems that can limit it (TCP_NOTSENT_LOWAT). With a negative
+	// value the system decides, and may hold megabytes. Server side only.
+	// Defaults to 128 KiB.
 	KernelUnsent int
 
-	// MessageTimeout is how long a message of the peer may take from the time at
-	// which Read first waits for the rest of it, and a second more for each 4 KiB
-	// that has arrived; then the connection is failed with StatusPolicyViolation.
-	// Time in which Read does not read does not count. Server side only. Defaults to
+	// MessageTimeout is how long the peer may take to complete a message, from the
+	// time at which Read first waits for the rest of it. Each 4 KiB that has arrived
+	// adds a second. After that the connection fails with StatusPolicyViolation.
+	// Time in which nobody calls Read does not count. Server side only. Defaults to
 	// 30 seconds.
 	MessageTimeout time.Duration
 
-	// WriteTimeout is how long the peer may take nothing at all of what is
+	// WriteTimeout is how long the peer may read nothing at all while bytes are
 	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
 	// 30 seconds.
 	WriteTimeout time.Duration
@@ -57,30 +58,31 @@ type Config struct {
 	CloseTimeout time.Duration
 
 	// SkipUTF8Check accepts text that is not UTF-8, for a server that stores
-	// every message as it is. Defaults to false.
+	// every message unchanged. Defaults to false.
 	SkipUTF8Check bool
 
 	// OnPing is called by Read, in its goroutine, with the payload of each Ping,
-	// which is valid only during the call. It is answered without. Defaults to
-	// none.
+	// which is valid only during the call. Read answers the Ping itself.
+	// Defaults to none.
 	OnPing func(payload []byte)
 
 	// OnPong is called by Read, in its goroutine, with the payload of each
 	// Pong, which is valid only during the call. Defaults to none.
 	OnPong func(payload []byte)
 
-	// Subprotocols are the protocols spoken, best first: Upgrade chooses the
-	// first of them that the client offers, Dial offers them. Defaults to none.
+	// Subprotocols are the supported protocols, in order of preference: Upgrade
+	// chooses the first of them that the client offers, Dial offers them.
+	// Defaults to none.
 	Subprotocols []string
 
-	// Memory is told what the connection holds. Defaults to none.
+	// Memory is notified how many bytes the connection holds. Defaults to none.
 	Memory Memory
 
 	// Access decides which web pages may connect, and under which host names.
 	// Upgrade only. Defaults to the pages of the server's own origin.
 	Access *Access
 
-	// Header is sent along with the handshake of Dial. Defaults to none.
+	// Header is sent with the handshake request of Dial. Defaults to none.
 	Header http.Header
 }
 
@@ -110,7 +112,7 @@ func (c Config) validate() error {
 		{"CloseTimeout", int64(c.CloseTimeout)},
 	} {
 		if f.value < 0 {
-			return fmt.Errorf("websocket: Config.%s is %d, below zero", f.name, f.value)
+			return fmt.Errorf("websocket: Config.%s is %d: want 0 or more", f.name, f.value)
 		}
 	}
 	return nil

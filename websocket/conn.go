@@ -10,12 +10,12 @@ import (
 
 var (
 	// ErrSlowReader is Queue's error for a frame that would exceed MaxUnsent.
-	// The frame is not queued; the connection lives on.
+	// The frame is not queued; the connection stays open.
 	ErrSlowReader = errors.New("websocket: peer reads too slowly")
 
-	// ErrWriteTimeout is the error of a connection whose peer took nothing
-	// for WriteTimeout, or not everything within the CloseTimeout.
-	ErrWriteTimeout = errors.New("websocket: peer took nothing in time")
+	// ErrWriteTimeout is the error of a connection whose peer read nothing for
+	// WriteTimeout, or did not read everything within the CloseTimeout.
+	ErrWriteTimeout = errors.New("websocket: peer did not read in time")
 
 	// ErrClosed is the error of Queue after the Close frame, and of everything
 	// after Close or Abort. It is net.ErrClosed too.
@@ -27,8 +27,9 @@ type closedError struct{}
 func (closedError) Error() string        { return "websocket: connection closed" }
 func (closedError) Is(target error) bool { return target == net.ErrClosed }
 
-// Conn is one WebSocket connection. One goroutine at a time calls Read; all
-// else may be called from any. Every Conn must be ended by Close or Abort.
+// Conn is one WebSocket connection. One goroutine at a time may call Read; all
+// other methods are safe for concurrent use. Every Conn must be ended by Close
+// or Abort.
 type Conn struct {
 	conn        net.Conn
 	raw         syscall.RawConn // nil if conn is not a plain socket
@@ -36,11 +37,12 @@ type Conn struct {
 	client      bool
 	subprotocol string
 
-	// Reading. The mutex is there for Close, which reads to the end.
+	// Reading. readMu is needed because Close, too, reads until the connection
+	// ends.
 	readMu     sync.Mutex
 	dec        decoder
 	onReadable func(fd uintptr) bool // tryRead, bound once
-	readN      int                   // what tryRead did
+	readN      int                   // bytes that tryRead read
 	readErr    error
 	watch      watch // the time limit of unfinished messages
 
@@ -49,40 +51,40 @@ type Conn struct {
 	// Writing. The goroutine that sets writing owns head until it clears it: a Flush for
 	// one attempt, the drain goroutine, or the writer of a chunk.
 	mu         sync.Mutex
-	moved      sync.Cond // progress of the drain goroutine, or its end
+	moved      sync.Cond // signals progress or the end of the drain goroutine
 	tail       *buffer   // queued; nil if nothing is
-	tailSince  stamp     // when it was first found that it has to wait
+	tailSince  stamp     // since when the tail waits
 	head       outgoing  // being written
-	parked     outgoing  // a head that gave way
-	live       *buffer   // queued on the live lane; nil if nothing is
-	liveSince  stamp     // when that lane was first refused
-	liveSent   int64     // sent at that time
-	unsent     int       // bytes of all these that the socket has not taken
+	parked     outgoing  // a head that was interrupted for another lane
+	live       *buffer   // queued on the live lane, or nil
+	liveSince  stamp     // since when that lane waits
+	liveSent   int64     // value of sent at that time
+	unsent     int       // queued bytes of these buffers that the socket has not taken
 	toldOutput int       // to Config.Memory
-	sent       int64     // bytes of these that it has
+	sent       int64     // bytes of these buffers that the socket has taken
 	writing    bool
-	wanted     bool   // a Flush found somebody writing
-	pong       []byte // the answer to the latest ping, kept back while much is unsent
+	wanted     bool   // Flush was called while another goroutine was writing
+	pong       []byte // the pending answer to the latest ping, delayed while much is unsent
 	stats      LaneStats
 	chunked    bool  // the peer reassembles chunks
-	cut        bool  // a message has broken off: only a Close frame may follow
+	cut        bool  // a message was aborted in the middle: only a Close frame may follow
 	bulking    bool  // writing belongs to WriteBulk
 	bulk       *bulk // nil if never used
 	closeSent  bool
-	readBy     time.Time             // the deadline of Read
-	messageBy  time.Time             // that of an unfinished message
+	readBy     time.Time             // deadline that SetReadDeadline set
+	messageBy  time.Time             // deadline of an unfinished message
 	closeBy    time.Time             // set by Close and Evict
 	evicted    bool                  // Evict was called
-	err        error                 // why nothing can be written any more
+	err        error                 // why nothing more can be written
 	onWritable func(fd uintptr) bool // tryWrite, bound once
 	out        []byte                // what tryWrite is to write
-	writeN     int                   // what it did
+	writeN     int                   // bytes that it wrote
 	writeErr   error
 	patient    bool // tryWrite may wait for room
 }
 
-// newConn takes over a socket after the handshake; leftover is what the peer
-// sent right after it.
+// newConn takes over a socket after the handshake; leftover are bytes that the
+// peer sent right after it.
 func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	c := &Conn{conn: conn, raw: rawConn(conn), cfg: cfg, client: client}
 	c.moved.L = &c.mu
@@ -114,8 +116,8 @@ func (c *Conn) Subprotocol() string { return c.subprotocol }
 func (c *Conn) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
 
 // SetReadDeadline makes Read return os.ErrDeadlineExceeded at that time if no
-// message is complete by then; a zero time means never. The connection stays
-// usable. Close sets a deadline of its own.
+// message is complete by then; a zero time means no deadline. The connection
+// stays usable. Close sets its own deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,16 +129,16 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.conn.SetReadDeadline(c.readDeadline())
 }
 
-// Unsent returns how many bytes are queued that the socket has not taken.
+// Unsent returns the number of queued bytes that the socket has not taken.
 func (c *Conn) Unsent() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unsent
 }
 
-// Backlog returns how many bytes lie between Queue and the peer's system: those
-// queued, and those the kernel has taken that have not been acknowledged. What
-// the peer's own kernel holds for it cannot be seen. It costs a system call.
+// Backlog returns the number of bytes between Queue and the peer's kernel:
+// those queued, and those in the local kernel that TCP has not acknowledged.
+// Bytes in the peer's kernel are not counted. It costs a system call.
 func (c *Conn) Backlog() int {
 	unsent := c.Unsent()
 	if c.raw == nil {

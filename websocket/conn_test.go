@@ -19,11 +19,12 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen: much longer than it takes
-// on a machine that is busy with other things.
+// patience is how long a test waits for an expected event: much longer than it
+// takes on a busy machine.
 const patience = 2 * time.Minute
 
-// listenAndUpgrade starts a server that hands over each upgraded connection.
+// listenAndUpgrade starts a server that passes each upgraded connection to a
+// channel.
 func listenAndUpgrade(t testing.TB, cfg Config) (wsURL string, conns <-chan *Conn) {
 	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, patience)
 	ch := make(chan *Conn, 16)
@@ -73,7 +74,7 @@ func rawPair(t testing.TB, cfg Config) (*Conn, *net.TCPConn) {
 	return server, socket.(*net.TCPConn)
 }
 
-// pipePair returns both ends of a connection that is no socket.
+// pipePair returns both ends of a connection that is not a socket.
 func pipePair(t testing.TB) (server, client *Conn) {
 	a, b := net.Pipe()
 	cfg := Config{}.withDefaults()
@@ -103,7 +104,7 @@ func readAll(c *Conn) (got []string, err error) {
 	}
 }
 
-// echo answers until the peer is gone, then closes.
+// echo answers until the peer has gone, then closes.
 func echo(c *Conn) error {
 	for {
 		msgs, err := c.Read()
@@ -149,7 +150,8 @@ func TestEcho_sizes(t *testing.T) {
 	}
 }
 
-// TestEcho_limit has a message of exactly MaxMessage and one of a byte more.
+// TestEcho_limit sends a message of exactly MaxMessage and one with a byte
+// more.
 func TestEcho_limit(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{MaxMessage: 1000}, Config{})
@@ -168,7 +170,7 @@ func TestEcho_limit(t *testing.T) {
 	}
 }
 
-// TestRead_many sends in one write and wants the answers in one too.
+// TestRead_many: the answers to messages of one write arrive in one write.
 func TestRead_many(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -196,8 +198,8 @@ func TestRead_many(t *testing.T) {
 	}
 }
 
-// TestRead_aliases makes sure that a message lives until the next Read, whatever
-// else happens to the connection.
+// TestRead_aliases: a message is valid until the next Read, even if other
+// methods are called.
 func TestRead_aliases(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -299,7 +301,7 @@ func TestRead_deadline(t *testing.T) {
 	}
 }
 
-// TestPark looks at what a connection keeps while it waits for its peer.
+// TestPark checks which buffer a connection keeps while it waits for its peer.
 func TestPark(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -374,7 +376,7 @@ func TestDial_refused(t *testing.T) {
 	}
 }
 
-// TestDial_canceled has a server that accepts and says nothing.
+// TestDial_canceled dials a server that accepts and does not answer.
 func TestDial_canceled(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

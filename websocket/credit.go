@@ -6,51 +6,55 @@ import (
 	"time"
 )
 
-// ErrCredit is Grant's error for an amount that makes no sense.
+// ErrCredit is Grant's error for an amount that is out of range.
 var ErrCredit = errors.New("websocket: invalid credit")
 
 const (
-	// minWindow and maxWindow bound what may be outstanding on the bulk lane
-	// while that adapts.
+	// minWindow and maxWindow limit the adaptive window of the bulk lane, in
+	// bytes.
 	minWindow = 64 << 10
 	maxWindow = 4 << 20
-	// firstWindow is where it begins: little enough to fit the kernels' buffers
-	// of a peer that never reads, so that it can be told why it is closed.
+	// firstWindow is its initial value: small enough for the kernel buffers of
+	// both sides when the peer never reads, so that the Close frame with the
+	// reason still fits.
 	firstWindow = 64 << 10
-	// chunkTarget is how much longer than the fastest round trip one may take
-	// to a peer that reassembles chunks, or a quarter of that one where it is
-	// more: it is the time that an answer spends after bulk in the peer's
-	// buffer. Half of it cost throughput on one machine, and twice as much gained
-	// none (docs/benchmarks/lanes.md). An answer to another peer waits for the
-	// end of a message besides, so less is left for the buffer.
+	// chunkTarget is how much longer than the fastest round trip a round trip may
+	// take to a peer that reassembles chunks; if a quarter of the fastest is
+	// more, that counts. It is the time that an answer waits after bulk bytes in
+	// the peer's buffer. Half of it cost throughput on one machine, and twice as
+	// much gained none (docs/benchmarks/lanes.md). An answer to another peer also
+	// waits for the end of a message, so its buffer may add less
+	// (fragmentTarget).
 	chunkTarget    = 200 * time.Microsecond
 	fragmentTarget = 100 * time.Microsecond
-	// baseAge is for how long a fastest round trip counts: paths change.
+	// baseAge is how long a measured fastest round trip is valid: network paths
+	// change.
 	baseAge = 10 * time.Second
-	// maxGrant is the most that may be granted and not used.
+	// maxGrant is the most bytes that may be granted and not used.
 	maxGrant = 1 << 30
 
 	creditMark = 'b' // the first byte of a credit ping
 	creditSize = 1 + 8
 )
 
-// credit bounds what has been sent on the bulk lane and not been acknowledged
-// by the peer: bytes in the peer's own buffer cannot be overtaken any more. A
-// ping after each chunk carries the offset up to there; its pong, or that of
-// any later ping, acknowledges it. So every peer gives credit, whatever it is.
-// The number of bytes under way adapts to the delay that it causes, as in delay-based
-// congestion control (TCP Vegas, Brakmo and Peterson 1995). Guarded by Conn.mu.
+// credit is the link credit of the bulk lane: it limits the bytes sent and not
+// acknowledged by the peer, since nothing can overtake bytes that are already in the
+// peer's buffer. A ping after each chunk carries the offset of the chunk's end; its
+// pong, or that of any later ping, acknowledges it. So every peer gives credit, as
+// every peer answers pings. The number of bytes in flight adapts to the delay that it
+// causes, as in delay-based congestion control (TCP Vegas, Brakmo and Peterson 1995).
+// Guarded by Conn.mu.
 type credit struct {
 	sent, acked int64 // offsets
 	window      int64 // at most outstanding; 0: no bound
 	adapts      bool
 	target      time.Duration // chunkTarget or fragmentTarget
-	started     bool          // it has been too wide once; before, it doubles every round trip
-	granted     int64         // offset up to which the peer allows, if it says that itself
-	explicit    bool
-	fragments   bool  // a message is under way in fragments, by the rule it began with
-	next        int64 // granted meanwhile, for the messages after it
-	unread      bool  // no pong would be read
+	started     bool          // a round trip was too slow once; before that the window doubles every round trip (slow start)
+	granted     int64         // offset up to which the peer allows sending, if explicit
+	explicit    bool          // the peer gives credit by Grant, not by pongs
+	fragments   bool          // a message is being sent in fragments, under the rule with which it began
+	next        int64         // bytes granted meanwhile, for the next messages
+	unread      bool          // nobody calls Read, so no pong arrives
 
 	pings  []creditPing // not acknowledged, the oldest first
 	base   time.Duration
@@ -76,8 +80,8 @@ func newCredit(cfg Config) credit {
 
 func (c *credit) outstanding() int64 { return c.sent - c.acked }
 
-// allows reports whether n more bytes may be sent. One chunk always may, where
-// nothing is outstanding.
+// allows reports whether n more bytes may be sent. Without explicit credit, one
+// chunk may always be sent when nothing is outstanding.
 func (c *credit) allows(n int) bool {
 	switch {
 	case c.explicit:
@@ -89,8 +93,8 @@ func (c *credit) allows(n int) bool {
 	}
 }
 
-// appendPing notes that n bytes are about to be sent and appends the ping that
-// asks for them, if one is needed.
+// appendPing records that n bytes are about to be sent and appends the ping
+// whose pong acknowledges them, if one is needed.
 func (c *credit) appendPing(dst []byte, n int, now time.Time) []byte {
 	c.sent += int64(n)
 	if c.explicit || c.window == 0 {
@@ -126,9 +130,10 @@ func (c *credit) pong(payload []byte, now time.Time) bool {
 	return true
 }
 
-// adapt widens the window by a chunk for each window acknowledged in time, at
-// first by as much as was acknowledged, and narrows it, once a round trip, by half
-// the share that was too late.
+// adapt changes the window after a pong. A round trip within the target widens it,
+// by minWindow for each window acknowledged, and in slow start by the number of
+// bytes acknowledged. A slower one narrows it, at most once per round trip, by
+// half of the excess share of the round trip time.
 func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 	if c.base == 0 || rtt < c.base || now.Sub(c.baseAt) > baseAge {
 		c.base, c.baseAt = rtt, now
@@ -150,11 +155,11 @@ func (c *credit) adapt(rtt time.Duration, acked int64, now time.Time) {
 	}
 }
 
-// Grant adds n bytes to what the peer allows on the bulk lane. With the first
-// call its word replaces the credit by ping, from the next message on: a peer sees
-// nothing of a message in fragments before its end, and would not know what this
-// one still lacks. n below 1, and more than 1 GiB that is allowed and not sent, is
-// ErrCredit.
+// Grant adds n bytes to the peer's explicit credit for the bulk lane. The first
+// call replaces credit by pongs, from the next message on if one is being sent in
+// fragments: a peer sees nothing of such a message before its end, and cannot know
+// how much credit it still needs. The error is ErrCredit if n is below 1, or if
+// more than 1 GiB would be granted and not used.
 func (c *Conn) Grant(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,17 +182,17 @@ func (c *Conn) Grant(n int64) error {
 	return nil
 }
 
-// adopt makes the peer's word the rule, once it has given it, unless a message is
-// under way in fragments.
+// adopt switches to explicit credit once the peer has granted some, unless a
+// message is being sent in fragments.
 func (c *credit) adopt() {
 	if c.next > 0 && !c.fragments {
 		c.explicit, c.granted, c.next = true, c.sent+c.next, 0
 	}
 }
 
-// SetUnread says that nobody will call Read for a while, or that somebody does
-// again. No pong arrives meanwhile, so the bulk lane waits for none: it sends as
-// fast as the socket takes it. The credit that the peer gives by Grant still limits it.
+// SetUnread(true) says that nobody calls Read until SetUnread(false). No pong arrives
+// meanwhile, so the bulk lane does not wait for pongs: it sends as fast as the socket
+// takes it. Explicit credit (Grant) still limits it.
 func (c *Conn) SetUnread(unread bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

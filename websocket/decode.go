@@ -9,30 +9,29 @@ type Message struct {
 }
 
 // decoder turns the bytes of one peer into messages, in the buffer they were
-// read into: it walks the headers, takes the masks off in place and, if a
-// message comes in fragments, moves each payload up to the one before. Bytes
-// are handled as they arrive, so a message is never copied but to grow or to
-// empty the buffer.
+// read into: it parses the headers, unmasks in place and, if a message comes in
+// fragments, moves each payload next to the one before. It handles bytes as
+// they arrive, so a message is copied only to grow or to empty the buffer.
 //
 //	0       start         end      r              w        len(b)
 //	| spent | message so far | gap | not yet seen | free space |
 //
 // No message is unfinished while op is zero; then start equals end.
 type decoder struct {
-	buf        *buffer // nil while there is nothing to keep
+	buf        *buffer // nil while it would be empty
 	start, end int
 	r, w       int
 
 	left    int    // bytes of the current data frame that have not arrived
-	key     uint32 // for the first of them
+	key     uint32 // mask for the first of them
 	op      Opcode // of the unfinished message; OpContinuation if there is none
 	fin     bool   // the current frame is its last
 	checked int    // bytes of it, from start, known to be whole UTF-8 runes
 	empty   int    // frames of it without payload
 
-	finished int // counts up with messages and control frames that are not inside one
+	finished int // number of messages, and of control frames outside a message
 
-	err error // the end: *CloseError, *ProtocolError or what the socket said
+	err error // why reading ended: *CloseError, *ProtocolError or the socket's error
 
 	size    int  // of the buffer to read into
 	max     int  // bytes of the largest message
@@ -44,9 +43,10 @@ type decoder struct {
 // held returns how many bytes in the buffer are still needed.
 func (d *decoder) held() int { return d.end - d.start + d.w - d.r }
 
-// space returns where to put the next bytes that arrive, at least one; the
-// messages decode returned before are over. A buffer is grown only when half
-// of it is full with bytes that have arrived, whatever length a header claims.
+// space returns where to put the next bytes that arrive, at least one byte; it
+// invalidates the messages that decode returned before. A buffer is grown only
+// when half of it is full of bytes that have arrived, regardless of the length
+// in a header.
 func (d *decoder) space() []byte {
 	held := d.held()
 	if held == 0 {
@@ -72,7 +72,8 @@ func (d *decoder) space() []byte {
 	return d.buf.b[d.w:]
 }
 
-// move brings what is held to the front of to, which may be the same buffer.
+// move copies the bytes still needed to the start of to, which may be the same
+// buffer.
 func (d *decoder) move(to *buffer) {
 	from := d.buf
 	d.copyTo(to)
@@ -81,8 +82,8 @@ func (d *decoder) move(to *buffer) {
 	}
 }
 
-// park is called before a wait of unknown length: it gives the buffer back, or
-// exchanges one that is mostly empty for one that fits.
+// park is called before a wait of unknown length: it releases the buffer, or
+// replaces one that is mostly empty by a smaller one.
 func (d *decoder) park() {
 	if d.buf == nil {
 		return
@@ -95,7 +96,7 @@ func (d *decoder) park() {
 	}
 }
 
-// release gives the buffer back with all that is in it.
+// release returns the buffer to the pool and drops its content.
 func (d *decoder) release() {
 	if d.buf != nil {
 		d.buf.put()
@@ -104,8 +105,8 @@ func (d *decoder) release() {
 	}
 }
 
-// abandon moves what is held to a new buffer and leaves the old one to whoever
-// may still use the messages in it.
+// abandon moves the bytes still needed to a new buffer, since the caller of
+// Read may still use the messages in the old one.
 func (d *decoder) abandon() {
 	if d.buf == nil {
 		return
@@ -119,8 +120,8 @@ func (d *decoder) copyTo(to *buffer) {
 	d.buf, d.start, d.end, d.r, d.w = to, 0, n, n, n+m
 }
 
-// decode returns the messages that are complete. They are valid until the next
-// call of any method. If err is set as well, it comes after them.
+// decode returns the complete messages. They are valid until the next call of
+// any method. If err is set as well, it belongs after them.
 func (d *decoder) decode() []Message {
 	if d.buf == nil || d.err != nil {
 		return nil
@@ -155,9 +156,9 @@ func (d *decoder) decode() []Message {
 	return msgs
 }
 
-// decodeShort is the fast path: as many whole messages as stand at the front,
-// each one masked frame of less than 64 KiB. Frames that it does not take, for
-// whatever reason, are left for the careful path.
+// decodeShort is the fast path: it decodes messages from the start of the
+// unread bytes as long as each is one whole masked frame of less than 64 KiB.
+// All other frames are left to the general path.
 func (d *decoder) decodeShort(b []byte, msgs []Message) []Message {
 	if d.client {
 		return msgs
@@ -198,8 +199,8 @@ func (d *decoder) decodeShort(b []byte, msgs []Message) []Message {
 	return msgs
 }
 
-// header handles the next frame's header and, of a control frame, everything.
-// It reports whether there was one.
+// header handles the next frame's header, and a control frame completely. It
+// reports whether there was one.
 func (d *decoder) header(b []byte) bool {
 	if d.err != nil {
 		return false
@@ -246,7 +247,8 @@ func (d *decoder) header(b []byte) bool {
 	return true
 }
 
-// payload takes what has arrived of the current data frame.
+// payload unmasks and checks the bytes of the current data frame that have
+// arrived.
 func (d *decoder) payload(b []byte) {
 	n := min(d.left, d.w-d.r)
 	p := b[d.r : d.r+n]
@@ -272,7 +274,7 @@ func (d *decoder) payload(b []byte) {
 	}
 }
 
-// controlFrame handles a control frame once all of it is there.
+// controlFrame handles a control frame once all of it has arrived.
 func (d *decoder) controlFrame(b []byte, h Header, n int) bool {
 	size := n + int(h.Length)
 	if d.w-d.r < size {

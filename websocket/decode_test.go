@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// heard is all that a decoder made of a stream.
+// heard is the result of decoding a stream.
 type heard struct {
 	messages []string // opcode and payload
 	controls []string
@@ -66,8 +66,8 @@ func listen(stream []byte, r rules, piece func() int, park func() bool) heard {
 	return got
 }
 
-// twin is the slow and obvious decoder: it has the whole stream at once, copies
-// everything and knows no fast path.
+// twin is the reference decoder, slow and simple: it has the whole stream at
+// once, copies everything and has no fast path.
 func twin(stream []byte, r rules) heard {
 	var got heard
 	var op Opcode
@@ -252,7 +252,8 @@ func TestDecoder_rules(t *testing.T) {
 	}
 }
 
-// compare decodes a stream cut at random and as the twin does.
+// compare decodes a stream in random pieces, and compares the result with the
+// twin's.
 func compare(t *testing.T, stream []byte, r rules, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -263,8 +264,8 @@ func compare(t *testing.T, stream []byte, r rules, seed uint64) {
 	}
 }
 
-// TestDecoder_twin plays streams that are mostly right, for which the fuzzer
-// would need long.
+// TestDecoder_twin compares mostly valid streams, which the fuzzer would take
+// long to find.
 func TestDecoder_twin(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -16,7 +16,7 @@ import (
 )
 
 // Dial connects to a ws or wss URL. ctx bounds connecting and the handshake,
-// not the life of the Conn.
+// not the lifetime of the Conn.
 func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -66,10 +66,10 @@ func hostPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// ClientHandshake makes a WebSocket of a fresh connection to u's host, for a
-// caller that has a loop of its own around this package's codec. It blocks,
-// within the deadline set on conn. leftover is what the server sent right
-// after its answer.
+// ClientHandshake does the WebSocket handshake on a new connection to u's host,
+// for a caller that reads and writes frames itself with this package's codec.
+// It blocks, at most until the deadline set on conn. leftover are bytes that
+// the server sent right after its answer.
 func ClientHandshake(conn net.Conn, u *url.URL) (leftover []byte, err error) {
 	_, leftover, err = clientHandshake(conn, u, nil, nil)
 	return leftover, err

@@ -1,24 +1,25 @@
-// Package websocket is a server's side of RFC 6455 for many small messages on
-// many connections, and enough of a client to test and to measure it. It
-// negotiates no extension.
+// Package websocket implements the server side of RFC 6455 for many small
+// messages on many connections, and enough of a client to test and to measure
+// it. It negotiates no extension.
 //
 // # Read many, answer once
 //
-// One [Conn.Read] returns all messages that one read of the socket brought, in
-// the buffer they were read into. [Conn.Queue] only encodes. The next Read
-// flushes before it waits, so all answers leave in one write. A goroutine that sends
-// without reading, or is not the reading one, calls [Conn.Flush]; what
-// many connections get alike is encoded once and goes to [Conn.WriteShared].
-// Once its buffers are there, a connection allocates nothing per message.
+// One [Conn.Read] returns all messages that one read of the socket brought, in the
+// buffer they were read into. [Conn.Queue] only encodes. The next Read flushes
+// before it waits, so all answers leave in one write. A goroutine other than the
+// reading one calls [Conn.Flush] after it has queued. A message for many connections
+// is encoded once and sent with [Conn.WriteShared]. Once its buffers are allocated,
+// a connection allocates nothing per message.
 //
 // # Lanes
 //
-// Three lanes leave a connection. What Queue encodes, answers above all, goes
-// first. The frames of WriteShared come next. WriteBulk sends large messages in
-// chunks, and looks at the other two after each; it keeps little under way, by
-// credit that the peer's pongs give, since nothing overtakes what already lies in
-// the peer's buffer. None of them starves: after what was queued when a chunk
-// ended, the next chunk follows.
+// A connection sends on three lanes with priority scheduling. The messages of
+// Queue, mostly answers, go first. The frames of WriteShared come next. WriteBulk
+// sends large messages in chunks, and lets the other two lanes send after each
+// chunk. Link credit, which the peer's pongs give, keeps the bytes in flight few,
+// since nothing overtakes bytes that are already in the peer's buffer. No lane
+// starves: the next chunk follows after the messages that were queued when the
+// last chunk ended.
 //
 // # States
 //
@@ -30,45 +31,46 @@
 //	  | Close
 //	closed       everything returns an error
 //
-// If the peer closes first, Read returns *CloseError while the connection is
-// open for writing: what is owed to the peer can still be queued, and Close sends
-// it before the answer. Close goes through all the states that are left, within
-// CloseTimeout. Abort, a peer that takes nothing for WriteTimeout, and Close when
-// it is done all lead to closed. Every Conn must be ended by Close or Abort, also
-// after an error.
+// If the peer closes first, Read returns *CloseError while the connection is open
+// for writing: answers to earlier messages can still be queued, and Close sends
+// them before its Close frame. Close goes through all remaining states, within
+// CloseTimeout. A connection is closed when Close returns, after Abort, and when
+// the peer reads nothing for WriteTimeout. Every Conn must be ended by Close or
+// Abort, also after an error.
 //
 // # Guarantees
 //
-//   - Frames leave whole and, on each lane, in the order of the calls.
+//   - Frames are sent whole and, on each lane, in the order of the calls.
 //   - Messages that arrived whole before an error or a Close frame are returned
 //     before it, and answers queued for them are sent before the Close frame.
-//   - A payload that Read returned stays as it is until the next Read, whatever
-//     other goroutines do to the Conn.
-//   - Only one goroutine at a time may call Read; everything else is safe from
-//     any. Queue, Flush, WriteShared and StartClose never wait for the peer. Read,
-//     WriteBulk, Close and Abort may wait, the last for a write under way to notice.
-//   - A Conn starts at most one goroutine: while the socket does not take what was
-//     flushed, or, where the connection is no plain TCP or Unix socket (TLS, for
-//     one), for each flush. Close and Abort wait for it.
+//   - A payload that Read returned does not change until the next Read, even if
+//     other goroutines use or close the Conn.
+//   - Only one goroutine at a time may call Read; everything else is safe from any.
+//     Queue, Flush, WriteShared and StartClose never wait for the peer. Read,
+//     WriteBulk, Close and Abort may wait; Abort waits only until a running write
+//     has noticed it.
+//   - A Conn starts at most one goroutine at a time. On a plain TCP or Unix socket
+//     it runs only while flushed bytes are unwritten; on any other connection
+//     (such as TLS) each flush starts one. Close and Abort wait for it.
 //
 // # Memory
 //
-// While it is idle a connection on a plain socket holds no buffer at all; another
-// one holds 4 KiB. Buffers come from a pool when bytes arrive or are queued. At
+// An idle connection on a plain socket holds no buffer; on any other connection
+// it holds 4 KiB. Buffers come from a pool when bytes arrive or are queued. At
 // most, a connection holds
 //
 //   - for reading, ReadBuffer and, while a larger message arrives, up to four
-//     times what has arrived of it, never for the length that a header claims;
-//     32 bytes for each message of one Read;
+//     times the bytes that have arrived, regardless of the length in its
+//     header; 32 bytes for each message of one Read;
 //   - for writing, MaxUnsent, or one frame if that is larger, in buffers of up to
-//     twice the size; 64 KiB of the live lane while chunks are written. What
-//     WriteBulk sends it does not copy.
+//     twice the size; 64 KiB of the live lane while chunks are written. WriteBulk
+//     does not copy its payload.
 //
-// [Config.Memory] is told of what a connection holds while it waits for its peer:
-// the buffer of a message that is not complete, and buffers of what the socket does
-// not take. [Conn.Evict] has a connection give them back.
+// A connection tells [Config.Memory] how many bytes it holds while it waits for its
+// peer: the buffer of an incomplete message, and buffers of data that the socket
+// does not take. [Conn.Evict] makes a connection release them.
 //
-// A peer that asks without listening is not read from while more than half of
-// MaxUnsent is unsent. One that pings without listening is answered only its
-// latest ping.
+// Back-pressure: while more than half of MaxUnsent is unsent, nothing is read
+// from the peer. If a peer sends pings and does not read, only its latest ping
+// is answered.
 package websocket

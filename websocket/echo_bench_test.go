@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// BenchmarkEcho has each connection send 16 messages of 100 bytes at once and
-// wait for the 16 answers. The bare server knows no WebSocket and shows what the
-// system alone costs. One operation is one message there and back; its
+// BenchmarkEcho: each connection sends 16 messages of 100 bytes at once and
+// waits for the 16 answers. The bare server has no WebSocket code and shows the
+// cost of the system alone. One operation is one message there and back; its
 // client, two system calls for 16, runs in the same process.
 func BenchmarkEcho(b *testing.B) {
 	const inFlight = 16
@@ -67,7 +67,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// bareEcho answers every request of the one size with bytes of the other.
+// bareEcho answers every request of one size with an answer of the other size.
 func bareEcho(socket net.Conn, request, answer int) {
 	b := make([]byte, 64<<10)
 	for {
@@ -81,8 +81,8 @@ func bareEcho(socket net.Conn, request, answer int) {
 	}
 }
 
-// BenchmarkWriteShared is a server that has a thousand frames of 100 bytes for
-// one connection, which only reads.
+// BenchmarkWriteShared writes a thousand frames of 100 bytes to one connection,
+// which only reads.
 func BenchmarkWriteShared(b *testing.B) {
 	server, socket := rawPair(b, Config{})
 	var shared []byte

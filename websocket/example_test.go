@@ -17,7 +17,7 @@ func Example() {
 		if err != nil {
 			return // answered
 		}
-		go func() { // the handler returns, and the HTTP server's buffers with it
+		go func() { // the handler returns, so that the HTTP server's buffers are released
 			defer conn.Close(websocket.StatusNormal, "")
 			for {
 				messages, err := conn.Read()
@@ -40,7 +40,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	_ = conn.Queue(websocket.OpText, []byte("hello")) // an error comes back from Read, too
+	_ = conn.Queue(websocket.OpText, []byte("hello")) // Read returns an error, too
 	messages, err := conn.Read()
 	if err != nil {
 		fmt.Println(err)
@@ -59,7 +59,7 @@ func ExampleConn_WriteShared() {
 	shared := websocket.AppendFrame(nil, websocket.OpText, []byte(`{"type":"message"}`))
 	for _, member := range members {
 		if n, err := member.WriteShared(shared); err != nil || n < len(shared) {
-			continue // gone, or busy: offer shared[n:] again later
+			continue // closed or busy: offer shared[n:] again later
 		}
 	}
 }

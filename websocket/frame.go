@@ -51,7 +51,7 @@ const (
 	MaxHeader = 14
 )
 
-// Header is what stands before a frame's payload.
+// Header is a frame's header.
 type Header struct {
 	Fin    bool    // the last frame of its message
 	RSV    byte    // the three reserved bits, RSV1 being 4; zero unless an extension was negotiated
@@ -109,9 +109,8 @@ func ParseHeader(b []byte) (h Header, n int, err error) {
 	return h, n, nil
 }
 
-// Validate checks the rules that hold for a frame of either side while no
-// extension is negotiated: reserved bits, opcode, size and wholeness of a
-// control frame.
+// Validate checks the rules for a frame of either side without extensions:
+// reserved bits, opcode, and that a control frame is short and not fragmented.
 func (h Header) Validate() error {
 	switch {
 	case h.RSV != 0:
@@ -151,7 +150,8 @@ func AppendHeader(dst []byte, h Header) []byte {
 	return dst
 }
 
-// AppendFrame appends a whole message as one unmasked frame: what a server sends.
+// AppendFrame appends a whole message as one unmasked frame, as a server sends
+// it.
 func AppendFrame(dst []byte, op Opcode, payload []byte) []byte {
 	if len(payload) < 126 {
 		dst = append(dst, 0x80|byte(op), byte(len(payload)))
@@ -161,9 +161,9 @@ func AppendFrame(dst []byte, op Opcode, payload []byte) []byte {
 	return append(dst, payload...)
 }
 
-// AppendMaskedFrame appends a whole message as one frame masked with key: what
-// a client sends. The key must be unpredictable to whoever chose the payload,
-// where that is not the client itself (RFC 6455, section 10.3).
+// AppendMaskedFrame appends a whole message as one frame masked with key, as a
+// client sends it. If the payload comes from another party than the client,
+// that party must not be able to predict the key (RFC 6455, section 10.3).
 func AppendMaskedFrame(dst []byte, op Opcode, key [4]byte, payload []byte) []byte {
 	dst = AppendHeader(dst, Header{Fin: true, Op: op, Masked: true, Key: key, Length: int64(len(payload))})
 	start := len(dst)

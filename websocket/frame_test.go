@@ -141,7 +141,8 @@ func FuzzMask(f *testing.F) {
 	})
 }
 
-// couldBecomeText is the obvious twin of checkText: it tries what might follow.
+// couldBecomeText is a simple reference for checkText: it tries possible
+// continuations.
 func couldBecomeText(b []byte) bool {
 	tails := []string{""}
 	for depth := 0; depth < 4; depth++ {

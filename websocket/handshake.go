@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// acceptGUID is what RFC 6455 appends to the client's key.
+// acceptGUID is the constant that RFC 6455 appends to the client's key.
 const acceptGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// HandshakeError is the error, on both sides, of a handshake that the server
-// answered with an HTTP error.
+// HandshakeError is the error of a handshake that the server answered with an
+// HTTP error. Upgrade and Dial return it.
 type HandshakeError struct {
-	Status int    // of HTTP
+	Status int    // HTTP status
 	Reason string // one line
 }
 
@@ -23,10 +23,9 @@ func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("websocket: handshake refused with %d: %s", e.Status, e.Reason)
 }
 
-// Upgrade answers the handshake of a client and takes the connection over from
-// the HTTP server. A request that is no proper handshake is answered with an
-// HTTP error, and the *HandshakeError is returned as well: then there is nothing left to do. The
-// headers set on w are sent along.
+// Upgrade answers the handshake of a client and takes the connection over from the HTTP server.
+// It answers an invalid handshake with an HTTP error and returns the *HandshakeError; the caller
+// must not write another answer. The headers set on w are sent in the answer.
 //
 // The Conn does not need the handler: hand it to a goroutine and return, and
 // the server's request and buffers (10 KiB and more) are released. As the
@@ -96,8 +95,8 @@ func checkHandshake(r *http.Request, access *Access) *HandshakeError {
 	return access.check(r)
 }
 
-// errBody refuses a body. Frames would be read out of what a proxy takes for one:
-// request smuggling.
+// errBody rejects a request with a body. Otherwise bytes that a proxy takes for
+// the body would be read as frames: request smuggling.
 var errBody = &HandshakeError{http.StatusBadRequest, "a WebSocket handshake has no body: send frames after the answer"}
 
 // hasToken reports whether a header that lists tokens has this one.
@@ -147,6 +146,6 @@ func handshakeAnswer(h http.Header, key, protocol string) []byte {
 
 // acceptKey proves to the client that the server understood its key.
 func acceptKey(key string) string {
-	sum := sha1.Sum([]byte(key + acceptGUID)) // as RFC 6455 demands; nothing is kept secret by it
+	sum := sha1.Sum([]byte(key + acceptGUID)) // required by RFC 6455; it protects no secret
 	return base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -88,8 +88,8 @@ func TestUpgrade_refuses(t *testing.T) {
 	}
 }
 
-// TestUpgrade_leftover sends messages along with the handshake, and expects the
-// answer that RFC 6455 prints.
+// TestUpgrade_leftover sends messages together with the handshake, and expects
+// the answer of RFC 6455's example.
 func TestUpgrade_leftover(t *testing.T) {
 	t.Parallel()
 	conns := make(chan *Conn, 1)

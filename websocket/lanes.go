@@ -2,34 +2,35 @@ package websocket
 
 import "time"
 
-// All that leaves a connection goes by one of three lanes. Control is what Queue
-// encodes: answers and acknowledgements, and pongs. Live is what WriteShared
-// offers. Bulk is what WriteBulk sends, in chunks; the lane is chosen anew
-// after each chunk: first what control has, then live, then one more chunk.
-// A lane that has waited for maxTurn goes before the others, at the end of the
-// frame being written.
+// A connection sends on three priority lanes. The control lane has the messages
+// of Queue (answers and acknowledgements) and pongs. The live lane has the
+// frames of WriteShared. The bulk lane has the messages of WriteBulk, in chunks.
+// The next lane is chosen after each chunk: control, then live, then one more
+// chunk. A lane that has waited for maxTurn precedes the others, at the end of
+// the frame being written.
 
-// LaneStats are what a connection's lanes did since it was opened.
+// LaneStats counts the traffic and waits of a connection's lanes since it was
+// opened.
 type LaneStats struct {
-	// BulkBytes and BulkChunks is what the socket took on the bulk lane.
+	// BulkBytes and BulkChunks count what the socket took on the bulk lane.
 	BulkBytes, BulkChunks int64
 	// BulkWait is how long WriteBulk waited: for its turn, for credit, and for
 	// the socket.
 	BulkWait time.Duration
-	// ControlWaits counts the times that a Flush could not write all that was
-	// queued, because of a chunk being written or of a full socket, and
-	// ControlWait is how long what was queued by then waited, all together.
+	// ControlWaits counts the times that a Flush could not write everything
+	// queued, because a chunk was being written or the socket was full.
+	// ControlWait is the sum of these waits.
 	ControlWaits int64
 	ControlWait  time.Duration
-	// LiveWaits and LiveWait are the same of WriteShared.
+	// LiveWaits and LiveWait are the same for WriteShared.
 	LiveWaits int64
 	LiveWait  time.Duration
-	// Window is how many bytes may be outstanding on the bulk lane, and
-	// Outstanding how many are.
+	// Window is how many bytes may be outstanding on the bulk lane; Outstanding
+	// is how many are.
 	Window, Outstanding int64
 }
 
-// Lanes returns what the lanes did.
+// Lanes returns the statistics of the lanes.
 func (c *Conn) Lanes() LaneStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,13 +41,13 @@ func (c *Conn) Lanes() LaneStats {
 	return s
 }
 
-// liveQueue is how many bytes of the live lane are copied and wait for their
-// turn; the others are offered again later.
+// liveQueue is the most bytes of the live lane that are copied and wait for
+// their turn. Callers offer the remaining bytes again later.
 const liveQueue = 64 << 10
 
-// refuseLive deals with shared frames that cannot go now, and returns with how
-// many bytes of them: none, unless what is in the way is a chunk, or has been for
-// long although the peer takes what it is sent. c.mu is held.
+// refuseLive handles shared frames that cannot be written now, and returns how
+// many of their bytes it queued. It queues none, unless they wait for a chunk, or
+// have waited for longer than maxTurn while the peer was reading. c.mu is held.
 func (c *Conn) refuseLive(frames []byte) int {
 	if c.liveSince.IsZero() {
 		c.liveSince.set()
@@ -59,7 +60,7 @@ func (c *Conn) refuseLive(frames []byte) int {
 	return 0
 }
 
-// liveGoes ends the time for which the live lane was refused. c.mu is held.
+// liveGoes ends the measured wait of the live lane. c.mu is held.
 func (c *Conn) liveGoes() {
 	if !c.liveSince.IsZero() {
 		c.stats.LiveWaits++
@@ -69,7 +70,7 @@ func (c *Conn) liveGoes() {
 }
 
 // queueLive copies shared frames into the queue of the live lane, and returns
-// how many bytes of them. c.mu is held.
+// the number of bytes copied. c.mu is held.
 func (c *Conn) queueLive(frames []byte) int {
 	have := 0
 	if c.live != nil {
@@ -99,7 +100,8 @@ func (c *Conn) queueLive(frames []byte) int {
 	return n
 }
 
-// want has the owner of c.writing take along what is queued. c.mu is held.
+// want asks the owner of c.writing to write the queued messages too. c.mu is
+// held.
 func (c *Conn) want() {
 	c.wanted = true
 	if c.tail != nil {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Mask masks b in place, or takes the mask off: the same operation. pos counts
-// the payload bytes before b, so that a payload can be masked piece by piece;
-// Mask returns it for the piece that follows.
+// Mask masks or unmasks b in place, which is the same operation. pos counts the
+// payload bytes before b, so that a payload can be masked piece by piece; Mask
+// returns it for the piece that follows.
 func Mask(b []byte, key [4]byte, pos int) int {
 	xor(b, word(key, pos))
 	return pos + len(b)
@@ -18,12 +18,12 @@ func word(key [4]byte, pos int) uint32 {
 	return turn(binary.LittleEndian.Uint32(key[:]), pos)
 }
 
-// turn moves a key on by n bytes.
+// turn rotates a key by n bytes.
 func turn(key uint32, n int) uint32 {
 	return bits.RotateLeft32(key, -8*(n&3))
 }
 
-// highBits has the bit that no ASCII byte has.
+// highBits has the high bit of every byte set, which no ASCII byte has.
 const highBits = 0x8080808080808080
 
 // xor applies key, whose low byte belongs to b[0]. It returns all bytes of the

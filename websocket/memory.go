@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// Memory is told what a connection holds for its peer, as it grows and shrinks.
-// delta is a number of bytes, below zero when they are given back. Once the
-// connection has ended it holds nothing, whatever was told last. The calls come from
-// any goroutine. They must not block, and must not call the Conn.
+// Memory receives the changes of the memory that a connection holds for its peer.
+// delta is a number of bytes, negative when they are released. Once the connection
+// has ended it holds nothing, regardless of the last calls. The methods are called
+// from any goroutine. They must not block, and must not call the Conn.
 //
-// Only what stays is told: nothing is called for a message that arrives whole or
-// for an answer that the socket takes at once.
+// Only memory held over a wait is reported: a message that arrives whole, and an
+// answer that the socket takes at once, cause no call.
 type Memory interface {
-	// Assembly is told of the buffer of a message that is not complete.
+	// Assembly reports the buffer of an incomplete message.
 	Assembly(delta int)
-	// Output is told of buffers of what is queued and the socket does not take.
+	// Output reports the buffers of queued messages that the socket does not
+	// take.
 	Output(delta int)
 }
 
-// A connection may hold so many bytes without telling.
+// A connection does not report buffers up to these sizes, in bytes.
 const (
 	freeAssembly = 4 << 10
 	freeOutput   = 16 << 10
 )
 
-// tellAssembly tells how large the buffer is that Read keeps. Only the reading
+// tellAssembly reports the size of the buffer that Read keeps. Only the reading
 // goroutine calls it.
 func (c *Conn) tellAssembly() {
 	if c.cfg.Memory == nil {
@@ -41,7 +42,7 @@ func (c *Conn) tellAssembly() {
 	}
 }
 
-// tellOutput tells how large the buffers are that hold what is queued. c.mu is
+// tellOutput reports the size of the buffers that hold queued messages. c.mu is
 // held.
 func (c *Conn) tellOutput() {
 	if c.cfg.Memory == nil {
@@ -66,15 +67,16 @@ const (
 	// evictTime is how long the peer has to take the Close frame of Evict and to
 	// close its side.
 	evictTime = time.Second
-	// evictHead is the largest buffer under way for which Evict waits, in bytes.
+	// evictHead is the largest buffer being written for which Evict waits, in
+	// bytes.
 	evictHead = 64 << 10
 )
 
-// Evict ends a connection whose memory is needed, and gives the buffers back at
-// once: what is queued and what is there of a message are dropped, and Read fails.
-// A Close frame is sent, and the peer has a second to take it; but if much is under
-// way that the peer does not take, the connection is aborted. The error is ErrClosed
-// if the connection was closed before.
+// Evict ends a connection to free its memory, and releases the buffers at once:
+// queued messages and an incomplete message are dropped, and Read fails. It sends a
+// Close frame, and the peer has a second to read it; but if a large write is stuck
+// at the socket, the connection is aborted. The error is ErrClosed if the connection
+// was closed before.
 func (c *Conn) Evict(code StatusCode, reason string) error {
 	c.mu.Lock()
 	if !c.closeBy.IsZero() || c.err == ErrClosed {
@@ -113,8 +115,8 @@ func (c *Conn) Evict(code StatusCode, reason string) error {
 	return nil
 }
 
-// holdsMuch reports whether much is under way that the peer does not take. c.mu is
-// held.
+// holdsMuch reports whether a chunk, or more than evictHead bytes of buffers, is
+// being written. c.mu is held.
 func (c *Conn) holdsMuch() bool {
 	n := 0
 	for _, b := range [...]*buffer{c.head.buffer, c.parked.buffer} {
@@ -125,8 +127,8 @@ func (c *Conn) holdsMuch() bool {
 	return n > evictHead || c.bulking
 }
 
-// shed drops what is queued, but what is being sent: it may be in the middle of a
-// frame. c.mu is held.
+// shed drops the queued messages, except those being sent: the socket may have
+// taken a part of a frame. c.mu is held.
 func (c *Conn) shed() {
 	for _, o := range []outgoing{{buffer: c.tail}, {buffer: c.live}} {
 		if o.buffer != nil {

@@ -60,8 +60,8 @@ func TestMemory_assembly(t *testing.T) {
 	}
 }
 
-// TestMemory_whileHandled: the buffer of a large message that came at once is counted
-// while its reader has to do with it, such as to wait for a store.
+// TestMemory_whileHandled: the buffer of a large message that arrived at once is
+// counted while the reader handles the message, for example waits for a store.
 func TestMemory_whileHandled(t *testing.T) {
 	t.Parallel()
 	l := &ledger{t: t}
@@ -126,7 +126,8 @@ func TestMemory_output(t *testing.T) {
 	}
 }
 
-// TestMemory_whole: what comes whole and leaves at once costs no call.
+// TestMemory_whole: a message that arrives whole, and an answer that is sent at
+// once, cause no call.
 func TestMemory_whole(t *testing.T) {
 	t.Parallel()
 	l := &ledger{t: t}
@@ -146,7 +147,8 @@ func TestMemory_whole(t *testing.T) {
 	wg.Wait()
 }
 
-// TestMemory_lanes: all lanes at once, to a peer that reads at last.
+// TestMemory_lanes: all lanes at once, to a peer that first does not read, and
+// then reads everything.
 func TestMemory_lanes(t *testing.T) {
 	t.Parallel()
 	l := &ledger{t: t}
@@ -181,8 +183,8 @@ func TestMemory_lanes(t *testing.T) {
 	}
 }
 
-// TestEvict_assembly: what is there of a message is given back before the peer
-// does anything.
+// TestEvict_assembly: the buffer of an incomplete message is released before
+// the peer does anything.
 func TestEvict_assembly(t *testing.T) {
 	t.Parallel()
 	for _, reading := range []bool{true, false} {
@@ -229,8 +231,8 @@ func TestEvict_assembly(t *testing.T) {
 	}
 }
 
-// TestEvict: what is queued goes at once, Read ends soon, and a peer that reads
-// hears why.
+// TestEvict: queued messages are dropped at once, Read ends soon, and a peer
+// that reads receives the reason.
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	for name, queued := range map[string]int{"idle": 0, "slow": 3 << 20} {

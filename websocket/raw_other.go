@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Elsewhere a socket is used like any other net.Conn.
+// Other systems use a socket like any other net.Conn.
 
 func rawConn(net.Conn) syscall.RawConn { return nil }
 

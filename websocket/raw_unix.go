@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// rawConn returns access to the socket itself, or nil if the connection is not
-// exactly a socket: a type that wraps one may do more than the socket does.
+// rawConn returns access to the socket, or nil if the connection is not exactly
+// a socket: a type that wraps one may do more than the socket does.
 func rawConn(conn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	switch s := conn.(type) {
@@ -21,7 +21,7 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// again reports that the socket has nothing to give, or no room.
+// again reports that the socket has nothing to read, or no room to write.
 func again(err error) bool {
 	return errors.Is(err, syscall.EAGAIN)
 }

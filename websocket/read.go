@@ -13,20 +13,20 @@ import (
 // (TLS, net.Pipe): it is held while the connection is idle.
 const plainBuffer = 4 << 10
 
-// Read waits until at least one message is complete and returns all that one
-// read of the socket completed. Before it waits it flushes what was queued, so
-// that the answers to one Read leave in one write. Payloads are valid until the
-// next Read, even if the Conn is closed meanwhile.
+// Read waits until at least one message is complete and returns all messages
+// that one read of the socket completed. Before it waits it flushes the queued
+// messages, so that the answers to one Read leave in one write. Payloads are
+// valid until the next Read, even if the Conn is closed meanwhile.
 //
-// Pings are given to OnPing and answered, pongs given to OnPong, on the way. The error, which
-// comes after all whole messages and stays, is
+// Read passes pings to OnPing and answers them, and passes pongs to OnPong. An error is
+// returned after all whole messages, and again by every later Read. It is
 //   - a *CloseError when the peer's Close frame has arrived. It is not answered
-//     yet: commit and queue what is owed to the peer, then call Close.
-//   - a *ProtocolError when the peer broke a rule, or sent a message too slowly. It is
-//     told in a Close frame.
+//     yet: queue the remaining answers, then call Close.
+//   - a *ProtocolError when the peer broke a rule, or sent a message too slowly. The
+//     peer gets it in a Close frame.
 //   - io.EOF when the connection ended between messages without a Close frame,
 //     io.ErrUnexpectedEOF when it ended inside one.
-//   - ErrWriteTimeout, ErrClosed, or what the socket says.
+//   - ErrWriteTimeout, ErrClosed, or the socket's error.
 func (c *Conn) Read() ([]Message, error) {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -39,19 +39,20 @@ func (c *Conn) Read() ([]Message, error) {
 		}
 		if err := c.Flush(); err == nil {
 			c.waitForPeer()
-		} // and if it failed, what the peer had sent before is still to be read
+		} // even if it failed, bytes that the peer sent before are still read
 		if err := c.fill(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// crowded reports whether so much is queued that the peer is to be asked for
-// nothing more. c.mu is held.
+// crowded reports whether so much is queued that nothing more may be read from
+// the peer. c.mu is held.
 func (c *Conn) crowded() bool { return c.unsent > c.cfg.MaxUnsent/2 }
 
-// waitForPeer holds reading back while the peer takes too little: what it asks
-// for while it does not listen would only pile up. It obeys the read deadline.
+// waitForPeer delays reading while the peer reads too little (back-pressure):
+// otherwise answers to further requests would only pile up. It obeys the read
+// deadline.
 func (c *Conn) waitForPeer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,9 +73,9 @@ func (c *Conn) waitForPeer() {
 	}
 }
 
-// endRead returns the error that ended reading, after it has told the peer of
-// a broken rule: only now, so that answers to the messages before it could be
-// queued.
+// endRead returns the error that ended reading. For a protocol error it first
+// sends the Close frame: only now, so that answers to the messages before it
+// could be queued.
 func (c *Conn) endRead() error {
 	c.dec.release()
 	c.tellAssembly()
@@ -84,14 +85,14 @@ func (c *Conn) endRead() error {
 	return c.dec.err
 }
 
-// fill reads once, after waiting for something to read. The end of the
-// connection is left in dec.err; the error is only for a deadline, which is not
-// an end.
+// fill waits for bytes and reads once. It stores an error that ends the
+// connection in dec.err; it returns only a deadline error, after which reading
+// can go on.
 func (c *Conn) fill() error {
 	n, err := c.receive()
 	c.dec.w += n
 	switch {
-	case err == nil || n > 0: // an error that comes along comes again
+	case err == nil || n > 0: // the next read returns an error that came with bytes
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && !c.closing():
 		if c.ownDeadline() {
@@ -112,7 +113,7 @@ func (c *Conn) fill() error {
 	return nil
 }
 
-// cause returns why the connection was given up on this side, or else err.
+// cause returns why this side ended the connection, or else err.
 func (c *Conn) cause(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,11 +139,11 @@ func (c *Conn) receive() (int, error) {
 	return c.readN, c.readErr
 }
 
-// tryRead reads once. If there is nothing to read it gives the buffer back and
-// has the runtime wait: an idle connection holds no buffer.
+// tryRead reads once. If there is nothing to read it releases the buffer and
+// returns false, so that the runtime waits: an idle connection holds no buffer.
 func (c *Conn) tryRead(fd uintptr) bool {
 	space := c.dec.space()
-	if len(c.dec.buf.b) > c.dec.size { // it stays while the caller deals with a large message
+	if len(c.dec.buf.b) > c.dec.size { // the buffer stays in use while the caller handles a large message
 		c.tellAssembly()
 	}
 	c.readN, c.readErr = sysRead(fd, space)

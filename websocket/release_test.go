@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// chunkUnderWay keeps the socket as the writer of a chunk does, and returns
-// what ends that.
+// chunkUnderWay owns the socket like the writer of a chunk. The function that
+// it returns ends that.
 func chunkUnderWay(c *Conn) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,7 +20,7 @@ func chunkUnderWay(c *Conn) (end func()) {
 	}
 }
 
-// offerLive has the live lane take a message that cannot leave yet.
+// offerLive queues a message on the live lane that cannot be sent yet.
 func offerLive(t *testing.T, c *Conn, n int) {
 	t.Helper()
 	if taken, err := c.WriteShared(laneFrame("live", n, 100)); taken == 0 || err != nil {
@@ -37,9 +37,9 @@ func answer(t *testing.T, c *Conn, n int) {
 	c.Flush()
 }
 
-// TestRelease_AnswerBehindOthers: an answer that was flushed during a chunk
-// leaves after it without another Flush, also where something goes before it.
-func TestRelease_AnswerBehindOthers(t *testing.T) {
+// TestRelease_AnswerAfterOthers: an answer that was flushed during a chunk is
+// sent after it without another Flush, also if other messages precede it.
+func TestRelease_AnswerAfterOthers(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, c *Conn){
 		"live that is overdue": func(t *testing.T, c *Conn) {
@@ -69,9 +69,9 @@ func TestRelease_AnswerBehindOthers(t *testing.T) {
 	}
 }
 
-// TestRelease_CloseBehindLive: what the live lane took before StartClose does
-// not come after the Close frame, where nobody reads it.
-func TestRelease_CloseBehindLive(t *testing.T) {
+// TestRelease_CloseAfterLive: messages that the live lane took before
+// StartClose are not sent after the Close frame, where nobody reads them.
+func TestRelease_CloseAfterLive(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
 	end := chunkUnderWay(server)
@@ -87,8 +87,8 @@ func TestRelease_CloseBehindLive(t *testing.T) {
 	wantClose(t, err, StatusGoingAway, "")
 }
 
-// TestGiveUp_PongLeaves: an answer to a ping that was to go along with a chunk
-// leaves without it.
+// TestGiveUp_PongLeaves: an answer to a ping that was to be sent with a chunk
+// is sent without it.
 func TestGiveUp_PongLeaves(t *testing.T) {
 	t.Parallel()
 	pongs := make(chan string, 1)
@@ -113,8 +113,8 @@ func TestGiveUp_PongLeaves(t *testing.T) {
 	wait()
 }
 
-// TestWriteBulk_AfterABrokenMessage: after fragments that broke off, the next
-// in turn sends nothing.
+// TestWriteBulk_AfterABrokenMessage: after a message was aborted between
+// fragments, the next WriteBulk sends nothing.
 func TestWriteBulk_AfterABrokenMessage(t *testing.T) {
 	t.Parallel()
 	server, _ := pair(t, Config{}, Config{})
@@ -129,8 +129,8 @@ func TestWriteBulk_AfterABrokenMessage(t *testing.T) {
 	}
 }
 
-// TestSetUnread: while nobody reads, no pong can arrive, and what is sent in
-// chunks does not wait for one.
+// TestSetUnread: while nobody reads, no pong can arrive, and chunks are sent
+// without waiting for one.
 func TestSetUnread(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{BulkCredit: 4 << 10, BulkChunk: 4 << 10}, Config{})

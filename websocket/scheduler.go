@@ -2,8 +2,9 @@ package websocket
 
 import "time"
 
-// maxTurn is how long one lane may keep another waiting whose peer takes what
-// it is sent: half of what any lane is promised, for a turn ends with a frame.
+// maxTurn is how long one lane may keep another waiting while the peer reads.
+// It is half of the guaranteed maximum, because a turn lasts until the end of a
+// frame.
 const maxTurn = 25 * time.Millisecond
 
 // outgoing is a run of frames on its way to the socket.
@@ -11,11 +12,11 @@ type outgoing struct {
 	*buffer       // nil if there is none
 	taken   int   // bytes that the socket has
 	bound   int   // an offset at which a frame begins, or the end
-	live    bool  // of the live lane, else of control
+	live    bool  // on the live lane, else on the control lane
 	since   stamp // when it began to wait, if it had to
 }
 
-// stamp is a time, or none.
+// stamp is a time; zero means not set.
 type stamp struct{ time.Time }
 
 func (s *stamp) set() {
@@ -29,8 +30,8 @@ func (s *stamp) overdue(now time.Time) bool { return !s.IsZero() && now.Sub(s.Ti
 // rest is what the socket has not taken.
 func (o *outgoing) rest() []byte { return o.b[o.taken:] }
 
-// frame moves bound to the first beginning of a frame that the socket has not
-// passed, and returns it.
+// frame moves bound to the first frame boundary at or after taken, and returns
+// it.
 func (o *outgoing) frame() int {
 	for o.bound < o.taken {
 		h, size, err := ParseHeader(o.b[o.bound:])
@@ -43,8 +44,9 @@ func (o *outgoing) frame() int {
 	return o.bound
 }
 
-// turn says how far the drain goroutine may write before it asks again, and
-// whether it is another's turn instead. c.mu is held.
+// turn returns the offset up to which the drain goroutine may write before it
+// calls turn again, and whether it must let the bulk lane write instead. c.mu
+// is held.
 func (c *Conn) turn() (until int, over bool) {
 	bulkWaits := c.bulk != nil && c.bulk.waiting
 	if c.head.buffer == nil {
@@ -73,10 +75,10 @@ func (c *Conn) takeLive() {
 	c.live, c.liveSince = nil, stamp{}
 }
 
-// advance makes the head, if there is none, what had to give way, or else the
-// tail, after it the answer to the latest ping, or else what is queued on the
-// live lane, which is not kept waiting for long, and goes before a Close frame:
-// nothing is read after that. c.mu is held.
+// advance chooses the next head, if there is none: the interrupted head, else
+// the tail with the answer to the latest ping appended, else the live lane's
+// queue. The live lane goes first when it has waited for maxTurn, and when a
+// Close frame is queued: the peer reads nothing after that. c.mu is held.
 func (c *Conn) advance() {
 	switch {
 	case c.head.buffer != nil:
@@ -95,7 +97,8 @@ func (c *Conn) advance() {
 	}
 }
 
-// left ends the head: all of it is with the socket. c.mu is held.
+// left records the head's wait and releases its buffer: the socket has taken
+// all of it. c.mu is held.
 func (c *Conn) left() {
 	if !c.head.since.IsZero() {
 		wait := time.Since(c.head.since.Time)

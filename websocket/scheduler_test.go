@@ -51,8 +51,8 @@ func laneFrame(lane string, n, size int) []byte {
 	return AppendFrame(nil, OpBinary, laneMessage(lane, n, size))
 }
 
-// TestTurns_ControlGivesWay: one head of 16 MiB of answers is a quarter of a
-// second for this peer, and neither of the other lanes waits for its end.
+// TestTurns_ControlGivesWay: a head of 16 MiB of answers takes this peer a
+// quarter of a second, and the other lanes do not wait for its end.
 func TestTurns_ControlGivesWay(t *testing.T) {
 	t.Parallel()
 	const answers, size = 4096, 4 << 10
@@ -97,8 +97,8 @@ func TestTurns_ControlGivesWay(t *testing.T) {
 	wait()
 }
 
-// TestTurns_Mixed has all lanes busy for a peer that reads slowly, so that they
-// give way to each other in the middle of what they have.
+// TestTurns_Mixed: all lanes are busy and the peer reads slowly, so that lanes
+// interrupt each other in the middle of their queues.
 func TestTurns_Mixed(t *testing.T) {
 	t.Parallel()
 	const each = 300

@@ -2,16 +2,16 @@ package websocket
 
 import "errors"
 
-var errSharedMask = errors.New("websocket: a client cannot send shared frames: each needs a mask of its own")
+var errSharedMask = errors.New("websocket: a client cannot send shared frames: each needs its own mask")
 
-// WriteShared offers frames that many connections share, encoded once by
-// AppendFrame, to the socket: straight from there, without a copy, after what
-// is queued. It never blocks. n tells how many bytes the connection has dealt
-// with, always whole frames: if the socket takes a frame only in part, the rest
-// of that one is copied and queued. Offer the others again later; n is 0 as long
-// as something queued before is in their way. Nothing of frames is used after
-// the return. While other lanes are in the way of a peer that takes what it is sent,
-// a part of frames is copied, and leaves when its turn comes. Server side only.
+// WriteShared writes frames that many connections share, encoded once by
+// AppendFrame, to the socket: after the queued messages, and without copying them.
+// It never blocks. n is the number of bytes that the connection has taken, always
+// whole frames: if the socket takes a frame only in part, the rest of that frame is
+// copied and queued. Offer the remaining frames again later; n is 0 while earlier
+// messages wait for the socket. While other lanes keep the live lane waiting and the
+// peer reads, WriteShared copies a part of frames and sends it in its turn. It does
+// not use frames after the return. Server side only.
 func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	if c.client {
 		return 0, errSharedMask
@@ -52,8 +52,8 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	return n, c.err
 }
 
-// queueRest makes the end of a frame the head: it goes before what has been
-// queued meanwhile. c.mu is held, and c.writing is the caller's.
+// queueRest makes the rest of a frame the head: it precedes messages queued
+// meanwhile. c.mu is held, and the caller owns c.writing.
 func (c *Conn) queueRest(rest []byte) {
 	if len(rest) == 0 {
 		return

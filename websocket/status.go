@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// StatusCode is the reason in a Close frame. Applications have 3000 to 3999
-// (registered) and 4000 to 4999 (private) for their own.
+// StatusCode is the status code of a Close frame. Applications may use 3000 to
+// 3999 (registered) and 4000 to 4999 (private).
 type StatusCode int
 
 // The codes of RFC 6455 and of the IANA registry.
@@ -27,7 +27,7 @@ const (
 	StatusBadGateway         StatusCode = 1014
 )
 
-// sendable reports whether the code may stand in a Close frame.
+// sendable reports whether a Close frame may carry the code.
 func (c StatusCode) sendable() bool {
 	switch {
 	case c >= 1000 && c <= 1003, c >= 1007 && c <= 1014, c >= 3000 && c <= 4999:
@@ -60,7 +60,7 @@ func (e *ProtocolError) Error() string {
 	return fmt.Sprintf("websocket: failed with %d: %s", e.Code, e.Reason)
 }
 
-// Faults of a peer. The reasons travel in the Close frame.
+// Protocol errors of a peer. The reason is sent in the Close frame.
 var (
 	errReserved          = &ProtocolError{StatusProtocolError, "reserved bits set"}
 	errOpcode            = &ProtocolError{StatusProtocolError, "reserved opcode"}
@@ -78,9 +78,9 @@ var (
 	errTooBig            = &ProtocolError{StatusTooBig, "message too big"}
 )
 
-// AppendClose appends an unmasked Close frame. A reason is cut to 123 bytes, at
-// the end of a rune. A code that must not be sent, such as 0 or StatusNone,
-// gives a frame without code and reason.
+// AppendClose appends an unmasked Close frame. It truncates the reason to 123
+// bytes, at a rune boundary. A code that must not be sent, such as 0 or
+// StatusNone, results in a frame without code and reason.
 func AppendClose(dst []byte, code StatusCode, reason string) []byte {
 	return AppendFrame(dst, OpClose, closePayload(nil, code, reason))
 }

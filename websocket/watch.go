@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// leastRate is how many bytes of a message have to arrive a second, after
+// leastRate is how many bytes of a message must arrive per second, after
 // Config.MessageTimeout.
 const leastRate = 4 << 10
 
 // errOverdue says that the peer has not completed a message in time.
 var errOverdue = errors.New("websocket: message overdue")
 
-// errEmptyFragments ends a message of which nothing comes, frame after frame.
+// errEmptyFragments ends a message that consists of too many empty frames.
 var errEmptyFragments = &ProtocolError{StatusPolicyViolation, "too many empty fragments in one message"}
 
 // maxEmptyFragments is how many frames without payload one message may have.
 const maxEmptyFragments = 1000
 
 // watch is the time limit of unfinished messages. Its deadline on the socket is
-// lazy: it is set when Read waits in the middle of a message, at most once for each
-// timeout, and not taken back when the message is complete. When it passes, Read
-// looks whether the message it waits for now is overdue. So a message costs
-// nothing, and a wait inside one costs a look at the clock. Owned by the reading
+// lazy: it is set when Read waits in the middle of a message, at most once per
+// timeout, and not cleared when the message is complete. When it passes, Read
+// checks whether the current message is overdue. So a whole message costs nothing,
+// and a wait inside one costs one reading of the clock. Owned by the reading
 // goroutine.
 type watch struct {
 	message int       // decoder.finished, when the message was first seen unfinished
-	since   time.Time // when that was; zero: look again
+	since   time.Time // when that was; zero: start again
 	armed   time.Time // when the deadline passes; zero if none is set
 	last    bool      // it is overdue and gets a last look at what has arrived
 }
 
 // overdue is called before a wait for the peer. It reports whether the message
-// that Read waits for has had its time; if not, it sees to it that the wait ends
-// then.
+// that Read waits for is past its deadline; if not, it sets a socket deadline
+// that ends the wait in time.
 func (c *Conn) overdue() bool {
 	w := &c.watch
 	held := c.dec.held()
@@ -80,7 +80,7 @@ func (c *Conn) readDeadline() time.Time {
 }
 
 // ownDeadline reports whether the deadline that passed was that of an unfinished
-// message and not the caller's. Then Read goes on and looks again.
+// message and not the caller's. Then Read continues and checks the message.
 func (c *Conn) ownDeadline() bool {
 	if c.watch.armed.IsZero() {
 		return false

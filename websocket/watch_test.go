@@ -28,8 +28,8 @@ func wantOverdue(t *testing.T, err error) {
 	}
 }
 
-// TestMessageTimeout: whatever of a message is missing, and whatever comes beside
-// it, the connection ends and the peer is told why.
+// TestMessageTimeout: for every missing part of a message, and with other frames
+// arriving meanwhile, the connection ends and the peer receives the reason.
 func TestMessageTimeout(t *testing.T) {
 	t.Parallel()
 	whole := frame(true, OpBinary, strings.Repeat("x", 200))
@@ -76,8 +76,8 @@ func TestMessageTimeout(t *testing.T) {
 	}
 }
 
-// TestMessageTimeout_progress: a large message over a slow line is complete in the
-// end, and its end takes the time limit away.
+// TestMessageTimeout_progress: a large message over a slow line is received, and
+// its end removes the time limit.
 func TestMessageTimeout_progress(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
@@ -102,8 +102,8 @@ func TestMessageTimeout_progress(t *testing.T) {
 	}
 }
 
-// TestMessageTimeout_deadline: the caller's deadline passes as before, inside of a
-// message as well, and time in which nobody reads does not count.
+// TestMessageTimeout_deadline: the caller's deadline still works, also inside a
+// message, and time in which nobody reads does not count.
 func TestMessageTimeout_deadline(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second // long after the deadline, also on a busy machine
@@ -130,8 +130,8 @@ func TestMessageTimeout_deadline(t *testing.T) {
 	}
 }
 
-// TestMessageTimeout_rate: the least rate, in virtual time, on a connection that
-// is no plain socket.
+// TestMessageTimeout_rate: the minimum rate, in virtual time, on a connection
+// that is not a plain socket.
 func TestMessageTimeout_rate(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -180,7 +180,7 @@ func TestMessageTimeout_rate(t *testing.T) {
 	}
 }
 
-// TestDecoder_emptyFragments: a million of them are not taken.
+// TestDecoder_emptyFragments: a million empty fragments are not accepted.
 func TestDecoder_emptyFragments(t *testing.T) {
 	t.Parallel()
 	server, socket := rawPair(t, Config{})

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// outBuffer is the smallest buffer to queue in, in bytes.
+	// outBuffer is the smallest size of a queue buffer, in bytes.
 	outBuffer = 4 << 10
 
-	// maxUnsentPongs is how many unsent bytes make pongs wait for the peer: from
-	// then on only the latest ping will be answered (RFC 6455, section 5.5.3).
+	// maxUnsentPongs is the number of unsent bytes above which pongs are
+	// delayed: then only the latest ping is answered (RFC 6455, section 5.5.3).
 	maxUnsentPongs = 64 << 10
 
-	// writeChunk bounds a blocking write, so that progress shows: it is what must
-	// be taken within WriteTimeout where the socket cannot be asked.
+	// writeChunk limits the bytes of a blocking write on a connection that is not
+	// a plain socket, so that progress is visible: the peer must read that many
+	// within WriteTimeout.
 	writeChunk = 16 << 10
 )
 
-// Queue encodes a whole message, a Ping or a Pong after what is queued, and
-// writes nothing: see Flush. The payload is copied. A frame that would bring
-// the unsent bytes past MaxUnsent is refused with ErrSlowReader unless it is the
-// only one.
+// Queue encodes a whole message, a Ping or a Pong at the end of the queue, and
+// writes nothing: see Flush. The payload is copied. Queue returns ErrSlowReader
+// for a frame that would bring the unsent bytes above MaxUnsent, unless it is
+// the only one.
 func (c *Conn) Queue(op Opcode, payload []byte) error {
 	if op == OpClose || op == OpContinuation || (Header{Fin: true, Op: op, Length: int64(len(payload))}).Validate() != nil {
 		return fmt.Errorf("websocket: cannot queue %v of %d bytes", op, len(payload))
@@ -45,7 +46,7 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 	}
 	size := frameSize(len(payload), c.client)
 	if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
-		if c.flush(); c.closeSent || c.err != nil { // perhaps it was never tried
+		if c.flush(); c.closeSent || c.err != nil { // perhaps nobody has flushed yet
 			return c.refusal()
 		}
 		if c.unsent > 0 && c.unsent+size > c.cfg.MaxUnsent {
@@ -56,7 +57,7 @@ func (c *Conn) Queue(op Opcode, payload []byte) error {
 	return nil
 }
 
-// refusal is why nothing can be queued any more.
+// refusal returns why nothing more can be queued.
 func (c *Conn) refusal() error {
 	if c.err != nil {
 		return c.err
@@ -87,8 +88,8 @@ func (c *Conn) append(op Opcode, payload []byte, size int) {
 	c.unsent += size
 }
 
-// queuePong answers a ping, or keeps the answer back while the peer takes too
-// little, in place of the one kept before.
+// queuePong answers a ping. While the peer reads too little it keeps only the
+// answer to the latest ping.
 func (c *Conn) queuePong(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +104,7 @@ func (c *Conn) queuePong(payload []byte) {
 	c.append(OpPong, payload, frameSize(len(payload), c.client))
 }
 
-// appendPong queues the answer that was kept back, if there is one.
+// appendPong queues the delayed answer to a ping, if there is one.
 func (c *Conn) appendPong() {
 	if c.pong != nil {
 		c.append(OpPong, c.pong[1:], frameSize(len(c.pong)-1, c.client))
@@ -111,10 +112,10 @@ func (c *Conn) appendPong() {
 	}
 }
 
-// Flush offers everything queued to the socket, once, and never blocks. What
-// the socket does not take is written by a goroutine that lives until nothing
-// is left. If somebody is writing already, that one takes it along. An error
-// means that the connection can carry no more.
+// Flush writes everything queued to the socket, once, and never blocks. A
+// goroutine writes what the socket does not take, and ends when nothing is
+// left. If another goroutine is writing already, it writes the queued messages
+// too. An error means that nothing more can be written.
 func (c *Conn) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +134,7 @@ func (c *Conn) flush() {
 	}
 	c.writing, c.wanted = true, false
 	if c.advance(); c.tail != nil {
-		c.want() // it leaves after what goes first, and nobody may call again
+		c.want() // it is written after the head, and perhaps nobody calls Flush again
 	}
 	if c.raw == nil {
 		go c.drain()
@@ -147,7 +148,8 @@ func (c *Conn) flush() {
 	c.attempted()
 }
 
-// attempted ends an attempt to write: what is left is for the drain goroutine.
+// attempted ends an attempt to write and leaves the rest to the drain
+// goroutine.
 func (c *Conn) attempted() {
 	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
 		c.head.since.set()
@@ -160,8 +162,8 @@ func (c *Conn) attempted() {
 	c.moved.Broadcast()
 }
 
-// write writes from the head once, up to an offset, without c.mu; if patient,
-// after waiting for room. Only the owner of c.writing calls it.
+// write writes from the head once, up to an offset, and unlocks c.mu meanwhile.
+// If patient, it first waits for room. Only the owner of c.writing calls it.
 func (c *Conn) write(patient bool, until int) {
 	head := c.head.buffer
 	b := head.b[c.head.taken:until]
@@ -171,14 +173,14 @@ func (c *Conn) write(patient bool, until int) {
 	c.mu.Unlock()
 	n, err := c.send(b, patient)
 	c.mu.Lock()
-	if c.head.buffer == nil { // forgotten meanwhile
+	if c.head.buffer == nil { // dropped by forget meanwhile
 		return
 	}
 	c.head.taken += n
 	c.unsent -= n
 	c.sent += int64(n)
 	if n > 0 && c.bulk != nil {
-		c.bulk.progress = time.Now()
+		c.bulk.wrote = time.Now()
 	}
 	if c.head.taken == len(head.b) {
 		c.left()
@@ -187,7 +189,7 @@ func (c *Conn) write(patient bool, until int) {
 	c.moved.Broadcast()
 }
 
-// failWrite remembers why nothing can be written any more. c.mu is held.
+// failWrite records why nothing more can be written. c.mu is held.
 func (c *Conn) failWrite(err error) {
 	if err == nil || c.err != nil {
 		return
@@ -199,8 +201,9 @@ func (c *Conn) failWrite(err error) {
 	c.forget()
 }
 
-// drain writes until nothing is left. It is the goroutine of a peer that takes
-// slowly, and of every write to what is not a plain socket.
+// drain writes until nothing is left. It is a goroutine, started when an
+// attempt to write leaves something, and for every flush of a connection that
+// is not a plain socket.
 func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,7 +211,7 @@ func (c *Conn) drain() {
 		until, over := c.turn()
 		if over {
 			c.setWriteDeadline(time.Time{})
-			c.bulk.handed = true // release goes on here
+			c.bulk.handed = true // the writer of the chunk owns c.writing now; its release continues here
 			c.moved.Broadcast()
 			return
 		}
@@ -231,8 +234,8 @@ func (c *Conn) drain() {
 	c.moved.Broadcast()
 }
 
-// setWriteDeadline sets it, but not past the end that Close has set. c.mu is
-// held, so Close and drain do not undo each other's.
+// setWriteDeadline sets the socket's deadline, at most to the one of Close.
+// c.mu is held, so Close and drain do not overwrite each other's deadline.
 func (c *Conn) setWriteDeadline(t time.Time) {
 	if by := c.closeBy; !by.IsZero() && (t.IsZero() || by.Before(t)) {
 		t = by
@@ -255,8 +258,8 @@ func (c *Conn) send(b []byte, patient bool) (int, error) {
 	return c.writeN, err
 }
 
-// tryWrite writes once. If there is no room it has the runtime wait for some,
-// but only in the drain goroutine.
+// tryWrite writes once. If there is no room, the drain goroutine lets the
+// runtime wait for some; other callers do not wait.
 func (c *Conn) tryWrite(fd uintptr) bool {
 	n, err := sysWrite(fd, c.out)
 	if err != nil && again(err) {
@@ -266,8 +269,9 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// forget drops what will never be written. c.mu is held; the head may still be
-// in the hands of a write, so it is left to the garbage collector.
+// forget drops everything that will never be written. c.mu is held; a running
+// write may still use the head's buffer, so it is left to the garbage
+// collector.
 func (c *Conn) forget() {
 	c.head, c.parked = outgoing{}, outgoing{}
 	c.tail, c.live, c.pong, c.unsent = nil, nil, nil, 0

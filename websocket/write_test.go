@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestQueue_slowReader: a peer that reads nothing costs MaxUnsent and no more,
-// and is given up after WriteTimeout.
+// TestQueue_slowReader: a peer that reads nothing costs at most MaxUnsent, and
+// its connection ends after WriteTimeout.
 func TestQueue_slowReader(t *testing.T) {
 	t.Parallel()
 	server, _ := rawPair(t, Config{MaxUnsent: 1 << 20, WriteTimeout: 200 * time.Millisecond})
@@ -38,7 +38,7 @@ func TestQueue_slowReader(t *testing.T) {
 	}
 }
 
-// TestRead_pingFlood: a peer that pings without end and reads nothing.
+// TestRead_pingFlood: a peer sends pings without end and reads nothing.
 func TestRead_pingFlood(t *testing.T) {
 	t.Parallel()
 	server, socket := rawPair(t, Config{})
@@ -70,8 +70,8 @@ func TestRead_pingFlood(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRead_backpressure: what a peer asks for while it does not listen is not
-// even read; once it listens it gets all.
+// TestRead_backpressure: requests of a peer that does not read answers are not
+// even read; once it reads, it gets all answers.
 func TestRead_backpressure(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{MaxUnsent: 1 << 17}, Config{MaxUnsent: 1 << 30})
@@ -105,8 +105,8 @@ func TestRead_backpressure(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRead_deadlineWhileThePeerDoesNotListen: a peer that asks and never reads
-// does not hold up who wants to stop.
+// TestRead_deadlineWhileThePeerDoesNotListen: a peer that sends requests and
+// never reads answers does not delay a stop.
 func TestRead_deadlineWhileThePeerDoesNotListen(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{MaxUnsent: 1 << 17}, Config{MaxUnsent: 1 << 30})
@@ -141,8 +141,8 @@ func TestRead_deadlineWhileThePeerDoesNotListen(t *testing.T) {
 	}
 }
 
-// TestQueue_concurrent: frames of many goroutines arrive whole, each goroutine's
-// in its order.
+// TestQueue_concurrent: frames of many goroutines arrive whole, and those of
+// each goroutine in order.
 func TestQueue_concurrent(t *testing.T) {
 	t.Parallel()
 	server, client := pair(t, Config{}, Config{})
@@ -255,7 +255,7 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestBacklog counts what only the kernel holds.
+// TestBacklog: bytes that only the kernel holds are counted.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {

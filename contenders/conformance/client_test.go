@@ -13,19 +13,19 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// patience is how long a test waits for what has to come: long, for a busy
-// machine. Nothing that goes well takes it.
+// patience is how long a test waits for something that must come. It is long,
+// for busy machines; a passing test never waits that long.
 const patience = 15 * time.Second
 
-// client is a connection to the server. Its messages are read all the time.
+// client is a connection to the server. It reads messages continuously.
 type client struct {
 	t     *testing.T
 	conn  *websocket.Conn
 	began time.Time   // before the connection
 	inbox chan []byte // closed at the end
 	pongs chan []byte
-	err   error     // of the end, once inbox is closed
-	ended time.Time // the same
+	err   error     // why the connection ended, once inbox is closed
+	ended time.Time // when the connection ended
 	pings int64     // the last ts of sync
 }
 
@@ -61,7 +61,7 @@ func member(t *testing.T, s *server, rooms ...string) *client {
 	return c
 }
 
-// publicMember is a member of the public room, where other tests may talk.
+// publicMember is a member of the public room, where other tests may send chats.
 func publicMember(t *testing.T, s *server, join string) *client {
 	t.Helper()
 	c := dial(t, s)
@@ -143,7 +143,7 @@ func parse(t *testing.T, payload []byte) message {
 	return m
 }
 
-// hears expects a chat as the next message: as it was sent, or the same JSON.
+// hears expects a chat as the next message: unchanged, or as equivalent JSON.
 func (c *client) hears(want string) {
 	c.t.Helper()
 	got := c.next()
@@ -163,7 +163,7 @@ func (c *client) hearsText(want string) {
 	}
 }
 
-// awaits skips what others say in a room that tests share.
+// awaits skips other chats in a room that tests share.
 func (c *client) awaits(text string) {
 	c.t.Helper()
 	for parse(c.t, c.next()).Text != text {
@@ -180,7 +180,7 @@ func (c *client) sync() {
 	}
 }
 
-// syncAmongOthers is sync in a room that tests share: it skips what others say.
+// syncAmongOthers is sync in a room that tests share: it skips other chats.
 func (c *client) syncAmongOthers() {
 	c.t.Helper()
 	c.ping()
@@ -198,7 +198,7 @@ func (c *client) answersPing(m message) bool {
 	return m.Type == "pong" && sameJSON(c.t, m.TS, fmt.Append(nil, c.pings))
 }
 
-// nextButPings returns the next message that is no ping of the server.
+// nextButPings returns the next message that is not a ping of the server.
 func (c *client) nextButPings() message {
 	c.t.Helper()
 	for {

@@ -18,7 +18,7 @@ const (
 	// contendersVar names the servers to test.
 	contendersVar = "TIDEWIRE_CONTENDERS"
 	// asTidewire makes the test's own program behave as tidewire, so that
-	// Tidewire is tested with the race detector where the test has it.
+	// Tidewire runs with the race detector if the test does.
 	asTidewire = "TIDEWIRE_CONFORMANCE_AS_TIDEWIRE"
 )
 
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // contender is a server to test.
 type contender struct {
 	name    string
-	url     string   // of one that runs, or
+	url     string   // of a running server, or
 	command []string // to start one
 	env     []string // in addition, for the command
 }
@@ -81,13 +81,13 @@ func (c contender) positional() bool {
 	return len(c.command) > 0 && !slices.Contains(c.command, "serve")
 }
 
-// wireCase is one that shares its server with others.
+// wireCase is a case that shares its server with other cases.
 type wireCase struct {
 	name string
 	run  func(*testing.T, *server)
 }
 
-// processCase is one with settings of its own, or that looks at the end.
+// processCase is a case with its own server settings, or that checks the end of the server.
 type processCase struct {
 	name string
 	run  func(*testing.T, contender)

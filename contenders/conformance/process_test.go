@@ -21,8 +21,8 @@ var processCases = []processCase{
 	{"positional arguments", testPositional},
 }
 
-// testRateDrops: what is over the limit is dropped, of that connection alone,
-// which lives on.
+// testRateDrops: chats over the limit are dropped, only those of that
+// connection, and the connection stays open.
 func testRateDrops(t *testing.T, c contender) {
 	s := c.start(t, "--rate-limit", "0.001", "--rate-burst", "5")
 	a, b, listener := member(t, s, "r"), member(t, s, "r"), member(t, s, "r")
@@ -44,8 +44,8 @@ func testRateDrops(t *testing.T, c contender) {
 	s.wantStatistics(t, map[string]float64{"Total messages": 6, "Messages dropped": 3, "Message drop rate": 100 * 3 / 9.0, "Deliveries": 12})
 }
 
-// testRateRefills: tokens come one by one as time passes. The time is measured
-// around all that the server did, so that it cannot have had less.
+// testRateRefills: tokens are refilled one by one. The measured time includes
+// everything that the server did, so it cannot be too short.
 func testRateRefills(t *testing.T, c contender) {
 	const rate, burst = 2.0, 4 // one that gives all back each second would be over it
 	s := c.start(t, "--rate-limit", fmt.Sprint(rate), "--rate-burst", fmt.Sprint(burst))
@@ -133,8 +133,9 @@ func heartbeat(t *testing.T, c contender, interval, timeout time.Duration) error
 	return nil
 }
 
-// testGone: who broke off or closed is counted and told no more. The server may
-// take its time to notice, so it is given more if once is not enough.
+// testGone: a client that disconnected is still counted, and receives nothing
+// more. The server may need time to notice that, so the test tries again with
+// more clients.
 func testGone(t *testing.T, c contender) {
 	const n = 5
 	leave := map[string]func(*client){
@@ -205,7 +206,7 @@ func testStatistics(t *testing.T, c contender) {
 			t.Errorf("%s: %g, want %g", name, stats[name], want)
 		}
 	}
-	if got := stats["Deliveries"]; got < 8 || got > 12 { // the one that closed may not have been gone yet
+	if got := stats["Deliveries"]; got < 8 || got > 12 { // the closed client may still have been a member
 		t.Errorf("Deliveries: %g, want 8", got)
 	}
 	if got := stats["Message drop rate"]; got < 33 || got > 34 {
@@ -216,8 +217,8 @@ func testStatistics(t *testing.T, c contender) {
 	}
 }
 
-// testDeaf: a client that takes no part does not hold up the stop, nor the
-// others.
+// testDeaf: a client that does not read delays neither the stop nor the other
+// clients.
 func testDeaf(t *testing.T, c contender) {
 	s := c.start(t)
 	dialRaw(t, s)
@@ -245,7 +246,7 @@ func testPositional(t *testing.T, c contender) {
 	lasts(t, s, began, time.Second)
 }
 
-// lasts expects the server to stop by itself after a time.
+// lasts expects the server to stop after its configured duration.
 func lasts(t *testing.T, s *server, began time.Time, duration time.Duration) {
 	t.Helper()
 	a := dial(t, s)

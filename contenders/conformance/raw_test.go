@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// rawClient sends frames of its own, and never reads.
+// rawClient sends hand-made frames, and never reads.
 type rawClient struct {
 	t    *testing.T
 	conn net.Conn

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// unlimited are flags for cases that are about something else.
+// unlimited are flags for cases that do not test the rate limit.
 var unlimited = []string{"--rate-limit", "100000", "--rate-burst", "100000"}
 
-// server is one that runs.
+// server is a running server.
 type server struct {
 	url  string
 	cmd  *exec.Cmd
@@ -28,7 +28,7 @@ type server struct {
 	out  output
 }
 
-// output collects what a process says, on both streams.
+// output collects both output streams of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -52,8 +52,8 @@ func (c contender) start(t *testing.T, flags ...string) *server {
 	return c.startWith(t, func(port string) []string { return append([]string{"--port", port}, flags...) })
 }
 
-// startWith starts a process on a port that seems to be free. If that turns out
-// to be somebody else's meanwhile, it tries another.
+// startWith starts a process on a port that seems to be free. If another
+// program has taken the port meanwhile, it tries another port.
 func (c contender) startWith(t *testing.T, args func(port string) []string) *server {
 	t.Helper()
 	var s *server
@@ -83,7 +83,8 @@ func (c contender) startWith(t *testing.T, args func(port string) []string) *ser
 }
 
 // ready waits until the server answers, and returns false if it ends instead.
-// Something must have been said, too: until then another server may answer.
+// The server must also have printed something: until then another server may be
+// the one that answers.
 func (s *server) ready(t *testing.T) bool {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -135,7 +136,7 @@ func (s *server) stop(t *testing.T, sig syscall.Signal) {
 	s.ended(t)
 }
 
-// ended waits for the process to end in good order.
+// ended waits for the process to end with exit code 0.
 func (s *server) ended(t *testing.T) {
 	t.Helper()
 	select {

@@ -36,7 +36,7 @@ func testHealthz(t *testing.T, s *server) {
 	}
 }
 
-// testChat: all fields arrive, also those that the server cannot know.
+// testChat: all fields arrive, also those that the server does not know.
 func testChat(t *testing.T, s *server) {
 	room := t.Name()
 	a, b, c := member(t, s, room), member(t, s, room), member(t, s, room)
@@ -59,7 +59,7 @@ func testJoinTwice(t *testing.T, s *server) {
 	b.hearsText("the next")
 }
 
-// testDefaultRoom: in the public room there may be others, of other tests too.
+// testDefaultRoom: the public room may have other members, also of other tests.
 func testDefaultRoom(t *testing.T, s *server) {
 	named, plain := publicMember(t, s, `{"type":"join","room":"public"}`), publicMember(t, s, `{"type":"join"}`)
 	text := t.Name()
@@ -189,7 +189,7 @@ func malformed(room string) []string {
 	}
 }
 
-// testMalformed: nothing of it has an effect, and the connection lives on.
+// testMalformed: malformed messages have no effect, and the connection stays open.
 func testMalformed(t *testing.T, s *server) {
 	room := t.Name()
 	a, b := member(t, s, room), member(t, s, room)
@@ -242,7 +242,7 @@ func testLeave(t *testing.T, s *server) {
 	a.hearsText("and on")
 }
 
-// testLeaveAndClose is how the load generator goes.
+// testLeaveAndClose leaves as the load generator does.
 func testLeaveAndClose(t *testing.T, s *server) {
 	room := t.Name()
 	a, b, c := member(t, s, room), member(t, s, room), member(t, s, room)

@@ -65,7 +65,7 @@ func (c *chat) serve(conn *websocket.Conn) {
 		m.leave(room)
 	}
 	close(m.ended)
-	<-written // the middleware uses conn again for others
+	<-written // after serve has returned, the middleware reuses conn
 }
 
 // shutdown closes all connections with code 1001 and waits for their ends.

@@ -216,7 +216,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// TestHub_SlowMember misses what its outbox does not take; the others do not.
+// TestHub_SlowMember misses the chats that its outbox has no room for; the others do not.
 func TestHub_SlowMember(t *testing.T) {
 	t.Parallel()
 	var f figures

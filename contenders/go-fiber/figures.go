@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// figures are counted by all goroutines.
+// figures are counters that all goroutines increment.
 type figures struct {
 	messages, dropped, ignored  atomic.Uint64 // of clients
 	deliveries, missed          atomic.Uint64 // to clients; missed: the outbox was full
@@ -27,7 +27,7 @@ func (f *figures) connect() {
 
 func (f *figures) disconnect() { f.current.Add(-1) }
 
-// print writes the block that ends a run.
+// print writes the block of statistics at the end of a run.
 func (f *figures) print(w io.Writer, elapsed time.Duration) error {
 	messages, dropped := f.messages.Load(), f.dropped.Load()
 	share, latency := 0.0, time.Duration(0)

@@ -1,12 +1,12 @@
 package main
 
-// hub passes chats on to the members of rooms, which only its goroutine knows.
+// hub passes chats on to the members of rooms. Only its goroutine uses the rooms.
 type hub struct {
 	figures    *figures
 	register   chan entry
 	unregister chan entry
 	broadcast  chan said
-	done       chan struct{} // closed when nobody is left
+	done       chan struct{} // closed when no member is left
 }
 
 type entry struct {
@@ -50,7 +50,7 @@ func (h *hub) run() {
 				}
 				select {
 				case m.outbox <- s.text:
-				default: // too slow: the others do not wait for it
+				default: // the member is too slow; the others do not wait for it
 					h.figures.missed.Add(1)
 				}
 			}

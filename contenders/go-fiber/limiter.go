@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// limiter is a token bucket that starts full. It has no lock: its connection's
-// reading goroutine uses it alone.
+// limiter is a token bucket that starts full. It has no lock, since only the
+// reading goroutine of its connection uses it.
 type limiter struct {
 	perSecond, burst float64
 	used             float64 // tokens taken and not refilled yet

@@ -1,6 +1,6 @@
-// Command go-fiber is a chat server on Fiber and its WebSocket middleware, after
-// the chat example of Fiber's recipes: a hub goroutine that is told who joins,
-// who leaves and what is said.
+// Command go-fiber is a chat server on Fiber and its WebSocket middleware. It is
+// based on the chat example of Fiber's recipes: a hub goroutine receives joins,
+// leaves and chats.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// settings are those of the command line.
+// settings are the options of the command line.
 type settings struct {
 	Host         string
 	Port         string
@@ -32,11 +32,11 @@ func duration(seconds float64) time.Duration { return time.Duration(seconds * fl
 func readSettings(args []string) (s settings, err error) {
 	fs := flag.NewFlagSet("go-fiber [flags] [PORT [DURATION]]", flag.ContinueOnError)
 	fs.StringVar(&s.Host, "host", "127.0.0.1", "address to listen on")
-	fs.StringVar(&s.Port, "port", "8080", "port to listen on; 0 takes a free one")
-	fs.Float64Var(&s.Duration, "duration", 0, "stop after so many seconds; 0 runs until stopped")
+	fs.StringVar(&s.Port, "port", "8080", "port to listen on; 0 chooses a free port")
+	fs.Float64Var(&s.Duration, "duration", 0, "stop after this number of seconds; 0 runs until stopped")
 	fs.Float64Var(&s.RateLimit, "rate-limit", 10, "chats a second that a connection may send")
-	fs.Float64Var(&s.RateBurst, "rate-burst", 10, "chats that it may send at once")
-	fs.Float64Var(&s.PingInterval, "ping-interval", 30, "seconds from ping to ping")
+	fs.Float64Var(&s.RateBurst, "rate-burst", 10, "chats that a connection may send at once")
+	fs.Float64Var(&s.PingInterval, "ping-interval", 30, "seconds between two pings")
 	fs.Float64Var(&s.PongTimeout, "pong-timeout", 60, "seconds without a sign of life until a connection is closed")
 	if err := fs.Parse(args); err != nil {
 		return s, err

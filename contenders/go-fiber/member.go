@@ -23,13 +23,13 @@ type member struct {
 	conn    *websocket.Conn
 	outbox  chan []byte   // chats of others
 	answers chan []byte   // to this client itself
-	left    chan struct{} // closed when it has left all rooms
-	ended   chan struct{} // closed when nothing is read any more
-	broken  chan struct{} // closed when nothing can be written any more
-	closing atomic.Bool   // no message is handled any more
-	cut     atomic.Bool   // nothing is read any more
+	left    chan struct{} // closed when the member has left all rooms
+	ended   chan struct{} // closed when reading has ended
+	broken  chan struct{} // closed when writing has ended
+	closing atomic.Bool   // no more messages are handled
+	cut     atomic.Bool   // no more data is read
 
-	rooms map[string]bool // of the reading goroutine, as tokens
+	rooms map[string]bool // used only by the reading goroutine, like tokens
 	limit limiter
 }
 
@@ -41,16 +41,16 @@ func newMember(c *chat, conn *websocket.Conn) *member {
 	}
 }
 
-// alive postpones the end that silence brings.
+// alive extends the time after which a silent connection is closed.
 func (m *member) alive() {
 	m.conn.SetReadDeadline(time.Now().Add(duration(m.chat.settings.PongTimeout)))
-	if m.cut.Load() { // meanwhile
+	if m.cut.Load() { // cut off since the check
 		m.conn.SetReadDeadline(time.Now())
 	}
 }
 
-// cutOff ends the reading, whatever the client does. fasthttp lets nobody but the
-// end of the handler close the socket.
+// cutOff ends the reading, whatever the client does. In fasthttp only the return
+// of the handler closes the socket.
 func (m *member) cutOff() {
 	m.closing.Store(true)
 	m.cut.Store(true)
@@ -79,7 +79,7 @@ func (m *member) read() {
 			return
 		}
 		if m.closing.Load() {
-			continue // what comes before the client's Close frame
+			continue // ignore messages before the client's Close frame
 		}
 		m.alive()
 		if kind != websocket.TextMessage || !m.handle(text) {
@@ -88,7 +88,7 @@ func (m *member) read() {
 	}
 }
 
-// handle returns false if there was nothing to be done with a message.
+// handle returns false if a message was ignored.
 func (m *member) handle(text []byte) bool {
 	msg, ok := decode(text)
 	if !ok {
@@ -135,8 +135,8 @@ func (m *member) leave(room string) {
 	m.chat.hub.unregister <- entry{room, m}
 }
 
-// say passes a chat on as it came. Without a room it is for the public one,
-// which its sender joins.
+// say passes a chat on unchanged. A chat without a room goes to the public
+// room, which its sender then joins.
 func (m *member) say(msg message, text []byte) bool {
 	room := msg.room()
 	if msg.Room == nil && !m.join(room) || !m.rooms[room] {
@@ -151,12 +151,12 @@ func (m *member) say(msg message, text []byte) bool {
 	return true
 }
 
-// answer waits until the answer can be queued: a client that reads no answers
-// is not read from.
+// answer waits until the answer can be queued: the server does not read from a
+// client that reads no answers.
 func (m *member) answer(e event) {
 	text, err := json.Marshal(e)
 	if err != nil {
-		return // made of what was JSON
+		return // cannot fail: its value was valid JSON
 	}
 	select {
 	case m.answers <- text:

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// message is what the server wants to know of what a client sends.
+// message has the fields that the server uses of a client's message.
 type message struct {
 	Type string          `json:"type"`
 	Room *string         `json:"room"`
@@ -14,13 +14,14 @@ type message struct {
 	TS   json.RawMessage `json:"ts"`
 }
 
-// event is what the server says itself.
+// event is a message from the server itself.
 type event struct {
 	Type string          `json:"type"`
 	TS   json.RawMessage `json:"ts,omitempty"`
 }
 
-// decode returns false for what is not JSON with fields of the right types.
+// decode returns false for texts that are not JSON with fields of the right
+// types.
 func decode(text []byte) (msg message, ok bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) || json.Unmarshal(text, &msg) != nil {
 		return msg, false

@@ -13,7 +13,7 @@ const (
 	closeTimeout = 3 * time.Second // for the client's answer to a Close frame
 )
 
-// write sends what is queued, and pings, until the connection ends.
+// write sends queued messages, and pings, until the connection ends.
 func (m *member) write() {
 	defer close(m.broken)
 	pings := time.NewTicker(duration(m.chat.settings.PingInterval))
@@ -64,7 +64,7 @@ func (m *member) ping(now time.Time) error {
 	return m.send(text)
 }
 
-// closeAfterRest sends what was queued before, and a Close frame.
+// closeAfterRest sends the queued messages and then a Close frame.
 func (m *member) closeAfterRest(code int) {
 	for {
 		var err error
@@ -75,8 +75,8 @@ func (m *member) closeAfterRest(code int) {
 			err = m.send(text)
 		default:
 			m.sendClose(code)
-			// The reading goroutine waits for the answer. No longer than this: conn
-			// is somebody else's once that has returned.
+			// The reading goroutine waits for the answer. Do not use conn after
+			// that goroutine has returned: the middleware reuses it.
 			select {
 			case <-m.ended:
 			case <-time.After(closeTimeout):

@@ -1,6 +1,6 @@
-// Command go-gorilla-echo is the echo server of gorilla/websocket's own
-// example, as most people would write it: one goroutine a connection, one read
-// and one write a message.
+// Command go-gorilla-echo is the echo server from gorilla/websocket's example,
+// as most people would write it: one goroutine for each connection, one read
+// and one write for each message.
 package main
 
 import (
@@ -22,7 +22,7 @@ var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return
 func echo(w http.ResponseWriter, r *http.Request) {
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // answered already
+		return // Upgrade has answered already
 	}
 	defer conn.Close()
 	for {
@@ -37,7 +37,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 func main() {
-	port := flag.Int("port", 8080, "port to listen on; 0 takes a free one")
+	port := flag.Int("port", 8080, "port to listen on; 0 chooses a free port")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -2,9 +2,10 @@ package main
 
 import "time"
 
-// bucket is a token bucket, refilled continuously. For one goroutine.
+// bucket is a token bucket, refilled continuously. Only one goroutine may use
+// it.
 type bucket struct {
-	rate, burst float64 // tokens a second, and at most
+	rate, burst float64 // tokens a second, and maximum number of tokens
 	tokens      float64
 	filled      time.Time
 }

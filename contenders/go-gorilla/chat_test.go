@@ -191,7 +191,7 @@ func TestChat_Heartbeat(t *testing.T) {
 	}
 }
 
-// TestHub_FullBuffer: who does not take its messages misses them, and holds up
+// TestHub_FullBuffer: a client that does not read misses messages, and delays
 // nobody.
 func TestHub_FullBuffer(t *testing.T) {
 	t.Parallel()

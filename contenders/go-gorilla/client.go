@@ -18,11 +18,11 @@ const (
 type client struct {
 	server  *server
 	conn    *websocket.Conn
-	send    chan outgoing // closed by readPump when nothing more is to be sent
+	send    chan outgoing // closed by readPump when no more messages will be sent
 	gone    chan struct{} // closed by writePump at its end
-	closing atomic.Bool   // a Close frame is sent, or will be soon
+	closing atomic.Bool   // a Close frame is sent or will be sent soon
 
-	// Of readPump alone:
+	// Only readPump uses these:
 	rooms    map[string]bool
 	bucket   bucket
 	finished bool // send is closed
@@ -31,7 +31,7 @@ type client struct {
 // outgoing is a message to the client.
 type outgoing struct {
 	payload []byte
-	chat    bool // somebody else's, else our own answer
+	chat    bool // a chat of another client; otherwise an answer to this client
 }
 
 func newClient(s *server, conn *websocket.Conn) *client {
@@ -69,7 +69,7 @@ func (c *client) readPump() {
 			return
 		}
 		if c.closing.Load() {
-			continue // until the peer's Close frame
+			continue // ignore messages until the peer's Close frame
 		}
 		c.heard()
 		if kind != websocket.TextMessage {
@@ -80,7 +80,7 @@ func (c *client) readPump() {
 	}
 }
 
-// heard gives the client more time: something has arrived.
+// heard restarts the timeout, since something has arrived.
 func (c *client) heard() {
 	c.conn.SetReadDeadline(time.Now().Add(c.server.cfg.pongTimeout))
 }
@@ -125,8 +125,8 @@ func (c *client) join(room string) {
 	}
 }
 
-// chat passes on the bytes as they came. A chat without a room goes to the public
-// one.
+// chat passes on the bytes unchanged. A chat without a room goes to the public
+// room.
 func (c *client) chat(m message, payload []byte) {
 	room := m.room()
 	if m.Room == nil {
@@ -157,8 +157,8 @@ func (c *client) leaveAll() {
 	}
 }
 
-// finish has writePump end after what is queued. The client is in no room any
-// more, so the hub sends nothing to it.
+// finish makes writePump end after the queued messages. The client is in no
+// room any more, so the hub sends nothing to it.
 func (c *client) finish() {
 	if !c.finished {
 		c.finished = true
@@ -166,18 +166,18 @@ func (c *client) finish() {
 	}
 }
 
-// reply is what the server itself says.
+// reply is a message from the server itself.
 type reply struct {
 	Type string          `json:"type"`
 	TS   json.RawMessage `json:"ts,omitempty"`
 }
 
-// answer waits for room in the buffer, which holds up this client's reading
-// alone.
+// answer waits for room in the buffer. This delays only the reading from this
+// client.
 func (c *client) answer(r reply) {
 	payload, err := json.Marshal(r)
 	if err != nil {
-		return // TS was read from JSON
+		return // cannot fail: TS was read from JSON
 	}
 	select {
 	case c.send <- outgoing{payload: payload}:

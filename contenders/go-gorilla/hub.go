@@ -1,8 +1,8 @@
 package main
 
-// hub knows who is in which room. One goroutine owns the rooms; all others send
-// it what they want. The channels have no buffer, so that what one client asks
-// for is done in its order.
+// hub knows the members of each room. One goroutine owns the rooms, and all
+// others send it requests. The channels have no buffer, so that the requests of
+// one client are handled in order.
 type hub struct {
 	stats     *stats
 	rooms     map[string]map[*client]bool
@@ -52,7 +52,7 @@ func (h *hub) run() {
 }
 
 // deliver offers a chat to all others in the room. A client whose buffer is full
-// misses it: it must not hold up the room.
+// misses it, so that it cannot delay the room.
 func (h *hub) deliver(m chat) {
 	for c := range h.rooms[m.room] {
 		if c == m.from {
@@ -66,5 +66,5 @@ func (h *hub) deliver(m chat) {
 	}
 }
 
-// stop ends run. No client may be left.
+// stop ends run. All clients must have left before.
 func (h *hub) stop() { close(h.quit) }

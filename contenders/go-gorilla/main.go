@@ -1,6 +1,6 @@
-// Command go-gorilla is a chat server on net/http and gorilla/websocket, after
-// the library's own chat example: a hub in one goroutine, and for each client a
-// buffered channel, a goroutine that reads and one that writes.
+// Command go-gorilla is a chat server on net/http and gorilla/websocket. It is
+// based on the library's chat example: a hub in one goroutine, and for each
+// client a buffered channel, a goroutine that reads and one that writes.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// config is what the flags say.
+// config has the values of the flags.
 type config struct {
 	host         string
 	port         int
@@ -49,8 +49,8 @@ func parseFlags(args []string) (config, error) {
 	var c config
 	flags := flag.NewFlagSet("go-gorilla [flags] [PORT [DURATION]]", flag.ContinueOnError)
 	flags.StringVar(&c.host, "host", "127.0.0.1", "address to listen on")
-	flags.IntVar(&c.port, "port", 8080, "port to listen on; 0 takes a free one")
-	duration := flags.Float64("duration", 0, "seconds until it stops by itself; 0 runs until stopped")
+	flags.IntVar(&c.port, "port", 8080, "port to listen on; 0 chooses a free port")
+	duration := flags.Float64("duration", 0, "seconds until it stops; 0 runs until stopped")
 	flags.Float64Var(&c.rateLimit, "rate-limit", 10, "chats a second of one connection")
 	flags.Float64Var(&c.rateBurst, "rate-burst", 10, "chats at once of one connection")
 	interval := flags.Float64("ping-interval", 30, "seconds between pings")
@@ -61,12 +61,12 @@ func parseFlags(args []string) (config, error) {
 	var err error
 	if flags.NArg() > 0 {
 		if c.port, err = strconv.Atoi(flags.Arg(0)); err != nil {
-			return c, fmt.Errorf("port %q is no number", flags.Arg(0))
+			return c, fmt.Errorf("port %q is not a number", flags.Arg(0))
 		}
 	}
 	if flags.NArg() > 1 {
 		if *duration, err = strconv.ParseFloat(flags.Arg(1), 64); err != nil {
-			return c, fmt.Errorf("duration %q is no number of seconds", flags.Arg(1))
+			return c, fmt.Errorf("duration %q is not a number of seconds", flags.Arg(1))
 		}
 	}
 	if !(*duration >= 0 && c.rateLimit > 0 && c.rateBurst >= 1 && *interval > 0 && *timeout > 0) || flags.NArg() > 2 {
@@ -102,7 +102,7 @@ func run(ctx context.Context, cfg config) error {
 	grace, cancel := context.WithTimeout(context.Background(), 2*closeWait)
 	defer cancel()
 	if err := httpServer.Shutdown(grace); err != nil {
-		httpServer.Close() // a request that does not end
+		httpServer.Close() // a request that did not end in time
 	}
 	chat.stop()
 	return chat.stats.write(os.Stdout, time.Since(chat.started))

@@ -11,8 +11,8 @@ const (
 	maxName     = 128 // bytes of a room's or user's name
 )
 
-// message is what a client sends. A chat is passed on as its bytes, so what is
-// not here is not lost.
+// message is a message from a client. A chat is passed on as its original
+// bytes, so fields that are missing here are not lost.
 type message struct {
 	Type string          `json:"type"`
 	Room *string         `json:"room"`

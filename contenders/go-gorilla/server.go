@@ -9,7 +9,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// server is the HTTP side: it makes clients of requests.
+// server is the HTTP side: it turns requests into clients.
 type server struct {
 	cfg      config
 	upgrader websocket.Upgrader
@@ -45,12 +45,12 @@ func (s *server) serveWS(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		s.clients.Done()
-		return // answered already
+		return // Upgrade has answered already
 	}
 	s.stats.opened()
 	c := newClient(s, conn)
-	// Both in goroutines of their own, so that what HTTP holds for the request
-	// is released.
+	// Both run in new goroutines, so that the memory that HTTP holds for the
+	// request is released.
 	go c.writePump()
 	go func() {
 		defer s.clients.Done()
@@ -59,7 +59,7 @@ func (s *server) serveWS(w http.ResponseWriter, r *http.Request) {
 	}()
 }
 
-// admit counts a client in unless the server is stopping.
+// admit counts a new client, unless the server is stopping.
 func (s *server) admit() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// stats are the server's figures. Safe for concurrent use.
+// stats are the server's counters. Safe for concurrent use.
 type stats struct {
 	messages   atomic.Int64 // chats accepted
 	dropped    atomic.Int64 // chats over the rate limit
 	ignored    atomic.Int64 // malformed, of unknown type, or to a room not joined
 	deliveries atomic.Int64 // chats written to a socket
-	missed     atomic.Int64 // chats that a client's full buffer did not take
+	missed     atomic.Int64 // chats that were dropped because a client's buffer was full
 
 	mu          sync.Mutex
 	connections int
@@ -36,7 +36,7 @@ func (s *stats) closed() {
 	s.open--
 }
 
-// write prints the block that every contender prints at its end.
+// write prints the block of statistics that every contender prints at its end.
 func (s *stats) write(w io.Writer, elapsed time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

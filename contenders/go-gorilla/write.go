@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	writeWait = 10 * time.Second // for one message to be taken by the socket
+	writeWait = 10 * time.Second // time limit for writing one message to the socket
 	closeWait = 3 * time.Second  // for the peer's answer to a Close frame
 )
 
-// writePump is the only one that writes messages: what is queued, and a ping now
-// and then.
+// writePump is the only goroutine that writes messages: the queued ones, and a
+// ping at each interval.
 func (c *client) writePump() {
 	ticker := time.NewTicker(c.server.cfg.pingInterval)
 	defer ticker.Stop()
@@ -40,8 +40,8 @@ func (c *client) writePump() {
 	}
 }
 
-// write returns false if the connection is broken. It is closed then, so that
-// readPump ends.
+// write returns false if the connection is broken. Then it closes the
+// connection, so that readPump ends.
 func (c *client) write(m outgoing) bool {
 	c.conn.SetWriteDeadline(time.Now().Add(writeWait))
 	if err := c.conn.WriteMessage(websocket.TextMessage, m.payload); err != nil {
@@ -54,7 +54,7 @@ func (c *client) write(m outgoing) bool {
 	return true
 }
 
-// writeRest writes what was queued before the stop.
+// writeRest writes the messages that were queued before the stop.
 func (c *client) writeRest() {
 	for range len(c.send) {
 		if m, open := <-c.send; !open || !c.write(m) {

@@ -2,7 +2,8 @@ const std = @import("std");
 
 pub fn build(b: *std.Build) void {
     const target = b.standardTargetOptions(.{});
-    // A server that strangers talk to keeps its checks, as Go's and Rust's do.
+    // A server for untrusted clients keeps its safety checks, as Go's and
+    // Rust's do.
     const optimize = b.standardOptimizeOption(.{ .preferred_optimize_mode = .ReleaseSafe });
     const module = b.createModule(.{
         .root_source_file = b.path("src/main.zig"),

@@ -61,7 +61,7 @@ func TestFrames_AreWhatTheCodecReads(t *testing.T) {
 	}
 }
 
-// echoServer returns every message; tamper may change one on its way.
+// echoServer returns every message; tamper may change one before it is sent.
 func echoServer(t *testing.T, tamper func(n int64, p []byte) []byte) string {
 	t.Helper()
 	var count atomic.Int64
@@ -123,8 +123,8 @@ func TestPump_EchoClosedAndOpenLoop(t *testing.T) {
 	}
 }
 
-// TestPump_OpenLoopCountsFromDueTime has a server that stalls: messages due
-// meanwhile must show the wait, though they were sent late.
+// TestPump_OpenLoopCountsFromDueTime uses a server that stalls: the latency of
+// messages due meanwhile must include the wait, though they were sent late.
 func TestPump_OpenLoopCountsFromDueTime(t *testing.T) {
 	t.Parallel()
 	const stall = 300 * time.Millisecond

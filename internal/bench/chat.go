@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ChatConfig says what chat load to make. All clients are members of the
-// public room. Times are from the start of the run.
+// ChatConfig describes the load of a chat run. All clients are members of the
+// public room. Times count from the start of the run.
 type ChatConfig struct {
 	// URL of the WebSocket.
 	URL string
@@ -18,28 +18,29 @@ type ChatConfig struct {
 	Hold time.Duration
 	// Down is the time over which they leave at the end.
 	Down time.Duration
-	// Rate is how many chats a second each member says, at times fixed in
-	// advance and spread evenly over the clients (open loop).
+	// Rate is the number of chats a second that each member sends, at times
+	// fixed in advance and spread evenly over the clients (open loop).
 	Rate float64
-	// Greet has every member say one thing after it has joined.
+	// Greet makes every member send one chat after it has joined.
 	Greet bool
 	// Session is how long a membership lasts. Defaults to the whole run.
 	Session time.Duration
-	// Return is until when a client comes back whose Session has ended; later
-	// ones stay until the end.
+	// Return is the time until which a client comes back after its Session has
+	// ended. A session that would end after Return lasts until the end of the run.
 	Return time.Duration
 	// Payload is the size of a chat's JSON in bytes, MinChat to MaxChat.
 	Payload int
-	// Checked is how many clients look at each message they get: for loss,
-	// duplicates and order by sender, and how long it took. The others count.
+	// Checked is the number of clients that check each message they receive:
+	// for loss, duplicates, order by sender, and latency. The other clients
+	// only count.
 	Checked int
-	// Patience is how long a client waits for an answer, and the end of the run
-	// for what is under way. Defaults to 10 s.
+	// Patience is how long a client waits for an answer, and how long the end
+	// of the run waits for chats in flight. Defaults to 10 s.
 	Patience time.Duration
-	// Progress is told every two seconds what happened so far. It is called by
-	// the goroutine that makes the load.
+	// Progress is called every two seconds with the state of the run, by the
+	// goroutine that makes the load.
 	Progress func(ChatMark)
-	// Progress shows how far the load is. Defaults to none.
+	// Gauge lets other goroutines ask how far the load is. Defaults to none.
 	Gauge *Progress
 }
 
@@ -68,8 +69,8 @@ func (c ChatConfig) validate() error {
 	return nil
 }
 
-// moving reports whether memberships end during the run, so that what a client
-// is to get is known for each membership alone.
+// moving reports whether memberships end during the run. Then the expected
+// chats must be computed for each membership.
 func (c ChatConfig) moving() bool { return c.Session > 0 }
 
 // ChatMark is the state of a run at one moment: counts since its start.
@@ -78,33 +79,34 @@ type ChatMark struct {
 	Sent        int // chats
 	Deliveries  int // chats that arrived at a client
 	Connections int
-	Open        int // not a count: members at this moment
+	Open        int // not a count: the number of members at this moment
 	Errors      int
 }
 
 // ChatResult is what a chat run saw.
 type ChatResult struct {
-	// Started is what every time is counted from.
+	// Started is the time that all other times count from.
 	Started time.Time
-	// HoldStart and HoldEnd bound the time in which all clients were members;
-	// End is when the last connection had gone.
+	// HoldStart and HoldEnd limit the time in which all clients were members.
+	// End is when the last connection was closed.
 	HoldStart, HoldEnd, End ChatMark
 	// Marks are taken each second.
 	Marks []ChatMark
 	// Peak is the largest number of members.
 	Peak int
 
-	// Expected is how many deliveries were due. With lasting memberships: of
-	// the chats said during the hold, to every client. Otherwise: of the chats
-	// said from a quarter of a second after a membership was confirmed to one
-	// second before its end. Received is how many of those arrived.
+	// Expected is how many deliveries were due. If memberships last for the
+	// whole run: the chats sent during the hold, to every client. Otherwise:
+	// the chats sent between a quarter of a second after a membership was
+	// confirmed and one second before its end. Received is how many of those
+	// arrived.
 	Expected, Received int
-	// Checked counts, beside ramps, what the checked clients looked at.
+	// Checked has the counts of the checked clients, also outside the ramps.
 	Checked Deliveries
-	// Missed is how many messages the server said that it left out.
+	// Missed is the number of messages that the server reported as skipped.
 	Missed int
-	// Unsent is how many chats were due in the hold and not handed to the
-	// kernel in the end.
+	// Unsent is the number of chats that were due in the hold, and that the
+	// kernel had not accepted at the end.
 	Unsent int
 
 	// Errors by kind: connect, join, read, write, protocol, close.
@@ -112,19 +114,19 @@ type ChatResult struct {
 	// FirstError describes the first of each kind.
 	FirstError map[string]string
 
-	// Latency runs from the time a chat was to be said to its arrival at the
-	// checked clients: in the hold, or in the whole run where memberships end.
+	// Latency runs from the time at which a chat was due to its arrival at the
+	// checked clients: in the hold, or in the whole run if memberships end.
 	Latency *Histogram
 	// Connect is how long each connection took to open, handshake included.
 	Connect *Histogram
-	// Late is how much later than intended chats were handed to the kernel.
+	// Late is how much later than due the chats were given to the kernel.
 	Late *Histogram
 }
 
 // Lost is how many of the expected deliveries never came.
 func (r ChatResult) Lost() int { return max(r.Expected-r.Received, r.Checked.Lost()) }
 
-// Deliveries is what clients that look at every message found.
+// Deliveries has the counts of the clients that check every message.
 type Deliveries struct {
 	Expected, Received    int // within each membership
 	Duplicated, Reordered int // of everything that arrived
@@ -140,8 +142,8 @@ func (d *Deliveries) add(other Deliveries) {
 // Lost is how many of the expected never came.
 func (d Deliveries) Lost() int { return d.Expected - d.Received }
 
-// Append joins the result of a run that followed on the same server, as if
-// both were one: the hold reaches to the end of the second.
+// Append adds the result of a later run on the same server, as if both were one
+// run. The hold then ends with that of the later run.
 func (r *ChatResult) Append(next ChatResult) {
 	before, offset := r.End, next.Started.Sub(r.Started)
 	later := func(m ChatMark) ChatMark {

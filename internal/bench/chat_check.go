@@ -2,8 +2,9 @@ package bench
 
 import "time"
 
-// joinMargin is how long after the confirmation of a join a chat is first
-// expected: servers whose rooms are joined through a queue answer before.
+// joinMargin is the time after the confirmation of a join from which chats are
+// expected: a server that joins rooms through a queue may confirm before the
+// join takes effect.
 func (c ChatConfig) joinMargin() time.Duration {
 	if c.moving() {
 		return min(250*time.Millisecond, c.Session/8)
@@ -11,9 +12,10 @@ func (c ChatConfig) joinMargin() time.Duration {
 	return 250 * time.Millisecond
 }
 
-// expectedUntil is up to when a chat must have been said for a membership that
-// ends now to have had it: it would have had a margin to arrive. Of memberships
-// that last, all wait for what was said in the hold, and for nothing later.
+// expectedUntil returns the time before which a chat must have been sent so
+// that a membership that ends now should have received it: the chat had the
+// margin to arrive. Memberships that last expect the chats of the hold, and no
+// later ones.
 func (c *chatRun) expectedUntil(now time.Duration) time.Duration {
 	until := now - c.cfg.leaveMargin()
 	if c.phase > holding && !c.cfg.moving() {
@@ -22,8 +24,8 @@ func (c *chatRun) expectedUntil(now time.Duration) time.Duration {
 	return until
 }
 
-// leaveMargin is how long before its end a membership expects a chat last: it
-// would have had that much time to arrive.
+// leaveMargin is the time before the end of a membership from which chats are
+// no longer expected: they might not arrive in time.
 func (c ChatConfig) leaveMargin() time.Duration {
 	if c.moving() {
 		return min(time.Second, c.Session/2)
@@ -31,7 +33,7 @@ func (c ChatConfig) leaveMargin() time.Duration {
 	return time.Second
 }
 
-// chatHistory is every chat said, by number: when it was due.
+// chatHistory has the due time and the client of every chat sent, by number.
 type chatHistory struct {
 	due  []time.Duration
 	sent []time.Duration
@@ -58,7 +60,7 @@ func (h *chatHistory) since(at time.Duration) int {
 	return lo
 }
 
-// chatCheck looks at all that arrives at one membership.
+// chatCheck checks everything that one membership receives.
 type chatCheck struct {
 	client int
 	base   int // no chat before this one can be expected
@@ -72,9 +74,10 @@ func newChatCheck(client, clients, base int) *chatCheck {
 	return &chatCheck{client: client, base: base, last: make([]int32, clients), joined: -1}
 }
 
-// arrived notes chat n of a client, and reports whether it is the first time.
+// arrived notes that chat n of a client has arrived, and reports whether it is
+// new.
 func (c *chatCheck) arrived(client, n int) bool {
-	if n < c.base { // said before this membership was asked for
+	if n < c.base { // sent before this membership was requested
 		return false
 	}
 	at := n - c.base
@@ -95,8 +98,8 @@ func (c *chatCheck) arrived(client, n int) bool {
 	return true
 }
 
-// finish compares with what was said: the chats of the others from a margin
-// after the join up to a time.
+// finish compares the received chats with those sent: the chats of other
+// clients, from the margin after the join until the given time.
 func (c *chatCheck) finish(h *chatHistory, margin, until time.Duration) Deliveries {
 	if c.joined < 0 {
 		return c.Deliveries

@@ -11,9 +11,9 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// A chat is JSON of a fixed layout, so that its number is found at once at the
-// receiver: "~", then whether it was said in the hold, then who said it and
-// which of all chats it is, as in AppendPayload.
+// A chat is JSON with a fixed layout, so that the receiver finds its number at
+// once: "~", then whether it was sent in the hold, then its sender and its
+// number among all chats, as in AppendPayload.
 const (
 	chatFormat = `{"type":"chat","room":"public","user":"u%05d","ts":%013d,"text":"~%c%s`
 	chatEnd    = `"}`
@@ -28,7 +28,7 @@ const (
 	notInHold = 'o'
 )
 
-// appendChat appends chat number n of all, said by a client, as a frame.
+// appendChat appends chat number n, sent by a client, as a frame.
 func appendChat(dst []byte, client, n, size int, mark byte, now time.Time) []byte {
 	var name [MinPayload]byte
 	putName(name[:], client, n)
@@ -54,20 +54,21 @@ func maskKey() (key [4]byte) {
 	return key
 }
 
-// chatText returns the part of a chat that names it, nil if it is none of ours.
+// chatText returns the part of a chat that identifies it, or nil if the payload is not one of this
+// run's chats.
 func chatText(payload []byte, size int) []byte {
 	const length = 2 + MinPayload
 	if len(payload) == size && payload[chatMark] == '~' { // as it was sent
 		return payload[chatMark : chatMark+length]
 	}
-	_, text, found := bytes.Cut(payload, []byte(`"text":"~`)) // by a server that encodes anew
+	_, text, found := bytes.Cut(payload, []byte(`"text":"~`)) // from a server that encodes chats again
 	if !found || len(text) < length-1 {
 		return nil
 	}
 	return payload[len(payload)-len(text)-1:][:length]
 }
 
-// notice is what a server says beside chats.
+// notice is a message of the server that is not a chat.
 type notice struct {
 	Type   string `json:"type"`
 	Missed int    `json:"missed"`

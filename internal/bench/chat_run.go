@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// chatDialers is how many connections are opened side by side.
+	// chatDialers is the number of connections that are opened at the same time.
 	chatDialers = 16
 	// chatRead is the largest read, in bytes.
 	chatRead = 256 << 10
-	// dueEvery is after how many sockets the run looks for what is due: what
-	// they have may take milliseconds to read.
+	// dueEvery is the number of sockets after which the run checks the timers:
+	// reading all sockets may take milliseconds.
 	dueEvery = 16
-	// errorPause is when a client comes back that was thrown out.
+	// errorPause is the time after which a client reconnects when the server has closed its
+	// connection.
 	errorPause = time.Second
 )
 
@@ -30,19 +31,18 @@ const (
 	ramping  phase = iota
 	settling       // all are members, most likely
 	holding
-	draining // nothing more is said in the hold's name; what was is under way
+	draining // no more chats of the hold are sent; those in flight may arrive
 	leaving
 )
 
-// chatRun drives all its connections from one goroutine: every moment that
-// matters is seen by one clock, and receiving costs a read and a look at each
-// frame's header.
+// chatRun drives all its connections from one goroutine: all times come from
+// one clock, and a received chat costs a read and a look at the frame's header.
 type chatRun struct {
 	cfg     ChatConfig
 	poll    *poller
 	start   time.Time
 	phase   phase
-	since   time.Duration // the phase
+	since   time.Duration // when the phase began
 	clients []chatClient
 	byFD    map[int]*chatSession
 	timers  chatTimers
@@ -50,20 +50,20 @@ type chatRun struct {
 	slots   chan struct{} // of dialers
 	dialing int
 	history chatHistory
-	held    int // chats said in the hold
+	held    int // chats sent in the hold
 	in      []byte
-	mark    ChatMark // as it is now
+	mark    ChatMark // the current state
 	result  ChatResult
 	latency recorder
 	late    recorder
 }
 
-// chatClient is one of the clients, through all its connections.
+// chatClient is one client, with all its connections one after the other.
 type chatClient struct {
 	session *chatSession // nil: not connected
 	said    int          // in the hold
-	heard   int          // of what others said in the hold
-	again   int          // of those, what is known to be no first time
+	heard   int          // of those that others sent in the hold
+	again   int          // of those, known duplicates
 }
 
 type dialed struct {
@@ -74,8 +74,8 @@ type dialed struct {
 	err      error
 }
 
-// RunChat makes the load and returns what it saw, also beside an error. What a
-// server does wrong is a result, not an error.
+// RunChat makes the load and returns the result, also with an error. A fault of
+// the server is a result, not an error.
 func RunChat(ctx context.Context, cfg ChatConfig) (ChatResult, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -132,7 +132,7 @@ func (c *chatRun) run(ctx context.Context) error {
 	return nil
 }
 
-// counters are how far the run is. Its messages are the chats that were said.
+// counters returns how far the run is. Messages counts the chats sent.
 func (c *chatRun) counters() Counters {
 	now := Counters{
 		Phase: PhaseWarmUp, Messages: int64(c.mark.Sent), Deliveries: int64(c.mark.Deliveries), Errors: int64(c.mark.Errors),
@@ -150,7 +150,7 @@ func (c *chatRun) counters() Counters {
 
 func (c *chatRun) now() time.Duration { return time.Since(c.start) }
 
-// wait handles what the sockets have, until the next timer at most.
+// wait handles socket events until the next timer is due.
 func (c *chatRun) wait(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	if c.dialing > 0 || c.phase == draining {
@@ -166,7 +166,7 @@ func (c *chatRun) wait(ctx context.Context) error {
 		}
 		s := c.byFD[ev.fd]
 		if s == nil {
-			return // closed by an event before
+			return // closed by an earlier event
 		}
 		if ev.readable {
 			c.receive(s)
@@ -177,14 +177,14 @@ func (c *chatRun) wait(ctx context.Context) error {
 	})
 }
 
-// proceed enters the next phase when its time has come.
+// proceed enters the next phase when it is due.
 func (c *chatRun) proceed() {
 	now := c.now()
 	switch c.phase {
 	case ramping:
 		if now >= c.cfg.Ramp && (c.cfg.moving() || c.allJoined() || now >= c.cfg.Ramp+c.cfg.Patience) {
 			c.enter(settling, now)
-			if c.cfg.moving() { // there is no moment at which all are members
+			if c.cfg.moving() { // there is no moment at which all clients are members
 				c.enter(holding, now)
 			}
 		}
@@ -222,7 +222,7 @@ func (c *chatRun) markAt(now time.Duration) ChatMark {
 
 func (c *chatRun) allJoined() bool { return c.mark.Open == len(c.clients) }
 
-// allHeard reports whether every client has had all chats of the hold.
+// allHeard reports whether every client has received all chats of the hold.
 func (c *chatRun) allHeard() bool {
 	for i := range c.clients {
 		if client := &c.clients[i]; client.heard-client.again < c.held-client.said {
@@ -252,7 +252,7 @@ func (c *chatRun) finish() {
 	}
 }
 
-// abandon ends what is left when a run does not end by itself.
+// abandon closes the connections of a run that does not end normally.
 func (c *chatRun) abandon(cancel func()) {
 	cancel()
 	for ; c.dialing > 0; c.dialing-- {
@@ -277,7 +277,7 @@ func (c *chatRun) connect(ctx context.Context, client int) {
 	}()
 }
 
-// dialsDone takes over the connections that are open.
+// dialsDone takes over the opened connections.
 func (c *chatRun) dialsDone() {
 	for {
 		select {
@@ -297,7 +297,7 @@ func (c *chatRun) dialsDone() {
 	}
 }
 
-// comeBack has a client connect again, if the run lasts that long.
+// comeBack makes a client connect again after the pause, unless the run ends before that.
 func (c *chatRun) comeBack(client int, pause time.Duration) {
 	if at := c.now() + pause; c.phase < draining && (!c.cfg.moving() || at < c.cfg.Return) {
 		c.after(at, connectDue, client, nil)
@@ -313,7 +313,7 @@ func (c *chatRun) fail(kind string, err error) {
 	}
 }
 
-// The purposes of a timer.
+// The kinds of timers.
 type timerKind int
 
 const (
@@ -329,7 +329,7 @@ type chatTimer struct {
 	at      time.Duration
 	kind    timerKind
 	client  int
-	session *chatSession // nil, or the only one it is meant for
+	session *chatSession // nil, or the only session that the timer is for
 }
 
 type chatTimers []chatTimer
@@ -349,7 +349,7 @@ func (c *chatRun) after(at time.Duration, kind timerKind, client int, s *chatSes
 	heap.Push(&c.timers, chatTimer{at, kind, client, s})
 }
 
-// due does what is to be done by now.
+// due runs the timers that have expired.
 func (c *chatRun) due(ctx context.Context) {
 	for now := c.now(); len(c.timers) > 0 && c.timers[0].at <= now; {
 		t := heap.Pop(&c.timers).(chatTimer)

@@ -19,16 +19,16 @@ const (
 	left // the leave is on its way
 )
 
-// chatSession is one connection: of the run's goroutine alone.
+// chatSession is one connection. Only the run's goroutine uses it.
 type chatSession struct {
 	client  int
 	fd      int // -1: closed
 	state   state
-	rest    []byte // to be sent, and not yet taken by the kernel
+	rest    []byte // to be sent, and not accepted by the kernel yet
 	partial []byte // the part of a frame that has arrived
 	writing bool   // the poller reports writability
 	check   *chatCheck
-	until   time.Duration // up to when chats were to arrive; 0 as long as it is a member
+	until   time.Duration // chats sent until then are expected; 0 while it is a member
 }
 
 func (s *chatSession) waitingFor() string {
@@ -38,8 +38,8 @@ func (s *chatSession) waitingFor() string {
 	return "close"
 }
 
-// join takes over an open connection and asks for the membership. The pong
-// confirms it: a server handles what a connection sends in order.
+// join takes over an open connection and sends the join. The pong confirms it,
+// since a server handles the messages of a connection in order.
 func (c *chatRun) join(d dialed) {
 	s := &chatSession{client: d.client, fd: d.fd, partial: d.leftover}
 	if err := c.poll.add(d.fd); err != nil {
@@ -58,7 +58,7 @@ func (c *chatRun) join(d dialed) {
 	c.flush(s)
 }
 
-// joined starts what a member does.
+// joined starts the timers of a member.
 func (c *chatRun) joined(s *chatSession) {
 	now := c.now()
 	s.state = member
@@ -82,8 +82,8 @@ func (c *chatRun) joined(s *chatSession) {
 	}
 }
 
-// nextChat is when a client speaks next: all clients together speak at equal
-// distances.
+// nextChat returns when a client sends its next chat: the chats of all clients
+// together are evenly spaced.
 func (c *chatRun) nextChat(client int, now time.Duration) time.Duration {
 	period := time.Duration(float64(time.Second) / c.cfg.Rate)
 	at := period * time.Duration(client) / time.Duration(len(c.clients))
@@ -93,7 +93,7 @@ func (c *chatRun) nextChat(client int, now time.Duration) time.Duration {
 	return at
 }
 
-// chat says something and sets the time for the next.
+// chat sends a chat and sets the timer for the next one.
 func (c *chatRun) chat(s *chatSession, due time.Duration) {
 	if s.state != member {
 		return
@@ -104,7 +104,7 @@ func (c *chatRun) chat(s *chatSession, due time.Duration) {
 	}
 	if len(s.rest) > 0 {
 		if c.phase == holding {
-			c.result.Unsent++ // the server has not even taken the last one
+			c.result.Unsent++ // the server has not even read the previous chat
 		}
 		return
 	}
@@ -125,7 +125,7 @@ func (c *chatRun) say(s *chatSession, due time.Duration) {
 	c.flush(s)
 }
 
-// leave ends a membership in good order.
+// leave ends a membership with a leave and a closing handshake.
 func (c *chatRun) leave(s *chatSession) {
 	if s.state != member {
 		return
@@ -144,7 +144,7 @@ func (c *chatRun) drop(s *chatSession, kind string, err error) {
 	c.closed(s)
 }
 
-// closed forgets a session and settles what its member was to get.
+// closed forgets a session and counts the chats that it should have received.
 func (c *chatRun) closed(s *chatSession) {
 	now := c.now()
 	if s.state == member {
@@ -165,7 +165,7 @@ func (c *chatRun) closed(s *chatSession) {
 	c.comeBack(s.client, pause)
 }
 
-// flush hands the kernel what it takes.
+// flush gives the kernel as much as it accepts.
 func (c *chatRun) flush(s *chatSession) {
 	if len(s.rest) > 0 {
 		n, err := unix.Write(s.fd, s.rest)
@@ -186,7 +186,7 @@ func (c *chatRun) flush(s *chatSession) {
 	}
 }
 
-// receive reads once and walks the frames in place.
+// receive reads once and handles the frames without copying them.
 func (c *chatRun) receive(s *chatSession) {
 	have := copy(c.in, s.partial)
 	n, err := unix.Read(s.fd, c.in[have:])
@@ -203,7 +203,7 @@ func (c *chatRun) receive(s *chatSession) {
 	b := c.in[:have+n]
 	used, err := c.walk(s, b)
 	switch {
-	case s.fd < 0: // closed meanwhile
+	case s.fd < 0: // closed since the event
 	case err != nil:
 		c.drop(s, "protocol", err)
 	case used == 0 && len(b) == len(c.in):
@@ -213,8 +213,9 @@ func (c *chatRun) receive(s *chatSession) {
 	}
 }
 
-// walk handles the whole frames in b and returns how many bytes they are. A
-// frame with 16 bits of length, as chats have, is told without a call.
+// walk handles the complete frames in b and returns their size in bytes. It
+// recognises a frame with a 16-bit length, as chats have, without a function
+// call.
 func (c *chatRun) walk(s *chatSession, b []byte) (used int, err error) {
 	now := c.now()
 	client := &c.clients[s.client]
@@ -252,7 +253,7 @@ func (c *chatRun) walk(s *chatSession, b []byte) (used int, err error) {
 	return used, nil
 }
 
-// frame handles one that is not a chat of the usual size.
+// frame handles a frame that is not a chat of the usual size.
 func (c *chatRun) frame(s *chatSession, h websocket.Header, payload []byte, now time.Duration) {
 	switch h.Op {
 	case websocket.OpText:
@@ -269,7 +270,7 @@ func (c *chatRun) frame(s *chatSession, h websocket.Header, payload []byte, now 
 	}
 }
 
-// message handles any text.
+// message handles any other text message.
 func (c *chatRun) message(s *chatSession, payload []byte, now time.Duration) {
 	if text := chatText(payload, c.cfg.Payload); text != nil {
 		c.mark.Deliveries++
@@ -294,11 +295,11 @@ func (c *chatRun) message(s *chatSession, payload []byte, now time.Duration) {
 	}
 }
 
-// check looks at a chat that arrived.
+// check checks a chat that arrived.
 func (c *chatRun) check(s *chatSession, text []byte, now time.Duration) {
 	client, n, ok := parseName(text[2:])
 	if !ok || client >= len(c.clients) || n >= len(c.history.due) {
-		return // not one of ours: it is missed elsewhere
+		return // not one of this run's chats: the missing chat is counted elsewhere
 	}
 	first := s.check.arrived(client, n)
 	if text[1] == inHold {

@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// chatServer is the plainest server of a public room: what a client says goes
-// to each of the others, as often as copies says, 1 being right.
+// chatServer is a minimal server with one public room: each chat goes to each
+// of the other members, as many times as copies returns; 1 is correct.
 type chatServer struct {
 	url    string
 	copies func(delivery int) int      // called with mu held
@@ -130,14 +130,14 @@ func TestChat_NoticesWhatAServerDoesWrong(t *testing.T) {
 			s.copies = c.copies
 			cfg := lively(s.url)
 			if name == "loses" {
-				cfg.Patience = time.Second // for what never comes
+				cfg.Patience = time.Second // for chats that never arrive
 			}
 			r := runChat(t, cfg)
 			if !c.want(r) || r.Checked.Reordered != 0 || r.End.Errors != 0 {
 				t.Errorf("%+v", r)
 			}
-			// Within the hold all ten speak at fixed times: 20 a second each, if this
-			// process got its turn.
+			// Within the hold all ten send at fixed times, 20 chats a second each, if
+			// this process got enough CPU.
 			said, onTime := r.HoldEnd.Sent-r.HoldStart.Sent, r.Late.Quantile(1) < 50*time.Millisecond
 			if onTime && (said < 180 || said > 220) || r.Expected != 9*said {
 				t.Errorf("%d said, %d deliveries expected: want 200 and nine for each", said, r.Expected)
@@ -163,8 +163,8 @@ func TestChat_KnowsChatsThatWereEncodedAnew(t *testing.T) {
 func TestChat_MembershipsThatEnd(t *testing.T) {
 	t.Parallel()
 	s := newChatServer(t)
-	// A busy machine needs longer to come back, and what takes too long to arrive
-	// counts as lost: then once more, with twice the time.
+	// A busy machine needs longer to reconnect, and chats that arrive too late
+	// count as lost. Then the test tries again with twice the time.
 	for second := time.Second; ; second *= 2 {
 		r := runChat(t, ChatConfig{
 			URL: s.url, Clients: 20, Ramp: second, Hold: second, Down: second / 2, Rate: 20, Session: second / 2, Return: 2 * second,

@@ -26,45 +26,44 @@ const (
 type Step struct {
 	Row   string
 	Trial int // from 0
-	// WarmUp and Duration are how long it is meant to take, or Messages how many
-	// it is of. Zeros: nobody knows.
+	// WarmUp and Duration are the intended times, or Messages is the number of
+	// messages. All are zero if nothing is known.
 	WarmUp, Duration time.Duration
 	Messages         int64
 }
 
-// Stage is where a run is.
+// Stage describes where a run is.
 type Stage struct {
 	Scenario string
 	Step
 	Number, Of int           // the step is number 1 to Of
-	Left       time.Duration // what the steps after it are meant to take
+	Left       time.Duration // intended time of the remaining steps
 	Phase      string
-	PostgreSQL *PostgreSQL // nil: none, or not described yet
+	PostgreSQL *PostgreSQL // nil: no database, or not described yet
 }
 
-// Control is how somebody who watches a run steers it. What is measured is never
-// held up: a pause begins between two steps, and a step that ends early leaves
-// nothing. Safe for concurrent use; the zero value is ready, and a nil
-// Control lets a run go on undisturbed.
+// Control lets a viewer steer a run. It never delays what is measured: a pause
+// begins between two steps, and a step that ends early leaves no result. Safe
+// for concurrent use. The zero value is ready, and a nil Control steers nothing.
 type Control struct {
 	mu     sync.Mutex // guards the fields below
 	paused bool
 	quit   bool
-	change chan struct{}           // closed when one of the two changes; nil: nobody waits
-	end    context.CancelCauseFunc // of the step that runs, or nil
+	change chan struct{}           // closed when paused or quit changes; nil: nobody waits
+	end    context.CancelCauseFunc // cancels the running step, or nil
 	stage  Stage
 	watch  func(Stage)
 }
 
-// Watch has f called whenever the stage changes, by the goroutine of the run: f
-// must not wait for anything.
+// Watch sets f to be called whenever the stage changes, by the goroutine of the
+// run: f must not block.
 func (c *Control) Watch(f func(Stage)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch = f
 }
 
-// Pause stops the run before its next step, or lets it go on.
+// Pause stops the run before its next step, or lets it continue.
 func (c *Control) Pause(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *Control) Pause(on bool) {
 	c.changed()
 }
 
-// Skip ends the step that runs. Its measurements are forgotten.
+// Skip ends the running step. Its measurements are discarded.
 func (c *Control) Skip() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +80,7 @@ func (c *Control) Skip() {
 	}
 }
 
-// Quit ends the step that runs, and has no other begin. Finished steps stay.
+// Quit ends the running step and the run. Results of finished steps are kept.
 func (c *Control) Quit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +101,7 @@ func (c *Control) HasQuit() bool {
 	return c.quit
 }
 
-// changed wakes whoever waits. The caller holds the lock.
+// changed wakes the waiting goroutines. The caller holds the lock.
 func (c *Control) changed() {
 	if c.change != nil {
 		close(c.change)
@@ -110,15 +109,15 @@ func (c *Control) changed() {
 	}
 }
 
-// Phase says what the step does now.
+// Phase sets the phase of the running step.
 func (c *Control) Phase(phase string) {
 	if c != nil {
 		c.tell(func(s *Stage) { s.Phase = phase })
 	}
 }
 
-// tell changes the stage and shows it, without the lock: who watches may be about
-// to steer.
+// tell changes the stage and calls the watcher without the lock, since the
+// watcher may call methods of Control.
 func (c *Control) tell(change func(*Stage)) {
 	c.mu.Lock()
 	change(&c.stage)
@@ -129,9 +128,9 @@ func (c *Control) tell(change func(*Stage)) {
 	}
 }
 
-// Run does the steps in turn. Of a step that is skipped, result keeps a note
-// alone; after Quit it says in its checks what was not run, and Run returns nil.
-// Any other error ends the run.
+// Run runs the steps in turn. For a skipped step, the result keeps only a note.
+// After Quit, the result's checks say which steps were not run, and Run returns
+// nil. Any other error ends the run.
 func (c *Control) Run(ctx context.Context, result *Result, steps []Step, do func(context.Context, Step) error) error {
 	if c == nil {
 		c = new(Control)
@@ -158,7 +157,7 @@ func (c *Control) Run(ctx context.Context, result *Result, steps []Step, do func
 	return nil
 }
 
-// planned is how long steps are meant to take.
+// planned returns the intended time of the steps.
 func planned(steps []Step) (d time.Duration) {
 	for _, s := range steps {
 		d += s.WarmUp + s.Duration
@@ -166,8 +165,8 @@ func planned(steps []Step) (d time.Duration) {
 	return d
 }
 
-// step does one, and forgets it if it is ended from outside. A step that is done
-// by then counts.
+// step runs one step, and discards its measurements if it was ended from
+// outside. A step that has finished by then counts.
 func (c *Control) step(ctx context.Context, result *Result, s Step, do func(context.Context, Step) error) error {
 	if err := c.wait(ctx); err != nil {
 		return err
@@ -190,7 +189,7 @@ func (c *Control) step(ctx context.Context, result *Result, s Step, do func(cont
 	return err
 }
 
-// begin says how the step that runs can be ended; it reports whether one may run.
+// begin sets the function that ends the step. It reports whether the step may run.
 func (c *Control) begin(end context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +197,7 @@ func (c *Control) begin(end context.CancelCauseFunc) bool {
 	return !c.quit
 }
 
-// wait returns when the run may go on.
+// wait returns when the run may continue.
 func (c *Control) wait(ctx context.Context) error {
 	for told := false; ; {
 		c.mu.Lock()
@@ -228,7 +227,7 @@ func (c *Control) wait(ctx context.Context) error {
 	}
 }
 
-// mark is what a Result held at one moment.
+// mark is the size of a Result at one moment.
 type mark struct {
 	checks           []Check
 	rows             []Row
@@ -240,7 +239,7 @@ func (r *Result) mark() mark {
 	return mark{slices.Clone(r.Checks), slices.Clone(r.Rows), ticks, latencies}
 }
 
-// rewind forgets what came after the mark.
+// rewind discards everything after the mark.
 func (r *Result) rewind(m mark) {
 	r.Checks, r.Rows = m.checks, m.rows
 	r.Recording.truncate(m.ticks, m.latencies)
@@ -258,8 +257,8 @@ func (r *Recording) truncate(ticks, latencies int) {
 	r.ticks, r.latencies = r.ticks[:ticks:ticks], r.latencies[:latencies:latencies]
 }
 
-// cutShort says which steps were not run. What was finished is as good as ever;
-// of nothing, there is no result.
+// cutShort notes the steps that were not run. The finished steps stay valid; if
+// there are none, there is no result.
 func (r *Result) cutShort(steps []Step) {
 	for _, s := range steps {
 		r.AddNote(s.Row, "", fmt.Sprintf("round %d was not run to its end", s.Trial+1))

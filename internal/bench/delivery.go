@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// MinStamped is the size of the part of a stamped payload that is not filler:
-// its writer, its number and its time.
+// MinStamped is the size of a stamped payload without filler: its writer, its
+// number and its time.
 const MinStamped = 4 + 8 + 8
 
 // AppendStamped appends the payload of a writer's message seq, from 0 on: 32
-// bits of writer, 64 of seq, 64 of the time in nanoseconds, all big endian, and
-// the filler that AppendPayload uses, up to size bytes.
+// bits of writer, 64 of seq, 64 of the time in nanoseconds, all big endian,
+// then the same filler as in AppendPayload, up to size bytes.
 func AppendStamped(dst []byte, writer, seq int, at time.Time, size int) []byte {
 	start := len(dst)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(writer))
@@ -26,8 +26,8 @@ func AppendStamped(dst []byte, writer, seq int, at time.Time, size int) []byte {
 	return dst
 }
 
-// ParseStamped is the inverse of AppendStamped; ok is false for anything that
-// does not have the size and filler of the pattern, a payload of AppendStamped.
+// ParseStamped is the inverse of AppendStamped. pattern is a payload of
+// AppendStamped; ok is false if p does not have its size and filler.
 func ParseStamped(p, pattern []byte) (writer, seq int, at time.Time, ok bool) {
 	if len(p) != len(pattern) || len(p) < MinStamped || !bytes.Equal(p[MinStamped:], pattern[MinStamped:]) {
 		return 0, 0, time.Time{}, false
@@ -36,25 +36,25 @@ func ParseStamped(p, pattern []byte) (writer, seq int, at time.Time, ok bool) {
 	return writer, seq, time.Unix(0, int64(binary.BigEndian.Uint64(p[12:]))), true
 }
 
-// DeliveryChecker knows which of the writers' messages were read. Safe for concurrent
-// use.
+// DeliveryChecker records which messages of the writers were read. Safe for
+// concurrent use.
 type DeliveryChecker struct {
 	mu      sync.Mutex
 	writers []pages
-	foreign int // messages that are nobody's
+	foreign int // messages that no writer sent
 }
 
-// pages is what was read of one writer's messages.
+// pages is a bitmap of the messages read from one writer.
 type pages struct {
 	read                  []uint64 // one bit for each number
-	last                  int      // the number read last
+	last                  int      // number of the message read last
 	count, twice, earlier int
 }
 
-// maxStampedSeq bounds the memory that a damaged number can ask for: 128 MiB.
+// maxStampedSeq limits the memory for a damaged number to 128 MiB.
 const maxStampedSeq = 1 << 30
 
-// NewLedger returns a DeliveryChecker of that many writers.
+// NewDeliveryChecker returns a DeliveryChecker for that many writers.
 func NewDeliveryChecker(writers int) *DeliveryChecker {
 	l := &DeliveryChecker{writers: make([]pages, writers)}
 	for i := range l.writers {
@@ -88,30 +88,30 @@ func (l *DeliveryChecker) Read(writer, seq int) {
 	w.last = seq
 }
 
-// Foreign records a message that is none of the writers'.
+// Foreign records a message that no writer sent.
 func (l *DeliveryChecker) Foreign() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign++
 }
 
-// Account is what a DeliveryChecker has to say about what was sent.
+// Account is the comparison of what was read with what was sent.
 type Account struct {
 	Read       int `json:"read"` // different messages
 	Lost       int `json:"lost"`
-	Duplicated int `json:"duplicated"` // read once more
+	Duplicated int `json:"duplicated"` // read again
 	Reordered  int `json:"reordered"`  // read after a later one of the same writer
 	Foreign    int `json:"foreign"`    // never sent
 }
 
-// OK reports whether every message was read once. Order is another matter.
+// OK reports whether every message was read exactly once. It does not check the order.
 func (a Account) OK() bool { return a.Lost == 0 && a.Duplicated == 0 && a.Foreign == 0 }
 
 func (a Account) String() string {
 	return fmt.Sprintf("%d read, %d lost, %d twice, %d out of order, %d foreign", a.Read, a.Lost, a.Duplicated, a.Reordered, a.Foreign)
 }
 
-// Balance compares with how many messages each writer has sent.
+// Balance compares what was read with the number of messages that each writer sent.
 func (l *DeliveryChecker) Balance(sent []int) (a Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *DeliveryChecker) Balance(sent []int) (a Account) {
 	return a
 }
 
-// upTo is how many of the first n messages were read.
+// upTo returns how many of the first n messages were read.
 func (w *pages) upTo(n int) (count int) {
 	for seq := range min(n, 64*len(w.read)) {
 		if w.read[seq/64]>>(seq%64)&1 != 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// dialRaw makes the handshake and takes the socket out of the Go runtime's
-// care.
+// dialRaw makes the WebSocket handshake and removes the socket from the Go
+// runtime's poller.
 func dialRaw(ctx context.Context, rawURL string) (fd int, leftover []byte, err error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 )
 
-// probeTime is for how long SyncLatency writes.
+// probeTime is how long SyncLatency writes.
 const probeTime = 300 * time.Millisecond
 
-// SyncLatency measures what a commit cannot be faster than: how long the disk of
-// a directory takes to make 8 KiB at the end of a file durable.
+// SyncLatency measures how long the disk of a directory takes to make 8 KiB at
+// the end of a file durable: the lower bound for a commit.
 func SyncLatency(dir string) (*Histogram, error) {
 	f, err := os.CreateTemp(dir, "tidewire-sync-")
 	if err != nil {
@@ -34,8 +34,9 @@ func SyncLatency(dir string) (*Histogram, error) {
 	return h, nil
 }
 
-// cpuTimes returns the seconds that all CPUs of this machine have had, and those
-// that the hypervisor gave to others meanwhile; zeros where it does not say.
+// cpuTimes returns the CPU seconds of all CPUs of this machine, and those that
+// the hypervisor gave to other machines (steal). Both are 0 if the system does
+// not report them.
 func cpuTimes(ctx context.Context) (total, stolen float64) {
 	times, err := cpu.TimesWithContext(ctx, false)
 	if err != nil || len(times) == 0 {

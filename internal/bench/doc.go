@@ -1,7 +1,7 @@
-// Package bench is the core of the workbench: connections that make load
-// cheaply enough to share two cores with the server under test, samplers of
-// what every process involved uses, the capture of the environment, and the
-// result file that all of it ends in.
+// Package bench is the core of the workbench: connections that make load with
+// so little CPU that the server under test can share two cores with them,
+// samplers of the resources of every process, the description of the
+// environment, and the result file.
 //
-// Scenarios are in bench/scenario, what people read in bench/report.
+// Scenarios are in bench/scenario, reports in bench/report.
 package bench

@@ -16,8 +16,8 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// Environment is where a result was measured: what must be alike before two
-// results may be compared.
+// Environment describes where a result was measured. Two results may be
+// compared only if it is the same.
 type Environment struct {
 	CPU         string `json:"cpu"`
 	Cores       int    `json:"cores"`
@@ -27,7 +27,7 @@ type Environment struct {
 	Go          string `json:"go"`
 	Commit      string `json:"commit,omitempty"`
 	// CPUSteal is the share of CPU time that the hypervisor gave to other
-	// machines while the run lasted, 0 to 1.
+	// machines during the run, 0 to 1.
 	CPUSteal float64 `json:"cpu_steal"`
 
 	PostgreSQL *PostgreSQL `json:"postgresql,omitempty"`
@@ -38,18 +38,18 @@ type PostgreSQL struct {
 	Version string `json:"version"`
 	// Disk is the file system of the data directory, if it is on this machine.
 	Disk string `json:"disk,omitempty"`
-	// SyncP50Ms and SyncP99Ms are how long that disk takes to make 8 KiB durable,
-	// before the run: SyncLatency. 0 where it could not be measured.
+	// SyncP50Ms and SyncP99Ms are how long that disk took to make 8 KiB durable
+	// before the run: see SyncLatency. They are 0 if it could not be measured.
 	SyncP50Ms float64 `json:"sync_p50_ms,omitempty"`
 	SyncP99Ms float64 `json:"sync_p99_ms,omitempty"`
-	// Durability is what an acknowledged commit rests on.
+	// Durability has the settings that the durability of a commit depends on.
 	Durability map[string]string `json:"durability"`
 	// Settings are those that differ from PostgreSQL's defaults and may change a figure.
 	Settings map[string]string `json:"settings"`
 }
 
-// CaptureEnvironment describes this machine and program. What cannot be found
-// out stays empty.
+// CaptureEnvironment describes this machine and program. Unknown fields stay
+// empty.
 func CaptureEnvironment(ctx context.Context) Environment {
 	env := Environment{Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Commit: commit()}
 	if infos, err := cpu.InfoWithContext(ctx); err == nil && len(infos) > 0 {
@@ -90,19 +90,19 @@ const (
 	durabilitySQL = `
 SELECT name, setting FROM pg_settings
 WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_sync_method', 'wal_level')`
-	// A setting of this session alone is none of the server.
+	// Settings of this database session only do not describe the server.
 	settingsSQL = `
 SELECT name, setting FROM pg_settings
 WHERE source NOT IN ('default', 'override', 'client', 'session', 'environment variable')
   AND setting IS DISTINCT FROM boot_val`
 )
 
-// noFigure are the settings that merely say where a cluster lies, how it is reached, what
-// it is called, and in which language and time zone it logs.
+// noFigure matches settings that cannot change a figure: where a cluster is stored, how
+// it is reached, its name, and its language and time zone.
 var noFigure = regexp.MustCompile(`director(y|ies)$|_file$|^lc_|^DateStyle$|[Tt]ime_?[Zz]one$|^default_text_search_config$|^cluster_name$` +
 	`|^port$|^listen_addresses$|^unix_socket_|^bonjour|^external_pid_file$|^event_source$|^syslog_`)
 
-// ChangesFigures reports whether a setting of PostgreSQL may change what is measured.
+// ChangesFigures reports whether a setting of PostgreSQL may change the measured figures.
 func ChangesFigures(setting string) bool { return !noFigure.MatchString(setting) }
 
 // Querier is a pool, a connection or a transaction.
@@ -128,7 +128,7 @@ func CapturePostgreSQL(ctx context.Context, db Querier) (*PostgreSQL, error) {
 	var dir string // readable by privileged users only
 	if err := db.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err == nil {
 		p.Disk = fileSystem(ctx, dir)
-		if h, err := SyncLatency(dir); err == nil { // of a user who may not write there, it is not known
+		if h, err := SyncLatency(dir); err == nil { // unknown if this user may not write there
 			p.SyncP50Ms, p.SyncP99Ms = milliseconds(h.Quantile(0.5)), milliseconds(h.Quantile(0.99))
 		}
 	}

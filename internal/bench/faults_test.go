@@ -7,15 +7,16 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/internal/faulty"
 )
 
-// faultyServer is one of package faulty, which ends with the test.
+// faultyServer starts a server of package faulty, which ends with the test.
 func faultyServer(t *testing.T, s *faulty.Server) string {
 	t.Helper()
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// TestPump_NoticesVicesOfAnswers: of echoes and of counts, both of which a server
-// owes in order. A count that is left out is no harm: the next one says it too.
+// TestPump_NoticesVicesOfAnswers: for echoes and for counts, both of which a
+// server must send in order. A missing count does no harm, since the next one
+// includes it.
 func TestPump_NoticesVicesOfAnswers(t *testing.T) {
 	t.Parallel()
 	for _, vice := range faulty.Vices {
@@ -65,7 +66,7 @@ func TestPump_WaitsForTheLastAnswer(t *testing.T) {
 }
 
 // TestPump_CountsWhatItsScheduleOwed: a server that takes 20 ms for each message
-// gets a hundredth of what it is offered in time.
+// handles a hundredth of the offered load in time.
 func TestPump_CountsWhatItsScheduleOwed(t *testing.T) {
 	t.Parallel()
 	url := faultyServer(t, faulty.Echo(faulty.Slow))

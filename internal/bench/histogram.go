@@ -7,8 +7,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histogram records durations from 1 us to 5 minutes, three digits exact. Not
-// safe for concurrent use: give each goroutine its own and Merge.
+// Histogram records durations from 1 us to 5 minutes with three significant
+// digits. Not safe for concurrent use: give each goroutine its own Histogram
+// and merge them.
 type Histogram struct{ h *hdrhistogram.Histogram }
 
 // NewHistogram returns an empty Histogram.
@@ -16,27 +17,27 @@ func NewHistogram() *Histogram {
 	return &Histogram{hdrhistogram.New(1, (5 * time.Minute).Microseconds(), 3)}
 }
 
-// Record adds one duration; one beyond the range counts as the nearest bound.
+// Record adds one duration. A duration outside the range counts as the nearest bound.
 func (h *Histogram) Record(d time.Duration) {
 	h.h.RecordValue(min(max(d.Microseconds(), 1), h.h.HighestTrackableValue()))
 }
 
-// Merge adds all that other recorded.
+// Merge adds all durations of other.
 func (h *Histogram) Merge(other *Histogram) { h.h.Merge(other.h) }
 
-// Reset forgets all that was recorded.
+// Reset removes all durations.
 func (h *Histogram) Reset() { h.h.Reset() }
 
 // Count is the number of durations recorded.
 func (h *Histogram) Count() int64 { return h.h.TotalCount() }
 
-// Quantile returns the duration that the share q (0 to 1) of all are within.
+// Quantile returns the duration that the share q (0 to 1) of all durations do not exceed.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	return time.Duration(h.h.ValueAtQuantile(q*100)) * time.Microsecond
 }
 
-// Metrics adds the latency metrics to m, each name after prefix ("",
-// "write_", "connect_", …); nothing if nothing was recorded.
+// Metrics adds the latency metrics to m, with prefix ("", "write_", "connect_",
+// …) before each name. It adds nothing if nothing was recorded.
 func (h *Histogram) Metrics(m map[string]float64, prefix string) {
 	if h.Count() == 0 {
 		return

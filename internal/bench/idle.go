@@ -19,10 +19,10 @@ type IdleConnections struct {
 	fds []int
 }
 
-// holdDialers is how many connections are opened side by side.
+// holdDialers is the number of connections that are opened at the same time.
 const holdDialers = 16
 
-// Hold opens n connections. Beside an error, what was opened is closed again.
+// Hold opens n connections. If it fails, it closes those that were opened.
 func Hold(ctx context.Context, url string, n int) (*IdleConnections, error) {
 	h := &IdleConnections{Connect: NewHistogram()}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -70,7 +70,7 @@ func (h *IdleConnections) dial(ctx context.Context, url string) error {
 	return nil
 }
 
-// Close ends the connections without a handshake.
+// Close closes the connections without a closing handshake.
 func (h *IdleConnections) Close() {
 	for _, fd := range h.fds {
 		unix.Close(fd)

@@ -14,53 +14,53 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// LanesConfig says what Lanes asks through a flood.
+// LanesConfig describes the load of Lanes: requests on a connection that the server floods.
 type LanesConfig struct {
-	// URL the requests go to.
+	// URL is where the requests go.
 	URL string
-	// FloodURL takes the flood on a connection of its own. Defaults to none.
+	// FloodURL is where a second connection receives the flood. Defaults to none.
 	FloodURL string
 	// Every is the time from one request to the next (open loop).
 	Every time.Duration
-	// Requests is how many there are.
+	// Requests is the number of requests.
 	Requests int
-	// DummySize is the size of what the server pushes, in bytes.
+	// DummySize is the size of the messages that the server pushes, in bytes.
 	DummySize int
-	// Chunks says hello: this client reassembles chunks.
+	// Chunks sends hello: this client reassembles chunks.
 	Chunks bool
-	// Patience is how long the last answers may take. Defaults to 10 s.
+	// Patience is the maximum time to wait for the last answers. Defaults to 10 s.
 	Patience time.Duration
-	// Progress shows how far the load is. Defaults to none.
+	// Gauge lets other goroutines ask how far the load is. Defaults to none.
 	Gauge *Progress
 }
 
-// LanesResult is what Lanes saw.
+// LanesResult is the result of Lanes.
 type LanesResult struct {
 	Sent, Answered int
 	Elapsed        time.Duration // from the first due time to the last answer
 	DummyBytes     int64
 	Dummies        int
-	// Broken is how many dummies were not what the server should push, or echoes
-	// not what was sent, or chunks not in order.
+	// Broken counts dummies that differ from what the server should push, echoes
+	// that differ from what was sent, and chunks out of order.
 	Broken int
-	// Reordered is how many echoes came after that of a later request.
+	// Reordered counts echoes that came after the echo of a later request.
 	Reordered int
-	// Unsent is how many requests the kernel had not taken when the last one was
-	// due.
+	// Unsent counts requests that the kernel had not accepted when the last one
+	// was due.
 	Unsent int
 	// Latency runs from the time at which a request was due to its answer.
 	Latency *Histogram
-	// Late is how much later than due requests were handed to the kernel, but for
-	// those that the server held up by reading nothing.
+	// Late is how much later than due requests were given to the kernel, except
+	// those that the server delayed by not reading.
 	Late *Histogram
 }
 
-// lanesRead is the size of a read in bytes: that of most libraries. A client
-// with larger reads is so much faster that a server cannot flood it.
+// lanesRead is the size of a read in bytes, as in most libraries. With larger
+// reads a client is so much faster that a server cannot flood it.
 const lanesRead = 4 << 10
 
 // Lanes sends requests at fixed times and matches the echoes, while the server
-// floods the connection. One goroutine does everything; it answers pings at
+// floods the connection. One goroutine does everything. It answers pings at
 // once, as every client does.
 func Lanes(ctx context.Context, cfg LanesConfig) (LanesResult, error) {
 	if cfg.Patience == 0 {
@@ -91,7 +91,7 @@ func Lanes(ctx context.Context, cfg LanesConfig) (LanesResult, error) {
 	return r.result, err
 }
 
-// lanesRun is of one goroutine.
+// lanesRun is the state of Lanes, used by one goroutine.
 type lanesRun struct {
 	cfg      LanesConfig
 	poll     *poller
@@ -101,17 +101,17 @@ type lanesRun struct {
 	start    time.Time
 	waiting  map[string]int // number of each request without an answer
 	newest   int            // the latest request that is answered
-	queued   int            // requests that the kernel may not have taken
-	over     bool           // the last request was due
+	queued   int            // requests that the kernel may not have accepted
+	over     bool           // the last request is due
 	result   LanesResult
 	latency  recorder
 	late     recorder
 }
 
-// lanesConn is one connection, with what is arriving on it.
+// lanesConn is one connection, with the message that is arriving on it.
 type lanesConn struct {
 	fd      int
-	out     []byte // not taken by the kernel yet
+	out     []byte // not accepted by the kernel yet
 	writing bool   // the poller reports writability
 	chunked bool   // binary messages are chunks
 
@@ -120,17 +120,17 @@ type lanesConn struct {
 	left    int64  // bytes of the frame's payload to come
 	control []byte // payload of a control frame, as it arrives
 
-	whole   lanesMessage  // one that is no chunk: its fragments, in between control frames
-	chunks  lanesMessage  // the chunks, in between everything else
-	into    *lanesMessage // which of both the frame belongs to
+	whole   lanesMessage  // a message that is not chunked: its fragments, between control frames
+	chunks  lanesMessage  // the chunks, between all other frames
+	into    *lanesMessage // to which of the two the frame belongs
 	seq     uint32        // of the next chunk
 	chunk   [websocket.ChunkHeader]byte
 	arrived int // bytes of chunk
 }
 
-// lanesMessage is a message while it arrives. It is put together in memory and
-// checked to be UTF-8, as every library does before an application gets it: a
-// client that only counted would not know what a flood is.
+// lanesMessage is a message while it arrives. It is assembled in memory and
+// checked to be UTF-8, as every library does for an application: a client that
+// only counted bytes would be too fast to be flooded.
 type lanesMessage struct {
 	data  []byte
 	wrong bool
@@ -162,7 +162,7 @@ func (r *lanesRun) close() {
 	}
 }
 
-// run sends each request when it is due, whatever became of the others.
+// run sends each request when it is due, even if earlier ones are not answered.
 func (r *lanesRun) run(ctx context.Context) error {
 	r.start = time.Now()
 	end := time.Duration(r.cfg.Requests)*r.cfg.Every + r.cfg.Patience
@@ -204,7 +204,7 @@ func (r *lanesRun) run(ctx context.Context) error {
 	return nil
 }
 
-// counters are how far the load is. Pushes of the server count as deliveries.
+// counters returns how far the load is. Messages that the server pushes count as deliveries.
 func (r *lanesRun) counters() Counters {
 	return Counters{
 		Phase: PhaseMeasured, Messages: int64(r.result.Answered), Deliveries: int64(r.result.Dummies),
@@ -215,7 +215,7 @@ func (r *lanesRun) counters() Counters {
 
 func (r *lanesRun) due(n int) time.Duration { return time.Duration(n) * r.cfg.Every }
 
-// send sends what is due by now. Each request is a UUID.
+// send sends the requests that are due. Each request is a UUID.
 func (r *lanesRun) send(now time.Duration) error {
 	heldUp := len(r.requests.out) > 0
 	for r.result.Sent < r.cfg.Requests && r.due(r.result.Sent) <= now {
@@ -237,7 +237,7 @@ func (r *lanesRun) send(now time.Duration) error {
 
 const uuidSize = 36 // characters
 
-// newUUID returns a random one (RFC 9562, version 4).
+// newUUID returns a random UUID (RFC 9562, version 4).
 func newUUID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], rand.Uint64())

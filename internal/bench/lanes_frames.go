@@ -10,7 +10,7 @@ import (
 )
 
 // walk handles bytes as they arrive. A frame may be larger than any buffer, so
-// its payload is passed over piece by piece.
+// its payload is handled piece by piece.
 func (r *lanesRun) walk(c *lanesConn, b []byte) error {
 	for len(b) > 0 {
 		if c.left == 0 {
@@ -19,7 +19,7 @@ func (r *lanesRun) walk(c *lanesConn, b []byte) error {
 				return err
 			}
 			b = b[n:]
-			if len(c.header) > 0 { // more of it is to come
+			if len(c.header) > 0 { // the rest of it is still to come
 				return nil
 			}
 			if c.left > 0 {
@@ -39,7 +39,7 @@ func (r *lanesRun) walk(c *lanesConn, b []byte) error {
 	return nil
 }
 
-// open takes the header of the next frame from b, or as much of it as there is.
+// open takes the header of the next frame from b, or the part of it that has arrived.
 func (c *lanesConn) open(b []byte) (n int, err error) {
 	had := len(c.header)
 	c.header = append(c.header, b[:min(len(b), websocket.MaxHeader)]...)
@@ -62,7 +62,7 @@ func (c *lanesConn) open(b []byte) (n int, err error) {
 	return size - had, nil
 }
 
-// piece looks at a part of a frame's payload.
+// piece handles a part of a frame's payload.
 func (c *lanesConn) piece(b []byte) {
 	if c.frame.Op >= websocket.OpClose {
 		c.control = append(c.control, b...)
@@ -76,7 +76,7 @@ func (c *lanesConn) piece(b []byte) {
 	c.into.data = append(c.into.data, b...)
 }
 
-// frameDone handles a frame that is complete.
+// frameDone handles a complete frame.
 func (r *lanesRun) frameDone(c *lanesConn) error {
 	done := c.frame.Fin
 	switch {
@@ -110,7 +110,7 @@ func (c *lanesConn) chunkDone() bool {
 	return true
 }
 
-// messageDone tells an echo from a dummy.
+// messageDone handles a complete message: an echo or a dummy.
 func (r *lanesRun) messageDone(m *lanesMessage) {
 	if !utf8.Valid(m.data) {
 		m.wrong = true

@@ -14,7 +14,7 @@ import (
 )
 
 // floodServer echoes, and sends a dummy after each echo; the functions may
-// change both. A server in chunks sends every dummy in three of them.
+// change both. With chunks, it sends every dummy in three chunks.
 func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []byte) string {
 	t.Helper()
 	var opened, ended atomic.Int64
@@ -53,8 +53,8 @@ func floodServer(t *testing.T, chunks bool, echo, dummy func(n int, p []byte) []
 	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
-// queueChunks sends three chunks; a payload that begins with 'x' in the wrong
-// order.
+// queueChunks sends three chunks, in the wrong order if the payload begins with
+// 'x'.
 func queueChunks(c *websocket.Conn, n int, p []byte) {
 	order := []int{0, 1, 2}
 	if p[0] == 'x' {
@@ -115,8 +115,8 @@ func TestLanes_NoticesWhatAServerDoesWrong(t *testing.T) {
 	}
 }
 
-// TestLanes_OpenLoop: while the server stalls, requests are sent all the same,
-// and their latency counts from when they were due.
+// TestLanes_OpenLoop: while the server stalls, requests are still sent, and
+// their latency counts from when they were due.
 func TestLanes_OpenLoop(t *testing.T) {
 	t.Parallel()
 	const stall = 200 * time.Millisecond

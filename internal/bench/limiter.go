@@ -1,6 +1,6 @@
 package bench
 
-// The limits of a row, as Limiter names them.
+// The names that Limiter returns.
 const (
 	LimitGenerator  = "generator"
 	LimitServer     = "server CPU"
@@ -10,26 +10,27 @@ const (
 )
 
 const (
-	// lagShare is how much of the 99th percentile of latencies may be the
-	// generator's own lateness until the figures are about the generator.
+	// lagShare is the largest share of the 99th percentile of latencies that
+	// may come from the lateness of the generator. Beyond it, the figures
+	// describe the generator.
 	lagShare = 0.2
-	// fullCore is how much of a core a generator may use, in cores: one that uses
-	// all of one may be waiting for itself, in whatever is its only thread.
+	// fullCore is the number of cores at which a generator counts as the limit:
+	// its only thread may then be the bottleneck.
 	fullCore = 0.95
-	// fullMachine is how much of all cores is in use when CPU is what lacks.
+	// fullMachine is the share of all cores in use at which CPU counts as the limit.
 	fullMachine = 0.85
-	// fullRate is how much of an offered rate counts as all of it, and how much of
-	// what was due has to arrive.
+	// fullRate is the share of an offered rate that counts as all of it, and the
+	// share of due deliveries that must arrive.
 	fullRate = 0.99
 )
 
-// Limiter names what limited a row of these metrics on a machine of so many cores;
-// offered is the rate it was asked for, of messages or, where there are none, of
-// connections, or 0 for as fast as it goes. It goes by what is scarce, in this
-// order: a generator that was late, or had a core's worth to do, is no measure of
-// anything else; a rate that was kept, and of which nearly everything arrived,
-// limits itself; CPU, where nearly all of it was in use, lacks him who used most;
-// else everybody waited, for answers and for the disk.
+// Limiter names what limited a row with these metrics, on a machine with that many
+// cores. offered is the requested rate of messages, or of connections if there are
+// no messages; 0 means as fast as possible. It checks in this order: a generator
+// that was late, or used a whole core, makes all other figures meaningless; if the
+// rate was kept and nearly everything arrived, the rate is the limit; if nearly
+// all CPU was in use, the process that used most is the limit; otherwise the limit
+// is waiting, for answers and for the disk.
 func Limiter(m map[string]float64, cores int, offered float64) string {
 	seconds := m["seconds"]
 	late, p99 := m["generator_late_p99_ms"], m["latency_p99_ms"]

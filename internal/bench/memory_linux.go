@@ -2,8 +2,7 @@ package bench
 
 import "github.com/shirou/gopsutil/v4/process"
 
-// ownMemory returns the resident memory that a process has for itself, and that
-// it shares.
+// ownMemory returns the private and the shared resident memory of a process.
 func ownMemory(p *process.Process) (own, shared uint64) {
 	m, err := p.MemoryInfoEx()
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// MinPayload is the size of the part of a payload that names it.
+// MinPayload is the size of the part of a payload that identifies it.
 const MinPayload = 8
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
-// digit is the inverse of digits; 0xff marks what is none.
+// digit is the inverse of digits; 0xff marks characters that are no digits.
 var digit = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
@@ -24,9 +24,9 @@ var digit = func() (t [256]byte) {
 	return t
 }()
 
-// AppendPayload appends message seq of a client: eight characters that name
-// both (16 bits of client, 32 of seq, six bits each), then a filler that is the
-// same for all, up to size bytes.
+// AppendPayload appends message seq of a client: eight characters that identify
+// both (16 bits of client, 32 of seq, six bits in each), then a filler that is
+// the same for all messages, up to size bytes.
 func AppendPayload(dst []byte, client, seq, size int) []byte {
 	var name [MinPayload]byte
 	putName(name[:], client, seq)
@@ -44,8 +44,8 @@ func putName(dst []byte, client, seq int) {
 	}
 }
 
-// ParsePayload is the inverse of AppendPayload; ok is false for anything that
-// AppendPayload does not make of these sizes.
+// ParsePayload is the inverse of AppendPayload. ok is false if AppendPayload
+// does not produce p with this filler.
 func ParsePayload(p, filler []byte) (client, seq int, ok bool) {
 	if len(p) != len(filler) || len(p) < MinPayload || !bytes.Equal(p[MinPayload:], filler[MinPayload:]) {
 		return 0, 0, false
@@ -66,8 +66,8 @@ func parseName(name []byte) (client, seq int, ok bool) {
 	return int(v >> 32), int(uint32(v)), true
 }
 
-// frames makes a client's masked frames: a template whose name alone changes,
-// so that a message costs a copy and eight characters.
+// frames builds a client's masked frames from a template in which only the name
+// changes, so that a message costs one copy and eight characters.
 type frames struct {
 	client   int
 	template []byte

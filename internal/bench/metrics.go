@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// measures are the metrics that rows of a scenario have; some of them only with certain flags.
+// measures lists the metrics of a scenario's rows. Some of them exist only with certain flags.
 type measures struct {
 	names     []string
 	latencies []string // prefixes of latencies
-	ceiling   bool     // there is --find-ceiling
+	ceiling   bool     // the scenario has --find-ceiling
 }
 
 var (
@@ -81,13 +81,14 @@ var (
 			latencies: []string{"connect_"},
 		},
 	}
-	// ceilingMetrics are those of the rows of --find-ceiling.
+	// ceilingMetrics are the additional metrics of rows of --find-ceiling.
 	ceilingMetrics = []string{"kept", "knee", "knee_per_second", "offered_messages_per_second"}
-	// quantiles are those of Histogram.Metrics.
+	// quantiles are the names that Histogram.Metrics uses.
 	quantiles = []string{"mean", "p50", "p90", "p95", "p99", "p999", "max"}
 )
 
-// withCeiling are the names of a scenario, with those of --find-ceiling if it has that.
+// withCeiling returns the names of the metrics, with those of --find-ceiling if the scenario has
+// it.
 func (m measures) withCeiling() []string {
 	if m.ceiling {
 		return slices.Concat(m.names, ceilingMetrics)
@@ -107,8 +108,8 @@ func Metrics(scenario string) []string {
 	return all
 }
 
-// In checks that rows of a scenario may have the threshold's metric. The error names
-// those that they may have.
+// In checks that rows of a scenario can have the threshold's metric. The error lists
+// the metrics that they can have.
 func (t Threshold) In(scenario string) error {
 	if slices.Contains(Metrics(scenario), t.metric) {
 		return nil
@@ -126,7 +127,7 @@ func (t Threshold) In(scenario string) error {
 		t.text, scenario, t.written, strings.Join(short, ", "), others)
 }
 
-// OfReading reports whether rows have the metric only where something reads.
+// OfReading reports whether rows have the metric only if something reads.
 func (t Threshold) OfReading() bool {
 	return strings.HasPrefix(t.metric, "read_") || strings.HasPrefix(t.metric, "end_to_end_")
 }

@@ -32,7 +32,7 @@ func (p *poller) close() { unix.Close(p.fd) }
 
 func (p *poller) add(fd int) error { return p.control(fd, unix.EVFILT_READ, unix.EV_ADD) }
 
-// wantWrite also reports, or no longer, that fd takes bytes.
+// wantWrite starts or stops reporting that fd is writable.
 func (p *poller) wantWrite(fd int, want bool) error {
 	if want {
 		return p.control(fd, unix.EVFILT_WRITE, unix.EV_ADD)
@@ -49,8 +49,8 @@ func (p *poller) control(fd, filter, flags int) error {
 	return nil
 }
 
-// wait calls ready for each socket that is ready for something, after at most
-// timeout.
+// wait waits for at most timeout, and calls ready for each socket that is
+// ready.
 func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 	limit := unix.NsecToTimespec(int64(timeout))
 	n, err := unix.Kevent(p.fd, nil, p.events, &limit)

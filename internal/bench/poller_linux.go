@@ -14,7 +14,7 @@ type poller struct {
 	events []unix.EpollEvent
 }
 
-// event says what a socket is ready for. A broken one is both.
+// event says what a socket is ready for. A broken socket is ready for both.
 type event struct {
 	fd                 int
 	readable, writable bool
@@ -32,7 +32,7 @@ func (p *poller) close() { unix.Close(p.fd) }
 
 func (p *poller) add(fd int) error { return p.control(unix.EPOLL_CTL_ADD, fd, false) }
 
-// wantWrite also reports, or no longer, that fd takes bytes.
+// wantWrite starts or stops reporting that fd is writable.
 func (p *poller) wantWrite(fd int, want bool) error { return p.control(unix.EPOLL_CTL_MOD, fd, want) }
 
 func (p *poller) control(op, fd int, write bool) error {
@@ -46,8 +46,8 @@ func (p *poller) control(op, fd int, write bool) error {
 	return nil
 }
 
-// wait calls ready for each socket that is ready for something, after at most
-// timeout.
+// wait waits for at most timeout, and calls ready for each socket that is
+// ready.
 func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 	n, err := p.waitPrecisely(timeout)
 	if err == unix.ENOSYS { // before Linux 5.11
@@ -70,8 +70,8 @@ func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 	return nil
 }
 
-// waitPrecisely is epoll_wait with a timeout in nanoseconds, not milliseconds:
-// what is due is sent then, and the wait is no busy one.
+// waitPrecisely is epoll_wait with a timeout in nanoseconds instead of
+// milliseconds, so that messages are sent on time without a busy wait.
 func (p *poller) waitPrecisely(timeout time.Duration) (int, error) {
 	limit := unix.NsecToTimespec(int64(timeout))
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// gaugePatience is how long a Progress waits for a load that is busy.
+// gaugePatience is how long a Progress waits for the answer of a busy load.
 const gaugePatience = 500 * time.Millisecond
 
-// Progress shows how far a load is that one goroutine makes. That goroutine looks at
-// one flag each turn of its loop and tells its counters when they are asked for:
-// it needs no lock, and what it tells is of one moment. The zero value is ready;
-// a nil Progress asks nothing. It may follow one load after the other.
+// Progress lets other goroutines ask a load that runs in one goroutine how far it
+// is. The load's goroutine checks one flag in each turn of its loop and copies its
+// counters on request: it needs no lock, and all counters are of the same moment.
+// The zero value is ready; a nil Progress never asks. It can be used for one load
+// after the other.
 type Progress struct {
 	asked atomic.Bool
 
 	mu   sync.Mutex    // guards the fields below
-	told chan struct{} // closed by the next tell or end; nil: no load runs
+	told chan struct{} // closed by the next tell or end; nil: no load is running
 	last Counters
 }
 
-// Counters asks the load and returns what it says: if it does not run, what it
-// said last. The histograms are the caller's.
+// Counters asks the load for its counters and returns them, or the last ones if
+// no load is running. The caller owns the histograms.
 func (g *Progress) Counters() Counters {
 	g.mu.Lock()
 	told := g.told
@@ -43,7 +44,7 @@ func (g *Progress) Counters() Counters {
 	return now
 }
 
-// begin says that a load runs, until end.
+// begin marks the load as running, until end.
 func (g *Progress) begin() {
 	if g == nil {
 		return
@@ -53,13 +54,13 @@ func (g *Progress) begin() {
 	g.told, g.last = make(chan struct{}), Counters{}
 }
 
-// wanted reports whether the load is to tell.
+// wanted reports whether the load should call tell.
 func (g *Progress) wanted() bool { return g != nil && g.asked.Load() }
 
-// tell takes the counters and keeps their histograms.
+// tell stores the counters and takes over their histograms.
 func (g *Progress) tell(now Counters) { g.put(now, make(chan struct{})) }
 
-// end is the last tell of a load.
+// end is the last call of tell for a load.
 func (g *Progress) end(now Counters) {
 	if g != nil {
 		g.put(now, nil)
@@ -76,7 +77,7 @@ func (g *Progress) put(now Counters, next chan struct{}) {
 	g.told = next
 }
 
-// joined is both of them in one; either may be nil.
+// joined merges two histograms; either may be nil.
 func joined(a, b *Histogram) *Histogram {
 	if a == nil {
 		return b
@@ -87,15 +88,17 @@ func joined(a, b *Histogram) *Histogram {
 	return a
 }
 
-// recorder records durations for the end and, apart from them, those since a
-// Progress was told: each is recorded once, and joined with the rest now and then.
+// recorder records durations for the final result, and separately those since the
+// last report. Each duration is recorded once; take merges the recent ones into
+// the others.
 type recorder struct{ all, recent *Histogram }
 
 func newRecorder() recorder { return recorder{NewHistogram(), NewHistogram()} }
 
 func (r *recorder) record(d time.Duration) { r.recent.Record(d) }
 
-// take returns the recent ones and begins anew; nil if there are none.
+// take returns the recent durations and starts a new histogram; nil if there
+// are none.
 func (r *recorder) take() *Histogram {
 	if r.recent.Count() == 0 {
 		return nil

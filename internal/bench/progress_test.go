@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestGauge_TellsEverythingOnce: whenever it is asked, what it says adds up.
+// TestGauge_TellsEverythingOnce: the answers add up to the total, whenever it is asked.
 func TestGauge_TellsEverythingOnce(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
@@ -58,8 +58,8 @@ func TestGauge_TellsEverythingOnce(t *testing.T) {
 	}
 }
 
-// TestGauge_WaitsForNobodyLong: a load that is stuck does not hold up who asks,
-// and no Progress asks nothing.
+// TestGauge_WaitsForNobodyLong: a load that is stuck does not block the caller
+// for long, and a nil Progress asks nothing.
 func TestGauge_WaitsForNobodyLong(t *testing.T) {
 	t.Parallel()
 	var g Progress
@@ -79,8 +79,8 @@ func TestGauge_WaitsForNobodyLong(t *testing.T) {
 	none.end(Counters{})
 }
 
-// TestPulse_CountsFromTheTrialsBegin: what is measured in its second part lies after
-// the first, and the latencies of a second are of that alone.
+// TestPulse_CountsFromTheTrialsBegin: ticks of the second part come after those of
+// the first, and the latencies of a second belong to that second only.
 func TestPulse_CountsFromTheTrialsBegin(t *testing.T) {
 	t.Parallel()
 	var r Recording

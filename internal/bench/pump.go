@@ -12,69 +12,69 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Answer is what a server sends for a message.
+// Answer says what a server sends for a message.
 type Answer int
 
 const (
-	// NoAnswer: nothing before the closing handshake.
+	// NoAnswer: the server sends nothing before the closing handshake.
 	NoAnswer Answer = iota
-	// CountAnswer: now and then the decimal count of messages dealt with.
+	// CountAnswer: the server sends the decimal count of handled messages from time to time.
 	CountAnswer
-	// EchoAnswer: each message comes back.
+	// EchoAnswer: the server sends each message back.
 	EchoAnswer
 )
 
-// PumpConfig says what load to make.
+// PumpConfig describes the load of a Pump.
 type PumpConfig struct {
 	// URL of the WebSocket.
 	URL string
 	// Clients is the number of connections.
 	Clients int
-	// Messages is how many each of them sends.
+	// Messages is the number of messages that each client sends.
 	Messages int
-	// Payload is the size of each in bytes, at least MinPayload.
+	// Payload is the size of a message in bytes, at least MinPayload.
 	Payload int
-	// Answer says what comes back.
+	// Answer says what the server sends back.
 	Answer Answer
-	// Window is how many messages of a connection may be unanswered; 1 is a
-	// closed loop. 0 means no bound.
+	// Window is the maximum number of unanswered messages of a connection; 1 is
+	// a closed loop. 0 means no limit.
 	Window int
 	// Rate is messages/s of all connections together, sent at times fixed in
-	// advance (open loop): latency counts from then. 0 means as fast as it
-	// goes.
+	// advance (open loop): latency counts from these times. 0 means as fast as
+	// possible.
 	Rate float64
-	// Patience is how long nothing may happen at all. Defaults to 2 minutes.
+	// Patience is the maximum time without any progress. Defaults to 2 minutes.
 	Patience time.Duration
-	// Progress is told, every two seconds, what has been sent and answered. It
-	// is called by the goroutine that makes the load: it must be brief.
+	// Progress is called every two seconds with the number of messages sent and
+	// answered, by the goroutine that makes the load: it must be brief.
 	Progress func(sent, answered int)
-	// Progress shows how far the load is. Defaults to none.
+	// Gauge lets other goroutines ask how far the load is. Defaults to none.
 	Gauge *Progress
 }
 
-// PumpResult is what a Pump saw.
+// PumpResult is the result of a Pump.
 type PumpResult struct {
 	Sent     int
 	Answered int
-	// Unsent is what an open loop still owed when its schedule was over: it is
-	// sent all the same, too late.
+	// Unsent is the number of messages that were not sent when the schedule of
+	// an open loop ended. They are still sent, but too late.
 	Unsent int
-	// Closed is how many connections completed the closing handshake.
+	// Closed is the number of connections that completed the closing handshake.
 	Closed int
-	// FirstFrame is when the first message was handed to the kernel, LastClose
+	// FirstFrame is when the first message was given to the kernel, LastClose
 	// when the last closing handshake was complete.
 	FirstFrame, LastClose time.Time
-	// Latency from the send (closed loop) or from the due time (open loop) to
-	// the answer.
+	// Latency runs from the send (closed loop) or from the due time (open loop)
+	// to the answer.
 	Latency *Histogram
-	// Late is how much later than due messages were handed to the kernel, in an
-	// open loop. Those that the server held up, by taking or answering nothing,
-	// are not among them.
+	// Late is how much later than due messages were given to the kernel, in an
+	// open loop. It does not contain those that the server delayed by not
+	// reading or not answering.
 	Late *Histogram
 }
 
-// Pump drives all its connections from one goroutine: no hand-over between
-// threads, one wait for all sockets, frames made in one shared buffer.
+// Pump drives all its connections from one goroutine: there is no hand-over
+// between threads, one wait for all sockets, and one shared buffer for frames.
 type Pump struct {
 	cfg     PumpConfig
 	poll    *poller
@@ -87,8 +87,8 @@ type Pump struct {
 	latency recorder
 	late    recorder
 	start   time.Time
-	next    time.Duration // when a message is due that nothing holds up
-	over    bool          // the schedule of an open loop is
+	next    time.Duration // when the next message is due that the server does not delay
+	over    bool          // the schedule of an open loop has ended
 }
 
 const (
@@ -96,22 +96,22 @@ const (
 	pumpRead  = 64 << 10
 
 	// scheduleGrace is how much later than due the last message of an open loop
-	// may be handed over.
+	// may be sent.
 	scheduleGrace = 100 * time.Millisecond
 )
 
-// pumpConn is one connection: of Pump's goroutine alone.
+// pumpConn is one connection. Only Pump's goroutine uses it.
 type pumpConn struct {
 	fd       int
 	index    int
 	frames   *frames
-	rest     []byte // made, and not yet taken by the kernel
+	rest     []byte // frames that the kernel has not accepted yet
 	partial  []byte // the part of a frame that has arrived
 	sent     int
 	answered int
-	free     time.Duration   // since then the server has held up nothing
+	free     time.Duration   // since then the server has not delayed any message
 	sentAt   []time.Duration // ring of send times, by message modulo Window
-	closing  bool            // our Close frame is made
+	closing  bool            // the Close frame is in the buffer
 	writing  bool            // the poller reports writability
 	done     bool
 }
@@ -157,7 +157,7 @@ func NewPump(ctx context.Context, cfg PumpConfig) (*Pump, error) {
 	return p, nil
 }
 
-// Close closes the sockets without a handshake. Run leaves nothing to close.
+// Close closes the sockets without a closing handshake. After Run there is nothing to close.
 func (p *Pump) Close() {
 	for _, c := range p.conns {
 		if !c.done {
@@ -168,8 +168,8 @@ func (p *Pump) Close() {
 	p.poll.close()
 }
 
-// Run sends everything, waits for the answers and for the closing handshakes,
-// and returns what it saw, also beside an error.
+// Run sends everything, waits for the answers and the closing handshakes, and
+// returns the result, also with an error.
 func (p *Pump) Run(ctx context.Context) (PumpResult, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -242,8 +242,8 @@ func (p *Pump) counts() (sent, answered int) {
 	return sent, answered
 }
 
-// counters are how far the load is. Messages without answers count as done when
-// they are sent.
+// counters returns how far the load is. If messages have no answers, they count
+// as done when they are sent.
 func (p *Pump) counters() Counters {
 	sent, answered := p.counts()
 	c := Counters{
@@ -256,8 +256,8 @@ func (p *Pump) counters() Counters {
 	return c
 }
 
-// sendAll has every connection send what it may, and looks when the next message
-// of an open loop is due.
+// sendAll sends what every connection may send, and computes when the next
+// message of an open loop is due.
 func (p *Pump) sendAll() error {
 	for _, c := range p.conns {
 		if err := p.send(c); err != nil {
@@ -282,7 +282,7 @@ func (p *Pump) sendAll() error {
 	return nil
 }
 
-// heldUp reports whether c has to wait for the server before it sends more.
+// heldUp reports whether c must wait for the server before it sends more.
 func (p *Pump) heldUp(c *pumpConn) bool {
 	return len(c.rest) > 0 || p.cfg.Window > 0 && c.sent-c.answered >= p.cfg.Window
 }
@@ -290,9 +290,9 @@ func (p *Pump) heldUp(c *pumpConn) bool {
 // idlePause is the longest wait for the sockets.
 const idlePause = 100 * time.Millisecond
 
-// pause is how long to wait for the sockets: until the next message is due. It is
-// never less than a tenth of a millisecond, and more at a high rate, when what has
-// come due meanwhile is better sent in one write.
+// pause returns how long to wait for the sockets: until the next message is due.
+// It is at least a tenth of a millisecond, and more at a high rate, so that
+// messages that become due meanwhile are sent in one write.
 func (p *Pump) pause() time.Duration {
 	if p.cfg.Rate == 0 {
 		return idlePause
@@ -302,13 +302,13 @@ func (p *Pump) pause() time.Duration {
 	return min(max(p.next-time.Since(p.start), together), idlePause)
 }
 
-// due is when message seq of a connection is to be sent, from the start.
+// due returns when message seq of a connection is due, from the start.
 func (p *Pump) due(c *pumpConn, seq int) time.Duration {
 	nth := float64(seq*len(p.conns) + c.index)
 	return time.Duration(nth / p.cfg.Rate * float64(time.Second))
 }
 
-// sendable is how many messages c may send now.
+// sendable returns how many messages c may send now.
 func (p *Pump) sendable(c *pumpConn) int {
 	n := p.cfg.Messages - c.sent
 	if p.cfg.Window > 0 {

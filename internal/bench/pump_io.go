@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// send hands the kernel what it takes, one write at most, and asks the poller
-// for more while there is more.
+// send makes one write at most, and asks the poller for writability if the
+// kernel did not accept everything.
 func (p *Pump) send(c *pumpConn) error {
 	if c.done {
 		return nil
@@ -52,7 +52,7 @@ func (p *Pump) finished(c *pumpConn) bool {
 	return c.sent == p.cfg.Messages && (p.cfg.Answer == NoAnswer || c.answered == p.cfg.Messages)
 }
 
-// fill makes the frames that may be sent now, the Close frame after the last.
+// fill appends the frames that may be sent now, and the Close frame after the last message.
 func (p *Pump) fill(c *pumpConn, out []byte) []byte {
 	n := p.sendable(c)
 	if n > 0 && p.result.FirstFrame.IsZero() {
@@ -77,7 +77,7 @@ func (p *Pump) fill(c *pumpConn, out []byte) []byte {
 	if p.finished(c) && !c.closing {
 		c.closing = true
 		out = websocket.AppendHeader(out, websocket.Header{
-			Fin: true, Op: websocket.OpClose, Masked: true, Length: 2}) // a zero key leaves the code as it is
+			Fin: true, Op: websocket.OpClose, Masked: true, Length: 2}) // with a zero key the masked code is unchanged
 		out = append(out, byte(websocket.StatusNormal>>8), byte(websocket.StatusNormal&0xff))
 	}
 	return out
@@ -94,7 +94,7 @@ func (p *Pump) write(c *pumpConn, b []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads once and walks the frames in place.
+// receive reads once and handles the frames without copying them.
 func (p *Pump) receive(c *pumpConn) error {
 	n, err := unix.Read(c.fd, p.in)
 	if err == unix.EAGAIN || err == unix.EINTR {

@@ -16,8 +16,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Tick is how one row stood during one interval, a second mostly. Metrics have
-// the names of a result's, and say what went on in that interval alone.
+// Tick is the state of one row during one interval, usually a second. Metrics
+// have the same names as in a result, and describe this interval only.
 type Tick struct {
 	Row     string             `json:"row"`
 	Trial   int                `json:"trial"`      // from 0
@@ -27,7 +27,7 @@ type Tick struct {
 	Metrics map[string]float64 `json:"metrics"`
 }
 
-// The phases of a trial. What is measured lies between a warm-up and the time in
+// The phases of a trial. The measured phase is between a warm-up and the time in
 // which readers catch up.
 const (
 	PhaseWarmUp   = "warm-up"
@@ -35,7 +35,7 @@ const (
 	PhaseDrain    = "drain"
 )
 
-// Latencies are all latencies of one kind of one trial, as they were measured.
+// Latencies has all latencies of one kind of one trial.
 type Latencies struct {
 	Row    string
 	Trial  int
@@ -43,9 +43,9 @@ type Latencies struct {
 	*Histogram
 }
 
-// Recording is the raw data of a run: how its rows stood each second, and all
-// their latencies. It lies in two files beside the result. Safe for concurrent
-// use; the zero value is ready.
+// Recording is the raw data of a run: the state of its rows in each second, and
+// all their latencies. It is stored in two files beside the result. Safe for
+// concurrent use; the zero value is ready.
 type Recording struct {
 	mu        sync.Mutex // guards the fields below
 	ticks     []Tick
@@ -53,7 +53,7 @@ type Recording struct {
 	observe   func(Tick)
 }
 
-// Observe has f called with each Tick from now on, one at a time.
+// Observe sets f to be called with each later Tick, one call at a time.
 func (r *Recording) Observe(f func(Tick)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *Recording) Tick(t Tick) {
 	}
 }
 
-// Latencies adds a histogram, unless nothing was recorded in it.
+// Latencies adds a histogram, unless it is empty.
 func (r *Recording) Latencies(row string, trial int, prefix string, h *Histogram) {
 	if h == nil || h.Count() == 0 {
 		return
@@ -82,21 +82,21 @@ func (r *Recording) Latencies(row string, trial int, prefix string, h *Histogram
 	r.latencies = append(r.latencies, Latencies{row, trial, prefix, copied})
 }
 
-// AllTicks returns them in the order in which they came.
+// AllTicks returns the ticks in the order in which they were added.
 func (r *Recording) AllTicks() []Tick {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ticks
 }
 
-// AllLatencies returns them in the order in which they came.
+// AllLatencies returns the latencies in the order in which they were added.
 func (r *Recording) AllLatencies() []Latencies {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latencies
 }
 
-// Beside is the name of a file that belongs to a result's: "r.json" has
+// Beside returns the name of a file that belongs to a result: "r.json" has
 // "r.hlog", "r.series.jsonl" and "r.rerun.toml".
 func Beside(result, ending string) string {
 	return strings.TrimSuffix(result, ".json") + ending
@@ -109,7 +109,7 @@ const (
 	EndingRerun     = ".rerun.toml"
 )
 
-// write stores the recording beside the result; a part that is empty has no file.
+// write stores the recording beside the result. An empty part gets no file.
 func (r *Recording) write(result string, started time.Time) error {
 	var series, latencies bytes.Buffer
 	lines := json.NewEncoder(&series)
@@ -124,7 +124,7 @@ func (r *Recording) write(result string, started time.Time) error {
 	for ending, data := range map[string][]byte{EndingSeries: series.Bytes(), EndingLatencies: latencies.Bytes()} {
 		path := Beside(result, ending)
 		if len(data) == 0 {
-			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of an older result
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by an older result
 				return err
 			}
 			continue
@@ -136,8 +136,8 @@ func (r *Recording) write(result string, started time.Time) error {
 	return nil
 }
 
-// writeLog writes an HDR log (version 1.3), a histogram in microseconds for each,
-// tagged "row|trial|prefix".
+// writeLog writes an HDR log (version 1.3): one histogram in microseconds for
+// each Latencies, tagged "row|trial|prefix".
 func writeLog(w io.Writer, started time.Time, all []Latencies) error {
 	if len(all) == 0 {
 		return nil
@@ -155,14 +155,14 @@ func writeLog(w io.Writer, started time.Time, all []Latencies) error {
 	return err
 }
 
-// tagOf has none of the characters that an HDR log separates its fields with.
+// tagOf returns a tag without the characters that separate fields in an HDR log.
 func tagOf(l Latencies) string {
 	row := strings.NewReplacer(",", ";", " ", "_", "\n", "_").Replace(l.Row)
 	return row + "|" + strconv.Itoa(l.Trial) + "|" + l.Prefix
 }
 
-// ReadRecording returns what lies beside a result: of the files that are not
-// there, nothing. Rows of latencies are named as the result names them.
+// ReadRecording reads the files beside a result. Missing files mean no data.
+// Rows of latencies are named as in the result.
 func ReadRecording(path string, result *Result) (*Recording, error) {
 	var r Recording
 	series, err := os.ReadFile(Beside(path, EndingSeries))
@@ -190,7 +190,7 @@ func readLog(data []byte, result *Result) (all []Latencies, err error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	names := make(map[string]string) // by what they are in tags
+	names := make(map[string]string) // by their form in tags
 	for _, row := range result.Rows {
 		name, _, _ := strings.Cut(tagOf(Latencies{Row: row.Name}), "|")
 		names[name] = row.Name

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRecording_ReadsWhatItWrote, with names that an HDR log could not have.
+// TestRecording_ReadsWhatItWrote, with names that an HDR log cannot contain.
 func TestRecording_ReadsWhatItWrote(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "some", "r.json")

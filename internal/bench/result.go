@@ -15,8 +15,8 @@ import (
 // Schema is the version of the result file.
 const Schema = 1
 
-// Result is what one run of one scenario found out: docs/reference/results.md describes
-// it as a file.
+// Result is the outcome of one run of one scenario. docs/reference/results.md describes
+// the file.
 type Result struct {
 	Schema      int            `json:"schema"`
 	Scenario    string         `json:"scenario"`
@@ -26,18 +26,18 @@ type Result struct {
 	Params      map[string]any `json:"params"`
 	Environment Environment    `json:"environment"`
 	Rows        []Row          `json:"rows"`
-	// Command runs it again.
+	// Command is the command line that repeats the run.
 	Command string `json:"command,omitempty"`
-	// Thresholds are what the user asked for. They do not decide whether the
-	// run is valid.
+	// Thresholds are the bounds that the user set. They do not decide whether
+	// the run is valid.
 	Thresholds []Check `json:"thresholds,omitempty"`
-	// Recording is the raw data, which lies in files of its own.
+	// Recording is the raw data, which is stored in separate files.
 	Recording Recording `json:"-"`
 
-	cpuTotal, cpuStolen float64 // of the machine, when the run began
+	cpuTotal, cpuStolen float64 // of the machine, at the start of the run
 }
 
-// Check is one way in which a run verifies itself.
+// Check is the outcome of one check that a run makes of itself.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -49,17 +49,16 @@ type Row struct {
 	Name        string             `json:"name"`
 	Description string             `json:"description,omitempty"`
 	Metrics     map[string]float64 `json:"metrics"`
-	// Trials are the metrics of each repeat, of which Metrics are the medians.
+	// Trials are the metrics of each repeat; Metrics are their medians.
 	Trials []map[string]float64 `json:"trials,omitempty"`
-	// Labels say what a report groups the row by: "target", and of a server that
-	// is compared its "language" and "profile".
+	// Labels are what a report groups the row by: "target", and for compared
+	// servers "language" and "profile".
 	Labels map[string]string `json:"labels,omitempty"`
-	// Verdicts judge a soak. They do not decide whether the run is valid.
+	// Verdicts are the judgements of a soak. They do not decide whether the run is valid.
 	Verdicts []Check `json:"verdicts,omitempty"`
-	// Limiter is what kept the row from being faster: see Limiter.
+	// Limiter says what kept the row from being faster: see the function Limiter.
 	Limiter string `json:"limiter,omitempty"`
-	// Note says why there are no metrics, where there are none, and what went
-	// wrong where there are.
+	// Note says why there are no metrics, or what went wrong if there are some.
 	Note string `json:"note,omitempty"`
 }
 
@@ -70,8 +69,8 @@ func NewResult(scenario string, params map[string]any) *Result {
 	return r
 }
 
-// Describe says on what machine the run was, at its end. The database stays as it
-// was described.
+// Describe describes the machine, at the end of the run. The description of the
+// database stays unchanged.
 func (r *Result) Describe(ctx context.Context) {
 	pg := r.Environment.PostgreSQL
 	r.Environment = CaptureEnvironment(ctx)
@@ -86,13 +85,13 @@ func (r *Result) Check(name string, ok bool, format string, args ...any) {
 	r.Checks = append(r.Checks, Check{name, ok, fmt.Sprintf(format, args...)})
 }
 
-// Finish decides whether the result is valid: it is when something was
-// checked and every check holds.
+// Finish decides whether the result is valid: it has at least one check, and
+// every check holds.
 func (r *Result) Finish() {
 	r.Valid = len(r.Checks) > 0 && !slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.OK })
 }
 
-// Row returns the row of that name, or nil.
+// Row returns the row with that name, or nil.
 func (r *Result) Row(name string) *Row {
 	for i := range r.Rows {
 		if r.Rows[i].Name == name {
@@ -102,16 +101,16 @@ func (r *Result) Row(name string) *Row {
 	return nil
 }
 
-// AddTrial adds the metrics of one repeat to the row of that name, which is
-// made if missing, and brings its medians up to date.
+// AddTrial adds the metrics of one repeat to the row with that name, creates
+// the row if necessary, and updates its medians.
 func (r *Result) AddTrial(name, description string, metrics map[string]float64) {
 	row := r.row(name, description)
 	row.Trials = append(row.Trials, metrics)
 	row.Metrics = medians(row.Trials)
 }
 
-// AddNote adds to the note of the row of that name, which is made if missing.
-// Nothing is said twice.
+// AddNote adds to the note of the row with that name, and creates the row if
+// necessary. It adds no text twice.
 func (r *Result) AddNote(name, description, note string) {
 	row := r.row(name, description)
 	switch {
@@ -122,7 +121,7 @@ func (r *Result) AddNote(name, description, note string) {
 	}
 }
 
-// row returns the row of that name, which is made if missing.
+// row returns the row with that name, and creates it if necessary.
 func (r *Result) row(name, description string) *Row {
 	if row := r.Row(name); row != nil {
 		return row
@@ -131,7 +130,7 @@ func (r *Result) row(name, description string) *Row {
 	return &r.Rows[len(r.Rows)-1]
 }
 
-// medians takes each metric by itself, over the trials that have it.
+// medians returns the median of each metric over the trials that have it.
 func medians(trials []map[string]float64) map[string]float64 {
 	values := make(map[string][]float64)
 	for _, t := range trials {
@@ -146,8 +145,8 @@ func medians(trials []map[string]float64) map[string]float64 {
 	return out
 }
 
-// Median returns the middle value, or the mean of the two in the middle; 0 of
-// none.
+// Median returns the middle value, or the mean of the two in the middle; 0 if
+// there are no values.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -160,19 +159,19 @@ func Median(values []float64) float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// DefaultPath is where a result goes that is given no name: results/, by
-// scenario and time.
+// DefaultPath returns the path of a result whose file the user did not name: in
+// results/, by scenario and time.
 func (r *Result) DefaultPath() string {
 	stamp := strings.ReplaceAll(r.Started.Format("20060102T150405.000"), ".", "-")
 	return filepath.Join("results", r.Scenario+"-"+stamp+".json")
 }
 
-// Write stores the result as a file, whole or not at all, and the raw data
+// Write stores the result as a file, completely or not at all, and the raw data
 // beside it.
 func (r *Result) Write(path string) error {
 	var data bytes.Buffer
 	lines := json.NewEncoder(&data)
-	lines.SetEscapeHTML(false) // it is no page
+	lines.SetEscapeHTML(false) // the file is not part of a web page
 	lines.SetIndent("", " ")
 	if err := lines.Encode(r); err != nil {
 		return fmt.Errorf("encode result: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// Role is the part that a process has in a run.
+// Role is the role of a process in a run.
 type Role int
 
 // The roles.
@@ -21,26 +21,26 @@ const (
 	roles
 )
 
-// Usage is what the processes of one role used while a Sampler ran.
+// Usage is what the processes of one role used while a Sampler was running.
 type Usage struct {
 	CPUSeconds float64
-	// PeakRSSBytes is the largest resident memory seen of all processes of the
-	// role together; not for Postgres, whose processes share theirs.
+	// PeakRSSBytes is the largest resident memory of all processes of the role
+	// together. It is not set for Postgres, whose processes share memory.
 	PeakRSSBytes uint64
 }
 
-// Sample is what the processes of one role used up to one moment.
+// Sample is what the processes of one role had used at one moment.
 type Sample struct {
 	At         time.Time
 	CPUSeconds float64 // since the Sampler's start
 	RSSBytes   uint64  // at this moment
 }
 
-// Samples is a series of them, in the order of time.
+// Samples is a series of samples, in the order of time.
 type Samples []Sample
 
-// CPUSeconds is what was used between two moments; between samples it counts
-// as used evenly.
+// CPUSeconds returns the CPU time used between two moments. It interpolates
+// between samples.
 func (s Samples) CPUSeconds(from, to time.Time) float64 {
 	return s.cpuAt(to) - s.cpuAt(from)
 }
@@ -63,10 +63,10 @@ func (s Samples) cpuAt(t time.Time) float64 {
 	return s[len(s)-1].CPUSeconds
 }
 
-// samplePeriod is how often processes are looked at, and familyEvery how many of
-// these periods lie between two looks at PostgreSQL's, which are found among all
-// of the machine's: that takes milliseconds. One that begins and ends in between is
-// missed: short-lived ones use little.
+// samplePeriod is the time between two samples. familyEvery is the number of
+// periods between two searches for PostgreSQL's processes among all of the
+// machine's, which take milliseconds. A process that begins and ends between two
+// searches is missed: short-lived processes use little.
 const (
 	samplePeriod = 100 * time.Millisecond
 	familyEvery  = 10
@@ -78,7 +78,7 @@ type Sampler struct {
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 
-	// Of the sampling goroutine until it ends.
+	// Only the sampling goroutine uses these until it ends.
 	first, last map[int32]float64 // CPU seconds by pid
 	role        map[int32]Role
 	peak        [roles]uint64
@@ -88,9 +88,9 @@ type Sampler struct {
 	latest map[Role]Sample
 }
 
-// StartSampler begins to measure this process and the generators as the
-// generator, the process server alone, and postgres with all its children. A pid
-// of 0 is nobody.
+// StartSampler starts to measure. This process and generators count as the
+// generator, the process server as the server, and postgres with all its
+// children as PostgreSQL. A pid of 0 means no process.
 func StartSampler(ctx context.Context, server, postgres int, generators ...int) *Sampler {
 	ctx, stop := context.WithCancel(ctx)
 	load := []int32{int32(os.Getpid())}
@@ -136,8 +136,8 @@ func (s *Sampler) Stop() map[Role]Usage {
 	return out
 }
 
-// Latest is how each role that runs was seen last, while it is measured. A nil
-// Sampler has seen nobody.
+// Latest returns the last sample of each running role during the measurement. A
+// nil Sampler returns nothing.
 func (s *Sampler) Latest() map[Role]Sample {
 	if s == nil {
 		return nil
@@ -150,8 +150,9 @@ func (s *Sampler) Latest() map[Role]Sample {
 // Series returns all samples of a role. Call it after Stop.
 func (s *Sampler) Series(r Role) Samples { return s.series[r] }
 
-// sample looks at each process, PostgreSQL's only if asked to. What was running at
-// the start counts from there; what began later counts from 0.
+// sample samples each process; PostgreSQL's only if family is set. For processes
+// that were running at the start, CPU time counts from there; for later ones, from
+// 0.
 func (s *Sampler) sample(start, family bool) {
 	for role, pids := range s.roots {
 		if role == Postgres && !family {
@@ -171,13 +172,13 @@ func (s *Sampler) sample(start, family bool) {
 				}
 				now.CPUSeconds += t.User + t.System - s.first[p.Pid]
 			}
-			if role == Postgres { // what all share counts once
+			if role == Postgres { // memory that all processes share counts once
 				own, shared := ownMemory(p)
 				now.RSSBytes += own
 				mostShared = max(mostShared, shared)
 			} else if m, err := p.MemoryInfo(); err == nil {
 				now.RSSBytes += m.RSS
-				peak += max(m.RSS, m.HWM) // the peak, where the system keeps it
+				peak += max(m.RSS, m.HWM) // the peak, if the system records it
 			}
 		}
 		now.RSSBytes += mostShared
@@ -191,7 +192,7 @@ func (s *Sampler) sample(start, family bool) {
 	}
 }
 
-// processes returns those that run, with their children if asked for.
+// processes returns the running processes, with their children on request.
 func processes(pids []int32, children bool) (all []*process.Process) {
 	for _, pid := range pids {
 		if pid == 0 {
@@ -212,8 +213,8 @@ func processes(pids []int32, children bool) (all []*process.Process) {
 	return all
 }
 
-// PostmasterPID returns the pid of the parent of a backend that runs on this
-// machine, or 0.
+// PostmasterPID returns the pid of the parent of a backend on this machine, or
+// 0.
 func PostmasterPID(backend int) int {
 	p, err := process.NewProcess(int32(backend))
 	if err != nil {
@@ -221,7 +222,7 @@ func PostmasterPID(backend int) int {
 	}
 	name, err := p.Name()
 	if err != nil || name != "postgres" {
-		return 0 // on another machine: the pid is somebody else's
+		return 0 // the backend is on another machine, and the pid belongs to another process
 	}
 	parent, err := p.Ppid()
 	if err != nil {

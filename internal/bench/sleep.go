@@ -6,23 +6,23 @@ import (
 )
 
 // timerSlack is how much later than due a timer of an idle Go process may fire:
-// it waits for them in whole milliseconds.
+// the runtime waits in whole milliseconds.
 const timerSlack = 1500 * time.Microsecond
 
-// Sleeper sleeps to a tenth of a millisecond or so, where Go's own timers are up to
-// a millisecond late. It is one goroutine's; the others go on, as with any wait for
-// a file.
+// Sleeper sleeps with a precision of about a tenth of a millisecond, while Go's own
+// timers are up to a millisecond late. Only one goroutine may use it. Other
+// goroutines keep running, as with any wait for a file.
 type Sleeper struct{ alarm alarm }
 
-// NewSleeper returns a Sleeper. Where the system has no clock for it, it is as
+// NewSleeper returns a Sleeper. If the system has no suitable clock, it is as
 // precise as Go's timers.
 func NewSleeper() *Sleeper { return &Sleeper{newAlarm()} }
 
-// Close gives back what the system lent.
+// Close releases the system's timer.
 func (s *Sleeper) Close() { s.alarm.close() }
 
-// Until sleeps until due, and reports whether ctx did not end before. A time gone
-// by is returned from at once.
+// Until sleeps until due, and reports false if ctx ended before. If due has
+// passed, it returns at once.
 func (s *Sleeper) Until(ctx context.Context, due time.Time) bool {
 	if left := time.Until(due) - timerSlack; left > 0 {
 		timer := time.NewTimer(left)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm is a timer of the kernel's that is waited for as for a file: a sleeping
-// system call would keep one of the few threads that run goroutines.
+// alarm is a kernel timer that is read as a file: a sleeping system call would
+// occupy one of the few threads that run goroutines.
 type alarm struct{ file *os.File }
 
 func newAlarm() alarm {
@@ -31,10 +31,10 @@ func (a alarm) sleep(d time.Duration) {
 		})
 	}
 	if err != nil {
-		return // it is closed
+		return // the timer is closed
 	}
 	var expirations [8]byte
-	a.file.Read(expirations[:]) // an error is that it was closed
+	a.file.Read(expirations[:]) // an error means that the timer was closed
 }
 
 func (a alarm) close() {

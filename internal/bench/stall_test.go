@@ -7,10 +7,11 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/internal/faulty"
 )
 
-// A server that does nothing for a tenth of a run: of what was due meanwhile every
-// message has waited, one with the next longer, so that the 95th percentile of all
-// is half of the stall. A generator that went by its sends would put it near
-// nothing. What else the machine does makes latencies longer, never shorter.
+// The server does nothing for a tenth of a run. Every message that is due
+// meanwhile must wait, and its wait is longer the earlier it was due, so that the
+// 95th percentile of all latencies is half of the stall. A generator that measured
+// from its sends would report almost nothing. Other load on the machine makes
+// latencies longer, never shorter.
 const (
 	stall    = 300 * time.Millisecond
 	stallRun = 10 * stall

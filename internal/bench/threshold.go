@@ -54,7 +54,7 @@ func (t Threshold) MarshalText() ([]byte, error) { return []byte(t.text), nil }
 // String is the threshold as it was written.
 func (t Threshold) String() string { return t.text }
 
-// inUnitOf converts a value to the unit that the metric's name ends with.
+// inUnitOf converts a value to the unit that is the suffix of the metric's name.
 func inUnitOf(metric string, value float64, unit string) (float64, error) {
 	durations := map[string]time.Duration{"us": time.Microsecond, "µs": time.Microsecond, "ms": time.Millisecond, "s": time.Second, "m": time.Minute}
 	d, isDuration := durations[unit]
@@ -75,7 +75,7 @@ func inUnitOf(metric string, value float64, unit string) (float64, error) {
 	return 0, fmt.Errorf("%s is not a time: give the number without %s, or a metric that is one (docs/reference/results.md lists them)", metric, unit)
 }
 
-// Check holds if each row that has the metric keeps to the bound, and one does.
+// Check holds if at least one row has the metric, and every such row keeps the bound.
 func (t Threshold) Check(rows []Row) Check {
 	var missed, kept []string
 	for _, row := range rows {

@@ -6,47 +6,47 @@ import (
 	"time"
 )
 
-// pulsePeriod is from one Tick of a row to the next.
-const pulsePeriod = time.Second
+// tickPeriod is the time between two Ticks of a row.
+const tickPeriod = time.Second
 
-// Counters are how far a trial is: numbers since it began, and the latencies
-// since they were last asked for.
+// Counters describe how far a trial is: numbers since it began, and the
+// latencies since the last Counters.
 type Counters struct {
 	Phase string
-	// Messages done: answered, or read and acknowledged. Calls, for those who
-	// count calls.
+	// Messages is the number of messages done: answered, or read and
+	// acknowledged. Some scenarios count calls.
 	Messages   int64
 	Deliveries int64 // to clients
 	Errors     int64
 	Missing    int64   // written and not read, or offered and not sent
-	Offered    float64 // messages a second asked for; 0: as fast as it goes
-	// Checkpoints that PostgreSQL has begun; 0 if it does not say.
+	Offered    float64 // requested messages a second; 0: as fast as possible
+	// Checkpoints is the number of checkpoints that PostgreSQL has begun; 0 if it is unknown.
 	Checkpoints int64
-	// Latency has those since the last Counters, and Late how much later than
-	// intended each was sent. Both may be nil.
+	// Latency has the latencies since the last Counters, and Late how much
+	// later than due each message was sent. Both may be nil.
 	Latency, Late *Histogram
 }
 
-// Ticker turns Counters into a Tick each second, until it is stopped.
+// Ticker produces a Tick from Counters each second, until it is stopped.
 type Ticker struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// StartPulse begins with the trial of a row. count is called by one goroutine;
-// sampler may be nil.
+// StartPulse starts a Ticker at the start of a row's trial. count is called by
+// one goroutine; sampler may be nil.
 func (r *Recording) StartPulse(ctx context.Context, row string, trial int, sampler *Sampler, count func() Counters) *Ticker {
 	return r.ResumePulse(ctx, time.Now(), row, trial, sampler, count)
 }
 
-// ResumePulse is StartPulse in a later part of a trial that began before. What count
-// says begins anew.
+// ResumePulse is StartPulse for a later part of a trial that has begun already. The
+// counts of count start again.
 func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string, trial int, sampler *Sampler, count func() Counters) *Ticker {
 	ctx, stop := context.WithCancel(ctx)
 	p := &Ticker{stop: stop}
 	last, lastAt, lastUsed := count(), time.Now(), sampler.Latest()
 	p.done.Go(func() {
-		tick := time.NewTicker(pulsePeriod)
+		tick := time.NewTicker(tickPeriod)
 		defer tick.Stop()
 		for {
 			select {
@@ -67,7 +67,7 @@ func (r *Recording) ResumePulse(ctx context.Context, began time.Time, row string
 	return p
 }
 
-// Stop ends the ticks. It may be called more than once, also of nil.
+// Stop ends the ticks. It may be called more than once, also on a nil Ticker.
 func (p *Ticker) Stop() {
 	if p == nil {
 		return
@@ -101,8 +101,8 @@ func (c Counters) since(last Counters, seconds float64) map[string]float64 {
 	return m
 }
 
-// cpuOf adds the cores that each role used between two looks, and the memory at
-// the second.
+// cpuOf adds the cores that each role used between two samples, and the memory
+// at the second.
 func cpuOf(m map[string]float64, last, now map[Role]Sample) {
 	for role, name := range map[Role]string{Server: "server", Postgres: "postgres", Generator: "generator"} {
 		a, b := last[role], now[role]

@@ -17,8 +17,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// WireMessage is what a server says on /ws: the answer to a request, or what it
-// sends by itself.
+// WireMessage is a message of a server on /ws: the answer to a request, or a
+// message that the server pushes.
 type WireMessage struct {
 	Type     string
 	ID       uint64
@@ -28,18 +28,19 @@ type WireMessage struct {
 	Count    int
 	Delivery string
 	Attempt  int // of a delivery, from 1 on
-	// Last is the last position that was not lost, of history_lost.
+	// Last is the last position that was not lost, in a history_lost error.
 	Last int64
-	// Positions are those of an append, Counts and Condition what a project found.
+	// Positions are those of an append. Counts and Condition are the results of a
+	// project request.
 	Positions, Counts []int64
 	Condition         json.RawMessage
-	// Subscription and Queue say what a message belongs to that the server sent by
-	// itself.
+	// Subscription and Queue say which subscription or queue a pushed message
+	// belongs to.
 	Subscription, Queue string
 	Payload             []byte
 }
 
-// Err is the error that the message is, or nil.
+// Err returns the error if the message is one, or nil.
 func (m *WireMessage) Err() error {
 	if m.Type != "error" {
 		return nil
@@ -47,9 +48,9 @@ func (m *WireMessage) Err() error {
 	return fmt.Errorf("server: %s: %s", m.Code, m.Message)
 }
 
-// Wire is a client of /ws for the generator: any number of requests at a time,
-// and what the server sends by itself, by subscription and queue. Safe for
-// concurrent use.
+// Wire is a client of /ws for the load generator. It can have any number of
+// requests in flight, and sorts pushed messages by subscription and queue. Safe
+// for concurrent use.
 type Wire struct {
 	conn *websocket.Conn
 
@@ -75,9 +76,9 @@ func DialWire(ctx context.Context, url string) (*Wire, error) {
 	return w, nil
 }
 
-// Send sends the request whose fields, without braces, are given, and returns.
+// Send sends a request with these fields (JSON without braces), and returns.
 // done is called with the answer, or with the error that ended the connection,
-// by the goroutine that reads: it must be brief.
+// by the reading goroutine: it must be brief.
 func (w *Wire) Send(fields []byte, done func(WireMessage, error)) {
 	w.mu.Lock()
 	if w.err != nil {
@@ -94,7 +95,7 @@ func (w *Wire) Send(fields []byte, done func(WireMessage, error)) {
 	w.write(append(strconv.AppendUint(append(request, `,"id":`...), id, 10), '}'))
 }
 
-// Tell sends the message whose fields, without braces, are given; there is no
+// Tell sends a message with these fields (JSON without braces). It has no
 // answer.
 func (w *Wire) Tell(fields []byte) {
 	w.write(append(append(append(make([]byte, 0, len(fields)+2), '{'), fields...), '}'))
@@ -102,11 +103,12 @@ func (w *Wire) Tell(fields []byte) {
 
 func (w *Wire) write(message []byte) {
 	if w.conn.Queue(websocket.OpText, message) != nil || w.conn.Flush() != nil {
-		w.conn.Abort() // read tells why
+		w.conn.Abort() // the reader reports the error
 	}
 }
 
-// Ask is Send that waits for the answer; an error of the server is an error.
+// Ask sends a request and waits for the answer. An error answer is returned as
+// an error.
 func (w *Wire) Ask(fields []byte) (WireMessage, error) {
 	answered := make(chan struct{})
 	var answer WireMessage
@@ -119,16 +121,16 @@ func (w *Wire) Ask(fields []byte) (WireMessage, error) {
 	return answer, failed
 }
 
-// Inbox is where a Wire puts what the server sends by itself for one subscription
-// or queue. Not safe for concurrent use.
+// Inbox holds the messages that the server pushes for one subscription or queue.
+// Not safe for concurrent use.
 type Inbox struct {
 	wire    *Wire
 	arrived []WireMessage // guarded by the Wire's lock
 	more    chan struct{} // one slot: something has arrived, or the connection is gone
 }
 
-// Inbox returns that of the subscription or queue of that name. Ask for it before
-// the server can send anything for it.
+// Inbox returns the Inbox of the subscription or queue with that name. Call it
+// before the server can push messages for it.
 func (w *Wire) Inbox(name string) *Inbox {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +139,8 @@ func (w *Wire) Inbox(name string) *Inbox {
 	return in
 }
 
-// Next waits for messages and returns all that have arrived. The memory of the slice
-// is used again by the next call.
+// Next waits for messages and returns all that have arrived. The next call may use
+// the memory of the slice again.
 func (in *Inbox) Next(ctx context.Context, memory []WireMessage) ([]WireMessage, error) {
 	for {
 		in.wire.mu.Lock()
@@ -185,7 +187,7 @@ func (w *Wire) read() {
 	}
 }
 
-// take passes on one message.
+// take handles one received message.
 func (w *Wire) take(text []byte) error {
 	m, err := parseWire(text)
 	if err != nil {
@@ -226,7 +228,7 @@ func parseWire(text []byte) (WireMessage, error) {
 	return in.WireMessage, nil
 }
 
-// fail answers everything that waits.
+// fail answers all waiting requests with the error.
 func (w *Wire) fail(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errors.New("the server said nothing for two minutes")
@@ -245,7 +247,7 @@ func (w *Wire) fail(err error) {
 	}
 }
 
-// signal fills a channel of one slot.
+// signal sends to a channel with one slot, without blocking.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -253,7 +255,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// AppendWirePayload appends a message's field with these bytes.
+// AppendWirePayload appends the JSON field of a payload.
 func AppendWirePayload(dst, payload []byte) []byte {
 	dst = append(dst, `"payload_base64":"`...)
 	return append(base64.StdEncoding.AppendEncode(dst, payload), '"')

@@ -26,14 +26,14 @@
 // to it, the demands of all holders would fill the budget up to the mark. Waiting
 // holders are served smallest first.
 //
-// Memory that is held and not released cannot be waited for. So one or several
+// Waiting does not help if holders never release their memory. So one or several
 // holders are evicted when a Reserve has waited for [Patience], or when the limit
-// is reached. The greediest goes first: the one with the largest product of bytes
-// held and time since it released something. Its pending Reserves fail with
+// is reached. The greediest is evicted first: the one with the largest product of
+// bytes held and time since it released something. Its pending Reserves fail with
 // [ErrEvicted]; its owner ends the connection or request, which calls Close.
 //
 // A nil *Budget opens a nil *Holder, and a nil *Holder counts and bounds nothing.
-// Everything may be called from any goroutine.
+// All methods are safe for concurrent use.
 package budget
 
 import (
@@ -69,11 +69,11 @@ const (
 	// Patience is how long a Reserve waits before the greediest holder is evicted.
 	Patience = 2 * time.Second
 
-	// tick is how often the waiting are looked at.
+	// tick is how often the waiting Reserves are examined.
 	tick = 50 * time.Millisecond
 
-	// smallest is what a holder may always reserve while the limit is not reached,
-	// in bytes, however many holders there are.
+	// smallest is the number of bytes up to which a holder may always reserve while
+	// the limit is not reached, for any number of holders.
 	smallest = 64 << 10
 )
 
@@ -113,8 +113,8 @@ type Budget struct {
 	evictions    int64
 }
 
-// New returns a budget of limit bytes. A limit of 0 or less bounds nothing, and
-// everything is counted.
+// New returns a budget of limit bytes. With a limit of 0 or less it counts bytes but
+// does not bound them.
 func New(limit int64) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
@@ -122,9 +122,9 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit, mark: limit / 4 * 3}
 }
 
-// Open registers a holder. evict is called at most once, in a goroutine of its
-// own, when the holder has to give its memory back; it must see to it that Close is
-// called soon. It may still be called while Close runs. It may be nil.
+// Open registers a holder. evict is called at most once, in a new goroutine, when the
+// holder has to release its memory; it must make sure that Close is called soon. It
+// may still be called while Close runs. It may be nil.
 func (b *Budget) Open(evict func()) *Holder {
 	if b == nil {
 		return nil
@@ -149,17 +149,17 @@ func (b *Budget) remove(h *Holder) {
 	b.holders = b.holders[:last]
 }
 
-// Stats is what a budget counted.
+// Stats holds the counts of a budget.
 type Stats struct {
 	Limit     int64        // bytes; math.MaxInt64 if there is none
 	Held      int64        // bytes, of all kinds
 	ByKind    [Kinds]int64 // bytes
 	Holders   int          // open
 	Largest   int64        // bytes that the largest of them holds
-	Waiting   int          // Reserves that wait
+	Waiting   int          // Reserves that wait now
 	Waits     int64        // Reserves that had to wait, so far
 	Evictions int64        // holders evicted, so far
-	Excess    int64        // bytes released that were not held: 0 unless a caller is wrong
+	Excess    int64        // bytes released that were not held: 0 unless a caller has a bug
 }
 
 // Stats returns the counts. It walks all holders.
@@ -180,16 +180,16 @@ func (b *Budget) Stats() Stats {
 	return s
 }
 
-// outsideHeap is memory that Go's soft limit does not count: the program's own
-// pages, and what the heap exceeds the limit by before the collector has done its
-// work. Decision 19 has the figures.
+// outsideHeap is memory that Go's soft limit does not cover: the program's own
+// pages, and the amount by which the heap exceeds the limit before the collector has
+// run. Decision 19 has the figures.
 const outsideHeap = 64 << 20
 
 // SoftLimit returns Go's soft memory limit (debug.SetMemoryLimit) for a process that
 // may use maxMemory bytes.
 func SoftLimit(maxMemory int64) int64 { return maxMemory - min(maxMemory/4, outsideHeap) }
 
-// ClientShare returns how much of the memory that a process may use is for what
-// clients make it hold: the limit for New. It is half of the soft limit. The other
-// half is for garbage that is not collected yet, and for what is not counted.
+// ClientShare returns the limit for New in a process that may use maxMemory bytes. It
+// is half of the soft limit. The other half is for garbage that is not collected yet,
+// and for memory that is not counted.
 func ClientShare(maxMemory int64) int64 { return SoftLimit(maxMemory) / 2 }

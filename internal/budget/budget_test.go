@@ -241,8 +241,8 @@ func TestReserve_stuckGoTogether(t *testing.T) {
 	})
 }
 
-// A client that moves is not evicted in place of a smaller one that is stuck for
-// long.
+// A client that makes progress is not evicted instead of a smaller one that has been
+// stuck for long.
 func TestReserve_stuckBeforeMoving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(128 * mib)
@@ -267,8 +267,7 @@ func TestReserve_stuckBeforeMoving(t *testing.T) {
 	})
 }
 
-// A client that could be served only by its own release has nobody evicted but
-// itself.
+// If only a client's own release could serve it, nobody but this client is evicted.
 func TestReserve_waitsForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(128 * mib)
@@ -284,8 +283,8 @@ func TestReserve_waitsForItself(t *testing.T) {
 	})
 }
 
-// Bytes that cannot wait: at the limit the greediest goes at once, and no more
-// than needed.
+// Bytes that cannot wait: at the limit the greediest holders are evicted at once, and not
+// more than needed.
 func TestTake_limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(128 * mib)

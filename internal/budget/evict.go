@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// shareAge is for how long a computed fair share is used: it walks all holders.
+// shareAge is how long a computed fair share is reused, because computing it walks all
+// holders.
 const shareAge = 20 * time.Millisecond
 
-// victims are holders to be told that they are evicted, without Budget.mu. Each is
-// told in a goroutine of its own: a Take may come from where the connection's locks
-// are held.
+// victims are evicted holders whose evict function is still to be called, without
+// Budget.mu. Each call gets a new goroutine, because the caller of a Take may hold locks
+// of the connection.
 type victims []*Holder
 
 func (v victims) evict() {
@@ -22,11 +23,11 @@ func (v victims) evict() {
 	}
 }
 
-// choose chooses who is evicted so that need more bytes fit below bound, and
-// marks them. Bytes that evicted holders still hold count as free: they are about
-// to be released. w is the waiter that is to be served, or nil: the first victim is the
-// greediest; others go with it only if they are stuck, or if the limit leaves no
-// choice. b.mu is held.
+// choose selects holders to evict so that need more bytes fit below bound, and
+// marks them. Bytes that evicted holders still hold count as free: they will be
+// released soon. w is the waiter to be served, or nil. The first victim is the
+// greediest. Further holders are evicted only if they have released nothing for
+// Patience, or if bound is the limit. b.mu is held.
 func (b *Budget) choose(need, bound int64, w *waiter) victims {
 	left := b.held.Load() - b.evicting.Load()
 	if left <= bound-need {
@@ -48,7 +49,7 @@ func (b *Budget) choose(need, bound int64, w *waiter) victims {
 		}
 	}
 	slices.SortFunc(order, func(x, y candidate) int {
-		if x.above != y.above { // what is above the fair share is enough to make room
+		if x.above != y.above { // the holders above the fair share are enough to make room
 			if x.above {
 				return -1
 			}
@@ -73,8 +74,7 @@ func (b *Budget) choose(need, bound int64, w *waiter) victims {
 	return found
 }
 
-// idle is for how long a holder has released nothing while there was pressure.
-// b.mu is held.
+// idle returns for how long a holder has released nothing under pressure. b.mu is held.
 func (b *Budget) idle(h *Holder, now time.Time) time.Duration {
 	if !b.pressed.Load() {
 		return 0
@@ -101,8 +101,8 @@ func (b *Budget) markEvicted(h *Holder) victims {
 	return victims{h}
 }
 
-// fairShare returns the max-min fair share: what each holder may have, if those
-// that want less leave the rest to the others. b.mu is held.
+// fairShare returns the max-min fair share: the bytes that each holder may have, if
+// holders that want less leave the rest to the others. b.mu is held.
 func (b *Budget) fairShare() int64 {
 	now := time.Now()
 	if b.shareAt.IsZero() || now.Sub(b.shareAt) > shareAge {
@@ -111,8 +111,9 @@ func (b *Budget) fairShare() int64 {
 	return b.share
 }
 
-// level fills the mark with the demands of all holders, as water fills vessels
-// (progressive filling: Bertsekas and Gallager, Data Networks, 6.5.2).
+// level computes the fair share by progressive filling, also known as water filling, of
+// the mark with the demands of all holders (Bertsekas and Gallager, Data Networks,
+// 6.5.2).
 func (b *Budget) level() int64 {
 	demands := make([]int64, 0, len(b.holders))
 	for _, h := range b.holders {

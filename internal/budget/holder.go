@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Holder is one connection or request in the accounts of a Budget.
+// Holder is the account of one connection or request in a Budget.
 type Holder struct {
 	b       *Budget
 	onEvict func()
 	total   atomic.Int64 // sum of held, to be read without mu
 
-	// Locked after Budget.mu, where both are.
+	// Lock order: Budget.mu before mu.
 	mu      sync.Mutex
 	held    [Kinds]int64
 	evicted bool
@@ -25,8 +25,8 @@ type Holder struct {
 	releasedAt time.Time // when it last released something under pressure; zero before
 }
 
-// Take counts n bytes that are there already or cannot wait. It never waits. n
-// below 1 counts nothing.
+// Take counts n bytes that exist already or cannot wait. It never waits. n below 1
+// counts nothing.
 func (h *Holder) Take(k Kind, n int64) {
 	if h == nil || n <= 0 {
 		return
@@ -37,9 +37,9 @@ func (h *Holder) Take(k Kind, n int64) {
 	}
 }
 
-// Reserve counts n bytes, after it has waited until they fit. Call it before the
-// bytes are made. The error is ErrEvicted, ErrTooLarge, ErrClosed or ctx's; then
-// nothing was counted.
+// Reserve waits until n bytes fit, and counts them. Call it before the bytes are
+// allocated. The error is ErrEvicted, ErrTooLarge, ErrClosed or ctx's; then nothing was
+// counted.
 func (h *Holder) Reserve(ctx context.Context, k Kind, n int64) error {
 	if h == nil || n <= 0 {
 		return nil
@@ -59,8 +59,8 @@ func (h *Holder) Reserve(ctx context.Context, k Kind, n int64) error {
 	return b.wait(ctx, h, k, n)
 }
 
-// TryReserve is Reserve if that need not wait, and else returns false and counts
-// nothing.
+// TryReserve is a Reserve that does not wait: if the bytes do not fit now, it returns
+// false and counts nothing.
 func (h *Holder) TryReserve(k Kind, n int64) bool {
 	if h == nil || n <= 0 {
 		return true
@@ -72,8 +72,8 @@ func (h *Holder) TryReserve(k Kind, n int64) bool {
 	return ok
 }
 
-// Release gives back n bytes that Take or Reserve counted. It is safe after
-// Close, which has released everything.
+// Release uncounts n bytes that Take or Reserve have counted. After Close, which
+// releases everything, it does nothing.
 func (h *Holder) Release(k Kind, n int64) {
 	if h == nil || n <= 0 {
 		return
@@ -92,8 +92,8 @@ func (h *Holder) Held() int64 {
 	return h.total.Load()
 }
 
-// Close releases everything and ends the holder: its Reserves fail with
-// ErrClosed, and what it takes is not counted any more. Further calls do nothing.
+// Close releases everything and ends the holder: its Reserves fail with ErrClosed, and
+// Take counts nothing any more. Further calls of Close do nothing.
 func (h *Holder) Close() {
 	if h == nil {
 		return
@@ -111,14 +111,14 @@ func (h *Holder) Close() {
 	h.b.closed(h)
 }
 
-// add counts n bytes, which may be below zero, and returns what all holders hold.
+// add counts n bytes, which may be negative, and returns the bytes of all holders.
 func (h *Holder) add(k Kind, n int64) (all int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return h.b.held.Load()
 	}
-	if n < -h.held[k] { // a fault of the caller: no reason to count wrongly for good
+	if n < -h.held[k] { // a bug of the caller: correct it, so that the sums stay right
 		h.b.excess.Add(-n - h.held[k])
 		n = -h.held[k]
 	}
@@ -139,7 +139,7 @@ func (h *Holder) count(k Kind, n int64) (all int64) {
 	return h.b.held.Add(n)
 }
 
-// tryAdd counts n bytes if all then hold at most bound.
+// tryAdd counts n bytes if all holders then hold at most bound.
 func (h *Holder) tryAdd(k Kind, n, bound int64) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

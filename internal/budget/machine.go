@@ -14,10 +14,10 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// MachineMemory returns how many bytes of memory this process may use, and where
-// that is said: the least of the machine's memory and of the limits of the control
-// groups (cgroup v1 and v2) that the process is in, with their parents. An error
-// means that not even the machine's memory is known.
+// MachineMemory returns how many bytes of memory this process may use, and the source
+// of this number. It is the minimum of the machine's memory and the limits of the
+// process's control groups (cgroup v1 and v2) and their parents. An error means that
+// not even the machine's memory is known.
 func MachineMemory() (n int64, source string, err error) {
 	total, err := mem.VirtualMemory()
 	if err != nil {
@@ -80,7 +80,8 @@ func cgroupDirs(root string) []string {
 	return dirs
 }
 
-// cgroupMount is where a hierarchy of control groups is mounted, and which part.
+// cgroupMount is a mount of a hierarchy of control groups: the part that is mounted
+// (root), and where (point).
 type cgroupMount struct {
 	v2          bool
 	root, point string
@@ -109,9 +110,9 @@ func cgroupMounts(root string) []cgroupMount {
 	return mounts
 }
 
-// dirs returns the directories of a group and of its parents. In a container
-// the group's path may be the host's, of which nothing but the mounted part is to
-// be seen; then that part is the group.
+// dirs returns the directories of a group and of its parents. In a container the
+// group's path may be that on the host, where only the mounted part is visible; then
+// the mounted part is the group.
 func (m cgroupMount) dirs(group string) []string {
 	rel, err := filepath.Rel(m.root, group)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {

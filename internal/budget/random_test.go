@@ -93,8 +93,8 @@ func hold(t *testing.T, ctx context.Context, b *Budget) {
 }
 
 // FuzzBudget runs a program of takes, reserves, releases, closes and pauses in
-// virtual time. Whatever it does, all sums stay right, a Reserve never passes the
-// limit, and everything ends.
+// virtual time. For all programs, all sums stay right, a Reserve never exceeds the limit,
+// and everything ends.
 func FuzzBudget(f *testing.F) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))

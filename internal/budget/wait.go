@@ -13,7 +13,7 @@ type waiter struct {
 	k     Kind
 	n     int64
 	since time.Time
-	size  int64      // what the holder would have, as of the last look
+	size  int64      // bytes of the holder if this is granted, as of the last update
 	index int        // in Budget.queue; -1 once it is answered
 	done  chan error // one slot: the answer
 }
@@ -54,8 +54,8 @@ func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
 		b.mu.Unlock()
 		return err
 	}
-	// First pressed, then a look at what is held: a Release that does not see
-	// pressed came before that look, so no wake-up is lost.
+	// First set pressed, then read the bytes held: a Release that does not see
+	// pressed came before that read, so no wake-up is lost.
 	b.press()
 	heap.Push(&b.queue, w)
 	h.waiting = append(h.waiting, w)
@@ -82,8 +82,8 @@ func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
 	return ctx.Err()
 }
 
-// press begins a time of pressure: from now on every change is looked at. b.mu
-// is held.
+// press begins a time of pressure: from now on every change calls settle. b.mu is
+// held.
 func (b *Budget) press() {
 	if b.pressed.Load() {
 		return
@@ -97,9 +97,9 @@ func (b *Budget) press() {
 	}
 }
 
-// settle grants what fits, in order, and returns who has to be evicted now. The
-// first waiter that does not fit holds up all others, which have more or would
-// have more, so that it is not starved. b.mu is held.
+// settle grants the waiters that fit, in order, and returns the holders to evict now.
+// It stops at the first waiter that does not fit, so that the others, whose holders
+// are larger, cannot starve it. b.mu is held.
 func (b *Budget) settle() victims {
 	for len(b.queue) > 0 {
 		w := b.queue[0]
@@ -133,8 +133,8 @@ func (b *Budget) answer(w *waiter, err error) {
 	w.done <- err
 }
 
-// reorder puts the waiters of a holder whose size has changed in their places.
-// b.mu is held.
+// reorder moves the waiters of a holder whose size has changed to their new places in
+// the queue. b.mu is held.
 func (b *Budget) reorder(h *Holder) {
 	for _, w := range h.waiting {
 		if size := h.total.Load() + w.n; size != w.size {
@@ -144,7 +144,7 @@ func (b *Budget) reorder(h *Holder) {
 	}
 }
 
-// changed looks again after h took or released something.
+// changed settles the queue after h took or released bytes.
 func (b *Budget) changed(h *Holder, released bool) {
 	b.mu.Lock()
 	if released {
@@ -156,7 +156,7 @@ func (b *Budget) changed(h *Holder, released bool) {
 	victims.evict()
 }
 
-// closed forgets a holder, which holds nothing any more.
+// closed removes a holder that has been closed.
 func (b *Budget) closed(h *Holder) {
 	b.mu.Lock()
 	b.remove(h)
@@ -173,8 +173,8 @@ func (b *Budget) fail(h *Holder, err error) {
 	}
 }
 
-// overdue is called every tick while somebody waits: for those that have waited
-// for Patience, holders are evicted.
+// overdue runs every tick while there are waiters. It evicts holders to make room for
+// the waiters that have waited for Patience.
 func (b *Budget) overdue() {
 	b.mu.Lock()
 	now := time.Now()
@@ -191,7 +191,7 @@ func (b *Budget) overdue() {
 	var found victims
 	switch {
 	case first == nil:
-	case first.size > b.mark: // it waits for its own bytes, whoever else is evicted
+	case first.size > b.mark: // its own bytes are too many: no other eviction helps
 		found = b.markEvicted(first.h)
 	default:
 		found = b.choose(min(need, b.mark), b.mark, first)

@@ -12,9 +12,10 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// withPool runs work on the database that the user named; or on the private one,
-// beside a server that runs on it if one does, or else started for that time. It
-// makes nothing and migrates nothing: only serve, bench and db migrate do.
+// withPool runs work on the database that the user named, or else on the private
+// one. If a server already runs the private one, withPool connects to it;
+// otherwise it starts PostgreSQL and stops it afterwards. It creates nothing and
+// migrates nothing: only serve, bench and db migrate do.
 func (f databaseFlags) withPool(p *process, work func(pool *pgxpool.Pool) error) (err error) {
 	db, err := f.attach(p, false)
 	if err != nil {
@@ -32,8 +33,9 @@ func (f databaseFlags) withPool(p *process, work func(pool *pgxpool.Pool) error)
 	return work(pool)
 }
 
-// attach finds the database of a command that may run beside a server. With mayMake it makes a
-// private one, if no database is given and there is no private one yet.
+// attach finds the database of a command that may run while a server runs. If no database is
+// given and there is no private one yet, it creates a private one if mayMake is set, and fails
+// otherwise.
 func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
 	if _, given := f.given(p); given {
 		return f.open(p)
@@ -46,12 +48,12 @@ func (f databaseFlags) attach(p *process, mayMake bool) (*database, error) {
 		return &database{url: s.URL}, nil
 	case s.Major == 0 && !mayMake:
 		return nil, exit(ExitDatabase, "no database is given, and there is no private one in %s: "+
-			"name one with --database-url or DATABASE_URL, the directory of a private one with --data-dir, or make one with: tidewire serve", f.DataDir)
+			"give one with --database-url or DATABASE_URL, or the directory of a private one with --data-dir, or create one with: tidewire serve", f.DataDir)
 	}
 	return f.open(p)
 }
 
-// requireSchema fails unless the schema is the one that this program needs.
+// requireSchema fails unless the schema has the version that this program needs.
 func requireSchema(p *process, pool *pgxpool.Pool) error {
 	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
@@ -60,23 +62,23 @@ func requireSchema(p *process, pool *pgxpool.Pool) error {
 	return explainSchema(s)
 }
 
-// explainSchema says what to do about a schema that cannot be used.
+// explainSchema adds to the error of an unusable schema what to do about it.
 func explainSchema(s migrate.Status) error {
 	err := s.Err()
 	switch {
 	case err == nil:
 		return nil
 	case s.Version == 0:
-		return exit(ExitDatabase, "Tidewire's tables are not in this database: make them with tidewire db migrate or tidewire serve, or name another with --database-url")
+		return exit(ExitDatabase, "Tidewire's tables are not in this database: create them with tidewire db migrate or tidewire serve, or give another database with --database-url")
 	case errors.Is(err, migrate.ErrOlder):
-		return exit(ExitDatabase, "%w: migrate it with tidewire db migrate (or tidewire serve), after older programs have ended, or use the tidewire that the server is", err)
+		return exit(ExitDatabase, "%w: migrate it with tidewire db migrate (or tidewire serve), after older programs have ended, or use the same version of tidewire as the server", err)
 	}
 	return explainDatabase(err)
 }
 
-// migrateUp brings the schema up to date and makes the table of what is ingested,
-// if one is named, after a look at the rights of the role and at what has that name.
-// It reports whether it made the table.
+// migrateUp brings the schema up to date, and creates the ingest table if one is
+// named. Before that, it checks the rights of the role, and whether a table of
+// another application has that name. It reports whether it created the table.
 func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err error) {
 	s, err := migrate.Inspect(p.ctx, pool)
 	if err != nil {
@@ -105,8 +107,8 @@ func migrateUp(p *process, pool *pgxpool.Pool, table string) (made bool, err err
 	return made, explainDatabase(err)
 }
 
-// checkRights looks at what the role may do, in the schema public only if the table
-// of what is ingested is to be made there.
+// checkRights checks that the role may do what migrating needs. It checks the
+// schema public only if the ingest table is to be created there.
 func checkRights(p *process, pool *pgxpool.Pool, table string, makeTable bool) error {
 	public := false
 	if makeTable {
@@ -119,8 +121,8 @@ func checkRights(p *process, pool *pgxpool.Pool, table string, makeTable bool) e
 	return explainDatabase(migrate.Rights(p.ctx, pool, public))
 }
 
-// lacksTable reports whether the table of what is ingested is to be made: it is, if
-// one is named and it is not there.
+// lacksTable reports whether the ingest table is to be created: one is named, and
+// it does not exist.
 func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, error) {
 	if table == "" {
 		return false, nil
@@ -132,11 +134,11 @@ func lacksTable(ctx context.Context, pool *pgxpool.Pool, table string) (bool, er
 	return err == nil && !there, explainDatabase(err)
 }
 
-// dbMigrateCmd is for those who migrate before they start servers.
+// dbMigrateCmd migrates the database, for installations that do so before they start servers.
 type dbMigrateCmd struct {
-	Status bool   `help:"Only say which version the schema has, and what is missing."`
-	Table  string `placeholder:"NAME" help:"Also make this table for ingest, if it is missing: what serve --migrate=false --table NAME needs."`
-	DryRun bool   `name:"dry-run" help:"Apply what is missing and roll it back: it shows whether it would succeed. Writers wait meanwhile."`
+	Status bool   `help:"Only print the version of the schema and the migrations that are missing."`
+	Table  string `placeholder:"NAME" help:"Also create this ingest table if it does not exist. serve --migrate=false --table NAME needs it."`
+	DryRun bool   `name:"dry-run" help:"Apply the missing migrations and roll them back, to show whether they would succeed. Writers wait meanwhile."`
 	databaseFlags
 }
 
@@ -167,7 +169,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	if c.Status {
 		fmt.Fprintf(p.Out, "schema version: %d\nversion of this program: %d\n", before.Version, before.Latest)
 	}
-	if errors.Is(before.Err(), migrate.ErrNewer) { // there is nothing to apply, and that is no good news
+	if errors.Is(before.Err(), migrate.ErrNewer) { // there is nothing to apply, but the schema cannot be used
 		return explainSchema(before)
 	}
 	missing, err := lacksTable(p.ctx, pool, c.Table)
@@ -178,7 +180,7 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	case c.Status:
 		c.print(p, "to be applied", before.Pending, "to be made", missing)
 	case c.DryRun:
-		if err := c.rehearse(p, pool, before, missing); err != nil {
+		if err := c.dryRun(p, pool, before, missing); err != nil {
 			return err
 		}
 		c.print(p, "would be applied", before.Pending, "would be made", missing)
@@ -192,9 +194,9 @@ func (c *dbMigrateCmd) Run(p *process) (err error) {
 	return nil
 }
 
-// rehearse tries what is to be done, apart from the table, of which it only looks
-// whether the role may make it.
-func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool, s migrate.Status, missing bool) error {
+// dryRun applies the missing migrations and rolls them back. It does not create
+// the ingest table: it only checks that the role may create it.
+func (c *dbMigrateCmd) dryRun(p *process, pool *pgxpool.Pool, s migrate.Status, missing bool) error {
 	if len(s.Pending) == 0 && !missing {
 		return explainSchema(s)
 	}
@@ -205,7 +207,7 @@ func (c *dbMigrateCmd) rehearse(p *process, pool *pgxpool.Pool, s migrate.Status
 	return explainDatabase(err)
 }
 
-// print says which migrations there are to tell of, and whether the table is.
+// print lists the migrations, and the ingest table if there is something to say about it.
 func (c *dbMigrateCmd) print(p *process, applied string, names []string, made string, table bool) {
 	for _, name := range names {
 		fmt.Fprintf(p.Out, "%s: %s\n", applied, name)

@@ -8,9 +8,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_FirstUseWhilePostgreSQLIsAway: a stream, a group, a queue and an event
-// store that this server has not used yet are waited for, and each request is
-// answered with success in the end.
+// TestServe_FirstUseWhilePostgreSQLIsAway: requests for a stream, a group, a queue
+// and an event store that this server has not used yet wait for PostgreSQL, and
+// each of them succeeds in the end.
 func TestServe_FirstUseWhilePostgreSQLIsAway(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -35,7 +35,7 @@ func TestServe_FirstUseWhilePostgreSQLIsAway(t *testing.T) {
 		say(conns[name].Conn, "%s", text)
 	}
 	p.await(t, "PostgreSQL does not answer; what was accepted waits")
-	time.Sleep(500 * time.Millisecond) // for all of them to ask: nothing tells that they wait
+	time.Sleep(500 * time.Millisecond) // until all have sent requests: nothing shows that they wait
 	if err := server.Restart(context.Background()); err != nil {
 		t.Fatal(err)
 	}

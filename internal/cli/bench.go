@@ -27,13 +27,13 @@ type benchCmd struct {
 	Events   benchEventsCmd   `cmd:"" help:"The event store: append, conditional append, queries and projections."`
 	Echo     benchEchoCmd     `cmd:"" help:"Round trips of small messages over WebSocket."`
 	Idle     benchIdleCmd     `cmd:"" help:"Memory of idle connections."`
-	Failover benchFailoverCmd `cmd:"" help:"PostgreSQL fails over under load: what is lost, what is told, and how long nothing goes on."`
+	Failover benchFailoverCmd `cmd:"" help:"PostgreSQL fails over under load: which data is lost, whether clients are told, and how long they wait."`
 	All      benchAllCmd      `cmd:"" help:"Run every benchmark, and write one report."`
 	List     benchListCmd     `cmd:"" help:"List the benchmarks."`
-	Compare  benchCompareCmd  `cmd:"" help:"Compare two results: what changed, and whether it may be chance."`
+	Compare  benchCompareCmd  `cmd:"" help:"Compare two results: what changed, and whether chance could explain it."`
 	Report   benchReportCmd   `cmd:"" help:"Turn result files into one page, Markdown or CSV."`
 	Run      benchRunCmd      `cmd:"" help:"Repeat a benchmark from the .rerun.toml file beside its result."`
-	Part     benchPartCmd     `cmd:"" hidden:"" help:"A process of bench queue; it is told what to do on its standard input."`
+	Part     benchPartCmd     `cmd:"" hidden:"" help:"A worker process of bench queue. It reads what to do from its standard input."`
 }
 
 // resultFlags say where a result goes.
@@ -44,8 +44,8 @@ type resultFlags struct {
 	Quiet     bool              `help:"Do not show progress."`
 }
 
-// AfterApply is called by kong. A threshold that no row can have, and a file that cannot be
-// written, are refused before the run, and not after it.
+// AfterApply is called by kong. It rejects a threshold that no row can have and a file that
+// cannot be written, so that the command fails before the run and not after it.
 func (f resultFlags) AfterApply(ctx *kong.Context) error {
 	if err := writable(f.Out); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -58,7 +58,7 @@ func (f resultFlags) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// writable returns why a file cannot be written there, or nil; it makes the file's directory.
+// writable returns why the file cannot be written, or nil. It creates the file's directory.
 func writable(path string) error {
 	if path == "" {
 		return nil
@@ -76,13 +76,13 @@ func writable(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// ceilingFlags look for the highest rate.
+// ceilingFlags configure the search for the highest rate.
 type ceilingFlags struct {
 	FindCeiling  bool    `help:"Find the highest rate that the system keeps up with, then run at 70 % of it. Each rate that is tried takes as long as --duration says (10s is good) and is a row of the result."`
 	CeilingStart float64 `default:"1000" placeholder:"N" help:"First rate that --find-ceiling tries, in messages (or calls, or chats) a second."`
 }
 
-// ceiling is nil if none is looked for.
+// ceiling returns nil if no ceiling is to be found.
 func (f ceilingFlags) ceiling(progress func(string, ...any)) *scenario.Ceiling {
 	if !f.FindCeiling {
 		return nil
@@ -90,16 +90,17 @@ func (f ceilingFlags) ceiling(progress func(string, ...any)) *scenario.Ceiling {
 	return &scenario.Ceiling{Start: f.CeilingStart, Progress: progress}
 }
 
-// watch shows the run on a terminal, and as a line every so often elsewhere; 0 is
-// five seconds. The command's log goes through it until it is stopped.
+// watch shows the run: live on a terminal, elsewhere as a line at each interval
+// (every; 0 means five seconds). It also prints the command's log until it is
+// stopped.
 func (f resultFlags) watch(p *process, every time.Duration) *live.View {
 	view := live.Start(p.ctx, live.Config{In: p.In, Out: p.Err, Getenv: p.Getenv, Quiet: f.Quiet, Every: every})
 	p.Err, p.log = view, slog.New(slog.NewTextHandler(view, nil))
 	return view
 }
 
-// finish describes the machine, writes the files and the table, and turns an
-// invalid result, or a bound that was missed, into its exit code.
+// finish describes the machine, and writes the files and the table. It returns
+// an error with an exit code if the result is invalid or missed a threshold.
 func (f resultFlags) finish(p *process, result *bench.Result) error {
 	result.Describe(p.ctx)
 	result.Finish()
@@ -130,15 +131,15 @@ func (f resultFlags) finish(p *process, result *bench.Result) error {
 	return nil
 }
 
-// isInvalid reports whether a benchmark ran, and found its result not valid or
-// beyond a threshold.
+// isInvalid reports whether the benchmark ran, but its result is invalid or
+// missed a threshold.
 func isInvalid(err error) bool {
 	var coded *exitError
 	return errors.As(err, &coded) && (coded.code == ExitInvalid || coded.code == ExitThreshold)
 }
 
-// self is the program to start servers with: this one. A server under test
-// gets no database but the one it is told.
+// self returns the path of this program, which also runs as the server under
+// test. Such a server gets no database except the one in its arguments.
 func self() (string, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 
 // benchAllCmd runs every scenario.
 type benchAllCmd struct {
-	Quick bool     `help:"Small, and each once: under three minutes on two cores."`
-	Dir   string   `placeholder:"DIR" help:"Where the results and the report go. Default: a new folder under results/."`
-	Only  []string `placeholder:"NAME" help:"Only these scenarios."`
-	Quiet bool     `help:"No progress."`
+	Quick bool     `help:"Run the small version of each benchmark once. It takes less than three minutes on two cores."`
+	Dir   string   `placeholder:"DIR" help:"Directory for the results and the report. Default: a new folder under results/."`
+	Only  []string `placeholder:"NAME" help:"Run only these benchmarks."`
+	Quiet bool     `help:"Do not show progress."`
 }
 
-// Run is called by kong. A scenario that fails does not keep the others from
-// running.
+// Run is called by kong. If one scenario fails, the others still run.
 func (c *benchAllCmd) Run(p *process) error {
 	dir := c.Dir
 	if dir == "" {

@@ -16,9 +16,9 @@ import (
 
 // benchChatCmd runs the chat scenarios.
 type benchChatCmd struct {
-	Scenario    []string `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"One or more. steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients x 5 messages/s. load: as many as --clients and --rate say. all: the first four. Steady, burst and saturation together end in a comparison of the profiles."`
+	Scenario    []string `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"One or more. steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients, 5 messages/s each. load: the number of --clients and the --rate that you give. all: the first four. After steady, burst and saturation, the profiles are compared."`
 	Target      []string `placeholder:"NAME,…" help:"Servers to measure: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum or zig-std, which are built if they are missing (in a checkout); or NAME=ws://… for a server that is running. Default: tidewire, or those of --profile."`
-	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"a: servers on a framework. b: minimal ones. all: both. Its servers are measured, unless --target names others, and compared. Tidewire is in each profile."`
+	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"Compare the servers of a profile. a: servers built on a framework. b: minimal servers. all: both. Tidewire is in each profile. --target chooses other servers to measure."`
 	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: 120 or 300 seconds, with a verdict on memory, decay and errors."`
 	TimeScale   float64  `default:"1" help:"Multiply every duration of a scenario by this number: 0.1 takes a tenth of the time."`
 	ClientScale float64  `default:"1" help:"Multiply the number of clients of a scenario by this number."`
@@ -50,9 +50,9 @@ func (c *benchChatCmd) Validate() error {
 	case c.Hold <= 0:
 		return errors.New("--hold: want more than 0")
 	case c.FindCeiling && !slices.Equal(c.Scenario, []string{"load"}):
-		return errors.New("--find-ceiling goes with load: the other scenarios have rates of their own")
+		return errors.New("--find-ceiling works only with load: the other scenarios have fixed rates")
 	case slices.Contains(c.Scenario, "load") && c.Mode != "quick":
-		return errors.New("--mode: load lasts as long as --hold says")
+		return errors.New("--mode does not work with load: set the time with --hold")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (c *benchChatCmd) Run(p *process) error {
 		if err != nil && !isInvalid(err) {
 			return err
 		}
-		invalid = cmp.Or(invalid, err) // the others are of interest all the same
+		invalid = cmp.Or(invalid, err) // the other scenarios still run
 		done[name] = result
 	}
 	if done["steady"] != nil && done["burst"] != nil && done["saturation"] != nil {
@@ -86,7 +86,7 @@ func (c *benchChatCmd) Run(p *process) error {
 	return invalid
 }
 
-// defaultTargets are those of the profile.
+// defaultTargets returns the servers of the profile.
 func (c *benchChatCmd) defaultTargets() []string {
 	if c.Profile == "" {
 		return []string{"tidewire"}
@@ -97,7 +97,7 @@ func (c *benchChatCmd) defaultTargets() []string {
 // profiles are the values of --profile.
 var profiles = map[string]string{"a": framework, "b": minimal}
 
-// scenarios are those asked for, each once.
+// scenarios returns the requested scenarios, each once.
 func (c *benchChatCmd) scenarios() (names []string) {
 	for _, name := range c.Scenario {
 		some := []string{name}
@@ -113,19 +113,19 @@ func (c *benchChatCmd) scenarios() (names []string) {
 	return names
 }
 
-// compare tells what the profiles differ in, and writes that as a result of its
-// own: it is made of the other results' rows alone.
+// compare writes the comparison of the profiles as a separate result. Its rows
+// are computed from the rows of the other results.
 func (c *benchChatCmd) compare(p *process, steady, burst, saturation *bench.Result) error {
 	result := report.CompareProfiles(profiles[c.Profile], steady, burst, saturation)
-	if result == nil { // Tidewire alone, or servers of no known profile
+	if result == nil { // only Tidewire, or servers without a known profile
 		return nil
 	}
 	c.announce(p, "profiles")
-	return resultFlags{Out: c.fileOf("profiles"), Quiet: c.Quiet}.finish(p, result) // bounds are the scenarios'
+	return resultFlags{Out: c.fileOf("profiles"), Quiet: c.Quiet}.finish(p, result) // bounds apply to the scenarios only
 }
 
 func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target, several bool) (*bench.Result, error) {
-	shown := *p // the next scenario has a view of its own
+	shown := *p // the next scenario gets its own view
 	view := c.watch(&shown, 0)
 	defer view.Stop()
 	params := map[string]any{"target": c.Target, "profile": c.Profile, "mode": c.Mode, "time_scale": c.TimeScale, "client_scale": c.ClientScale, "repeat": c.Repeat}
@@ -154,8 +154,8 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 	return result, flags.finish(p, result)
 }
 
-// fileOf is the file of one of several results: what --out gives, with the name
-// in it, or nothing.
+// fileOf returns the file for one of several results: the path of --out with
+// the name added, or "" without --out.
 func (c *benchChatCmd) fileOf(name string) string {
 	if c.Out == "" {
 		return ""
@@ -164,7 +164,7 @@ func (c *benchChatCmd) fileOf(name string) string {
 	return strings.TrimSuffix(c.Out, ext) + "-" + name + ext
 }
 
-// announce says of a table that it is of a try.
+// announce prints, before the table of a scaled-down run, that it is a try.
 func (c *benchChatCmd) announce(p *process, name string) {
 	if c.TimeScale != 1 || c.ClientScale != 1 {
 		fmt.Fprintf(p.Out, "chat-%s with every duration times %g, and the clients times %g: a try, not a measurement\n", name, c.TimeScale, c.ClientScale)

@@ -9,9 +9,10 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestBenchChat_All tries every scenario, shortened: what is sent is verified
-// as in a real run. It does not run beside others of this package: a generator
-// that gets no processor for long is a member that lags, and is left out.
+// TestBenchChat_All tries every scenario, shortened. Deliveries are verified as
+// in a real run. It does not run in parallel with other tests of this package:
+// a generator that gets no CPU for long is a member that lags, and misses
+// chats.
 func TestBenchChat_All(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "chat.json")
 	code, out, errOut := run(t, nil, "bench", "chat", "all", "--time-scale", "0.1", "--client-scale", "0.1", "--out", file)

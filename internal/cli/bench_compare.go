@@ -11,7 +11,7 @@ import (
 type benchCompareCmd struct {
 	Before         string `arg:"" help:"Result file."`
 	After          string `arg:"" help:"Another, of the same scenario with the same parameters on the same machine."`
-	AllowDifferent bool   `help:"Compare results also if they were measured in different ways."`
+	AllowDifferent bool   `help:"Compare the results even if they were measured in different ways."`
 	All            bool   `help:"Show every metric. Default: the most important ones."`
 }
 
@@ -26,7 +26,7 @@ func (c *benchCompareCmd) Run(p *process) error {
 		return exit(ExitUsage, "%w", err)
 	}
 	if all := report.Differences(before, after); len(all) > 0 && !c.AllowDifferent {
-		return exit(ExitUsage, "the two were not measured alike; --allow-different compares them all the same:\n  %s", strings.Join(all, "\n  "))
+		return exit(ExitUsage, "the results were measured in different ways; --allow-different compares them anyway:\n  %s", strings.Join(all, "\n  "))
 	}
 	return report.ComparisonTable(p.Out, before, after, c.All)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestBench_Contradictions: each is refused with a sentence that names the flag to change.
+// TestBench_Contradictions: each is rejected with a sentence that names the flag to change.
 func TestBench_Contradictions(t *testing.T) {
 	t.Parallel()
 	for line, say := range map[string]string{
@@ -79,8 +79,9 @@ func TestBench_Contradictions(t *testing.T) {
 	}
 }
 
-// TestBenchQueue_PublishedCommandLines: those of the published benchmark of queues on
-// PostgreSQL are taken as they are. They end at a database that is not there.
+// TestBenchQueue_PublishedCommandLines: the command lines of the published benchmark
+// of queues on PostgreSQL are accepted unchanged. They fail because their database
+// does not exist.
 func TestBenchQueue_PublishedCommandLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -97,7 +98,8 @@ func TestBenchQueue_PublishedCommandLines(t *testing.T) {
 	}
 }
 
-// TestBench_FlagsAtTheirDefaults contradict nothing: tidewire bench run gives all of them.
+// TestBench_FlagsAtTheirDefaults do not count as contradictions, because tidewire bench run passes
+// all flags.
 func TestBench_FlagsAtTheirDefaults(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{

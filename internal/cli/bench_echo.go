@@ -11,7 +11,7 @@ import (
 
 // targetFlags name the echo servers to measure.
 type targetFlags struct {
-	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from a checkout), or NAME=ws://… of one that runs."`
+	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from a checkout), or NAME=ws://… for a server that is running."`
 }
 
 // benchEchoCmd measures round trips.
@@ -69,8 +69,8 @@ func (c *benchEchoCmd) Run(p *process) error {
 // benchIdleCmd measures idle connections.
 type benchIdleCmd struct {
 	targetFlags
-	Connections int     `default:"10000" help:"Connections to hold."`
-	Settle      seconds `default:"2s" help:"How long to wait before memory is read."`
+	Connections int     `default:"10000" help:"Number of connections to hold open."`
+	Settle      seconds `default:"2s" help:"How long to wait before memory is measured."`
 	resultFlags
 }
 
@@ -81,7 +81,7 @@ func (c *benchIdleCmd) Validate() error {
 	}
 	for _, t := range c.Target {
 		if strings.Contains(t, "=") {
-			return fmt.Errorf("--target %s: the memory of a server that runs already cannot be told from its past", t)
+			return fmt.Errorf("--target %s: the memory of a running server also depends on what it did before: let the benchmark start the server", t)
 		}
 	}
 	return nil

@@ -17,12 +17,12 @@ import (
 // benchEventsCmd measures the event store.
 type benchEventsCmd struct {
 	Datasets       []string `default:"tiny,small,medium" help:"How many events are stored before measuring: tiny (35), small (30,500), medium (61,000), large (a million), huge (ten million)."`
-	Concurrency    []int    `default:"1,100" help:"Number of callers; several numbers are measured one after the other."`
-	Batch          []int    `default:"1,10" help:"Events in one append; several numbers are measured one after the other."`
+	Concurrency    []int    `default:"1,100" help:"Number of callers. Several numbers are measured one after the other."`
+	Batch          []int    `default:"1,10" help:"Events in one append. Several numbers are measured one after the other."`
 	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations to measure."`
 	Streams        int      `default:"1" help:"Number of event stores. The callers are divided among them; all but the first begin empty. With more than one, only append and appendif are measured."`
 	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"appendif: how many stored events have one of the condition's two tags, but not both."`
-	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds; each number is a row."`
+	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds. Each number is a row of the result."`
 	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"How long to run before measuring each row."`
 	Duration       seconds  `default:"2s" help:"How long to measure each row."`
 	Repeat         int      `default:"1" help:"Number of rounds; the result has the medians."`
@@ -69,17 +69,17 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	if c.Streams > 1 {
 		for _, op := range c.Ops {
 			if !slices.Contains(scenario.StreamsOps, op) {
-				return exit(ExitUsage, "--streams %d goes with the operations %s, not with %s", c.Streams, strings.Join(scenario.StreamsOps, " and "), op)
+				return exit(ExitUsage, "--streams %d works with the operations %s, not with %s", c.Streams, strings.Join(scenario.StreamsOps, " and "), op)
 			}
 		}
 		if fewest := slices.Min(c.Concurrency); fewest < c.Streams {
-			return exit(ExitUsage, "--streams is %d: want one caller for each at least, and --concurrency is %d", c.Streams, fewest)
+			return exit(ExitUsage, "--streams is %d and --concurrency is %d: want at least one caller for each event store", c.Streams, fewest)
 		}
 	}
 	if err := c.contradiction(p.changed); err != nil {
 		return err
 	}
-	if c.FindCeiling { // has no rate: its callers all call at once
+	if c.FindCeiling { // callers send without pauses, so there is no rate to find
 		c.Ops = slices.DeleteFunc(c.Ops, func(op string) bool { return op == "projectionlimits" })
 	}
 	program, err := self()

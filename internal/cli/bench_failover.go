@@ -14,13 +14,13 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
-// benchFailoverCmd has PostgreSQL fail over under load.
+// benchFailoverCmd makes PostgreSQL fail over under load.
 type benchFailoverCmd struct {
 	Replication []string      `default:"quorum,asynchronous" enum:"quorum,asynchronous" help:"quorum: commits wait for the standby. asynchronous: they do not, so some are lost. Several run one after the other."`
-	Promotions  int           `default:"20" help:"How often the primary is lost and the standby is promoted, with each kind of replication."`
-	Fault       []string      `default:"kill,cut-off,freeze,switchover" help:"How the primary is lost; they take turns. kill: all its processes end. cut-off: the standby receives nothing for up to 2 s, commits that wait for it are cancelled or terminated, then the primary is killed. freeze: it hangs, and comes back as a second primary. switchover: it is stopped properly."`
-	Seed        uint64        `default:"1" help:"Decides how long everything lasts, and what else happens to the primary: the crash of a backend, restarts."`
-	Pace        time.Duration `default:"20ms" help:"Time from one request of a client to its next, on average. There are 28 clients."`
+	Promotions  int           `default:"20" help:"How many times the primary is lost and the standby is promoted, for each kind of replication."`
+	Fault       []string      `default:"kill,cut-off,freeze,switchover" help:"How the primary is lost. Several faults take turns. kill: all its processes are killed. cut-off: the standby receives nothing for up to 2 s, commits that wait for it are cancelled or terminated, and then the primary is killed. freeze: the primary hangs, and comes back as a second primary. switchover: the primary is shut down cleanly."`
+	Seed        uint64        `default:"1" help:"Seed of the random choices: how long each step lasts, and what else happens to the primary (the crash of a backend, restarts)."`
+	Pace        time.Duration `default:"20ms" help:"Average time between two requests of a client. There are 28 clients."`
 	embeddedFlags
 	resultFlags
 }
@@ -86,11 +86,12 @@ func (c *benchFailoverCmd) Run(p *process) (err error) {
 	return c.finish(p, result)
 }
 
-// directory returns where the data and logs are, and removes them in the end, unless it was named.
+// directory returns the directory of the data and logs. remove deletes it at the end, unless the
+// user named it.
 func (c *benchFailoverCmd) directory() (dir string, remove func() error, err error) {
 	if c.DataDir != "" {
 		if _, err := os.Stat(c.DataDir); err == nil {
-			return "", nil, exit(ExitDataDir, "--data-dir: %s is there already: name a new directory, for the data and logs of this run", c.DataDir)
+			return "", nil, exit(ExitDataDir, "--data-dir: %s exists already: give a new directory for the data and logs of this run", c.DataDir)
 		}
 		return c.DataDir, func() error { return nil }, os.MkdirAll(c.DataDir, 0o755)
 	}

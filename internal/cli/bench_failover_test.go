@@ -11,8 +11,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the
-// whole server: what was sent, answered and seen is recorded and compared. With more seeds there are more promotions of each.
+// TestBenchFailover: PostgreSQL fails over under load, and every promise is kept. It is a fault test of the whole
+// server: what was sent, acknowledged and delivered is recorded and compared. With more seeds there are more
+// promotions.
 func TestBenchFailover(t *testing.T) {
 	t.Parallel()
 	promotions, faults := 1, "cut-off"
@@ -49,7 +50,7 @@ func privateFlags() (flags []string) {
 	return flags
 }
 
-// TestBenchFailover_BadFlags: what cannot be is refused before anything starts.
+// TestBenchFailover_BadFlags: invalid flags are rejected before anything starts.
 func TestBenchFailover_BadFlags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func TestBenchFailover_BadFlags(t *testing.T) {
 		{cli.ExitUsage, "flood", []string{"--fault", "flood"}},
 		{cli.ExitUsage, "--pace is 0s", []string{"--pace", "0s"}},
 		{cli.ExitUsage, "replication", []string{"--replication", "none"}},
-		{cli.ExitDataDir, "is there already", []string{"--data-dir", t.TempDir()}},
+		{cli.ExitDataDir, "exists already", []string{"--data-dir", t.TempDir()}},
 	} {
 		code, _, text := run(t, nil, append([]string{"bench", "failover", "--out", filepath.Join(t.TempDir(), "r.json")}, c.args...)...)
 		if code != c.want || !strings.Contains(text, c.says) {

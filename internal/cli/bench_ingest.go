@@ -32,7 +32,7 @@ type benchIngestCmd struct {
 	ceilingFlags
 
 	Workers int `default:"4" help:"Number of database connections of the modes buffered and bulk."`
-	Batch   int `placeholder:"N" help:"Rows of one write at most. Default: the server's."`
+	Batch   int `placeholder:"N" help:"Maximum number of rows in one write. Default: the server's default."`
 	databaseFlags
 	resultFlags
 	ServerLog bool `help:"Show the log of the servers."`
@@ -59,7 +59,7 @@ func (c *benchIngestCmd) Validate() error {
 	case c.Rate < 0:
 		return fmt.Errorf("--rate is %g: want 0 or more", c.Rate)
 	case c.ClosedLoop && c.Rate > 0 || c.FindCeiling && (c.ClosedLoop || c.Rate > 0 || c.Ack || c.URL != ""):
-		return errors.New("--closed-loop, --rate and --find-ceiling, which has acknowledgements and servers of its own, exclude each other")
+		return errors.New("--closed-loop, --rate and --find-ceiling exclude each other; --find-ceiling also excludes --ack and --url")
 	}
 	return nil
 }
@@ -128,14 +128,15 @@ func (c *benchIngestCmd) serverLog(p *process) io.Writer {
 	return nil
 }
 
-// benchDatabase opens the database of a benchmark: the one given, or a private
-// PostgreSQL with default settings, in --data-dir or in a temporary directory that is
-// removed at the end. The tables of one that stays are dropped only with the user's word.
+// benchDatabase opens the database of a benchmark: the given one, or a private PostgreSQL
+// with default settings. The private one is in --data-dir, or in a temporary directory
+// that is removed at the end. Tables in a database that stays are dropped only if the
+// user confirmed it.
 func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpool.Pool, func() error, error) {
 	_, given := f.given(p)
 	if given && f.private() {
-		return nil, nil, nil, exit(ExitUsage, "--data-dir, --postgres, --pg-version and --pg-mirror are of a private PostgreSQL, "+
-			"and --database-url, DATABASE_URL or a PG* variable names another: leave out the ones or the others")
+		return nil, nil, nil, exit(ExitUsage, "--data-dir, --postgres, --pg-version and --pg-mirror choose a private PostgreSQL, "+
+			"and --database-url, DATABASE_URL or a PG* variable chooses another: leave out one of the two")
 	}
 	remove := func() error { return nil }
 	temporary := !given && f.DataDir == ""
@@ -172,8 +173,8 @@ func (f databaseFlags) benchDatabase(p *process, fresh bool) (*database, *pgxpoo
 	return db, pool, func() error { pool.Close(); return stop() }, nil
 }
 
-// refuseData keeps a benchmark, which drops the messages table, from dropping
-// anybody's messages.
+// refuseData fails if the messages table has rows, since a benchmark drops that
+// table.
 func refuseData(ctx context.Context, pool *pgxpool.Pool) error {
 	var there, rows bool
 	err := pool.QueryRow(ctx, `SELECT to_regclass('public.messages') IS NOT NULL`).Scan(&there)
@@ -185,7 +186,7 @@ func refuseData(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	if rows {
 		return exit(ExitDatabase, "table messages of the given database is not empty, and a benchmark drops it: "+
-			"give another --database-url or --data-dir, or empty it with TRUNCATE messages")
+			"give another --database-url or --data-dir, or empty the table with TRUNCATE messages")
 	}
 	return nil
 }

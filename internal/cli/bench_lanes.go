@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
-// benchLanesCmd asks through a flood.
+// benchLanesCmd measures the latency of requests while the server floods the connection.
 type benchLanesCmd struct {
 	Config string `placeholder:"FILE" help:"Settings of the benchmark and of the server, in TOML. Default: none."`
 	lanesFlags
@@ -40,9 +40,9 @@ func (c *benchLanesCmd) Validate() error {
 	case c.TotalRequest < 0:
 		return fmt.Errorf("--total-request is %d: want at least 1", c.TotalRequest)
 	case c.Matrix && c.Dial:
-		return fmt.Errorf("--matrix starts servers of its own: it does not go with --dial")
+		return fmt.Errorf("--matrix starts its own servers: it cannot be combined with --dial")
 	case c.Dial && slices.Contains(c.Variants, "two-connections"):
-		return fmt.Errorf("--variants two-connections wants a second server, which pushes nothing: it does not go with --dial")
+		return fmt.Errorf("--variants two-connections needs a second server, which pushes nothing: it cannot be combined with --dial")
 	}
 	return nil
 }
@@ -95,7 +95,8 @@ func (c *benchLanesCmd) Run(p *process) error {
 	return c.finish(p, result)
 }
 
-// starter returns how to run a server that pushes what a cell says.
+// starter returns a function that runs a server with the settings of a cell: the size and the rate
+// of what it pushes.
 func (c *benchLanesCmd) starter() (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
 	program, err := self()
 	return func(ctx context.Context, cell scenario.LanesCell) (*scenario.ServerProcess, error) {

@@ -9,34 +9,34 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// scenarioInfo is what people choose a scenario by.
+// scenarioInfo describes a scenario in the output of bench list.
 type scenarioInfo struct {
 	name    string
-	args    []string // that bench all gives it
+	args    []string // passed by bench all
 	answers string
-	takes   string // about, with defaults, on two cores
-	// quick are the flags of --quick: a small scale, and one trial.
+	takes   string // approximate time with defaults on two cores
+	// quick lists the flags that --quick stands for: a small scale and one trial.
 	quick []string
 }
 
-// scenarios are in the order in which bench all runs them.
+// scenarios lists the benchmarks in the order in which bench all runs them.
 var scenarios = []scenarioInfo{
-	{"ingest", nil, "which way of writing WebSocket messages to PostgreSQL pays", "3 min",
+	{"ingest", nil, "which way to write WebSocket messages to PostgreSQL is fastest", "3 min",
 		[]string{"--messages=20000", "--naive-messages=4000", "--repeat=1"}},
-	{"queue", []string{"--strategy=lease,skip-locked,skip-locked-batch"}, "how much a queue on PostgreSQL carries, and at what latency", "2 min a strategy",
+	{"queue", []string{"--strategy=lease,skip-locked,skip-locked-batch"}, "throughput and latency of a queue on PostgreSQL", "2 min a strategy",
 		[]string{"--duration=4s", "--warm-up=1s", "--report=2s"}},
-	{"pubsub", []string{"--strategy=log,counter-rows", "--in-flight=16"}, "the same where every group reads everything", "2 min a strategy",
+	{"pubsub", []string{"--strategy=log,counter-rows", "--in-flight=16"}, "throughput and latency when every group reads all messages", "2 min a strategy",
 		[]string{"--duration=4s", "--warm-up=1s", "--report=2s"}},
 	{"events", nil, "how fast an event store appends under conditions, and reads", "8 min",
 		[]string{"--datasets=tiny", "--batch=1", "--duration=300ms", "--warm-up=100ms", "--repeat=1"}},
-	{"chat", []string{"all"}, "how many members a room carries, and what other servers do", "6 min a target",
+	{"chat", []string{"all"}, "how many members a chat room can have, compared with other servers", "6 min a target",
 		[]string{"--time-scale=0.05", "--client-scale=0.2", "--repeat=1"}},
-	{"lanes", nil, "what a flood does to requests on the same connection", "30 s",
+	{"lanes", nil, "latency of requests on a connection that is flooded", "30 s",
 		[]string{"--total-request=200", "--repeat=1"}},
-	{"echo", nil, "what a round trip costs", "10 s", []string{"--clients=20", "--messages=100000", "--repeat=1"}},
-	{"failover", nil, "what is lost when PostgreSQL fails over, and how long nothing goes on", "5 min",
+	{"echo", nil, "cost of a round trip", "10 s", []string{"--clients=20", "--messages=100000", "--repeat=1"}},
+	{"failover", nil, "which data is lost when PostgreSQL fails over, and how long clients wait", "5 min",
 		[]string{"--replication=quorum", "--promotions=2", "--fault=cut-off,freeze"}},
-	{"idle", nil, "what a connection costs that does nothing", "15 s", []string{"--connections=1000"}},
+	{"idle", nil, "memory of an idle connection", "15 s", []string{"--connections=1000"}},
 }
 
 // benchListCmd lists the scenarios.
@@ -51,12 +51,12 @@ func (benchListCmd) Run(p *process) error {
 	for _, s := range scenarios {
 		t.AppendRow(table.Row{s.name, s.answers, s.takes})
 	}
-	_, err := fmt.Fprintf(p.Out, "%s\ntidewire bench all --quick runs them all, small, and makes one report of it.\n", t.Render())
+	_, err := fmt.Fprintf(p.Out, "%s\ntidewire bench all --quick runs a small version of all of them and writes one report.\n", t.Render())
 	return err
 }
 
 // quickened replaces --quick after a scenario by the flags that it stands for,
-// but for those that are given.
+// except those that are given explicitly.
 func quickened(args []string) []string {
 	at := slices.Index(args, "--quick")
 	if at < 0 || len(args) < 2 || args[0] != "bench" || args[1] == "all" {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestBench_PrivatePostgreSQL: --data-dir says where its data are, and they stay.
+// TestBench_PrivatePostgreSQL: the data directory of --data-dir is used, and stays.
 func TestBench_PrivatePostgreSQL(t *testing.T) {
 	t.Parallel()
 	data, results := dataDir(t), t.TempDir()

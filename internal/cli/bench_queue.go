@@ -15,14 +15,14 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/scenario"
 )
 
-// queueFlags are those of bench queue and bench pubsub.
+// queueFlags are the flags of both bench queue and bench pubsub.
 type queueFlags struct {
-	Strategy   []string `placeholder:"NAME" help:"What to measure; several run one after the other, each on new tables. bench queue: lease (Tidewire), skip-locked, skip-locked-batch. bench pubsub: log (Tidewire), counter-rows. Default: lease, or log."`
+	Strategy   []string `placeholder:"NAME" help:"What to measure. Several strategies run one after the other, each on new tables. bench queue: lease (Tidewire), skip-locked, skip-locked-batch. bench pubsub: log (Tidewire), counter-rows. Default: lease, or log."`
 	Streams    int      `default:"1" placeholder:"N" help:"Number of queues (lease) or streams (log). Each has one writer. Each queue has one reader; each stream has one reader in each group. A writer sends to its queues or streams in turn."`
-	Writers    int      `default:"10" help:"Number of writers. They run in a process of their own."`
-	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"How many calls a writer has open at a time."`
+	Writers    int      `default:"10" help:"Number of writers. They run in a separate process."`
+	InFlight   int      `name:"in-flight" aliases:"in_flight" default:"1" help:"Number of calls that a writer has in flight."`
 	WriteBatch int      `name:"write-batch" aliases:"write_batch" default:"1" help:"Messages in one call."`
-	Readers    int      `default:"15" help:"Number of readers of a queue. They run in a process of their own."`
+	Readers    int      `default:"15" help:"Number of readers of a queue. They run in a separate process."`
 	ReadBatch  int      `name:"read-batch" aliases:"read_batch" placeholder:"N" help:"Messages that a reader takes at a time. Default: 100 for a queue, 1000 for pubsub."`
 
 	ConsumerGroups int `name:"consumer-groups" aliases:"consumer_groups" default:"5" help:"pubsub: number of groups; each reads all messages. With 0, nobody reads during the measurement, and the messages are checked at the end."`
@@ -35,11 +35,11 @@ type queueFlags struct {
 	ThrottleWrites float64 `name:"throttle-writes" aliases:"throttle_writes" placeholder:"N" help:"Messages a second that all writers together send, at fixed times. Default: as many as possible."`
 	Repeat         int     `default:"1" help:"Number of rounds. Each round runs every strategy; the result has the medians."`
 
-	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for more messages, such as 5ms; its notification waits as long again. Default: chosen while it runs, 2ms at most."`
+	Linger time.Duration `placeholder:"TIME" help:"lease, log: how long a commit waits for more messages, such as 5ms; its notification waits for the same time again. Default: chosen automatically, at most 2ms."`
 
 	Via string `enum:"postgres,server" default:"postgres" help:"postgres: writers and readers connect to PostgreSQL. server: they connect by WebSocket to a tidewire server, which the benchmark starts."`
 
-	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep one transaction open during the run, as a long report or a forgotten session does. PostgreSQL cannot remove old rows meanwhile."`
+	HoldXmin        bool `name:"hold-xmin" aliases:"hold_xmin" help:"Keep one transaction open during the run, like a long report or a forgotten session, so that PostgreSQL cannot remove old rows."`
 	TuneTableVacuum bool `name:"tune-table-vacuum" aliases:"tune_table_vacuum" help:"skip-locked, counter-rows: use the usual autovacuum settings for tables that change often."`
 
 	ceilingFlags
@@ -55,13 +55,13 @@ type queueFlags struct {
 	resultFlags
 }
 
-// priceFlags turn a rate into money. The currency is the user's.
+// priceFlags are the prices to compute costs from. The currency is the user's.
 type priceFlags struct {
 	PricePerYear      float64 `name:"price-per-year" aliases:"price_per_year" placeholder:"N" help:"Price of the machine for a year, to compute costs."`
 	PricePerHour      float64 `name:"price-per-hour" aliases:"price_per_hour" placeholder:"N" help:"Price of the machine for an hour, instead of a year."`
 	PricePerGBMonth   float64 `name:"price-per-gb-month" aliases:"price_per_gb_month" placeholder:"N" help:"Price of a gigabyte of disk for a month."`
-	IOPS              float64 `name:"iops" placeholder:"N" help:"Disk operations a second that you pay for."`
-	PricePerIOPSMonth float64 `name:"price-per-iops-month" aliases:"price_per_iops_month" placeholder:"N" help:"Price of one of these operations a second for a month."`
+	IOPS              float64 `name:"iops" placeholder:"N" help:"Number of disk operations a second that you pay for."`
+	PricePerIOPSMonth float64 `name:"price-per-iops-month" aliases:"price_per_iops_month" placeholder:"N" help:"Price of one disk operation a second (IOPS) for a month."`
 	Retention         seconds `default:"168h" help:"How long messages are kept, to compute the size of the disk."`
 }
 
@@ -105,7 +105,7 @@ func (f *queueFlags) Validate() error {
 	}
 	switch {
 	case f.Streams > 1 && f.Streams < f.Writers:
-		return fmt.Errorf("--streams is %d: want 1, or one for each of the %d --writers at least", f.Streams, f.Writers)
+		return fmt.Errorf("--streams is %d: want 1, or at least one for each of the %d --writers", f.Streams, f.Writers)
 	case f.Payload < bench.MinStamped || f.Payload > 1<<20:
 		return fmt.Errorf("--payload is %d: want %d to %d bytes", f.Payload, bench.MinStamped, 1<<20)
 	case f.Duration <= 0 || f.Report <= 0 || f.WarmUp < 0:
@@ -130,7 +130,7 @@ func (f *queueFlags) Validate() error {
 	return nil
 }
 
-// databaseURL is --host and its like as a URL.
+// databaseURL returns the URL that --host, --port, --db, --user and --password describe.
 func (f *queueFlags) databaseURL() string {
 	user := url.User(cmp.Or(f.User, "postgres")) // pgx looks for PGPASSWORD
 	if f.Password != "" {
@@ -219,7 +219,7 @@ func (f *queueFlags) run(p *process, mode string) (err error) {
 	return f.finish(p, result)
 }
 
-// benchPartCmd is one of the processes of bench queue.
+// benchPartCmd is one of the worker processes of bench queue.
 type benchPartCmd struct{}
 
 // Run is called by kong.

@@ -34,8 +34,7 @@ func TestBenchPubsub_EveryStrategy(t *testing.T) {
 	}
 }
 
-// TestBenchQueue_ViaServer: the same through a serving node, of a queue and of
-// groups.
+// TestBenchQueue_ViaServer: a queue and groups, through a serving node.
 func TestBenchQueue_ViaServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -52,8 +51,8 @@ func TestBenchQueue_ViaServer(t *testing.T) {
 	}
 }
 
-// TestBenchQueue_ManyStreams: messages of many streams and queues, each with a reader
-// of its own, in process and over few connections to a node.
+// TestBenchQueue_ManyStreams: messages of many streams and queues, each with its own
+// reader, in the process and over a few connections to a node.
 func TestBenchQueue_ManyStreams(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -69,8 +68,8 @@ func TestBenchQueue_ManyStreams(t *testing.T) {
 	}
 }
 
-// TestBenchPubsub_PublishOnly: without groups nobody reads, what is stored is read back
-// in the end, and the file that runs it again knows.
+// TestBenchPubsub_PublishOnly: without groups nobody reads, the stored messages are
+// read back at the end, and the rerun file keeps that setting.
 func TestBenchPubsub_PublishOnly(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -134,7 +133,7 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 		{[]string{"--port", "5432"}, "go with --host"},
 		{[]string{"--linger", "-1ms"}, "--linger"},
 		{[]string{"--linger", "5ms", "--via", "server"}, "exclude"},
-		{[]string{"--via", "server", "--strategy", "skip-locked"}, "not what a server does"},
+		{[]string{"--via", "server", "--strategy", "skip-locked"}, "a server does not support"},
 		{[]string{"--host", "x", "--database-url", "postgres://x"}, "exclude"},
 	} {
 		code, _, errOut := run(t, nil, append([]string{"bench", "queue"}, c.args...)...)
@@ -144,8 +143,8 @@ func TestBenchQueue_BadFlags(t *testing.T) {
 	}
 }
 
-// loaded is benchmark for what a machine with no time left sends late, or gets nowhere
-// with: that makes the result invalid, and is no fault.
+// loaded is benchmark, but accepts an invalid result if a machine without free CPU
+// time sent late or measured nothing.
 func loaded(t *testing.T, args ...string) (*bench.Result, string) {
 	t.Helper()
 	return loadedTo(t, filepath.Join(t.TempDir(), "result.json"), append([]string{"bench"}, args...)...)

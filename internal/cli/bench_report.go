@@ -11,15 +11,15 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// defaultReport is where the page goes that is given no name.
+// defaultReport is the file of the page if the user names none.
 const defaultReport = "report.html"
 
-// benchReportCmd turns result files into something to read.
+// benchReportCmd turns result files into a report for people.
 type benchReportCmd struct {
-	Files    []string `arg:"" name:"file" help:"Result files, in the order in which they are to be shown."`
-	Out      string   `short:"o" placeholder:"FILE" help:"Where to write. Default: report.html; of --markdown and --csv, standard output."`
-	Markdown bool     `xor:"format" help:"Markdown in place of a page."`
-	CSV      bool     `name:"csv" xor:"format" help:"One line for each metric of each row."`
+	Files    []string `arg:"" name:"file" help:"Result files, in the order in which the report shows them."`
+	Out      string   `short:"o" placeholder:"FILE" help:"File to write. Default: report.html; with --markdown or --csv, standard output."`
+	Markdown bool     `xor:"format" help:"Write Markdown instead of an HTML page."`
+	CSV      bool     `name:"csv" xor:"format" help:"Write CSV: one line for each metric of each row."`
 }
 
 // Run is called by kong.
@@ -46,8 +46,8 @@ func (c *benchReportCmd) Run(p *process) error {
 	return c.writeFile(p, path, files, write)
 }
 
-// writeFile writes the report whole or not at all: a result may be named by mistake
-// where a report should be.
+// writeFile writes the report completely or not at all, so that a result file that
+// was named by mistake is not damaged.
 func (c *benchReportCmd) writeFile(p *process, path string, files []report.File, write func(io.Writer, []report.File) error) error {
 	if err := c.check(path); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *benchReportCmd) writeFile(p *process, path string, files []report.File,
 	return err
 }
 
-// check keeps a result from being overwritten by its own report.
+// check prevents that a report overwrites a result.
 func (c *benchReportCmd) check(path string) error {
 	out, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {

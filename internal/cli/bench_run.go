@@ -10,8 +10,8 @@ import (
 
 // benchRunCmd runs a benchmark from a file.
 type benchRunCmd struct {
-	File  string   `arg:"" help:"A .rerun.toml, as every benchmark writes one beside its result, or one of your own."`
-	Extra []string `arg:"" optional:"" passthrough:"" help:"More flags for the benchmark, after --: they win over the file's."`
+	File  string   `arg:"" help:"A .rerun.toml file. Every benchmark writes one beside its result; you can also write your own."`
+	Extra []string `arg:"" optional:"" passthrough:"" help:"More flags for the benchmark, after --. They override those of the file."`
 }
 
 // Run is called by kong.

@@ -23,7 +23,7 @@ func benchmark(t *testing.T, want int, args ...string) (*bench.Result, string) {
 	return r, out
 }
 
-// readResult reads a result whose metrics are those that thresholds may name.
+// readResult reads a result, and checks that thresholds can name its metrics.
 func readResult(t *testing.T, file string) *bench.Result {
 	t.Helper()
 	r, err := bench.Read(file)
@@ -31,7 +31,7 @@ func readResult(t *testing.T, file string) *bench.Result {
 		t.Fatal(err)
 	}
 	command, _, _ := strings.Cut(r.Scenario, "-")
-	if known := bench.Metrics(command); r.Scenario != "chat-profiles" { // which has no thresholds
+	if known := bench.Metrics(command); r.Scenario != "chat-profiles" { // has no thresholds
 		for _, row := range r.Rows {
 			for name := range row.Metrics {
 				if !slices.Contains(known, name) {
@@ -43,7 +43,7 @@ func readResult(t *testing.T, file string) *bench.Result {
 	return r
 }
 
-// TestBench_UnknownThreshold: a metric that no row can have is refused before the run.
+// TestBench_UnknownThreshold: a metric that no row can have is rejected before the run.
 func TestBench_UnknownThreshold(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "result.json")

@@ -1,6 +1,7 @@
-// Package cli has one file per command. A command's struct is its flags, its
-// documentation and its recorded parameters. This is the only place that reads
-// the environment, chooses exit codes, and wires the other packages together.
+// Package cli implements the tidewire command line, with one file for each
+// command. The struct of a command holds its flags, their documentation and the
+// parameters that a result records. This is the only package that reads the
+// environment, chooses exit codes, and wires the other packages together.
 package cli
 
 import (
@@ -18,7 +19,7 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 )
 
-// Env is what a command may know of the process it runs in.
+// Env is the part of the process's environment that a command may use.
 type Env struct {
 	Args   []string
 	Getenv func(string) string
@@ -38,11 +39,11 @@ const (
 	ExitDataDir    = 6  // the data directory is unusable or in use
 	ExitPostgreSQL = 7  // no PostgreSQL programs on this machine, and none could be fetched
 	ExitThreshold  = 8  // a benchmark ran, its result is valid, and missed a --threshold
-	ExitWarnings   = 9  // doctor has warnings, and nothing worse
-	ExitErrors     = 10 // doctor has found errors
+	ExitWarnings   = 9  // doctor found warnings, and no errors
+	ExitErrors     = 10 // doctor found errors
 )
 
-// exitError gives an error its exit code; without an error all is said.
+// exitError gives an error its exit code. If err is nil, everything has been printed already.
 type exitError struct {
 	code int
 	err  error
@@ -64,12 +65,12 @@ func exit(code int, format string, args ...any) error {
 // commands is the whole command line.
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Run the server."`
-	Config  configCmd  `cmd:"" help:"Print the settings that serve would have, and where each comes from: a flag, the environment, the file, or the default."`
+	Config  configCmd  `cmd:"" help:"Print the settings that serve would use, and where each one comes from: a flag, the environment, the file, or the default."`
 	Stream  streamCmd  `cmd:"" help:"Streams: append-only logs."`
-	Queue   queueCmd   `cmd:"" help:"Queues: each message goes to one consumer."`
+	Queue   queueCmd   `cmd:"" help:"Queues: each message is delivered to one consumer."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
-	Doctor  doctorCmd  `cmd:"" help:"Look at the database as an operator would, and say what to change. It changes nothing."`
+	Doctor  doctorCmd  `cmd:"" help:"Check the database and recommend changes. It changes nothing itself."`
 	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
@@ -83,10 +84,10 @@ type process struct {
 	Env
 	ctx   context.Context
 	log   *slog.Logger
-	rerun rerun // what is running
-	// settings are where serve's values come from that are not on the command line.
+	rerun rerun // the benchmark that is running
+	// settings holds the values of serve's flags that are not on the command line.
 	settings *settings
-	// changed are its flags that have another value than their default.
+	// changed has the flags whose values are not their defaults.
 	changed map[string]bool
 }
 
@@ -143,7 +144,7 @@ func Run(ctx context.Context, env Env) (code int) {
 	return ExitOK
 }
 
-// commandOf is the command whose arguments could not be parsed, as far as it is known.
+// commandOf returns the command whose arguments could not be parsed, as far as it is known.
 func commandOf(err error) string {
 	command := "tidewire"
 	var parse *kong.ParseError
@@ -167,7 +168,7 @@ func longFlags(args []string) []string {
 		if out[i] = arg; singleDash.MatchString(arg) {
 			out[i] = "-" + arg
 		}
-		if arg == "--" || arg == "psql" { // what follows is another program's
+		if arg == "--" || arg == "psql" { // the rest belongs to another program
 			copy(out[i:], args[i:])
 			break
 		}
@@ -175,7 +176,7 @@ func longFlags(args []string) []string {
 	return out
 }
 
-// helpWord takes help for --help, before the name of a command or after it.
+// helpWord accepts the word help instead of --help, before or after the name of a command.
 func helpWord(args []string) []string {
 	switch {
 	case len(args) > 0 && args[0] == "help":
@@ -193,7 +194,7 @@ func (versionCmd) Run(p *process) error {
 	return err
 }
 
-// version is the module's version or the commit it was built from.
+// version returns the version of the module, or the commit that the program was built from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestCompletion asks as a shell does, and gets what may come next.
+// TestCompletion asks as a shell does, and checks the suggestions.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{"tidewire bench ": "compare", "tidewire bench queue --thr": "--threshold", "tidewire str": "stream"} {

@@ -8,13 +8,13 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestConformance: the engine on PostgreSQL does what every engine has to do.
+// TestConformance: the PostgreSQL engine passes the conformance tests for engines.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, serve(t, "--database-url", pgtest.Open(t).URL, "--stored-rooms", "kept").addr)
 }
 
-// TestClientGuide: what docs/how-to/write-a-client.md shows is what the server answers.
+// TestClientGuide: the server answers as shown in docs/how-to/write-a-client.md.
 func TestClientGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/how-to/write-a-client.md")

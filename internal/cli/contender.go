@@ -10,20 +10,20 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// contender is a server of contenders/ to compare with.
+// contender is a server in contenders/ that Tidewire is compared with.
 type contender struct {
-	name     string // of --target
+	name     string // as in --target
 	dir      string // below contenders/
 	endpoint string
 	language string
 	profile  string
-	made     string // of what
+	made     string // what it is built with
 	tools    toolchain
 }
 
-// Profiles of a server: what a library alone gives, and what one gets from a
-// framework. A code base can be both. Tidewire is neither: it is compared with
-// either.
+// Profiles of servers: minimal servers use only a library, others a framework.
+// A code base can have both profiles. Tidewire has neither, and is compared
+// with both.
 const (
 	minimal   = report.Minimal
 	framework = report.Framework
@@ -39,7 +39,7 @@ var contenders = []contender{
 	{"gorilla", "go-gorilla-echo", "echo", "Go", minimal, "net/http + gorilla/websocket", goTools},
 }
 
-// contendersOf returns those of an endpoint that have a profile, all if it is "".
+// contendersOf returns the contenders with an endpoint and a profile; "" stands for all profiles.
 func contendersOf(endpoint, profile string) (some []contender) {
 	for _, c := range contenders {
 		if c.endpoint == endpoint && (profile == "" || c.profile == both || c.profile == profile) {
@@ -57,7 +57,7 @@ func findContender(endpoint, name string) (contender, bool) {
 	return contender{}, false
 }
 
-// labels are those of the rows of the target of that name.
+// labels returns the labels of a result's rows for the target.
 func labels(endpoint, name string) map[string]string {
 	l := map[string]string{"target": name}
 	if c, ok := findContender(endpoint, name); ok {
@@ -68,8 +68,8 @@ func labels(endpoint, name string) map[string]string {
 	return l
 }
 
-// source finds the folder that a contender is built from: in a checkout above the
-// working directory, or above this program.
+// source finds the folder that a contender is built from: in a checkout that
+// contains the working directory or this program.
 func (c contender) source() (dir string, err error) {
 	var starts []string
 	if wd, err := os.Getwd(); err == nil {
@@ -96,11 +96,11 @@ func (c contender) source() (dir string, err error) {
 	return "", exit(ExitUsage, "--target %s: there is no contenders/%s here to build it from: run this in a checkout of Tidewire, or give %s=ws://HOST:PORT/PATH", c.name, c.dir, c.name)
 }
 
-// outputs are what building leaves in a contender's folder.
+// outputs are the names of build outputs in a contender's folder.
 var outputs = []string{"bin", "target", "zig-out", ".zig-cache", ".venv"}
 
-// stale reports whether the program is missing or older than a file it is made
-// from.
+// stale reports whether the program is missing, or older than one of its source
+// files.
 func stale(dir, program string) (bool, error) {
 	built, err := os.Stat(program)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// try is a run of the chat scenarios that is as short as can be.
+// try makes a run of the chat scenarios as short as possible.
 var try = []string{"--time-scale", "0.03", "--client-scale", "0.1"}
 
-// checkout is a source tree, and a folder that is all that programs are looked for
-// in. Commands run there as processes: a working directory is a process's.
+// checkout is a source tree, and a folder that is the whole PATH. Commands run
+// there as processes, since a working directory belongs to a process.
 type checkout struct {
 	root, programs string
 	env            []string
@@ -54,7 +54,7 @@ func (c *checkout) run(t *testing.T, args ...string) (code int, out, errOut stri
 	return cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// benchmark is run for a benchmark that is to succeed, and returns its result.
+// benchmark is run for a benchmark that must succeed. It returns the result.
 func (c *checkout) benchmark(t *testing.T, args ...string) (*bench.Result, string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
@@ -110,8 +110,8 @@ func TestContender_BuildThatFails(t *testing.T) {
 	}
 }
 
-// TestContender_BuiltAndCompared has a cargo whose servers are Tidewires, in the
-// end with limits by which half of what is sent is lost.
+// TestContender_BuiltAndCompared uses a fake cargo that builds Tidewire, in the
+// end with rate limits that drop half of the chats.
 func TestContender_BuiltAndCompared(t *testing.T) {
 	t.Parallel()
 	c := newCheckout(t, "rust-axum", "rust-tungstenite")

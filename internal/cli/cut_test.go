@@ -13,8 +13,8 @@ import (
 )
 
 // TestServe_ConnectionCutMidFrame ends a connection in the middle of a frame,
-// without a handshake: all whole messages before it are stored, by every
-// strategy, and the server lives on.
+// without a handshake: every strategy stores all complete messages before it,
+// and the server continues.
 func TestServe_ConnectionCutMidFrame(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"naive", "buffered", "bulk", "copy", "auto"} {

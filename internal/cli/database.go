@@ -14,28 +14,28 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// embeddedFlags say which private PostgreSQL to run.
+// embeddedFlags configure the private PostgreSQL.
 type embeddedFlags struct {
 	DataDir   string `name:"data-dir" placeholder:"DIR" default:"${data_dir}" help:"${data_dir_help}"`
-	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Programs of the private PostgreSQL: those of this machine (system), downloaded ones (fetch), or what is there (auto)."`
-	PGVersion int    `name:"pg-version" placeholder:"N" help:"Major version of the private PostgreSQL, 14 to 18. Default: the newest that is there."`
+	Postgres  string `enum:"auto,system,fetch" default:"auto" help:"Which programs the private PostgreSQL uses: those installed on this machine (system), downloaded ones (fetch), or whichever are available (auto)."`
+	PGVersion int    `name:"pg-version" placeholder:"N" help:"Major version of the private PostgreSQL, 14 to 18. Default: the newest that is available."`
 	PGMirror  string `name:"pg-mirror" placeholder:"URL" help:"Maven repository to download PostgreSQL from."`
 }
 
-// private reports whether they ask for a private PostgreSQL of a certain kind, where
-// --data-dir has no default.
+// private reports whether the flags ask for a private PostgreSQL. It works for
+// commands where --data-dir has no default.
 func (f embeddedFlags) private() bool {
 	return f.DataDir != "" || f.Postgres != "auto" || f.PGVersion != 0 || f.PGMirror != ""
 }
 
-// databaseFlags say which database to use: a given one, or a private one.
+// databaseFlags choose the database: a given one, or the private one.
 type databaseFlags struct {
 	DatabaseURL string `name:"database-url" placeholder:"URL" help:"URL of the PostgreSQL to use, version 14 to 18. Default: DATABASE_URL, the PG* variables, or the private PostgreSQL in --data-dir."`
 	embeddedFlags
 }
 
-// defaultDataDir is where the private PostgreSQL of a command without --data-dir is. TIDEWIRE_DATA_DIR
-// holds for all commands, so that they find the database of a server that was started with it.
+// defaultDataDir returns the default directory of the private PostgreSQL. All commands use
+// TIDEWIRE_DATA_DIR, so that they find the database of a server that was started with it.
 func defaultDataDir(env Env) string {
 	return cmp.Or(env.Getenv(envName("data-dir")), embedpg.DefaultDataDir(env.Getenv))
 }
@@ -48,8 +48,8 @@ func (f embeddedFlags) config(p *process) embedpg.Config {
 	}
 }
 
-// given returns the URL of the database that the user named, if any. Its value
-// "" together with true stands for the PG* variables, which pgx reads itself.
+// given returns the URL of the database that the user named, if any. An empty
+// URL with ok true stands for the PG* variables, which pgx reads itself.
 func (f databaseFlags) given(p *process) (url string, ok bool) {
 	if url := cmp.Or(f.DatabaseURL, p.Getenv(envName("database-url")), p.Getenv("DATABASE_URL")); url != "" {
 		return url, true
@@ -62,13 +62,14 @@ func (f databaseFlags) given(p *process) (url string, ok bool) {
 	return "", false
 }
 
-// database is where a command stores, and who has to be stopped at the end.
+// database is the database of a command, and the private PostgreSQL to stop at the end, if there is
+// one.
 type database struct {
 	url     string
 	private *embedpg.Server // nil for a database that was given
 }
 
-// open finds or starts the database. Stop it in the end.
+// open finds or starts the database. The caller must stop it.
 func (f databaseFlags) open(p *process) (*database, error) {
 	if url, ok := f.given(p); ok {
 		return &database{url: url}, nil
@@ -88,8 +89,8 @@ func (d *database) stop(ctx context.Context) error {
 	return d.private.Stop(ctx)
 }
 
-// supervise restarts the private PostgreSQL when it has died, until ctx ends.
-// Its children are restarted by PostgreSQL itself.
+// supervise restarts the private PostgreSQL when its postmaster has died, until
+// ctx ends. PostgreSQL itself restarts its child processes.
 func (d *database) supervise(ctx context.Context, p *process) {
 	if d.private == nil {
 		return
@@ -105,9 +106,9 @@ func (d *database) supervise(ctx context.Context, p *process) {
 		if d.private.Running() {
 			continue
 		}
-		p.log.Warn("private PostgreSQL has died, starting it again")
+		p.log.Warn("the private PostgreSQL has died; starting it again")
 		if err := d.private.Restart(ctx); err != nil && ctx.Err() == nil {
-			p.log.Error("private PostgreSQL does not start, trying again", "error", err)
+			p.log.Error("the private PostgreSQL does not start; trying again", "error", err)
 		}
 	}
 }
@@ -151,7 +152,7 @@ func explainDatabase(err error) error {
 	case errors.Is(err, pg.ErrTooOld):
 		return exit(ExitDatabase, "%w; without --database-url, tidewire runs a private one", err)
 	case errors.Is(err, migrate.ErrForeignTable), pg.Code(err) == migrate.CodeForeignTable:
-		return exit(ExitDatabase, "%w: what is ingested needs a table of its own; name another one with --table, and it is made", err)
+		return exit(ExitDatabase, "%w: ingested messages need a separate table; give another name with --table, and the server creates it", err)
 	case pg.Code(err) == "42501":
 		return exit(ExitDatabase, "%w: the role lacks a right; tidewire db migrate --dry-run says which, with the SQL that gives it", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// dbCmd looks after the private PostgreSQL, and the schema.
+// dbCmd manages the private PostgreSQL and the database schema.
 type dbCmd struct {
 	Start  dbStartCmd  `cmd:"" help:"Start the private PostgreSQL in the background. A later serve uses it and leaves it running."`
 	Stop   dbStopCmd   `cmd:"" help:"Stop the private PostgreSQL."`
@@ -42,7 +42,7 @@ func (c *dbStartCmd) Run(p *process) error {
 		return explainEmbedded(err)
 	}
 	fmt.Fprintf(p.Out, "PostgreSQL %s is running: %s\n", server.Version(), server.URL())
-	return server.Stop(p.ctx) // gives up the directory, leaves PostgreSQL
+	return server.Stop(p.ctx) // releases the directory and leaves PostgreSQL running
 }
 
 type dbStopCmd struct{ dirFlags }
@@ -106,9 +106,9 @@ func (f dirFlags) running(p *process) (embedpg.State, error) {
 	return s, nil
 }
 
-// dbPsqlCmd takes the arguments of psql, which kong does not know.
+// dbPsqlCmd passes its arguments, which kong does not know, to psql.
 type dbPsqlCmd struct {
-	Args []string `arg:"" optional:"" help:"Arguments of psql, such as -c SQL; --data-dir DIR is ours."`
+	Args []string `arg:"" optional:"" help:"Arguments of psql, such as -c SQL. --data-dir DIR is an argument of tidewire."`
 }
 
 // Run is called by kong.
@@ -129,7 +129,7 @@ func (c *dbPsqlCmd) Run(p *process) error {
 		}
 	}
 	program, missing := findPsql(p)
-	if slices.Contains(args, "--help") { // of psql, which needs no server for that
+	if slices.Contains(args, "--help") { // psql prints its help without a server
 		return psqlHelp(p, program)
 	}
 	s, err := dir.running(p)
@@ -146,10 +146,10 @@ func (c *dbPsqlCmd) Run(p *process) error {
 	return withoutPsql(p, s.URL, commands)
 }
 
-// psqlHelp says what db psql takes, and lets psql, if it is there, say what that does.
+// psqlHelp prints the help of db psql, and that of psql if it is installed.
 func psqlHelp(p *process, program string) error {
 	fmt.Fprint(p.Out, "tidewire db psql [--data-dir DIR] [ARGUMENTS OF psql]\n"+
-		"Runs psql on the private PostgreSQL. Without psql on this machine it takes -c SQL alone.\n")
+		"Runs psql on the private PostgreSQL. Where psql is not installed, only -c SQL works.\n")
 	if program == "" {
 		return nil
 	}
@@ -157,8 +157,8 @@ func psqlHelp(p *process, program string) error {
 	return p.attached(program, "--help")
 }
 
-// psqlCommands picks the SQL out of psql's arguments. The look is that of
-// psql -At whatever they say.
+// psqlCommands picks the SQL out of psql's arguments. The output has the format
+// of psql -At, whatever the arguments say.
 func psqlCommands(args []string) (commands []string, err error) {
 	const install = "no psql on this machine: install a PostgreSQL client, or use tidewire db psql -c SQL"
 	for i := 0; i < len(args); i++ {
@@ -179,7 +179,7 @@ func psqlCommands(args []string) (commands []string, err error) {
 	return commands, nil
 }
 
-// findPsql looks in the PATH that the command was given.
+// findPsql searches the PATH of the command's environment.
 func findPsql(p *process) (string, error) {
 	for _, dir := range filepath.SplitList(p.Getenv("PATH")) {
 		if program, err := exec.LookPath(filepath.Join(dir, "psql")); err == nil {
@@ -189,8 +189,8 @@ func findPsql(p *process) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// attached runs a program on the terminal of this one; its exit code, if not
-// 0, becomes a failure.
+// attached runs a program on this process's terminal. An exit code other than 0
+// becomes an error.
 func (p *process) attached(program string, args ...string) error {
 	cmd := exec.CommandContext(p.ctx, program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
@@ -203,9 +203,9 @@ func (p *process) attached(program string, args ...string) error {
 	return nil
 }
 
-// withoutPsql runs the SQL and prints it as psql -At does: rows one a line,
-// columns separated by "|", NULL as nothing; for what returns no rows, its
-// command tag.
+// withoutPsql runs the SQL and prints the result as psql -At does: one row a
+// line, columns separated by "|", NULL as an empty text. For SQL that returns
+// no rows it prints the command tag.
 func withoutPsql(p *process, url string, commands []string) error {
 	conn, err := pgx.Connect(p.ctx, url)
 	if err != nil {

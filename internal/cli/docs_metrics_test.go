@@ -29,7 +29,7 @@ func TestDocuments_Metrics(t *testing.T) {
 		documented[m[1]] = m[2:]
 	}
 	db := pgtest.Open(t)
-	// The primary is no standby: the metrics of reads are there all the same.
+	// The primary is not a standby, but the metrics of reads exist anyway.
 	server := serve(t, "--database-url", db.URL, "--read-url", db.URL, "--stored-rooms", "*")
 	_, served := request(t, "GET", server.addr, "/metrics", "")
 	types := make(map[string]string)

@@ -12,10 +12,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// checkout is this repository, as tests of this package see it.
+// checkout is the path of this repository from this package.
 const checkout = "../.."
 
-// documents are the texts of README.md and docs/, by their paths.
+// documents returns the texts of README.md and docs/, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(checkout + "/docs/*.md")
@@ -49,7 +49,7 @@ var (
 	docTable   = regexp.MustCompile("`tidewire\\.([a-z][a-z0-9_]*)")
 )
 
-// TestDocuments_Files: the files that documents name and link to are there.
+// TestDocuments_Files: files that documents name or link to exist.
 func TestDocuments_Files(t *testing.T) {
 	t.Parallel()
 	exists := func(path string) bool {
@@ -70,10 +70,10 @@ func TestDocuments_Files(t *testing.T) {
 	}
 }
 
-// foreignFlags are of other programs.
+// foreignFlags belong to other programs.
 var foreignFlags = []string{"release"} // of cargo
 
-// TestDocuments_Flags: the flags that documents name are there.
+// TestDocuments_Flags: flags that documents name exist.
 func TestDocuments_Flags(t *testing.T) {
 	t.Parallel()
 	known := commandFlags(t)
@@ -118,10 +118,10 @@ func commandFlags(t *testing.T) map[string]bool {
 	return all
 }
 
-// notCommands follow the word tidewire all the same.
+// notCommands follow the word tidewire in documents, but are not commands.
 var notCommands = []string{"writer"} // an application_name
 
-// TestDocuments_Commands: the commands and the targets of make that documents name are there.
+// TestDocuments_Commands: commands and make targets that documents name exist.
 func TestDocuments_Commands(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(checkout + "/Makefile")
@@ -153,7 +153,7 @@ func TestDocuments_Commands(t *testing.T) {
 	}
 }
 
-// childOf is a command of a command, or nil.
+// childOf returns a subcommand, or nil.
 func childOf(node *kong.Node, name string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == name {
@@ -163,7 +163,7 @@ func childOf(node *kong.Node, name string) *kong.Node {
 	return nil
 }
 
-// TestDocuments_Names: what documents say is in the schema tidewire is in the code.
+// TestDocuments_Names: names in the schema tidewire that documents mention exist in the code.
 func TestDocuments_Names(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/doctor"
 )
 
-// serveConnections is how many connections serve opens at most, with its default of --workers: those of
-// its pool, one that listens, and one that probes whether a write would succeed.
+// serveConnections is the maximum number of connections that serve opens with the default --workers: 24
+// + 4 of its pool, one that listens, and one that probes whether a write would succeed.
 const serveConnections = 24 + 4 + 2
 
 type doctorCmd struct {
@@ -22,7 +22,7 @@ type doctorCmd struct {
 
 // Help is called by kong.
 func (c *doctorCmd) Help() string {
-	return "Exit code 0: nothing worse than a note. 9: warnings. 10: errors. The database is only read, and not migrated."
+	return "Exit code 0: no warnings and no errors. 9: warnings. 10: errors. The command only reads the database, and does not migrate it."
 }
 
 // Run is called by kong.
@@ -37,7 +37,7 @@ func (c *doctorCmd) Run(p *process) (err error) {
 		return err
 	}
 	database := pool.Config()
-	pool.Close() // it has said that the server can be reached, and is not to be counted
+	pool.Close() // it has shown that the server is reachable; doctor must not count its connection
 	_, given := c.given(p)
 	cfg := doctor.Config{Connections: serveConnections, Private: !given}
 	if !given {
@@ -67,11 +67,12 @@ func (c *doctorCmd) Run(p *process) (err error) {
 	return nil
 }
 
-// probeTimeoutAtStart bounds the look at what server this is.
+// probeTimeoutAtStart limits the time to find out which server this is.
 const probeTimeoutAtStart = 5 * time.Second
 
-// refuseForeignServer fails for a server that only resembles PostgreSQL, in eight round trips on two connections. If it cannot
-// ask, as where no second connection is free, it leaves that to those who need the connections.
+// refuseForeignServer fails for a server that only resembles PostgreSQL. It needs eight round trips on two connections.
+// If it cannot ask, for example because no second connection is free, it reports no error: the code that needs the
+// connections will.
 func refuseForeignServer(p *process, pool *pgxpool.Pool) error {
 	ctx, cancel := context.WithTimeout(p.ctx, probeTimeoutAtStart)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"github.com/tidewire/tidewire/internal/doctor"
 )
 
-// diskOf looks at the file system of a data directory; nil if it does not tell.
+// diskOf describes the file system of a data directory, or returns nil if that is not known.
 func diskOf(dir string) *doctor.Disk {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/doctor"
 )
 
-// widthOf is how many characters a line of the terminal has, or 0 where there is none: then a finding is one line.
+// widthOf returns the number of characters in a line of the terminal. It is 0 if the output is no terminal: then
+// each finding is one line.
 func widthOf(out io.Writer) int {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(file.Fd()) {
@@ -31,12 +32,12 @@ const (
 	levelColumn = 9
 	checkColumn = 14
 	textColumn  = levelColumn + checkColumn
-	// narrowest is a text column that is worth breaking lines for.
+	// narrowest is the smallest width of the text column at which lines are broken.
 	narrowest = 30
 )
 
-// printReport writes a line for each finding, with what to do indented below it. On a terminal, texts are broken at its
-// width; commands never are, so that they can be copied.
+// printReport writes a line for each finding, with the advice indented below it. On a terminal it wraps texts at the
+// terminal's width, but never commands, so that they can be copied.
 func printReport(out io.Writer, r doctor.Report, width int) error {
 	w := bufio.NewWriter(out)
 	if r.Server != "" {
@@ -58,7 +59,7 @@ func printReport(out io.Writer, r doctor.Report, width int) error {
 	return w.Flush()
 }
 
-// wrapped breaks a text that begins at the column of the indent.
+// wrapped wraps a text that begins at the column of the indent.
 func wrapped(text, indent string, width int) string {
 	room := width - len(indent)
 	if room < narrowest {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/doctor"
 )
 
-// TestPrintReport_Narrow: texts are broken at the width, commands are not.
+// TestPrintReport_Narrow: texts are wrapped at the width, commands are not.
 func TestPrintReport_Narrow(t *testing.T) {
 	t.Parallel()
 	command := "ALTER SYSTEM SET synchronous_standby_names = '" + strings.Repeat("x", 80) + "';"

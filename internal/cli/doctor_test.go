@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestDoctor: what is found, in text and in JSON, with the command and the exit code.
+// TestDoctor: the findings, in text and in JSON, with the command and the exit code.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -32,7 +32,7 @@ func TestDoctor(t *testing.T) {
 		{"ALTER ROLE tidewire SET default_transaction_read_only = on", cli.ExitErrors, "error", "primary", "    ALTER ROLE \"tidewire\" IN DATABASE \"tidewire\" SET default_transaction_read_only = 'off';\n"},
 	} {
 		tell(c.before)
-		private := c.code == cli.ExitOK // of which the age is a note
+		private := c.code == cli.ExitOK // an old minor version is only a note there
 		args := []string{"doctor", "--database-url", server.URL()}
 		if private {
 			args = []string{"doctor", "--data-dir", server.DataDir()}
@@ -62,7 +62,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctor_NoDatabase: it makes none, and says what is wrong with the URL.
+// TestDoctor_NoDatabase: it creates no database, and says what is wrong with the URL.
 func TestDoctor_NoDatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +81,8 @@ func TestDoctor_NoDatabase(t *testing.T) {
 	}
 }
 
-// TestServe_Resembling: a server whose advisory locks do not lock is refused before anything is made in it.
+// TestServe_Resembling: a server whose advisory locks do not lock is rejected before anything is created in
+// it.
 func TestServe_Resembling(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

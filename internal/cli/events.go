@@ -14,26 +14,26 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// eventsCmd is for people and scripts at the shell.
+// eventsCmd has the commands for event stores, for people and scripts.
 type eventsCmd struct {
-	Append eventsAppendCmd `cmd:"" help:"Append events: one from flags, or each line of the standard input, in JSON."`
-	Query  eventsQueryCmd  `cmd:"" help:"Print the stored events that match, and end."`
+	Append eventsAppendCmd `cmd:"" help:"Append events: one event from flags, or one from each line of the standard input, in JSON."`
+	Query  eventsQueryCmd  `cmd:"" help:"Print the stored events that match, then exit."`
 	Tail   eventsTailCmd   `cmd:"" help:"Print new events that match as they arrive, until Ctrl-C."`
-	Stats  eventsStatsCmd  `cmd:"" help:"List the event stores, or count the events that match in one."`
+	Stats  eventsStatsCmd  `cmd:"" help:"List the event stores, or count the matching events of one store."`
 }
 
-// storeFlags say which event store.
+// storeFlags choose the event store.
 type storeFlags struct {
-	Store string `default:"default" help:"The event store. append makes it if there is none."`
+	Store string `default:"default" help:"The event store. append creates it if it does not exist."`
 	databaseFlags
 }
 
-// with calls use with the store.
+// with calls use with the store, which must exist.
 func (f storeFlags) with(p *process, use func(*eventstore.Store) error) error {
 	return f.withPool(p, f.use(p, (*eventstore.Client).Lookup, use))
 }
 
-// withNew is with for what may make the store.
+// withNew calls use with the store, and creates it if it does not exist.
 func (f storeFlags) withNew(p *process, use func(*eventstore.Store) error) error {
 	if err := refuseReserved("event store", f.Store); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (f storeFlags) use(p *process, get func(*eventstore.Client, context.Context
 	}
 }
 
-// explainEvents gives errors of event stores their exit codes.
+// explainEvents gives the errors of event stores their exit codes.
 func explainEvents(err error) error {
 	var invalid *eventstore.InvalidError
 	var coded *exitError
@@ -103,10 +103,10 @@ func newEventLine(e *eventstore.Event) eventLine {
 	return l
 }
 
-// queryFlags choose events.
+// queryFlags select events.
 type queryFlags struct {
-	Type []string `sep:"none" placeholder:"NAME" help:"Events of this type; with several flags, of any of them."`
-	Tag  []string `sep:"none" placeholder:"TAG" help:"Events with this tag; with several flags, with all of them."`
+	Type []string `sep:"none" placeholder:"NAME" help:"Only events of this type. Give the flag again for events of any of several types."`
+	Tag  []string `sep:"none" placeholder:"TAG" help:"Only events with this tag. Give the flag again for events with all of several tags."`
 }
 
 func (f queryFlags) query() eventstore.Query {
@@ -119,9 +119,9 @@ func (f queryFlags) query() eventstore.Query {
 type eventsQueryCmd struct {
 	queryFlags
 	After     int64 `help:"Only events after this position."`
-	Before    int64 `help:"Only events before this position. Default: up to the end."`
-	Limit     int   `short:"n" help:"At most N events. Default: all."`
-	Backwards bool  `help:"The newest first."`
+	Before    int64 `help:"Only events before this position. Default: to the end."`
+	Limit     int   `short:"n" help:"Print at most N events. Default: all."`
+	Backwards bool  `help:"Print the newest event first."`
 	storeFlags
 }
 
@@ -167,8 +167,8 @@ func (o eventPrinter) print(e *eventstore.Event) error {
 
 type eventsTailCmd struct {
 	queryFlags
-	After *int64 `help:"Begin after this position. Default: what comes from now on."`
-	Count int    `short:"n" placeholder:"N" help:"End after N events. Default: never."`
+	After *int64 `help:"Begin after this position. Default: only new events."`
+	Count int    `short:"n" placeholder:"N" help:"Exit after N events. Default: never."`
 	storeFlags
 }
 
@@ -191,7 +191,7 @@ func (c *eventsTailCmd) Run(p *process) error {
 		for printed := 0; c.Count == 0 || printed < c.Count; {
 			page, err := sub.Next(p.ctx)
 			if err != nil {
-				if p.ctx.Err() != nil { // Ctrl-C is how it ends
+				if p.ctx.Err() != nil { // Ctrl-C is the normal end
 					return nil
 				}
 				return err
@@ -255,7 +255,7 @@ func (c *eventsStatsCmd) list(p *process, pool *pgxpool.Pool) error {
 	defer client.Close(context.WithoutCancel(p.ctx))
 	for _, name := range names {
 		store, err := client.Lookup(p.ctx, name)
-		if errors.Is(err, eventstore.ErrNotFound) { // dropped meanwhile
+		if errors.Is(err, eventstore.ErrNotFound) { // dropped since it was listed
 			continue
 		}
 		if err != nil {

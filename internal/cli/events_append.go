@@ -12,14 +12,14 @@ import (
 )
 
 type eventsAppendCmd struct {
-	Type []string `name:"type" sep:"none" placeholder:"NAME" help:"Append one event of this type. Without it, the lines of the standard input: type, tags, data or data_base64, id."`
+	Type []string `name:"type" sep:"none" placeholder:"NAME" help:"Append one event of this type. Without this flag, each line of the standard input is an event in JSON with type, tags, data or data_base64, and id."`
 	Tag  []string `sep:"none" placeholder:"TAG" help:"A tag of the event. Give the flag again for more tags."`
-	Data string   `placeholder:"JSON" help:"Its data."`
-	ID   string   `name:"id" placeholder:"ID" help:"Its id: appending it again does nothing."`
+	Data string   `placeholder:"JSON" help:"Data of the event, in JSON."`
+	ID   string   `name:"id" placeholder:"ID" help:"Id of the event. Appending an event with the same id again does nothing."`
 
-	UnlessType []string `name:"unless-type" sep:"none" placeholder:"NAME" help:"Refuse if there is an event of this type, …"`
+	UnlessType []string `name:"unless-type" sep:"none" placeholder:"NAME" help:"Condition: fail if there is an event of this type, …"`
 	UnlessTag  []string `name:"unless-tag" sep:"none" placeholder:"TAG" help:"… with this tag (give the flag again for more: it must have all of them), …"`
-	After      int64    `help:"… after this position."`
+	After      int64    `help:"… after this position. Default: at any position."`
 	storeFlags
 }
 
@@ -58,11 +58,11 @@ func (c *eventsAppendCmd) append(ctx context.Context, store *eventstore.Store, e
 	})
 }
 
-// appendLines is how many lines share an append.
+// appendLines is the number of lines in one append.
 const appendLines = 500
 
-// lines appends the lines of the standard input, some at a time; with a
-// condition all of them at once.
+// lines appends the lines of the standard input, appendLines at a time, or all
+// in one append if there is a condition.
 func (c *eventsAppendCmd) lines(p *process, store *eventstore.Store) (err error) {
 	var batch []eventstore.Event
 	count, last := 0, int64(0)

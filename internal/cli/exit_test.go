@@ -29,7 +29,7 @@ func TestExitCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
+	t.Cleanup(func() { taken.Close() }) // runs after the parallel subtests
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o644); err != nil {
@@ -102,7 +102,7 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
-// as is the URL of another user, or of another database.
+// as returns the URL with another user or another database.
 func as(t *testing.T, raw, user, path string) string {
 	t.Helper()
 	u, err := url.Parse(raw)
@@ -118,7 +118,7 @@ func as(t *testing.T, raw, user, path string) string {
 	return u.String()
 }
 
-// lastLine is where the error stands, after what was logged.
+// lastLine returns the last line, which has the error, after the log.
 func lastLine(text string) string {
 	_, after, _ := strings.Cut(text, "tidewire:")
 	return after

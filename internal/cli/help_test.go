@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestHelp_AsAWord: help is --help, but for where it is an argument.
+// TestHelp_AsAWord: the word help means --help, except where it is an argument.
 func TestHelp_AsAWord(t *testing.T) {
 	t.Parallel()
 	for words, flag := range map[string]string{

@@ -14,9 +14,10 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// lanesConfig is what serve --only lanes and bench lanes agree on.
+// lanesConfig is the configuration of the lanes benchmark, which serve --only lanes and bench lanes
+// share.
 type lanesConfig struct {
-	Host         string // where the client dials
+	Host         string // the host that the client dials
 	Port         int
 	DummySize    int // bytes
 	DummyEvery   time.Duration
@@ -31,8 +32,8 @@ func defaultLanes() lanesConfig {
 	}
 }
 
-// lanesTOML is the file. What it does not say is nil; of what it does, the parse
-// functions tell what is wrong, by key and value.
+// lanesTOML is the decoded file. Missing settings are nil. The parse functions
+// check the others and name the key and the value in errors.
 type lanesTOML struct {
 	Server struct {
 		Host          any `toml:"host"`
@@ -46,7 +47,7 @@ type lanesTOML struct {
 	} `toml:"client"`
 }
 
-// loadLanesConfig reads a file. Settings that are not in it are those of defaultLanes.
+// loadLanesConfig reads a file. Missing settings have the values of defaultLanes.
 func loadLanesConfig(path string) (lanesConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -79,7 +80,7 @@ func parseLanes(text string) (lanesConfig, error) {
 	return cfg, nil
 }
 
-// set parses what the file says for a key, and adds to wrong why it cannot.
+// set parses the value of a key in the file. If that fails, it adds the reason to wrong.
 func set[T any](wrong *[]string, key string, value any, parse func(any, *T) error, to *T) {
 	if value == nil {
 		return
@@ -89,7 +90,7 @@ func set[T any](wrong *[]string, key string, value any, parse func(any, *T) erro
 	}
 }
 
-// shown is a value as the file has it, more or less.
+// shown formats a value roughly as it is written in the file.
 func shown(value any) string {
 	if text, ok := value.(string); ok {
 		return strconv.Quote(text)
@@ -97,7 +98,7 @@ func shown(value any) string {
 	return fmt.Sprint(value)
 }
 
-// tomlError says where the file is wrong, in a line.
+// tomlError says in one line where the file is wrong.
 func tomlError(err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) && len(unknown.Errors) > 0 {
@@ -110,7 +111,7 @@ func tomlError(err error) error {
 		return err
 	}
 	row, column := bad.Position()
-	if why, _, mismatch := strings.Cut(bad.Error(), " into "); mismatch { // what follows are types of Go
+	if why, _, mismatch := strings.Cut(bad.Error(), " into "); mismatch { // the rest names Go types
 		return fmt.Errorf("line %d: %s: %s: want a table", row, strings.Join(bad.Key(), "."), strings.TrimPrefix(why, "toml: "))
 	}
 	return fmt.Errorf("line %d, column %d: %w", row, column, err)
@@ -119,7 +120,7 @@ func tomlError(err error) error {
 func parseHost(value any, host *string) error {
 	name, ok := value.(string)
 	if !ok || name == "" || strings.ContainsAny(name, "/ \t\r\n") {
-		return fmt.Errorf("%s is no host: want a name or an address, such as \"localhost\"", shown(value))
+		return fmt.Errorf("%s is not a host: want a name or an address, such as \"localhost\"", shown(value))
 	}
 	*host = name
 	return nil
@@ -129,7 +130,7 @@ func parseHost(value any, host *string) error {
 func parsePort(value any, port *int) error {
 	n, err := strconv.Atoi(fmt.Sprint(value))
 	if err != nil || n < 0 || n > 65535 {
-		return fmt.Errorf("%v is no port: want 0 to 65535", value)
+		return fmt.Errorf("%v is not a port: want 0 to 65535", value)
 	}
 	*port = n
 	return nil

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// listen opens the port on every address that host stands for: localhost is
-// both loopback addresses, where the machine has them. Port 0 takes a free one,
-// the same on all.
+// listen opens the port on every address of the host: localhost stands for both
+// loopback addresses, if the machine has them. Port 0 chooses a free port, the
+// same for all addresses.
 func listen(host string, port int) ([]net.Listener, error) {
 	addresses := []string{host}
 	if host == "localhost" {

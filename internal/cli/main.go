@@ -9,13 +9,12 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Main runs the process as the tidewire program and returns its exit code. The
-// first SIGINT, SIGTERM or SIGHUP, which a terminal that is closed sends, stops it in
-// good order; a second one of the first two ends it at once, and a private
-// PostgreSQL with it.
+// Main runs the tidewire program and returns its exit code. The first SIGINT, SIGTERM
+// or SIGHUP (sent when a terminal is closed) starts a graceful stop. A second SIGINT
+// or SIGTERM ends the process at once, and its private PostgreSQL too.
 func Main() int {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signals = append(signals, syscall.SIGHUP)
 	}
 	received := make(chan os.Signal, 4)
@@ -35,10 +34,10 @@ func Main() int {
 	return Run(ctx, Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }
 
-// endAtOnce ends the process by the signal, as if nobody had caught it, but leaves
-// no PostgreSQL running.
+// endAtOnce ends the process by the signal, as if it were not caught, but stops
+// the private PostgreSQL first.
 func endAtOnce(sig syscall.Signal) {
-	embedpg.EndOwned() // nobody reads its error any more
+	embedpg.EndOwned() // nobody can read its error any more
 	signal.Reset(sig)
 	syscall.Kill(os.Getpid(), sig)
 }

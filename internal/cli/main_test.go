@@ -8,8 +8,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// asProgram makes the test's own program behave as tidewire: tests start it as
-// a process of its own, and so do the benchmarks under test.
+// asProgram makes the test's own program behave as tidewire: tests, and the
+// benchmarks under test, start it as a separate process.
 const asProgram = "TIDEWIRE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -15,22 +15,22 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// crowd is clients of two servers that publish to many streams, follow them, and work through
-// many queues, and what they were told.
+// crowd is a set of clients of two servers that publish to many streams, subscribe to them,
+// and work through many queues. It records their answers.
 type crowd struct {
 	t       *testing.T
 	streams int
 	queues  int
 	addrs   [2]atomic.Pointer[string]
 	over    atomic.Bool // nothing new is sent
-	settled atomic.Bool // and all that was sent is answered
+	settled atomic.Bool // nothing new is sent, and everything sent is answered
 
 	mu        sync.Mutex
-	stored    map[string]map[int64]string // by stream and position, as answered
+	stored    map[string]map[int64]string // by stream and position, as acknowledged
 	followed  map[string][]wireMessage
-	enqueued  map[string]bool      // payloads whose enqueueing was answered
+	enqueued  map[string]bool      // payloads whose enqueueing was acknowledged
 	delivered map[string]int       // how often
-	acked     map[string]time.Time // when that was answered
+	acked     map[string]time.Time // time at which the ack was answered
 	answers   int
 }
 
@@ -48,7 +48,7 @@ func newCrowd(t *testing.T, streams, queues int, addrs ...string) *crowd {
 	return c
 }
 
-// dial connects to one server or the other until one answers, or nothing matters any more.
+// dial tries the two servers in turn until one answers, or the test is over.
 func (c *crowd) dial(turn *int) *wire {
 	for c.t.Context().Err() == nil {
 		*turn++
@@ -63,7 +63,8 @@ func (c *crowd) dial(turn *int) *wire {
 	return nil
 }
 
-// publish publishes as a producer to each stream in turn, and repeats what was not answered.
+// publish publishes as a producer to each stream in turn, and repeats requests that were not
+// answered.
 func (c *crowd) publish(number int) {
 	type request struct{ stream, payload string }
 	flight := make(map[int]request)
@@ -119,8 +120,8 @@ func (c *crowd) answered(stream, payload string, position int64) {
 	c.stored[stream][position] = payload
 }
 
-// follow follows every second stream, and goes on after what it has seen, until all that was
-// answered has come.
+// follow subscribes to every second stream, and resumes after the last message seen, until
+// all acknowledged messages have arrived.
 func (c *crowd) follow(number int) {
 	turn := number
 	last := make(map[string]int64)
@@ -152,7 +153,7 @@ func (c *crowd) follow(number int) {
 	}
 }
 
-// followedAll reports whether all is answered, and the last positions have come.
+// followedAll reports whether all publishes are answered, and the last positions have arrived.
 func (c *crowd) followedAll(last map[string]int64) bool {
 	if !c.settled.Load() {
 		return false
@@ -169,7 +170,7 @@ func (c *crowd) followedAll(last map[string]int64) bool {
 	return true
 }
 
-// enqueue enqueues to each queue in turn. What was not answered may be there or not.
+// enqueue enqueues to each queue in turn. The outcome of an unanswered request is unknown.
 func (c *crowd) enqueue(number int) {
 	turn, sent := number, 0
 	for !c.over.Load() {
@@ -196,7 +197,7 @@ func (c *crowd) enqueue(number int) {
 	}
 }
 
-// work consumes all queues until all that was enqueued was delivered.
+// work consumes all queues until every enqueued message was delivered.
 func (c *crowd) work(number int) {
 	turn := number
 	for !c.worked() {
@@ -243,7 +244,7 @@ func (c *crowd) worked() bool {
 	return true
 }
 
-// check reads all streams, and compares.
+// check reads all streams, and compares them with the answers.
 func (c *crowd) check(addr string) {
 	published := make(map[string]bool)
 	for s, stored := range c.stored {
@@ -273,10 +274,10 @@ func (c *crowd) check(addr string) {
 	}
 }
 
-// TestMany_Killed: two servers share many streams and queues, whose clients go to the other one,
-// and repeat what was not answered, when a server or PostgreSQL is killed. What was
-// published is there once, where that was answered; subscriptions miss nothing; what was
-// enqueued is delivered, and not again after the answer to its acknowledgement.
+// TestMany_Killed: two servers share many streams and queues. When a server or PostgreSQL is
+// killed, clients reconnect to the other server and repeat unanswered requests. Acknowledged
+// messages are stored once; subscriptions miss nothing; enqueued messages are delivered, and not
+// again after their acknowledgement was answered.
 func TestMany_Killed(t *testing.T) {
 	t.Parallel()
 	for _, victim := range []string{"server", "postgres"} {
@@ -337,7 +338,7 @@ func manyKilled(t *testing.T, victim string, random *rand.Rand) {
 	}
 }
 
-// await waits until so many publishes were answered.
+// await waits until that many publishes were answered.
 func (c *crowd) await(answers int) {
 	c.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -354,8 +355,8 @@ func (c *crowd) await(answers int) {
 	}
 }
 
-// TestServe_MadeAgainElsewhere: a stream and a queue that another node has dropped are there at once
-// when this one has made them again.
+// TestServe_MadeAgainElsewhere: a stream and a queue that another node has dropped can be used at
+// once after this node has created them again.
 func TestServe_MadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

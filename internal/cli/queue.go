@@ -13,16 +13,16 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// queueCmd is for people and scripts at the shell.
+// queueCmd has the commands for queues, for people and scripts.
 type queueCmd struct {
-	Create  queueCreateCmd  `cmd:"" help:"Make a queue."`
+	Create  queueCreateCmd  `cmd:"" help:"Create a queue."`
 	List    queueListCmd    `cmd:"" help:"List the queues, with the number of messages in each."`
-	Stats   queueStatsCmd   `cmd:"" help:"Show how many messages a queue has, and how many come and are done a second."`
+	Stats   queueStatsCmd   `cmd:"" help:"Show how many messages a queue has, and how many are enqueued and done a second."`
 	Peek    queuePeekCmd    `cmd:"" help:"Print the next messages, or the dead letters. They stay in the queue."`
 	Redrive queueRedriveCmd `cmd:"" help:"Put dead letters back into the queue."`
 	Pause   queuePauseCmd   `cmd:"" help:"Stop deliveries until resume. Messages can still be enqueued."`
 	Resume  queueResumeCmd  `cmd:"" help:"Start deliveries again, after pause."`
-	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages that are not with a consumer."`
+	Purge   queuePurgeCmd   `cmd:"" help:"Remove all messages, except those that a consumer is processing."`
 	Drop    queueDropCmd    `cmd:"" help:"Remove a queue with all its messages."`
 }
 
@@ -46,7 +46,7 @@ func (a queueArg) with(p *process, work func(q *queue.Queue) error) error {
 type queueCreateCmd struct {
 	Name        string  `arg:"" help:"Name of the queue."`
 	MaxAttempts int     `placeholder:"N" help:"How many times a message is delivered before it becomes a dead letter. Default: 10."`
-	RetryMin    seconds `placeholder:"TIME" help:"Pause before the first retry of a message that a consumer refused (nack). The pause doubles with each retry. Default: 1s."`
+	RetryMin    seconds `placeholder:"TIME" help:"Pause before the first retry of a message that a consumer rejected (nack). The pause doubles with each retry. Default: 1s."`
 	RetryMax    seconds `placeholder:"TIME" help:"Longest pause before a retry. Default: 5m."`
 	Priorities  int     `placeholder:"N" help:"Give messages a priority from 0 to N-1 (N is 2 to 10). Higher priorities are delivered first. Default: no priorities."`
 	Partitions  int     `placeholder:"N" help:"Deliver the messages of each key in order. The keys are divided among N partitions (1 to 64), and up to N servers share the work. Default: no order."`
@@ -83,7 +83,7 @@ func (c *queueListCmd) Run(p *process) error {
 		rightAligned(t, 2, 3, 4, 5, 6, 7)
 		for _, name := range names {
 			s, err := stats(p, pool, name)
-			if errors.Is(err, queue.ErrNotFound) { // dropped meanwhile
+			if errors.Is(err, queue.ErrNotFound) { // dropped since it was listed
 				continue
 			}
 			if err != nil {
@@ -106,7 +106,7 @@ func stats(p *process, pool *pgxpool.Pool, name string) (queue.Stats, error) {
 
 type queueStatsCmd struct {
 	queueArg
-	Over time.Duration `default:"1s" help:"How long to measure the messages a second; 0: do not measure."`
+	Over time.Duration `default:"1s" help:"How long to measure the messages a second. 0: do not measure."`
 }
 
 // Run is called by kong.
@@ -122,7 +122,8 @@ func (c *queueStatsCmd) Run(p *process) error {
 	})
 }
 
-// rates prints what happens from those Stats on.
+// rates measures and prints how many messages are enqueued and done a second, from the first Stats
+// on.
 func (c *queueStatsCmd) rates(p *process, q *queue.Queue, first queue.Stats) error {
 	if c.Over <= 0 {
 		return nil
@@ -143,8 +144,8 @@ func (c *queueStatsCmd) rates(p *process, q *queue.Queue, first queue.Stats) err
 
 type queuePeekCmd struct {
 	queueArg
-	Count int  `short:"n" default:"10" help:"How many messages."`
-	Dead  bool `help:"Print dead letters, each with its attempts and the reason of its last refusal."`
+	Count int  `short:"n" default:"10" help:"Maximum number of messages to print."`
+	Dead  bool `help:"Print dead letters, each with its attempts and the reason of its last rejection (nack)."`
 	printFlags
 }
 
@@ -226,7 +227,7 @@ type queuePurgeCmd struct {
 // Run is called by kong.
 func (c *queuePurgeCmd) Run(p *process) error {
 	if !c.Yes {
-		return exit(ExitUsage, "queue purge removes the messages of %q for good: say --yes", c.Name)
+		return exit(ExitUsage, "queue purge removes the messages of %q permanently: confirm with --yes", c.Name)
 	}
 	return c.with(p, func(q *queue.Queue) error {
 		n, err := q.Purge(p.ctx, queue.PurgeOptions{Dead: c.Dead})
@@ -246,18 +247,18 @@ type queueDropCmd struct {
 // Run is called by kong.
 func (c *queueDropCmd) Run(p *process) error {
 	if !c.Yes {
-		return exit(ExitUsage, "queue drop removes %q and all its messages for good: say --yes", c.Name)
+		return exit(ExitUsage, "queue drop removes %q and all its messages permanently: confirm with --yes", c.Name)
 	}
 	return c.withPool(p, func(pool *pgxpool.Pool) error { return explainQueue(queue.Drop(p.ctx, pool, c.Name)) })
 }
 
-// explainQueue says what to do about an error of package queue.
+// explainQueue adds to an error of package queue what to do about it.
 func explainQueue(err error) error {
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
 	case errors.Is(err, queue.ErrExists):
-		return exit(ExitUsage, "%w: drop it first, or ask for what it has; a flag that is left out means its default", err)
+		return exit(ExitUsage, "%w: drop it first, or give the options that it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
 		return exit(ExitUsage, "%w: %s; choose another name, or drop the stream first with tidewire stream drop", queue.ErrStreamInUse, reason(err))
 	case errors.Is(err, queue.ErrInvalid):
@@ -266,7 +267,7 @@ func explainQueue(err error) error {
 	return explainStream(err)
 }
 
-// reason is what PostgreSQL's functions said, without its SQLSTATE.
+// reason returns the message of an error from PostgreSQL, without its SQLSTATE.
 func reason(err error) string {
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refused.Message

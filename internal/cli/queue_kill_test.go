@@ -22,17 +22,17 @@ import (
 // at that address, until its connection ends.
 const asConsumer = "TIDEWIRE_TEST_AS_CONSUMER"
 
-// consumed is what a consumer's process says of a message.
+// consumed is what a consumer's process prints about a message.
 type consumed struct {
 	Payload  string
 	Position int64
-	Acked    bool // its acknowledgement was answered; else it was delivered
+	Acked    bool // the acknowledgement was answered; otherwise: delivered
 	At       int64
 	By       int
 }
 
-// consume is the consumer's process: every line leaves it before the next thing
-// happens, so that what it has said survives it.
+// consume is the main function of a consumer's process. It writes every line
+// before it continues, so that the output survives a kill.
 func consume(addr string) (code int) {
 	c, err := websocket.Dial(context.Background(), "ws://"+addr+"/ws", websocket.Config{})
 	if err != nil {
@@ -70,15 +70,15 @@ func consume(addr string) (code int) {
 	}
 }
 
-// deeds is all that consumers have said.
-type deeds struct {
+// consumerOutput is the output of all consumers.
+type consumerOutput struct {
 	running sync.WaitGroup
 
 	mu   sync.Mutex
 	said []consumed
 }
 
-func (d *deeds) read(from io.Reader, by int) {
+func (d *consumerOutput) read(from io.Reader, by int) {
 	for lines := json.NewDecoder(bufio.NewReader(from)); ; {
 		var it consumed
 		if lines.Decode(&it) != nil {
@@ -91,7 +91,7 @@ func (d *deeds) read(from io.Reader, by int) {
 	}
 }
 
-func (d *deeds) acked() (n int) {
+func (d *consumerOutput) acked() (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, it := range d.said {
@@ -103,7 +103,7 @@ func (d *deeds) acked() (n int) {
 }
 
 // consumer starts a consumer's process.
-func (d *deeds) consumer(t *testing.T, addr string, number int) (kill func()) {
+func (d *consumerOutput) consumer(t *testing.T, addr string, number int) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -133,9 +133,9 @@ func (d *deeds) consumer(t *testing.T, addr string, number int) (kill func()) {
 	return kill
 }
 
-// check compares what consumers said, who have all ended, with what producers
-// were told.
-func (d *deeds) check(t *testing.T, enqueued map[string]int64) {
+// check compares the output of the consumers, which have all ended, with the
+// answers to the producers.
+func (d *consumerOutput) check(t *testing.T, enqueued map[string]int64) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,8 +167,8 @@ func (d *deeds) check(t *testing.T, enqueued map[string]int64) {
 }
 
 // TestQueue_Killed: two servers share a queue, each with a consumer, and under
-// load a consumer's process, a server or PostgreSQL is killed. Every message
-// whose enqueueing was answered is delivered, and none is after the answer to
+// load a consumer's process, a server or PostgreSQL is killed. Every
+// acknowledged message is delivered, and none is delivered after the answer to
 // its acknowledgement.
 func TestQueue_Killed(t *testing.T) {
 	t.Parallel()
@@ -193,7 +193,7 @@ func killed(t *testing.T, victim string, random *rand.Rand) {
 	}
 	one, two := serve(t, "--database-url", url), serve(t, "--database-url", url)
 	request(t, "POST", one.addr, "/v1/queues/jobs", "")
-	var all deeds
+	var all consumerOutput
 	first := all.consumer(t, one.addr, 1)
 	all.consumer(t, two.addr, 2)
 
@@ -219,7 +219,7 @@ func killed(t *testing.T, victim string, random *rand.Rand) {
 		t.Errorf("%d of %d enqueued", len(enqueued), total)
 	}
 	awaitEmpty(t, two.addr)
-	two.stop(t) // and with it end its consumers
+	two.stop(t) // this also ends its consumers
 	if victim != "server" {
 		one.stop(t)
 	}
@@ -227,7 +227,7 @@ func killed(t *testing.T, victim string, random *rand.Rand) {
 	all.check(t, enqueued)
 }
 
-// enqueue keeps eight messages in flight and returns the positions answered.
+// enqueue keeps eight messages in flight and returns the acknowledged positions.
 func enqueue(w *wire, total int) map[string]int64 {
 	positions := make(map[string]int64)
 	sent := 0
@@ -252,8 +252,8 @@ func enqueue(w *wire, total int) map[string]int64 {
 	return positions
 }
 
-// awaitEmpty waits until nothing is left in the queue: also what was with the
-// dead, whose lease lasts 15 s.
+// awaitEmpty waits until the queue is empty: also of messages of killed
+// consumers, whose lease lasts 15 s.
 func awaitEmpty(t *testing.T, addr string) {
 	t.Helper()
 	var left struct{ Ready, Leased, Delayed int }
@@ -272,8 +272,8 @@ func awaitEmpty(t *testing.T, addr string) {
 	t.Errorf("the queue still holds %+v", left)
 }
 
-// TestQueue_KilledServerCountsNoAttempt kills the server of a queue whose messages
-// are delivered once at most: none becomes a dead letter for that.
+// TestQueue_KilledServerCountsNoAttempt kills the server of a queue that allows
+// one attempt: no message becomes a dead letter.
 func TestQueue_KilledServerCountsNoAttempt(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -294,7 +294,7 @@ func TestQueue_KilledServerCountsNoAttempt(t *testing.T) {
 	w = wireDial(t, two.addr)
 	w.ask(`{"type":"consume","queue":"jobs","credits":2,"id":2}`)
 	got := make(map[string]int)
-	for range jobs { // two of them once the lease of the dead is over
+	for range jobs { // two of them after the lease of the killed server has expired
 		m := mustNext(t, w)
 		got[m.Payload] = m.Attempt
 		w.ask(`{"type":"ack","queue":"jobs","delivery":%q,"id":3}`, m.Delivery)
@@ -310,7 +310,7 @@ func TestQueue_KilledServerCountsNoAttempt(t *testing.T) {
 	}
 }
 
-// mustNext is the next delivery.
+// mustNext returns the next delivery.
 func mustNext(t *testing.T, w *wire) wireMessage {
 	t.Helper()
 	for {

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cli"
 )
 
-// TestQueueCreate_SaysWhatDiffers from the queue that there is, in words.
+// TestQueueCreate_SaysWhatDiffers from the existing queue, in words.
 func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
@@ -30,7 +30,7 @@ func TestQueueCreate_SaysWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestQueueCreate_OfAStreamInUse says what stands in the way, without a SQLSTATE.
+// TestQueueCreate_OfAStreamInUse says what prevents it, without a SQLSTATE.
 func TestQueueCreate_OfAStreamInUse(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}

@@ -14,15 +14,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// churn is queues of two servers that are made and dropped by either, with clients of both.
+// churn is a set of queues that two servers create and drop, with clients of both servers.
 type churn struct {
 	t       *testing.T
 	servers []*program
 	names   []string
-	over    atomic.Bool // no queue is made any more, and all are dropped
+	over    atomic.Bool // no more queues are created, and all are dropped
 
 	mu   sync.Mutex
-	told map[string]int // how often which answer or end came
+	told map[string]int // counts of answers and ends, by kind
 }
 
 func (c *churn) count(what string) {
@@ -31,7 +31,7 @@ func (c *churn) count(what string) {
 	c.told[what]++
 }
 
-// makeAndDrop makes one queue and drops it, some times. It is there once it is made.
+// makeAndDrop creates and drops one queue several times. It can be used as soon as it is created.
 func (c *churn) makeAndDrop(name string, random *rand.Rand) {
 	for range 4 {
 		pause := time.Duration(random.IntN(400)) * time.Millisecond
@@ -52,7 +52,7 @@ func (c *churn) must(method string, server *program, path, body string) {
 	}
 }
 
-// enqueue enqueues to any of the queues: at once, later, or what is unique.
+// enqueue enqueues to any of the queues: immediate, delayed, or unique messages.
 func (c *churn) enqueue(w *wire, random *rand.Rand) {
 	defer w.Abort()
 	for id := 1; !c.over.Load(); id++ {
@@ -68,17 +68,17 @@ func (c *churn) enqueue(w *wire, random *rand.Rand) {
 	}
 }
 
-// consumer is one connection that consumes all queues, again after each end.
+// consumer is one connection that consumes all queues, and starts again after each end.
 type consumer struct {
 	*churn
 	w         *wire
 	requests  int
-	consuming map[string]bool // asked for, and not told of an end
-	asked     map[int]string  // the queue that a request without an answer is to consume
-	acks      map[int]bool    // without an answer
+	consuming map[string]bool // requested, and not ended
+	asked     map[int]string  // the queues of unanswered consume requests
+	acks      map[int]bool    // unanswered
 }
 
-// consume works until all queues are dropped and it was told of each consumption that it ended.
+// consume works until all queues are dropped and each consumption has ended.
 func (c *consumer) consume() {
 	messages := make(chan wireMessage)
 	var reading sync.WaitGroup
@@ -149,7 +149,7 @@ func (c *consumer) heard(m wireMessage) {
 	}
 }
 
-// awaitNoQueues waits until nothing in the server serves a queue.
+// awaitNoQueues waits until no goroutine of the server serves a queue.
 func awaitNoQueues(t *testing.T, p *program) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -164,9 +164,9 @@ func awaitNoQueues(t *testing.T, p *program) {
 	}
 }
 
-// TestServe_QueuesDropped: queues of any shape are made and dropped, and made again by the same
-// names, by two servers whose clients enqueue and consume. Each consumption ends once, because its
-// queue is gone; each acknowledgement is answered; and nothing of the queues stays in the servers.
+// TestServe_QueuesDropped: two servers create and drop queues of all kinds, repeatedly with the
+// same names, while their clients enqueue and consume. Each consumption ends once, because its
+// queue is gone; each acknowledgement is answered; and the servers keep nothing of the queues.
 func TestServe_QueuesDropped(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -206,8 +206,8 @@ func queuesDropped(t *testing.T, seed uint64) {
 	}
 }
 
-// TestServe_QueueGoneWithoutCredit: a consumer that has as many deliveries as it may is told of the
-// queue's end as well, on either node.
+// TestServe_QueueGoneWithoutCredit: a consumer without credit is also told about the end of the
+// queue, on either node.
 func TestServe_QueueGoneWithoutCredit(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestReadme_Program: the Go program of README.md compiles as it stands there, does its job, and stops when it is told to.
+// TestReadme_Program: the Go program of README.md compiles unchanged, does its job, and stops on a signal.
 func TestReadme_Program(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")

@@ -44,7 +44,7 @@ func shownCommands(t *testing.T) (all []shownCommand) {
 	return all
 }
 
-// shapeOf is a regular expression for what is shown, where … stands for anything.
+// shapeOf returns a regular expression for the shown output, where … stands for anything.
 func shapeOf(shown string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSpace(shown)), "…", ".*") + "$")
 }
@@ -59,7 +59,7 @@ func wordsOf(line string) (words []string) {
 	return words
 }
 
-// TestReadme_Commands: what README.md shows is what the commands print.
+// TestReadme_Commands: the commands print what README.md shows.
 func TestReadme_Commands(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -68,7 +68,7 @@ func TestReadme_Commands(t *testing.T) {
 		words := wordsOf(c.line)
 		var got string
 		switch words[0] {
-		case "make": // it has run: serve is what it starts
+		case "make": // not needed: serve is what it starts
 			continue
 		case "curl":
 			got = curl(t, p.addr, words[1:])
@@ -87,7 +87,7 @@ func TestReadme_Commands(t *testing.T) {
 	}
 }
 
-// curl does what curl does with -X, -H, -d and an address.
+// curl supports -X, -H, -d and an address.
 func curl(t *testing.T, addr string, args []string) string {
 	t.Helper()
 	method, body, header, url := "GET", "", http.Header{}, ""

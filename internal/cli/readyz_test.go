@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// awaitReadyz asks until the answer is that.
+// awaitReadyz repeats the request until it has the wanted answer.
 func awaitReadyz(t *testing.T, p *program, status int, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -30,7 +30,7 @@ func awaitReadyz(t *testing.T, p *program, status int, text string) {
 	}
 }
 
-// runSQL runs a statement that no transaction may hold.
+// runSQL runs a statement that cannot run in a transaction.
 func runSQL(t *testing.T, url, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -50,8 +50,8 @@ func execSQL(t *testing.T, db pgtest.DB, sql string) {
 	}
 }
 
-// TestReadyz_DatabaseRefuses: ready means that a write would be acknowledged, and
-// the answer says why not.
+// TestReadyz_DatabaseRefuses: ready means that a write would be acknowledged.
+// Otherwise the answer says why not.
 func TestReadyz_DatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -69,7 +69,7 @@ func TestReadyz_DatabaseRefuses(t *testing.T) {
 	awaitReadyz(t, p, 503, "tidewire db migrate")
 }
 
-// TestReadyz_WritersStarve: PostgreSQL answers, and what was accepted is not stored.
+// TestReadyz_WritersStarve: PostgreSQL answers, but accepted messages are not stored.
 func TestReadyz_WritersStarve(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

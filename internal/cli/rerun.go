@@ -15,22 +15,22 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// rerun is a benchmark as a file: what `tidewire bench run` runs.
+// rerun is the content of a file that `tidewire bench run` runs: a benchmark with its flags.
 type rerun struct {
 	Command string         `toml:"command"` // queue, chat, …
 	Args    []string       `toml:"args,omitempty"`
 	Flags   map[string]any `toml:"flags"`
 }
 
-// notRerun are flags that a file does not keep: where a result goes, and which
-// database it is, with its password.
+// notRerun lists flags that the file does not keep: where the result goes, and
+// the database with its password.
 var notRerun = []string{
 	"help", "out", "quiet", "quick", "database-url", "host", "port", "db", "user", "password", "compare-database",
 	"data-dir", "postgres", "pg-version", "pg-mirror",
 }
 
-// rerunOf takes down the command that is running, with all its flags: the
-// defaults of another version may be others.
+// rerunOf records the running command with all its flags, since another version
+// may have other defaults.
 func rerunOf(ctx *kong.Context) rerun {
 	r := rerun{Flags: make(map[string]any)}
 	node := ctx.Selected()
@@ -45,7 +45,7 @@ func rerunOf(ctx *kong.Context) rerun {
 	}
 	for _, f := range node.Flags {
 		v := tomlOf(f.Target)
-		if v == nil && f.HasDefault { // a 0 where 0 is not the default
+		if v == nil && f.HasDefault { // a 0 that the user gave instead of the default
 			v = zeroOf(f.Target)
 		}
 		if v != nil && !slices.Contains(notRerun, f.Name) {
@@ -55,7 +55,7 @@ func rerunOf(ctx *kong.Context) rerun {
 	return r
 }
 
-// argsOf is an argument as the command line had it: one word, or several.
+// argsOf returns an argument as on the command line: one word, or several.
 func argsOf(v reflect.Value) (words []string) {
 	if v.Kind() != reflect.Slice {
 		return []string{fmt.Sprint(v.Interface())}
@@ -66,7 +66,7 @@ func argsOf(v reflect.Value) (words []string) {
 	return words
 }
 
-// zeroOf is a number's 0 as a file has it; nil for what is no number.
+// zeroOf returns 0 as the file has it for a number, and nil for other values.
 func zeroOf(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Float64:
@@ -75,7 +75,7 @@ func zeroOf(v reflect.Value) any {
 	return nil
 }
 
-// tomlOf is a flag's value as a file has it; nil if it is not set.
+// tomlOf returns a flag's value as the file has it, or nil if it is not set.
 func tomlOf(v reflect.Value) any {
 	if v.Kind() == reflect.Slice {
 		var all []any
@@ -114,14 +114,14 @@ func (r rerun) write(result string) error {
 		return fmt.Errorf("encode parameters: %w", err)
 	}
 	path := bench.Beside(result, bench.EndingRerun)
-	head := "# tidewire bench run FILE runs this again. The database is the one that flags or the environment say.\n"
+	head := "# tidewire bench run FILE runs this again. The database is chosen by flags or the environment.\n"
 	if err := os.WriteFile(path, append([]byte(head), text...), 0o644); err != nil {
 		return fmt.Errorf("write parameters: %w", err)
 	}
 	return nil
 }
 
-// arguments are those of the command line that it stands for.
+// arguments returns the command line that the file stands for.
 func (r rerun) arguments() ([]string, error) {
 	if r.Command == "" || r.Command == "run" {
 		return nil, fmt.Errorf("command is %q: want a scenario of tidewire bench list", r.Command)
@@ -144,7 +144,7 @@ func (r rerun) arguments() ([]string, error) {
 	return args, nil
 }
 
-// commandLine is what was typed, without passwords.
+// commandLine returns the command line as typed, without passwords.
 func commandLine(args []string) string {
 	words := []string{"tidewire"}
 	for i, arg := range args {
@@ -165,7 +165,7 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// redacted is a URL without its password, or the text as it is.
+// redacted returns a URL without its password; other texts are returned unchanged.
 func redacted(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {
@@ -178,7 +178,7 @@ func redacted(text string) string {
 	return u.String()
 }
 
-// quoted is a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if word != "" && !strings.ContainsAny(word, " \t\n'\"\\$&|;<>()*?[]#~%!{}`") {
 		return word

@@ -9,16 +9,17 @@ import (
 	"github.com/tidewire/tidewire/queue"
 )
 
-// refuseReserved keeps a command from changing what is the server's own, as the
-// gateway does; reading it is allowed here.
+// refuseReserved prevents that a command changes an object with a reserved
+// name, which belongs to the server. The gateway does the same. Commands may
+// read such objects.
 func refuseReserved(kind, name string) error {
 	if !engine.Reserved(name) {
 		return nil
 	}
-	return exit(ExitUsage, "%s %q: names that begin with %s are the server's own; choose another", kind, name, engine.ReservedPrefix)
+	return exit(ExitUsage, "%s %q: names that begin with %s are reserved for the server; choose another", kind, name, engine.ReservedPrefix)
 }
 
-// refuseQueueStream keeps a command from changing the stream of a queue.
+// refuseQueueStream prevents that a command changes the stream of a queue.
 func refuseQueueStream(ctx context.Context, pool *pgxpool.Pool, name, instead string) error {
 	owns, err := queue.OwnsStream(ctx, pool, name)
 	switch {

@@ -19,7 +19,7 @@ type chatMember struct {
 	unread []websocket.Message
 }
 
-// until returns the next message that is of one of these types, and the texts of the chats before it.
+// until returns the next message of one of these types, and the texts of the chats before it.
 func (c *chatMember) until(t *testing.T, kinds ...string) (a chatAnswer, texts string) {
 	t.Helper()
 	for {
@@ -45,8 +45,8 @@ func (c *chatMember) until(t *testing.T, kinds ...string) (a chatAnswer, texts s
 	}
 }
 
-// TestStoredRooms_AFailoverLosesChats: whoever got chats that are lost is told by the server that had stored them, and both servers send members to
-// positions that are not.
+// TestStoredRooms_AFailoverLosesChats: members that received lost chats are told so by the server that had stored them,
+// and later members get positions that are not lost.
 func TestStoredRooms_AFailoverLosesChats(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t, pgxpool.New)

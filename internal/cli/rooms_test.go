@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// chatAnswer is anything that a chat server says.
+// chatAnswer is any message of a chat server.
 type chatAnswer struct {
 	Type     string
 	ID       int
@@ -42,8 +42,8 @@ func say(c *websocket.Conn, format string, args ...any) {
 	c.Flush()
 }
 
-// talk keeps a few chats in flight until the connection breaks, and returns
-// those that were answered, by position. Texts are unique: who, and the number.
+// talk keeps a few chats in flight until the connection breaks, and records the
+// acknowledged ones by position. Texts are unique: the sender and a number.
 func talk(c *websocket.Conn, who string, acked *sync.Map, count *atomic.Int64) {
 	say(c, `{"type":"join","room":"kept","id":0}`)
 	sent := 0
@@ -101,8 +101,8 @@ func history(t *testing.T, addr string) (texts map[int64]string) {
 	}
 }
 
-// TestStoredRooms_AnAnsweredChatIsThere after the server was killed, or its
-// PostgreSQL, in the middle of it: once, and at the position that was told.
+// TestStoredRooms_AnAnsweredChatIsThere after the server or its PostgreSQL was
+// killed under load: once, and at the acknowledged position.
 func TestStoredRooms_AnAnsweredChatIsThere(t *testing.T) {
 	t.Parallel()
 	for range pgtest.Seeds() {
@@ -144,7 +144,7 @@ func TestStoredRooms_AnAnsweredChatIsThere(t *testing.T) {
 	}
 }
 
-// TestStoredRooms_PostgreSQLAway holds chats back until it is there again.
+// TestStoredRooms_PostgreSQLAway delays chats until PostgreSQL is reachable again.
 func TestStoredRooms_PostgreSQLAway(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

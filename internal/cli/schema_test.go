@@ -29,7 +29,7 @@ func migrated(t *testing.T) pgtest.DB {
 	return db
 }
 
-// onExisting are the commands that work with what is there, and make no database.
+// onExisting are the commands that need an existing database, and create none.
 var onExisting = [][]string{
 	{"stream", "list"}, {"stream", "info", "s"}, {"stream", "replay", "s"}, {"stream", "tail", "s", "-n", "1"},
 	{"stream", "publish", "s", "x"}, {"stream", "retain", "s"}, {"stream", "drop", "s", "--yes"},
@@ -37,8 +37,8 @@ var onExisting = [][]string{
 	{"events", "query"}, {"events", "tail", "-n", "1"}, {"events", "stats"}, {"db", "migrate", "--status"}, {"db", "migrate", "--dry-run"},
 }
 
-// TestCommands_MakeNoDatabase: where there is no private PostgreSQL, they say what
-// to do, and make none.
+// TestCommands_MakeNoDatabase: without a private PostgreSQL, they say what to do,
+// and create none.
 func TestCommands_MakeNoDatabase(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
@@ -53,7 +53,7 @@ func TestCommands_MakeNoDatabase(t *testing.T) {
 	}
 }
 
-// TestCommands_DoNotMigrate: a schema of another version, or none, is left as it is.
+// TestCommands_DoNotMigrate: a schema of another version, or none, stays unchanged.
 func TestCommands_DoNotMigrate(t *testing.T) {
 	t.Parallel()
 	empty, older, newer := pgtest.Open(t), migrated(t), migrated(t)
@@ -70,12 +70,12 @@ func TestCommands_DoNotMigrate(t *testing.T) {
 	}{{empty, "tidewire db migrate"}, {older, "tidewire db migrate"}, {newer, "newer tidewire"}} {
 		before := schemaVersion(t, c.db)
 		all := [][]string{{"queue", "create", "q"}, {"serve", "--port", "0", "--migrate=false"}, {"events", "stats"}}
-		if c.db == older { // what they say is the same of the others
+		if c.db == older { // the message for the others is the same
 			all = append([][]string{{"stream", "create", "s"}, {"events", "append", "--type", "t"}, all[0], all[1]}, onExisting...)
 		}
 		for _, args := range all {
 			code, _, text := run(t, nil, append(args, "--database-url", c.db.URL)...)
-			if args[0] == "db" { // TestDB_Migrate has what they say
+			if args[0] == "db" { // TestDB_Migrate checks its output
 				continue
 			}
 			if code != cli.ExitDatabase || !strings.Contains(text, c.text) {
@@ -136,7 +136,7 @@ func TestDB_Migrate(t *testing.T) {
 }
 
 // TestDB_MigrateNewer: a schema that this program does not know cannot be used, and
-// none of its forms says that all is well.
+// no form of db migrate reports success.
 func TestDB_MigrateNewer(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -152,7 +152,7 @@ func TestDB_MigrateNewer(t *testing.T) {
 	}
 }
 
-// TestCommands_Reserved: what is the server's own is not changed from the shell.
+// TestCommands_Reserved: objects of the server cannot be changed from the shell.
 func TestCommands_Reserved(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -165,14 +165,14 @@ func TestCommands_Reserved(t *testing.T) {
 		{"stream", "publish", "jobs", "x"}, {"stream", "drop", "jobs", "--yes"}, {"stream", "retain", "jobs"},
 	} {
 		code, _, text := run(t, nil, append(args, "--database-url", db.URL)...)
-		if code != cli.ExitUsage || !strings.Contains(text, "server's own") && !strings.Contains(text, "of a queue") {
+		if code != cli.ExitUsage || !strings.Contains(text, "reserved for the server") && !strings.Contains(text, "of a queue") {
 			t.Errorf("%v: exit code %d, %q", args, code, text)
 		}
 	}
 }
 
-// TestServe_LeastRights: a role that may not do enough is told all that it lacks, in
-// SQL that is enough.
+// TestServe_LeastRights: for a role without enough rights, the error lists all
+// missing rights, as SQL that is sufficient.
 func TestServe_LeastRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -202,8 +202,8 @@ func TestServe_LeastRights(t *testing.T) {
 	}
 }
 
-// appRole makes a role that is no superuser, and returns the URL to be it, and its
-// name as SQL takes it. It goes with the test.
+// appRole creates a role without superuser rights, and returns the URL to connect
+// as it, and its quoted name. The role is dropped after the test.
 func appRole(t *testing.T, db pgtest.DB) (as, role string) {
 	t.Helper()
 	name := "app \"" + strings.TrimPrefix(pathOf(t, db.URL), "/") + "\""
@@ -212,7 +212,7 @@ func appRole(t *testing.T, db pgtest.DB) (as, role string) {
 	t.Cleanup(func() {
 		for _, sql := range []string{"DROP OWNED BY " + role + " CASCADE", "DROP ROLE " + role} {
 			_, err := db.Pool.Exec(context.Background(), sql)
-			for err != nil && pg.Code(err) == "40P01" { // deadlock with what a server that was ended has left
+			for err != nil && pg.Code(err) == "40P01" { // deadlock with transactions that an ended server has left
 				_, err = db.Pool.Exec(context.Background(), sql)
 			}
 			if err != nil {
@@ -233,7 +233,7 @@ func pathOf(t *testing.T, raw string) string {
 	return u.Path
 }
 
-// TestCommands_WithoutDatabase: a command for a server's database makes no second one beside it,
+// TestCommands_WithoutDatabase: a command for a server's database creates no second database,
 // and says where to look.
 func TestCommands_WithoutDatabase(t *testing.T) {
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestCommands_WithoutDatabase(t *testing.T) {
 	}
 }
 
-// TestServe_PermissionDenied: what waiting does not mend is not called temporary.
+// TestServe_PermissionDenied: an error that waiting does not solve is not reported as temporary.
 func TestServe_PermissionDenied(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -29,24 +29,24 @@ import (
 
 // serveCmd runs the server.
 type serveCmd struct {
-	Config   string  `placeholder:"FILE" help:"Read settings from this TOML file: a key for each flag, without the dashes. Default: TIDEWIRE_CONFIG. A flag wins over its environment variable (TIDEWIRE_MAX_MEMORY for --max-memory), and that over the file. With --only lanes: the file of the lanes benchmark."`
-	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve one endpoint alone, at /ws too: ingest, chat, lanes or echo."`
-	Host     string  `default:"localhost" help:"Address to listen on; localhost is IPv4 and IPv6."`
-	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 takes a free one. Default: 8080."`
+	Config   string  `placeholder:"FILE" help:"Read settings from this TOML file: a key for each flag, without the dashes. Default: TIDEWIRE_CONFIG. A flag overrides its environment variable (TIDEWIRE_MAX_MEMORY for --max-memory), and the variable overrides the file. With --only lanes: the file of the lanes benchmark."`
+	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve only one endpoint, also at /ws: ingest, chat, lanes or echo."`
+	Host     string  `default:"localhost" help:"Address to listen on; localhost means both IPv4 and IPv6."`
+	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 chooses a free port. Default: 8080."`
 	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
 	accessFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
-	Recreate bool `help:"With --only ingest: drop the messages table with all it holds and make it anew."`
+	Recreate bool `help:"With --only ingest: drop the messages table with all its rows and create it again."`
 	databaseFlags
-	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of that PostgreSQL. Events, and messages that are not the newest of their stream, are read there as long as it has what the primary has. Everything else is read at the primary. Default: DATABASE_READ_URL, or none."`
+	ReadURL string `name:"read-url" placeholder:"URL" help:"URL of a standby of the PostgreSQL in --database-url. The server reads events and older messages of streams from the standby, if the standby has already received them. It reads everything else from the primary. Default: DATABASE_READ_URL, or none."`
 	Migrate bool   `default:"true" negatable:"" help:"Bring the database's schema up to date. Without it, a schema of another version is refused."`
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
-	ShutdownTimeout seconds `default:"30s" help:"How long a stop may take in all. Requests and connections that have not ended by then are given up."`
+	ShutdownTimeout seconds `default:"30s" help:"Total time that a stop may take. Requests and connections that have not ended by then are aborted."`
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
@@ -56,11 +56,11 @@ type serveCmd struct {
 
 // ingestFlags are the settings of the ingest strategies.
 type ingestFlags struct {
-	Table            string  `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills: NAME or SCHEMA.NAME. The server makes it if it serves ingest."`
+	Table            string  `default:"messages" placeholder:"NAME" help:"Table that /ws/ingest fills: NAME or SCHEMA.NAME. The server creates it if it serves ingest."`
 	Mode             string  `default:"auto" help:"How messages are written: naive, buffered, bulk, copy or auto."`
 	Workers          int     `default:"4" help:"Number of database connections of the modes buffered and bulk."`
-	Batch            int     `placeholder:"N" help:"Most rows of one write. Default: 5000 in bulk, 50000 in copy and auto."`
-	Flush            seconds `default:"300ms" help:"How long the mode bulk gathers rows for a write."`
+	Batch            int     `placeholder:"N" help:"Maximum number of rows in one write. Default: 5000 in bulk, 50000 in copy and auto."`
+	Flush            seconds `default:"300ms" help:"How long the mode bulk collects rows for a write."`
 	MaxInflightBytes bytes   `default:"64MiB" help:"Memory for messages that are not committed. When it is full, the server does not read from sockets."`
 }
 
@@ -71,7 +71,7 @@ type chatFlags struct {
 	PingInterval seconds `default:"30s" help:"How often the chat endpoint sends a JSON ping."`
 	PongTimeout  seconds `default:"60s" help:"The chat endpoint closes a connection that has been silent for this time."`
 	MaxLagBytes  bytes   `default:"1MiB" help:"How many bytes a member of a room may lag before it skips messages."`
-	MaxLagAge    seconds `default:"5s" help:"How long the socket of a member may take nothing before the member skips messages."`
+	MaxLagAge    seconds `default:"5s" help:"How long the socket of a member may accept no data before the member skips messages."`
 
 	StoredRooms []string `placeholder:"PATTERN" help:"Rooms whose chats are stored in PostgreSQL, by name or pattern ('support-*'). Members get earlier chats, and an answered chat is committed."`
 }
@@ -140,8 +140,8 @@ func (c *serveCmd) Run(p *process) error {
 	return c.stop.Run(func() error { return c.serve(p) })
 }
 
-// limitMemory tells the collector how much memory the process may use: near that it
-// works harder, and does not let the heap double first.
+// limitMemory sets the memory limit of the garbage collector. Near the limit the
+// collector works harder, instead of letting the heap double first.
 func (c *serveCmd) limitMemory(p *process) error {
 	machine, source, err := budget.MachineMemory()
 	if err != nil && c.MaxMemory.size == 0 {
@@ -156,11 +156,11 @@ func (c *serveCmd) limitMemory(p *process) error {
 	return nil
 }
 
-// messageShare is which part of what clients may hold one message may be: an HTTP
+// messageShare limits one message to a quarter of the memory for clients: an HTTP
 // request reserves twice its body, and there are other clients.
 const messageShare = 4
 
-// checkMessage refuses a message that would not fit into the memory for clients.
+// checkMessage rejects a --max-message that would not fit into the memory for clients.
 func (c *serveCmd) checkMessage() error {
 	clients := budget.ClientShare(c.memory)
 	if most := clients / messageShare; int64(c.MaxMessage) > most {
@@ -210,7 +210,7 @@ func (c *serveCmd) serve(p *process) error {
 }
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
-// reverse order: edges first, storage last.
+// reverse order: first the connections of clients, last the storage.
 func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
 	db, err := c.open(p)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	return err
 }
 
-// prepareDatabase looks what server this is, and has its schema as it is needed.
+// prepareDatabase checks which server this is, and prepares the schema.
 func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 	if err := refuseForeignServer(p, pool); err != nil {
 		return err
@@ -268,15 +268,15 @@ func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
 		if err := ingestlog.Recreate(p.ctx, pool, c.Table); err != nil {
 			return explainDatabase(err)
 		}
-		p.log.Warn("table was dropped and made anew, as --recreate asked", "table", c.Table)
+		p.log.Warn("table was dropped and created again, because of --recreate", "table", c.Table)
 	}
 	return nil
 }
 
-// openEngine opens the engine with what is served.
+// openEngine opens the engine for the served endpoints.
 func (c *serveCmd) openEngine(p *process, cfg postgres.Config, only gateway.Endpoint) (_ *postgres.Engine, err error) {
 	if only == gateway.All || only == gateway.Ingest {
-		if _, err := migrate.Ingest(p.ctx, cfg.Pool, c.Table); err != nil { // is it ours?
+		if _, err := migrate.Ingest(p.ctx, cfg.Pool, c.Table); err != nil { // fails if the table is another application's
 			return nil, explainDatabase(err)
 		}
 		if cfg.Ingest, err = ingest.New(cfg.Pool, c.ingestFlags.config(p)); err != nil {
@@ -291,7 +291,8 @@ func (c *serveCmd) openEngine(p *process, cfg postgres.Config, only gateway.Endp
 	return store, explainDatabase(err)
 }
 
-// prepareSchema migrates the database, or requires that somebody else has.
+// prepareSchema migrates the database or, with --migrate=false, requires that its schema is up to
+// date.
 func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 	table := c.Table
 	if c.Only != "" && c.Only != string(gateway.Ingest) {
@@ -310,12 +311,12 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 	}
 	missing, err := lacksTable(p.ctx, pool, table)
 	if missing {
-		err = exit(ExitDatabase, "table %s, which --migrate=false leaves to others to make, is missing: make it with tidewire db migrate --table %[1]s", table)
+		err = exit(ExitDatabase, "table %s is missing, and --migrate=false does not create it: create it with tidewire db migrate --table %[1]s", table)
 	}
 	return err
 }
 
-// run serves until the process is told to stop. The engine is nil where nothing is kept.
+// run serves until the process is told to stop. The engine is nil if nothing is stored.
 func (c *serveCmd) run(p *process, cfg gateway.Config, listeners []net.Listener, store *postgres.Engine) error {
 	s := serve.Config{Gateway: cfg, Listeners: listeners, IdleTimeout: time.Duration(c.IdleTimeout)}
 	if store != nil {

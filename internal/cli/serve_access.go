@@ -6,15 +6,15 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// accessFlags say who may use the server, and how much of it.
+// accessFlags control who may use the server, and how much of it.
 type accessFlags struct {
 	AllowOrigin   []string `placeholder:"ORIGIN" help:"Origin of web pages that may use the server, besides the server's own, such as https://app.example.com or https://*.example.com. May be repeated."`
 	AllowedHost   []string `placeholder:"NAME" help:"Another host name of a server that listens on a loopback address, for example the name that its proxy has. May be repeated."`
-	MaxPartitions int      `default:"64" help:"Most partitions of a stream that a client may make. Each has its own files, and its own writer while it is used."`
+	MaxPartitions int      `default:"64" help:"Maximum number of partitions of a stream that a client creates. Each partition has its own files, and its own writer while it is used."`
 }
 
-// access returns the policy of origins and host names for a server that listens
-// there.
+// access returns the policy of origins and host names for a server with these
+// listeners.
 func (f accessFlags) access(listeners []net.Listener) (*websocket.Access, error) {
 	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: f.AllowedHost, Loopback: true}
 	for _, l := range listeners {

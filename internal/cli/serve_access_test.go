@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestServe_Origins: the flags reach the endpoints, and a server on a loopback
-// address answers only under its own names.
+// TestServe_Origins: the flags apply to the endpoints, and a server on a
+// loopback address answers only under its own names.
 func TestServe_Origins(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--only", "echo", "--allow-origin", "https://app.example.com", "--allow-origin", "http://localhost:5173", "--allowed-host", "rt.example.com")

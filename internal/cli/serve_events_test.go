@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServeEvents_OverTheWire: what a client does with events, with two servers
+// TestServeEvents_OverTheWire: a client's requests for events, with two servers
 // on one database.
 func TestServeEvents_OverTheWire(t *testing.T) {
 	t.Parallel()
@@ -20,7 +20,7 @@ func TestServeEvents_OverTheWire(t *testing.T) {
 	sub.ask(`{"type":"subscribe","id":1,"query":{"items":[{"tags":["course:1"]}]},"subscription":"course"}`)
 
 	a.ask(`{"type":"append","id":1,"events":[{"type":"CourseOffered","tags":["course:1"],"data":{"seats":3}}]}`)
-	// Ten students want three seats, by two servers.
+	// Ten students want three seats, on two servers.
 	var mu sync.Mutex
 	var enrolling sync.WaitGroup
 	taken, refused := 0, 0

@@ -22,7 +22,7 @@ func enqueueMany(t *testing.T, w *wire, messages int) {
 	}
 }
 
-// wantLeased wants servers to have claimed that many messages, and no more.
+// wantLeased checks that the servers have claimed exactly that many messages.
 func wantLeased(t *testing.T, addr string, want int) {
 	t.Helper()
 	status, text := request(t, "GET", addr, "/v1/queues/jobs", "")
@@ -35,9 +35,9 @@ func wantLeased(t *testing.T, addr string, want int) {
 	}
 }
 
-// TestServeQueues_CreditsAreAllThatIsClaimed has a worker of one server keep a
-// message for long: all others are for the worker of the other server, whenever
-// they were enqueued.
+// TestServeQueues_CreditsAreAllThatIsClaimed: a worker of one server keeps a
+// message for long. All other messages go to the worker of the other server, no
+// matter when they were enqueued.
 func TestServeQueues_CreditsAreAllThatIsClaimed(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{false, true} {
@@ -88,8 +88,8 @@ func received(t *testing.T, addr string, most int) []wireMessage {
 	return answer.Deliveries
 }
 
-// TestServeQueues_ReceiveTakesWhatItReturns: what an HTTP client did not ask for is
-// there for the clients of another server.
+// TestServeQueues_ReceiveTakesWhatItReturns: messages that an HTTP client did not
+// request are available to the clients of another server.
 func TestServeQueues_ReceiveTakesWhatItReturns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -104,7 +104,7 @@ func TestServeQueues_ReceiveTakesWhatItReturns(t *testing.T) {
 		t.Fatalf("the first server gave %d messages, want 1", len(kept))
 	}
 	wantLeased(t, two.addr, 1)
-	// Less than the 30 s for which the first server has what it returned.
+	// Less than the 30 s lease of the messages that the first server returned.
 	deadline := time.Now().Add(25 * time.Second)
 	others := 0
 	for others < jobs-1 && time.Now().Before(deadline) {

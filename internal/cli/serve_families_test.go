@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_RepeatedPublish: a repetition is told what the first request stored, at
-// both doors, of another server, and when the first's was killed.
+// TestServe_RepeatedPublish: a repeated request gets the positions of the first
+// one, over /ws and /v1, on another server, and after the first server was killed.
 func TestServe_RepeatedPublish(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -44,8 +44,8 @@ func TestServe_RepeatedPublish(t *testing.T) {
 	again(serve(t, "--database-url", db.URL).addr)
 }
 
-// TestServe_Partitions: a stream with partitions, and publishing that is
-// repeated, to another server.
+// TestServe_Partitions: a stream with partitions, and publish requests that are
+// repeated on another server.
 func TestServe_Partitions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -89,8 +89,8 @@ func TestServe_Partitions(t *testing.T) {
 	s.in("", cli.ExitUsage, "stream", "create", "bad", "--partitions", "5000")
 }
 
-// TestServe_Families: queues with priorities and with an order of keys, and
-// unique messages.
+// TestServe_Families: queues with priorities and with order by key, and unique
+// messages.
 func TestServe_Families(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -134,7 +134,7 @@ func TestServe_Families(t *testing.T) {
 		o.ask(`{"type":"enqueue","queue":"ordered","key":"k%d","payload":"%d","id":%d}`, n%2, n, n)
 	}
 	o.ask(`{"type":"consume","queue":"ordered","credits":10,"id":10}`)
-	open := make(map[byte]string) // what is handed out, by parity, which is the key's
+	open := make(map[byte]string) // delivered and not acknowledged, by parity, which is the key's
 	for n := 0; n < 6; {
 		m, err := o.next()
 		if err != nil {
@@ -184,7 +184,7 @@ func TestServe_Families(t *testing.T) {
 	s.in("", cli.ExitUsage, "queue", "create", "both", "--priorities", "2", "--partitions", "2")
 }
 
-// TestServe_PriorityThatTheQueueLacks: the refusal names the field, and what is wanted there.
+// TestServe_PriorityThatTheQueueLacks: the error names the field, and its valid values.
 func TestServe_PriorityThatTheQueueLacks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestServe_GroupsInPages: a stream may have many groups, and no answer lists them
-// all. One with partitions adds up those of each.
+// all. A stream with partitions adds up the groups of its partitions.
 func TestServe_GroupsInPages(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_HistoryLost: clients that name what a failover has lost, or what never was, are told so on each way in. The failover is
-// acted out: nobody has had the positions that are named.
+// TestServe_HistoryLost: clients that name positions that a failover has lost, or that never existed, are told so by
+// every kind of request. The failover is simulated: nobody has received the named positions.
 func TestServe_HistoryLost(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -67,7 +67,7 @@ func TestServe_HistoryLost(t *testing.T) {
 	if out := s.run("stream", "info", "s"); !strings.Contains(out, fmt.Sprintf("failover: no messages after position 3 and up to %d\n", fresh-1)) {
 		t.Errorf("stream info:\n%s", out)
 	}
-	if _, errOut := s.in("", cli.ExitFailure, "stream", "tail", "s", "--after", "5"); !strings.Contains(errOut, "--after 3 goes on from there") {
+	if _, errOut := s.in("", cli.ExitFailure, "stream", "tail", "s", "--after", "5"); !strings.Contains(errOut, "continue with --after 3") {
 		t.Errorf("stream tail: %s", errOut)
 	}
 	if _, errOut := s.in("", cli.ExitFailure, "events", "query", "--after", "5"); !strings.Contains(errOut, "the last event before is at 3") {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestServe_IdleConnections: connections that are kept open after an HTTP request
-// are closed, however many, and hurt nobody meanwhile.
+// TestServe_IdleConnections: connections that stay open after an HTTP request are
+// closed in time, however many there are, and do not disturb others.
 func TestServe_IdleConnections(t *testing.T) {
 	t.Parallel()
 	var limit syscall.Rlimit

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServeQueues_JournalLost has a queue lose its journal, as by a restore of an
-// incomplete backup: clients are told that trying again does not help, and what the
+// TestServeQueues_JournalLost: a queue loses its journal, as after a restore of an
+// incomplete backup. Clients are told that trying again does not help, and what the
 // operator can do.
 func TestServeQueues_JournalLost(t *testing.T) {
 	t.Parallel()

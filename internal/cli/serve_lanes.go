@@ -6,14 +6,14 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// lanesFlags are the settings of the lanes endpoint; they win over the file.
+// lanesFlags are the settings of the lanes endpoint. They override the file.
 type lanesFlags struct {
 	DummyMessageSize     *bytes   `placeholder:"SIZE" help:"Size of a message that the lanes endpoint pushes. Default: 1MB."`
 	DummyMessageDuration *seconds `placeholder:"TIME" help:"Time between two such messages. Default: 500us."`
-	Latency              string   `enum:"balanced,low" default:"balanced" help:"For the lanes endpoint: balanced, or low, which has fewer bytes in flight, so that answers are faster and the flood is smaller."`
+	Latency              string   `enum:"balanced,low" default:"balanced" help:"For the lanes endpoint. low: fewer bytes in flight, so that answers are faster, but the throughput of the flood is lower. balanced: both are good."`
 }
 
-// load applies the flags that were given to what the file says, if there is one.
+// load reads the file, if one is given, and applies the flags to its settings.
 func (f lanesFlags) load(file string) (cfg lanesConfig, err error) {
 	if cfg = defaultLanes(); file != "" {
 		if cfg, err = loadLanesConfig(file); err != nil {
@@ -35,8 +35,8 @@ func (f lanesFlags) load(file string) (cfg lanesConfig, err error) {
 	return cfg, nil
 }
 
-// lowLatency is the chunk and the credit of --latency low, in bytes: the
-// smallest at which the throughput is still of use (docs/benchmarks/lanes.md).
+// lowLatency is the chunk size and the credit of --latency low, in bytes: the
+// smallest value with a useful throughput (docs/benchmarks/lanes.md).
 const lowLatency = 16 << 10
 
 func (f lanesFlags) lanes(cfg lanesConfig) gateway.LanesConfig {

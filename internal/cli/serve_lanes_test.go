@@ -11,7 +11,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestServeLanes_FlagsWinOverTheFile: the file pushes 20 KB never, the flag often.
+// TestServeLanes_FlagsWinOverTheFile: the file says almost never to push 20 KB, the flag says
+// often.
 func TestServeLanes_FlagsWinOverTheFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lanes.toml")

@@ -10,8 +10,9 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_ManyAtWork publishes to more streams and queues at a time than the server
-// has connections to PostgreSQL. None pauses before all have got on.
+// TestServe_ManyAtWork publishes to more streams and queues at the same time than the
+// server has connections to PostgreSQL. No publisher pauses before all have made
+// progress.
 func TestServe_ManyAtWork(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServeQueues_OverTheWire goes through what a client does with a queue, with
-// two servers on one database.
+// TestServeQueues_OverTheWire: a client's requests for a queue, with two servers
+// on one database.
 func TestServeQueues_OverTheWire(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -47,7 +47,7 @@ func TestServeQueues_OverTheWire(t *testing.T) {
 		t.Fatalf("after the nack came %+v, %v", again, err)
 	}
 	consumer.ask(`{"type":"nack","queue":"jobs","delivery":%q,"reason":"no good","id":4}`, again.Delivery)
-	consumer.Abort() // which gives the third back, to the other server's clients too
+	consumer.Abort() // this releases the third, also to the other server's clients
 	var received struct{ Deliveries []wireMessage }
 	for deadline := time.Now().Add(30 * time.Second); len(received.Deliveries) == 0 && time.Now().Before(deadline); {
 		_, text := request(t, "POST", one.addr, "/v1/queues/jobs/receive?max=5&wait_ms=2000", "")

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// answer sends a request and returns the code of its answer, or its type.
+// answer sends a request and returns the error code of its answer, or its type.
 func (w *wire) answer(text string) string {
 	w.t.Helper()
 	w.Queue(1, []byte(text))
@@ -26,8 +26,8 @@ func (w *wire) answer(text string) string {
 	}
 }
 
-// TestServe_NamesOfTheServer: no client writes to, drops, or makes what the server
-// keeps its own things in.
+// TestServe_NamesOfTheServer: no client writes to, drops, or creates objects that
+// are reserved for the server.
 func TestServe_NamesOfTheServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -68,13 +68,13 @@ func TestServe_NamesOfTheServer(t *testing.T) {
 	}
 }
 
-// TestServe_StreamsOfQueues can be read, and nothing else: only the queue writes.
+// TestServe_StreamsOfQueues can only be read by clients: only the queue writes.
 func TestServe_StreamsOfQueues(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
 	s := serve(t, "--database-url", db.URL)
 	client := wireDial(t, s.addr)
-	request(t, "POST", s.addr, "/v1/streams/jobs", "") // nobody has used it when the queue is made
+	request(t, "POST", s.addr, "/v1/streams/jobs", "") // unused until the queue is created
 	for _, queue := range []string{"jobs", "ranked"} {
 		options := map[string]string{"ranked": `{"priorities":2}`}[queue]
 		if status, text := request(t, "POST", s.addr, "/v1/queues/"+queue, options); status != 200 {
@@ -112,8 +112,8 @@ func TestServe_StreamsOfQueues(t *testing.T) {
 	}
 }
 
-// TestServe_StreamsInUse: a queue does not take the name of a stream that has
-// messages or groups, whoever makes it, and neither is lost.
+// TestServe_StreamsInUse: a queue cannot take the name of a stream that has
+// messages or groups, whoever creates it, and neither of them is lost.
 func TestServe_StreamsInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

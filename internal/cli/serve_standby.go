@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/standby"
 )
 
-// openStandby returns the standby that the user named, or nil. It need not be there.
+// openStandby returns the standby that the user named, or nil. The standby need not be reachable.
 func (c *serveCmd) openStandby(p *process, pool *pgxpool.Pool) (*standby.Reader, error) {
 	url := cmp.Or(c.ReadURL, p.Getenv("DATABASE_READ_URL"))
 	if url == "" {

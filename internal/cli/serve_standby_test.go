@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_ReadURL: pages and queries come from the standby that --read-url names, and from the primary when it is gone, as the metrics
-// and /readyz say.
+// TestServe_ReadURL: pages and queries are read from the standby of --read-url, and from the primary if the standby is
+// gone, as the metrics and /readyz show.
 func TestServe_ReadURL(t *testing.T) {
 	t.Parallel()
 	pair := pgtest.StartPair(t, pgxpool.New)

@@ -23,7 +23,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestServe_StopWithAClientThatDoesNotRead: a stop ends, and says what it cut off.
+// TestServe_StopWithAClientThatDoesNotRead: a stop ends, and reports the aborted connections.
 func TestServe_StopWithAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	p := serve(t, "--only", "echo", "--profile", "--shutdown-timeout", "2s")
@@ -41,8 +41,8 @@ func TestServe_StopWithAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// awaitStacks waits until so many goroutines of the server, which has --profile, are
-// in a function, and perhaps in a state.
+// awaitStacks waits until that many goroutines of the server, which has --profile,
+// are in a function, and optionally in a state.
 func (p *program) awaitStacks(t *testing.T, function string, n int, state ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -62,15 +62,15 @@ func (p *program) awaitStacks(t *testing.T, function string, n int, state ...str
 	}
 }
 
-// freezePostgres stops all processes of a data directory's PostgreSQL, as a hung
-// disk does, and returns their process ids.
+// freezePostgres stops all processes of a data directory's PostgreSQL, like a
+// hung disk, and returns their process ids.
 func freezePostgres(t *testing.T, data string) (pids []int) {
 	t.Helper()
 	state, err := embedpg.Status(t.Context(), data)
 	if err != nil || !state.Running {
 		t.Fatalf("status %+v, %v", state, err)
 	}
-	if err := syscall.Kill(state.PID, syscall.SIGSTOP); err != nil { // first: it starts no more
+	if err := syscall.Kill(state.PID, syscall.SIGSTOP); err != nil { // the postmaster first: then it starts no more processes
 		t.Fatal(err)
 	}
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(state.PID)).Output()
@@ -84,7 +84,7 @@ func freezePostgres(t *testing.T, data string) (pids []int) {
 			t.Fatal(err)
 		}
 		pids = append(pids, pid)
-		syscall.Kill(pid, syscall.SIGSTOP) // it may just have ended
+		syscall.Kill(pid, syscall.SIGSTOP) // the process may just have ended
 	}
 	return pids
 }
@@ -94,7 +94,7 @@ func awaitEnded(t *testing.T, pids []int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(pids) > 0; time.Sleep(5 * time.Millisecond) {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pids[0]), "cmdline"))
-		if err != nil || !bytes.Contains(name, []byte("postgres")) { // gone, a zombie, or another's by now
+		if err != nil || !bytes.Contains(name, []byte("postgres")) { // gone, a zombie, or now another program's
 			pids = pids[1:]
 		} else if time.Now().After(deadline) {
 			t.Fatalf("processes %v of PostgreSQL still run: %s", pids, name)
@@ -102,8 +102,8 @@ func awaitEnded(t *testing.T, pids []int) {
 	}
 }
 
-// TestServe_StopWithFrozenPostgreSQL: a stop ends by the shutdown timeout, and
-// leaves no process running, whatever PostgreSQL does.
+// TestServe_StopWithFrozenPostgreSQL: a stop ends within the shutdown timeout,
+// and leaves no process running, whatever PostgreSQL does.
 func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
@@ -119,9 +119,9 @@ func TestServe_StopWithFrozenPostgreSQL(t *testing.T) {
 	awaitEnded(t, pids)
 }
 
-// TestServe_StopWithFrozenForeignPostgreSQL: the database that was given is
-// another's, and the server ends alone. Whatever it had sent there may be stored, and
-// its clients and its log say so.
+// TestServe_StopWithFrozenForeignPostgreSQL: the given database is not the server's
+// own, so the server ends without stopping it. Requests that it had sent may be
+// stored; its clients and its log say so.
 func TestServe_StopWithFrozenForeignPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -150,7 +150,7 @@ func TestServe_StopWithFrozenForeignPostgreSQL(t *testing.T) {
 	defer thaw()
 	say(w.Conn, `{"type":"publish","stream":"s","payload":"second","id":2}`)
 	say(w.Conn, `{"type":"ping"}`)
-	if m, err := w.next(); err != nil || m.Type != "pong" { // then the request was taken
+	if m, err := w.next(); err != nil || m.Type != "pong" { // so the request was received
 		t.Fatalf("%+v, %v", m, err)
 	}
 	say(in, "second")
@@ -185,8 +185,8 @@ func (p *program) awaitMetric(t *testing.T, line string) {
 	}
 }
 
-// checkStoredOnce waits until PostgreSQL has done what a server that has ended had
-// sent it. Of stream s and of what was ingested, the first message is there, and the
+// checkStoredOnce waits until PostgreSQL has executed what an ended server had sent.
+// In stream s and in the ingest table, the first message is stored once, and the
 // second at most once.
 func checkStoredOnce(t *testing.T, url string) {
 	t.Helper()
@@ -216,15 +216,15 @@ func checkStoredOnce(t *testing.T, url string) {
 	}
 }
 
-// TestServe_StopAnswersWhatPostgreSQLDoesNot: whatever waits for a frozen PostgreSQL
-// when the server stops is answered before its connection is closed.
+// TestServe_StopAnswersWhatPostgreSQLDoesNot: requests that wait for a frozen
+// PostgreSQL when the server stops are answered before their connections are closed.
 func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	p := serve(t, "--database-url", server.URL(), "--stored-rooms", "lobby", "--profile", "--shutdown-timeout", "12s")
 	request(t, "POST", p.addr, "/v1/streams/s", "")
 	request(t, "POST", p.addr, "/v1/queues/q", "")
-	asked := []struct{ text, want string }{ // by an id, each on a connection of its own
+	asked := []struct{ text, want string }{ // by id, each on its own connection
 		{`{"type":"publish","stream":"s","payload":"x","id":1}`, "outcome_unknown"},
 		{`{"type":"enqueue","queue":"q","payload":"x","id":1}`, "outcome_unknown"},
 		{`{"type":"append","events":[{"type":"e"}],"id":1}`, "outcome_unknown"},
@@ -233,7 +233,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 		{`{"type":"chat","room":"lobby","text":"x","id":1}`, "outcome_unknown"},
 	}
 	conns := make([]*wire, len(asked))
-	for i, it := range asked { // everything is open
+	for i, it := range asked { // opens everything before PostgreSQL freezes
 		conns[i] = wireDial(t, p.addr)
 		if i == 5 {
 			conns[i].ask(`{"type":"join","room":"lobby","id":2}`)
@@ -251,7 +251,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	for i, it := range asked {
 		say(conns[i].Conn, "%s", it.text)
 		say(conns[i].Conn, `{"type":"ping"}`)
-		if m, err := conns[i].next(); err != nil || m.Type != "pong" { // then the request was taken
+		if m, err := conns[i].next(); err != nil || m.Type != "pong" { // so the request was received
 			t.Fatalf("%s: %+v, %v", it.text, m, err)
 		}
 	}
@@ -294,7 +294,7 @@ func TestServe_StopAnswersWhatPostgreSQLDoesNot(t *testing.T) {
 	<-stopped
 }
 
-// TestServe_SecondSignal ends the server at once, and with it its PostgreSQL.
+// TestServe_SecondSignal ends the server and its PostgreSQL at once.
 func TestServe_SecondSignal(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// wireMessage is anything that /ws says of streams and queues.
+// wireMessage is any message of /ws about streams and queues.
 type wireMessage struct {
 	Type, Code, Payload, Delivery string
 	Stream, Queue                 string
@@ -49,7 +49,7 @@ func wireDial(t *testing.T, addr string) *wire {
 	return &wire{t: t, Conn: c}
 }
 
-// next is the next message, or an error at the end of the connection.
+// next returns the next message, or an error at the end of the connection.
 func (w *wire) next() (m wireMessage, err error) {
 	for len(w.unread) == 0 {
 		messages, err := w.Read()
@@ -68,8 +68,8 @@ func (w *wire) next() (m wireMessage, err error) {
 	return m, nil
 }
 
-// ask sends a request and returns its answer. What comes before it, next returns
-// later.
+// ask sends a request and returns its answer. next returns the messages before
+// it later.
 func (w *wire) ask(format string, args ...any) wireMessage {
 	w.t.Helper()
 	say(w.Conn, format, args...)
@@ -87,7 +87,7 @@ func (w *wire) ask(format string, args ...any) wireMessage {
 	}
 }
 
-// request asks the HTTP API.
+// request makes an HTTP request.
 func request(t *testing.T, method, addr, path, body string) (status int, answer string) {
 	t.Helper()
 	status, answer, err := tryRequest(t.Context(), method, addr, path, body)
@@ -97,7 +97,7 @@ func request(t *testing.T, method, addr, path, body string) (status int, answer 
 	return status, answer
 }
 
-// tryRequest is request for those that may be cut off.
+// tryRequest is request for connections that may be aborted.
 func tryRequest(ctx context.Context, method, addr, path, body string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, strings.NewReader(body))
 	if err != nil {
@@ -115,8 +115,8 @@ func tryRequest(ctx context.Context, method, addr, path, body string) (status in
 	return resp.StatusCode, strings.TrimSpace(string(text)), err
 }
 
-// TestServeStreams_OverTheWire goes through what a client does with a stream,
-// with two servers on one database.
+// TestServeStreams_OverTheWire: a client's requests for a stream, with two
+// servers on one database.
 func TestServeStreams_OverTheWire(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -182,9 +182,9 @@ func TestServeStreams_OverTheWire(t *testing.T) {
 	}
 }
 
-// TestServeStreams_AnAnsweredPublishIsThere after the server was killed in the
-// middle of it, at the position that was told, and a subscriber that comes back
-// to another server misses nothing and gets nothing twice.
+// TestServeStreams_AnAnsweredPublishIsThere after the server was killed under
+// load, at the acknowledged position. A subscriber that resumes on another
+// server misses nothing and gets nothing twice.
 func TestServeStreams_AnAnsweredPublishIsThere(t *testing.T) {
 	t.Parallel()
 	for range pgtest.Seeds() {
@@ -255,7 +255,7 @@ func publishUntilCut(w *wire, number int, answered *sync.Map, count *atomic.Int6
 	}
 }
 
-// checkSeen compares what a subscriber saw with what was answered.
+// checkSeen compares what a subscriber received with the acknowledged publishes.
 func checkSeen(t *testing.T, seen []wireMessage, answered *sync.Map, count int) {
 	t.Helper()
 	if count < 500 || len(seen) < count {

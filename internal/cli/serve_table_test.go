@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServe_Table: an application may have a table messages of its own; what is
-// ingested goes to another.
+// TestServe_Table: an application may have its own table messages; then
+// ingested messages go to another table.
 func TestServe_Table(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -28,8 +28,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// run runs a command inside this process and returns its exit code and what it
-// wrote.
+// run runs a command inside this process and returns its exit code and its
+// output.
 func run(t *testing.T, getenv func(string) string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	if getenv == nil {
@@ -40,8 +40,8 @@ func run(t *testing.T, getenv func(string) string, args ...string) (code int, ou
 	return code, stdout.String(), stderr.String()
 }
 
-// dataDir returns a fresh place for a private PostgreSQL, which may run as
-// another user. Not t.TempDir: a socket's path is short.
+// dataDir returns a new directory for a private PostgreSQL, which may run as
+// another user. It does not use t.TempDir, since a socket's path must be short.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tw-cli-")
@@ -53,7 +53,7 @@ func dataDir(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	data := filepath.Join(dir, "data")
-	t.Cleanup(func() { embedpg.StopDir(context.Background(), data) }) // whatever a killed server left
+	t.Cleanup(func() { embedpg.StopDir(context.Background(), data) }) // that a killed server may have left
 	return data
 }
 
@@ -126,7 +126,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 	return p
 }
 
-// await waits until the server has said something.
+// await waits until the server has printed a text.
 func (p *program) await(t *testing.T, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.log(), text); time.Sleep(time.Millisecond) {
@@ -195,7 +195,8 @@ const (
 )
 
 // TestServe_PrivatePostgreSQLKilled kills the private PostgreSQL under load:
-// the server starts it again and every message is acknowledged and there once.
+// the server starts it again, and every message is acknowledged and stored
+// once.
 func TestServe_PrivatePostgreSQLKilled(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
@@ -233,8 +234,8 @@ func TestServe_PrivatePostgreSQLKilled(t *testing.T) {
 	}
 }
 
-// TestServe_KilledServerIsRecoveredFrom kills the server itself; the next one
-// takes over its PostgreSQL and what was acknowledged is there.
+// TestServe_KilledServerIsRecoveredFrom kills the server itself. The next
+// server takes over its PostgreSQL, and the acknowledged messages are stored.
 func TestServe_KilledServerIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
@@ -259,8 +260,8 @@ func TestServe_KilledServerIsRecoveredFrom(t *testing.T) {
 	}
 }
 
-// TestServe_StopStoresEverythingReceived ends the server under load. What its
-// client had sent before it answered the Close frame is stored.
+// TestServe_StopStoresEverythingReceived ends the server under load. Everything
+// that its client had sent before it answered the Close frame is stored.
 func TestServe_StopStoresEverythingReceived(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"naive", "buffered", "bulk", "copy", "auto"} {
@@ -338,11 +339,11 @@ func TestServe_RecreateOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// TestServe_ClosedTerminal: it is a clean stop, unless nohup has it ignored.
+// TestServe_ClosedTerminal: SIGHUP is a clean stop, unless nohup ignores it.
 func TestServe_ClosedTerminal(t *testing.T) {
 	t.Parallel()
-	// Children ignore the signals that this process ignores, as under nohup, and not
-	// those that it catches.
+	// Child processes ignore the signals that this process ignores, as under nohup,
+	// but not those that it catches.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	data := dataDir(t)
@@ -408,7 +409,7 @@ func TestServe_DurationHealthAndBothLoopbacks(t *testing.T) {
 	}
 }
 
-// TestServe_StopGivesUpInTime stops a server that cannot write: it says what
+// TestServe_StopGivesUpInTime stops a server that cannot write: it reports what
 // was not stored, and ends.
 func TestServe_StopGivesUpInTime(t *testing.T) {
 	t.Parallel()

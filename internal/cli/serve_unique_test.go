@@ -20,7 +20,7 @@ func longPeriod() (best int64) {
 }
 
 // TestServeQueues_UniqueInOrder enqueues each job twice on one connection without
-// waiting for answers: the first of the two is stored, and the second its duplicate.
+// waiting for answers: the first is stored, and the second is its duplicate.
 func TestServeQueues_UniqueInOrder(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -15,21 +15,22 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// envPrefix begins the environment variables that set flags of serve: TIDEWIRE_MAX_MEMORY is --max-memory.
+// envPrefix begins the names of the environment variables that set flags of serve: TIDEWIRE_MAX_MEMORY is
+// --max-memory.
 const envPrefix = "TIDEWIRE_"
 
-// settings are the values of serve's flags that are not on the command line. The environment wins over the file. It is a
-// kong.Resolver, and used for one command line.
+// settings holds the values of serve's flags that are not on the command line. The environment overrides the file. It
+// implements kong.Resolver, and is used for one command line.
 type settings struct {
 	getenv func(string) string
 	loaded bool
-	err    error          // the file cannot be used
+	err    error          // why the file cannot be used
 	file   string         // its name, or ""
 	values map[string]any // of the file
 	from   map[string]string
 }
 
-// Where a value comes from.
+// The sources of a value.
 const (
 	fromFlag        = "flag"
 	fromEnvironment = "environment"
@@ -50,7 +51,7 @@ func (s *settings) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag
 		return nil, nil
 	}
 	if s.load(ctx, node); s.err != nil {
-		return nil, nil // Run says it
+		return nil, nil // Run reports the error
 	}
 	if text := s.getenv(envName(flag.Name)); text != "" {
 		s.from[flag.Name] = fromEnvironment
@@ -68,11 +69,11 @@ func (s *settings) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag
 	return value, tryValue(s.file, flag, value)
 }
 
-// tryValue returns why a flag cannot have a value, and where that is from.
+// tryValue returns why a flag cannot have the value, and where the value comes from.
 func tryValue(where string, flag *kong.Flag, value any) error {
 	token := kong.Scan().PushTyped(value, kong.FlagValueToken)
 	if err := flag.Parse(token, reflect.New(flag.Target.Type()).Elem()); err != nil {
-		_, why, _ := strings.Cut(err.Error(), ": ") // after the name of the flag
+		_, why, _ := strings.Cut(err.Error(), ": ") // the name of the flag comes first
 		return fmt.Errorf("%s: %s", where, why)
 	}
 	return nil
@@ -82,7 +83,7 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// flagValue is a value of the file as the command line would have it.
+// flagValue converts a value of the file to its text on the command line.
 func flagValue(value any) (any, error) {
 	switch v := value.(type) {
 	case []any:
@@ -101,7 +102,8 @@ func flagValue(value any) (any, error) {
 	return nil, errors.New("want a text, a number, true or false, or a list of texts")
 }
 
-// load reads the file, once. With --only lanes the file is that of the lanes benchmark, which is read later.
+// load reads the file, once. With --only lanes the file belongs to the lanes benchmark, which reads it
+// later.
 func (s *settings) load(ctx *kong.Context, node *kong.Node) {
 	if s.loaded {
 		return
@@ -136,7 +138,7 @@ func (s *settings) read(node *kong.Node) error {
 	return s.checkKeys(node)
 }
 
-// checkKeys refuses keys that are no flags of serve.
+// checkKeys rejects keys that are not flags of serve.
 func (s *settings) checkKeys(node *kong.Node) error {
 	var known, unknown []string
 	for _, f := range node.Flags {
@@ -169,7 +171,8 @@ func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
 	return fromDefault
 }
 
-// configCmd prints the settings that serve would have, as a file that --config takes.
+// configCmd prints the settings that serve would use, in the format of the file that --config
+// reads.
 type configCmd struct{ serveCmd }
 
 // Run is called by kong.
@@ -184,7 +187,7 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 		if err != nil {
 			return err
 		}
-		if !set { // its default is none, or found out later
+		if !set { // it has no default, or the default is determined later
 			fmt.Fprintf(p.Out, "# %s =\n", f.Name)
 			continue
 		}
@@ -193,7 +196,8 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 	return nil
 }
 
-// settingText is the value of a flag as the file has it, without passwords, and whether there is one.
+// settingText returns the value of a flag as the file has it, without passwords, and whether there is
+// one.
 func settingText(f *kong.Flag) (text string, set bool, err error) {
 	target := f.Target
 	if target.Kind() == reflect.Pointer {
@@ -221,7 +225,7 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 
 var passwordField = regexp.MustCompile(`password=('[^']*'|[^&\s]*)`)
 
-// withoutPassword is the address of a database to be shown.
+// withoutPassword returns the address of a database without its password.
 func withoutPassword(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
 		address = u.Redacted()

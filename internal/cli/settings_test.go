@@ -19,7 +19,7 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// onlyEnv is an environment of one variable.
+// onlyEnv is an environment with one variable.
 func onlyEnv(name, value string) func(string) string {
 	return func(asked string) string {
 		if asked == name {
@@ -29,7 +29,7 @@ func onlyEnv(name, value string) func(string) string {
 	}
 }
 
-// setting is the line of one of the settings that `tidewire config` prints.
+// setting returns the line of a setting in the output of `tidewire config`.
 func setting(out, name string) string {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, name+" = ") {
@@ -39,7 +39,8 @@ func setting(out, name string) string {
 	return ""
 }
 
-// TestConfig_Order: a flag wins over the environment, that over the file, and that over the default.
+// TestConfig_Order: a flag overrides the environment, the environment the file, and the file the
+// default.
 func TestConfig_Order(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, `
@@ -70,7 +71,7 @@ database-url = "postgres://u:secret@localhost/x"
 	}
 }
 
-// TestConfig_Errors say where they are.
+// TestConfig_Errors name their source.
 func TestConfig_Errors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -100,7 +101,7 @@ func TestConfig_Errors(t *testing.T) {
 	}
 }
 
-// TestConfig_ShowsNoPassword, wherever an address has it.
+// TestConfig_ShowsNoPassword of any address.
 func TestConfig_ShowsNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{

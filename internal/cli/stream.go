@@ -15,14 +15,14 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// streamCmd is for people and scripts at the shell.
+// streamCmd has the commands for streams, for people and scripts.
 type streamCmd struct {
-	Create  streamCreateCmd  `cmd:"" help:"Make a stream."`
+	Create  streamCreateCmd  `cmd:"" help:"Create a stream."`
 	List    streamListCmd    `cmd:"" help:"List the streams."`
 	Info    streamInfoCmd    `cmd:"" help:"Show a stream and its groups."`
-	Publish streamPublishCmd `cmd:"" help:"Append messages: the arguments, or each line of the standard input."`
+	Publish streamPublishCmd `cmd:"" help:"Append messages: one for each argument, or for each line of the standard input."`
 	Tail    streamTailCmd    `cmd:"" help:"Print new messages as they arrive, until Ctrl-C."`
-	Replay  streamReplayCmd  `cmd:"" help:"Print the stored messages, and end."`
+	Replay  streamReplayCmd  `cmd:"" help:"Print the stored messages, then exit."`
 	Retain  streamRetainCmd  `cmd:"" help:"Set what a stream keeps. A limit that is not given is removed; without flags, everything is kept. A running server drops the rest, about every 10 seconds."`
 	Drop    streamDropCmd    `cmd:"" help:"Remove a stream with all its messages."`
 }
@@ -62,7 +62,7 @@ func (c *streamListCmd) Run(p *process) error {
 		rightAligned(t, 3)
 		for _, s := range all {
 			info, err := s.Info(p.ctx)
-			if errors.Is(err, stream.ErrNotFound) { // dropped meanwhile
+			if errors.Is(err, stream.ErrNotFound) { // dropped since it was listed
 				continue
 			}
 			if err != nil {
@@ -110,7 +110,7 @@ func (c *streamInfoCmd) Run(p *process) error {
 		}
 		where := fmt.Sprintf("in %d segments", info.Segments)
 		if info.Segments == 0 {
-			where = "or so, in the table that small streams share"
+			where = "approximately, in the table that small streams share"
 		}
 		fmt.Fprintf(p.Out, "size: %s %s\nretention: %s\n", sizeText(info.Bytes), where, retentionText(info.Retention))
 		if len(groups) == 0 {
@@ -126,10 +126,10 @@ func (c *streamInfoCmd) Run(p *process) error {
 	})
 }
 
-// groupsPage is how many groups are read at a time.
+// groupsPage is the number of groups in one query.
 const groupsPage = 1000
 
-// allGroups reads the groups of a stream page by page: no query takes long.
+// allGroups reads the groups of a stream page by page, so that no query takes long.
 func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all []stream.GroupInfo, err error) {
 	for after := ""; ; after = all[len(all)-1].Name {
 		page, err := s.GroupsAfter(ctx, after, groupsPage)
@@ -140,7 +140,7 @@ func allGroups(ctx context.Context, pool *pgxpool.Pool, s *stream.Stream) (all [
 	}
 }
 
-// retentionText is what a policy keeps, in words.
+// retentionText describes a retention policy in words.
 func retentionText(r stream.Retention) string {
 	var limits []string
 	if r.MaxAge > 0 {
@@ -161,7 +161,7 @@ func retentionText(r stream.Retention) string {
 	return kept + ", and what a group has not read; everything while there is no group"
 }
 
-// sizeText is a number of bytes in the largest unit of which there is one.
+// sizeText formats a number of bytes, in the largest unit that gives at least 1.
 func sizeText(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
@@ -209,7 +209,7 @@ type streamDropCmd struct {
 // Run is called by kong.
 func (c *streamDropCmd) Run(p *process) error {
 	if !c.Yes {
-		return exit(ExitUsage, "stream drop removes all messages of %q for good: say --yes", c.Name)
+		return exit(ExitUsage, "stream drop removes all messages of %q permanently: confirm with --yes", c.Name)
 	}
 	if err := refuseReserved("stream", c.Name); err != nil {
 		return err
@@ -230,7 +230,7 @@ func plainTable(head ...any) table.Writer {
 	return t
 }
 
-// rightAligned is for columns of numbers, counted from 1.
+// rightAligned aligns columns of numbers to the right. Columns are counted from 1.
 func rightAligned(t table.Writer, columns ...int) {
 	var configs []table.ColumnConfig
 	for _, n := range columns {
@@ -246,7 +246,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// explainStream says what to do about an error of package stream.
+// explainStream adds to an error of package stream what to do about it.
 func explainStream(err error) error {
 	var explained *exitError
 	switch {
@@ -260,25 +260,25 @@ func explainStream(err error) error {
 		return exit(ExitFailure, "%w; --from start begins with the oldest message that is kept", err)
 	case errors.Is(err, stream.ErrHistoryLost):
 		lost, _ := errors.AsType[*stream.HistoryLostError](err)
-		return exit(ExitFailure, "%w; --after %d goes on from there", err, lost.Last)
+		return exit(ExitFailure, "%w; continue with --after %d", err, lost.Last)
 	case errors.Is(err, stream.ErrPartition):
-		return exit(ExitUsage, "%w: name the whole stream, without the number", stream.ErrPartition)
+		return exit(ExitUsage, "%w: give the name of the whole stream, without the number", stream.ErrPartition)
 	case errors.Is(err, stream.ErrPartitioned):
-		return exit(ExitUsage, "%w: name it with its number after a slash, as in orders/0", err)
+		return exit(ExitUsage, "%w: give the name of one partition, such as orders/0", err)
 	case errors.Is(err, stream.ErrInvalid), errors.Is(err, stream.ErrNotKeyed):
 		return exit(ExitUsage, "%w", err)
 	}
 	return explainDatabase(err)
 }
 
-// startFlags say where in a stream to begin.
+// startFlags choose the position in a stream to begin at.
 type startFlags struct {
 	After *int64 `placeholder:"POSITION" help:"Begin after this position, 0 or more."`
 	Since string `placeholder:"TIME" help:"Begin with the first message at or after this time: a time such as 2026-01-31T12:00:00Z, or how long ago, such as 10m."`
 	From  string `enum:"start,end," default:"" help:"Begin at the start (the oldest message that is kept) or at the end of the stream."`
 }
 
-// start is where to begin, or the given default.
+// start returns the chosen start, or otherwise if there is none.
 func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, error) {
 	given := 0
 	for _, is := range []bool{f.After != nil, f.Since != "", f.From != ""} {
@@ -305,7 +305,7 @@ func (f startFlags) start(now time.Time, otherwise stream.Start) (stream.Start, 
 	}
 	at, err := time.Parse(time.RFC3339, f.Since)
 	if err != nil {
-		return otherwise, exit(ExitUsage, "--since %q is no time: want 2026-01-31T12:00:00Z, or a duration such as 10m", f.Since)
+		return otherwise, exit(ExitUsage, "--since %q is not a time: want 2026-01-31T12:00:00Z, or a duration such as 10m", f.Since)
 	}
 	return stream.AtTime(at), nil
 }

@@ -17,7 +17,7 @@ import (
 
 type streamPublishCmd struct {
 	Name   string            `arg:"" help:"The stream."`
-	Text   []string          `arg:"" optional:"" help:"Payloads. Default: the lines of the standard input."`
+	Text   []string          `arg:"" optional:"" help:"Payloads of the messages. Default: the lines of the standard input."`
 	Key    string            `help:"Key of the messages."`
 	Header map[string]string `placeholder:"NAME=VALUE" help:"A header. Give the flag again for more headers."`
 	JSON   bool              `name:"json" help:"Each line is a message in JSON, as tail prints it: payload or payload_base64, key, headers. Position and time are ignored."`
@@ -44,7 +44,7 @@ func (c *streamPublishCmd) Run(p *process) error {
 	})
 }
 
-// published counts what was committed, and remembers the first failure.
+// published counts the committed messages, and keeps the first error.
 type published struct {
 	count atomic.Int64
 	last  atomic.Int64
@@ -75,7 +75,7 @@ func (r *published) failed() error {
 	return r.err
 }
 
-// publish sends line after line and says at the end how many are committed.
+// publish sends line by line, and prints at the end how many messages are committed.
 func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Stream) error {
 	hub := stream.NewHub(pool, stream.HubConfig{Announce: true, Log: p.log})
 	appender := stream.NewPartitionedAppender(pool, s, stream.PartitionedConfig{
@@ -94,7 +94,7 @@ func (c *streamPublishCmd) publish(p *process, pool *pgxpool.Pool, s *stream.Str
 		}
 		return appender.Submit(p.ctx, []stream.Message{m}, result.done)
 	})
-	stop() // what was accepted is written first
+	stop() // accepted messages are written first
 	appending.Wait()
 	stopHub()
 	announcing.Wait()

@@ -15,7 +15,7 @@ import (
 )
 
 // messageLine is a message as a line of JSON. Payload is text; bytes that are
-// no text are in Base64.
+// not text are in Base64.
 type messageLine struct {
 	Position int64           `json:"position,omitempty"`
 	Time     *time.Time      `json:"time,omitempty"`
@@ -35,12 +35,12 @@ func newMessageLine(m *stream.Message) messageLine {
 	return line
 }
 
-// printFlags say how messages are printed.
+// printFlags control how messages are printed.
 type printFlags struct {
 	Raw bool `help:"Print only the payloads, one on each line, instead of JSON."`
 }
 
-// printer prints messages and says how many it has.
+// printer prints messages and counts them.
 type printer struct {
 	raw     bool
 	out     *bufio.Writer
@@ -54,12 +54,12 @@ func (f printFlags) printer(p *process) *printer {
 	return &printer{raw: f.Raw, out: out, encoder: encoder}
 }
 
-// page prints messages; they are all out when it returns.
+// page prints messages, and flushes them before it returns.
 func (p *printer) page(messages []stream.Message) error {
 	for i := range messages {
 		var err error
 		if p.raw {
-			p.out.Write(messages[i].Payload) // its error is Flush's too
+			p.out.Write(messages[i].Payload) // Flush returns its error too
 			err = p.out.WriteByte('\n')
 		} else {
 			err = p.encoder.Encode(newMessageLine(&messages[i]))
@@ -76,8 +76,8 @@ func (p *printer) page(messages []stream.Message) error {
 
 type streamTailCmd struct {
 	Name  string `arg:"" help:"The stream."`
-	Group string `placeholder:"NAME" help:"Read as this group: begin after its offset, and commit each position that was printed. The group is made if there is none."`
-	Count int    `short:"n" placeholder:"N" help:"End after N messages. Default: never."`
+	Group string `placeholder:"NAME" help:"Read as this group: begin after its offset, and commit the position of each printed message. The group is created if it does not exist."`
+	Count int    `short:"n" placeholder:"N" help:"Exit after N messages. Default: never."`
 	startFlags
 	printFlags
 	databaseFlags
@@ -123,7 +123,7 @@ func (c *streamTailCmd) follow(p *process, pool *pgxpool.Pool, s *stream.Stream,
 	for printed := 0; c.Count == 0 || printed < c.Count; {
 		page, err := sub.Next(p.ctx)
 		if err != nil {
-			if p.ctx.Err() != nil { // Ctrl-C is how it ends
+			if p.ctx.Err() != nil { // Ctrl-C is the normal end
 				return nil
 			}
 			return explainStream(err)
@@ -142,7 +142,7 @@ func (c *streamTailCmd) follow(p *process, pool *pgxpool.Pool, s *stream.Stream,
 	return nil
 }
 
-// subscribe begins, and returns how to commit what was printed.
+// subscribe starts the subscription, and returns a function that commits what was printed.
 func (c *streamTailCmd) subscribe(p *process, hub *stream.Hub, groups *stream.Groups, s *stream.Stream, start stream.Start) (
 	*stream.Subscription, func(context.Context, int64) error, error) {
 	if c.Group == "" {
@@ -168,7 +168,7 @@ type streamReplayCmd struct {
 	databaseFlags
 }
 
-// replayPage is how many messages are read at a time.
+// replayPage is the number of messages in one read.
 const replayPage = 1000
 
 // Run is called by kong.
@@ -186,7 +186,7 @@ func (c *streamReplayCmd) Run(p *process) error {
 	})
 }
 
-// print prints what is committed when it begins.
+// print prints the messages that are committed when it begins.
 func (c *streamReplayCmd) print(p *process, pool *pgxpool.Pool, s *stream.Stream, start stream.Start) error {
 	sub, err := stream.NewHub(pool, stream.HubConfig{}).Subscribe(p.ctx, s, start)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestStream_Commands(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
 	s.run("stream", "create", "orders", "--keyed")
-	s.run("stream", "create", "orders", "--keyed") // as it is
+	s.run("stream", "create", "orders", "--keyed") // again, unchanged
 	s.in("", cli.ExitUsage, "stream", "create", "orders")
 	if out := s.run("stream", "publish", "orders", "--key", "k", "--header", "a=b", "one", "two"); out != "published 2, last position 2\n" {
 		t.Errorf("publish: %q", out)
@@ -108,7 +108,7 @@ func TestStream_Retain(t *testing.T) {
 	s.in("", cli.ExitFailure, "stream", "retain", "none", "--max-age", "1h")
 }
 
-// TestStream_Pipes: what replay prints, publish takes.
+// TestStream_Pipes: publish accepts the output of replay.
 func TestStream_Pipes(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
@@ -151,10 +151,10 @@ func TestStream_BadInput(t *testing.T) {
 		{"", cli.ExitUsage, "not keyed", []string{"replay", "a", "--key", "k"}},
 		{"", cli.ExitUsage, "exclude each other", []string{"tail", "a", "--after", "1", "--from", "end"}},
 		{"", cli.ExitUsage, "--after is -1: want 0 or more", []string{"tail", "a", "--after=-1"}},
-		{"", cli.ExitUsage, "no time", []string{"tail", "a", "--since", "yesterday"}},
+		{"", cli.ExitUsage, "not a time", []string{"tail", "a", "--since", "yesterday"}},
 		{"", cli.ExitUsage, "at least 1", []string{"tail", "a", "--count=-1"}},
-		{"", cli.ExitUsage, "as in orders/0", []string{"replay", "divided"}},
-		{"", cli.ExitUsage, "as in orders/0", []string{"tail", "divided"}},
+		{"", cli.ExitUsage, "such as orders/0", []string{"replay", "divided"}},
+		{"", cli.ExitUsage, "such as orders/0", []string{"tail", "divided"}},
 		{"", cli.ExitUsage, "name", []string{"create", strings.Repeat("n", 200)}},
 	} {
 		if _, errOut := s.in(c.in, c.code, append([]string{"stream"}, c.args...)...); !strings.Contains(errOut, c.say) {
@@ -163,7 +163,7 @@ func TestStream_BadInput(t *testing.T) {
 	}
 }
 
-// TestStream_TailBesideAPublisher follows, until it is told to stop.
+// TestStream_TailBesideAPublisher prints new messages until it is stopped.
 func TestStream_TailBesideAPublisher(t *testing.T) {
 	t.Parallel()
 	s := shell{t, migrated(t).URL}
@@ -184,7 +184,7 @@ func TestStream_TailBesideAPublisher(t *testing.T) {
 	}
 }
 
-// until calls then when it was written a text.
+// until calls then when a text was written to it.
 type until struct {
 	got  bytes.Buffer
 	text string

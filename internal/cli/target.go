@@ -13,7 +13,8 @@ import (
 )
 
 // targets resolves the values of --target to servers of an endpoint, and builds
-// what is missing. One that cannot be built is a target with a reason.
+// missing programs. A server that cannot be built becomes a target that carries
+// the reason.
 func targets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
 	progress := p.Err
 	if flags.Quiet {
@@ -35,7 +36,8 @@ func targets(p *process, endpoint string, names []string, flags resultFlags) ([]
 	return all, nil
 }
 
-// builtTargets is targets for a benchmark that is nothing without one of them.
+// builtTargets is targets for a benchmark that needs all of its targets: it fails if one cannot be
+// built.
 func builtTargets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
 	all, err := targets(p, endpoint, names, flags)
 	for _, t := range all {
@@ -46,7 +48,7 @@ func builtTargets(p *process, endpoint string, names []string, flags resultFlags
 	return all, err
 }
 
-// known refuses a value of --target before anything is built.
+// known rejects an unknown value of --target before anything is built.
 func known(endpoint, name string) error {
 	if _, url, ok := strings.Cut(name, "="); ok {
 		if !strings.HasPrefix(url, "ws://") {
@@ -65,7 +67,7 @@ func known(endpoint, name string) error {
 	return err
 }
 
-// targetNames are Tidewire's and those of the contenders with a profile.
+// targetNames returns the names of Tidewire and of the contenders with a profile.
 func targetNames(endpoint, profile string) []string {
 	names := []string{"tidewire"}
 	for _, c := range contendersOf(endpoint, profile) {
@@ -104,9 +106,9 @@ func target(p *process, endpoint, name string, progress io.Writer) (scenario.Tar
 	return t, nil
 }
 
-// strippedSize is the size of a program without symbols and debug information.
-// Where there is no strip that can do it, it is the size as it is; 0 if there is
-// none.
+// strippedSize returns the size of a program without symbols and debug
+// information. If no strip tool can process it, it returns the size of the file;
+// 0 if there is no file.
 func strippedSize(ctx context.Context, program string) int64 {
 	if dir, err := os.MkdirTemp("", "tidewire-strip-"); err == nil {
 		defer os.RemoveAll(dir)

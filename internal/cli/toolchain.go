@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// toolchain is how release builds of a language are made.
+// toolchain describes how to make release builds of a language.
 type toolchain struct {
-	needs string // the program without which there is none
-	// command is run in the contender's folder. NAME stands for that folder's
-	// name.
+	needs string // the program that must be installed
+	// command runs in the contender's folder. NAME stands for the name of that
+	// folder.
 	command []string
-	program string // what it makes, below the folder
+	program string // the built program, relative to the folder
 }
 
-// Optimised as each language's users do, and without symbols. Programs lie apart
-// from those of the tests.
+// Release builds are optimised as usual for the language, and have no symbols.
+// The programs are in other folders than those of the tests.
 var (
 	goTools = toolchain{
 		needs:   "go",
@@ -32,8 +32,8 @@ var (
 		command: []string{"cargo", "build", "--release", "--locked", "--target-dir", "target"},
 		program: "target/release/NAME",
 	}
-	// The compiler comes from PyPI. Which of the release modes is the
-	// contender's own choice.
+	// The compiler comes from PyPI. Each contender chooses its release mode
+	// itself.
 	zigTools = toolchain{
 		needs:   "python3",
 		command: []string{"../../scripts/zig.sh", "build", "--release", "--prefix", "bin/release", "--prefix-exe-dir", "."},
@@ -41,12 +41,12 @@ var (
 	}
 )
 
-// maxSaid is how many lines of a compiler that fails are shown.
+// maxSaid is the number of lines of a failed compiler's output that are shown.
 const maxSaid = 20
 
-// build makes the contender's program, if it is not there or older than its
-// sources, and returns it. If that cannot be done, missing says why; an error is
-// about something else.
+// build makes the contender's program if it is missing or older than its
+// sources, and returns its path. If it cannot be built, missing says why. The
+// error is for other failures.
 func (c contender) build(p *process, dir string, progress io.Writer) (program, missing string, err error) {
 	program = filepath.Join(dir, strings.ReplaceAll(c.tools.program, "NAME", c.dir))
 	if old, err := stale(dir, program); err != nil || !old {
@@ -62,10 +62,10 @@ func (c contender) build(p *process, dir string, progress io.Writer) (program, m
 	name := strings.TrimPrefix(strings.Join(command[:2], " "), "../../scripts/")
 	fmt.Fprintf(progress, "building %s: %s (the first time this takes minutes where libraries are compiled)\n", c.name, name)
 	var said strings.Builder
-	out := io.MultiWriter(&said, progress) // one writer: the two streams never write at a time
+	out := io.MultiWriter(&said, progress) // one writer for both: os/exec then never calls Write from two goroutines
 	build := exec.CommandContext(p.ctx, command[0], command[1:]...)
 	if !filepath.IsLocal(command[0]) {
-		build.Path = filepath.Join(dir, command[0]) // a script of the checkout
+		build.Path = filepath.Join(dir, command[0]) // a script in the checkout
 	}
 	build.Dir = dir
 	build.Stdout, build.Stderr = out, out
@@ -76,17 +76,17 @@ func (c contender) build(p *process, dir string, progress io.Writer) (program, m
 		}
 		last := lastLines(said.String()+"\n"+err.Error(), maxSaid)
 		fmt.Fprintf(p.Err, "building %s failed: %s\n%s\n", c.name, name, strings.Join(last, "\n"))
-		return "", fmt.Sprintf("not built: %s failed: %s", name, last[max(0, len(last)-2)]), nil // before the exit code
+		return "", fmt.Sprintf("not built: %s failed: %s", name, last[max(0, len(last)-2)]), nil // without the exit code at the end
 	}
 	fmt.Fprintf(progress, "built %s in %.0f s\n", c.name, time.Since(start).Seconds())
-	// A compiler that finds nothing to do leaves the file as it is.
+	// A compiler that finds nothing to do does not change the file.
 	if err := os.Chtimes(program, time.Now(), time.Now()); err != nil {
 		return "", "", fmt.Errorf("building %s: %w", c.name, err)
 	}
 	return program, "", nil
 }
 
-// lastLines returns the last lines of a text that have something in them.
+// lastLines returns the last lines of a text that are not empty.
 func lastLines(text string, n int) (lines []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimRight(line, " \r\n"); line != "" {

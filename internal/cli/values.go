@@ -10,7 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// seconds is a duration flag that takes "60" for 60 seconds as well as "60s",
+// seconds is a duration flag that accepts "60" for 60 seconds, and also "60s",
 // "300ms" or "1h".
 type seconds time.Duration
 
@@ -20,7 +20,7 @@ func (s seconds) String() string { return time.Duration(s).String() }
 // are powers of 1,024.
 type bytes int64
 
-// percent is a share flag that takes "60%" or "60", up to 100.
+// percent is a flag for a percentage, "60%" or "60", up to 100.
 type percent float64
 
 func parsePercent(text string) (percent, error) {
@@ -31,7 +31,7 @@ func parsePercent(text string) (percent, error) {
 	return percent(n / 100), nil
 }
 
-// memory is a flag for a share of the machine's memory, "50%", or a size, "2GiB".
+// memory is a flag for a share of the machine's memory ("50%") or a size ("2GiB").
 type memory struct {
 	share percent // if size is 0
 	size  bytes
@@ -44,7 +44,7 @@ func (m memory) String() string {
 	return fmt.Sprintf("%g%%", 100*float64(m.share))
 }
 
-// minMemory is what a server needs to do anything.
+// minMemory is the smallest amount of memory with which a server works.
 const minMemory = 64 << 20
 
 func parseMemory(text string) (m memory, err error) {
@@ -58,7 +58,7 @@ func parseMemory(text string) (m memory, err error) {
 	return m, nil
 }
 
-// of returns the bytes that it stands for, on a machine with so many.
+// of returns the number of bytes, on a machine with that much memory.
 func (m memory) of(machine int64) int64 {
 	if m.size > 0 {
 		return int64(m.size)

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// manyFindings is how many of a kind are told apart.
+// manyFindings is how many findings of a kind are reported separately.
 const manyFindings = 5
 
-// Only snapshots of this database keep its dead rows. Of other roles' sessions nothing is seen without pg_read_all_stats.
+// Only snapshots of this database keep its dead rows. Without pg_read_all_stats the activity of other roles is hidden.
 const transactionsSQL = `
 SELECT pid, coalesce(nullif(application_name, ''), 'no name'), coalesce(usename::text, ''), coalesce(state, ''), backend_type IS NULL,
 	coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::float8, coalesce(extract(epoch FROM clock_timestamp() - state_change), 0)::float8
 FROM pg_stat_activity WHERE datname = current_database() AND application_name <> '` + appName + `' AND (backend_type IS NULL OR backend_type = 'client backend')
 ORDER BY xact_start NULLS LAST`
 
-// veryOld is when a transaction was forgotten rather than slow.
+// veryOld is the age, in seconds, from which a transaction is taken to be forgotten, and not slow.
 const veryOld = 24 * 60 * 60
 
 func lookTransactions(ctx context.Context, s *session, f *findings) error {
@@ -67,7 +67,7 @@ const preparedSQL = `
 SELECT gid, owner::text, extract(epoch FROM now() - prepared)::float8
 FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared`
 
-// lookPrepared: a prepared transaction keeps its locks and its snapshot, over restarts, until somebody ends it.
+// lookPrepared: a prepared transaction keeps its locks and its snapshot, also after restarts, until somebody ends it.
 func lookPrepared(ctx context.Context, s *session, f *findings) error {
 	var gid, owner string
 	var age float64
@@ -75,7 +75,7 @@ func lookPrepared(ctx context.Context, s *session, f *findings) error {
 	err := s.each(ctx, preparedSQL, []any{&gid, &owner, &age}, func() {
 		if n++; age > s.cfg.limits.prepared.Seconds() && len(f.list) < manyFindings {
 			f.add(Warning, fmt.Sprintf("transaction %q of role %s has been prepared for %s: its locks and deleted rows stay", gid, owner, span(age)), "ROLLBACK PREPARED "+literal(gid)+";").
-				Advice = "Or COMMIT PREPARED: whoever coordinates it knows which."
+				Advice = "Or COMMIT PREPARED: the coordinator of the transaction knows which."
 		}
 	})
 	if err == nil && len(f.list) == 0 {
@@ -84,7 +84,8 @@ func lookPrepared(ctx context.Context, s *session, f *findings) error {
 	return err
 }
 
-// Things other than a session of this server can hold an old snapshot. The catalog's is a logical slot's.
+// Not only connections to this server can hold an old snapshot, but also slots and standbys. A logical slot holds one of the
+// catalog (catalog_xmin).
 const snapshotsSQL = `
 SELECT 'slot', slot_name::text, greatest(age(xmin), age(catalog_xmin))::bigint FROM pg_replication_slots WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL
 UNION ALL

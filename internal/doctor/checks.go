@@ -2,13 +2,13 @@ package doctor
 
 import "context"
 
-// check looks at one thing. Without a finding, all is well.
+// check examines one thing. If it adds no finding, the result is ok.
 type check struct {
 	name string
 	look func(ctx context.Context, s *session, f *findings) error
 }
 
-// checks are made in this order, after that of the server itself.
+// checks are run in this order, after the check "server".
 var checks = []check{
 	{"version", lookVersion},
 	{"primary", lookPrimary},
@@ -41,7 +41,7 @@ var checks = []check{
 	{"collation", lookCollation},
 }
 
-// Names are the names of all checks, in their order.
+// Names returns the names of all checks, in the order in which they run.
 func Names() []string {
 	names := []string{"server"}
 	for _, c := range checks {

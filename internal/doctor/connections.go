@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// A session of which the role may not see more has no backend_type.
+// The backend_type of another role's connection is NULL if this role may not see it.
 const connectionsSQL = `
 SELECT count(*), count(*) FILTER (WHERE a.application_name LIKE 'tidewire%'),
 	(SELECT datconnlimit FROM pg_database WHERE datname = current_database()),
@@ -13,7 +13,7 @@ SELECT count(*), count(*) FILTER (WHERE a.application_name LIKE 'tidewire%'),
 	count(*) FILTER (WHERE a.datname = current_database()), count(*) FILTER (WHERE a.usename = session_user)
 FROM pg_stat_activity a WHERE a.datid IS NOT NULL AND a.application_name <> '` + appName + `' AND (a.backend_type IS NULL OR a.backend_type = 'client backend')`
 
-// lookConnections: whether one more server of Tidewire finds its connections.
+// lookConnections checks whether enough connections are left for one more Tidewire server.
 func lookConnections(ctx context.Context, s *session, f *findings) error {
 	var used, ours, byDatabase, byRole int64
 	var ofDatabase, ofRole int64
@@ -29,7 +29,7 @@ func lookConnections(ctx context.Context, s *session, f *findings) error {
 	text := fmt.Sprintf("%d of %d in use%s; a server takes up to %d", used, most, role, need)
 	raise := fmt.Sprintf("ALTER SYSTEM SET max_connections = '%d';", max(100, 2*(used+need)))
 	switch free := most - used; {
-	case free < 5 || most < need: // an operator needs some, and each new server
+	case free < 5 || most < need: // operators and new servers need some
 		f.add(Error, text, raise).Advice = needRestart
 	case free < need:
 		f.add(Warning, text, raise).Advice = needRestart

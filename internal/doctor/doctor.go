@@ -1,9 +1,9 @@
-// Package doctor looks at a PostgreSQL database as an experienced operator would, for a
-// Tidewire that runs on it, and says what to change. It only reads: each check is a
-// read-only transaction of its own.
+// Package doctor checks a PostgreSQL database on which Tidewire runs, as an experienced
+// operator would, and says what to change. It only reads: each check is a separate
+// read-only transaction.
 //
-// A check that the role may not make, that takes too long, or that fails, becomes a note,
-// and the others go on.
+// A check becomes a note if the role lacks the rights for it, if it takes too long, or if
+// it fails; the other checks continue.
 package doctor
 
 import (
@@ -23,7 +23,7 @@ type Level int
 const (
 	OK      Level = iota
 	Note          // worth knowing; nothing has to be done
-	Warning       // messages may be lost, or the server may stop working, after something else has happened
+	Warning       // messages may be lost, or the server may stop working, if something else happens too
 	Error         // Tidewire does not work, or messages are being lost
 )
 
@@ -42,26 +42,26 @@ func (l Level) String() string {
 // MarshalJSON writes the name.
 func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
 
-// Finding is what a check found. A check has one or several.
+// Finding is a result of a check. Each check has one or more.
 type Finding struct {
 	// Check is the name of the check, one of Names.
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	// Text is one line.
 	Text string `json:"text"`
-	// Advice is what no command can do, or has to be known before one is run.
+	// Advice says what no command can do, or what to know before running one.
 	Advice string `json:"advice,omitempty"`
-	// Commands are for an administrator to run, an SQL statement each unless they begin
-	// with "tidewire".
+	// Commands are for an administrator to run. Each is an SQL statement, unless it
+	// begins with "tidewire".
 	Commands []string `json:"commands,omitempty"`
 }
 
-// Report is all that was found, in the order of Names.
+// Report holds all findings, in the order of Names.
 type Report struct {
 	// Server is the version of PostgreSQL.
 	Server   string `json:"server"`
 	Database string `json:"database"`
-	// Role is whose rights the checks had.
+	// Role is the role with whose rights the checks ran.
 	Role string `json:"role"`
 	// Worst is the worst level of the findings.
 	Worst    Level     `json:"worst"`
@@ -80,24 +80,24 @@ type Disk struct {
 	Free, Total int64 // bytes; Free is what PostgreSQL's account may use
 }
 
-// Config says what Run cannot know from the database.
+// Config holds what Run cannot read from the database.
 type Config struct {
 	// Connections is how many connections one server of Tidewire opens. Defaults to 30.
 	Connections int
-	// Private is whether the database is Tidewire's private one: what only matters to
-	// others' databases is left out. Defaults to false.
+	// Private says that the database is Tidewire's private one: findings that only
+	// matter for other databases are left out. Defaults to false.
 	Private bool
-	// Disk is looked at unless it is nil, which is the default.
+	// Disk is the disk to check. Defaults to nil: none.
 	Disk *Disk
 	// Now is this machine's clock. Defaults to time.Now.
 	Now func() time.Time
 	// Timeout bounds each check. Defaults to 5 s.
 	Timeout time.Duration
-	// Total bounds all checks together: those that it leaves no time for become notes.
-	// Defaults to 30 s.
+	// Total bounds all checks together: the checks that do not start in time become
+	// notes. Defaults to 30 s.
 	Total time.Duration
 
-	limits *limits // of tests
+	limits *limits // set by tests
 }
 
 func (c Config) withDefaults() Config {
@@ -119,8 +119,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run looks at the database that a pool of that configuration would connect to, on connections of its own,
-// three at most. Errors are those of connecting; everything else is in the report.
+// Run checks the database of a pool's configuration, on at most three new connections. Its errors are
+// those of connecting; everything else is in the report.
 func Run(ctx context.Context, pool *pgxpool.Config, cfg Config) (Report, error) {
 	d, err := open(ctx, pool, cfg.withDefaults())
 	if err != nil {
@@ -133,7 +133,7 @@ func Run(ctx context.Context, pool *pgxpool.Config, cfg Config) (Report, error) 
 func (d *doctor) run(ctx context.Context) (r Report, err error) {
 	until := time.Now().Add(d.cfg.Total)
 	first := d.probe(ctx)
-	if first.Level == Error { // what the other checks would say of such a server is not worth reading
+	if first.Level == Error { // the other checks would be meaningless on such a server
 		r.add(first)
 		return r, nil
 	}
@@ -144,7 +144,7 @@ func (d *doctor) run(ctx context.Context) (r Report, err error) {
 	r.add(first)
 	for _, c := range checks {
 		if time.Now().After(until) {
-			r.add(Finding{Check: c.name, Level: Note, Text: fmt.Sprintf("not looked at: the checks before it took %v", d.cfg.Total)})
+			r.add(Finding{Check: c.name, Level: Note, Text: fmt.Sprintf("not checked: the checks before it took %v", d.cfg.Total)})
 			continue
 		}
 		r.add(d.check(ctx, c)...)
@@ -152,7 +152,7 @@ func (d *doctor) run(ctx context.Context) (r Report, err error) {
 	return r, nil
 }
 
-// check makes one check.
+// check runs one check.
 func (d *doctor) check(ctx context.Context, c check) []Finding {
 	var found findings
 	err := d.within(ctx, func(ctx context.Context, s *session) error { return c.look(ctx, s, &found) })
@@ -168,15 +168,15 @@ func (d *doctor) check(ctx context.Context, c check) []Finding {
 	return found.list
 }
 
-// failed is a check that could not be made.
+// failed returns the finding for a check that could not be run.
 func (d *doctor) failed(err error) Finding {
-	f := Finding{Level: Note, Text: "not looked at: " + oneLine(err)}
+	f := Finding{Level: Note, Text: "not checked: " + oneLine(err)}
 	switch code := codeOf(err); {
 	case code == "42501":
-		f.Text = fmt.Sprintf("not looked at: the role %s may not read it", d.role)
+		f.Text = fmt.Sprintf("not checked: the role %s may not read it", d.role)
 		f.Commands = []string{d.grantMonitor()}
 	case code == "57014", errors.Is(err, context.DeadlineExceeded):
-		f.Text = fmt.Sprintf("not looked at: it took longer than %v", d.cfg.Timeout)
+		f.Text = fmt.Sprintf("not checked: it took longer than %v", d.cfg.Timeout)
 	}
 	return f
 }

@@ -21,7 +21,7 @@ var template = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) 
 	return err
 })
 
-// strict has everything found at once.
+// strict are limits under which everything becomes a finding at once.
 var strict = &limits{checkpoints: 2}
 
 // on opens a doctor, which is closed with the test.
@@ -39,7 +39,7 @@ func on(t *testing.T, url string, cfg Config) *doctor {
 	return d
 }
 
-// look makes one check anew.
+// look runs one check again.
 func (d *doctor) look(t *testing.T, name string) []Finding {
 	t.Helper()
 	d.settings = nil
@@ -66,7 +66,7 @@ func (d *doctor) finds(t *testing.T, name string, level Level, text string) Find
 	}
 }
 
-// mend runs the commands of a finding, and waits until the check finds nothing like it.
+// mend runs the commands of a finding, and waits until the check does not report it any more.
 func (d *doctor) mend(t *testing.T, admin *pgxpool.Pool, f Finding) {
 	t.Helper()
 	if len(f.Commands) == 0 {
@@ -109,7 +109,7 @@ func exec(t *testing.T, pool *pgxpool.Pool, statements ...string) {
 	}
 }
 
-// own starts a server of the test's own.
+// own starts a separate server for the test.
 func own(t *testing.T) (*embedpg.Server, *pgxpool.Pool) {
 	t.Helper()
 	server := pgtest.Start(t)

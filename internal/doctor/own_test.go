@@ -6,7 +6,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestServer_Settings: what is wrong with a whole server, and what mends it.
+// TestServer_Settings: findings about the settings of a server, and the commands that fix them.
 func TestServer_Settings(t *testing.T) {
 	t.Parallel()
 	server, admin := own(t)
@@ -88,7 +88,7 @@ func TestServer_Slots(t *testing.T) {
 	d.finds(t, "slots", OK, "1 slot")
 }
 
-// TestServer_Standby: from a standby that nobody waits for to one that is gone.
+// TestServer_Standby: findings from an asynchronous standby to a standby that is gone.
 func TestServer_Standby(t *testing.T) {
 	t.Parallel()
 	server, admin := own(t)

@@ -11,36 +11,36 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrNotPostgreSQL: the server speaks PostgreSQL's protocol, and lacks what Tidewire's
-// guarantees rest on.
+// ErrNotPostgreSQL: the server speaks PostgreSQL's protocol, but lacks features on which
+// Tidewire's guarantees depend.
 var ErrNotPostgreSQL = errors.New("this server only resembles PostgreSQL")
 
-// Server is what Probe asks.
+// Server is the interface through which Probe queries a server.
 type Server interface {
-	// Version returns what version() says.
+	// Version returns the result of version().
 	Version(ctx context.Context) (string, error)
-	// Missing returns the names of those functions that are not there.
+	// Missing returns the names of the functions that do not exist.
 	Missing(ctx context.Context, functions []string) ([]string, error)
-	// TryLock begins a transaction on a connection of its own and tries to take an advisory
-	// lock in it. The transaction is open until release is called, which is not nil if there is no error.
+	// TryLock begins a transaction on a separate connection and tries to take an advisory lock in it.
+	// The transaction is open until release is called; release is not nil if err is nil.
 	TryLock(ctx context.Context, key int64) (got bool, release func(), err error)
 }
 
-// resembling are servers that speak the protocol, by what version() says. CockroachDB's session locks do nothing
-// (https://github.com/cockroachdb/cockroach/issues/13546), and YugabyteDB's came in 2025; the others are
-// analytical databases, or have no sequences, no triggers and no NOTIFY.
+// resembling are servers that speak the protocol but are not PostgreSQL, by a part of the result of version().
+// CockroachDB's session locks do nothing (https://github.com/cockroachdb/cockroach/issues/13546), and YugabyteDB has
+// them only since 2025; the others are analytical databases, or have no sequences, no triggers and no NOTIFY.
 var resembling = map[string]string{
 	"CockroachDB": "CockroachDB", "-YB-": "YugabyteDB", "Redshift": "Amazon Redshift", "Greenplum": "Greenplum",
 	"RisingWave": "RisingWave", "Materialize": "Materialize", "QuestDB": "QuestDB", "CrateDB": "CrateDB", "Aurora DSQL": "Aurora DSQL",
 }
 
-// needed are functions of which Tidewire's writers make use: sequences that setval moves, locks, what makes a
-// commit wait for standbys, and notifications.
+// needed are functions that Tidewire's writers use: for sequences that setval moves, locks, commits that wait for
+// standbys, and notifications.
 var needed = []string{"setval", "nextval", "pg_sequence_last_value", "pg_advisory_xact_lock", "pg_logical_emit_message", "pg_notify", "set_config"}
 
-// Probe returns ErrNotPostgreSQL, with what is wrong, for a server that only resembles PostgreSQL:
-// one that calls itself another, that lacks functions, or whose advisory locks do not lock. Other errors
-// say that the question could not be asked.
+// Probe returns ErrNotPostgreSQL, with the reason, for a server that only resembles PostgreSQL: its
+// version() names another product, it lacks functions, or its advisory locks do not exclude. Other errors
+// mean that the probe itself failed.
 func Probe(ctx context.Context, s Server) error {
 	version, err := s.Version(ctx)
 	if err != nil {
@@ -61,9 +61,9 @@ func Probe(ctx context.Context, s Server) error {
 	return probeLocks(ctx, s)
 }
 
-// probeLocks takes a lock twice: the second time it has to be refused, and granted when the first has ended.
+// probeLocks takes a lock twice: the second connection must not get it while the first holds it.
 func probeLocks(ctx context.Context, s Server) error {
-	key := rand.Int64() // of its own: two probes at a time do not meet
+	key := rand.Int64() // random, so that concurrent probes do not collide
 	got, release, err := s.TryLock(ctx, key)
 	if err != nil {
 		return fmt.Errorf("take an advisory lock: %w", err)
@@ -84,7 +84,7 @@ func probeLocks(ctx context.Context, s Server) error {
 	return nil
 }
 
-// ProbePool is Probe on two connections of a pool, which it does not change. It takes eight round trips.
+// ProbePool runs Probe on two connections of a pool. It changes nothing, and takes eight round trips.
 func ProbePool(ctx context.Context, pool *pgxpool.Pool) error { return Probe(ctx, poolServer{pool}) }
 
 type poolServer struct{ pool *pgxpool.Pool }
@@ -127,7 +127,7 @@ func (d *doctor) probe(ctx context.Context) Finding {
 		f.Level, f.Text = Error, err.Error()
 		f.Advice = "Use PostgreSQL itself, version 14 to 18, or a service that runs it: Tidewire's order and once-only storage rest on its locks."
 	case err != nil:
-		f.Level, f.Text = Note, "not looked at: "+oneLine(err)
+		f.Level, f.Text = Note, "not checked: "+oneLine(err)
 	}
 	return f
 }

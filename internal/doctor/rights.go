@@ -17,7 +17,7 @@ SELECT (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid AND relkind IN 
 	(SELECT count(*) FROM pg_proc WHERE pronamespace = n.oid AND NOT has_function_privilege(oid, 'EXECUTE'))
 FROM (VALUES (1)) AS one LEFT JOIN pg_namespace n ON n.nspname = 'tidewire'`
 
-// lookRights asks what docs/decisions/0020 says that the role needs.
+// lookRights checks the rights that the role needs, according to docs/decisions/0020.
 func lookRights(ctx context.Context, s *session, f *findings) error {
 	var lacks *migrate.RightsError
 	if err := migrate.Rights(ctx, s, false); errors.As(err, &lacks) {
@@ -53,7 +53,7 @@ func lookRights(ctx context.Context, s *session, f *findings) error {
 	return s.rightsInPublic(ctx, f)
 }
 
-// rightsInPublic: only the table of /ws/ingest is made there, by default.
+// rightsInPublic checks the rights in the schema public, where only the table of /ws/ingest is made, by default.
 func (s *session) rightsInPublic(ctx context.Context, f *findings) error {
 	there, err := migrate.HasIngest(ctx, s, "messages")
 	if errors.Is(err, migrate.ErrForeignTable) {

@@ -11,11 +11,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// newestMajor is the newest that Tidewire is tested with.
+// newestMajor is the newest major version with which Tidewire is tested.
 const newestMajor = 18
 
-// releases are the newest minor release of each major version that was known in November 2026, and the day
-// of its last one (https://www.postgresql.org/support/versioning/).
+// releases holds for each major version the newest minor release that was known in November 2026, and the day
+// of its final release (https://www.postgresql.org/support/versioning/).
 var releases = map[int]struct {
 	minor int
 	end   string
@@ -23,7 +23,7 @@ var releases = map[int]struct {
 	14: {24, "2026-11-12"}, 15: {20, "2027-11-11"}, 16: {15, "2028-11-09"}, 17: {11, "2029-11-08"}, 18: {6, "2030-11-14"},
 }
 
-// minorsOfAYear: minor releases come four times a year, and each mends data corruption or a security hole in most years.
+// minorsOfAYear: there are four minor releases a year, and in most years each fixes data corruption or a security hole.
 const minorsOfAYear = 4
 
 func lookVersion(_ context.Context, s *session, f *findings) error {
@@ -55,7 +55,7 @@ func (d *doctor) judgeVersion(f *findings, number int, now time.Time) {
 
 func lookPrimary(ctx context.Context, s *session, f *findings) error {
 	if s.inRecovery {
-		found := f.add(Error, "this is a standby, which takes no writes")
+		found := f.add(Error, "this is a standby, which accepts no writes")
 		found.Advice = "Name the primary in --database-url, or all hosts with target_session_attrs=read-write; after a failover: SELECT pg_promote();"
 		return nil
 	}
@@ -73,14 +73,14 @@ func lookPrimary(ctx context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// setForRole has a setting begin with another value in this role's sessions in this database: nothing but
-// the connection's own options comes before that.
+// setForRole returns the statement that changes the default of a setting for this role in this database. Only the
+// connection's own options override it.
 func (d *doctor) setForRole(name, value string) string {
 	return fmt.Sprintf("ALTER ROLE %s IN DATABASE %s SET %s = %s;", quoted(d.sessionRole), quoted(d.database), name, literal(value))
 }
 
-// lookPooler asks for the process that serves a session: a pooler's client has been told the pooler's own number, and
-// where transactions take turns on a session, a second connection gets that of the first.
+// lookPooler detects a pooler by the pids of the server processes. A pooler gives its client its own number as the pid.
+// With transaction pooling, two connections get the same process in turn.
 func lookPooler(ctx context.Context, s *session, f *findings) error {
 	first, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func lookPooler(ctx context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// judgePooler gets the number that the protocol gave the first connection, and those that served the
-// first, the second, and the first again while the second was in a transaction.
+// judgePooler judges the pid that the protocol gave to the first connection (told), and the pids of the processes that
+// served the first connection, the second, and the first again while the second was in a transaction.
 func judgePooler(f *findings, told uint32, pids [3]uint32) {
 	switch {
 	case pids[0] == pids[1] || pids[0] != pids[2]:
@@ -170,11 +170,11 @@ func lookTLS(ctx context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// clockTolerance: leases, due times and retention are by PostgreSQL's clock, and what
-// clients and logs show by this machine's.
+// clockTolerance: leases, due times and retention use PostgreSQL's clock, but clients and
+// logs show the time of this machine.
 const clockTolerance = time.Second
 
-// lookClock takes the quickest of a few round trips: half of it is the error.
+// lookClock uses the fastest of five round trips: half of it is the maximum error.
 func lookClock(ctx context.Context, s *session, f *findings) error {
 	offset, precision := time.Duration(0), time.Duration(math.MaxInt64)
 	for range 5 {

@@ -12,31 +12,31 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// limits are from when on something is found. Tests have smaller ones.
+// limits are the values above which something becomes a finding. Tests use smaller ones.
 type limits struct {
 	idle        time.Duration // of a transaction whose client does nothing
-	transaction time.Duration // of one that works
-	prepared    time.Duration // of one that is prepared
+	transaction time.Duration // of a transaction that works
+	prepared    time.Duration // of a prepared transaction
 	lockWait    time.Duration
 	xids        int64 // transactions since a snapshot was taken
 	deadRows    int64 // of a table
 	lagBytes    int64 // of a standby
 	lag         time.Duration
-	checkpoints int64 // that were not due
+	checkpoints int64 // requested, before checkpoint_timeout
 }
 
-// The default limits. Those in time are what operators alert at; a Tidewire that stores
-// some thousand messages a second makes a million transactions in minutes, and each of
-// them leaves dead rows that an old snapshot keeps.
+// The default limits. The durations are common thresholds of operators' alerts. A
+// Tidewire that stores some thousand messages a second makes a million transactions in
+// minutes, and each leaves dead rows that an old snapshot keeps.
 var defaultLimits = limits{
 	// A transaction of Tidewire takes milliseconds, and its writers have
 	// idle_in_transaction_session_timeout = 1min (internal/pg/settings.go).
 	idle: time.Minute,
-	// pg_dump and reports take minutes; more of it is bloat.
+	// pg_dump and reports take minutes; longer transactions cause bloat.
 	transaction: 5 * time.Minute,
-	// Between the two phases of a commit there are round trips, no more.
+	// Between the two phases of a commit there are only round trips.
 	prepared: time.Minute,
-	// A writer gives up a lock after 10 s (internal/pg/lock_wait.go).
+	// A writer stops waiting for a lock after 10 s (internal/pg/lock_wait.go).
 	lockWait: 5 * time.Second,
 	xids:     1_000_000,
 	deadRows: 100_000,
@@ -44,35 +44,35 @@ var defaultLimits = limits{
 	// burst exceeds for a moment.
 	lagBytes: 256 << 20,
 	lag:      time.Minute,
-	// A base backup, and each CHECKPOINT by hand, count as well.
+	// Base backups and manual CHECKPOINTs count too.
 	checkpoints: 10,
 }
 
-// doctor has the connections, and what every check may ask.
+// doctor holds the connections, and the facts that the checks share.
 type doctor struct {
 	pool *pgxpool.Pool
 	cfg  Config
 	facts
 }
 
-// facts are read once.
+// facts are properties of the server that are read once.
 type facts struct {
 	number            int // server_version_num
 	version           string
 	database          string
 	role, sessionRole string
 	superuser         bool
-	allStats          bool // may read all sessions' statistics
+	allStats          bool // may read the statistics of all roles
 	inRecovery        bool
 	settings          map[string]setting
 }
 
 // setting is a row of pg_settings.
 type setting struct {
-	value   string // with which a session begins
-	number  int64  // its value, 0 if it is none
+	value   string // default of a new connection
+	number  int64  // value as a number, or 0
 	source  string
-	pending bool // until a restart
+	pending bool // a change waits for a restart
 }
 
 func (f *facts) major() int { return f.number / 10000 }
@@ -101,8 +101,8 @@ type session struct {
 	*doctor
 }
 
-// within runs look in a read-only transaction, bounded by the timeout of a check, and rolls it back: a statement that
-// was refused, and that look knows what to make of, is no failure.
+// within runs look in a read-only transaction, bounded by the timeout of a check, and rolls it back. So look may handle the
+// error of a statement, and within still succeeds.
 func (d *doctor) within(ctx context.Context, look func(context.Context, *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
@@ -111,8 +111,8 @@ func (d *doctor) within(ctx context.Context, look func(context.Context, *session
 		return err
 	}
 	defer rollback(tx)
-	if d.settings != nil { // lookAround reads the settings as they are
-		// PostgreSQL gives up a little earlier than the client: the connection stays usable.
+	if d.settings != nil { // lookAround has to read the unchanged settings
+		// PostgreSQL's time-out is a little shorter than the client's, so that the connection stays usable.
 		_, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', '1s', true), set_config('search_path', 'pg_catalog', true)`,
 			fmt.Sprint(max(1, (d.cfg.Timeout*9/10).Milliseconds())))
 		if err != nil {
@@ -122,8 +122,8 @@ func (d *doctor) within(ctx context.Context, look func(context.Context, *session
 	return look(ctx, &session{tx, d})
 }
 
-// rollback ends a transaction that has changed nothing, whatever has become of its context. If the server does not
-// answer, the connection is given up.
+// rollback ends a transaction that has changed nothing, even if its context has ended. If the server does not answer
+// within a second, the connection is closed.
 func rollback(tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -149,7 +149,7 @@ func (d *doctor) lookAround(ctx context.Context, s *session) error {
 	var v setting
 	_, err = pgx.ForEachRow(rows, []any{&name, &v.value, &v.source, &v.pending}, func() error {
 		v.number = 0
-		fmt.Sscan(v.value, &v.number) // most are no numbers
+		fmt.Sscan(v.value, &v.number) // most are not numbers
 		settings[name] = v
 		return nil
 	})
@@ -172,14 +172,14 @@ func (s *session) each(ctx context.Context, sql string, into []any, do func()) e
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// literal is a string as SQL takes it, with standard_conforming_strings on.
+// literal returns a string as an SQL literal, for standard_conforming_strings = on.
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func codeOf(err error) string { return pg.Code(err) }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(bytes int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	n, unit := float64(bytes), 0
@@ -192,7 +192,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", n, units[unit])
 }
 
-// span is a number of seconds for people.
+// span formats a number of seconds.
 func span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d >= 10*time.Second {
@@ -201,7 +201,7 @@ func span(seconds float64) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// plural is a number with what it counts.
+// plural formats a number with its unit.
 func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

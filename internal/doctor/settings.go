@@ -10,15 +10,15 @@ import (
 
 const (
 	reload      = "SELECT pg_reload_conf();"
-	needRestart = "It counts after a restart of PostgreSQL."
+	needRestart = "It takes effect after a restart of PostgreSQL."
 )
 
-// alterSystem is what sets a setting that a reload applies.
+// alterSystem returns the statements that change a setting for which a reload is enough.
 func alterSystem(name, value string) []string {
 	return []string{fmt.Sprintf("ALTER SYSTEM SET %s = %s;", name, literal(value)), reload}
 }
 
-// lookDurability: whether a crash loses what was committed
+// lookDurability checks whether a crash can lose commits
 // (https://www.postgresql.org/docs/current/runtime-config-wal.html).
 func lookDurability(_ context.Context, s *session, f *findings) error {
 	if s.settings["fsync"].value == "off" {
@@ -38,11 +38,11 @@ func lookDurability(_ context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// Writers set these for each of their transactions (internal/pg/settings.go): reads do not.
+// Writers override time-outs in each of their transactions (internal/pg/settings.go); reads do not.
 const (
-	// shortTimeout is what a page of messages can take on a busy server.
+	// shortTimeout is the time that a page of messages can take on a busy server.
 	shortTimeout = 10 * time.Second
-	// shortIdle: pools keep idle connections for half an hour (pgxpool's MaxConnIdleTime), and look at them each minute.
+	// shortIdle: pools keep idle connections for half an hour (pgxpool's MaxConnIdleTime), and check them each minute.
 	shortIdle = time.Minute
 )
 
@@ -94,7 +94,7 @@ func lookSettings(_ context.Context, s *session, f *findings) error {
 			f.add(Warning, name+" is off: nothing removes deleted rows, and transaction numbers run out", alterSystem(name, "on")...)
 		}
 	}
-	// pg_stat_activity has no xact_start without it, and internal/pg/lock.go asks for that.
+	// Without it pg_stat_activity has no xact_start, which internal/pg/lock.go needs.
 	if value("track_activities") == "off" {
 		f.add(Warning, "track_activities is off: a frozen server that holds a stream's lock cannot be found, and blocks the others", alterSystem("track_activities", "on")...)
 	}
@@ -135,8 +135,8 @@ const (
 	checkpointsSQL    = `SELECT num_timed, num_requested, extract(epoch FROM now() - coalesce(stats_reset, pg_postmaster_start_time()))::float8 FROM pg_stat_checkpointer`
 )
 
-// lookCheckpoints: a checkpoint that max_wal_size forces has every page written whole again
-// (https://www.postgresql.org/docs/current/wal-configuration.html).
+// lookCheckpoints: after each checkpoint PostgreSQL logs the full content of every page at its first change, so extra
+// checkpoints forced by max_wal_size are expensive (https://www.postgresql.org/docs/current/wal-configuration.html).
 func lookCheckpoints(ctx context.Context, s *session, f *findings) error {
 	sql := checkpointsSQL
 	if s.major() < 17 {

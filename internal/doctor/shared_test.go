@@ -15,7 +15,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// as makes a role that is no superuser, and returns the URL to be it.
+// as creates a role that is not a superuser, and returns the URL to connect as this role.
 func as(t *testing.T, db pgtest.DB) (url_, role string) {
 	t.Helper()
 	u, err := url.Parse(db.URL)
@@ -34,7 +34,7 @@ func as(t *testing.T, db pgtest.DB) (url_, role string) {
 	return db.URL + "&options=-c%20role%3D" + role, role
 }
 
-// TestRights: what the commands of the findings give is enough.
+// TestRights: the rights that the findings' commands grant are enough.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -99,7 +99,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestTimeouts: wherever a setting comes from, what the command sets counts.
+// TestTimeouts: the command takes effect for all sources of a setting.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// standby is a row of pg_stat_replication. Of another role's, without pg_read_all_stats, only its existence is seen.
+// standby is a row of pg_stat_replication. Without pg_read_all_stats, all but the existence of another role's row is hidden.
 type standby struct {
 	name, state, sync string
 	hidden            bool
-	bytes             int64   // not yet flushed there
-	lag               float64 // seconds, until the latest was replayed
+	bytes             int64   // of the log, not yet flushed on the standby
+	lag               float64 // seconds until the latest commit was replayed
 }
 
-// Standbys that decode the log for subscribers, and backups, take no part in a failover.
+// Excludes logical subscribers and base backups, which cannot take over in a failover.
 const standbysSQL = `
 SELECT coalesce(r.application_name, ''), coalesce(r.state, ''), coalesce(r.sync_state, ''), r.state IS NULL,
 	coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), r.flush_lsn), 0)::bigint, coalesce(extract(epoch FROM r.replay_lag), 0)::float8
@@ -68,7 +68,7 @@ func (l *limits) judgeStandby(f *findings, b standby) {
 	case b.state != "streaming" && b.state != "catchup":
 		f.add(Warning, fmt.Sprintf("%s does not follow: its state is %s", b.name, b.state)).Advice = "Look at the standby's own log."
 	case b.bytes > l.lagBytes || b.lag > l.lag.Seconds():
-		f.add(Warning, behind).Advice = "A failover to it takes as long, and loses what was not waited for: look at its disk, its network, and long queries on it."
+		f.add(Warning, behind).Advice = "A failover to it takes that long, and loses commits that did not wait for it: check its disk, its network, and long queries on it."
 	case b.state == "catchup":
 		f.add(Note, behind+": it catches up")
 	default:
@@ -78,7 +78,7 @@ func (l *limits) judgeStandby(f *findings, b standby) {
 
 var syncNumber = regexp.MustCompile(`(?i)^\s*(?:(?:any|first)\s+)?(\d+)\s*\(`)
 
-// syncNeeded is how many standbys a commit waits for (the setting's grammar:
+// syncNeeded returns how many standbys a commit waits for (grammar of the setting:
 // https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-SYNCHRONOUS-STANDBY-NAMES).
 func syncNeeded(names string) int {
 	if strings.TrimSpace(names) == "" {
@@ -91,7 +91,7 @@ func syncNeeded(names string) int {
 	return 1
 }
 
-// lookSync: whether commits wait for standbys, and whether there are any to wait for.
+// lookSync checks whether commits wait for standbys, and whether enough of these are connected.
 func lookSync(ctx context.Context, s *session, f *findings) error {
 	names := s.settings["synchronous_standby_names"].value
 	needed := syncNeeded(names)
@@ -147,7 +147,7 @@ func standbysAre(n int) string {
 	return fmt.Sprintf("%d standbys follow", n)
 }
 
-// manySlotBytes fills small disks, and is hours of an ordinary load.
+// manySlotBytes fills a small disk, and is several hours of log under an ordinary load.
 const manySlotBytes = 10 << 30
 
 const slotsSQL = `
@@ -157,7 +157,7 @@ FROM pg_replication_slots WHERE NOT temporary ORDER BY 1`
 // lookSlots: a slot that nobody uses keeps the log until the disk is full.
 func lookSlots(ctx context.Context, s *session, f *findings) error {
 	if s.inRecovery {
-		f.ok("not looked at on a standby")
+		f.ok("not checked on a standby")
 		return nil
 	}
 	unlimited := s.settings["max_slot_wal_keep_size"].number < 0
@@ -169,8 +169,8 @@ func lookSlots(ctx context.Context, s *session, f *findings) error {
 		drop := "SELECT pg_drop_replication_slot(" + literal(name) + ");"
 		switch {
 		case status == "lost":
-			f.add(Warning, "slot "+name+" has lost the log that its reader needs", drop).Advice = "Make that standby or subscriber anew."
-		case active || unused: // one that was never used keeps nothing
+			f.add(Warning, "slot "+name+" has lost the log that its reader needs", drop).Advice = "Create that standby or subscriber again."
+		case active || unused: // an unused slot keeps no log
 			used++
 		default:
 			level := Warning
@@ -178,7 +178,7 @@ func lookSlots(ctx context.Context, s *session, f *findings) error {
 				level = Error
 			}
 			found := f.add(level, fmt.Sprintf("nobody reads slot %s, and it keeps %s of the log", name, size(bytes)), drop)
-			found.Advice = "Only if its reader does not come back, which then has to be made anew."
+			found.Advice = "Only if its reader does not come back: afterwards that reader has to be created again."
 			if unlimited {
 				found.Commands = append(found.Commands, alterSystem("max_slot_wal_keep_size", "10GB")...)
 				found.Advice += " The limit keeps the disk from filling."
@@ -209,7 +209,7 @@ func lookArchiving(ctx context.Context, s *session, f *findings) error {
 	}
 	command, seen := s.settings["archive_command"]
 	if seen && (command.value == "" || command.value == "(disabled)") && s.settings["archive_library"].value == "" {
-		f.add(Warning, "archive_mode is on without an archive_command: the log piles up").Advice = "Set archive_command, or archive_mode = off, which counts after a restart."
+		f.add(Warning, "archive_mode is on without an archive_command: the log piles up").Advice = "Set archive_command, or archive_mode = off, which takes effect after a restart."
 		return nil
 	}
 	var failed int64

@@ -9,8 +9,8 @@ const deadRowsSQL = `
 SELECT relname::text, n_live_tup, n_dead_tup, coalesce(extract(epoch FROM now() - greatest(last_vacuum, last_autovacuum)), -1)::float8
 FROM pg_stat_user_tables WHERE schemaname = 'tidewire' AND n_dead_tup > n_live_tup ORDER BY n_dead_tup DESC`
 
-// lookVacuum: tables with more dead rows than live ones, so many that autovacuum should have come long ago: Tidewire's
-// busy tables ask for it at 1,000 or 20,000 (migrate/sql), others have it at a fifth.
+// lookVacuum finds tables with more dead rows than live ones, and more than limits.deadRows, where autovacuum is overdue:
+// it starts at 1,000 or 20,000 dead rows for Tidewire's busy tables (migrate/sql), and at a fifth of the rows for others.
 func lookVacuum(ctx context.Context, s *session, f *findings) error {
 	var name string
 	var live, dead, oldest int64
@@ -44,7 +44,7 @@ func lookVacuum(ctx context.Context, s *session, f *findings) error {
 
 const wraparoundSQL = `SELECT datname::text, age(datfrozenxid)::bigint, mxid_age(datminmxid)::bigint FROM pg_database WHERE datallowconn ORDER BY greatest(age(datfrozenxid), mxid_age(datminmxid)) DESC LIMIT 1`
 
-// lookWraparound looks at the oldest database of the server: it stops all of them.
+// lookWraparound checks the database with the oldest transaction ids: at the limit it stops all databases of the server.
 func lookWraparound(ctx context.Context, s *session, f *findings) error {
 	var name string
 	var xids, multixacts int64
@@ -59,9 +59,9 @@ func lookWraparound(ctx context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// judgeAge: autovacuum begins at its limit, whatever else is set. Half as much again says that it does not get
-// through. At 2^31 PostgreSQL takes no writes (https://www.postgresql.org/docs/current/routine-vacuuming.html), and
-// half of that leaves time.
+// judgeAge: autovacuum starts at its limit under all settings. 1.5 times the limit means that it does not keep up. At 2^31
+// PostgreSQL accepts no writes (https://www.postgresql.org/docs/current/routine-vacuuming.html); an error at half of that
+// leaves time to react.
 func judgeAge(f *findings, database, what string, age, limit int64) {
 	level := OK
 	switch {
@@ -73,10 +73,10 @@ func judgeAge(f *findings, database, what string, age, limit int64) {
 		return
 	}
 	f.add(level, fmt.Sprintf("database %s has rows that are %d %s old, and autovacuum should begin at %d", database, age, what, limit), "VACUUM (FREEZE);").
-		Advice = "In that database, as its owner. At 2,147,483,647 PostgreSQL takes no writes. An old snapshot may be why: see transactions, prepared, slots and snapshots."
+		Advice = "In that database, as its owner. At 2,147,483,647 PostgreSQL accepts no writes. An old snapshot may be why: see transactions, prepared, slots and snapshots."
 }
 
-// lookIndexes: an index that REINDEX CONCURRENTLY has left half made costs each write, and serves no read.
+// lookIndexes finds incomplete indexes, which a failed REINDEX CONCURRENTLY leaves: they slow down writes and serve no read.
 func lookIndexes(ctx context.Context, s *session, f *findings) error {
 	var name string
 	err := s.each(ctx, `SELECT i.indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -117,11 +117,11 @@ func lookSize(ctx context.Context, s *session, f *findings) error {
 	return nil
 }
 
-// lookDisk: what a private PostgreSQL has left. SQL does not tell that of others.
+// lookDisk checks the free space of a private PostgreSQL. For other servers, SQL does not tell it.
 func lookDisk(_ context.Context, s *session, f *findings) error {
 	d := s.cfg.Disk
 	if d == nil || d.Total <= 0 {
-		f.ok("PostgreSQL does not tell how much is free: have it watched")
+		f.ok("PostgreSQL does not tell how much space is free: monitor it")
 		return nil
 	}
 	text := fmt.Sprintf("%s of %s are free", size(d.Free), size(d.Total))
@@ -141,19 +141,19 @@ func lookEncoding(_ context.Context, s *session, f *findings) error {
 	server, client := s.settings["server_encoding"].value, s.settings["client_encoding"].value
 	switch {
 	case server != "UTF8":
-		f.add(Warning, "the database's encoding is "+server+": names and keys in other scripts are refused",
+		f.add(Warning, "the database's encoding is "+server+": names and keys in other scripts are rejected",
 			fmt.Sprintf("CREATE DATABASE %s ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0;", quoted(s.database+"_utf8"))).
 			Advice = "Then move what is there with pg_dump and psql. An encoding cannot be changed."
 	case client != "UTF8":
-		f.add(Warning, "client_encoding is "+client+" for this role: what one encoding has written, another does not find", s.setForRole("client_encoding", "UTF8"))
+		f.add(Warning, "client_encoding is "+client+" for this role: text that was written in one encoding is not found in another", s.setForRole("client_encoding", "UTF8"))
 	default:
 		f.ok("UTF8")
 	}
 	return nil
 }
 
-// lookCollation: after an upgrade of the operating system's libraries text is sorted otherwise, and indexes
-// made before miss rows (https://www.postgresql.org/docs/current/sql-alterdatabase.html).
+// lookCollation: an upgrade of the operating system's libraries can change the sort order of text. Then older
+// indexes miss rows (https://www.postgresql.org/docs/current/sql-alterdatabase.html).
 func lookCollation(ctx context.Context, s *session, f *findings) error {
 	if s.major() < 15 {
 		f.ok("PostgreSQL %d does not record the version", s.major())

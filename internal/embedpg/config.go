@@ -36,25 +36,25 @@ type Config struct {
 	// Version is the major version to use. Defaults to the data directory's,
 	// for a new one to the newest installed, and to 18 where it is fetched.
 	Version int
-	// BinDir is a directory with initdb and postgres, used whatever Binaries
-	// says. Defaults to none.
+	// BinDir is a directory with initdb and postgres. It overrides Binaries.
+	// Defaults to none.
 	BinDir string
 	// MirrorURL is the root of a Maven repository to fetch from.
 	// Defaults to Maven Central.
 	MirrorURL string
-	// Primary is a running server that a new data directory becomes a streaming standby of: its
-	// data are copied, with its programs started, and what it commits is followed, until
-	// SELECT pg_promote(). It has a replication slot for it. Defaults to none.
+	// Primary makes a new data directory a streaming standby of this running server. The standby
+	// starts from a copy of the primary's data, with the same binaries, and follows it until
+	// SELECT pg_promote(). The primary keeps a replication slot for it. Defaults to none.
 	Primary *Server
 	// Detach leaves PostgreSQL running after Stop and after this process.
 	// Defaults to false.
 	Detach bool
-	// Settings are given to PostgreSQL over its configuration file.
+	// Settings override PostgreSQL's configuration file.
 	// Defaults to none: PostgreSQL's own defaults, fsync included.
 	Settings map[string]string
 	// StartTimeout bounds a start, crash recovery included. Defaults to 2 minutes.
 	StartTimeout time.Duration
-	// StopTimeout bounds a clean stop; past it PostgreSQL is stopped at once
+	// StopTimeout bounds a clean stop; after it PostgreSQL is stopped immediately
 	// and recovers at its next start. Defaults to 1 minute.
 	StopTimeout time.Duration
 	// FetchTimeout bounds fetching; a transfer that stalls ends sooner.
@@ -63,7 +63,7 @@ type Config struct {
 	// Progress gets a line for each slow step, on the caller's goroutine.
 	// Defaults to none.
 	Progress func(string)
-	// Getenv answers for PATH, HOME, XDG_DATA_HOME, XDG_CACHE_HOME, TZ,
+	// Getenv returns the values of PATH, HOME, XDG_DATA_HOME, XDG_CACHE_HOME, TZ,
 	// LD_LIBRARY_PATH and DYLD_LIBRARY_PATH. Defaults to an empty environment.
 	Getenv func(string) string
 }
@@ -106,8 +106,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// childEnv is all that initdb and postgres see: a PGPORT or PGDATA meant for
-// another PostgreSQL must not reach this one, and messages stay in English.
+// childEnv is the whole environment of initdb and postgres: a PGPORT or PGDATA meant
+// for another PostgreSQL must not reach this one, and messages stay in English.
 func (c Config) childEnv() []string {
 	env := []string{"LC_ALL=C", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
 	for _, name := range []string{"TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
@@ -134,7 +134,7 @@ func DefaultDataDir(getenv func(string) string) string {
 	return underHome(getenv, ".local/share/tidewire")
 }
 
-// DefaultCacheDir is DefaultDataDir's twin for fetched binaries.
+// DefaultCacheDir is the same as DefaultDataDir for fetched binaries.
 func DefaultCacheDir(getenv func(string) string) string {
 	if os.Geteuid() == 0 {
 		return "/var/cache/tidewire"

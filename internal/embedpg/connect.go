@@ -12,8 +12,8 @@ import (
 
 const connectTimeout = 30 * time.Second
 
-// createDatabase creates ours where it is missing, and returns PostgreSQL's
-// version.
+// createDatabase creates Tidewire's database if it is missing, and returns
+// PostgreSQL's version.
 func createDatabase(ctx context.Context, url string) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

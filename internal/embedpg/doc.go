@@ -1,7 +1,7 @@
-// Package embedpg finds or fetches PostgreSQL and runs a private one, so that
-// `tidewire serve` needs no database set up by hand. What it stores is real
-// data: a directory it did not make, or that holds another major version, is
-// never written to, and nothing here ever deletes a database.
+// Package embedpg finds or fetches PostgreSQL and runs a private server, so that
+// `tidewire serve` needs no database that was set up by hand. Its data are real
+// data: it never writes to a directory that it did not make, or that holds another
+// major version, and it never deletes a database.
 //
 // A data directory looks like this:
 //
@@ -11,11 +11,11 @@
 //	postgres.log    what PostgreSQL says
 //	detached        exists if PostgreSQL is to outlive its owner (`tidewire db start`)
 //
-// PostgreSQL listens on that socket only, and asks the kernel who connects
-// (peer authentication), so there is no password to leak. It runs in a session
-// of its own: it outlives a killed owner, and the next one adopts it.
+// PostgreSQL listens on that socket only, and uses peer authentication: the kernel
+// tells it which user connects, so there is no password to leak. It runs in its own
+// process group: it outlives a killed owner, and the next owner adopts it.
 //
-// Started by root, PostgreSQL runs as the owner of pgdata, which for a new one
-// is the user postgres, or else nobody. Everything beside pgdata and run stays
-// root's, so that this user cannot mislead root.
+// If root starts it, PostgreSQL runs as the owner of pgdata. For new data this is the
+// user postgres, or nobody if there is no user postgres. All files outside pgdata and
+// run belong to root, so that this user cannot trick root.
 package embedpg

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// An archive has 6 to 20 MB; more than this is not one.
+// mostArchive bounds the size of a download. An archive has 6 to 20 MB.
 const mostArchive = 256 << 20
 
 // download stores the archive at path if its checksum is right.
@@ -71,12 +71,12 @@ func (f fetcher) publishedSum(ctx context.Context, client *http.Client, url stri
 	return strings.ToLower(fields[0]), nil
 }
 
-// get copies a resource to w. A transfer without a byte for f.stall ends: a
-// dead connection must not take all of the time that a slow one may need.
+// get copies a resource to w. It fails if no byte arrives for f.stall: a dead
+// connection must not use up the time that a slow one may need.
 func (f fetcher) get(ctx context.Context, client *http.Client, url string, w io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(f.stall, func() { cancel(fmt.Errorf("nothing came for %v", f.stall)) })
+	stalled := time.AfterFunc(f.stall, func() { cancel(fmt.Errorf("no data received for %v", f.stall)) })
 	defer stalled.Stop()
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -104,7 +104,7 @@ func (f fetcher) get(ctx context.Context, client *http.Client, url string, w io.
 	return nil
 }
 
-// meter tells of a transfer every two seconds, on the goroutine that reads.
+// meter reports the progress of a transfer every two seconds, on the goroutine that reads.
 type meter struct {
 	from        io.Reader
 	done, total int64
@@ -128,7 +128,7 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hostOf leaves out a password that a mirror's URL may carry.
+// hostOf returns the host of a URL, for messages: a mirror's URL may contain a password.
 func hostOf(url string) string {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {

@@ -7,7 +7,7 @@ var (
 	// ErrInUse means that another process owns the data directory.
 	ErrInUse = errors.New("data directory is in use")
 	// ErrOtherMajor means that the data directory needs a major version of
-	// PostgreSQL that is not the one asked for, or not to be had.
+	// PostgreSQL that differs from the requested one, or is not available.
 	ErrOtherMajor = errors.New("data directory has another major version of PostgreSQL")
 	// ErrForeignDir means that the directory holds files of someone else.
 	ErrForeignDir = errors.New("directory is not a Tidewire data directory")
@@ -19,7 +19,7 @@ var (
 	ErrFetch = errors.New("cannot fetch PostgreSQL")
 	// ErrNoUser means that there is no operating system user to run PostgreSQL as.
 	ErrNoUser = errors.New("no user to run PostgreSQL as")
-	// ErrStart means that PostgreSQL or initdb failed; the message has its last words.
+	// ErrStart means that PostgreSQL or initdb failed; the message has its last lines of output.
 	ErrStart = errors.New("PostgreSQL did not start")
 	// ErrNotRunning means that no PostgreSQL runs in the data directory.
 	ErrNotRunning = errors.New("PostgreSQL is not running")

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// command runs as the account, in a session of its own: a Ctrl-C on the
-// terminal reaches tidewire only, which then stops PostgreSQL last. The end of
-// ctx kills the whole session, because initdb alone would leave its children
-// writing.
+// command returns a command that runs as the account, in its own process group: a
+// Ctrl-C on the terminal reaches only tidewire, which then stops PostgreSQL last. The
+// end of ctx kills the whole group, because children of a killed initdb would continue
+// to write.
 func (a account) command(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = env
@@ -29,7 +29,7 @@ func (a account) command(ctx context.Context, env []string, path string, args ..
 	return cmd
 }
 
-// output runs a command to its end and returns what it said.
+// output runs a command to its end and returns its last lines of output.
 func output(cmd *exec.Cmd) (string, error) {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
@@ -41,15 +41,15 @@ func output(cmd *exec.Cmd) (string, error) {
 	return text, err
 }
 
-// lastLines is enough to tell why PostgreSQL failed, and not so much that it
-// buries the message around it.
+// lastLines returns the last 15 lines: enough to see why PostgreSQL failed, and few
+// enough for an error message.
 func lastLines(said []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// poll calls done until it says so, ever less often up to 50 ms, or until ctx
-// ends.
+// poll calls done until it returns true or an error, or until ctx ends. The pauses
+// grow exponentially from 2 ms to 50 ms.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	pause := 2 * time.Millisecond
 	timer := time.NewTimer(0)

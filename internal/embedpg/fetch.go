@@ -19,7 +19,7 @@ type fetcher struct {
 	repository string
 	platform   string
 	version    string
-	sum        string // hex SHA-256 of the archive; empty: the published one counts
+	sum        string // hex SHA-256 of the archive; if empty, the published sum is used
 	stall      time.Duration
 }
 
@@ -49,11 +49,11 @@ func newFetcher(cfg Config, as account, major int) (fetcher, error) {
 	}, nil
 }
 
-// fetchPlatform names the archives as their publisher does.
+// fetchPlatform returns the publisher's name for a platform.
 func fetchPlatform(goos, goarch string) (string, error) {
 	arch, ok := map[string]string{"amd64": "amd64", "arm64": "arm64v8"}[goarch]
 	if !ok || (goos != "linux" && goos != "darwin") {
-		return "", fmt.Errorf("%w: none is offered for %s/%s: install PostgreSQL %d or newer, or give the URL of a running one", ErrFetch, goos, goarch, minMajor)
+		return "", fmt.Errorf("%w: no binaries are available for %s/%s: install PostgreSQL %d or newer, or give the URL of a running one", ErrFetch, goos, goarch, minMajor)
 	}
 	if _, err := os.Stat("/etc/alpine-release"); err == nil && goos == "linux" {
 		arch += "-alpine"
@@ -65,8 +65,8 @@ func (f fetcher) home() string {
 	return filepath.Join(f.cfg.CacheDir, "postgresql-"+f.version+"-"+f.platform)
 }
 
-// fetch returns the cached binaries, or fetches them once: processes that come
-// at the same time wait for the first.
+// fetch returns the cached binaries, or fetches them. Of several processes at the same
+// time one fetches, and the others wait for it.
 func (f fetcher) fetch(ctx context.Context) (binaries, error) {
 	if b, ok := f.cached(ctx); ok {
 		return b, nil
@@ -80,8 +80,8 @@ func (f fetcher) fetch(ctx context.Context) (binaries, error) {
 	return b, nil
 }
 
-// cached trusts a directory only if its postgres runs and says the version:
-// it got its name by a rename when complete.
+// cached returns the binaries in the cache. They are complete, because the directory got
+// its name by a rename; cached still checks that postgres runs and has the version.
 func (f fetcher) cached(ctx context.Context) (binaries, bool) {
 	b, err := f.check(ctx, f.home())
 	return b, err == nil
@@ -109,9 +109,9 @@ func (f fetcher) fetchLocked(ctx context.Context) (binaries, error) {
 	}
 	defer lock.Close()
 	if b, ok := f.cached(ctx); ok {
-		return b, nil // the one we waited for fetched it
+		return b, nil // another process has fetched it meanwhile
 	}
-	// The process that made these was killed: it held the lock that is ours now.
+	// These are left by a killed process: only the holder of the lock makes them.
 	left, _ := filepath.Glob(filepath.Join(globSafe(dir), ".fetch-*"))
 	for _, path := range append(left, f.home()) {
 		if err := os.RemoveAll(path); err != nil {
@@ -136,7 +136,7 @@ func (f fetcher) fetchLocked(ctx context.Context) (binaries, error) {
 		return binaries{}, fmt.Errorf("unpack: %w", err)
 	}
 	if _, err := f.check(ctx, unpacked); err != nil {
-		return binaries{}, fmt.Errorf("what was fetched does not run here: %w", err)
+		return binaries{}, fmt.Errorf("the fetched PostgreSQL does not run on this machine: %w", err)
 	}
 	if err := os.Rename(unpacked, f.home()); err != nil {
 		return binaries{}, err
@@ -166,7 +166,7 @@ func (f fetcher) waitLock(ctx context.Context) (*os.File, error) {
 	return lock, err
 }
 
-// globSafe quotes what filepath.Glob would take for a pattern.
+// globSafe quotes the special characters of filepath.Glob.
 func globSafe(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -36,7 +36,7 @@ func TestFetch_RealPostgreSQL(t *testing.T) {
 	query(t, srv.URL(), "CREATE TABLE kept AS SELECT 'here' AS v")
 	stop(t, srv)
 
-	// What made the data is what is looked for, whatever else is installed.
+	// Only the version that made the data is used, even if others are installed.
 	cfg.Binaries, cfg.Version = Auto, 0
 	srv = start(t, cfg)
 	if got := query(t, srv.URL(), "SELECT v FROM kept"); got != "here" {

@@ -26,7 +26,7 @@ func findBinaries(ctx context.Context, cfg Config, as account, dataMajor int) (b
 	want := cfg.Version
 	if dataMajor != 0 {
 		if want != 0 && want != dataMajor {
-			return binaries{}, fmt.Errorf("%w: %s has data of PostgreSQL %d, asked for was %d: leave the version out, choose another data directory, or move the data with pg_upgrade or pg_dump", ErrOtherMajor, cfg.DataDir, dataMajor, want)
+			return binaries{}, fmt.Errorf("%w: %s has data of PostgreSQL %d, but version %d was requested: leave the version out, choose another data directory, or move the data with pg_upgrade or pg_dump", ErrOtherMajor, cfg.DataDir, dataMajor, want)
 		}
 		want = dataMajor
 	}
@@ -70,7 +70,7 @@ func explicitBinaries(ctx context.Context, cfg Config, as account, want, dataMaj
 		return binaries{}, fmt.Errorf("%w: %w", ErrNoBinaries, err)
 	}
 	if b.major < minMajor {
-		return binaries{}, fmt.Errorf("%w: %s has PostgreSQL %d, needed is %d or newer", ErrNoBinaries, cfg.BinDir, b.major, minMajor)
+		return binaries{}, fmt.Errorf("%w: %s has PostgreSQL %d, but Tidewire needs %d or newer", ErrNoBinaries, cfg.BinDir, b.major, minMajor)
 	}
 	if want != 0 && b.major != want {
 		return binaries{}, missing(cfg, want, dataMajor, []string{strconv.Itoa(b.major)})
@@ -87,13 +87,13 @@ func missing(cfg Config, want, dataMajor int, others []string) error {
 		return fmt.Errorf("%w: %s has data of PostgreSQL %d, available: %s: install PostgreSQL %d, choose another data directory, or move the data with pg_upgrade or pg_dump; nothing was changed", ErrOtherMajor, cfg.DataDir, dataMajor, there, dataMajor)
 	}
 	if want != 0 {
-		return fmt.Errorf("%w: wanted is PostgreSQL %d, available: %s: install it, or give the URL of a running one", ErrNoBinaries, want, there)
+		return fmt.Errorf("%w: PostgreSQL %d was requested, available: %s: install it, or give the URL of a running one", ErrNoBinaries, want, there)
 	}
 	return fmt.Errorf("%w: install PostgreSQL %d or newer (for example: apt install postgresql, brew install postgresql), let Tidewire fetch one, or give the URL of a running one", ErrNoBinaries, minMajor)
 }
 
-// installed is every PostgreSQL of the machine, newest first; of two alike the
-// one in PATH comes first.
+// installed returns all PostgreSQL installations of the machine, newest first; of
+// two with the same version the one in PATH comes first.
 func installed(ctx context.Context, cfg Config, as account) []binaries {
 	dirs := filepath.SplitList(cfg.Getenv("PATH"))
 	for _, pattern := range []string{
@@ -118,7 +118,7 @@ func installed(ctx context.Context, cfg Config, as account) []binaries {
 	var all []binaries
 	for _, dir := range dirs {
 		if !filepath.IsAbs(dir) {
-			continue // "." in PATH would run whatever lies around
+			continue // with "." in PATH, a file in the current directory would run
 		}
 		// PATH often has a link; initdb looks for its share directory beside
 		// the real file.
@@ -140,8 +140,8 @@ func installed(ctx context.Context, cfg Config, as account) []binaries {
 	return all
 }
 
-// probe asks a postgres for its version, as the account that will run it, so
-// that one it may not execute is not chosen.
+// probe asks a postgres for its version. It runs as the account that will run the
+// server, so that binaries which this account may not execute are not chosen.
 func probe(ctx context.Context, cfg Config, as account, dir string) (binaries, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

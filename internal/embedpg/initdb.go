@@ -37,8 +37,8 @@ func (l layout) initdb(ctx context.Context, cfg Config, as account, b binaries) 
 	})
 }
 
-// assemble has a data directory made beside its place and renames it there when it
-// is complete, so that a crash in the middle leaves nothing to mistake for data.
+// assemble makes a data directory under a temporary name, with fill, and renames it when
+// it is complete, so that a crash leaves no incomplete directory that looks like data.
 func (l layout) assemble(fill func(tmp string) error) error {
 	tmp, err := os.MkdirTemp(l.dir, "pgdata.new-")
 	if err != nil {
@@ -54,9 +54,9 @@ func (l layout) assemble(fill func(tmp string) error) error {
 	return syncDir(l.dir)
 }
 
-// writeAccess says who may connect: on the socket, the user of this process,
-// root, and the account PostgreSQL runs as, who owns the files anyway. It is
-// written at every start, since that may be another user's.
+// writeAccess writes the files that define who may connect: on the socket, the user
+// of this process, root, and the account that PostgreSQL runs as, which owns the files.
+// They are written at every start, since another user may start it.
 func (l layout) writeAccess(as account) error {
 	names := []string{"root", as.name}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
@@ -69,7 +69,7 @@ func (l layout) writeAccess(as account) error {
 	for _, name := range slices.Compact(names) {
 		ident += `tidewire "` + strings.ReplaceAll(name, `"`, `""`) + `" ` + role + "\n"
 	}
-	// The account could put a link there that leads root elsewhere.
+	// The account could place a symbolic link there that leads root elsewhere.
 	root, err := os.OpenRoot(l.pgdata())
 	if err != nil {
 		return l.notWritable(err)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// layout knows where things are in a data directory.
+// layout returns the paths of the files in a data directory.
 type layout struct {
 	dir string // absolute, without symbolic links
 }
@@ -30,7 +30,7 @@ func openLayout(dir string) (l layout, major int, err error) {
 		return layout{}, 0, err
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // postmaster.pid and /proc have it so
+		dir = real // postmaster.pid and /proc have the resolved path
 	}
 	l = layout{dir: dir}
 	entries, err := os.ReadDir(dir)
@@ -74,8 +74,8 @@ func openLayout(dir string) (l layout, major int, err error) {
 	return l, major, nil
 }
 
-// create makes the directory; an account that has to pass through may. Where
-// it could not get that far anyway, nothing is made.
+// create makes the directory, with a mode that lets another account pass through it. If
+// that account cannot enter the parent directories, create makes nothing.
 func (l layout) create(as account) error {
 	mode := os.FileMode(0o700)
 	if as.other {
@@ -107,8 +107,8 @@ func (l layout) create(as account) error {
 	return nil
 }
 
-// handOver gives what root made to the owner of the directory, who would
-// otherwise be locked out of it when starting PostgreSQL the next time.
+// handOver makes the owner of the directory the owner of a file that root has made.
+// Otherwise that user could not start PostgreSQL the next time.
 func (l layout) handOver(path string) error {
 	info, err := os.Stat(l.dir)
 	if err != nil || os.Geteuid() != 0 {
@@ -122,7 +122,8 @@ func (l layout) notWritable(err error) error {
 	return fmt.Errorf("%w: data directory %s: %w: choose another, or start as the user who owns it", ErrNotWritable, l.dir, err)
 }
 
-// sweep removes what a killed predecessor left half-made. Only the owner may.
+// sweep removes incomplete directories of a killed process. Only the owner of the data
+// directory may call it.
 func (l layout) sweep() error {
 	left, _ := filepath.Glob(filepath.Join(globSafe(l.dir), "pgdata.new-*"))
 	for _, path := range left {
@@ -133,7 +134,7 @@ func (l layout) sweep() error {
 	return nil
 }
 
-// isDetached tells whether PostgreSQL is to outlive its owner.
+// isDetached tells whether PostgreSQL has to outlive its owner.
 func (l layout) isDetached() bool {
 	_, err := os.Lstat(l.detached())
 	return err == nil
@@ -153,7 +154,8 @@ func (l layout) setDetached(on bool) error {
 	return errors.Join(f.Close(), l.handOver(l.detached()))
 }
 
-// openLog opens the log to append to, a new one when it has grown.
+// openLog opens the log to append to, and returns its size. It first rotates a log of
+// more than 16 MiB.
 func (l layout) openLog() (*os.File, int64, error) {
 	const most = 16 << 20
 	if info, err := os.Lstat(l.log()); err == nil && info.Size() > most {

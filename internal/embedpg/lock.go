@@ -15,10 +15,10 @@ import (
 // errLocked means that another open file has the lock.
 var errLocked = errors.New("locked")
 
-// flock opens a file and locks it, without waiting. The kernel gives the lock
-// up with the file, so a killed owner leaves none; os.Open's
-// close-on-exec keeps it out of PostgreSQL. O_NOFOLLOW, because root may do
-// this where another user can put a link.
+// flock opens a file and locks it, without waiting. The kernel releases the lock
+// with the file, so a killed owner leaves no lock; close-on-exec, which os.OpenFile
+// sets, keeps PostgreSQL from inheriting it. O_NOFOLLOW, because root may do this where
+// another user can place a symbolic link.
 func flock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -47,7 +47,7 @@ func tryLock(f *os.File, how int) error {
 
 // own makes this process the owner of a data directory.
 func (l layout) own(ctx context.Context) (*os.File, error) {
-	// Status holds the lock for an instant, which is no reason to fail.
+	// Retry for 300 ms, because Status holds the lock for a moment.
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var lock *os.File
@@ -86,7 +86,7 @@ func (l layout) inUse(pid int) error {
 	return fmt.Errorf("%w: %s uses %s: stop it, or choose another data directory", ErrInUse, who, l.dir)
 }
 
-// ownerPID is the pid that the owner wrote; 0 if it has not yet.
+// ownerPID returns the pid that the owner has written, or 0 if it has not done so yet.
 func (l layout) ownerPID() int {
 	text, err := os.ReadFile(l.lock())
 	if err != nil {
@@ -99,7 +99,7 @@ func (l layout) ownerPID() int {
 	return pid
 }
 
-// owned tells whether a process owns the directory, without becoming it.
+// owned tells whether a process owns the directory. It does not take ownership.
 func (l layout) owned() (bool, error) {
 	f, err := os.Open(l.lock())
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,12 +116,14 @@ func (l layout) owned() (bool, error) {
 	return false, err
 }
 
-// release ends the ownership; the pid goes first, since it would name nobody.
+// release ends the ownership. It removes the pid first, so that the file never names a
+// process that is not the owner.
 func release(lock *os.File) error {
 	return errors.Join(lock.Truncate(0), lock.Close())
 }
 
-// readAll reads a small file that root may read where another user writes.
+// readAll reads at most 64 KiB of a file, and follows no symbolic link: root may read it
+// in a directory where another user can write.
 func readAll(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // of what another process sees of it.
 const ownerEnv = "EMBEDPG_TEST_OWNER"
 
-// detachEnv has that owner's PostgreSQL outlive it.
+// detachEnv makes that owner's PostgreSQL outlive the owner.
 const detachEnv = "EMBEDPG_TEST_DETACH"
 
 func TestMain(m *testing.M) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// owned are the postmasters that are to end with this process: all that it
-// started or adopted, less those that outlive it. It is the process's, not a
-// Server's, because a second signal may come while Start has not returned one.
+// owned holds the postmasters that have to end with this process: those that it
+// has started or adopted, except detached ones. It is global, and not part of a
+// Server, because a second signal may come before Start has returned a Server.
 var owned = struct {
 	sync.Mutex
 	all   map[*process]bool
@@ -44,10 +44,10 @@ func disown(p *process) {
 	delete(owned.all, p)
 }
 
-// EndOwned ends every PostgreSQL that is to end with this process, by an
-// immediate shutdown or, within two seconds, by SIGKILL. It is for a program
-// that exits without Stop, and none is started after it. Any goroutine may call it,
-// also while Start or Stop is under way.
+// EndOwned ends every PostgreSQL that has to end with this process, by an immediate
+// shutdown or, after a second, by SIGKILL. It is for a program that exits without
+// Stop. Afterwards no PostgreSQL can be started. Any goroutine may call it, also
+// while Start or Stop is running.
 func EndOwned() error {
 	owned.Lock()
 	defer owned.Unlock()

@@ -50,7 +50,7 @@ func (l layout) readPID() (p pidFile, ok bool, err error) {
 	return p, p.pid > 1, nil
 }
 
-// running is the pid file of a postmaster that lives.
+// running returns the pid file, and whether its postmaster is alive.
 func (l layout) running() (pidFile, bool, error) {
 	p, ok, err := l.readPID()
 	if err != nil || !ok {
@@ -60,8 +60,8 @@ func (l layout) running() (pidFile, bool, error) {
 	return p, alive, err
 }
 
-// isPostmaster tells whether a pid is this directory's postmaster. The number
-// alone proves nothing: after a crash or reboot another process may have it.
+// isPostmaster tells whether a pid is this directory's postmaster. The pid alone
+// proves nothing: after a crash or reboot another process may have it.
 func (l layout) isPostmaster(pid int) (bool, error) {
 	if !exists(pid) {
 		return false, nil
@@ -79,9 +79,9 @@ func exists(pid int) bool {
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// disarm makes the pid file of a postmaster that is gone harmless, where
-// PostgreSQL would refuse to start for it. Only the owner of the directory may,
-// with no postmaster running.
+// disarm makes the pid file of an ended postmaster harmless, if PostgreSQL would
+// refuse to start because of it. Only the owner of the directory may call it, while no
+// postmaster runs.
 func (l layout) disarm(as account) error {
 	p, ok, err := l.readPID()
 	if err != nil {
@@ -91,12 +91,12 @@ func (l layout) disarm(as account) error {
 		return l.dropEmptyPID()
 	}
 	if !exists(p.pid) {
-		return nil // PostgreSQL sees as much itself
+		return nil // PostgreSQL finds this out itself
 	}
-	// The number now belongs to someone else, whom PostgreSQL would take for
-	// a postmaster. It becomes ours, which PostgreSQL, our child, knows for
-	// stale. The file stays, because PostgreSQL also reads from it which
-	// shared memory to check for surviving backends.
+	// The pid now belongs to another process, which PostgreSQL would take for a
+	// postmaster. Replace it by the pid of this process: PostgreSQL, its child,
+	// recognises its parent's pid as stale. The file has to stay, because PostgreSQL
+	// also reads from it which shared memory to check for surviving backends.
 	root, err := os.OpenRoot(l.pgdata())
 	if err != nil {
 		return err
@@ -105,8 +105,8 @@ func (l layout) disarm(as account) error {
 	return replaceFile(root, filepath.Base(l.pidPath()), fmt.Sprintf("%d\n%s", os.Getpid(), p.rest), as)
 }
 
-// dropEmptyPID removes what a power cut can leave of a pid file. A fresh one may
-// be of a PostgreSQL that someone else starts just now.
+// dropEmptyPID removes an empty pid file, which a power cut can leave. It keeps a file
+// of less than 5 s, because another process may just be starting PostgreSQL.
 func (l layout) dropEmptyPID() error {
 	info, err := os.Lstat(l.pidPath())
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,7 +118,7 @@ func (l layout) dropEmptyPID() error {
 	return os.Remove(l.pidPath())
 }
 
-// url is how a client reaches the postmaster.
+// url returns the URL for clients of the postmaster.
 func (p pidFile) url() string { return databaseURL(p.socketDir, p.port, database) }
 
 func databaseURL(socketDir, port, name string) string {

@@ -2,10 +2,10 @@ package embedpg
 
 import "golang.org/x/sys/unix"
 
-// servesDir tells whether a process is a postgres of the data directory's
-// owner. macOS does not show another process's working directory without cgo;
-// of two PostgreSQL of one user the wrong one may be meant, and then the start
-// ends with an error, because it does not answer on our socket.
+// servesDir tells whether a process is a postgres of the data directory's owner.
+// It cannot check the directory: macOS does not show another process's working
+// directory without cgo. If one user runs two PostgreSQL, it may accept the wrong
+// one; then the start fails, because that one does not answer on our socket.
 func servesDir(pid int, _ string, owner uint32) (bool, error) {
 	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// process is a postmaster, ours or adopted. Nobody waits for it in a goroutine,
-// which could not end while a detached one runs on: whoever asks, reaps.
+// process is a postmaster, started or adopted. No goroutine waits for its end, because
+// it could not end while a detached postmaster runs. Instead, alive reaps it.
 type process struct {
 	pid   int
 	child bool
 	dir   layout
 
-	mu   sync.Mutex // guards gone, and that nobody signals a pid once reaped
+	mu   sync.Mutex // guards gone, and makes sure that a reaped pid is not signalled
 	gone bool
 }
 
@@ -54,22 +54,22 @@ func (p *process) await(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) { return !p.alive(), nil })
 }
 
-// ErrNotClean means that PostgreSQL had to be ended at once. Nothing committed is
+// ErrNotClean means that PostgreSQL had to be ended immediately. Nothing committed is
 // lost; its next start recovers from the log.
 var ErrNotClean = errors.New("PostgreSQL did not stop in time and was ended at once")
 
 const (
-	// atOnce is how long an immediate shutdown may take, which PostgreSQL bounds
-	// to five seconds itself; past it, everything is killed.
+	// atOnce bounds an immediate shutdown, for which PostgreSQL itself needs at most
+	// five seconds; after it, everything is killed.
 	atOnce = 6 * time.Second
-	// afterKill bounds the wait for what the kernel has been told to end.
+	// afterKill bounds the wait for killed processes.
 	afterKill = 5 * time.Second
 )
 
-// stop ends the postmaster and all its children: by a fast shutdown within the
-// bound, else by an immediate one, else by SIGKILL. A deadline of ctx bounds all
-// of it, and the first two give up in time for the next. The error is ErrNotClean
-// unless the fast shutdown was enough.
+// stop ends the postmaster and all its children: by a fast shutdown within bound, else
+// by an immediate one, else by SIGKILL. A deadline of ctx bounds all of it: the first
+// two steps then leave time for the next. The error is ErrNotClean unless the fast
+// shutdown was enough.
 func (p *process) stop(ctx context.Context, bound time.Duration) error {
 	p.signal(syscall.SIGINT)
 	grace := atOnce
@@ -89,8 +89,8 @@ func (p *process) stop(ctx context.Context, bound time.Duration) error {
 	return ErrNotClean
 }
 
-// end is an immediate shutdown, or SIGKILL for all that it has not ended within
-// the grace: a frozen process heeds nothing else.
+// end does an immediate shutdown. After grace it kills the remaining processes with
+// SIGKILL, the only signal that ends a frozen process.
 func (p *process) end(grace time.Duration) error {
 	p.signal(syscall.SIGQUIT)
 	rest, cancel := context.WithTimeout(context.Background(), grace)
@@ -106,9 +106,9 @@ func (p *process) end(grace time.Duration) error {
 	return nil
 }
 
-// kill ends it and its children as a crash would. Stopped first, so that it
-// starts no more of them meanwhile. It ends last: when it has gone, so have they, also for another goroutine that waits for it
-// and then ends this process.
+// kill ends the postmaster and its children as a crash would. It first stops the
+// postmaster with SIGSTOP, so that it starts no more children. The postmaster ends last,
+// so that also another goroutine that waits for it knows that the children are killed.
 func (p *process) kill(ctx context.Context) error {
 	p.signal(syscall.SIGSTOP)
 	pids, err := children(p.pid)
@@ -119,13 +119,13 @@ func (p *process) kill(ctx context.Context) error {
 	return errors.Join(err, p.await(ctx))
 }
 
-// freeze stops it and its children with SIGSTOP.
+// freeze suspends the postmaster and its children with SIGSTOP.
 func (p *process) freeze() error {
-	p.signal(syscall.SIGSTOP) // first, so that it starts no more of them meanwhile
+	p.signal(syscall.SIGSTOP) // first, so that it starts no more children meanwhile
 	return p.signalChildren(syscall.SIGSTOP)
 }
 
-// thaw has them go on.
+// thaw resumes them with SIGCONT.
 func (p *process) thaw() error {
 	err := p.signalChildren(syscall.SIGCONT)
 	p.signal(syscall.SIGCONT)

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segmentPatience is for how long processes that were killed may take to end, looked at every segmentPoll.
+// segmentPatience is how long killed processes may take to end; segmentPoll is how often that is checked.
 const (
 	segmentPatience = 5 * time.Second
 	segmentPoll     = 5 * time.Millisecond
 )
 
-// dropSegment removes the shared memory segment of a server that was killed. PostgreSQL has a small one of System V's, by which a second
-// server would find the first; it goes with a stop, or a next start. A data directory that is removed after a kill leaves it,
-// and a machine has room for some 4,000.
+// dropSegment removes the shared memory segment of a server that was killed. PostgreSQL has a small System V segment, by which a
+// second server detects the first. A clean stop or the next start removes it. If the data directory is removed after a kill, the
+// segment stays, and a machine has room for some 4,000.
 func (l layout) dropSegment() error {
 	p, ok, err := l.readPID()
 	if err != nil || !ok || exists(p.pid) {
@@ -35,10 +35,10 @@ func (l layout) dropSegment() error {
 			break
 		}
 		if time.Now().After(deadline) {
-			return nil // another server's by now
+			return nil // by now another server uses it
 		}
 	}
-	unix.SysvShmCtl(id, unix.IPC_RMID, nil) // the right to do so may be another user's: the next start has it
+	unix.SysvShmCtl(id, unix.IPC_RMID, nil) // this may fail for lack of rights: then the next start does it
 	return nil
 }
 

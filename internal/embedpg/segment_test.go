@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStop_AfterKill: a server that was killed leaves no shared memory when it is given up: with its directory gone, nobody would remove that.
+// TestStop_AfterKill: after Kill and Stop no shared memory of the server is left: once its directory is removed, nobody would free it.
 func TestStop_AfterKill(t *testing.T) {
 	t.Parallel()
 	srv := start(t, testConfig(t))

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// Server is a PostgreSQL that this process owns. Its methods may be called
-// from several goroutines.
+// Server is a PostgreSQL that this process owns. Safe for concurrent use.
 type Server struct {
 	cfg  Config
 	dir  layout
@@ -59,7 +58,7 @@ func (s *Server) BinDir() string {
 // DataDir is the data directory, without symbolic links.
 func (s *Server) DataDir() string { return s.dir.dir }
 
-// LogFile is where PostgreSQL writes what it has to say.
+// LogFile is the path of PostgreSQL's log.
 func (s *Server) LogFile() string { return s.dir.log() }
 
 // Attached tells whether Start found PostgreSQL already running.
@@ -69,8 +68,8 @@ func (s *Server) Attached() bool {
 	return s.attached
 }
 
-// Running tells whether the postmaster lives. It restarts its own children;
-// if it is gone itself, Restart brings it back.
+// Running tells whether the postmaster is alive. The postmaster restarts its own
+// children; if it has ended itself, Restart starts it again.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	proc := s.proc
@@ -78,12 +77,12 @@ func (s *Server) Running() bool {
 	return proc.alive()
 }
 
-// Stop ends PostgreSQL, unless it is to outlive its owner (Config.Detach, or
-// attached to such a one), and gives the data directory up. Connections are cut
-// and open transactions rolled back. When ctx ends or Config.StopTimeout is
-// over, it is ended at once, if it is frozen by SIGKILL: the error is then
-// ErrNotClean, and the next start recovers; no commit is lost. If ctx has a
-// deadline, Stop returns by then. A second Stop does nothing.
+// Stop ends PostgreSQL, unless it is detached (Config.Detach, or attached to a
+// detached one), and releases the data directory. It closes connections and rolls
+// back open transactions. If ctx ends or Config.StopTimeout passes, it ends PostgreSQL
+// immediately, with SIGKILL if that is frozen. The error is then ErrNotClean, and the
+// next start recovers; no commit is lost. If ctx has a deadline, Stop returns by then.
+// A second Stop does nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	if err := s.turn(ctx); err != nil {
 		return err
@@ -115,19 +114,19 @@ func (s *Server) Restart(ctx context.Context) error {
 	})
 }
 
-// Kill ends the postmaster and all its children with SIGKILL, as the kernel or
-// a crash would, for tests of what survives that. Restart recovers.
+// Kill ends the postmaster and all its children with SIGKILL, like a crash, for crash
+// tests. Restart recovers.
 func (s *Server) Kill(ctx context.Context) error {
 	return s.exclusive(ctx, func(proc *process) error { return proc.kill(ctx) })
 }
 
-// Freeze stops the postmaster and all its children, as a machine does that hangs, for tests of what is noticed:
-// their sockets stay open, and nobody answers. Kill and Stop end them all the same.
+// Freeze suspends the postmaster and all its children, to simulate a machine that hangs: their sockets stay open, and nobody
+// answers. Kill and Stop still work.
 func (s *Server) Freeze(ctx context.Context) error {
 	return s.exclusive(ctx, (*process).freeze)
 }
 
-// Thaw has a server go on that was frozen. It does nothing with one that has ended.
+// Thaw resumes a frozen server. It does nothing if the server has ended.
 func (s *Server) Thaw(ctx context.Context) error {
 	return s.exclusive(ctx, (*process).thaw)
 }
@@ -146,8 +145,8 @@ func (s *Server) exclusive(ctx context.Context, do func(*process) error) error {
 	return do(proc)
 }
 
-// turn waits for a running Restart, Kill or Stop. A free turn is taken even if
-// ctx has ended: Stop has work to do then, too.
+// turn waits for a running Restart, Kill or Stop. If there is none it succeeds even
+// after ctx has ended, because Stop has work to do then too.
 func (s *Server) turn(ctx context.Context) error {
 	select {
 	case s.busy <- struct{}{}:

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// socketPath is a directory in the data directory, or a shorter place where
-// its path would not fit into a sockaddr_un.
+// socketPath is the directory of the socket: in the data directory, or in /tmp if that
+// path does not fit into a sockaddr_un.
 func (l layout) socketPath() string {
 	const most = 104 - 1 - len("/.s.PGSQL.5432") // macOS has 104 bytes, Linux 108
 	if len(l.run()) <= most {
@@ -20,13 +20,14 @@ func (l layout) socketPath() string {
 	return filepath.Join("/tmp", "tidewire-"+hex.EncodeToString(sum[:8]))
 }
 
-// makeSocketDir makes it, for nobody but the account and root to enter.
+// makeSocketDir makes the directory of the socket. Only the account and root can enter
+// it.
 func (l layout) makeSocketDir(as account) (string, error) {
 	dir := l.socketPath()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", l.notWritable(err)
 	}
-	// In /tmp anyone may have been there before us.
+	// In /tmp another user may have made it before.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", l.notWritable(err)
@@ -41,8 +42,9 @@ func (l layout) makeSocketDir(as account) (string, error) {
 	return dir, as.canEnter(filepath.Dir(dir))
 }
 
-// clearSocket removes what a postmaster left, when none runs: its lock file may
-// name a process of someone else by now, for which PostgreSQL would not start.
+// clearSocket removes the socket files of an ended postmaster: the pid in its lock file
+// may now belong to another process, and then PostgreSQL would not start. No postmaster
+// may run.
 func (l layout) clearSocket() error {
 	for _, name := range []string{".s.PGSQL." + port, ".s.PGSQL." + port + ".lock"} {
 		if err := os.Remove(filepath.Join(l.socketPath(), name)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -52,7 +54,7 @@ func (l layout) clearSocket() error {
 	return nil
 }
 
-// dropSocketDir leaves nothing in /tmp when PostgreSQL has ended.
+// dropSocketDir removes the socket directory from /tmp after PostgreSQL has ended.
 func (l layout) dropSocketDir() error {
 	if l.socketPath() == l.run() {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyPrimary makes pgdata a copy of that of a running primary, ready to start as its standby. It is
-// a base backup by the file system (https://www.postgresql.org/docs/current/continuous-archiving.html,
-// "low-level API"): pg_basebackup is not among the fetched binaries.
+// copyPrimary copies the pgdata of a running primary, so that it can start as its standby. It makes
+// a base backup on the file system level (https://www.postgresql.org/docs/current/continuous-archiving.html,
+// "low-level API"), because the fetched binaries do not include pg_basebackup.
 func (l layout) copyPrimary(ctx context.Context, cfg Config, as account) error {
 	cfg.Progress(fmt.Sprintf("copying the database of %s to %s", cfg.Primary.DataDir(), l.dir))
 	return l.assemble(func(tmp string) error {
@@ -31,8 +31,8 @@ func (l layout) copyPrimary(ctx context.Context, cfg Config, as account) error {
 	})
 }
 
-// copyInto fills tmp. The account that PostgreSQL runs as could put links into either directory that
-// lead root elsewhere: files are opened below their roots only, and tmp is given to the account at the end.
+// copyInto fills tmp. The account that PostgreSQL runs as could place symbolic links in either directory
+// that lead root elsewhere. So files are opened only through os.Root, and the account gets tmp at the end.
 func (l layout) copyInto(ctx context.Context, conn *pgx.Conn, primary *Server, tmp string, as account) error {
 	from, err := os.OpenRoot(primary.dir.pgdata())
 	if err != nil {
@@ -59,8 +59,8 @@ func (l layout) copyInto(ctx context.Context, conn *pgx.Conn, primary *Server, t
 	return as.give(tmp)
 }
 
-// backup tells the primary that do makes a backup, and returns the label that belongs into it.
-// The slot keeps what the standby has not got yet.
+// backup puts the primary into backup mode while do copies it, and returns the label file for the copy.
+// The replication slot keeps the write-ahead log that the standby has not received yet.
 func backup(ctx context.Context, conn *pgx.Conn, slot string, do func() error) (label string, err error) {
 	start, stop := `SELECT pg_backup_start('tidewire standby', true)`, `SELECT labelfile FROM pg_backup_stop(false)`
 	if strings.HasPrefix(serverVersion(conn), "14.") {
@@ -98,10 +98,10 @@ func (s *Server) standbySettings(slot string) string {
 		quote(quote(s.dir.run())), port, role, slot, slot)
 }
 
-// autoConf has what ALTER SYSTEM has set: the last of the settings that are read.
+// autoConf is the file with the settings of ALTER SYSTEM. PostgreSQL reads it last.
 const autoConf = "postgresql.auto.conf"
 
-// notCopied are what a standby makes for itself, below pgdata: of directories, what is in them.
+// notCopied are the files, and the directories with their contents, that a standby makes itself.
 var notCopied = map[string]bool{
 	"postmaster.pid": true, "postmaster.opts": true, "pg_wal": true, "pg_replslot": true, "pg_notify": true,
 	"pg_dynshmem": true, "pg_serial": true, "pg_snapshots": true, "pg_subtrans": true, "pg_stat_tmp": true,
@@ -113,8 +113,8 @@ type copier struct {
 	as       account
 }
 
-// tree copies all. Files that are gone before they are copied are not needed: the log that the standby
-// replays says so.
+// tree copies all files. It may skip files that are deleted before they are copied: the standby replays
+// their deletion from the log.
 func (c copier) tree(ctx context.Context) error {
 	return fs.WalkDir(c.from.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -153,7 +153,7 @@ func (c copier) makeDir(name string) error {
 }
 
 func (c copier) file(name string) error {
-	source, err := c.from.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe in its place would wait
+	source, err := c.from.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe in its place would block
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (c copier) file(name string) error {
 	return c.write(name, os.O_EXCL, source)
 }
 
-// add appends to a file, or makes it.
+// add appends to a file, and creates it if it is missing.
 func (c copier) add(name, text string) error {
 	return c.write(name, os.O_APPEND, strings.NewReader(text))
 }

@@ -13,9 +13,9 @@ import (
 
 const port = "5432" // only a part of the socket's name
 
-// Start brings up the PostgreSQL of a data directory, creating what is missing,
-// and returns when it answers. One that already runs there is adopted: after a
-// killed owner it ends with this one, a detached one stays.
+// Start starts the PostgreSQL of a data directory, creates what is missing, and
+// returns when PostgreSQL answers. If one already runs there, Start adopts it: one that
+// a killed owner has left ends with this process, a detached one continues to run.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -51,8 +51,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// open does the rest of Start as the owner. What it looked at before it owned
-// the directory may have changed, so it looks again.
+// open does the rest of Start as the owner. It reads the directory again, because it may
+// have changed before this process owned it.
 func (s *Server) open(ctx context.Context) error {
 	var err error
 	var major int
@@ -83,8 +83,8 @@ func (s *Server) open(ctx context.Context) error {
 				return err
 			}
 		}
-		// A detached one that ended by itself, say by a reboot, is over;
-		// this one is detached only if asked for.
+		// An earlier detached PostgreSQL has ended, for example by a reboot. The new
+		// one is detached only if the configuration says so.
 		s.detached = false
 		if err := s.startProcess(ctx); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// fill makes the data of a new directory.
+// fill creates the data in a new directory.
 func (s *Server) fill(ctx context.Context) error {
 	if s.cfg.Primary != nil {
 		return s.dir.copyPrimary(ctx, s.cfg, s.as)
@@ -105,15 +105,15 @@ func (s *Server) fill(ctx context.Context) error {
 	return s.dir.initdb(ctx, s.cfg, s.as, s.bins)
 }
 
-// attach adopts a postmaster that already runs. One that is just ending is
-// waited for, and one just starting, so that there are never two.
+// attach adopts a postmaster that already runs. It waits for one that is just starting
+// or ending, so that there are never two.
 func (s *Server) attach(ctx context.Context, major int) (bool, error) {
 	p, running, err := s.dir.running()
 	if err != nil || !running {
 		return false, err
 	}
 	if s.cfg.Version != 0 && s.cfg.Version != major {
-		return false, fmt.Errorf("%w: PostgreSQL %d runs in %s, asked for was %d: leave the version out, or choose another data directory", ErrOtherMajor, major, s.dir.dir, s.cfg.Version)
+		return false, fmt.Errorf("%w: PostgreSQL %d runs in %s, but version %d was requested: leave the version out, or choose another data directory", ErrOtherMajor, major, s.dir.dir, s.cfg.Version)
 	}
 	s.cfg.Progress(fmt.Sprintf("PostgreSQL already runs as process %d", p.pid))
 	proc := &process{pid: p.pid, dir: s.dir}
@@ -149,7 +149,7 @@ func (s *Server) attach(ctx context.Context, major int) (bool, error) {
 	return true, nil
 }
 
-// startedFrom reads where the running postgres came from.
+// startedFrom returns the directory of the running postgres binary, or "".
 func (l layout) startedFrom() string {
 	text, err := readAll(filepath.Join(l.pgdata(), "postmaster.opts"))
 	path, _, ok := strings.Cut(string(text), ` "`)
@@ -170,8 +170,8 @@ func (s *Server) startProcess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Backends of a killed postmaster may still be at a long computation and
-	// use its shared memory; PostgreSQL refuses to start beside them.
+	// Backends of a killed postmaster may still run a long computation and use its
+	// shared memory; PostgreSQL refuses to start until they have ended.
 	patience, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
@@ -190,8 +190,8 @@ func (s *Server) startProcess(ctx context.Context) error {
 	}
 }
 
-// spawn starts postgres once and waits until it is ready, or else returns what
-// it said.
+// spawn starts postgres once and waits until it is ready. If it fails, spawn also returns
+// its last lines of output.
 func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, error) {
 	if err := s.dir.disarm(s.as); err != nil {
 		return nil, "", s.dir.notWritable(err)
@@ -209,7 +209,7 @@ func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, e
 		"listen_addresses":        "",
 		"port":                    port,
 		"unix_socket_directories": `"` + strings.ReplaceAll(sockets, `"`, `""`) + `"`,
-		// Where Start looks for the reason of a failure.
+		// Start reads the reason of a failure from stderr.
 		"log_destination":   "stderr",
 		"logging_collector": "off",
 	}
@@ -218,7 +218,7 @@ func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, e
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "-c", name+"="+settings[name])
 	}
-	// Not ctx: it bounds the start, and PostgreSQL is to live on.
+	// Not ctx, which only bounds the start: PostgreSQL has to outlive it.
 	cmd := s.as.command(context.Background(), s.cfg.childEnv(), s.bins.path("postgres"), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	proc, err := startOwned(cmd, s.dir)
@@ -232,13 +232,13 @@ func (s *Server) spawn(ctx context.Context, sockets string) (*process, string, e
 		}
 		disown(proc)
 		said := tail(s.dir.log(), offset)
-		return nil, said, fmt.Errorf("%w in %s: %w; its last words in %s:\n%s", ErrStart, s.dir.dir, err, s.dir.log(), said)
+		return nil, said, fmt.Errorf("%w in %s: %w; the last lines of %s:\n%s", ErrStart, s.dir.dir, err, s.dir.log(), said)
 	}
 	return proc, "", nil
 }
 
-// awaitReady waits until the postmaster takes connections; ended is the error
-// if it ends instead.
+// awaitReady waits until the postmaster accepts connections. It returns ended if the
+// postmaster ends instead.
 func (s *Server) awaitReady(ctx context.Context, proc *process, ended error) error {
 	return poll(ctx, func() (bool, error) {
 		if !proc.alive() {
@@ -252,15 +252,15 @@ func (s *Server) awaitReady(ctx context.Context, proc *process, ended error) err
 	})
 }
 
-// greet connects, which also shows that the access rules let us in, and creates
-// the database if it is not there yet.
+// greet connects, which also verifies the access rules, and creates the database if it
+// is missing.
 func (s *Server) greet(ctx context.Context, proc *process) error {
 	p, _, err := s.dir.readPID()
 	if err != nil {
 		return s.dir.notWritable(err)
 	}
 	ask := createDatabase
-	if s.cfg.Primary != nil { // it has what its primary has
+	if s.cfg.Primary != nil { // a standby has its primary's database
 		ask = askVersion
 	}
 	version, err := ask(ctx, databaseURL(p.socketDir, p.port, "postgres"))
@@ -269,7 +269,7 @@ func (s *Server) greet(ctx context.Context, proc *process) error {
 			proc.stop(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 		}
 		disown(proc)
-		return fmt.Errorf("%w: it does not let us in: %w; its last words in %s:\n%s", ErrStart, err, s.dir.log(), tail(s.dir.log(), 0))
+		return fmt.Errorf("%w: it rejects Tidewire's connection: %w; the last lines of %s:\n%s", ErrStart, err, s.dir.log(), tail(s.dir.log(), 0))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

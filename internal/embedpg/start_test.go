@@ -194,7 +194,7 @@ func TestProcess_StopPastItsBound(t *testing.T) {
 	if err := syscall.Kill(srv.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// Frozen, it heeds nothing but SIGKILL until it is woken, past the bound.
+	// A frozen process reacts only to SIGKILL, until it is resumed after the bound.
 	pid := srv.PID()
 	wake := time.AfterFunc(200*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGCONT) })
 	defer wake.Stop()

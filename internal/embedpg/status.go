@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// State is what Status tells of a data directory.
+// State is the state of a data directory.
 type State struct {
 	DataDir  string
 	Major    int    // of the data; 0 if there is none yet
 	Running  bool   // PostgreSQL runs
-	Ready    bool   // and takes connections
+	Ready    bool   // PostgreSQL accepts connections
 	PID      int    // of the postmaster, if it runs
 	URL      string // if it runs
 	Version  string // if it answers
-	Owned    bool   // a process like `tidewire serve` has the directory
+	Owned    bool   // a process such as `tidewire serve` owns the directory
 	OwnerPID int    // of that process
 	Detached bool   // PostgreSQL outlives its owner
 }
 
-// Status looks at a data directory and changes nothing. One that does not exist
-// has the zero State.
+// Status reads the state of a data directory and changes nothing. If the directory does
+// not exist, only DataDir is set.
 func Status(ctx context.Context, dataDir string) (State, error) {
 	dir, major, err := openLayout(dataDir)
 	if err != nil {
@@ -53,8 +53,8 @@ func Status(ctx context.Context, dataDir string) (State, error) {
 }
 
 // StopDir stops a PostgreSQL that runs without an owner: a detached one, or one
-// that a killed owner left. It fails with ErrInUse if there is an owner, and
-// with ErrNotRunning if there is nothing to stop. It bounds itself like Stop.
+// that a killed owner has left. It fails with ErrInUse if there is an owner, and with
+// ErrNotRunning if none runs. A clean stop may take a minute; see Server.Stop.
 func StopDir(ctx context.Context, dataDir string) error {
 	dir, major, err := openLayout(dataDir)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l layout) stopOwned(ctx context.Context) error {
 	return l.end(ctx, &process{pid: p.pid, dir: l}, time.Minute)
 }
 
-// end stops a postmaster for good.
+// end stops a postmaster, and removes its shared memory segment and socket directory.
 func (l layout) end(ctx context.Context, proc *process, bound time.Duration) error {
 	err := proc.stop(ctx, bound)
 	if err != nil && !errors.Is(err, ErrNotClean) {

@@ -16,9 +16,9 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// unpack writes the .txz inside a jar to the new directory dir. Everything is
-// synced, because the rename that follows says that it is complete, also after
-// a power cut. os.Root keeps a hostile name or link from reaching outside.
+// unpack unpacks the .txz inside a jar to the new directory dir. It syncs everything,
+// because after the rename that follows the directory counts as complete, also after a
+// power cut. os.Root keeps malicious names and links inside the directory.
 func unpack(ctx context.Context, archive, dir string) error {
 	jar, err := zip.OpenReader(archive)
 	if err != nil {
@@ -85,7 +85,7 @@ func unpackFile(header *tar.Header, content io.Reader, root *os.Root) error {
 			return err
 		}
 		_, err = io.Copy(file, content)
-		// Readable by all whatever the umask: PostgreSQL runs as another user.
+		// Readable by all under any umask: PostgreSQL runs as another user.
 		return errors.Join(err, file.Chmod(0o644|fs.FileMode(header.Mode)&0o111), file.Sync(), file.Close())
 	default:
 		return fmt.Errorf("unexpected kind of entry %q", header.Typeflag)

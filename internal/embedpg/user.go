@@ -17,8 +17,9 @@ type account struct {
 	other    bool // not the user of this process, so root has to switch to it
 }
 
-// runAs picks the account for PostgreSQL, which refuses to run as root: the
-// owner of existing data, since PostgreSQL insists on owning its directory.
+// runAs returns the account for PostgreSQL: the user of this process. PostgreSQL refuses
+// to run as root, so root uses the owner of existing data, because PostgreSQL has to own
+// its directory, or else the user postgres or nobody.
 func runAs(pgdata string) (account, error) {
 	euid := os.Geteuid()
 	if euid != 0 {
@@ -55,7 +56,7 @@ func lookup(key string, find func(string) (*user.User, error)) (account, error) 
 	return account{name: u.Username, uid: uint32(uid), gid: uint32(gid), other: uint32(uid) != uint32(os.Geteuid())}, nil
 }
 
-// give makes the account owner of a path that this process made.
+// give makes the account the owner of a path that this process has made.
 func (a account) give(path string) error {
 	if !a.other {
 		return nil
@@ -64,7 +65,7 @@ func (a account) give(path string) error {
 }
 
 // makeWay makes the directories that are missing up to dir. The account can
-// pass through those, whatever the umask: 077 is common for root.
+// pass through them with any umask: 077 is common for root.
 func (a account) makeWay(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -82,7 +83,8 @@ func (a account) makeWay(dir string) error {
 	return err
 }
 
-// canEnter says which directory on the way to dir keeps the account out.
+// canEnter returns an error that names the directory on the way to dir that the account
+// may not enter, or nil.
 func (a account) canEnter(dir string) error {
 	if !a.other {
 		return nil // this process got there itself

@@ -1,7 +1,7 @@
-// Package engine is the seam between the edge, package gateway, and what keeps messages: it
-// names what an engine can do (streams, queues, events, stored rooms, ingest), the types of that, and the errors
-// that clients are told of, with their codes on the wire.
+// Package engine is the interface between package gateway and the storage: it defines the operations of an
+// engine (streams, queues, events, stored rooms, ingest), their types, and the errors that clients see, with
+// their codes on the wire.
 //
-// Package engine/postgres is the engine on PostgreSQL. An engine maps its errors to those of this package, once; the
-// gateway adds the HTTP status and its own errors.
+// Package engine/postgres is the engine on PostgreSQL. An engine maps its errors to those of this package in one
+// place; the gateway adds the HTTP status and its own errors.
 package engine

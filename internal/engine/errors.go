@@ -5,7 +5,8 @@ import "fmt"
 // Code names an error on the wire.
 type Code string
 
-// Error is an error that clients are told. The errors of an engine wrap one of those below; of any other error clients learn only that the request failed.
+// Error is an error that clients see. The errors of an engine wrap one of those below; for any other error
+// clients learn only that the request failed.
 type Error struct {
 	Code Code
 	Text string // for clients
@@ -13,7 +14,8 @@ type Error struct {
 
 func (e *Error) Error() string { return "engine: " + e.Text }
 
-// newError returns an error that is one of Errors. It is no *Error, so that no variable of that type is nil and an error.
+// newError returns an *Error and adds it to Errors. Its result type is error, not *Error, so that a nil
+// *Error never becomes a non-nil error.
 func newError(code Code, text string) error {
 	e := &Error{code, text}
 	Errors = append(Errors, e)
@@ -25,33 +27,34 @@ var Errors []*Error
 
 // The errors of engines.
 var (
-	// ErrNotFound: there is no stream, group or queue of that name, or not any
-	// more.
+	// ErrNotFound: there is no stream, group or queue of that name, or it was
+	// dropped.
 	ErrNotFound = newError(CodeNotFound, "there is no stream, group or queue of that name")
 	// ErrInvalid: a name, key, header or number is outside of the store's limits.
 	ErrInvalid = newError(CodeInvalid, "a name, key, header or number is outside of the documented limits")
-	// ErrExists: there is one of that name, with other options; or, where a queue is
-	// to be made, a stream with messages, groups or partitions.
+	// ErrExists: one of that name exists, with other options; or a queue cannot be
+	// created because a stream of its name has messages, groups or partitions.
 	ErrExists = newError(CodeExists, "the name is taken, by one with other options or by a stream that is in use: choose another name, or drop that one first")
 	// ErrNotKeyed: the stream cannot be read by key.
 	ErrNotKeyed = newError(CodeNotKeyed, "the stream was made without keyed, so it cannot be read by key")
-	// ErrTooOld: what was to be read is not kept any more. See TooOldError.
+	// ErrTooOld: the messages to be read were deleted by retention. See
+	// TooOldError.
 	ErrTooOld = newError(CodeTooOld, "the next messages after this position were dropped: continue after oldest - 1")
-	// ErrHistoryLost: the position is past the end, or of messages or events that a failover has lost. See
-	// HistoryLostError.
+	// ErrHistoryLost: the position is after the end, or belongs to messages or events that a failover has
+	// lost. See HistoryLostError.
 	ErrHistoryLost = newError(CodeHistoryLost, "the position is after the end, or a failover has lost it: discard what you have after last, and continue there")
-	// ErrLeaseLost: the delivery is not the caller's any more.
+	// ErrLeaseLost: the caller no longer holds the lease of the delivery.
 	ErrLeaseLost = newError(CodeLeaseLost, "the leases of some deliveries have ended: see lost")
 	// ErrConflict: an append's condition failed. See ConflictError.
 	ErrConflict = newError(CodeConflict, "the condition does not hold: an event matches it, see position and event_type")
 	// ErrDuplicateID: an event with that id is stored already.
 	ErrDuplicateID = newError(CodeDuplicateID, "another append has stored an event with this id")
-	// ErrTooExpensive: finding out whether it may be done takes the store too long.
+	// ErrTooExpensive: checking the append condition took too long.
 	ErrTooExpensive = newError(CodeTooExpensive, "checking the condition took too long, and nothing was stored: give a higher after, or a tag that fewer events have")
-	// ErrBusy: the store does as much of that at a time as it may.
+	// ErrBusy: the store is at its limit of concurrent requests of this kind.
 	ErrBusy = newError(CodeBusy, "too many requests of this kind are at work; try again")
-	// ErrSequenceTooOld: whether the client's request was stored earlier is not
-	// known any more; it was not stored now.
+	// ErrSequenceTooOld: it is no longer known whether the client's request was
+	// stored earlier; it was not stored now.
 	ErrSequenceTooOld = newError(CodeSequence, "the record of this sequence is gone, so it may have been stored earlier; it was not stored now: check, and continue with a higher sequence")
 	// ErrCrossPartition: the messages' keys belong to several partitions.
 	ErrCrossPartition = newError(CodeCrossPartition, "the keys of these messages belong to several partitions: send one request for each partition")
@@ -61,15 +64,15 @@ var (
 	ErrIncomplete = newError(CodeIncomplete, "the group has no offset: the database was restored from a backup without it; an operator has to set it")
 	// ErrJournalLost: the database was restored without the queue's journal.
 	ErrJournalLost = newError(CodeJournalLost, "the queue has lost its journal: the database was restored from a backup that lacks it; an operator restores one that has it, or begins a new one with SELECT tidewire.restart_queue(queue, after)")
-	// ErrPartitioned: that is done with one partition, not with the whole stream.
+	// ErrPartitioned: the operation needs one partition, not the whole stream.
 	ErrPartitioned = newError(CodePartitioned, "the stream has partitions: name one of them, such as name/0")
-	// ErrQueueStream: the stream holds a queue's messages, and only the queue may
+	// ErrQueueStream: the stream holds a queue's messages; only the queue may
 	// write to it, drop it, or have offsets in it.
 	ErrQueueStream = newError(CodeQueueStream, "this stream holds the messages of a queue: it can be read; to write, use the requests of queues")
-	// ErrRefused: the database refuses it, and will until an operator has changed
-	// something: rights, or tables that are missing. Nothing was stored.
+	// ErrRefused: the database rejects the request until an operator has changed
+	// something, such as permissions or missing tables. Nothing was stored.
 	ErrRefused = newError(CodeRefused, "the database refuses this permanently: the operator finds the reason in the log of the server")
-	// ErrOutcomeUnknown: it may have been stored or not.
+	// ErrOutcomeUnknown: the request may have been stored or not.
 	ErrOutcomeUnknown = newError(CodeUnknownOutcome, "it is not known whether this was stored: check, or repeat it with the same client and sequence, which stores it once")
 )
 
@@ -97,13 +100,13 @@ const (
 	CodeUnknownOutcome Code = "outcome_unknown"
 )
 
-// TooOldError is ErrTooOld with the position of the oldest message there is.
+// TooOldError is ErrTooOld with the position of the oldest message kept.
 type TooOldError struct{ Oldest int64 }
 
 func (e *TooOldError) Error() string { return fmt.Sprintf("%v: the oldest is %d", ErrTooOld, e.Oldest) }
 func (e *TooOldError) Unwrap() error { return ErrTooOld }
 
-// HistoryLostError is ErrHistoryLost with the position of the last message or event before those that are lost.
+// HistoryLostError is ErrHistoryLost with the position of the last message or event before the lost ones.
 type HistoryLostError struct{ Last int64 }
 
 func (e *HistoryLostError) Error() string {
@@ -111,7 +114,7 @@ func (e *HistoryLostError) Error() string {
 }
 func (e *HistoryLostError) Unwrap() error { return ErrHistoryLost }
 
-// ConflictError is ErrConflict with the first event in the way.
+// ConflictError is ErrConflict with the first conflicting event.
 type ConflictError struct {
 	Position int64
 	Type     string
@@ -122,7 +125,7 @@ func (e *ConflictError) Error() string {
 }
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// FieldError is ErrInvalid with what is wrong, in words for clients.
+// FieldError is ErrInvalid with the field and its problem, as text for clients.
 type FieldError struct {
 	Field   string // a path, such as "events[2].tags"
 	Problem string
@@ -131,7 +134,7 @@ type FieldError struct {
 func (e *FieldError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrInvalid, e.Field, e.Problem) }
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
-// NotReadyError is why a server is not ready. Whoever asks reads the reason, one
+// NotReadyError is why a server is not ready. Clients of /readyz see Reason, one
 // line without names or addresses; Err, if not nil, is for the log.
 type NotReadyError struct {
 	Reason string

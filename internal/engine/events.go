@@ -7,7 +7,7 @@ import (
 
 // Event is one event of an event store.
 type Event struct {
-	// Position and Time are the store's.
+	// Position and Time are set by the store.
 	Position int64
 	Time     time.Time
 	Type     string
@@ -17,8 +17,8 @@ type Event struct {
 	ID       string
 }
 
-// EventQuery chooses events: those that match any of the items; without items,
-// all.
+// EventQuery selects the events that match any of the items, or all events
+// without items.
 type EventQuery struct {
 	Items []EventItem `json:"items"`
 }
@@ -29,34 +29,33 @@ type EventItem struct {
 	Tags  []string `json:"tags,omitempty"`
 }
 
-// EventCondition has an append fail if an event after a position matches.
+// EventCondition makes an append fail if an event after a position matches.
 type EventCondition struct {
 	Query EventQuery `json:"query"`
 	After int64      `json:"after"`
 }
 
-// EventRange is which of the events that match are read.
+// EventRange limits which of the matching events are read.
 type EventRange struct {
 	After, Before int64 // positions; Before 0 is up to the end
 	Limit         int
 	Backwards     bool
 }
 
-// Events are stores of events with conditional append.
-// An empty name is that of the default store. A ctx bounds the call it is given
-// to, and nothing beyond.
+// Events are stores of events with conditional append. An empty name is the
+// default store. A ctx bounds only the call it is passed to.
 type Events interface {
 	// Append stores the events, all or none, unless the condition fails, and
-	// returns their positions after the commit. A condition of nil always holds.
+	// returns their positions after the commit. A nil condition always holds.
 	Append(ctx context.Context, store string, events []Event, condition *EventCondition) (positions []int64, err error)
 	// Query returns at most r.Limit events as of one moment, and fewer if they
 	// are large, but one if there is one.
 	Query(ctx context.Context, store string, q EventQuery, r EventRange) ([]Event, error)
 	// Count returns how many events each of the queries matches, as of one
-	// moment, and the condition under which that is still so.
+	// moment, and the condition that holds as long as these counts are current.
 	Count(ctx context.Context, store string, queries []EventQuery) (counts []int64, guard EventCondition, err error)
-	// SubscribeEvents follows the events that match, from after a position on, or
-	// from the end if that is negative.
+	// SubscribeEvents subscribes to the matching events after a position, or
+	// after the end if that is negative.
 	SubscribeEvents(ctx context.Context, store string, q EventQuery, after int64) (EventSubscription, error)
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// allowed refuses a request that Config.Access does not let in, as the policy of
-// the WebSocket endpoints does, and lets pages of the other origins that it names
-// read the answer (CORS). It reports whether there is something left to do.
+// allowed applies Config.Access, like the WebSocket endpoints, and adds the CORS
+// headers for pages of allowed other origins. It returns false if it has answered
+// the request: with an error, or because it was a CORS preflight.
 func (a *api) allowed(w http.ResponseWriter, r *http.Request) bool {
 	access := a.server.cfg.Access
 	w.Header().Add("Vary", "Origin")
@@ -34,7 +34,7 @@ func (a *api) allowed(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// foreign is what a client is told whom Config.Access does not let in.
+// foreign is the answer to a client that Config.Access rejects.
 func foreign(err error) reply {
 	with := refusal(codeForeign)
 	var refused *websocket.HandshakeError
@@ -47,7 +47,7 @@ func foreign(err error) reply {
 	return with
 }
 
-// guarded has a page that is not for browsers answer only whom Config.Access lets in.
+// guarded protects a handler outside the API with Config.Access.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.cfg.Access.Check(r); err != nil {

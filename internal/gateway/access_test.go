@@ -10,7 +10,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestAccess_AllowedOrigins may use /v1 and /ws, and others may not.
+// TestAccess_AllowedOrigins: allowed origins may use /v1 and /ws, and others
+// may not.
 func TestAccess_AllowedOrigins(t *testing.T) {
 	t.Parallel()
 	access, err := websocket.NewAccess(websocket.AccessConfig{Origins: []string{"https://app.example.com", "https://*.example.org"}, Loopback: true})

@@ -9,6 +9,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,13 +18,13 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 )
 
-// api is the HTTP API under /v1/. It takes JSON and answers with JSON.
+// api is the HTTP API under /v1/. Requests and answers are JSON.
 type api struct {
 	server    *Server
 	mux       *http.ServeMux
 	consumers *pullConsumers
-	// polls ends when nobody shall wait for messages any more, or for long for a
-	// body.
+	// polls ends when the server stops: from then on no request waits for
+	// messages, and bodies must arrive within DrainTimeout.
 	polls    context.Context
 	endPolls context.CancelFunc
 }
@@ -59,7 +60,7 @@ func newAPI(s *Server) *api {
 	return a
 }
 
-// close is called when no request is under way any more.
+// close is called after the last request has ended.
 func (a *api) close() { a.consumers.close() }
 
 // ServeHTTP implements http.Handler.
@@ -107,23 +108,28 @@ type call struct {
 	cancel  context.CancelFunc
 	memory  *budget.Holder
 	evicted atomic.Bool
-	// evicting guards the connection's deadlines against evict, from when ended is
-	// set.
+	// evicting and ended keep a late evict from setting the deadlines of the next
+	// request.
 	evicting sync.Mutex
 	ended    bool
-	// body is what the client sent, where it was read.
+	// body is the client's request, if it was read.
 	body request
 }
 
 func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
-	// A client that has sent all it wants to may close its half of the connection,
-	// and gets its answer. To HTTP's server it has gone: the request's own context ends.
+	// A client that has sent its request may half-close the connection and still gets
+	// its answer. To net/http that client has gone, and the request's context ends, so
+	// it is not used here.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(a.server.work, cancel)()
 	c := &call{api: a, w: w, r: r, ctx: ctx, cancel: cancel}
 	c.memory = a.server.cfg.Budget.Open(c.evict)
 	defer c.end()
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		c.refuseFor(&problem{codeParameter, "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
+		return
+	}
 	for _, part := range []string{"stream", "queue", "group"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
@@ -136,7 +142,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
 func (c *call) stream() string { return c.r.PathValue("stream") }
 func (c *call) queue() string  { return c.r.PathValue("queue") }
 
-// served refuses the call if the server does not serve it.
+// served returns is, and refuses the call if that is false.
 func (c *call) served(is bool) bool {
 	if !is {
 		c.refuse(codeNotServed)
@@ -144,20 +150,18 @@ func (c *call) served(is bool) bool {
 	return is
 }
 
-// bodyTimeout is how long a client may take to send what it has announced.
-const bodyTimeout = 30 * time.Second
-
-// read returns the body, unless it has refused that.
+// read returns the body, or false if it has refused the call.
 func (c *call) read() ([]byte, bool) {
 	most := int64(c.api.server.cfg.MaxMessage)
 	if n := c.r.ContentLength; n >= 0 && n < most {
 		most = n
 	}
-	if !c.reserve(budget.Body, 2*most) { // the bytes, and what is read out of them
+	if !c.reserve(budget.Body, 2*most) { // the bytes and their decoded form
 		return nil, false
 	}
-	defer c.boundRead()()
+	end := c.boundRead()
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
+	end(err == nil)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -170,26 +174,33 @@ func (c *call) read() ([]byte, bool) {
 	return body, err == nil
 }
 
-// boundRead bounds how long the body may take, to DrainTimeout from when the
-// server stops, until the function that it returns is called.
-func (c *call) boundRead() (end func()) {
+// boundRead sets a deadline for the body: BodyTimeout, or DrainTimeout after
+// the server begins to stop. The function that it returns removes the deadline if the
+// body has arrived. If not, nothing more of it is read: package http would wait for the
+// rest of a small body before it sends the answer.
+func (c *call) boundRead() (end func(arrived bool)) {
 	deadline := http.NewResponseController(c.w)
-	deadline.SetReadDeadline(time.Now().Add(bodyTimeout)) // where the connection has that
+	deadline.SetReadDeadline(time.Now().Add(c.api.server.cfg.BodyTimeout)) // an error means that the connection has no deadlines
 	hurried := make(chan struct{})
 	stop := context.AfterFunc(c.api.polls, func() {
 		deadline.SetReadDeadline(time.Now().Add(c.api.server.cfg.DrainTimeout))
 		close(hurried)
 	})
-	return func() {
+	return func(arrived bool) {
 		if !stop() {
-			<-hurried // or it might come after the next line
+			<-hurried // otherwise its deadline might be set after the next line
 		}
-		deadline.SetReadDeadline(time.Time{})
+		if arrived {
+			deadline.SetReadDeadline(time.Time{})
+			return
+		}
+		c.w.Header().Set("Connection", "close")
+		deadline.SetReadDeadline(time.Now())
 	}
 }
 
-// readJSON reads the body, an object, into c.body, or refuses the call. Where
-// it is optional there may be none.
+// readJSON reads the body, an object, into c.body, or refuses the call. An
+// optional body may be empty.
 func (c *call) readJSON(optional bool) bool {
 	body, ok := c.read()
 	if !ok {
@@ -211,8 +222,8 @@ func (c *call) readJSON(optional bool) bool {
 	return true
 }
 
-// mediaType is the Content-Type without its parameters, "" if there is no good
-// one.
+// mediaType is the Content-Type without its parameters, "" if it is missing or
+// invalid.
 func mediaType(r *http.Request) string {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
@@ -221,7 +232,7 @@ func mediaType(r *http.Request) string {
 	return kind
 }
 
-// number returns a parameter of the query from low to high, by default fallback,
+// number returns a query parameter from low to high, fallback if it is missing,
 // or refuses the call.
 func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 	text := c.r.URL.Query().Get(name)

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// answerTimeout is how long a client may take for answerChunk bytes of an
-	// answer. The deadline moves with what it takes: one that reads slowly is
-	// served, and one that has stopped is cut off.
+	// answerTimeout is how long a client may take to read answerChunk bytes of
+	// an answer. The deadline moves with each chunk: a slow client is served,
+	// and one that has stopped reading is disconnected.
 	answerTimeout = 60 * time.Second
 	answerChunk   = 16 << 10
-	// pageReserve is what a request reserves before it reads a page whose size
-	// nobody knows yet.
+	// pageReserve is how many bytes a request reserves before it reads a page
+	// of unknown size.
 	pageReserve = 256 << 10
 )
 
-// reserve waits until the request may hold n more bytes, or refuses it. All is
-// released when the request ends.
+// reserve waits until the request may hold n more bytes, or refuses it. The end
+// of the request releases them.
 func (c *call) reserve(k budget.Kind, n int64) bool {
 	err := c.memory.Reserve(c.ctx, k, n)
 	if err != nil {
@@ -34,7 +34,8 @@ func (c *call) reserve(k budget.Kind, n int64) bool {
 }
 
 // evict ends the request, because it holds the most while memory is short. It may
-// come as late as when the request has ended, whose connection serves the next one.
+// be called after the request has ended, when its connection already serves the
+// next one.
 func (c *call) evict() {
 	c.evicting.Lock()
 	defer c.evicting.Unlock()
@@ -46,7 +47,8 @@ func (c *call) evict() {
 	http.NewResponseController(c.w).SetWriteDeadline(time.Now()) // it may be sending its answer
 }
 
-// end lets no evict touch the connection any more, on which the next request may come.
+// end ensures that evict does not touch the connection any more, since the next
+// request may use it.
 func (c *call) end() {
 	c.memory.Close()
 	c.evicting.Lock()
@@ -62,7 +64,7 @@ func (c *call) overloaded() {
 	writeError(c.w, refusal(codeOverloaded))
 }
 
-// read reads a page of a store, in words of the budget too.
+// readPage reads a page of a store, and counts it in the memory budget.
 func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T, error) {
 	if err := c.memory.Reserve(c.ctx, budget.Page, pageReserve); err != nil {
 		return nil, err
@@ -76,7 +78,7 @@ func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T
 	return page, err
 }
 
-// write sends an answer at the pace at which the client takes it.
+// write sends an answer as fast as the client reads it.
 func (c *call) write(text []byte) {
 	c.memory.Take(budget.Body, int64(len(text)))
 	deadline := http.NewResponseController(c.w)
@@ -102,15 +104,16 @@ func (c *call) write(text []byte) {
 	end()
 }
 
-// fail refuses the call for what a store says.
+// fail refuses the call because of a store's error.
 func (c *call) fail(err error, otherwise code) {
 	switch {
 	case codeOf(err, otherwise) == engine.CodeUnknownOutcome:
-		// Nothing else may be said, such as to try again: that would store it twice.
+		// No other error may be answered: one that says to try again would store
+		// it twice.
 	case c.evicted.Load() || errors.Is(err, budget.ErrEvicted) || errors.Is(err, budget.ErrTooLarge):
 		c.overloaded()
 		return
-	case c.ctx.Err() != nil && c.api.server.work.Err() == nil: // a receive, whose client has gone
+	case c.ctx.Err() != nil && c.api.server.work.Err() == nil: // a receive whose client has gone
 		c.refuse(codeHalfClosed)
 		return
 	case c.ctx.Err() != nil && codeOf(err, otherwise) == codeUnavailable:
@@ -141,7 +144,7 @@ func writeError(w http.ResponseWriter, with reply) {
 	if !ok {
 		status = http.StatusBadRequest
 	}
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // where the connection has that
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // an error means that the connection has no deadlines
 	setHeaders(w.Header())
 	w.WriteHeader(status)
 	w.Write(append(text, '\n'))

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestAPI_HalfClosedClientIsAnswered: it has said all it wants to.
+// TestAPI_HalfClosedClientIsAnswered: a client that half-closes after its
+// request gets the answer.
 func TestAPI_HalfClosedClientIsAnswered(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
@@ -38,8 +41,8 @@ func TestAPI_HalfClosedClientIsAnswered(t *testing.T) {
 	}
 }
 
-// TestReceive_HalfClosedClientIsTold: it looks as one that has gone, so it is leased
-// nothing.
+// TestReceive_HalfClosedClientIsTold: a half-closed client looks like one that has
+// gone, so nothing is leased to it.
 func TestReceive_HalfClosedClientIsTold(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)
@@ -65,7 +68,8 @@ func TestReceive_HalfClosedClientIsTold(t *testing.T) {
 	}
 }
 
-// TestAPI_StopDoesNotWaitForAReader that has stopped in the middle of an answer.
+// TestAPI_StopDoesNotWaitForAReader: a stop does not wait for a client that has
+// stopped reading in the middle of an answer.
 func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")
@@ -89,4 +93,42 @@ func TestAPI_StopDoesNotWaitForAReader(t *testing.T) {
 		t.Errorf("the stop waited for a client that does not read: %v", err)
 	}
 	front.Close()
+}
+
+// TestAPI_BodyThatNeverArrives: a request whose body stops is answered when its time is over, also if so little of it is
+// missing that package http would wait for the rest.
+func TestAPI_BodyThatNeverArrives(t *testing.T) {
+	t.Parallel()
+	streams := newFakeStreams(t, "orders")
+	_, addr := serve(t, gateway.Config{
+		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams}, BodyTimeout: 50 * time.Millisecond,
+	})
+	for _, length := range []int{2, 100_000, 500_000} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "POST /v1/streams/orders/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", length)
+		answer, err := io.ReadAll(conn) // to the end of the connection
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "the body did not arrive") {
+			t.Errorf("%d bytes: %q, %v", length, answer, err)
+		}
+	}
+}
+
+// TestHandshake_MalformedQuery: a query that cannot be read is refused, and not passed over.
+func TestHandshake_MalformedQuery(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	_, err := websocket.Dial(t.Context(), "ws://"+addr+"/ws/ingest?ack=%zz", websocket.Config{})
+	resp, get := http.Get("http://" + addr + "/ws/ingest?ack=%zz")
+	if get != nil {
+		t.Fatal(get)
+	}
+	resp.Body.Close()
+	if err == nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("%v, %d", err, resp.StatusCode)
+	}
 }

@@ -10,40 +10,42 @@ import (
 )
 
 const (
-	// pullLeases is how many deliveries of a queue may be out by HTTP.
+	// pullLeases is how many deliveries of a queue HTTP clients may hold
+	// unsettled.
 	pullLeases = 10_000
-	// pullIdle is how long a pull consumer stays open that nobody uses.
+	// pullIdle is how long an unused pull consumer stays open.
 	pullIdle = 30 * time.Second
-	// pullRest is how long a pull consumer may have more claimed for it than its clients ask
-	// for: who receives again and again need not wait for a claim each time.
+	// pullRest is how long a pull consumer keeps more credits than its clients request: a
+	// client that polls continuously need not wait for a claim each time.
 	pullRest = 250 * time.Millisecond
-	// openTimeout is how long that may take; a receive waits for it in any case.
+	// openTimeout bounds opening a consumption; a receive waits for that
+	// regardless of its wait_ms.
 	openTimeout = 5 * time.Second
 )
 
-var errDeskFull = errors.New("gateway: too many deliveries are out")
+var errTooManyLeases = errors.New("gateway: too many unsettled deliveries")
 
-// pull consumers lease messages to clients that come by HTTP, one pull consumer for each queue
-// that is in use. The deliveries are the pull consumer's: they outlive the request.
+// pullConsumers lease messages to HTTP clients, with one pullConsumer for each queue in use.
+// The deliveries belong to the pullConsumer: they outlive the request.
 type pullConsumers struct {
 	store engine.Queues
 
 	mu     sync.Mutex
 	open   map[string]*pullConsumer
 	closed bool
-	ending sync.WaitGroup // pull consumers that are being closed
+	ending sync.WaitGroup // closing pull consumers
 }
 
-// pull consumer is one queue's.
+// pullConsumer is the shared consumer of one queue.
 type pullConsumer struct {
 	queue  string
 	store  engine.Queues
 	leases *leases
-	turn   chan struct{} // one slot: who may receive
+	turn   chan struct{} // a semaphore of one slot: its holder may receive
 
-	source engine.Consumption // of who has the turn; nil until the first receive
+	source engine.Consumption // guarded by turn; nil until the first receive
 
-	// Guarded by pull consumers.mu.
+	// Guarded by pullConsumers.mu.
 	users int
 	idle  *time.Timer
 
@@ -54,7 +56,7 @@ func newPullConsumers(store engine.Queues) *pullConsumers {
 	return &pullConsumers{store: store, open: make(map[string]*pullConsumer)}
 }
 
-// use returns the queue's pull consumer, to be released.
+// use returns the queue's pull consumer. Call release after use.
 func (ds *pullConsumers) use(queue string) *pullConsumer {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -71,8 +73,8 @@ func (ds *pullConsumers) use(queue string) *pullConsumer {
 	return d
 }
 
-// release ends a use. After the last one the pull consumer closes: at once if it never
-// got anything to lease, later if nobody comes back.
+// release ends a use. After the last use the pull consumer closes: at once if it never
+// opened a source, otherwise after pullIdle without a use.
 func (ds *pullConsumers) release(d *pullConsumer) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -86,7 +88,7 @@ func (ds *pullConsumers) release(d *pullConsumer) {
 	d.idle = time.AfterFunc(pullIdle, func() { ds.leave(d) })
 }
 
-// leave closes a pull consumer that is idle, unless there are deliveries out.
+// leave closes an idle pull consumer, unless it has unsettled deliveries.
 func (ds *pullConsumers) leave(d *pullConsumer) {
 	ds.mu.Lock()
 	if d.users > 0 || ds.closed || ds.open[d.queue] != d {
@@ -106,7 +108,7 @@ func (ds *pullConsumers) leave(d *pullConsumer) {
 	d.source.Close()
 }
 
-// close gives back all deliveries. Nobody uses a pull consumer any more.
+// close releases all deliveries. It is called when no pull consumer is in use.
 func (ds *pullConsumers) close() {
 	ds.mu.Lock()
 	ds.closed = true
@@ -125,8 +127,8 @@ func (ds *pullConsumers) close() {
 	ds.ending.Wait()
 }
 
-// receive leases messages until wait ends, none if none come, and returns them
-// with their tokens. ctx is for the rest.
+// receive waits for messages until wait ends, and returns those leased, perhaps
+// none, with their tokens. ctx bounds everything else.
 func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
 	d.demand.add(limit)
 	defer d.demand.add(-limit)
@@ -138,7 +140,7 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 	defer func() { <-d.turn }()
 	out, _ := d.leases.count(time.Now())
 	if limit = min(limit, pullLeases-out); limit < 1 {
-		return nil, nil, errDeskFull
+		return nil, nil, errTooManyLeases
 	}
 	if err := d.openSource(ctx); err != nil {
 		return nil, nil, err
@@ -149,7 +151,7 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 		return got, d.leases.put(got), nil
 	case wait.Err() != nil:
 		return nil, nil, nil
-	default: // for good: the next receive begins anew
+	default: // the source is broken: the next receive opens another
 		d.demand.of(nil)
 		d.source.Close()
 		d.source = nil
@@ -157,7 +159,7 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 	}
 }
 
-// openSource has the pull consumer take part in its queue.
+// openSource opens the consumption of the queue, if it is not open.
 func (d *pullConsumer) openSource(ctx context.Context) error {
 	if d.source != nil {
 		return nil

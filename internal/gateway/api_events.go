@@ -6,7 +6,8 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// events returns the store of events, if there is one, and its name.
+// events returns the engine's event stores and the name of the requested one,
+// or refuses the call.
 func (c *call) events() (store engine.Events, name string, ok bool) {
 	store = c.api.server.cfg.Engine.Events
 	if name = c.body.Store; name == "" {
@@ -44,7 +45,7 @@ func (c *call) appendEvents() {
 	c.answer(reply{Positions: positions})
 }
 
-// readEvents answers a query that fits in a URL: one item.
+// readEvents answers a query given as URL parameters, which has one item.
 func (c *call) readEvents() {
 	query := c.r.URL.Query()
 	after, okAfter := c.number("after", 0, math.MaxInt64, 0)

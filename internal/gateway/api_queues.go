@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// maxReceive is how many messages one request may lease, maxWait how long it
-	// may wait for them: less than a stop may take.
+	// maxReceive is how many messages one request may lease. maxWait is how long
+	// it may wait for them, which is less than a stop may take.
 	maxReceive = 1000
 	maxWait    = 20 * time.Second
-	// minWait is how long it takes to see that there is nothing.
+	// minWait is the minimum wait of a receive: the time to find that a queue
+	// is empty.
 	minWait = 100 * time.Millisecond
 )
 
@@ -99,8 +100,8 @@ func (c *call) enqueue() {
 	})
 }
 
-// receive leases messages to the server for the client, who settles them by
-// other requests, or lets the leases end.
+// receive leases messages for the client, which settles them by other requests
+// or lets the leases expire.
 func (c *call) receive() {
 	if !c.served(c.api.server.cfg.Engine.Queues != nil) {
 		return
@@ -122,7 +123,7 @@ func (c *call) receive() {
 	defer c.api.consumers.release(d)
 	ds, tokens, err := c.lease(d, int(limit), max(minWait, time.Duration(wait)*time.Millisecond))
 	switch {
-	case errors.Is(err, errDeskFull):
+	case errors.Is(err, errTooManyLeases):
 		c.refuse(codeTooManyLeases)
 		return
 	case err != nil:
@@ -140,8 +141,8 @@ func (c *call) receive() {
 	c.write(append(text, "]}"...))
 }
 
-// lease waits for messages. What comes too late for a client that has gone is
-// given back.
+// lease waits for messages. Messages that come after the client has gone are
+// released.
 func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.Delivery, []string, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
@@ -156,7 +157,7 @@ func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.D
 	return nil, nil, c.ctx.Err()
 }
 
-// settle deals with deliveries that a receive has answered with.
+// settle settles deliveries of earlier receives.
 func (c *call) settle(kind string) {
 	store := c.api.server.cfg.Engine.Queues
 	if !c.served(store != nil) || !c.readJSON(false) {

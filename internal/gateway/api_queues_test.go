@@ -68,8 +68,8 @@ func TestAPI_Queues(t *testing.T) {
 	}
 }
 
-// TestAPI_CreateWithoutOptions answers what there is; only a body that names
-// options is compared with it.
+// TestAPI_CreateWithoutOptions: a create without options accepts an existing
+// queue; only a body with options is compared with it.
 func TestAPI_CreateWithoutOptions(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -87,7 +87,8 @@ func TestAPI_CreateWithoutOptions(t *testing.T) {
 	c.refused("POST", "/v1/streams/keyed", `{"keyed":true}`, 409, "exists")
 }
 
-// TestAPI_ReceiveOfADroppedQueue is refused, and one of its successor is not.
+// TestAPI_ReceiveOfADroppedQueue: a receive of a dropped queue is refused, and
+// one of a new queue with its name is not.
 func TestAPI_ReceiveOfADroppedQueue(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)
@@ -115,7 +116,7 @@ func TestAPI_LongPoll(t *testing.T) {
 		t.Errorf("got %v", none)
 	}
 	answers := make(chan []got, 3)
-	for range 3 { // who wait side by side, as one consumer
+	for range 3 { // they wait concurrently, as one consumer
 		go func() { answers <- c.received("/v1/queues/jobs/receive?max=1&wait_ms=20000") }()
 	}
 	time.Sleep(50 * time.Millisecond)
@@ -134,7 +135,8 @@ func TestAPI_LongPoll(t *testing.T) {
 	}
 }
 
-// TestAPI_LostClientGivesBack what it was leased while it went.
+// TestAPI_LostClientGivesBack: messages leased to a client while it disconnects
+// are released.
 func TestAPI_LostClientGivesBack(t *testing.T) {
 	t.Parallel()
 	_, queues, server, addr := serveAll(t)
@@ -171,7 +173,7 @@ func TestAPI_LostClientGivesBack(t *testing.T) {
 	c.refused("GET", "/v1/streams", "", 503, "stopping")
 }
 
-// lateQueues lease when the client has gone already.
+// lateQueues lease messages after the client has gone.
 type lateQueues struct{ *fakeQueues }
 
 func (l lateQueues) Consume(ctx context.Context, queue string) (engine.Consumption, error) {

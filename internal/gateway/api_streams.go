@@ -63,8 +63,8 @@ func (c *call) streamInfo() {
 	c.answer(info)
 }
 
-// listGroups answers with a page of the stream's groups, and the name to go on
-// after.
+// listGroups answers with a page of the stream's groups, and the name after
+// which the next page begins.
 func (c *call) listGroups() {
 	admin := c.api.server.cfg.Engine.Streams
 	if !c.served(admin != nil) {
@@ -130,8 +130,8 @@ func (c *call) publish() {
 	})
 }
 
-// messages returns what the client wants stored: what its JSON says, or, with
-// ?raw, the body as it is, with ?key.
+// messages returns the messages to store: those of the JSON body, or, with
+// ?raw, the body itself as one message with the key of ?key.
 func (c *call) messages() ([]engine.Message, bool) {
 	query := c.r.URL.Query()
 	if !query.Has("raw") {
@@ -146,7 +146,7 @@ func (c *call) messages() ([]engine.Message, bool) {
 		return messages, true
 	}
 	switch mediaType(c.r) {
-	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data": // what a foreign page may send unasked
+	case "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data": // a page of another origin may send these without a CORS preflight
 		c.refuse(codeMediaType)
 		return nil, false
 	}
@@ -158,7 +158,7 @@ func (c *call) messages() ([]engine.Message, bool) {
 	return []engine.Message{{Key: query.Get("key"), Payload: body}}, ok
 }
 
-// store has messages stored and answers after the commit.
+// store stores messages and answers after the commit.
 func (c *call) store(messages []engine.Message, store func(done func(engine.Place, error)) error) {
 	type result struct {
 		first engine.Place
@@ -184,7 +184,8 @@ func (c *call) store(messages []engine.Message, store func(done func(engine.Plac
 	}
 }
 
-// readStream answers with messages after a position, and the one to go on with.
+// readStream answers with messages after a position, and the position after
+// which the next page begins.
 func (c *call) readStream() {
 	reader := c.api.server.cfg.Engine.Streams
 	if !c.served(reader != nil) {
@@ -212,7 +213,7 @@ func (c *call) readStream() {
 	}
 	text := []byte(`{"messages":[`)
 	for i, m := range page {
-		if c.ctx.Err() != nil { // a stop does not wait for the rest, nor does a request that was evicted
+		if c.ctx.Err() != nil { // the server stops, or the request was evicted
 			c.fail(c.ctx.Err(), codeUnavailable)
 			return
 		}

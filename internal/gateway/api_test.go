@@ -14,14 +14,14 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// client speaks HTTP to a server.
+// client is an HTTP client of a server.
 type client struct {
 	t    *testing.T
 	addr string
 }
 
-// do sends a request with a body of JSON, if there is one, and headers, name and
-// value, and returns the answer.
+// do sends a request with an optional JSON body and headers (names and values),
+// and returns the answer.
 func (c client) do(method, path, body string, headers ...string) (int, string) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, "http://"+c.addr+path, strings.NewReader(body))
@@ -52,7 +52,7 @@ func (c client) do(method, path, body string, headers ...string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(text))
 }
 
-// want sends a request and wants this answer.
+// want sends a request and expects this answer.
 func (c client) want(method, path, body string, status int, answer string) {
 	c.t.Helper()
 	if code, text := c.do(method, path, body); code != status || text != answer {
@@ -60,7 +60,7 @@ func (c client) want(method, path, body string, status int, answer string) {
 	}
 }
 
-// refused sends a request and wants that code.
+// refused sends a request and expects that error code.
 func (c client) refused(method, path, body string, status int, want string, headers ...string) {
 	c.t.Helper()
 	code, text := c.do(method, path, body, headers...)
@@ -152,6 +152,9 @@ func TestAPI_Refuses(t *testing.T) {
 		{"POST /v1/streams/orders/messages?raw&key=%FF", `{}`, 400, "invalid"},
 		{"POST /v1/streams/orders/messages", `{"messages":[` + strings.Repeat(`{"payload":""},`, 1000) + `{"payload":""}]}`, 400, "too_many_messages"},
 		{"GET /v1/streams/orders/messages?limit=0", "", 400, "invalid_parameter"},
+		{"GET /v1/streams/orders/messages?limit=5;after=3", "", 400, "invalid_parameter"},
+		{"POST /v1/streams/orders/messages?raw&key=50%off", `{}`, 400, "invalid_parameter"},
+		{"GET /v1/events?type=h%", "", 400, "invalid_parameter"},
 		{"GET /v1/streams/orders/messages?limit=1001", "", 400, "invalid_parameter"},
 		{"GET /v1/streams/orders/messages?after=-1", "", 400, "invalid_parameter"},
 		{"GET /v1/streams/orders/messages?after=x", "", 400, "invalid_parameter"},
@@ -181,8 +184,8 @@ func TestAPI_Refuses(t *testing.T) {
 	}
 }
 
-// TestAPI_ForeignPages cannot do anything: neither by what browsers say of them,
-// nor with a body that they may send unasked.
+// TestAPI_ForeignPages: pages of other origins can do nothing, whether a browser
+// sends their origin, or they send a body that needs no CORS preflight.
 func TestAPI_ForeignPages(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
@@ -195,7 +198,7 @@ func TestAPI_ForeignPages(t *testing.T) {
 	c.refused("POST", "/v1/queues/jobs/receive", ``, 403, "foreign_origin", "Origin", "http://evil.example")
 	c.refused("GET", path, ``, 403, "foreign_origin", "Sec-Fetch-Site", "cross-site")
 	c.refused("GET", path, ``, 403, "foreign_origin", "Origin", "null")
-	c.refused("GET", path, ``, 403, "foreign_origin", "Origin", "https://"+addr) // of another scheme
+	c.refused("GET", path, ``, 403, "foreign_origin", "Origin", "https://"+addr) // another scheme
 	c.refused("OPTIONS", path, ``, 403, "foreign_origin", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST")
 	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/json-ish"} {
 		c.refused("POST", path, `{"payload":"x"}`, 415, "unsupported_media_type", "Content-Type", kind)

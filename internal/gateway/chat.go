@@ -22,16 +22,16 @@ type ChatConfig struct {
 	RateBurst float64
 	// PingInterval is how often the server sends a JSON ping. Defaults to 30 s.
 	PingInterval time.Duration
-	// PongTimeout is after which silence a connection is closed. Defaults to
-	// 60 s.
+	// PongTimeout is after how long without anything from the peer a connection
+	// is closed. Defaults to 60 s.
 	PongTimeout time.Duration
 	// MaxRooms is how many rooms a connection may be in. Defaults to 100.
 	MaxRooms int
-	// Room bounds the lag of members.
+	// Room limits the lag of members.
 	Room room.Config
-	// StoredRooms are patterns, as path.Match knows them, of the names of rooms
-	// whose messages the Engine's Rooms keep. A chat there is committed before it is
-	// answered and before anybody gets it. Defaults to none.
+	// StoredRooms are path.Match patterns for the names of rooms whose messages the
+	// Engine's Rooms keep. A chat in such a room is committed before it is answered
+	// and before any member gets it. Defaults to none.
 	StoredRooms []string
 }
 
@@ -54,12 +54,12 @@ func (c ChatConfig) withDefaults() ChatConfig {
 	return c
 }
 
-// chatServer is the chat endpoint: its rooms and figures.
+// chatServer is the chat endpoint: its rooms and statistics.
 type chatServer struct {
 	cfg     ChatConfig
 	hub     *room.Hub
 	stored  *storedRooms    // nil if there are none
-	work    context.Context // of what connections want of the store
+	work    context.Context // the context of store calls by connections
 	started time.Time
 
 	messages, dropped, ignored atomic.Uint64

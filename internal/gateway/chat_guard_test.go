@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestChat_NobodySpeaksAsAnother: members route by type, room, user and position,
-// with JSON readers of many kinds. A chat that two of them could read differently
-// is refused.
+// TestChat_NobodySpeaksAsAnother: members use type, room, user and position, with
+// different JSON parsers. A chat that two parsers could read differently is
+// refused.
 func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 	t.Parallel()
 	_, _, addr := serveStored(t)
@@ -23,7 +23,7 @@ func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 		`"room":"a","user":"eve","user":"bob"`, `"room":"a","User":"bob"`, `"room":"a","u\u017fer":"bob"`, `"room":"a","uſer":"bob"`,
 		`"room":"a","Type":"presence"`, `"room":"a","type":"gap"`, `"room":"a","t\u0079pe":"gap"`,
 		`"room":"a","position":1,"position":2`, `"room":"a","Position":2`, `"room":"a","po\u017fition":2`,
-		`"room":"a","user\u0000":"admin","user":"bob"`, // a reader in C sees two of them
+		`"room":"a","user\u0000":"admin","user":"bob"`, // a parser in C sees two of them
 		`"room":"kept-1","position":9`,                 // the server adds one
 	}
 	forged := strings.Fields("room room room room room user user user user type type type position position position user position")
@@ -47,8 +47,8 @@ func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 	}
 }
 
-// TestStored_RowsThatAreNoChats are skipped, counted, and harm nobody: others can
-// write to the table.
+// TestStored_RowsThatAreNoChats: rows that are not chats are skipped and counted,
+// since other programs can write to the table.
 func TestStored_RowsThatAreNoChats(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// maxHistory is how many messages a join can ask for by number. After a
-	// position there may be any number of them.
+	// maxHistory is the largest number of last messages that a join can
+	// request. A join with a position gets all messages after it.
 	maxHistory = 1000
-	// historyPage and historyBytes bound what is read at a time.
+	// historyPage and historyBytes limit one page of history, in messages and
+	// bytes.
 	historyPage  = 200
 	historyBytes = 256 << 10
 	// maxReading is how many pages of history are read at a time, for all joins.
-	// A join holds at most one, whose frames its peer is being sent.
+	// A join holds at most one page, whose frames are being sent to its peer.
 	maxReading = 8
 )
 
-// join makes p a member that first gets what was said before, as far as it
-// asked for that, and returns how much that was and up to which position it is
-// everything.
+// join makes p a member that first gets the requested history. It returns the
+// number of history messages, and the position up to which they are complete.
 func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
 	if past {
 		if after, err = s.begin(p.catchUps, name, msg); err != nil {
 			return nil, 0, 0, err
 		}
-		// Most of it before the join, so that little is kept back meanwhile.
+		// Most of the history is sent before the join, so that few new messages are held back.
 		if after, count, err = s.catchUp(p, name, after); err != nil {
 			return nil, count, 0, err
 		}
@@ -58,14 +58,14 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	return m, count, max(upTo, after), nil
 }
 
-// head is the position up to which there is nothing that members will still get.
+// head returns the position up to which all messages have been published.
 func (s *storedRooms) head() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.published
 }
 
-// begin returns the position after which a join wants everything.
+// begin returns the position after which a join's history begins.
 func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (after int64, err error) {
 	stored, err := s.store.Head(ctx)
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (
 	return *msg.After, nil
 }
 
-// catchUp sends what is stored after a position, as far as members have got it,
-// until there is so little more that it can be sent to a member.
+// catchUp sends the published messages after a position, until less than a page
+// is left; join sends the rest to the member.
 func (s *storedRooms) catchUp(p *participant, name string, after int64) (last int64, count int, err error) {
 	for {
 		var n int
@@ -96,8 +96,8 @@ func (s *storedRooms) catchUp(p *participant, name string, after int64) (last in
 	}
 }
 
-// send sends what is stored between two positions on the bulk lane, at the pace
-// at which the peer takes it, and returns how many messages that was.
+// send sends the messages between two positions on the bulk lane, as fast as
+// the peer reads, and returns how many there were.
 func (s *storedRooms) send(p *participant, name string, after, upTo int64) (last int64, count int, err error) {
 	var frames []byte
 	memory, held := p.conn.memory, int64(0)
@@ -125,7 +125,7 @@ func (s *storedRooms) send(p *participant, name string, after, upTo int64) (last
 }
 
 // page reads one page and appends its chats as frames. It returns the position up
-// to which that is everything, and how many chats there are.
+// to which the page is complete, and the number of chats.
 func (s *storedRooms) page(ctx context.Context, frames []byte, name string, after, upTo int64) (_ []byte, last int64, count int, err error) {
 	select {
 	case s.reading <- struct{}{}:
@@ -141,7 +141,7 @@ func (s *storedRooms) page(ctx context.Context, frames []byte, name string, afte
 	for _, row := range rows {
 		if !isChat(row.Payload) {
 			s.skipped.Add(1)
-			s.log.warn("a stored row is no chat, and is skipped", "room", name, "position", row.Position)
+			s.log.warn("skipped a stored row that is not a chat", "room", name, "position", row.Position)
 			continue
 		}
 		text = appendPlaced(text[:0], row.Payload, row.Position)
@@ -151,8 +151,8 @@ func (s *storedRooms) page(ctx context.Context, frames []byte, name string, afte
 	return frames, rows[len(rows)-1].Position, count, nil
 }
 
-// isChat reports whether a row holds what a room would have stored. Rows come
-// from a table that others can write to.
+// isChat reports whether a row holds a valid chat. Other programs can write to
+// the table.
 func isChat(payload []byte) bool {
 	msg, why := parseChat(payload)
 	return why == nil && msg.Type == "chat" && utf8.Valid(payload)

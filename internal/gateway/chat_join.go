@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// maxKept and maxKeptBytes bound what a connection may send after a join
-	// that is not answered yet.
+	// maxKept and maxKeptBytes limit the messages to a room that are kept until
+	// its join is answered.
 	maxKept      = 100
 	maxKeptBytes = 256 << 10
 )
 
-// joining is a join that first sends what was said before, in a goroutine of
-// its own: the reading goroutine must go on to read, pongs for one thing. What
-// the connection says to that room meanwhile is kept, since it comes after.
+// joining is a join that first sends the history, in a separate goroutine: the
+// reading goroutine must continue to read, for example pongs. Messages of the
+// connection to that room are kept meanwhile and handled after the join.
 type joining struct {
 	kept  []websocket.Message
 	bytes int
 }
 
-// keep reports whether there was room for m.
+// keep keeps m for later, and reports whether there was room for it.
 func (j *joining) keep(m websocket.Message) bool {
 	if len(j.kept) >= maxKept || j.bytes+len(m.Payload) > maxKeptBytes {
 		return false
@@ -36,7 +36,7 @@ func (j *joining) keep(m websocket.Message) bool {
 	return true
 }
 
-// joinBefore returns the join that msg comes after, or nil.
+// joinBefore returns the unfinished join for which msg has to wait, or nil.
 func (p *participant) joinBefore(msg chatMessage) *joining {
 	switch msg.Type {
 	case "leave":
@@ -93,7 +93,7 @@ func (p *participant) catchUp(msg chatMessage, j *joining) {
 	p.conn.Flush()
 }
 
-// joined answers a join and lets the member have what is said from now on.
+// joined answers a join, and then lets the member receive messages.
 func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]any, why code) {
 	if why != "" {
 		p.server.ignored.Add(1)
@@ -112,8 +112,8 @@ func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]an
 // full reports whether the connection may be in no more rooms.
 func (p *participant) full() bool { return len(p.rooms)+len(p.joins) >= p.server.cfg.MaxRooms }
 
-// join returns the membership of the message's room, or why there is none, and what the answer says
-// beside.
+// join returns the membership of the message's room, or why there is none, and more fields for the
+// answer.
 func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any, why code) {
 	name := msg.room()
 	if m := p.rooms[name]; m != nil {
@@ -134,10 +134,11 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 	return m, more, why
 }
 
-// joinStored is join for a room that is stored.
+// joinStored is join for a stored room.
 func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any, code) {
 	p.durable.Store(true)
-	// A member that is closed can resume, and then misses nothing.
+	// By default a lagging member is disconnected: it can resume and then
+	// misses nothing.
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
 	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)

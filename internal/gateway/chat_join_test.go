@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// serveLongHistory serves a room in which count messages of 10 KiB were said. It
-// returns its address.
+// serveLongHistory serves a room with count messages of 10 KiB, and returns the
+// server's address.
 func serveLongHistory(t *testing.T, count int) (*memoryStore, string) {
 	t.Helper()
 	store, _, addr := serveStored(t)
@@ -35,8 +35,8 @@ func TestJoin_LongHistoryAtThePeersPace(t *testing.T) {
 	follow(t, c, 0, total+1)
 }
 
-// heard is what a member has read, in order: positions of chats, and ids of
-// answers, "pong" for one to a ping.
+// heard is a member's received messages in order: positions of chats, ids of
+// answers, and "pong" for an answer to a ping.
 func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
@@ -69,8 +69,8 @@ func heard(t *testing.T, c *websocket.Conn, last string) (all []string) {
 	}
 }
 
-// TestJoin_AnswersOvertakeTheHistory, but what is said to the room that is being
-// joined comes after the join.
+// TestJoin_AnswersOvertakeTheHistory: answers overtake the history, but messages
+// to the room that is being joined are handled after the join.
 func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
 	t.Parallel()
 	const total = 1000
@@ -98,8 +98,9 @@ func TestJoin_AnswersOvertakeTheHistory(t *testing.T) {
 	heard(t, c, "left")
 }
 
-// TestJoin_TooMuchBehindIt is refused, and the rest comes in order.
-func TestJoin_TooMuchBehindIt(t *testing.T) {
+// TestJoin_TooMuchAfterIt: too many messages after a pending join are refused,
+// and the others are handled in order.
+func TestJoin_TooMuchAfterIt(t *testing.T) {
 	t.Parallel()
 	store, addr := serveLongHistory(t, 10)
 	store.mu.Lock()
@@ -123,8 +124,8 @@ func TestJoin_TooMuchBehindIt(t *testing.T) {
 	}
 }
 
-// TestJoin_LeaveBehindIt: leaving all waits for what is being joined.
-func TestJoin_LeaveBehindIt(t *testing.T) {
+// TestJoin_LeaveAfterIt: leaving all rooms waits for a pending join.
+func TestJoin_LeaveAfterIt(t *testing.T) {
 	t.Parallel()
 	_, addr := serveLongHistory(t, 100)
 	c := dial(t, "ws://"+addr+"/ws")
@@ -138,8 +139,9 @@ func TestJoin_LeaveBehindIt(t *testing.T) {
 	}
 }
 
-// TestJoin_StopInTheMiddle of a history that the peer does not take: the join is
-// answered all the same, and the end is an orderly one.
+// TestJoin_StopInTheMiddle: the server stops in the middle of a history that the
+// peer does not read. The join is still answered, and the connection is closed
+// with a closing handshake.
 func TestJoin_StopInTheMiddle(t *testing.T) {
 	t.Parallel()
 	store, server, addr := serveStored(t)
@@ -168,7 +170,8 @@ func TestJoin_StopInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestJoin_PagesOfHistoryAreBounded in bytes and in number, however many join.
+// TestJoin_PagesOfHistoryAreBounded: pages of history are bounded in bytes and
+// number, with any number of joins.
 func TestJoin_PagesOfHistoryAreBounded(t *testing.T) {
 	t.Parallel()
 	const total, joiners = 60, 20

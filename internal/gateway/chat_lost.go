@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	// lostEvery is how often stored rooms ask whether a failover has lost chats.
+	// lostEvery is how often stored rooms check whether a failover has lost
+	// chats.
 	lostEvery = time.Second
-	// lostTimeout bounds one such question.
+	// lostTimeout bounds one check.
 	lostTimeout = 5 * time.Second
 )
 
-// lossWatch asks whether a failover has lost chats that members got from here.
+// lossWatch checks whether a failover has lost chats that this server sent to
+// members.
 type lossWatch struct {
 	rooms   *storedRooms
 	quit    context.CancelFunc
@@ -45,7 +47,7 @@ func (w *lossWatch) run(ctx context.Context) {
 	}
 }
 
-// look asks once. There is nothing to say of it while PostgreSQL is away: others do.
+// look checks once. It does not log errors: while PostgreSQL is away, others do.
 func (w *lossWatch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lostTimeout)
 	defer cancel()
@@ -59,8 +61,8 @@ func (w *lossWatch) stop() {
 	w.running.Wait()
 }
 
-// lost tells the members of all stored rooms that the chats between two positions are lost: they got them. A join from now on gets what comes after the
-// first.
+// lost tells the members of all stored rooms that the chats between two positions, which they have received, are lost.
+// A later join gets the chats after the first position.
 func (s *storedRooms) lost(after, upTo int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +78,7 @@ func (s *storedRooms) lost(after, upTo int64) {
 	})
 }
 
-// historyLost tells the members of a room that what they got after Last is lost.
+// historyLost tells the members of a room that the chats after Last are lost.
 type historyLost struct {
 	Type string `json:"type"`
 	Room string `json:"room"`

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestStored_AFailoverLosesChats: members that got them are told, and nobody is sent to a position that is lost.
+// TestStored_AFailoverLosesChats: members that received lost chats are told,
+// and nobody gets a lost position for resuming.
 func TestStored_AFailoverLosesChats(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)
@@ -36,10 +37,11 @@ func TestStored_AFailoverLosesChats(t *testing.T) {
 	joins(5, lost)
 	joins(4, `{"type":"chat","room":"kept-1","text":"7","id":7,"position":7}`, `{"history":1,"id":9,"position":7,"type":"ok"}`)
 	send(t, outsider, `{"type":"ping","ts":1}`)
-	expect(t, outsider, `{"ts":1,"type":"pong"}`) // it was told of nothing
+	expect(t, outsider, `{"ts":1,"type":"pong"}`) // it got no notice
 }
 
-// TestStored_AJoinHasTheChatsOfOtherServers that are stored before it.
+// TestStored_AJoinHasTheChatsOfOtherServers: the history of a join has the
+// chats that other servers stored before it.
 func TestStored_AJoinHasTheChatsOfOtherServers(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)

@@ -2,18 +2,18 @@ package gateway
 
 import "encoding/json"
 
-// Limits of a chat message's fields, in bytes; a room's and a user's name are
-// kept by the server, the text is not.
+// Limits of a chat message's fields, in bytes. The server keeps the names of
+// rooms and users, but not the text.
 const (
 	maxNameBytes = 128
 	maxIDBytes   = 128
 )
 
-// defaultRoom is meant where a message names none.
+// defaultRoom is the room of a message that names none.
 const defaultRoom = "public"
 
-// chatMessage is what a client sends on /ws/chat. Unknown fields are kept in
-// the bytes that are passed on, and ignored here.
+// chatMessage is a client's message on /ws/chat. Unknown fields are ignored
+// here, and published with the other bytes.
 type chatMessage struct {
 	Type     string
 	ID, TS   json.RawMessage // a part of the payload: copy what is kept
@@ -23,12 +23,12 @@ type chatMessage struct {
 	Presence bool
 	After    *int64
 	History  int
-	// Placed: it has a position, as what a stored room sends has.
+	// Placed: it has a position field, as the messages that a stored room sends.
 	Placed bool
 }
 
-// parseChat reads one message. Beside a problem, the message has its ID if that
-// could be read: then its sender is owed an answer.
+// parseChat parses one message. With a problem, the message still has its ID if
+// that could be read, so that it can be answered.
 func parseChat(payload []byte) (m chatMessage, why *problem) {
 	object := trimSpace(payload)
 	if len(object) == 0 || object[0] != '{' {
@@ -51,8 +51,8 @@ func parseChat(payload []byte) (m chatMessage, why *problem) {
 	return m, nil
 }
 
-// identifyChat returns the ID of an object that is no JSON, or too deep, unless it
-// is in doubt.
+// identifyChat returns the ID of an object that is invalid JSON or nested too
+// deeply, unless the ID is ambiguous.
 func identifyChat(object []byte) json.RawMessage {
 	var f chatFields
 	eachField(object, func(key, value []byte) { f.note(key[1:len(key)-1], value) })
@@ -64,7 +64,7 @@ func identifyChat(object []byte) json.RawMessage {
 	return id
 }
 
-// read takes the values over, if they are of the right types.
+// read sets m's fields, if the values have the right types.
 func (m *chatMessage) read(f *chatFields) *problem {
 	kind, room, user := f.once[0], f.once[2], f.once[3]
 	for _, one := range [...]struct {
@@ -96,13 +96,12 @@ func (m *chatMessage) read(f *chatFields) *problem {
 	return nil
 }
 
-// decode reads a value of a join, if it is there, and reports whether it is of
-// that type.
+// decode decodes an optional value, and reports whether it has the right type.
 func decode[T any](value []byte, to *T) bool {
 	if value == nil {
 		return true
 	}
-	var v T // of its own: to need not be on the heap
+	var v T // a separate variable, so that *to need not be on the heap
 	err := json.Unmarshal(value, &v)
 	*to = v
 	return err == nil
@@ -113,8 +112,7 @@ func isString(value []byte) bool { return len(value) > 0 && value[0] == '"' }
 // isText reports whether a value is a string, null, or missing.
 func isText(value []byte) bool { return len(value) == 0 || value[0] == '"' || value[0] == 'n' }
 
-// checkID accepts a string or a number; anything else is no request, and is
-// removed.
+// checkID accepts a string or a number, and clears any other ID.
 func checkID(id *json.RawMessage) *problem {
 	if len(*id) == 0 || string(*id) == "null" {
 		*id = nil

@@ -24,31 +24,31 @@ type participant struct {
 	conn   *connection
 	drain  time.Duration
 
-	// mu is held by who handles messages: the reading goroutine, and one at the
-	// end of a join that it did not wait for.
+	// mu is held while messages are handled: by the reading goroutine, and by
+	// the goroutine of a join at its end.
 	mu    sync.Mutex
 	rooms map[string]*room.Member
 	joins map[string]*joining
 	limit rateLimit
 
 	joiners  sync.WaitGroup  // the goroutines of joins
-	catchUps context.Context // of these
+	catchUps context.Context // their context
 	// abandon ends catchUps.
 	abandon context.CancelFunc
 
-	// pending are chats accepted for stored rooms and not answered. The closing
-	// handshake waits for them.
+	// pending counts chats accepted for stored rooms and not answered. The
+	// closing handshake waits for them.
 	pending pending
 	durable atomic.Bool // there may be such chats
 
-	// stays is set where the connection is for other things too: it is not closed
-	// when the last room has been left.
+	// stays is set for connections on /ws: leaving the last room does not close
+	// them.
 	stays bool
 
-	heart heartbeat // of the reading goroutine
+	heart heartbeat // used by the reading goroutine
 }
 
-// newParticipant returns the chat's part in a connection, to be ended by end.
+// newParticipant returns the chat state of a connection. End it with end.
 func newParticipant(server *chatServer, c *connection, drain time.Duration) *participant {
 	p := &participant{server: server, conn: c, drain: drain, limit: newRateLimit(server.cfg)}
 	p.catchUps, p.abandon = context.WithCancel(server.work)
@@ -62,9 +62,9 @@ func (p *participant) run() {
 	p.conn.Close(closeCode(p.conn, err), "")
 }
 
-// end waits for what is owed, when nothing is read any more, and leaves.
+// end waits for pending answers after reading has ended, and leaves all rooms.
 func (p *participant) end() {
-	p.abandon() // the pongs that they wait for are not read any more
+	p.abandon() // the pongs for which they wait are no longer read
 	p.joiners.Wait()
 	p.conn.await(&p.pending, p.server.work)
 	for _, m := range p.rooms {
@@ -72,8 +72,9 @@ func (p *participant) end() {
 	}
 }
 
-// stopReading makes the connection end because the server does. After a Close
-// frame there are no answers, so who waits for some gets it after them.
+// stopReading ends the connection because the server stops. No answer may
+// follow a Close frame, so a connection with pending answers gets it after
+// them.
 func (p *participant) stopReading() {
 	if p.durable.Load() {
 		p.conn.SetReadDeadline(time.Now())
@@ -83,8 +84,8 @@ func (p *participant) stopReading() {
 	p.conn.SetReadDeadline(time.Now().Add(p.drain))
 }
 
-// read handles messages until the connection ends. All messages of one read
-// are handled before their answers leave, in one write.
+// read handles messages until the connection ends. The answers to all messages
+// of one read are sent in one write.
 func (p *participant) read() error {
 	p.heart = newHeartbeat(p.server.cfg, time.Now())
 	p.conn.wakeAt(p.heart.deadline())
@@ -93,7 +94,7 @@ func (p *participant) read() error {
 		now := time.Now()
 		p.handleAll(messages, now)
 		if len(messages) > 0 {
-			p.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
+			p.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !p.conn.ending() && p.beat(now) {
 			continue
@@ -104,8 +105,8 @@ func (p *participant) read() error {
 	}
 }
 
-// beat sends a ping when it is due and returns false when the silence has
-// lasted for too long.
+// beat sends a ping when it is due. It returns false when the peer has been
+// silent for too long.
 func (p *participant) beat(now time.Time) bool {
 	ping, silent := p.heart.due(now)
 	if silent {
@@ -113,7 +114,7 @@ func (p *participant) beat(now time.Time) bool {
 	}
 	if ping {
 		p.send(map[string]any{"type": "ping", "ts": now.UnixMilli()})
-		p.conn.Queue(websocket.OpPing, nil) // which a browser answers by itself
+		p.conn.Queue(websocket.OpPing, nil) // browsers answer it automatically
 		p.conn.Flush()
 	}
 	p.conn.wakeAt(p.heart.deadline())
@@ -128,10 +129,10 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 	}
 }
 
-// handle does what a message asks for. p.mu is held.
+// handle handles one message. p.mu is held.
 func (p *participant) handle(m websocket.Message, now time.Time) {
 	msg, why := parseChat(m.Payload)
-	if m.Op == websocket.OpBinary && !utf8.Valid(m.Payload) { // a text was looked at as it came
+	if m.Op == websocket.OpBinary && !utf8.Valid(m.Payload) { // text messages were checked when they were read
 		if why = errNoUTF8; !utf8.Valid(msg.ID) {
 			msg.ID = nil
 		}
@@ -172,13 +173,14 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	}
 }
 
-// say passes a chat on, as the bytes that its sender sent. Who names no room
-// speaks in the public one, and joins it by that, whatever else it has joined.
+// say publishes a chat as the unchanged bytes of its sender. A chat without a
+// room goes to the public room, and makes its sender a member.
 func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	name := msg.room()
 	member := p.rooms[name]
 	if member == nil && msg.Room == nil {
-		// The other fields of a chat are the application's: no wish for what was said before.
+		// The other fields of a chat belong to the application: they do not
+		// request history.
 		if member, _, _ = p.join(chatMessage{User: msg.User, OnLag: msg.OnLag}); member != nil {
 			member.Release()
 		}
@@ -201,7 +203,7 @@ func (p *participant) say(msg chatMessage, m websocket.Message, now time.Time) {
 	p.ok(msg, nil)
 }
 
-// store passes a chat on by way of the store.
+// store publishes a chat after it is stored.
 func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMessage, payload []byte) {
 	if msg.Placed { // members trust the one that the server adds
 		p.refuseFor(msg, malformed("position", "none: the server adds it"))
@@ -214,8 +216,7 @@ func (p *participant) store(stored *storedRooms, member *room.Member, msg chatMe
 	p.server.messages.Add(1)
 }
 
-// notStored answers a chat that the store did not take, or of which nobody knows
-// whether it did.
+// notStored answers a chat that was not stored, or whose outcome is unknown.
 func (p *participant) notStored(msg chatMessage, err error) {
 	with := explained(err, codeNotStored)
 	if with.Code == codeNotStored || with.Code == engine.CodeRefused {
@@ -242,10 +243,10 @@ func (p *participant) ok(msg chatMessage, more map[string]any) {
 	p.send(answer)
 }
 
-// refuse counts a message that had no effect, and tells a request why.
+// refuse counts a message that had no effect, and answers with the reason.
 func (p *participant) refuse(msg chatMessage, why code) { p.refuseFor(msg, because(why)) }
 
-// refuseFor is refuse for a problem that may have words of its own.
+// refuseFor is refuse for a problem that may have its own text.
 func (p *participant) refuseFor(msg chatMessage, why *problem) {
 	p.server.ignored.Add(1)
 	p.answer(msg, why.code, map[string]any{"message": why.message()})
@@ -260,12 +261,13 @@ func (p *participant) answer(msg chatMessage, why code, more map[string]any) {
 	p.send(answer)
 }
 
-// send queues an answer; it leaves with the others of this read. One that
-// does not fit after what the peer has not read yet ends the connection.
+// send queues an answer; it is sent with the others of this read. If the peer
+// reads so slowly that the answer does not fit into the queue, the connection
+// is aborted.
 func (p *participant) send(v any) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // a client's ts comes back as it is, and is not six times as long
+	encoder.SetEscapeHTML(false) // a client's ts comes back unchanged, and not up to six times longer
 	if encoder.Encode(v) != nil {
 		return // no value of ours fails
 	}

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// A chat's bytes are passed on as they were sent, and every member reads them
-// with a JSON reader of its own. Readers differ: some take the first of two
-// fields of one name, some the last, and some ignore case. So the fields that
-// members trust are there once and spelled plainly, or the message is malformed.
+// A chat's bytes are published unchanged, and every member parses them with its
+// own JSON parser. Parsers differ: of two fields with the same name some take
+// the first and some the last, and some ignore case. So each field that members
+// trust must occur once and be spelled plainly, or the message is malformed.
 
 // guarded are these fields.
 var guarded = [...]string{"type", "id", "room", "user", "position"}
 
-// chatFields are the values of a chat message's fields, as they stand in its
-// bytes; nil where there is none.
+// chatFields are the raw values of a chat message's fields; nil if a field is
+// missing.
 type chatFields struct {
-	// values of guarded, in that order, and which of them are there twice, or in
+	// values of guarded, in that order, and which of them occur twice or in
 	// another spelling
 	once   [len(guarded)][]byte
 	forged [len(guarded)]bool
@@ -27,8 +27,8 @@ type chatFields struct {
 }
 
 // scanChat finds the fields of a valid JSON object, which begins with its brace,
-// in one pass. The problem is a guarded field that is there twice, or in another
-// spelling; the others are found nevertheless.
+// in one pass. The problem is a guarded field that occurs twice or in another
+// spelling; the other fields are found nevertheless.
 func scanChat(object []byte) (f chatFields, why *problem) {
 	i := skipSpace(object, 1)
 	for object[i] != '}' {
@@ -45,8 +45,8 @@ func scanChat(object []byte) (f chatFields, why *problem) {
 	return f, f.settle()
 }
 
-// settle drops the guarded fields that are forged, since nobody knows which is
-// meant, and says which is.
+// settle drops the ambiguous guarded fields, and returns the problem of the
+// last one.
 func (f *chatFields) settle() (why *problem) {
 	for g, name := range guarded {
 		if f.forged[g] {
@@ -57,7 +57,7 @@ func (f *chatFields) settle() (why *problem) {
 	return why
 }
 
-// note takes in one field.
+// note records one field.
 func (f *chatFields) note(key, value []byte) {
 	plain := true
 	for _, c := range key {
@@ -86,7 +86,7 @@ func (f *chatFields) note(key, value []byte) {
 // noteUnusual is note for a key with escapes or letters beyond ASCII.
 func (f *chatFields) noteUnusual(key, value []byte) {
 	name := text(append(append([]byte{'"'}, key...), '"'))
-	upToNUL, _, _ := strings.Cut(name, "\x00") // all that readers in C see
+	upToNUL, _, _ := strings.Cut(name, "\x00") // parsers in C may stop at a NUL
 	for g, guard := range guarded {
 		if strings.EqualFold(upToNUL, guard) { // as encoding/json compares
 			f.forged[g] = true
@@ -96,7 +96,7 @@ func (f *chatFields) noteUnusual(key, value []byte) {
 	f.noteOther([]byte(name), value)
 }
 
-// noteOther takes in a field of which the last counts.
+// noteOther records a field that is not guarded; the last of several counts.
 func (f *chatFields) noteOther(key, value []byte) {
 	switch string(key) {
 	case "text":
@@ -114,7 +114,7 @@ func (f *chatFields) noteOther(key, value []byte) {
 	}
 }
 
-// text returns the string that valid JSON says, "" for null.
+// text decodes a valid JSON string, "" for null.
 func text(value []byte) (s string) {
 	if isPlain(value) {
 		return string(value[1 : len(value)-1])
@@ -123,7 +123,7 @@ func text(value []byte) (s string) {
 	return s
 }
 
-// isPlain reports whether a value is a string that stands for itself.
+// isPlain reports whether a value is an ASCII string without escapes.
 func isPlain(value []byte) bool {
 	if len(value) < 2 || value[0] != '"' {
 		return false
@@ -136,7 +136,8 @@ func isPlain(value []byte) bool {
 	return true
 }
 
-// The functions below are for valid JSON only: they look for ends, not for errors.
+// The functions below are for valid JSON only: they find ends of values, and no
+// errors.
 
 func skipSpace(b []byte, i int) int {
 	for b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r' {

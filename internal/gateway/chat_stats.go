@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// WriteChatStats writes what the chat endpoint did, a figure a line: the block
-// that every server with its contract prints when it stops.
+// WriteChatStats writes the statistics of the chat endpoint, one per line: the
+// block that every server of the same contract prints when it stops.
 func (s *Server) WriteChatStats(w io.Writer) error {
 	c := s.chats
 	elapsed := time.Since(c.started)

@@ -16,7 +16,7 @@ import (
 )
 
 // storedRooms are the rooms that are backed by a store. A message is committed
-// before anybody gets it, and members get messages in the order of positions.
+// before any member gets it, and members get messages in position order.
 type storedRooms struct {
 	store    engine.Rooms
 	patterns []string
@@ -24,17 +24,17 @@ type storedRooms struct {
 	work     context.Context
 
 	mu sync.Mutex // guards the fields below
-	// published is the position up to which there is nothing that members will still get. Those that join under mu get what
-	// comes after it.
+	// published is the position up to which all messages have been published. A member that joins under mu gets the
+	// messages after it.
 	published int64
-	storing   int // chats that were given to the store, which has not said what became of them
+	storing   int // chats passed to the store whose outcome is not known yet
 
 	flusher *flusher
 	watch   *lossWatch
-	reading chan struct{} // as many slots as pages of history may be read at a time
+	reading chan struct{} // a semaphore of maxReading: pages of history that are read at a time
 
 	log     *rareLog
-	skipped atomic.Uint64 // rows that are no chats
+	skipped atomic.Uint64 // rows that are not chats
 }
 
 // newStoredRooms returns nil if no room is stored. End it with stop.
@@ -56,7 +56,7 @@ func (s *storedRooms) has(name string) bool {
 		return false
 	}
 	return slices.ContainsFunc(s.patterns, func(pattern string) bool {
-		ok, _ := path.Match(pattern, name) // patterns were checked at the start
+		ok, _ := path.Match(pattern, name) // patterns were validated at the start
 		return ok
 	})
 }
@@ -100,8 +100,9 @@ func (s *storedRooms) publish(name string, from *room.Member, payload []byte, po
 	s.storing--
 }
 
-// advance takes in how far the store has got, which may be by another server. While chats are being stored here nobody knows
-// whether it is by these, which members will get: then the next of them takes it in.
+// advance raises published to the store's head, which another server may have moved. It does nothing while chats are
+// being stored here, because the head may include them, and members still have to get them; publishing them raises
+// published.
 func (s *storedRooms) advance(stored int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +111,7 @@ func (s *storedRooms) advance(stored int64) {
 	}
 }
 
-// appendPlaced appends a chat, which is a JSON object that is not empty, with its
+// appendPlaced appends a chat, which is a non-empty JSON object, with its
 // position as the last field.
 func appendPlaced(dst, payload []byte, position int64) []byte {
 	payload = bytes.TrimRight(payload, " \t\r\n")

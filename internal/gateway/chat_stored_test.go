@@ -15,7 +15,7 @@ import (
 )
 
 // memoryStore keeps rooms in memory. It commits one message after the other in
-// a goroutine of its own, as far as it is allowed to.
+// a separate goroutine, unless it is held.
 type memoryStore struct {
 	mu      sync.Mutex
 	rooms   []string // of position i+1
@@ -27,12 +27,12 @@ type memoryStore struct {
 	wake    chan struct{}
 	slow    time.Duration // of a read
 
-	lost, lostUpTo int64 // what a failover has lost
-	told           bool  // by FindLost
+	lost, lostUpTo int64 // range that a failover has lost
+	told           bool  // FindLost has reported it
 
 	let chan struct{} // if not nil, reads end when it is closed
 
-	widest, reads, mostReads int // bytes of a page that was wanted; reads at a time
+	widest, reads, mostReads int // largest requested page in bytes; reads; most concurrent reads
 }
 
 func newMemoryStore(t *testing.T) *memoryStore {
@@ -109,7 +109,7 @@ func (s *memoryStore) After(_ context.Context, room string, after, upTo int64, l
 		if let != nil {
 			<-let
 		}
-		time.Sleep(slow) // after the read: what was found is old by then
+		time.Sleep(slow) // after the read, so that the result is outdated
 		s.mu.Lock()
 		s.reads--
 		s.mu.Unlock()
@@ -151,14 +151,15 @@ func (s *memoryStore) headLocked() int64 {
 	return int64(head)
 }
 
-// put stores what another server has.
+// put stores a message of another server.
 func (s *memoryStore) put(room, payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rooms, s.stored = append(s.rooms, room), append(s.stored, []byte(payload))
 }
 
-// lose has a failover lose what is stored at a position, and after. Nothing is ever stored there again.
+// lose simulates a failover that loses the messages from a position on. These
+// positions are not used again.
 func (s *memoryStore) lose(from int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +251,8 @@ func TestStored_HistoryAndResume(t *testing.T) {
 	expect(t, other, `{"code":"room_not_stored","id":1,"message":"the chats of this room are not stored: join without after and history","type":"error"}`)
 }
 
-// TestStored_NoGapAndNothingTwice has members come in the middle of a stream of
-// messages, each resuming somewhere: each gets everything after that, once.
+// TestStored_NoGapAndNothingTwice: members join while messages are published,
+// and resume after some position: each gets every message after that, once.
 func TestStored_NoGapAndNothingTwice(t *testing.T) {
 	t.Parallel()
 	store, _, addr := serveStored(t)
@@ -262,7 +263,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 		c := dial(t, "ws://"+addr+"/ws")
 		send(t, c, `{"type":"join","room":"kept-1","id":1}`)
 		talking.Go(func() {
-			go func() { // what the others say is of no interest here
+			go func() { // discards messages of others
 				for _, err := c.Read(); err == nil; _, err = c.Read() {
 				}
 			}()
@@ -279,7 +280,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 			time.Sleep(time.Duration(i) * 15 * time.Millisecond)
 			c := dial(t, "ws://"+addr+"/ws")
 			after := int64(0)
-			for range 3 { // and comes back twice, from where it was
+			for range 3 { // and comes back twice, and resumes
 				c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"join","room":"kept-1","after":%d}`, after))
 				c.Flush()
 				after = follow(t, c, after, min(after+300+int64(i)*50, total))
@@ -294,7 +295,7 @@ func TestStored_NoGapAndNothingTwice(t *testing.T) {
 	talking.Wait()
 }
 
-// follow reads up to a position: every position there is, once and in order.
+// follow reads up to a position, and expects every position once and in order.
 func follow(t *testing.T, c *websocket.Conn, after, to int64) int64 {
 	c.SetReadDeadline(time.Now().Add(patience))
 	for after < to {
@@ -364,8 +365,9 @@ func nextCode(t *testing.T, c *websocket.Conn) string {
 	return answer.Code
 }
 
-// TestStored_CloseComesBehindTheAnswers, whoever closes.
-func TestStored_CloseComesBehindTheAnswers(t *testing.T) {
+// TestStored_CloseComesAfterTheAnswers: the Close frame comes after the
+// answers, regardless of which side closes.
+func TestStored_CloseComesAfterTheAnswers(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c *websocket.Conn, s *gateway.Server){
 		"client": func(c *websocket.Conn, _ *gateway.Server) { c.StartClose(websocket.StatusNormal, "") },
@@ -391,7 +393,8 @@ func TestStored_CloseComesBehindTheAnswers(t *testing.T) {
 	}
 }
 
-// TestStored_StopDoesNotWaitForEver for a store that never answers.
+// TestStored_StopDoesNotWaitForEver: a stop does not wait forever for a store
+// that never answers.
 func TestStored_StopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	store, server, addr := serveStored(t)

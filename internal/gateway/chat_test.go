@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// talk opens a connection to the chat and joins, which is answered.
+// talk opens a connection to the chat and joins, and reads the answer.
 func talk(t *testing.T, addr, room string) *websocket.Conn {
 	t.Helper()
 	c := dial(t, "ws://"+addr+"/ws")
@@ -25,7 +25,7 @@ func talk(t *testing.T, addr, room string) *websocket.Conn {
 	return c
 }
 
-// expect reads messages and wants exactly these.
+// expect reads messages and expects exactly these.
 func expect(t *testing.T, c *websocket.Conn, want ...string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(patience))
@@ -97,9 +97,9 @@ func TestChat_RateLimitDropsAndRefills(t *testing.T) {
 	}
 }
 
-// TestChat_FloodHarmsNobody has one connection send a thousand chats a second,
-// and another a few: everybody gets exactly what the bucket let through, in
-// order.
+// TestChat_FloodHarmsNobody: one connection sends a thousand chats a second,
+// and another a few. All members get exactly the chats within the rate limit,
+// in order.
 func TestChat_FloodHarmsNobody(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 50, RateBurst: 10}})
@@ -160,7 +160,7 @@ func TestChat_FloodHarmsNobody(t *testing.T) {
 	waitMetric(t, addr, fmt.Sprintf("tidewire_chat_dropped_total %d", total-len(flood)))
 }
 
-// answers reads the answers to requests 0 to n-1, amid what others say, and
+// answers reads the answers to requests 0 to n-1, among messages of others, and
 // returns their error codes.
 func answers(t *testing.T, c *websocket.Conn, n int, user string) (codes []string) {
 	t.Helper()
@@ -201,7 +201,7 @@ func TestChat_Presence(t *testing.T) {
 	expect(t, alice, `{"type":"presence","room":"r","count":2,"joined":["bob"]}`)
 	send(t, bob, `{"type":"join","room":"r","user":"robert","presence":true,"id":2}`)
 	expect(t, bob, `{"id":2,"type":"ok"}`, `{"type":"presence","room":"r","count":2,"members":["alice","bob"]}`)
-	send(t, carol, `{"type":"join","room":"r"}`) // says no name
+	send(t, carol, `{"type":"join","room":"r"}`) // has no name
 	for _, c := range []*websocket.Conn{alice, bob} {
 		expect(t, c, `{"type":"presence","room":"r","count":3}`)
 	}
@@ -217,8 +217,9 @@ func TestChat_Presence(t *testing.T) {
 	expect(t, bob, `{"type":"presence","room":"r","count":1,"left":["alice"]}`)
 }
 
-// TestChat_StuckMemberIsCutOff: the heartbeat goes on setting deadlines, and
-// nothing waits for the WriteTimeout of 30 s.
+// TestChat_StuckMemberIsCutOff: a member that does not read is disconnected
+// before the WriteTimeout of 30 s, though the heartbeat continues to set
+// deadlines.
 func TestChat_StuckMemberIsCutOff(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{
@@ -337,8 +338,8 @@ func TestChat_HeartbeatAndSilence(t *testing.T) {
 	}
 }
 
-// TestChat_ControlFramesAreSignsOfLife has one client send WebSocket pings
-// alone, and one pongs, for longer than the timeout.
+// TestChat_ControlFramesAreSignsOfLife: one client sends only WebSocket pings,
+// and one only pongs, for longer than the timeout.
 func TestChat_ControlFramesAreSignsOfLife(t *testing.T) {
 	t.Parallel()
 	const timeout = 1500 * time.Millisecond
@@ -396,7 +397,8 @@ func TestChat_LeaveAndShutdownCodes(t *testing.T) {
 	}
 }
 
-// TestChat_ThousandsOfRoomsOfOneConnection: a hundred it may have.
+// TestChat_ThousandsOfRoomsOfOneConnection: a connection that joins thousands
+// of rooms gets a hundred.
 func TestChat_ThousandsOfRoomsOfOneConnection(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t, gateway.Config{Only: gateway.Chat, Chat: gateway.ChatConfig{RateLimit: 0.001}})
@@ -413,7 +415,7 @@ func TestChat_ThousandsOfRoomsOfOneConnection(t *testing.T) {
 	waitMetric(t, addr, "tidewire_chat_ignored_total 9803") // 4,901 joins, and chats in 4,901 rooms not joined, and the last
 }
 
-// TestChat_InvalidUTF8 in a text frame ends the connection.
+// TestChat_InvalidUTF8: invalid UTF-8 in a text frame ends the connection.
 func TestChat_InvalidUTF8(t *testing.T) {
 	t.Parallel()
 	_, _, addr := serveStored(t)

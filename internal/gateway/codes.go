@@ -8,7 +8,8 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// code is an error that a client is told. Those of engines are in package engine, with their sentences; the others are in publicErrors.
+// code is an error code for clients. The codes and texts of engines are in
+// package engine; the texts of the others are in publicErrors.
 type code = engine.Code
 
 const (
@@ -57,7 +58,7 @@ const (
 	codeHalfClosed    code = "half_closed"
 )
 
-// publicErrors are the sentences that clients get with each code.
+// publicErrors are the texts that clients get with each code.
 var publicErrors = withEngines(map[code]string{
 	codeMalformed:    "the message is not a JSON object with fields of the documented types",
 	codeUnknownType:  "there is no such type here",
@@ -104,7 +105,7 @@ var publicErrors = withEngines(map[code]string{
 	codeTooManyLeases: "too many deliveries of this queue are neither acknowledged nor expired",
 })
 
-// withEngines adds the sentences of engines.
+// withEngines adds the texts of engine errors.
 func withEngines(texts map[code]string) map[code]string {
 	for _, e := range engine.Errors {
 		texts[e.Code] = e.Text
@@ -112,7 +113,7 @@ func withEngines(texts map[code]string) map[code]string {
 	return texts
 }
 
-// statuses are the codes' in HTTP; one that is missing is 400.
+// statuses are the HTTP statuses of codes; a missing one is 400.
 var statuses = map[code]int{
 	codeForeign:               http.StatusForbidden,
 	codeHost:                  http.StatusMisdirectedRequest,
@@ -145,8 +146,8 @@ var statuses = map[code]int{
 	codeStopping:              http.StatusServiceUnavailable,
 }
 
-// codeOf is what a client is told of an engine's error; otherwise, if it is none
-// of those that clients know.
+// codeOf returns the code of an engine's error, or otherwise for any other
+// error.
 func codeOf(err error, otherwise code) code {
 	if known, ok := errors.AsType[*engine.Error](err); ok {
 		return known.Code
@@ -157,8 +158,7 @@ func codeOf(err error, otherwise code) code {
 	return otherwise
 }
 
-// explained is what a client is told of a store's error, with what there is to
-// know besides.
+// explained is the answer for a store's error, with its details.
 func explained(err error, otherwise code) reply {
 	with := refusal(codeOf(err, otherwise))
 	var old *engine.TooOldError

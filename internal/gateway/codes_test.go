@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// codeRow is a row of the table of errors: codes, and their statuses in HTTP.
+// codeRow matches a row of the table of errors: codes, and their HTTP statuses.
 var codeRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z_]+`(?:, )?)+) \\| ([0-9, –]+) \\|")
 
 // TestCodes_Documented: docs/reference/protocol.md has each code once, with its status, and no other.

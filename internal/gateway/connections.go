@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// connections knows every open connection, to end them all.
+// connections has all open connections, so that Shutdown can end them.
 type connections struct {
 	opened prometheus.Counter
 	panics *panics
@@ -25,19 +25,21 @@ type connections struct {
 	done    chan struct{} // closed when closing and pending is 0
 }
 
-// connection is one WebSocket and its wish to end.
+// connection is one WebSocket connection and its state for shutdown, panics and
+// eviction.
 type connection struct {
 	*websocket.Conn
 	owner  *connections
 	onStop func()      // guarded by owner.mu
-	broken atomic.Bool // what serves it has panicked
+	broken atomic.Bool // its handler has panicked
 
 	memory    *budget.Holder
 	evicted   atomic.Bool            // it held the most while memory was short
-	onEvicted atomic.Pointer[func()] // called then
+	onEvicted atomic.Pointer[func()] // called when it is evicted
 }
 
-// slot is a place for a connection, taken before its handshake.
+// slot is a reservation for a connection or a request, taken before the
+// handshake.
 type slot struct {
 	owner *connections
 	conn  *connection
@@ -102,8 +104,8 @@ func (s *slot) release() {
 	}
 }
 
-// whenStopped has f called once when the server shuts down, or now if it
-// already does. f must not block.
+// whenStopped calls f once when the server shuts down, or now if it already
+// does. f must not block.
 func (c *connection) whenStopped(f func()) {
 	c.owner.mu.Lock()
 	c.onStop = f
@@ -114,8 +116,8 @@ func (c *connection) whenStopped(f func()) {
 	}
 }
 
-// whenEvicted has f called when the connection is evicted, or now if it is already;
-// it may be called twice. f must not block.
+// whenEvicted calls f when the connection is evicted, or now if it already is; f
+// may be called twice. f must not block.
 func (c *connection) whenEvicted(f func()) {
 	c.onEvicted.Store(&f)
 	if c.evicted.Load() {
@@ -123,8 +125,8 @@ func (c *connection) whenEvicted(f func()) {
 	}
 }
 
-// wakeAt has Read return at that time if nothing arrives; at once where the
-// connection is to end, which may have begun just now.
+// wakeAt makes Read return at t if nothing arrives, or at once if the
+// connection is ending, even if that began just now.
 func (c *connection) wakeAt(t time.Time) {
 	c.SetReadDeadline(t)
 	if c.ending() {
@@ -132,7 +134,7 @@ func (c *connection) wakeAt(t time.Time) {
 	}
 }
 
-// ending reports whether the connection is to end for a reason of the server's.
+// ending reports whether the server is ending the connection.
 func (c *connection) ending() bool { return c.broken.Load() || c.evicted.Load() || c.stopping() }
 
 // stopping reports whether the server is shutting down.
@@ -166,7 +168,7 @@ func (c *connections) close() <-chan struct{} {
 	return c.done
 }
 
-// abort cuts every connection off.
+// abort aborts every connection.
 func (c *connections) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

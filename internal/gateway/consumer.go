@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// consumer is a consumption of a connection. Its goroutine leases as many
-// messages as the client has credit for and not acknowledged, and sends them.
+// consumer is a consumption of a connection. Its goroutine leases messages and
+// sends them, as long as the client has fewer unsettled messages than credits.
 type consumer struct {
 	session *session
 	queue   string
@@ -21,12 +21,12 @@ type consumer struct {
 	cancel  context.CancelFunc
 	end     ending
 
-	settling pending       // requests that are dealing with deliveries
-	changed  chan struct{} // one slot: there may be room
+	settling pending       // requests that are settling deliveries
+	changed  chan struct{} // one slot: the client may take more
 
 	mu        sync.Mutex
 	credits   int64
-	planned   int64              // credits that the next Receive goes by
+	planned   int64              // credits on which the current Receive is based
 	interrupt context.CancelFunc // ends a wait for messages, if there is one
 }
 
@@ -75,7 +75,7 @@ func (c *consumer) leave() {
 	delete(c.session.consumers, c.queue)
 }
 
-// tell says that the consumption has ended without being asked to.
+// tell tells the client that the server has ended the consumption.
 func (c *consumer) tell(err error) {
 	if c.ctx.Err() != nil || c.session.conn.ending() {
 		return
@@ -92,7 +92,7 @@ func (c *consumer) tell(err error) {
 	c.session.pushEnd(with)
 }
 
-// deliver sends what it leases until something ends it.
+// deliver leases messages and sends them until an error ends it.
 func (c *consumer) deliver(source engine.Consumption) error {
 	for {
 		n, err := c.room(source)
@@ -116,7 +116,8 @@ func (c *consumer) deliver(source engine.Consumption) error {
 	}
 }
 
-// receive waits for messages until the client has less credit than it had.
+// receive waits for messages. It is interrupted when the client reduces its
+// credits.
 func (c *consumer) receive(source engine.Consumption, n int) ([]engine.Delivery, error) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -133,9 +134,9 @@ func (c *consumer) receive(source engine.Consumption, n int) ([]engine.Delivery,
 	return ds, err
 }
 
-// room waits until the client may have more, and returns how many. It has as
-// many fewer as it has not acknowledged and nobody else has got meanwhile. The
-// source hears of each change of the credits.
+// room waits until the client may have more messages, and returns how many: its
+// credits minus its unsettled deliveries whose lease has not expired. It tells
+// the source each change of the credits.
 func (c *consumer) room(source engine.Consumption) (int, error) {
 	for {
 		now := time.Now()
@@ -150,7 +151,7 @@ func (c *consumer) room(source engine.Consumption) (int, error) {
 		}
 		select {
 		case <-source.Broken():
-			return 1, nil // the source says why, and leases none
+			return 1, nil // Receive returns the reason, and leases none
 		default:
 		}
 		var ends <-chan time.Time
@@ -167,7 +168,8 @@ func (c *consumer) room(source engine.Consumption) (int, error) {
 	}
 }
 
-// grant changes the credits by n and reports whether that makes sense.
+// grant changes the credits by n. It returns false if the result is out of
+// range.
 func (c *consumer) grant(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +184,7 @@ func (c *consumer) grant(n int64) bool {
 	return true
 }
 
-// send sends deliveries on the bulk lane, some at a time.
+// send sends deliveries on the bulk lane, about pushFrames bytes at a time.
 func (c *consumer) send(ds []engine.Delivery, tokens []string) error {
 	server, memory := c.session.server, c.session.conn.memory
 	held := 0

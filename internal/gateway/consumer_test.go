@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// got is a delivery as a client reads it.
+// got is a delivery as a client receives it.
 type got struct {
 	Type, Queue, Delivery, Payload, Key string
 	Attempt                             int
@@ -25,14 +25,14 @@ func (w *wire) delivery() (d got) {
 	return d
 }
 
-// jobs enqueues so many.
+// jobs enqueues count messages.
 func jobs(t *testing.T, c *wire, count int) {
 	t.Helper()
 	messages := strings.Repeat(`{"payload":"j"},`, count-1) + `{"payload":"j"}`
 	c.ask(`{"type":"enqueue","id":"jobs","queue":"jobs","messages":[`+messages+`]}`, fmt.Sprintf(`{"type":"ok","id":"jobs","position":1,"count":%d}`, count))
 }
 
-// lookAt looks at the queue jobs.
+// lookAt calls f with the state of the queue jobs.
 func lookAt[T any](f *fakeQueues, look func(*fakeQueue) T) T {
 	f.state.Lock()
 	defer f.state.Unlock()
@@ -72,7 +72,7 @@ func TestConsume_AckIsAnsweredAfterTheCommit(t *testing.T) {
 	c.silent(30 * time.Millisecond)
 	queues.hold(false)
 	c.want(`{"type":"ok","id":3,"count":1}`)
-	// One of them is lost, and named; the other is acknowledged all the same.
+	// One of them is lost, and named in the answer; the other is acknowledged.
 	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","deliveries":[%q,%q,"never"]}`, a.Delivery, b.Delivery),
 		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"the leases of some deliveries have ended: see lost","count":1,"lost":[%q,"never"]}`, a.Delivery))
 	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","delivery":%q}`, last.Delivery))
@@ -111,8 +111,8 @@ func TestConsume_CreditsBoundWhatIsUnacknowledged(t *testing.T) {
 	}
 }
 
-// TestConsume_LessCreditWhileWaiting: who takes its credit back gets nothing of
-// what comes then.
+// TestConsume_LessCreditWhileWaiting: a client that withdraws its credit while
+// waiting gets no later messages.
 func TestConsume_LessCreditWhileWaiting(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -154,8 +154,8 @@ func TestConsume_NackAndExtend(t *testing.T) {
 	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","delivery":%q}`, second.Delivery), `{"type":"ok","id":4,"count":1}`)
 }
 
-// TestConsume_LeaseEnds: the credit of what a client has lost is free again, and
-// its acknowledgement comes too late.
+// TestConsume_LeaseEnds: when a lease expires its credit is free again, and a
+// later acknowledgement fails.
 func TestConsume_LeaseEnds(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)
@@ -172,7 +172,7 @@ func TestConsume_LeaseEnds(t *testing.T) {
 	}
 }
 
-// TestConsume_AckThatFailed can be tried again.
+// TestConsume_AckThatFailed: a failed acknowledgement can be repeated.
 func TestConsume_AckThatFailed(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)
@@ -256,8 +256,8 @@ func TestEnqueue_Delay(t *testing.T) {
 	}
 }
 
-// TestConsume_ManyCompete: with several consumers that acknowledge, each job is
-// done once.
+// TestConsume_ManyCompete: several consumers that acknowledge get each job
+// once.
 func TestConsume_ManyCompete(t *testing.T) {
 	t.Parallel()
 	_, queues, _, addr := serveAll(t)

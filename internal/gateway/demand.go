@@ -7,19 +7,20 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// demand is how many messages the clients of a pull consumer ask for. It sets the credits
-// of the pull consumer's source: at once if they ask for more, and after a rest if for less.
+// demand is how many messages the clients of a pull consumer request. It sets the credits of
+// the pull consumer's source: at once when they request more, and after pullRest when they
+// request fewer.
 type demand struct {
 	leases *leases
 
 	mu      sync.Mutex
-	source  engine.Consumption // nil: there is none, or none any more
-	wanted  int                // by those that wait
+	source  engine.Consumption // nil if none is open
+	wanted  int                // messages requested by waiting clients
 	credits int
-	rest    *time.Timer // after which the credits are what they should be; nil: they are
+	rest    *time.Timer // lowers the credits; nil if they need not be lowered
 }
 
-// of sets whose credits they are.
+// of sets the source, or none if it is nil.
 func (d *demand) of(source engine.Consumption) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -31,7 +32,7 @@ func (d *demand) of(source engine.Consumption) {
 	d.set()
 }
 
-// add has n more messages asked for, or fewer if n is negative.
+// add adds n requested messages; n may be negative.
 func (d *demand) add(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,9 +40,9 @@ func (d *demand) add(n int) {
 	d.set()
 }
 
-// set raises the credits to what they should be, or sees to it that they are
-// lowered. Settled deliveries lower them too, so they are looked at again while they
-// are more than is waited for.
+// set raises the credits at once, or starts the timer that lowers them. Settled
+// deliveries reduce the need too, so the timer runs while there are more credits
+// than requested messages.
 func (d *demand) set() {
 	if d.source == nil {
 		return
@@ -55,8 +56,8 @@ func (d *demand) set() {
 	}
 }
 
-// need is what there should be credits for: what is out and what is waited for,
-// or nothing if nobody waits.
+// need returns the credits needed: unsettled deliveries plus requested
+// messages, or 0 if nobody waits.
 func (d *demand) need() int {
 	if d.wanted == 0 {
 		return 0
@@ -65,7 +66,7 @@ func (d *demand) need() int {
 	return out + d.wanted
 }
 
-// lower sets the credits to what they should be.
+// lower sets the credits to the need.
 func (d *demand) lower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

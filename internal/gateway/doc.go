@@ -1,4 +1,4 @@
-// Package gateway is the edge: HTTP and WebSocket endpoints before the
-// stores, which it sees through small interfaces of its own. The wire is
-// described in docs/reference/protocol.md.
+// Package gateway serves the HTTP and WebSocket endpoints. It uses the stores
+// through the interfaces of package engine. docs/reference/protocol.md
+// describes the wire protocol.
 package gateway

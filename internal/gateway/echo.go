@@ -30,9 +30,9 @@ func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// closeCode is what to answer when Read has ended with err: the peer's own
-// code to its Close frame, "going away" to a deadline that Shutdown set, and
-// "policy violation" to any other: the peer was silent for too long.
+// closeCode is the close code after Read has ended with err: the peer's own
+// code for its Close frame, "going away" for a deadline that Shutdown set, and
+// "policy violation" for any other deadline: the peer was silent for too long.
 func closeCode(c *connection, err error) websocket.StatusCode {
 	var closed *websocket.CloseError
 	switch {

@@ -6,22 +6,21 @@ import (
 )
 
 const (
-	// largeText is from how many bytes on a message is looked at before it is
-	// decoded. A smaller one cannot become much.
+	// largeText is the size in bytes from which a message's values are counted
+	// before it is decoded. The decoded form of a smaller one cannot be large.
 	largeText = 16 << 10
-	// maxElements is how many values, without those of objects' fields, a large
-	// message may have. A thousand messages or events with fifty tags each are
-	// within it. An empty object takes three bytes of text and a hundred or more once
-	// it is decoded: a message of 1 MiB would take a hundred.
+	// maxElements is how many values, as tooRich counts them, a large message may
+	// have. A thousand messages or events with fifty tags each are within it. An
+	// empty object takes three bytes of text and a hundred bytes or more once it is
+	// decoded: a message of 1 MiB would take tens of MiB.
 	maxElements = 60_000
-	// maxDecoding is how many large messages a server decodes at a time: what the
-	// decoder makes of them is not counted by the memory budget.
+	// maxDecoding is how many large messages a server decodes at a time: the
+	// memory budget does not count their decoded form.
 	maxDecoding = 4
 )
 
 // tooRich reports whether a JSON text has more than maxElements values. It counts
-// commas and opening brackets outside strings, and reads a text that is no JSON to
-// its end as well.
+// commas, braces and brackets outside strings. The text may be invalid JSON.
 func tooRich(text []byte) bool {
 	n := 0
 	for i := 0; i < len(text); i++ {
@@ -37,8 +36,8 @@ func tooRich(text []byte) bool {
 	return false
 }
 
-// skipString returns where the string ends that begins before i: at its quotation
-// mark, or after the text if there is none.
+// skipString returns the end of the string that begins before i: the index of its
+// closing quotation mark, or len(text) if there is none.
 func skipString(text []byte, i int) int {
 	for {
 		n := bytes.IndexAny(text[i:], `"\`)
@@ -54,7 +53,8 @@ func skipString(text []byte, i int) int {
 	}
 }
 
-// decoders bounds how many large messages are decoded at a time (a semaphore).
+// decoders is a semaphore that bounds how many large messages are decoded at a
+// time.
 type decoders chan struct{}
 
 func newDecoders() decoders { return make(decoders, maxDecoding) }
@@ -65,7 +65,7 @@ func (d decoders) parse(ctx context.Context, text []byte) (*request, *problem) {
 		select {
 		case d <- struct{}{}:
 			defer func() { <-d }()
-		case <-ctx.Done(): // the server gives up: what is decoded is answered nowhere
+		case <-ctx.Done(): // the server gives up, so there will be no answer
 		}
 	}
 	return parseRequest(text)

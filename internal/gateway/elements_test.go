@@ -7,7 +7,8 @@ import (
 )
 
 // TestParseRequest_TooManyElements: a large message that would take a hundred times
-// its size once decoded is refused before it is decoded, and its sender is told.
+// its size once decoded is refused before it is decoded, and its sender gets an
+// error.
 func TestParseRequest_TooManyElements(t *testing.T) {
 	t.Parallel()
 	list := func(element string, n int) string {
@@ -31,6 +32,6 @@ func TestParseRequest_TooManyElements(t *testing.T) {
 		t.Errorf("a thousand events with fifty tags: %v", err)
 	}
 	for _, broken := range []string{`"`, `"\`, `"\"`, `{"a":"`, strings.Repeat(`"\`, largeText)} {
-		tooRich([]byte(broken)) // to its end, and no further
+		tooRich([]byte(broken)) // must not read past its end
 	}
 }

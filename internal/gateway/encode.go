@@ -29,15 +29,15 @@ func appendBody(dst []byte, m engine.Message) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, m.Payload), '"')
 }
 
-// appendMessage appends what a subscriber gets.
+// appendMessage appends a message for a subscriber.
 func appendMessage(dst []byte, stream, subscription string, m engine.Message) []byte {
 	dst = appendText(append(dst, `{"type":"message","stream":`...), stream)
 	dst = appendText(append(dst, `,"subscription":`...), subscription)
 	return append(appendBody(append(dst, ','), m), '}')
 }
 
-// appendDelivery appends what a consumer gets, on /ws and, without a type, in the
-// answer to a receive.
+// appendDelivery appends a delivery for a consumer, on /ws and, without a type,
+// in the answer to an HTTP receive.
 func appendDelivery(dst []byte, typed bool, queue, token string, d engine.Delivery) []byte {
 	dst = append(dst, '{')
 	if typed {
@@ -75,7 +75,8 @@ func appendText[T string | []byte](dst []byte, text T) []byte {
 	return append(append(dst, text[from:]...), '"')
 }
 
-// reply is an answer, or word of an end, to one client.
+// reply is an answer to one client, or the message that ends a subscription or
+// consumption.
 type reply struct {
 	Type         string          `json:"type,omitempty"`
 	ID           json.RawMessage `json:"id,omitempty"`
@@ -97,8 +98,8 @@ type reply struct {
 	Failed       []string        `json:"failed,omitempty"`
 }
 
-// stored is the answer to who had messages stored, which says how many unless count
-// is 0. A repetition of another number is told how many the first request stored.
+// stored is the answer to a request that stored messages, with their number unless
+// count is 0. A repeated request gets the number that the first one stored.
 func stored(first engine.Place, count int) reply {
 	if first.Duplicate && (count > 0 || first.Count > 1) {
 		count = first.Count
@@ -118,7 +119,7 @@ func (r reply) text() []byte {
 	return text
 }
 
-// appendNext ends an object with the position to go on with.
+// appendNext ends an object with the position at which the next page begins.
 func appendNext(dst []byte, position int64) []byte {
 	return append(strconv.AppendInt(append(dst, `,"next":`...), position, 10), '}')
 }

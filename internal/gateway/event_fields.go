@@ -12,7 +12,7 @@ import (
 
 const (
 	// maxQueried is the most events that one request returns, and defaultQueried
-	// how many it does if it does not say.
+	// the number without a limit in the request.
 	maxQueried     = 1000
 	defaultQueried = 100
 	// maxQueries is how many counts one project may ask for.
@@ -28,7 +28,7 @@ type eventFields struct {
 	ID         string          `json:"id"`
 }
 
-// event needs data in one of the two forms, or none.
+// event returns the event. It has data in one of the two forms, or none.
 func (f *eventFields) event() (e engine.Event, ok bool) {
 	e = engine.Event{Type: f.Type, Tags: f.Tags, ID: f.ID}
 	if f.DataBase64 == nil {
@@ -40,14 +40,14 @@ func (f *eventFields) event() (e engine.Event, ok bool) {
 	return e, err == nil && len(f.Data) == 0
 }
 
-// conditionFields are a condition. Its query is not to be forgotten: without one
-// every event would be in the way.
+// conditionFields are an append condition. The query is required: without one
+// every event would conflict.
 type conditionFields struct {
 	Query *engine.EventQuery `json:"query"`
 	After int64              `json:"after"`
 }
 
-// events returns what a request wants appended, and under which condition.
+// events returns the events that a request appends, and their condition.
 func (r *request) events() ([]engine.Event, *engine.EventCondition, error) {
 	if len(r.Events) > maxBatch {
 		return nil, nil, &engine.FieldError{Field: "events", Problem: fmt.Sprintf("%d events, want at most %d", len(r.Events), maxBatch)}
@@ -71,7 +71,7 @@ func (r *request) events() ([]engine.Event, *engine.EventCondition, error) {
 	}
 }
 
-// eventRange returns which events a request wants to have.
+// eventRange returns the range of events that a request reads.
 func (r *request) eventRange() (engine.EventRange, error) {
 	span := engine.EventRange{Before: r.Before, Backwards: r.Backwards, Limit: defaultQueried}
 	if r.After != nil {
@@ -92,7 +92,7 @@ func (r *request) eventRange() (engine.EventRange, error) {
 	return span, nil
 }
 
-// query is everything if the request does not say.
+// query returns the request's query; without one it matches all events.
 func (r *request) query() engine.EventQuery {
 	if r.Query == nil {
 		return engine.EventQuery{}
@@ -100,7 +100,7 @@ func (r *request) query() engine.EventQuery {
 	return *r.Query
 }
 
-// queries returns what a request wants counted.
+// queries returns the queries whose events a request counts.
 func (r *request) queries() ([]engine.EventQuery, error) {
 	if len(r.Queries) == 0 || len(r.Queries) > maxQueries {
 		return nil, &engine.FieldError{Field: "queries", Problem: fmt.Sprintf("%d queries, want 1 to %d", len(r.Queries), maxQueries)}
@@ -135,7 +135,8 @@ func appendEvent(dst []byte, e *engine.Event) []byte {
 	return dst
 }
 
-// appendEvents appends a list of them, and the position to go on with.
+// appendEvents appends a list of events, and the position at which the next
+// page begins.
 func appendEvents(dst []byte, events []engine.Event, r engine.EventRange) []byte {
 	next := r.After
 	if r.Backwards {

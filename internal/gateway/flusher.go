@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// flusher sends what was queued outside of the reading goroutines: the answers
-// of one commit, those of one connection in one write.
+// flusher flushes answers that were queued outside the reading goroutines: all
+// answers of a commit to one connection leave in one write.
 type flusher struct {
 	mu      sync.Mutex
 	waiting map[*connection]struct{}
@@ -24,7 +24,7 @@ func newFlusher() *flusher {
 	return f
 }
 
-// later has c flushed soon. It never waits.
+// later flushes c soon. It never waits.
 func (f *flusher) later(c *connection) {
 	f.mu.Lock()
 	f.waiting[c] = struct{}{}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +19,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Endpoint names what --only can single out.
+// Endpoint names an endpoint for --only.
 type Endpoint string
 
 // The endpoints that can be served alone, at /ws as well as at their own path.
@@ -40,31 +41,33 @@ type Config struct {
 	Chat ChatConfig
 	// Lanes configures /ws/lanes.
 	Lanes LanesConfig
-	// Sessions bounds the connections on /ws, where All is served: chats, and
-	// what the Engine has.
+	// Sessions sets the limits of connections on /ws when All is served: chats,
+	// and the parts of the Engine.
 	Sessions SessionConfig
-	// MaxPartitions is the most partitions of a stream that clients make: each is
-	// a stream of its own. Defaults to 64.
+	// MaxPartitions is the most partitions of a stream that clients create: each
+	// is a separate stream. Defaults to 64.
 	MaxPartitions int
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
 	// Access decides which web pages may use /ws and /v1, and under which host
 	// names. Defaults to the pages of the server's own origin.
 	Access *websocket.Access
-	// Budget bounds the memory that connections and requests make the server
-	// hold. When it is short, those that hold most wait, and then are ended, with
-	// 1013 or 503. Defaults to one without a limit.
+	// Budget limits the memory that the server holds for connections and
+	// requests. When memory is short, those that hold the most wait, and then are
+	// ended with 1013 or 503. Defaults to a Budget without a limit.
 	Budget *budget.Budget
-	// DrainTimeout is how long Shutdown lets a peer that asked for no
-	// acknowledgements go on sending before it answers the Close frame, and a
-	// request's body arrive. Defaults to 3 s.
+	// DrainTimeout is how long Shutdown waits for the Close frame of a peer
+	// without acknowledgements, which may still send, and for a request's body.
+	// Defaults to 3 s.
 	DrainTimeout time.Duration
+	// BodyTimeout is how long the body of an HTTP request may take to arrive. Defaults to 30 s.
+	BodyTimeout time.Duration
 	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
 	// registry.
 	Metrics *prometheus.Registry
 	// Profile adds net/http/pprof under /debug/pprof/. Defaults to false.
 	Profile bool
-	// Log receives what is wrong with connections. Defaults to none.
+	// Log receives errors of connections and requests. Defaults to none.
 	Log *slog.Logger
 }
 
@@ -84,6 +87,9 @@ func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 3 * time.Second
 	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = 30 * time.Second
+	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()
 	}
@@ -93,8 +99,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Server is the http.Handler of all endpoints. End it with Shutdown: its
-// connections have left the HTTP server's care.
+// Server is the http.Handler of all endpoints. End it with Shutdown: the HTTP
+// server does not close its WebSocket connections.
 type Server struct {
 	cfg   Config
 	mux   *http.ServeMux
@@ -104,8 +110,8 @@ type Server struct {
 	// sessions and api are nil unless All is served.
 	sessions *sessions
 	api      *api
-	// work outlives requests: it is what connections use towards the store. It
-	// ends when Shutdown's time is up.
+	// work is the context of store calls by connections. It outlives requests,
+	// and ends when Shutdown's time is up.
 	work context.Context
 	stop context.CancelFunc
 }
@@ -157,13 +163,13 @@ func New(cfg Config) *Server {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // which an earlier request of the connection may have left
+	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // an earlier request of the connection may have set one
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
 
-// Shutdown refuses new connections, stores and answers what has been received
-// on the others, and closes them with code 1001. When ctx ends first, the rest
-// is cut off and ctx's error is returned.
+// Shutdown rejects new connections, stores and answers all received messages,
+// and closes the open connections with code 1001. When ctx ends first, it
+// aborts the remaining connections and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.stop()
 	if s.chats != nil {
@@ -189,14 +195,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// GiveUp ends what requests and connections wait for: each of them is answered with
-// an error, and may still take that. Call it during a stop, when the stores have
-// given up what they had accepted, and before Shutdown's ctx ends.
+// GiveUp cancels the store calls for which requests and connections wait: each is
+// answered with an error, which the client has time to read. Call it during a stop,
+// after the stores have abandoned their accepted messages, and before Shutdown's
+// ctx ends.
 func (s *Server) GiveUp() { s.stop() }
 
-// EndPolls answers requests that wait for messages with what there is, at once
-// and from now on, and gives those whose body has not arrived DrainTimeout:
-// http.Server's Shutdown waits for them. Give it to RegisterOnShutdown.
+// EndPolls ends long polls: from now on, requests that wait for messages are
+// answered at once with the messages available. A request whose body has not
+// arrived gets DrainTimeout. http.Server's Shutdown waits for all of them, so
+// pass EndPolls to RegisterOnShutdown.
 func (s *Server) EndPolls() {
 	if s.api != nil {
 		s.api.endPolls()
@@ -209,7 +217,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := s.cfg.Engine.Ready(r.Context()); err != nil {
-		s.cfg.Log.Warn("not ready", "error", err)
+		s.cfg.Log.Warn("the server is not ready", "error", err)
 		reason := "not ready"
 		if public, ok := errors.AsType[*engine.NotReadyError](err); ok {
 			reason += ": " + public.Reason
@@ -226,10 +234,13 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, text)
 }
 
-// accept makes a WebSocket of the request and runs serve on it in a goroutine
-// of its own, so that what HTTP holds for the request is released. onStop is
-// called once if the server shuts down while serve runs.
+// accept upgrades the request to a WebSocket and runs serve on it in a separate
+// goroutine, so that net/http releases its buffers for the request.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Config, serve func(*connection)) {
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		http.Error(w, "the query of the URL is malformed", http.StatusBadRequest)
+		return
+	}
 	slot, ok := s.conns.reserve()
 	if !ok {
 		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
@@ -253,7 +264,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	go func() {
 		defer slot.release()
 		c.guard(func() { serve(c) })
-		if c.broken.Load() { // the endpoint has closed it, unless it was the endpoint's end that failed
+		if c.broken.Load() { // usually serve has closed it, unless the panic was in that part
 			c.Close(websocket.StatusInternalError, "")
 		}
 	}()

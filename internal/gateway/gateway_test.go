@@ -23,11 +23,11 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an expected event.
 const patience = 2 * time.Minute
 
-// TestMain lets more tests run side by side than there are processors: most of
-// them wait.
+// TestMain lets more tests run in parallel than there are processors, because
+// most of them wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// memory is a store that commits when it is told to.
+// memory is a store that commits when the test allows it.
 type memory struct {
 	mu     sync.Mutex
 	stored []string

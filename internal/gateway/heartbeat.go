@@ -2,8 +2,8 @@ package gateway
 
 import "time"
 
-// heartbeat says when to ping a peer, and when it has been silent for too long.
-// It belongs to the reading goroutine.
+// heartbeat decides when to ping a peer, and when it has been silent for too
+// long. Only the reading goroutine uses it.
 type heartbeat struct {
 	interval, timeout time.Duration
 	heard             time.Time // when something last arrived
@@ -14,7 +14,7 @@ func newHeartbeat(cfg ChatConfig, now time.Time) heartbeat {
 	return heartbeat{interval: cfg.PingInterval, timeout: cfg.PongTimeout, heard: now, next: now.Add(cfg.PingInterval)}
 }
 
-// deadline is when there is something to do.
+// deadline is when due must be called next.
 func (h *heartbeat) deadline() time.Time {
 	if silent := h.heard.Add(h.timeout); silent.Before(h.next) {
 		return silent

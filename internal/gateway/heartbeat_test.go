@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// silentPeer shakes hands and says nothing more. It returns the code of the Close
-// frame that it is sent in the end.
+// silentPeer does the handshake and then sends nothing. It returns the code of
+// the Close frame that it receives.
 func silentPeer(t *testing.T, addr, path string) websocket.StatusCode {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -46,8 +46,8 @@ func silentPeer(t *testing.T, addr, path string) websocket.StatusCode {
 	}
 }
 
-// TestHeartbeat_PongsOfWebSocketCount: a client that answers WebSocket's pings, and
-// nothing in JSON, stays longer than one that connects after it and is silent.
+// TestHeartbeat_PongsOfWebSocketCount: a client that answers only WebSocket pings,
+// and no JSON pings, stays longer than a silent one that connects after it.
 func TestHeartbeat_PongsOfWebSocketCount(t *testing.T) {
 	t.Parallel()
 	const timeout = 5 * time.Second // far more than a busy machine keeps a pong waiting

@@ -13,9 +13,9 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// ingest stores every message as it is. Nothing is sent before the closing
-// handshake but answers to pings, so that a client which never reads is never
-// in trouble; with ?ack=1 the count of committed messages is.
+// ingest stores every message unchanged. Before the closing handshake it sends
+// only answers to pings, so that a client that never reads causes no problem;
+// with ?ack=1 it also sends the count of committed messages.
 //
 // The peer's Close frame is answered when everything it sent before is
 // committed: a closing handshake that completes is an acknowledgement of the
@@ -57,7 +57,7 @@ type ingestion struct {
 	acks   *acks // nil if not asked for
 
 	mu             sync.Mutex // guards the fields below
-	stopped, until time.Time  // when the server began to stop, and for how long it reads on
+	stopped, until time.Time  // when the server began to stop, and until when it reads
 }
 
 func (in *ingestion) run() {
@@ -73,7 +73,7 @@ func (in *ingestion) run() {
 	case errors.As(err, &store):
 		in.server.cfg.Log.Error("connection closed", "peer", in.conn.RemoteAddr(), "error", err)
 		in.conn.Close(websocket.StatusInternalError, notStored(store))
-	default: // a bare end: what was received is stored, nobody is there to be told
+	default: // no Close frame: received messages are stored, and nobody waits for an answer
 		in.conn.Close(websocket.StatusNormal, "")
 	}
 	if in.acks != nil {
@@ -81,14 +81,14 @@ func (in *ingestion) run() {
 	}
 }
 
-// storeError tells the store's error from the connection's.
+// storeError distinguishes the store's error from the connection's.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// notStored is the reason of a Close frame. A store that was told to give up does
-// not know what it has stored.
+// notStored is the reason in the Close frame. A store that was told to give up
+// does not know which messages it has stored.
 func notStored(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "given up: messages may be stored"
@@ -96,7 +96,7 @@ func notStored(err error) string {
 	return "message could not be stored"
 }
 
-// read submits what arrives until reading ends.
+// read submits all messages until reading ends.
 func (in *ingestion) read() error {
 	var payloads [][]byte
 	for {
@@ -116,9 +116,10 @@ func (in *ingestion) read() error {
 	}
 }
 
-// stopReading makes a connection end because the server does. A peer that
-// counts acknowledgements knows what is not stored: reading stops at once. One
-// that does not is told first, and what it sends until it answers is stored.
+// stopReading ends a connection because the server stops. A peer with
+// acknowledgements knows which messages are not stored, so reading stops at
+// once. Any other peer first gets a Close frame, and the messages that it sends
+// before it answers are stored.
 func (in *ingestion) stopReading() {
 	if in.acks != nil {
 		in.conn.SetReadDeadline(time.Now())
@@ -132,8 +133,8 @@ func (in *ingestion) stopReading() {
 	in.conn.SetReadDeadline(in.until)
 }
 
-// waited gives the peer the time back in which the store kept us from reading what it
-// had sent.
+// waited extends the deadline by the time in which the store kept the server from
+// reading.
 func (in *ingestion) waited(began time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -147,7 +148,7 @@ func (in *ingestion) waited(began time.Time) {
 	in.conn.SetReadDeadline(in.until)
 }
 
-// finish waits until all is committed, tells the peer, and closes.
+// finish waits until all messages are committed, tells the peer, and closes.
 func (in *ingestion) finish(code websocket.StatusCode) {
 	if err := in.source.Wait(in.server.work); err != nil {
 		in.conn.Close(websocket.StatusInternalError, notStored(err))
@@ -160,21 +161,21 @@ func (in *ingestion) finish(code websocket.StatusCode) {
 }
 
 const (
-	// ackBacklog is how many unsent bytes a client that does not read its
-	// acknowledgements may gather; past it they are left out, since a later one
-	// contains the earlier.
+	// ackBacklog is how many unsent bytes a client may have before
+	// acknowledgements are skipped, since a later one includes the earlier
+	// ones.
 	ackBacklog = 4 << 10
-	// ackRetry is when one that was left out is tried again.
+	// ackRetry is after how long a skipped acknowledgement is tried again.
 	ackRetry = 20 * time.Millisecond
 )
 
-// acks sends the count of committed messages, the newest only.
+// acks sends the count of committed messages, only the newest.
 type acks struct {
 	conn *connection
 
 	mu           sync.Mutex
 	latest, sent uint64
-	retry        *time.Timer // not nil: set to go off
+	retry        *time.Timer // nil if none is running
 	scratch      [20]byte
 }
 
@@ -188,7 +189,7 @@ func (a *acks) committed(count uint64) {
 	}
 }
 
-// send queues the latest count, or sees to it that it is tried again.
+// send queues the latest count, or starts the timer that tries again.
 func (a *acks) send() {
 	if a.latest == a.sent {
 		return
@@ -203,7 +204,7 @@ func (a *acks) send() {
 	a.conn.Flush()
 }
 
-// again tries what was left out.
+// again tries to send a skipped count.
 func (a *acks) again() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,7 +219,7 @@ func (a *acks) queue() {
 	a.conn.Queue(websocket.OpText, strconv.AppendUint(a.scratch[:0], a.latest, 10))
 }
 
-// finish queues what is still owed; Close sends it.
+// finish queues the last count if it was not sent; Close sends it.
 func (a *acks) finish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// gated is a store that takes nothing until it is opened.
+// gated is a store that accepts nothing until it is opened.
 type gated struct {
 	engine.Source
 	entered func()

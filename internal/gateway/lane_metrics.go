@@ -11,8 +11,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// laneTotals adds up what the lanes of all connections did, of those that are
-// open and of those that have ended.
+// laneTotals sums the lane statistics of all connections, open and ended.
 type laneTotals struct {
 	mu    sync.Mutex
 	open  map[*websocket.Conn]struct{}
@@ -28,8 +27,8 @@ func (t *laneTotals) opened(c *websocket.Conn) {
 	t.open[c] = struct{}{}
 }
 
-// closed keeps a connection's last figures, in the same moment as it forgets the
-// connection, so that no sum ever falls.
+// closed adds a connection's final statistics and removes the connection in one
+// step, so that no sum ever decreases.
 func (t *laneTotals) closed(c *websocket.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +46,8 @@ func (t *laneTotals) sum() websocket.LaneStats {
 	return s
 }
 
-// unsent is how many bytes lie between the server and its clients' systems. To
-// ask takes a system call for each: nobody waits for that.
+// unsent returns how many bytes lie between the server and its clients' kernels. It takes
+// a system call for each connection, so t.mu is not held meanwhile.
 func (t *laneTotals) unsent() (n int) {
 	t.mu.Lock()
 	open := slices.Collect(maps.Keys(t.open))
@@ -69,7 +68,7 @@ func add(to *websocket.LaneStats, s websocket.LaneStats) {
 	to.LiveWait += s.LiveWait
 }
 
-// register shows the totals at /metrics.
+// register adds the totals to /metrics.
 func (t *laneTotals) register(metrics prometheus.Registerer) {
 	counter := func(name, help string, labels prometheus.Labels, value func(websocket.LaneStats) float64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(
@@ -82,14 +81,14 @@ func (t *laneTotals) register(metrics prometheus.Registerer) {
 		"bulk":    func(s websocket.LaneStats) time.Duration { return s.BulkWait },
 	} {
 		counter("tidewire_lane_wait_seconds_total",
-			"How long what was ready to leave waited: for other lanes, the socket, and on the bulk lane for credit.",
+			"How long messages that were ready to send waited: for other lanes, for the socket, and on the bulk lane for credit.",
 			prometheus.Labels{"lane": lane}, func(s websocket.LaneStats) float64 { return wait(s).Seconds() })
 	}
 	for lane, waits := range map[string]func(websocket.LaneStats) int64{
 		"control": func(s websocket.LaneStats) int64 { return s.ControlWaits },
 		"live":    func(s websocket.LaneStats) int64 { return s.LiveWaits },
 	} {
-		counter("tidewire_lane_waits_total", "How often something that was ready to leave waited.",
+		counter("tidewire_lane_waits_total", "How often messages that were ready to send had to wait.",
 			prometheus.Labels{"lane": lane}, func(s websocket.LaneStats) float64 { return float64(waits(s)) })
 	}
 	counter("tidewire_bulk_chunks_total", "Chunks that sockets took on the bulk lane.", nil,
@@ -98,11 +97,11 @@ func (t *laneTotals) register(metrics prometheus.Registerer) {
 		func(s websocket.LaneStats) float64 { return float64(s.BulkBytes) })
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidewire_unsent_bytes",
-		Help: "Bytes queued, or taken by the kernel and not acknowledged by the client's.",
+		Help: "Bytes queued, or held by the kernel and not acknowledged by the client's kernel.",
 	}, func() float64 { return float64(t.unsent()) }))
 }
 
-// register shows the server's figures at /metrics.
+// register adds the server's counters to /metrics.
 func (l *lanesServer) register(metrics prometheus.Registerer) {
 	for _, m := range []struct {
 		name, help string

@@ -20,17 +20,17 @@ const MaxDummySize = 64 << 20
 
 // LanesConfig configures the lanes endpoint.
 type LanesConfig struct {
-	// DummySize is the size of what the server pushes, in bytes, at most
+	// DummySize is the size of a pushed message, in bytes, at most
 	// MaxDummySize. Defaults to 1 MiB.
 	DummySize int
-	// DummyEvery is how often it pushes. A tick at which the socket takes nothing
-	// waits, and those it misses are left out. Defaults to 500 us.
+	// DummyEvery is how often the server pushes. A push waits while the socket
+	// takes nothing, and ticks missed meanwhile are skipped. Defaults to 500 us.
 	DummyEvery time.Duration
-	// Chunk and Credit are websocket.Config's BulkChunk and BulkCredit. Default
-	// as there.
+	// Chunk and Credit are websocket.Config's BulkChunk and BulkCredit, with
+	// the same defaults.
 	Chunk, Credit int
-	// LagTimeout is for how long a client may take nothing before it is closed.
-	// Defaults to 30 s.
+	// LagTimeout is how long a client may read nothing before its connection is
+	// closed. Defaults to 30 s.
 	LagTimeout time.Duration
 }
 
@@ -47,7 +47,8 @@ func (c LanesConfig) withDefaults() LanesConfig {
 	return c
 }
 
-// lanesServer is the lanes endpoint: a flood, and answers through it.
+// lanesServer is the lanes endpoint: it pushes bulk messages and echoes
+// requests at the same time.
 type lanesServer struct {
 	cfg   LanesConfig
 	dummy []byte
@@ -63,11 +64,13 @@ func newLanesServer(cfg LanesConfig, metrics prometheus.Registerer) *lanesServer
 }
 
 // lanes serves a connection on /ws/lanes. ?variant=plain is the textbook way:
-// whole messages, first come first served, and a kernel that takes what it will.
+// whole messages, first come first served, without a limit on the kernel's
+// buffer.
 func (s *Server) lanes(w http.ResponseWriter, r *http.Request) {
 	cfg := websocket.Config{BulkChunk: s.flood.cfg.Chunk, BulkCredit: s.flood.cfg.Credit, WriteTimeout: s.flood.cfg.LagTimeout}
-	// Nothing is read while half of it is unsent: the echoes of one more read, a
-	// message of the largest size among them, fit into the other half.
+	// Nothing is read while more than half of it is unsent, so the other half
+	// must hold the echoes of one more read, with a message of the largest size
+	// among them.
 	cfg.MaxUnsent = max(4<<20, 4*s.cfg.MaxMessage)
 	plain := false
 	switch r.URL.Query().Get("variant") {
@@ -91,7 +94,7 @@ type flooded struct {
 	conn   *connection
 	plain  bool
 	drain  time.Duration
-	credit bool // the client has said that it gives credit
+	credit bool // the client has announced that it grants credit
 }
 
 func (f *flooded) run() {
@@ -110,9 +113,9 @@ func (f *flooded) run() {
 	pushing.Wait()
 }
 
-// tickSlack is how late a push may be and still make up for it:
-// timers are coarse, a millisecond on many systems. Ticks that the socket let
-// pass for longer are left out.
+// tickSlack is how late a push may be without shifting the following ones:
+// timers are coarse, a millisecond on many systems. Ticks missed for longer are
+// skipped.
 const tickSlack = 2 * time.Millisecond
 
 // push sends a dummy at every tick.
@@ -140,7 +143,8 @@ func (f *flooded) push(ctx context.Context) {
 	}
 }
 
-// tooSlow tells a client that takes nothing why it is closed.
+// tooSlow closes the connection of a client that reads nothing, with the
+// reason.
 func (f *flooded) tooSlow(err error) {
 	if errors.Is(err, websocket.ErrSlowReader) {
 		f.conn.StartClose(websocket.StatusPolicyViolation, "reads too slowly")
@@ -148,7 +152,7 @@ func (f *flooded) tooSlow(err error) {
 	}
 }
 
-// read echoes what arrives. All echoes of one read leave in one write.
+// read echoes all messages. The echoes of one read are sent in one write.
 func (f *flooded) read(ctx context.Context) error {
 	for {
 		messages, err := f.conn.Read()
@@ -171,7 +175,8 @@ func (f *flooded) echo(ctx context.Context, m websocket.Message) {
 	f.server.echoes.Add(1)
 }
 
-// answer sends m on the control lane, or, the textbook way, after all else.
+// answer sends m on the control lane, or, in the plain variant, after
+// everything else.
 func (f *flooded) answer(ctx context.Context, m websocket.Message) error {
 	if f.plain {
 		return f.conn.WriteBulk(ctx, m.Op, m.Payload)
@@ -179,8 +184,8 @@ func (f *flooded) answer(ctx context.Context, m websocket.Message) error {
 	return f.conn.Queue(m.Op, m.Payload)
 }
 
-// laneSettings is what a client may say about itself: hello, with whether it
-// reassembles chunks and gives credit, or credit, with how much.
+// laneSettings is a client's message about its connection: hello, with whether
+// it reassembles chunks and grants credit, or credit, with the number of bytes.
 type laneSettings struct {
 	id             json.RawMessage // if it wants an answer
 	hello          bool
@@ -188,15 +193,15 @@ type laneSettings struct {
 	bytes          int64
 }
 
-const maxSettings = 256 // bytes; what is larger is an application's message
+const maxSettings = 256 // bytes; a larger message is echoed
 
-// parseSettings tells a message about the connection from one to be echoed. why
-// is what is wrong with it, nil if nothing.
+// parseSettings distinguishes a message about the connection from one to be
+// echoed. why is the problem of the former, or nil.
 func parseSettings(m websocket.Message) (s laneSettings, ours bool, why *problem) {
 	if m.Op != websocket.OpText || len(m.Payload) > maxSettings || !bytes.HasPrefix(bytes.TrimLeft(m.Payload, " \t\r\n"), []byte("{")) {
 		return s, false, nil
 	}
-	var fields map[string]json.RawMessage // names as they are: "TYPE" is an application's
+	var fields map[string]json.RawMessage // case-sensitive: a message with "TYPE" is echoed
 	var kind string
 	if json.Unmarshal(m.Payload, &fields) != nil || json.Unmarshal(fields["type"], &kind) != nil {
 		return s, false, nil
@@ -252,8 +257,7 @@ func (f *flooded) settings(m websocket.Message) bool {
 	return true
 }
 
-// confirm answers a message about the connection: if it asked for that, or was
-// wrong.
+// confirm answers a message about the connection, if it has an ID or a problem.
 func (f *flooded) confirm(id json.RawMessage, why *problem) {
 	answer := map[string]any{"type": "ok"}
 	if why != nil {

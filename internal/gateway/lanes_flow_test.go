@@ -18,7 +18,7 @@ import (
 )
 
 // TestLanes_StopsReading is TestLanes_NeverRead for a client that has read for a
-// while, so that more may be under way to it.
+// while, so that more bytes may be in flight to it.
 func TestLanes_StopsReading(t *testing.T) {
 	t.Parallel()
 	for name, hello := range map[string]string{"plain client": `{}`, "chunks": `{"type":"hello","chunks":true}`} {
@@ -59,7 +59,8 @@ func isClose(err error, code websocket.StatusCode) bool {
 	return errors.As(err, &closed) && closed.Code == code
 }
 
-// TestLanes_RefusedCreditChangesNothing: dummies go on by the credit there was.
+// TestLanes_RefusedCreditChangesNothing: after a refused credit message,
+// dummies continue under the previous credit.
 func TestLanes_RefusedCreditChangesNothing(t *testing.T) {
 	t.Parallel()
 	addr := serveLanes(t, gateway.LanesConfig{DummySize: 1000, DummyEvery: time.Millisecond, LagTimeout: patience})
@@ -82,8 +83,8 @@ func TestLanes_RefusedCreditChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLanes_Credit: a client that gives credit gets no more than that, and
-// answers all the same.
+// TestLanes_Credit: a client that grants credit gets no more bulk bytes than
+// that; answers do not need credit.
 func TestLanes_Credit(t *testing.T) {
 	t.Parallel()
 	const chunk = 16 << 10
@@ -123,8 +124,8 @@ func TestLanes_Credit(t *testing.T) {
 	}
 }
 
-// TestLanes_LargeMessages: what a client may send comes back, even if it reads
-// late and slowly, so that the kernels are full of echoes.
+// TestLanes_LargeMessages: messages of the largest size are echoed, even if the
+// client reads late and slowly, so that the kernels are full of echoes.
 func TestLanes_LargeMessages(t *testing.T) {
 	t.Parallel()
 	const size, count = 3 << 20, 20
@@ -158,8 +159,8 @@ func TestLanes_LargeMessages(t *testing.T) {
 	}
 }
 
-// TestLanes_BinaryEchoToChunks begins with a chunk header, as every binary
-// message does then; text does not.
+// TestLanes_BinaryEchoToChunks: to a client with chunks, a binary echo begins
+// with a chunk header, like every binary message; a text echo does not.
 func TestLanes_BinaryEchoToChunks(t *testing.T) {
 	t.Parallel()
 	addr := serveLanes(t, quiet)
@@ -217,8 +218,8 @@ func TestLanes_Shutdown(t *testing.T) {
 	}
 }
 
-// TestLanes_Metrics: what is counted, is counted while the connection is open,
-// and stays when it has ended.
+// TestLanes_Metrics: metrics count while the connection is open, and keep their
+// values after its end.
 func TestLanes_Metrics(t *testing.T) {
 	t.Parallel()
 	const size = 100_000
@@ -238,7 +239,7 @@ func TestLanes_Metrics(t *testing.T) {
 			}
 		}
 	}
-	// What the client has read is counted a moment later.
+	// Messages that the client has read are counted a moment later.
 	open := metrics(t, addr)
 	for deadline := time.Now().Add(patience); open["tidewire_lanes_dummies_total"] < 3 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -267,7 +268,7 @@ func TestLanes_Metrics(t *testing.T) {
 
 var laneMetric = regexp.MustCompile(`^tidewire_(lane|bulk|unsent)`)
 
-// metrics returns what /metrics says of the lanes.
+// metrics returns the lane metrics of /metrics.
 func metrics(t *testing.T, addr string) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/metrics")
@@ -287,9 +288,9 @@ func metrics(t *testing.T, addr string) map[string]float64 {
 	return values
 }
 
-// TestLanes_EchoesLeaveRoom has a client ask for more echoes than it takes, so
-// that there are always some to be sent: it gets dummies in between, and is not
-// taken for one that does not read.
+// TestLanes_EchoesLeaveRoom: a client requests more echoes than it reads, so
+// that some are always queued. It still gets dummies in between, and is not
+// closed as a client that does not read.
 func TestLanes_EchoesLeaveRoom(t *testing.T) {
 	t.Parallel()
 	const size = 1000

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// FuzzLaneSettings: what is taken for a setting is an object whose type says so,
-// and all else is to be echoed.
+// FuzzLaneSettings: only an object with a settings type is a setting; everything
+// else is echoed.
 func FuzzLaneSettings(f *testing.F) {
 	for _, seed := range []string{`{"type":"hello","chunks":true}`, `{"type":"credit","bytes":5}`, `{"type":"chunk"}`,
 		`{`, `{}`, " \n{\"type\":\"hello\"}", `{"type":"hello","credit":1}`, `{"type":"credit","bytes":-1e400}`, `{"type":{}}`, `{"TYPE":"hello"}`, "\xff"} {

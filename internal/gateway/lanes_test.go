@@ -18,7 +18,7 @@ func serveLanes(t *testing.T, cfg gateway.LanesConfig) string {
 	return addr
 }
 
-// quiet has no dummy within a test.
+// quiet is a configuration that pushes no dummy during a test.
 var quiet = gateway.LanesConfig{DummyEvery: time.Hour}
 
 func TestLanes_EchoesAndPushes(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLanes_EchoesAndPushes(t *testing.T) {
 	}
 }
 
-// TestLanes_Chunks has the client declare that it reassembles them.
+// TestLanes_Chunks: the client declares that it reassembles chunks.
 func TestLanes_Chunks(t *testing.T) {
 	t.Parallel()
 	addr := serveLanes(t, gateway.LanesConfig{DummySize: 100_000, DummyEvery: time.Millisecond, Chunk: 16 << 10})
@@ -125,7 +125,8 @@ func TestLanes_BadSettingsAreTold(t *testing.T) {
 	}
 }
 
-// TestLanes_SettingsWithAnID are answered, like all requests.
+// TestLanes_SettingsWithAnID: settings with an ID are answered, like all
+// requests.
 func TestLanes_SettingsWithAnID(t *testing.T) {
 	t.Parallel()
 	addr := serveLanes(t, quiet)
@@ -141,7 +142,8 @@ func TestLanes_SettingsWithAnID(t *testing.T) {
 	}
 }
 
-// TestLanes_NeverRead is closed with a reason, and holds little meanwhile.
+// TestLanes_NeverRead: a client that never reads is closed with a reason, and
+// few bytes are held for it meanwhile.
 func TestLanes_NeverRead(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/ws", "/ws?variant=plain"} {

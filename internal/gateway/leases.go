@@ -11,14 +11,14 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// leases are deliveries that a client has got and not settled, by token. They
-// hold no payload.
+// leases are the deliveries that a client has received and not settled, by
+// token. They hold no payload.
 type leases struct {
 	mu      sync.Mutex
-	prefix  string // so that no token of another table, or process, is one of this
+	prefix  string // makes tokens unique across tables and processes
 	last    uint64
 	held    map[string]lease
-	soonest time.Time // no lease ends before that
+	soonest time.Time // no lease expires before that
 }
 
 type lease struct {
@@ -31,7 +31,7 @@ func newLeases() *leases {
 	return &leases{prefix: rand.Text()[:12] + "-", held: make(map[string]lease)}
 }
 
-// put keeps deliveries and returns their tokens.
+// put adds deliveries and returns their tokens.
 func (l *leases) put(ds []engine.Delivery) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *leases) put(ds []engine.Delivery) []string {
 	return tokens
 }
 
-// keep holds one. l.mu is held.
+// keep adds one lease. l.mu is held.
 func (l *leases) keep(h lease) {
 	l.held[h.token] = h
 	if l.soonest.IsZero() || h.until.Before(l.soonest) {
@@ -52,8 +52,9 @@ func (l *leases) keep(h lease) {
 	}
 }
 
-// take returns deliveries, and the tokens of which there are none. They are
-// not kept any more, unless they are only to be extended. A token counts once.
+// take removes and returns the leases of the tokens, and the tokens without a
+// lease. Leases to be extended are not removed. Except for an extend, a
+// repeated token counts once.
 func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,14 +72,15 @@ func (l *leases) take(how settlement, tokens []string) (taken []lease, lost []st
 	return taken, lost
 }
 
-// putBack keeps what was taken.
+// putBack adds a taken lease again.
 func (l *leases) putBack(h lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep(h)
 }
 
-// extended notes the new end of a lease that is still held, or that it was lost.
+// extended records the new expiry of a lease that is still held, or removes it
+// if it was lost.
 func (l *leases) extended(h lease, until time.Time, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +95,8 @@ func (l *leases) extended(h lease, until time.Time, lost bool) {
 	l.keep(h)
 }
 
-// count returns how many there are that have not ended, and when the next one
-// ends. Those that have ended are forgotten: others get these messages.
+// count returns the number of leases that have not expired, and when the next
+// one expires. It removes expired ones: other consumers get these messages.
 func (l *leases) count(now time.Time) (n int, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,9 +113,8 @@ func (l *leases) count(now time.Time) (n int, next time.Time) {
 	return len(l.held), l.soonest
 }
 
-// settle deals with deliveries that were taken and returns the tokens of those
-// that were lost, and of those that could not be dealt with. What is still the
-// client's is put back.
+// settle settles deliveries that were taken, and returns the tokens of those
+// whose lease was lost and of those that failed. Failed ones are put back.
 func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement, taken []lease) (lost, failed []string, err error) {
 	if len(taken) == 0 {
 		return nil, nil, nil
@@ -136,7 +137,7 @@ func (l *leases) settle(ctx context.Context, store engine.Queues, how settlement
 	return lost, failed, err
 }
 
-// call returns an error or nil for each.
+// call returns an error or nil for each lease.
 func (how settlement) call(ctx context.Context, store engine.Queues, own []engine.Lease) (errs []error) {
 	switch how.kind {
 	case "ack":

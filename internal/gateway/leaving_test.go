@@ -11,12 +11,12 @@ import (
 )
 
 // interruptedRooms calls a function in the first and in the second read of a
-// history, whose error is that of the second.
+// history, and returns the error of the second function.
 type interruptedRooms struct {
 	*memoryStore
 	first  func()
 	second func(context.Context) error
-	reads  chan int // one slot: how many reads there were
+	reads  chan int // one slot: the number of reads
 }
 
 func (r *interruptedRooms) After(ctx context.Context, room string, after, upTo int64, limit, bytes int) ([]engine.RoomMessage, error) {
@@ -34,7 +34,7 @@ func (r *interruptedRooms) After(ctx context.Context, room string, after, upTo i
 }
 
 // TestJoin_InterruptedLeaves: a join that fails after the member has entered, while
-// it is sent what was said meanwhile, leaves the room.
+// the rest of the history is sent, leaves the room.
 func TestJoin_InterruptedLeaves(t *testing.T) {
 	t.Parallel()
 	for name, connectionBreaks := range map[string]bool{"read fails": false, "connection breaks": true} {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// admission is what a connection must be able to reserve before it reads a
-	// page whose size nobody knows yet: a connection that holds much waits there
-	// while the budget is short, and one that holds little does not.
+	// admission is how many bytes a connection must be able to reserve before it
+	// reads a page of unknown size: while memory is short, a connection that
+	// holds much waits for it, and one that holds little does not.
 	admission = 64 << 10
-	// followOverhead is about what a subscription or consumption takes while it is idle:
-	// a goroutine, and what the store has of it.
+	// followOverhead is the approximate size of an idle subscription or consumption, in
+	// bytes: a goroutine, and its state in the store.
 	followOverhead = 12 << 10
-	// heldOverhead is about what a message takes in memory beside its contents.
+	// heldOverhead is the approximate memory of a message beside its content,
+	// in bytes.
 	heldOverhead = 160
 )
 
@@ -32,7 +33,8 @@ func (c *connection) admit(ctx context.Context) error {
 }
 
 // evict ends the connection, because it holds the most while memory is short. The
-// budget calls it, perhaps under locks of the connection: it only begins.
+// budget calls it, perhaps under locks of the connection, so it closes in another
+// goroutine.
 func (c *connection) evict() {
 	c.evicted.Store(true)
 	if f := c.onEvicted.Load(); f != nil {
@@ -41,18 +43,18 @@ func (c *connection) evict() {
 	go c.Evict(websocket.StatusTryAgainLater, budget.ErrEvicted.Error())
 }
 
-// socketMemory has the budget told of a WebSocket's own buffers.
+// socketMemory counts a WebSocket's buffers in the budget.
 type socketMemory struct{ holder *budget.Holder }
 
 func (m *socketMemory) Assembly(delta int) { m.count(budget.Assembly, int64(delta)) }
 func (m *socketMemory) Output(delta int)   { m.count(budget.Output, int64(delta)) }
 
 func (m *socketMemory) count(k budget.Kind, delta int64) {
-	m.holder.Take(k, delta) // which counts nothing below 1, as Release does
+	m.holder.Take(k, delta) // Take and Release ignore values below 1
 	m.holder.Release(k, -delta)
 }
 
-// messageBytes and eventBytes are about what one takes in memory.
+// messageBytes and eventBytes are the approximate size of one in memory.
 func messageBytes(m *engine.Message) int {
 	return heldOverhead + len(m.Key) + len(m.Headers) + len(m.Payload)
 }
@@ -65,7 +67,7 @@ func eventBytes(e *engine.Event) int {
 	return n
 }
 
-// registerBudget shows who holds what at /metrics.
+// registerBudget adds the budget's figures to /metrics.
 func registerBudget(b *budget.Budget, metrics prometheus.Registerer) {
 	for k := range budget.Kinds {
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

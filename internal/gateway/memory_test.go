@@ -15,8 +15,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestBudget_GreedyConnectionsAreEvicted when memory is short, and one that reads
-// is served all the same.
+// TestBudget_GreedyConnectionsAreEvicted: when memory is short, connections that
+// hold the most are evicted, and one that reads is still served.
 func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
 	t.Parallel()
 	const limit, total = 8 << 20, 200
@@ -47,7 +47,8 @@ func TestBudget_GreedyConnectionsAreEvicted(t *testing.T) {
 	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
 }
 
-// heldAppends waits with appends until it is let, or nobody wants them any more.
+// heldAppends delays appends until the test releases them, or their context
+// ends.
 type heldAppends struct {
 	*fakeEvents
 	let chan struct{}
@@ -62,7 +63,8 @@ func (h heldAppends) Append(ctx context.Context, store string, events []engine.E
 	return h.fakeEvents.Append(ctx, store, events, condition)
 }
 
-// TestBudget_CountsRequestsThatWait for a store, until they are answered.
+// TestBudget_CountsRequestsThatWait: requests that wait for a store are counted
+// until they are answered.
 func TestBudget_CountsRequestsThatWait(t *testing.T) {
 	t.Parallel()
 	const requests, size = 20, 100 << 10
@@ -84,7 +86,8 @@ func TestBudget_CountsRequestsThatWait(t *testing.T) {
 	waitFor(t, func() bool { return account.Stats().ByKind[budget.Ingest] == 0 }, "what is answered is still counted")
 }
 
-// TestBudget_CountsWhatIsFollowed, also while it is idle, until it ends.
+// TestBudget_CountsWhatIsFollowed: subscriptions and consumptions are counted
+// until they end, also while idle.
 func TestBudget_CountsWhatIsFollowed(t *testing.T) {
 	t.Parallel()
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
@@ -115,8 +118,9 @@ func TestBudget_CountsWhatIsFollowed(t *testing.T) {
 	waitFor(t, func() bool { return account.Stats().Held == 0 }, "what nobody holds is still counted")
 }
 
-// TestBudget_EvictedPublishMayBeStored: a request that is ended while the store has
-// it is not told to try again, which would store it twice.
+// TestBudget_EvictedPublishMayBeStored: a request that is evicted after the store
+// has accepted it is not answered with an error that says to try again, which would
+// store it twice.
 func TestBudget_EvictedPublishMayBeStored(t *testing.T) {
 	t.Parallel()
 	const limit, small = 1 << 20, 60 << 10
@@ -162,7 +166,7 @@ func TestBudget_EvictedPublishMayBeStored(t *testing.T) {
 	}, "the message is not stored")
 }
 
-// appending sends appends of so many bytes until the connection ends.
+// appending sends appends of that size until the connection ends.
 func appending(c *websocket.Conn, size int) {
 	text := fmt.Appendf(nil, `{"type":"append","id":1,"events":[{"type":"t","tags":[],"data":%q}]}`, strings.Repeat("x", size))
 	for err := error(nil); err == nil; err = c.Flush() {
@@ -170,8 +174,8 @@ func appending(c *websocket.Conn, size int) {
 	}
 }
 
-// TestBudget_RequestsWaitForRoom: while a store does not answer, requests fill the
-// budget and no more, and those of evicted connections make room.
+// TestBudget_RequestsWaitForRoom: while a store does not answer, requests use at
+// most the budget, and evicted connections free the memory of theirs.
 func TestBudget_RequestsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	const limit, size, greedy = 8 << 20, 300 << 10, 2
@@ -196,7 +200,8 @@ func TestBudget_RequestsWaitForRoom(t *testing.T) {
 	connect(t, addr).ask(`{"type":"append","id":1,"events":[{"type":"t","tags":[]}]}`, `{"type":"ok","id":1,"positions":[1]}`)
 }
 
-// TestBudget_CountsSubscribedQueries as long as they are subscribed to.
+// TestBudget_CountsSubscribedQueries: queries of subscriptions are counted
+// until the subscription ends.
 func TestBudget_CountsSubscribedQueries(t *testing.T) {
 	t.Parallel()
 	const queries, size = 10, 100 << 10

@@ -13,11 +13,11 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// A panic in what serves one connection or one request ends that connection or
-// request, and nothing else. A panic of a committer or flusher, which works for all,
-// is not caught: its state may be wrong for everybody, so the process ends.
+// A panic in the handler of one connection or request ends only that connection or
+// request. A panic of a committer or flusher, which works for all clients, is not
+// caught: its state may be wrong for all of them, so the process ends.
 
-// panics counts and logs what was caught.
+// panics counts and logs caught panics.
 type panics struct {
 	total atomic.Uint64
 	log   rareLog
@@ -31,7 +31,7 @@ func newPanics(metrics prometheus.Registerer, log *slog.Logger) *panics {
 	return p
 }
 
-// panicError is a panic that was caught.
+// panicError is a caught panic.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("gateway: panic: %v", e.value) }
@@ -43,17 +43,17 @@ func (p *panics) try(serving string, f func() error) (err error) {
 		if value == nil {
 			return
 		}
-		if value == http.ErrAbortHandler { // net/http's own way to end a connection
+		if value == http.ErrAbortHandler { // net/http's way to abort a connection
 			panic(value)
 		}
 		p.total.Add(1)
-		p.log.fail("panic: what it served is ended", "serving", serving, "panic", value, "stack", string(debug.Stack()))
+		p.log.fail("panic: the connection or request was ended", "serving", serving, "panic", value, "stack", string(debug.Stack()))
 		err = &panicError{value}
 	}()
 	return f()
 }
 
-// try calls f. If that panics, the connection is about to end with 1011.
+// try calls f. If f panics, the connection ends with 1011.
 func (c *connection) try(f func() error) error {
 	err := c.owner.panics.try(c.peer(), f)
 	if _, ok := err.(*panicError); ok {
@@ -64,14 +64,14 @@ func (c *connection) try(f func() error) error {
 	return err
 }
 
-// guard is try for what returns no error.
+// guard is try for a function without an error.
 func (c *connection) guard(f func()) {
 	c.try(func() error { f(); return nil })
 }
 
 func (c *connection) peer() string { return "connection of " + c.RemoteAddr().String() }
 
-// serveHTTP has a panic answered with 500, or the connection cut where an answer
+// serveHTTP answers 500 after a panic, or aborts the connection if the answer
 // has begun.
 func (p *panics) serveHTTP(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	answer := &answerWriter{ResponseWriter: w}
@@ -88,7 +88,7 @@ func (p *panics) serveHTTP(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// answerWriter knows whether an answer has begun.
+// answerWriter records whether an answer has begun.
 type answerWriter struct {
 	http.ResponseWriter
 	begun bool

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// panicking are stores that panic where something is called "panic".
+// panicking are stores that panic for the name "panic".
 type panicking struct{ *fakeStreams }
 
 func (p panicking) Publish(ctx context.Context, stream string, as *engine.RequestID, messages []engine.Message, done func(engine.Place, error)) error {
@@ -93,8 +93,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestPanic_EndsOneConnectionAlone: the others go on, everything that was taken is
-// given back, and the log has the stack.
+// TestPanic_EndsOneConnectionAlone: a panic ends only its connection, everything
+// acquired is released, and the log has the stack.
 func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	t.Parallel()
 	streams, queues, rooms := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs"), newMemoryStore(t)
@@ -145,14 +145,14 @@ func TestPanic_EndsOneConnectionAlone(t *testing.T) {
 	waitMetric(t, addr, "tidewire_panics_total "+strconv.Itoa(panicked))
 	// The bystander is still served, in the same rooms.
 	send(t, bystander.Conn, `{"type":"chat","room":"panic","text":"two","id":"after"}`)
-	for bystander.next() != `{"id":"after","position":2,"type":"ok"}` { // who came and went
+	for bystander.next() != `{"id":"after","position":2,"type":"ok"}` { // skip its join and leave
 	}
 	if text := log.String(); !strings.Contains(text, "panics_test.go") || !strings.Contains(text, "level=ERROR") {
 		t.Errorf("the log lacks the stack:\n%s", text)
 	}
 }
 
-// closingStreams are streams whose subscriptions panic, and count that they are closed.
+// closingStreams are streams whose subscriptions panic, and count their closes.
 type closingStreams struct {
 	*fakeStreams
 	closed atomic.Int32
@@ -182,7 +182,8 @@ func (f closingFeed) Close() {
 	}
 }
 
-// TestPanic_ClosesSubscriptions: what a subscription follows is closed, whatever of it panics.
+// TestPanic_ClosesSubscriptions: the source of a subscription is closed,
+// whichever of its steps panics.
 func TestPanic_ClosesSubscriptions(t *testing.T) {
 	t.Parallel()
 	store := &closingStreams{fakeStreams: newFakeStreams(t)}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// pending counts what is not answered yet.
+// pending counts requests that are not answered yet.
 type pending struct {
 	mu   sync.Mutex
 	n    int
@@ -27,8 +27,8 @@ func (p *pending) done() {
 	}
 }
 
-// await is p.wait, unless the connection is broken: then what is pending may never
-// have reached a store.
+// await is p.wait, unless the connection is broken: then a pending request may
+// never have reached a store.
 func (c *connection) await(p *pending, ctx context.Context) {
 	if !c.broken.Load() {
 		p.wait(ctx)

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// problem is why a message is refused: a code, and words of its own where the
-// code's sentence does not say what is wrong.
+// problem is why a message is refused: a code, and its own text if the code's
+// text is not specific enough.
 type problem struct {
 	code code
 	text string
 }
 
-// because is a problem of which the code says everything; nil if there is no code.
+// because returns a problem with the code's text, or nil if why is empty.
 func because(why code) *problem {
 	if why == "" {
 		return nil
@@ -24,15 +24,15 @@ func because(why code) *problem {
 	return &problem{code: why}
 }
 
-// wrong is a field that is not what is wanted there.
+// wrong returns the problem of a field with an invalid value.
 func wrong(why code, field, want string) *problem {
 	return &problem{why, field + ": want " + want}
 }
 
-// malformed is a field of another kind than is wanted there.
+// malformed returns the problem of a field with a wrong type.
 func malformed(field, want string) *problem { return wrong(codeMalformed, field, want) }
 
-// between says which numbers are wanted.
+// between describes a range of numbers.
 func between(low, high int64) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 var (
@@ -43,7 +43,7 @@ var (
 	errBadID     = malformed("id", fmt.Sprintf("a string or number of at most %d bytes", maxIDBytes))
 )
 
-// message is what clients read.
+// message is the text for clients.
 func (p *problem) message() string {
 	if p.text == "" {
 		return publicErrors[p.code]
@@ -53,7 +53,7 @@ func (p *problem) message() string {
 
 func (p *problem) reply() reply { return reply{Type: "error", Code: p.code, Message: p.message()} }
 
-// undecodable says what encoding/json found wrong with a text.
+// undecodable returns the problem for an error of encoding/json.
 func undecodable(text []byte, err error) *problem {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -62,7 +62,7 @@ func undecodable(text []byte, err error) *problem {
 		return &problem{codeMalformed, fmt.Sprintf("not JSON: %s, at byte %d", syntax, syntax.Offset)}
 	case errors.As(err, &kind):
 		return malformed(pathAt(text, int(kind.Offset)-1), wanted(kind.Type))
-	default: // of the one field that decodes itself
+	default: // an error of the only field with its own decoder
 		return malformed("at", "a time as RFC 3339 writes it")
 	}
 }
@@ -83,8 +83,8 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// pathAt returns the path of the innermost value of a valid JSON text that has the
-// byte at an offset, such as "messages[2].payload".
+// pathAt returns the path of the innermost value that contains the byte at an
+// offset of a valid JSON text, such as "messages[2].payload".
 func pathAt(json []byte, offset int) string {
 	var path []byte
 	for i := skipSpace(json, 0); i >= 0 && (json[i] == '{' || json[i] == '['); {
@@ -93,8 +93,9 @@ func pathAt(json []byte, offset int) string {
 	return string(path)
 }
 
-// step goes from the object or array at i to its value that has the byte at an
-// offset, and appends its name. The first result is below 0 if there is none.
+// step goes from the object or array at i to its value that contains the byte
+// at an offset, and appends its name. The first result is negative if there is
+// none.
 func step(json []byte, i, offset int, path []byte) (int, []byte) {
 	object := json[i] == '{'
 	i = skipSpace(json, i+1)
@@ -126,9 +127,9 @@ func appendStep(path []byte, object bool, name string, n int) []byte {
 	return append(path, name...)
 }
 
-// eachField calls f for the fields of an object, in their order, as far as the text
-// can be read: it may be no JSON, or nested deeper than encoding/json reads. The
-// key has its quotation marks. A value is not checked.
+// eachField calls f for the fields of an object, in order, up to the first syntax
+// error: the text may be invalid JSON, or nested deeper than encoding/json accepts.
+// The key includes its quotation marks. Values are not validated.
 func eachField(text []byte, f func(key, value []byte)) {
 	rest, more := bytes.CutPrefix(trimSpace(text), []byte{'{'})
 	for more {
@@ -149,8 +150,8 @@ func eachField(text []byte, f func(key, value []byte)) {
 
 func trimSpace(text []byte) []byte { return bytes.TrimLeft(text, " \t\r\n") }
 
-// cutValue returns the value that a text begins with, and what follows. The value
-// is nil if it does not end.
+// cutValue returns the value at the start of a text, and the rest. The value is
+// nil if it is incomplete.
 func cutValue(text []byte) (value, rest []byte) {
 	text = trimSpace(text)
 	depth := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// answered is an error as a client reads it.
+// answered is an error as a client receives it.
 type answered struct {
 	Type, Code, Message string
 	ID                  any
@@ -25,8 +25,8 @@ func (w *wire) refusedWith(text string) (a answered) {
 	return a
 }
 
-// wrongFields is a request of each type on /ws with one field that is wrong, and
-// what its sender is told.
+// wrongFields are requests of each type on /ws with one invalid field, and the
+// expected error.
 var wrongFields = []struct{ fields, want string }{
 	{`"type":5`, `type: want a string`},
 	{`"type":"publish","stream":5,"payload":"x"`, `stream: want a string`},
@@ -115,7 +115,8 @@ func TestMalformed_NamesTheField(t *testing.T) {
 	}
 }
 
-// TestInvalid_NamesTheField: so is what is of the right kind and out of range.
+// TestInvalid_NamesTheField: the error for a value of the right type and out of
+// range names the field.
 func TestInvalid_NamesTheField(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -161,7 +162,8 @@ func TestInvalid_NamesTheField(t *testing.T) {
 	}
 }
 
-// TestRequest_NullIsNoID: many a library writes null where a field is not set.
+// TestRequest_NullIsNoID: many libraries write null for a field that is not
+// set.
 func TestRequest_NullIsNoID(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -207,7 +209,7 @@ func TestMalformed_NamesTheFieldOverHTTP(t *testing.T) {
 }
 
 // TestMalformed_IsAnsweredAsFarAsItCanBeRead: a request is answered with its id
-// although the rest of it is no JSON, or nested deeper than it is read.
+// although the rest is invalid JSON, or nested too deeply.
 func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -230,13 +232,13 @@ func TestMalformed_IsAnsweredAsFarAsItCanBeRead(t *testing.T) {
 				}
 			}
 		}
-		// Of these the id cannot be told, or it is none.
+		// These have no readable or no valid id.
 		for _, text := range []string{`{"id":"x`, `{"id":[1],"a":}`, `{"id":"\q","a":}`, `{id:1}`, `{"a" "id":1}`, `{"a":{"id":1},`, `["id",1`, `}`, `{"a":1]"id":1}`, `{"id"`, `{"id":`, `{`, ``} {
 			send(t, c.Conn, text)
 		}
 		c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
 	}
-	// In doubt there is no answer: which one would its sender wait for?
+	// An ambiguous id gets no answer: for which one would its sender wait?
 	c := dial(t, "ws://"+addr+"/ws/chat")
 	send(t, c, `{"id":1,"ID":2,"a":}`, `{"type":"ping","ts":1}`)
 	expect(t, c, `{"ts":1,"type":"pong"}`)

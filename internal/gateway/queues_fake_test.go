@@ -17,12 +17,12 @@ type fakeQueues struct {
 	changed chan struct{} // closed when anything changes
 	fail    error         // of commits
 	lease   time.Duration
-	first   time.Duration // lease of a message's first delivery, if it differs
+	first   time.Duration // lease of a message's first delivery, if not zero
 	open    int           // consumptions
 	last    int           // lease
 
 	receiving int             // Receives that wait
-	asked     []time.Duration // delays and leases that were asked for
+	asked     []time.Duration // requested delays and leases
 }
 
 type fakeQueue struct {
@@ -43,7 +43,7 @@ type fakeJob struct {
 	owner   *fakeConsumption
 }
 
-// fakeLease names a delivery.
+// fakeLease identifies a delivery.
 type fakeLease struct {
 	queue string
 	id    int
@@ -152,16 +152,16 @@ func (c *fakeConsumption) Receive(ctx context.Context, limit int) ([]engine.Deli
 		}
 		select {
 		case <-changed:
-		case <-time.After(5 * time.Millisecond): // delays and leases end
+		case <-time.After(5 * time.Millisecond): // a delay or lease may have ended
 		case <-ctx.Done():
 		}
 	}
 }
 
-// SetCredits changes nothing: only what is received is leased.
+// SetCredits does nothing: Receive leases only the messages that it returns.
 func (c *fakeConsumption) SetCredits(int) {}
 
-// Broken is never closed: Receive looks for itself.
+// Broken is never closed: Receive checks that itself.
 func (c *fakeConsumption) Broken() <-chan struct{} { return nil }
 
 func (f *fakeQueues) leaseOut(c *fakeConsumption, q *fakeQueue, limit int) (out []engine.Delivery) {
@@ -208,7 +208,7 @@ func (c *fakeConsumption) Close() {
 	})
 }
 
-// settle does something to each lease that is held, after the commit.
+// settle calls a function for each held lease, after the commit.
 func (f *fakeQueues) settle(ctx context.Context, leases []engine.Lease, do func(*fakeQueue, int, *fakeJob)) []error {
 	errs := make([]error, len(leases))
 	waited := f.wait(ctx, func() { copy(errs, f.settleNow(leases, do)) })

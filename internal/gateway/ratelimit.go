@@ -6,14 +6,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rateLimit says how many chats a connection may send: a token bucket, refilled continuously.
+// rateLimit limits the chats of a connection: a token bucket, refilled
+// continuously.
 type rateLimit struct{ *rate.Limiter }
 
 func newRateLimit(cfg ChatConfig) rateLimit {
 	return rateLimit{rate.NewLimiter(rate.Limit(cfg.RateLimit), int(cfg.RateBurst))}
 }
 
-// take takes a token, or returns how long it is until there is one.
+// take takes a token, or returns the wait until the next one.
 func (l rateLimit) take(now time.Time) (wait time.Duration, ok bool) {
 	if l.AllowN(now, 1) {
 		return 0, true

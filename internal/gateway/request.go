@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// Limits of what one request may ask for.
+// Limits of one request.
 const (
 	maxBatch    = 1000           // messages or deliveries
 	maxCredits  = 1 << 30        // of a subscription
@@ -29,14 +29,14 @@ const (
 	defaultPrefetch = 100
 )
 
-// asked is what the answer to a request needs of it.
+// asked has the fields of a request that its answer needs.
 type asked struct {
 	Type string          `json:"type"`
 	ID   json.RawMessage `json:"id"`
 }
 
-// request is what a client asks for, on /ws in a message and by HTTP in a body.
-// Unknown fields are ignored.
+// request is a client's request, a message on /ws or an HTTP body. Unknown
+// fields are ignored.
 type request struct {
 	asked
 
@@ -76,7 +76,7 @@ type request struct {
 	Limit     *int64              `json:"limit"`
 	Backwards bool                `json:"backwards"`
 
-	// Of HTTP, where something is made.
+	// Options of streams and queues to create; HTTP only.
 	Keyed       *bool  `json:"keyed"`
 	Partitions  *int   `json:"partitions"`
 	Priorities  *int64 `json:"priorities"`
@@ -93,8 +93,8 @@ type messageFields struct {
 	PayloadBase64 *string         `json:"payload_base64"`
 }
 
-// parseRequest reads one message. Beside a problem, the request has its ID and
-// its type as far as these could be read: then its sender is owed an answer.
+// parseRequest parses one message. With a problem, the request still has its ID
+// and type if they could be read, so that it can be answered.
 func parseRequest(text []byte) (*request, *problem) {
 	r := requestMemory.Get().(*request)
 	why := decodeRequest(text, r)
@@ -104,10 +104,11 @@ func parseRequest(text []byte) (*request, *problem) {
 	return identify(text), why
 }
 
-// requestMemory are requests that nobody has any more. One takes 1 KiB.
+// requestMemory is a pool of requests. One takes 1 KiB.
 var requestMemory = sync.Pool{New: func() any { return new(request) }}
 
-// recycle gives up the request. Its strings and slices may be in use.
+// recycle returns the request to the pool. Its strings and slices may still be
+// in use.
 func (r *request) recycle() {
 	*r = request{}
 	requestMemory.Put(r)
@@ -128,8 +129,8 @@ func decodeRequest(text []byte, r *request) *problem {
 	return nil
 }
 
-// identify returns a request with its type and ID alone. Of several fields of one
-// name the last counts, as for encoding/json.
+// identify returns a request with only its type and ID. If a field occurs several
+// times, the last one counts, as in encoding/json.
 func identify(object []byte) *request {
 	r := new(request)
 	eachField(object, func(key, value []byte) {
@@ -147,7 +148,7 @@ func identify(object []byte) *request {
 	return r
 }
 
-// validName reports whether anything may have a name.
+// validName reports whether name is a valid name.
 func validName(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && strings.IndexByte(name, 0) < 0 && utf8.ValidString(name)
 }
@@ -156,7 +157,7 @@ func validName(name string) bool {
 // that name.
 func usable(name string) bool { return validName(name) && !engine.Reserved(name) }
 
-// messages returns what a request wants stored, one or many.
+// messages returns the messages that a request stores, one or many.
 func (r *request) messages() ([]engine.Message, *problem) {
 	fields := r.Messages
 	switch {
@@ -184,7 +185,8 @@ func (r *request) messages() ([]engine.Message, *problem) {
 	return out, nil
 }
 
-// message needs a payload, in one of the two forms.
+// message returns the message. It needs a payload in exactly one of the two
+// forms.
 func (f messageFields) message() (m engine.Message, why *problem) {
 	m.Key = f.Key
 	if h := f.Headers; len(h) > 0 && !bytes.Equal(h, []byte("null")) {
@@ -232,7 +234,7 @@ func (r *request) commitPosition() (int64, *problem) {
 	return *r.Position, nil
 }
 
-// start returns where a subscription is to begin; by default with what comes.
+// start returns where a subscription begins; by default after the last message.
 func (r *request) start() (from engine.Start, why *problem) {
 	given := 0
 	for _, is := range []bool{r.After != nil, r.At != nil, r.From != "", r.Group != ""} {
@@ -262,7 +264,7 @@ func (r *request) start() (from engine.Start, why *problem) {
 	}
 }
 
-// tokens returns the deliveries that a request is about.
+// tokens returns the tokens of the deliveries that a request settles.
 func (r *request) tokens() ([]string, *problem) {
 	switch {
 	case r.Delivery != nil && r.Deliveries == nil:
@@ -286,7 +288,7 @@ func within(field string, ms int64, low, high time.Duration) (time.Duration, *pr
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// creditsWithin checks the credits that a request gives from the start.
+// creditsWithin checks the initial credits of a request.
 func (r *request) creditsWithin(most int64) *problem {
 	if r.Credits != nil && (*r.Credits < 0 || *r.Credits > most) {
 		return wrong(codeCredits, "credits", between(0, most))
@@ -294,7 +296,7 @@ func (r *request) creditsWithin(most int64) *problem {
 	return nil
 }
 
-// settlement is how a request deals with deliveries.
+// settlement is how a request settles deliveries.
 type settlement struct {
 	kind   string // ack, nack or extend
 	delay  time.Duration
@@ -302,7 +304,7 @@ type settlement struct {
 	lease  time.Duration
 }
 
-// settlement returns what a request of that kind is to do.
+// settlement returns the settlement of a request of that kind.
 func (r *request) settlement(kind string) (s settlement, why *problem) {
 	s.kind = kind
 	switch kind {
@@ -318,7 +320,7 @@ func (r *request) settlement(kind string) (s settlement, why *problem) {
 	return s, why
 }
 
-// optional is the value of a field, or zero where there is none.
+// optional returns the value of a field, or zero if it is nil.
 func optional[T any](field *T) (value T) {
 	if field != nil {
 		value = *field
@@ -326,8 +328,8 @@ func optional[T any](field *T) (value T) {
 	return value
 }
 
-// streamOptions returns what a stream is to be made with, nil if the request does
-// not say.
+// streamOptions returns the options for creating a stream, nil if the request has
+// none.
 func (r *request) streamOptions() *engine.StreamOptions {
 	if r.Keyed == nil && r.Partitions == nil {
 		return nil
@@ -335,8 +337,8 @@ func (r *request) streamOptions() *engine.StreamOptions {
 	return &engine.StreamOptions{Keyed: optional(r.Keyed), Partitions: optional(r.Partitions)}
 }
 
-// queueOptions returns what a queue is to be made with, nil if the request does not
-// say; 0 is the store's default.
+// queueOptions returns the options for creating a queue, nil if the request has
+// none; 0 is the store's default.
 func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Partitions == nil {
 		return nil, nil
@@ -363,8 +365,8 @@ func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 	}, nil
 }
 
-// enqueueOptions returns how a request wants messages enqueued; unique is nil if
-// they need not be.
+// enqueueOptions returns the options for enqueuing a request's messages; unique
+// is nil without a unique_key.
 func (r *request) enqueueOptions() (opts engine.EnqueueOptions, unique *engine.Unique, why *problem) {
 	delay, why := within("delay_ms", r.DelayMS, 0, maxDelay)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// FuzzParseRequest compares what is stored of a publish with what a plain look at
-// the fields says.
+// FuzzParseRequest compares the stored message of a publish with its decoded JSON
+// fields.
 func FuzzParseRequest(f *testing.F) {
 	for _, text := range []string{
 		`{"type":"publish","id":1,"stream":"s","payload":"p","key":"k","headers":{"a":1}}`,
@@ -61,7 +61,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// FuzzAppendText: what is encoded is what encoding/json reads.
+// FuzzAppendText: encoding/json decodes the encoded text to the original.
 func FuzzAppendText(f *testing.F) {
 	f.Add("plain")
 	f.Add("\"\\\x00\x1f\n\u2028é😀\x7f")
@@ -115,7 +115,8 @@ func TestLeases_CountForgetsWhatHasEnded(t *testing.T) {
 	if len(taken) != 1 || taken[0].own != 2 || !reflect.DeepEqual(lost, []string{tokens[0], tokens[2]}) {
 		t.Errorf("took %v, lost %v", taken, lost)
 	}
-	// The next end was that of what is gone: it is found out when it has passed.
+	// The next expiry was that of a removed lease; count notices that after the
+	// expiry.
 	if n, next := l.count(now.Add(3 * time.Second)); n != 2 || next.Sub(now) != 4*time.Second {
 		t.Errorf("%d, next after %v", n, next.Sub(now))
 	}

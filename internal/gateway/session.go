@@ -17,44 +17,45 @@ import (
 // maxRunning is how many requests of a connection may have a goroutine each.
 const maxRunning = 64
 
-// maxProjecting is how many of them may project at a time.
+// maxProjecting is how many of them may run a project request at a time.
 const maxProjecting = 4
 
-// maxQuerying is how many of them may query at a time, until their answers are
-// with the peer: each holds a page and its encoding.
+// maxQuerying is how many of them may run a query at a time, until the answer
+// is sent: each holds a page and its encoding.
 const maxQuerying = 2
 
-// countedRequest is from how many bytes on a request that has a goroutine, or a query
-// that is subscribed to, is counted by the memory budget. All smaller ones of a connection are 64 KiB.
+// countedRequest is the size in bytes from which the memory budget counts a request with a goroutine,
+// or the query of a subscription. All smaller ones of a connection are at most 64 KiB.
 const countedRequest = 1 << 10
 
 // session is one connection on /ws. Its reading goroutine handles all requests
-// in their order; what it hands to a store is answered later, and what has to
-// wait for one gets a goroutine. Each subscription and consumption has its own,
-// which writes on the bulk lane.
+// in order. A request passed to a store is answered later; a request that has
+// to wait for a store gets a goroutine. Each subscription and consumption has
+// its own goroutine, which writes on the bulk lane.
 type session struct {
 	server *sessions
 	conn   *connection
 	chat   *participant
-	heart  heartbeat   // of the reading goroutine
-	size   int         // of the message that is handled, in bytes; of the reading goroutine
-	slow   atomic.Bool // the peer takes nothing: reading is to end
-	gone   atomic.Bool // nobody is there for answers: what only reads need not begin
+	heart  heartbeat   // used by the reading goroutine
+	size   int         // size of the current message in bytes; used by the reading goroutine
+	slow   atomic.Bool // the peer reads nothing: reading is to end
+	gone   atomic.Bool // the peer takes no answers: read-only requests need not begin
 
-	// pending are requests that a store answers, and running those with a
-	// goroutine, at most as many as slots. The end waits for both. work is the
-	// context of running, which ends with the server's work, or when the connection
-	// is evicted: what waits for a store gives its memory back.
+	// pending counts requests that a store answers, and running those with a
+	// goroutine, at most as many as slots. The session waits for both before it
+	// closes. work is the context of running. It ends with the server's work, or
+	// when the connection is evicted, so that requests waiting for a store release
+	// their memory.
 	pending  pending
 	running  sync.WaitGroup
 	slots    chan struct{}
 	work     context.Context
 	stopWork context.CancelFunc
 
-	projecting chan struct{} // as many as may at a time
-	querying   chan struct{} // the same, to the end of their answers
+	projecting chan struct{} // a semaphore of maxProjecting
+	querying   chan struct{} // a semaphore of maxQuerying, held until the answer is sent
 
-	// ctx is that of subscriptions and consumptions, cancel ends it.
+	// ctx is the context of subscriptions and consumptions; cancel ends it.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	feeding sync.WaitGroup
@@ -86,28 +87,28 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *session) run() {
-	// After a Close frame there are no answers: it comes when they have left.
+	// No answer may follow a Close frame, so it is sent after them.
 	s.conn.whenStopped(func() { s.conn.SetReadDeadline(time.Now()) })
 	err := s.conn.try(s.read)
 	s.gone.Store(!s.owed(err))
-	s.conn.SetUnread(true) // no answer is to wait for a pong
+	s.conn.SetUnread(true) // nobody reads any more, so no answer may wait for a pong
 	s.chat.end()
 	s.conn.await(&s.pending, s.server.work)
 	s.running.Wait()
-	s.cancel() // consumptions give back what has not been acknowledged by now
+	s.cancel() // consumptions release the deliveries that are not settled by now
 	s.feeding.Wait()
 	s.conn.Close(closeCode(s.conn, err), "")
 }
 
-// owed reports whether the peer may still take answers after reading has ended:
-// after its Close frame, or where the server stops.
+// owed reports whether the peer may still receive answers after reading has
+// ended: after its Close frame, or when the server stops.
 func (s *session) owed(err error) bool {
 	var closed *websocket.CloseError
 	return (errors.As(err, &closed) || errors.Is(err, os.ErrDeadlineExceeded)) && !s.slow.Load() && !s.conn.evicted.Load() && !s.conn.broken.Load()
 }
 
-// read handles messages until the connection ends. All messages of one read
-// are handled before their answers leave, in one write.
+// read handles messages until the connection ends. The answers to all messages
+// of one read are sent in one write.
 func (s *session) read() error {
 	s.heart = newHeartbeat(s.server.chats.cfg, time.Now())
 	s.conn.wakeAt(s.heart.deadline())
@@ -118,7 +119,7 @@ func (s *session) read() error {
 			s.handle(m, now)
 		}
 		if len(messages) > 0 {
-			s.heart.heard = time.Now() // handling may have waited for a store, and heard nothing meanwhile
+			s.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !s.conn.ending() && !s.slow.Load() && s.beat(now) {
 			continue
@@ -129,8 +130,8 @@ func (s *session) read() error {
 	}
 }
 
-// beat sends a ping of WebSocket's when it is due, which every client answers,
-// and returns false when the silence has lasted for too long.
+// beat sends a WebSocket ping, which every client answers, when it is due. It
+// returns false when the peer has been silent for too long.
 func (s *session) beat(now time.Time) bool {
 	ping, silent := s.heart.due(now)
 	if silent {
@@ -144,12 +145,12 @@ func (s *session) beat(now time.Time) bool {
 	return true
 }
 
-// handle does what a message asks for.
+// handle handles one message.
 func (s *session) handle(m websocket.Message, now time.Time) {
 	s.size = len(m.Payload)
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
 	switch r.Type {
-	case "join", "chat", "leave", "ping", "pong": // whose other fields are the chat's
+	case "join", "chat", "leave", "ping", "pong": // the chat parses their other fields
 		r.recycle()
 		s.chat.handleAll([]websocket.Message{m}, now)
 		return
@@ -195,7 +196,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	}
 }
 
-// credit is for a subscription or a consumption.
+// credit grants credit to a subscription or a consumption.
 func (s *session) credit(r *request) {
 	switch {
 	case (r.Queue == "") == (r.Subscription == ""):
@@ -207,9 +208,10 @@ func (s *session) credit(r *request) {
 	}
 }
 
-// inBackground has f answer a request in a goroutine of its own. If there are
-// too many of them nothing is read until one has ended. It returns false if there
-// will be no answer: the connection was evicted, or the server gave up.
+// inBackground calls f in a separate goroutine to answer a request. With
+// maxRunning of them nothing is read until one has ended (back-pressure). It
+// returns false if there will be no answer: the connection was evicted, or the
+// server gave up.
 func (s *session) inBackground(f func(ctx context.Context)) bool {
 	held, ok := s.reserve()
 	if !ok {
@@ -232,13 +234,13 @@ func (s *session) inBackground(f func(ctx context.Context)) bool {
 	return true
 }
 
-// reserve has the memory budget count the request that is handled, and returns how
-// much. While memory is short nothing more is read.
+// reserve counts the current request in the memory budget and returns the bytes
+// counted. It waits while memory is short, and nothing is read meanwhile.
 func (s *session) reserve() (held int64, ok bool) {
 	if s.size < countedRequest {
 		return 0, true
 	}
-	held = 2 * int64(s.size) // its text, and what was read out of it
+	held = 2 * int64(s.size) // its text and its decoded form
 	if s.conn.memory.TryReserve(budget.Ingest, held) {
 		return held, true
 	}
@@ -257,8 +259,8 @@ func (s *session) feed(run func()) {
 	s.feeding.Go(func() { s.conn.guard(run) })
 }
 
-// awaitSlot takes a slot when there is one, unless the server gives up first.
-// Those who have the slots must not wait for a pong, which would not be read.
+// awaitSlot waits for a slot, unless the server gives up first. The requests
+// that hold the slots must not wait for a pong, since nobody reads meanwhile.
 func (s *session) awaitSlot() bool {
 	s.conn.SetUnread(true)
 	defer s.conn.SetUnread(false)
@@ -270,13 +272,13 @@ func (s *session) awaitSlot() bool {
 	}
 }
 
-// full reports whether the connection has as many subscriptions and
-// consumptions as it may. s.mu is held.
+// full reports whether the connection has the maximum number of subscriptions
+// and consumptions. s.mu is held.
 func (s *session) full() bool {
 	return len(s.subscriptions)+len(s.consumers) >= s.server.cfg.MaxSubscriptions
 }
 
-// answer queues an answer, if the request wants one.
+// answer queues an answer, if the request has an ID.
 func (s *session) answer(r asked, with reply) {
 	if r.ID == nil {
 		return
@@ -290,16 +292,16 @@ func (s *session) ok(r asked, with reply) {
 	s.answer(r, with)
 }
 
-// refuse counts a message that had no effect, and tells a request why.
+// refuse counts a message that had no effect, and answers with the reason.
 func (s *session) refuse(r asked, why code) { s.refuseFor(r, because(why)) }
 
-// refuseFor is refuse for a problem that may have words of its own.
+// refuseFor is refuse for a problem that may have its own text.
 func (s *session) refuseFor(r asked, why *problem) {
 	s.server.ignored.Add(1)
 	s.answer(r, why.reply())
 }
 
-// fail is refuse for what a store says.
+// fail is refuse for an error of a store.
 func (s *session) fail(r asked, err error, otherwise code) {
 	with := explained(err, otherwise)
 	if with.Code == otherwise || with.Code == engine.CodeRefused {
@@ -309,17 +311,17 @@ func (s *session) fail(r asked, err error, otherwise code) {
 	s.answer(r, with)
 }
 
-// send queues an answer; it leaves with the others of this read, or is flushed
-// later. One that does not fit after what the peer has not read yet ends the
-// connection.
+// send queues an answer; it is sent with the others of this read, or flushed
+// later. If the peer reads so slowly that the answer does not fit into the
+// queue, the connection is aborted.
 func (s *session) send(v reply) {
 	if errors.Is(s.conn.Queue(websocket.OpText, v.text()), websocket.ErrSlowReader) {
 		s.conn.Abort()
 	}
 }
 
-// push writes on the bulk lane, and has the connection closed where the peer
-// takes nothing.
+// push writes on the bulk lane. It closes the connection if the peer reads
+// nothing.
 func (s *session) push(ctx context.Context, frames []byte) error {
 	err := s.conn.WriteBulkFrames(ctx, frames)
 	if errors.Is(err, websocket.ErrSlowReader) {
@@ -330,8 +332,8 @@ func (s *session) push(ctx context.Context, frames []byte) error {
 	return err
 }
 
-// pushStart answers a request for messages before them, on their lane: on
-// another one it might come after the first of them.
+// pushStart answers a request for messages on the bulk lane, like the messages:
+// on another lane the answer might arrive after the first of them.
 func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 	if r.ID == nil {
 		return nil
@@ -344,7 +346,7 @@ func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 	return err
 }
 
-// pushEnd tells of an end, after the messages that came before.
+// pushEnd sends the end of a subscription or consumption, after its messages.
 func (s *session) pushEnd(v reply) {
 	s.push(s.ctx, websocket.AppendFrame(nil, websocket.OpText, v.text()))
 }

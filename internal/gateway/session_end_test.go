@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// heldEvents answers queries when it is let.
+// heldEvents answers queries when the test allows it.
 type heldEvents struct {
 	fakeEvents
 	asked, let chan struct{}
@@ -43,9 +43,9 @@ func holdEvents(t *testing.T) (*heldEvents, *gateway.Server, string) {
 	return events, server, addr
 }
 
-// TestSession_ManyLargeAnswers asks for more than may be answered at a time:
-// nothing is read until there is room, no acknowledgement either, and the answers
-// that have the room do not wait for one.
+// TestSession_ManyLargeAnswers sends more requests than may run at a time:
+// nothing is read until a slot is free, including pongs, and the answers that
+// hold the slots do not wait for pongs.
 func TestSession_ManyLargeAnswers(t *testing.T) {
 	t.Parallel()
 	const atATime, more = 64, 3
@@ -56,7 +56,7 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 	}
 	<-events.asked
 	<-events.asked
-	go func() { // each waits for the answer of one before
+	go func() { // each waits for the answer to an earlier one
 		for range atATime + more - 2 {
 			<-events.asked
 		}
@@ -75,9 +75,9 @@ func TestSession_ManyLargeAnswers(t *testing.T) {
 	}
 }
 
-// TestSession_LargeAnswersAtTheEnd has the server stop while it owes answers
-// that are more than may be unacknowledged: nothing is read any more, no
-// acknowledgement either, and they leave all the same.
+// TestSession_LargeAnswersAtTheEnd: the server stops while more answer bytes
+// are pending than may be unacknowledged. Nothing is read any more, including
+// pongs, and the answers are still sent.
 func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const answers = 2
@@ -95,7 +95,7 @@ func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for status := 0; status != http.StatusServiceUnavailable; time.Sleep(time.Millisecond) { // until reading has been told to end
+	for status := 0; status != http.StatusServiceUnavailable; time.Sleep(time.Millisecond) { // until the server has begun to stop
 		r, err := http.Get("http://" + addr + "/v1/streams")
 		if err != nil {
 			t.Fatal(err)
@@ -122,8 +122,8 @@ func TestSession_LargeAnswersAtTheEnd(t *testing.T) {
 	stopping.Wait()
 }
 
-// TestSession_QueriesWithoutClient has a client go with queries waiting: they are not
-// begun, since nobody is there for the answers.
+// TestSession_QueriesWithoutClient: a client disconnects while its queries wait. They
+// are not started, since nobody receives the answers.
 func TestSession_QueriesWithoutClient(t *testing.T) {
 	t.Parallel()
 	const waiting = 10
@@ -137,7 +137,7 @@ func TestSession_QueriesWithoutClient(t *testing.T) {
 	<-events.asked
 	awaitMetric(t, addr, "tidewire_chat_rooms 1")
 	c.Abort()
-	awaitMetric(t, addr, "tidewire_chat_rooms 0") // the end of the client has been noticed
+	awaitMetric(t, addr, "tidewire_chat_rooms 0") // the server has noticed the disconnect
 	close(events.let)
 	for {
 		select {

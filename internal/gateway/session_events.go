@@ -9,7 +9,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// eventsServed refuses a request for events where there are none.
+// eventsServed reports whether a request for events can be served; if not, it
+// refuses it.
 func (s *session) eventsServed(r *request) bool {
 	switch {
 	case s.server.events == nil:
@@ -22,7 +23,7 @@ func (s *session) eventsServed(r *request) bool {
 	return false
 }
 
-// appendEvents stores events, if their condition holds. Answers are given after
+// appendEvents stores events, if their condition holds. Answers are sent after
 // the commit, in any order.
 func (s *session) appendEvents(r *request) {
 	if !s.eventsServed(r) {
@@ -44,7 +45,7 @@ func (s *session) appendEvents(r *request) {
 	})
 }
 
-// queryEvents answers on the bulk lane: it may be much.
+// queryEvents answers on the bulk lane, because the answer may be large.
 func (s *session) queryEvents(r *request) {
 	if !s.eventsServed(r) || r.ID == nil {
 		return
@@ -73,9 +74,9 @@ func (s *session) queryEvents(r *request) {
 	})
 }
 
-// answerQuery reads what a query asks for and encodes it, and returns how much of
-// the budget that holds. Few do so at a time in the whole server, for what they
-// read is not counted before it is there.
+// answerQuery reads the events of a query and encodes them, and returns the bytes
+// held of the memory budget. Only maxReading run at a time in the whole server,
+// because the events are counted only after they are read.
 func (s *session) answerQuery(ctx context.Context, r *request, span engine.EventRange) (frame []byte, held int64, err error) {
 	if err := s.conn.memory.Reserve(ctx, budget.Page, pageReserve); err != nil {
 		return nil, 0, err
@@ -105,7 +106,7 @@ type projection struct {
 	Guard  engine.EventCondition `json:"condition"`
 }
 
-// told is the projection without a null.
+// told returns the projection with an empty array in place of null.
 func (p projection) told() projection {
 	if p.Guard.Query.Items == nil {
 		p.Guard.Query.Items = []engine.EventItem{}
@@ -125,7 +126,7 @@ func (s *session) project(r *request) {
 	}
 	s.inBackground(func(ctx context.Context) {
 		select {
-		case s.projecting <- struct{}{}: // one connection does not take all that the store can do
+		case s.projecting <- struct{}{}: // one connection must not use the whole capacity of the store
 			defer func() { <-s.projecting }()
 		case <-ctx.Done():
 		}
@@ -142,7 +143,7 @@ func (s *session) project(r *request) {
 	})
 }
 
-// eventFeed is what a subscription of events follows.
+// eventFeed is the feed of a subscription of events.
 type eventFeed struct {
 	engine.EventSubscription
 	name string
@@ -160,7 +161,7 @@ func (f eventFeed) next(ctx context.Context, most int) (page, error) {
 	return p, err
 }
 
-// subscribeEvents begins a subscription of events, which has a name.
+// subscribeEvents starts a subscription of events, which needs a name.
 func (s *session) subscribeEvents(r *request) {
 	if !s.eventsServed(r) {
 		return
@@ -176,7 +177,7 @@ func (s *session) subscribeEvents(r *request) {
 		s.refuseFor(r.asked, why)
 		return
 	}
-	held, ok := s.reserve() // the query, as long as it is followed
+	held, ok := s.reserve() // for the query, until the subscription ends
 	if !ok {
 		return
 	}

@@ -23,7 +23,7 @@ func (s *session) enqueue(r *request) {
 	})
 }
 
-// consume begins a consumption.
+// consume starts a consumption.
 func (s *session) consume(r *request) {
 	credits := int64(defaultPrefetch)
 	if r.Credits != nil {
@@ -45,7 +45,7 @@ func (s *session) consume(r *request) {
 		s.refuse(r.asked, why)
 		return
 	}
-	by := r.asked // the rest need not be kept
+	by := r.asked // keeps only this of the request
 	s.feed(func() { c.run(by) })
 }
 
@@ -70,8 +70,8 @@ func (s *session) consumer(queue string) *consumer {
 	return s.consumers[queue]
 }
 
-// cancelConsumer ends a consumption; the answer comes when its deliveries have
-// been given back.
+// cancelConsumer ends a consumption; the answer is sent when its deliveries
+// have been released.
 func (s *session) cancelConsumer(r *request) {
 	c := s.consumer(r.Queue)
 	if c == nil || !c.end.ask(r.asked) {
@@ -81,7 +81,7 @@ func (s *session) cancelConsumer(r *request) {
 	c.cancel()
 }
 
-// creditConsumer changes how much a consumption may have unacknowledged.
+// creditConsumer changes how many unsettled messages a consumption may have.
 func (s *session) creditConsumer(r *request) {
 	c := s.consumer(r.Queue)
 	switch {
@@ -94,8 +94,9 @@ func (s *session) creditConsumer(r *request) {
 	}
 }
 
-// settle deals with deliveries. They are the client's no more, and free its
-// credit, from when the request was read, and again if that fails.
+// settle acknowledges, nacks or extends deliveries. As soon as the request is
+// read, acked and nacked deliveries leave the client and free its credit; if
+// settling fails, the client has them again.
 func (s *session) settle(r *request) {
 	how, why := r.settlement(r.Type)
 	tokens, whyTokens := r.tokens()
@@ -132,7 +133,7 @@ func (s *session) settle(r *request) {
 	}
 }
 
-// settled settles and answers.
+// settled settles the deliveries and answers.
 func (s *session) settled(ctx context.Context, by asked, c *consumer, how settlement, taken []lease, lost []string) {
 	gone, failed, err := c.leases.settle(ctx, s.server.queues, how, taken)
 	if err != nil {

@@ -20,8 +20,8 @@ func (s *session) publish(r *request) {
 	})
 }
 
-// submit has an engine store a request's messages, and answers after the commit. While the engine has enough to do
-// it waits, and nothing more is read: that is how a client that is too fast is slowed down.
+// submit stores a request's messages in an engine, and answers after the commit. It waits while the engine is at
+// its limit, and nothing more is read: this is the back-pressure on a client that is too fast.
 func (s *session) submit(r *request, name string, served bool, store func([]engine.Message, func(engine.Place, error)) error) {
 	messages, why := r.messages()
 	switch {
@@ -34,12 +34,12 @@ func (s *session) submit(r *request, name string, served bool, store func([]engi
 		s.refuseFor(r.asked, why)
 		return
 	}
-	count := 0 // is told where several were asked for
+	count := 0 // sent if the request has a list of messages
 	if r.Messages != nil {
 		count = len(messages)
 	}
 	n := uint64(len(messages))
-	by := r.asked // the rest need not be kept
+	by := r.asked // keeps only this of the request
 	s.pending.add()
 	err := store(messages, func(first engine.Place, err error) {
 		defer s.pending.done()
@@ -88,8 +88,8 @@ func (s *session) commit(r *request) {
 	}
 }
 
-// subscribe begins a subscription, which is answered when the store has said
-// where it begins.
+// subscribe starts a subscription. The answer is sent when the start position
+// is known.
 func (s *session) subscribe(r *request) {
 	from, why := r.start()
 	name := r.Subscription
@@ -116,7 +116,7 @@ func (s *session) subscribe(r *request) {
 		s.refuse(r.asked, why)
 		return
 	}
-	store, by, of := s.server.streams, r.asked, r.Stream // the rest need not be kept
+	store, by, of := s.server.streams, r.asked, r.Stream // keeps only these of the request
 	s.feed(func() {
 		sub.run(by, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, of, from)
@@ -150,7 +150,7 @@ func (s *session) subscriber(r *request) *subscriber {
 	return s.subscriptions[name]
 }
 
-// unsubscribe ends a subscription; the answer comes when nothing more of it will.
+// unsubscribe ends a subscription; the answer follows its last message.
 func (s *session) unsubscribe(r *request) {
 	sub := s.subscriber(r)
 	if sub == nil || !sub.end.ask(r.asked) {
@@ -160,7 +160,7 @@ func (s *session) unsubscribe(r *request) {
 	sub.cancel()
 }
 
-// creditSubscriber lets a subscription have more messages.
+// creditSubscriber grants a subscription credit for more messages.
 func (s *session) creditSubscriber(r *request) {
 	sub := s.subscriber(r)
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// serveAll serves a stream orders and a queue jobs, among all else.
+// serveAll serves all endpoints, with a stream orders and a queue jobs.
 func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string) {
 	t.Helper()
 	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
@@ -28,7 +28,7 @@ func serveAll(t *testing.T) (*fakeStreams, *fakeQueues, *gateway.Server, string)
 	return streams, queues, server, addr
 }
 
-// wire is a client that takes one message at a time.
+// wire is a client that reads one message at a time.
 type wire struct {
 	*websocket.Conn
 	t    *testing.T
@@ -58,7 +58,7 @@ func (w *wire) next() string {
 	return first
 }
 
-// want sends nothing and wants exactly these, in this order.
+// want expects exactly these messages, in this order.
 func (w *wire) want(lines ...string) {
 	w.t.Helper()
 	for _, line := range lines {
@@ -68,14 +68,14 @@ func (w *wire) want(lines ...string) {
 	}
 }
 
-// ask sends and wants one answer.
+// ask sends a request and expects one answer.
 func (w *wire) ask(text, answer string) {
 	w.t.Helper()
 	send(w.t, w.Conn, text)
 	w.want(answer)
 }
 
-// silent wants nothing to arrive for a while.
+// silent expects no message for a while.
 func (w *wire) silent(d time.Duration) {
 	w.t.Helper()
 	w.SetReadDeadline(time.Now().Add(d))
@@ -85,7 +85,7 @@ func (w *wire) silent(d time.Duration) {
 	}
 }
 
-// code is the code of an error with that id.
+// code returns the code of an error with that id.
 func (w *wire) code(text string) string {
 	w.t.Helper()
 	send(w.t, w.Conn, text)
@@ -258,8 +258,9 @@ func TestSession_TooLargeIsClosed(t *testing.T) {
 	}
 }
 
-// TestSession_CloseComesBehindTheAnswers, whoever closes.
-func TestSession_CloseComesBehindTheAnswers(t *testing.T) {
+// TestSession_CloseComesAfterTheAnswers: the Close frame comes after the
+// answers, regardless of which side closes.
+func TestSession_CloseComesAfterTheAnswers(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*wire, *gateway.Server) websocket.StatusCode{
 		"client": func(c *wire, _ *gateway.Server) websocket.StatusCode {
@@ -312,8 +313,8 @@ func TestSession_CloseComesBehindTheAnswers(t *testing.T) {
 	}
 }
 
-// TestSession_CloseComesBehindAPublish, also if nothing else is owed.
-// TestSession_PublishAgain: what has a client and a sequence can be repeated.
+// TestSession_PublishAgain: a publish with a client and a sequence can be
+// repeated.
 func TestSession_PublishAgain(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -330,7 +331,9 @@ func TestSession_PublishAgain(t *testing.T) {
 	client{t, addr}.refused("POST", "/v1/streams/orders/messages", `{"payload":"a","sequence":8}`, 400, "invalid")
 }
 
-func TestSession_CloseComesBehindAPublish(t *testing.T) {
+// TestSession_CloseComesAfterAPublish: the Close frame comes after the answer to a publish, also if
+// no other answer is pending.
+func TestSession_CloseComesAfterAPublish(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
 	c := connect(t, addr)
@@ -357,8 +360,8 @@ func TestSession_StopDoesNotWaitForEver(t *testing.T) {
 	streams.hold(false) // answers nobody
 }
 
-// TestSession_Chats: what /ws/chat takes, beside the rest; and who has left all
-// rooms stays.
+// TestSession_Chats: /ws accepts the messages of /ws/chat, and leaving all
+// rooms does not close the connection.
 func TestSession_Chats(t *testing.T) {
 	t.Parallel()
 	_, _, _, addr := serveAll(t)
@@ -366,7 +369,7 @@ func TestSession_Chats(t *testing.T) {
 	for _, c := range []*wire{alice, bob} {
 		c.ask(`{"type":"join","room":"r","id":1}`, `{"id":1,"type":"ok"}`)
 	}
-	odd := `{"type":"chat","room":"r","text":"hi","stream":5,"id":2}` // fields of other types are its own business
+	odd := `{"type":"chat","room":"r","text":"hi","stream":5,"id":2}` // a chat's other fields may have any type
 	alice.ask(odd, `{"id":2,"type":"ok"}`)
 	bob.want(odd)
 	alice.ask(`{"type":"leave","id":3}`, `{"id":3,"type":"ok"}`)

@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// SessionConfig bounds the connections on /ws.
+// SessionConfig sets the limits of connections on /ws.
 type SessionConfig struct {
 	// MaxSubscriptions is how many subscriptions and consumptions a connection
 	// may have together. Defaults to 100.
@@ -26,7 +26,7 @@ func (c SessionConfig) withDefaults() SessionConfig {
 	return c
 }
 
-// sessions is what the connections on /ws have in common.
+// sessions is the shared state of the connections on /ws.
 type sessions struct {
 	cfg      SessionConfig
 	streams  engine.Streams
@@ -36,7 +36,7 @@ type sessions struct {
 	work     context.Context
 	flusher  *flusher
 	log      *rareLog
-	querying chan struct{} // as many as may read and encode answers to queries at a time
+	querying chan struct{} // a semaphore: queries that read and encode their answer at a time
 	decoders decoders
 	buffers  sync.Pool // of *[]byte, in which frames are encoded
 
@@ -53,7 +53,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 		name, help string
 		value      *atomic.Uint64
 	}{
-		{"tidewire_ws_ignored_total", "Messages on /ws that had no effect: malformed, unknown, or refused.", &s.ignored},
+		{"tidewire_ws_ignored_total", "Messages on /ws that had no effect: malformed, of unknown type, or rejected.", &s.ignored},
 		{"tidewire_stored_messages_total", "Messages that clients had stored in streams and queues.", &s.stored},
 		{"tidewire_delivered_messages_total", "Messages sent to subscribers and consumers.", &s.delivered},
 		{"tidewire_settled_deliveries_total", "Deliveries that clients acknowledged, rejected or extended.", &s.settled},
@@ -64,7 +64,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 	return s
 }
 
-// maxBuffer is the largest buffer that is kept for the next one.
+// maxBuffer is the largest buffer that goes back to the pool, in bytes.
 const maxBuffer = 1 << 20
 
 func (s *sessions) buffer() []byte {
@@ -80,7 +80,8 @@ func (s *sessions) reuse(b []byte) {
 	}
 }
 
-// rareLog writes a line a second at most: stores fail for everybody at once.
+// rareLog writes at most one line per second: a store that fails, fails for all
+// clients at once.
 type rareLog struct {
 	log  *slog.Logger
 	last atomic.Int64 // unix milliseconds

@@ -42,8 +42,8 @@ func answersThenClose(t *testing.T, c *websocket.Conn) (map[string]string, error
 	}
 }
 
-// TestShutdown_StoresHaveGivenUp: what they gave up is answered, and then comes the
-// Close frame.
+// TestShutdown_StoresHaveGivenUp: requests that the stores gave up are answered
+// before the Close frame.
 func TestShutdown_StoresHaveGivenUp(t *testing.T) {
 	t.Parallel()
 	streams, _, server, addr := serveAll(t)
@@ -66,8 +66,8 @@ func TestShutdown_StoresHaveGivenUp(t *testing.T) {
 	}
 }
 
-// TestShutdown_WaitsAreGivenUp: what waits for a store in a goroutine of its own is
-// answered, and the end is an orderly one.
+// TestShutdown_WaitsAreGivenUp: requests that wait for a store in a goroutine are
+// answered, and the connection ends with a closing handshake.
 func TestShutdown_WaitsAreGivenUp(t *testing.T) {
 	t.Parallel()
 	streams, _, server, addr := serveAll(t)
@@ -102,7 +102,8 @@ func (r *lastRead) Read(ctx context.Context, stream string, key *string, after i
 	return messages, err
 }
 
-// TestShutdown_PageIsGivenUp: a stop does not wait until a page is written as JSON.
+// TestShutdown_PageIsGivenUp: a stop does not wait until a page is encoded as
+// JSON.
 func TestShutdown_PageIsGivenUp(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")

@@ -13,8 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// slowStreams and slowRooms keep who wants something stored waiting until they
-// are let.
+// slowStreams and slowRooms delay publishes until the test releases them.
 type slowStreams struct {
 	*fakeStreams
 	let chan struct{}
@@ -35,8 +34,9 @@ func (s slowRooms) Append(ctx context.Context, room string, payload []byte, done
 	return s.memoryStore.Append(ctx, room, payload, done)
 }
 
-// TestSilence_StoreIsBusy: nothing is read while the store has enough to do. That is
-// not the client's silence, even if it lasts for longer than a client's may.
+// TestSilence_StoreIsBusy: nothing is read while the store is at its limit. That
+// time does not count as silence of the client, even if it is longer than the
+// timeout.
 func TestSilence_StoreIsBusy(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -71,8 +71,8 @@ func TestSilence_StoreIsBusy(t *testing.T) {
 	}
 }
 
-// TestChat_WithFieldsOfAJoin joins the public room by a chat that has a field
-// of the application's own: it is no join that asks for what was said before.
+// TestChat_WithFieldsOfAJoin joins the public room by a chat with a field of
+// the application: the field does not request history.
 func TestChat_WithFieldsOfAJoin(t *testing.T) {
 	t.Parallel()
 	store := newMemoryStore(t)
@@ -85,8 +85,8 @@ func TestChat_WithFieldsOfAJoin(t *testing.T) {
 	c.ask(`{"type":"chat","id":1,"text":"hello","history":10}`, `{"id":1,"position":11,"type":"ok"}`)
 }
 
-// TestShutdown_BodyThatDoesNotCome: a client that has announced a body and
-// does not send it keeps nobody from the rest of a stop.
+// TestShutdown_BodyThatDoesNotCome: a client that has announced a body and does
+// not send it does not delay the rest of a stop.
 func TestShutdown_BodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	streams := newFakeStreams(t, "orders")

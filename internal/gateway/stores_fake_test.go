@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// commits runs what is to be committed one after the other in a goroutine of its
-// own, as far as it is allowed to.
+// commits runs commits one after the other in a separate goroutine, unless it is
+// held.
 type commits struct {
 	mu      sync.Mutex
 	waiting []func()
@@ -73,7 +73,7 @@ func (c *commits) hold(held bool) {
 	c.nudge()
 }
 
-// wait is later that waits, or gives up without an answer.
+// wait is later, and waits for the commit, at most until ctx ends.
 func (c *commits) wait(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	c.later(func() { f(); close(done) })
@@ -93,15 +93,15 @@ type fakeStreams struct {
 	grown   chan struct{} // closed when anything changes
 	fail    error         // of commits and reads
 	page    int
-	pulled  int // pages that subscriptions got
-	given   int // messages on them
+	pulled  int // pages that subscriptions have read
+	given   int // messages in them
 	open    int // subscriptions
 }
 
 type fakeStream struct {
 	opts     engine.StreamOptions
 	messages []engine.Message
-	oldest   int64 // what is below is not kept
+	oldest   int64 // older positions were deleted
 	groups   map[string]int64
 	requests map[engine.RequestID]engine.Place
 }
@@ -114,7 +114,7 @@ func newFakeStreams(t *testing.T, names ...string) *fakeStreams {
 	return f
 }
 
-// change runs with the state locked and wakes those who wait for it.
+// change runs f with the state locked, and wakes all waiting goroutines.
 func (f *fakeStreams) change(do func()) {
 	f.state.Lock()
 	defer f.state.Unlock()

@@ -12,26 +12,26 @@ import (
 // pushFrames is how many bytes of messages are encoded at a time.
 const pushFrames = 256 << 10
 
-// feed is what a subscriber follows: a stream, or events.
+// feed is the source of a subscriber: a stream, or events.
 type feed interface {
-	// Position after which it begins.
+	// Position returns the position after which it begins.
 	Position() int64
-	// next waits for a page of at most most messages.
+	// next waits for a page of one to most messages.
 	next(ctx context.Context, most int) (page, error)
 	Close()
 }
 
-// page is what a feed returns.
+// page is some messages of a feed.
 type page struct {
 	size  int       // messages, at least 1
-	bytes int       // about what they take in memory
+	bytes int       // approximate size in memory
 	text  appendNth // encodes one of them
 }
 
 // appendNth appends the nth message of a page as a client gets it.
 type appendNth func(dst []byte, n int) []byte
 
-// streamFeed is a stream.
+// streamFeed is the feed of a stream.
 type streamFeed struct {
 	engine.Subscription
 	stream, name string
@@ -46,17 +46,18 @@ func (f streamFeed) next(ctx context.Context, most int) (page, error) {
 	return p, err
 }
 
-// subscriber is a subscription of a connection. Its goroutine takes credit and then
-// a page of the store, sends it at the pace at which the peer takes it, and only
-// then the next: a slow peer costs one page, and one without credit none.
+// subscriber is a subscription of a connection. Its goroutine takes credit, reads a
+// page from the store, and sends it as fast as the peer reads, before it reads the
+// next page: a slow peer costs the memory of one page, and a peer without credit
+// none.
 type subscriber struct {
 	session *session
 	name    string
 	credits *credits
 	ctx     context.Context
 	cancel  context.CancelFunc
-	held    int64 // of the budget
-	source  feed  // what it follows, once that is open
+	held    int64 // bytes of the memory budget
+	source  feed  // nil until it is open
 	end     ending
 }
 
@@ -66,8 +67,8 @@ func newSubscriber(s *session, name string, r *request) *subscriber {
 	return sub
 }
 
-// run is the subscription's goroutine. It does apart all that needs a deep stack. Whatever of it
-// panics, what was opened is closed.
+// run is the subscription's goroutine. Steps that need a deep stack run in another goroutine
+// (apart). The source is closed even after a panic.
 func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error)) {
 	defer sub.cancel()
 	err := sub.apart(func() error { return sub.begin(by, open) })
@@ -82,7 +83,7 @@ func (sub *subscriber) run(by asked, open func(ctx context.Context) (feed, error
 	sub.apart(func() error { sub.answer(); return nil })
 }
 
-// begin opens what is followed, and answers if that succeeds.
+// begin opens the source, and answers if that succeeds.
 func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, error)) error {
 	s := sub.session
 	if err := s.conn.memory.Reserve(sub.ctx, budget.Follow, followOverhead); err != nil {
@@ -98,12 +99,12 @@ func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, err
 	return s.pushStart(sub.ctx, by, reply{Position: &position})
 }
 
-// refuse answers that nothing was opened, for this reason.
+// refuse answers that the subscription could not be opened.
 func (sub *subscriber) refuse(by asked, err error) {
 	s := sub.session
 	sub.leave()
 	switch {
-	case s.conn.broken.Load(): // nothing is answered any more
+	case s.conn.broken.Load(): // nothing more is answered
 	case sub.ctx.Err() != nil:
 		s.answer(by, refusal(codeEnded))
 	default:
@@ -111,7 +112,7 @@ func (sub *subscriber) refuse(by asked, err error) {
 	}
 }
 
-// finish ends what has begun, for this reason.
+// finish closes the source and tells the client the reason.
 func (sub *subscriber) finish(err error) {
 	func() {
 		defer sub.leave()
@@ -120,15 +121,15 @@ func (sub *subscriber) finish(err error) {
 	sub.tell(err)
 }
 
-// answer answers the request that has ended the subscription, if one has.
+// answer answers the request that ended the subscription, if there was one.
 func (sub *subscriber) answer() {
 	sub.session.conn.memory.Release(budget.Follow, sub.held)
 	sub.end.answer(sub.session)
 	sub.session.server.flusher.later(sub.session.conn)
 }
 
-// apart calls f in a goroutine of its own, with the deep stack that a query or a write takes:
-// the stacks of thousands of subscriptions that wait stay small. A panic is returned as an error.
+// apart calls f in a separate goroutine, whose stack may grow deep for a query or a write: so the
+// stacks of thousands of waiting subscriptions stay small. A panic is returned as an error.
 func (sub *subscriber) apart(f func() error) (err error) {
 	var calling sync.WaitGroup
 	calling.Go(func() { err = sub.session.conn.try(f) })
@@ -142,7 +143,7 @@ func (sub *subscriber) leave() {
 	delete(sub.session.subscriptions, sub.name)
 }
 
-// tell says that the subscription has ended without being asked to.
+// tell tells the client that the server has ended the subscription.
 func (sub *subscriber) tell(err error) {
 	if sub.ctx.Err() != nil || sub.session.conn.ending() {
 		return
@@ -158,8 +159,8 @@ func (sub *subscriber) tell(err error) {
 	sub.session.pushEnd(with)
 }
 
-// follow sends page after page until something ends it. It takes credit first, so
-// that it holds nothing while it has none.
+// follow sends page after page until an error ends it. It takes credit first, so
+// that it holds no page while it has none.
 func (sub *subscriber) follow() error {
 	for {
 		most, err := sub.credits.take(sub.ctx, maxBatch)
@@ -180,7 +181,7 @@ func (sub *subscriber) follow() error {
 	}
 }
 
-// send sends a page on the bulk lane, some messages at a time.
+// send sends a page on the bulk lane, about pushFrames bytes at a time.
 func (sub *subscriber) send(p page) error {
 	server, memory := sub.session.server, sub.session.conn.memory
 	held := int64(p.bytes + min(p.bytes, pushFrames))
@@ -203,15 +204,15 @@ func (sub *subscriber) send(p page) error {
 	return nil
 }
 
-// ending is the request that ended a subscription or consumption, answered when
-// that has happened.
+// ending is the request that ends a subscription or consumption. It is answered
+// after the end.
 type ending struct {
 	mu    sync.Mutex
 	asked bool
 	by    asked
 }
 
-// ask notes the request, unless there was one.
+// ask records the request, and reports whether it is the first.
 func (e *ending) ask(r asked) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,7 +229,7 @@ func (e *ending) answer(s *session) {
 	if e.asked {
 		s.ok(e.by, reply{})
 	}
-	e.asked = true // whoever asks now is too late
+	e.asked = true // later requests are refused
 }
 
 // credits is how many messages a subscription may still send.
@@ -239,7 +240,7 @@ type credits struct {
 	more      chan struct{} // one slot
 }
 
-// newCredits returns credits without a bound if there is no number.
+// newCredits returns unlimited credits if n is nil.
 func newCredits(n *int64) *credits {
 	c := &credits{unlimited: n == nil, more: make(chan struct{}, 1)}
 	if n != nil {
@@ -248,7 +249,7 @@ func newCredits(n *int64) *credits {
 	return c
 }
 
-// take waits for credit and takes as much as there is, at most n.
+// take waits for credit and takes all of it, at most n.
 func (c *credits) take(ctx context.Context, n int) (int, error) {
 	for !c.unlimited {
 		c.mu.Lock()
@@ -267,14 +268,15 @@ func (c *credits) take(ctx context.Context, n int) (int, error) {
 	return n, nil
 }
 
-// giveBack returns what was taken and not needed.
+// giveBack returns credit that was not used.
 func (c *credits) giveBack(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.left += int64(n)
 }
 
-// add reports whether n makes sense; without a bound there is nothing to add to.
+// add adds n credits. It returns false if n is out of range, or the credits are
+// unlimited.
 func (c *credits) add(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// fill puts messages of a size into a stream.
+// fill adds messages of a size to a stream.
 func fill(streams *fakeStreams, name string, count, size int) {
 	payload := []byte(strings.Repeat("x", size))
 	streams.change(func() {
@@ -25,7 +25,7 @@ func fill(streams *fakeStreams, name string, count, size int) {
 	})
 }
 
-// positions reads messages of a subscription: their positions are those from
+// positions reads messages of a subscription, and expects the positions from
 // first to last.
 func (w *wire) positions(subscription string, first, last int64) {
 	w.t.Helper()
@@ -92,7 +92,7 @@ func TestSubscribe_OneOfAName(t *testing.T) {
 	waitFor(t, func() bool { return locked(streams, func() bool { return streams.open == 0 }) }, "subscriptions are left")
 }
 
-// locked looks at the streams.
+// locked calls f with the state locked.
 func locked[T any](f *fakeStreams, look func() T) T {
 	f.state.Lock()
 	defer f.state.Unlock()
@@ -134,7 +134,8 @@ func TestSubscribe_Credits(t *testing.T) {
 	c := connect(t, addr)
 	c.ask(`{"type":"subscribe","id":1,"stream":"orders","after":0,"credits":4}`, `{"type":"ok","id":1,"position":0}`)
 	c.positions("orders", 1, 4)
-	// The answer goes by another lane than the messages, which may come first.
+	// The answer is sent on another lane than the messages, which may come
+	// first.
 	send(t, c.Conn, `{"type":"credit","id":2,"subscription":"orders","n":13}`)
 	last, answered := int64(4), false
 	for last < 17 || !answered {
@@ -168,8 +169,8 @@ func TestSubscribe_Credits(t *testing.T) {
 	c.positions("orders", 18, 30)
 }
 
-// TestSubscribe_SlowReaderHoldsOnePage: the store is asked for no more than what
-// the peer takes, and answers overtake it all.
+// TestSubscribe_SlowReaderHoldsOnePage: the server reads from the store only as
+// fast as the peer reads, and answers overtake the messages.
 func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)
@@ -186,8 +187,8 @@ func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 			stable, last = 0, pulled
 		}
 	}
-	// What is under way is bounded by the credit that pongs give, at most 4 MiB,
-	// and by one page.
+	// Bytes in flight are bounded by the credit that pongs give, at most 4 MiB,
+	// plus one page.
 	if last < 1 || last*10*(10<<10) > 5<<20 {
 		t.Errorf("%d pages of 100 KiB were read for a peer that takes nothing", last)
 	}
@@ -207,7 +208,8 @@ func TestSubscribe_SlowReaderHoldsOnePage(t *testing.T) {
 	}
 }
 
-// TestSubscribe_StopInTheMiddle of a catch-up that the peer does not take.
+// TestSubscribe_StopInTheMiddle: the server stops in the middle of a catch-up
+// that the peer does not read.
 func TestSubscribe_StopInTheMiddle(t *testing.T) {
 	t.Parallel()
 	streams, _, server, addr := serveAll(t)
@@ -248,7 +250,7 @@ func TestCommit_MovesTheGroup(t *testing.T) {
 	}
 }
 
-// TestPublish_ManyAnswers of one commit come in the order of positions.
+// TestPublish_ManyAnswers: many answers of one commit come in position order.
 func TestPublish_ManyAnswers(t *testing.T) {
 	t.Parallel()
 	streams, _, _, addr := serveAll(t)

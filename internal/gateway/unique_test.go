@@ -20,8 +20,8 @@ func (l lateUnique) EnqueueUnique(ctx context.Context, queue string, m engine.Me
 	return l.fakeQueues.EnqueueUnique(ctx, queue, m, opts, unique, done)
 }
 
-// TestEnqueue_TheFirstOfAKeyIsStored and the later ones of the connection are its
-// duplicates.
+// TestEnqueue_TheFirstOfAKeyIsStored: the first message of a key is stored, and
+// later ones of the connection are duplicates.
 func TestEnqueue_TheFirstOfAKeyIsStored(t *testing.T) {
 	t.Parallel()
 	queues := newFakeQueues(t, "jobs")

@@ -10,10 +10,10 @@ import (
 )
 
 // lingering are streams and queues whose subscriptions and consumptions end when
-// they are let.
+// the test allows it.
 type lingering struct {
 	*fakeStreams
-	ending chan struct{} // is told of each end that has begun
+	ending chan struct{} // receives each end that has begun
 	let    chan struct{}
 }
 
@@ -54,8 +54,8 @@ func (c lingeringConsumption) Close() {
 	c.Consumption.Close()
 }
 
-// TestUnsubscribe_IsAnsweredWhenItHasEnded, and cancel too: nothing of it comes
-// after the answer, and what it held is free.
+// TestUnsubscribe_IsAnsweredWhenItHasEnded: unsubscribe and cancel are answered
+// after the last message, and when everything held is released.
 func TestUnsubscribe_IsAnsweredWhenItHasEnded(t *testing.T) {
 	t.Parallel()
 	for begin, end := range map[string]string{
@@ -78,8 +78,8 @@ func TestUnsubscribe_IsAnsweredWhenItHasEnded(t *testing.T) {
 			}
 			send(t, c.Conn, `{"id":"end",`+end+`}`)
 			<-l.ending
-			// Answers leave in the order in which they are given: had the end been
-			// answered, that would come first.
+			// Answers are sent in order: if the end had been answered already,
+			// that answer would come first.
 			c.ask(`{"type":"ping","ts":1}`, `{"ts":1,"type":"pong"}`)
 			let()
 			c.want(`{"type":"ok","id":"end"}`)

@@ -18,8 +18,8 @@ import (
 
 const upgradeHeaders = "Host: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 
-// TestUpgrade_WithABodyIsRefused: what a proxy takes for the body must not be read
-// as frames, nor as the next request.
+// TestUpgrade_WithABodyIsRefused: bytes that a proxy takes for the body must not
+// be read as frames, nor as the next request.
 func TestUpgrade_WithABodyIsRefused(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
@@ -60,7 +60,7 @@ func TestUpgrade_WithABodyIsRefused(t *testing.T) {
 	}
 }
 
-// failingWriter panics when its connection is to be taken over.
+// failingWriter panics in Hijack.
 type failingWriter struct{ *httptest.ResponseRecorder }
 
 func (failingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) { panic("hijack") }

@@ -28,8 +28,8 @@ func (a *attacker) status(c net.Conn) int {
 	return answer.StatusCode
 }
 
-// edgeAttacks misuse connections: their pace, their framing, their beginning and
-// their end.
+// edgeAttacks misuse connections: their speed, their framing, their beginning
+// and their end.
 var edgeAttacks = []attack{
 	{"trickle", lasting, func(a *attacker) {
 		a.side(10*a.scale, func(i int) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// The attacks on memory read these; they are made before.
+// The attacks on memory read from these, which are created before.
 const (
 	bigRoom   = "stored-big"
 	bigStream = "big"
@@ -18,7 +18,7 @@ const (
 	bigEvent  = 64 << 10
 )
 
-// memoryAttacks have the server hold bytes for those who do not take them.
+// memoryAttacks make the server hold bytes for clients that do not read.
 var memoryAttacks = []attack{
 	{"join-unread", lasting, func(a *attacker) {
 		for range 10 {
@@ -73,7 +73,7 @@ var memoryAttacks = []attack{
 			if c == nil {
 				continue
 			}
-			c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // the server need not take it
+			c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // the server need not accept it
 			c.Write(append(beginning(websocket.OpText, a.random.IntN(2) == 0, 1<<20-500), part...))
 		}
 		a.hold()

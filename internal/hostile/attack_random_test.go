@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Random requests are made of these.
+// Random requests consist of these.
 var (
 	randomTypes = strings.Fields(`publish subscribe unsubscribe commit enqueue consume ack nack extend cancel credit append query project
 		join chat leave ping pong hello chunk presence nonsense`)
@@ -23,15 +23,15 @@ var (
 	}
 )
 
-// randomRequest is one of the types with a few fields, of which most make sense
-// on their own.
+// randomRequest returns a request of one type with a few fields, most of which
+// are valid alone.
 func (a *attacker) randomRequest(id int) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `{"type":%q,"id":%d`, randomTypes[a.random.IntN(len(randomTypes))], id)
 	for range a.random.IntN(7) {
 		fmt.Fprintf(&out, `,%q:%s`, randomFields[a.random.IntN(len(randomFields))], randomValues[a.random.IntN(len(randomValues))])
 	}
-	// Names that exist get most requests past the first check.
+	// Existing names let most requests pass the first check.
 	if a.random.IntN(2) == 0 {
 		out.WriteString(`,"stream":"evil-0","queue":"evil-queue","payload":"x"`)
 	}

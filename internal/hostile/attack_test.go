@@ -17,23 +17,23 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// attack is one way of doing harm.
+// attack is one kind of attack.
 type attack struct {
 	name string
 	ends ending
 	run  func(*attacker)
 }
 
-// ending says when an attack is over.
+// ending says when an attack ends.
 type ending int
 
 const (
 	lasting ending = iota // when its time is up
-	brief                 // when all that it asks is answered: it is not cut short
+	brief                 // when all its requests are answered: it is not cut short
 )
 
-// attacker is what one run of an attack works with. Its sockets are closed, with
-// a reset, when its time is up.
+// attacker runs one attack. Its sockets are closed, with a reset, when its time
+// is up.
 type attacker struct {
 	context.Context
 	w      *world
@@ -71,7 +71,7 @@ func (a *attacker) close() {
 	}
 }
 
-// own has c closed when the attack is over, and reports whether it is not yet.
+// own makes c close when the attack is over, and reports whether the attack still runs.
 func (a *attacker) own(c io.Closer) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,7 +86,7 @@ func (a *attacker) own(c io.Closer) bool {
 // hold waits until the attack is over.
 func (a *attacker) hold() { <-a.Done() }
 
-// pause waits, and reports whether the attack goes on.
+// pause waits, and reports whether the attack still runs.
 func (a *attacker) pause(d time.Duration) bool {
 	select {
 	case <-a.Done():
@@ -96,7 +96,7 @@ func (a *attacker) pause(d time.Duration) bool {
 	}
 }
 
-// side runs n calls side by side and returns when all have.
+// side runs n calls in parallel and returns when all have returned.
 func (a *attacker) side(n int, call func(i int)) {
 	var running sync.WaitGroup
 	for i := range n {
@@ -105,15 +105,15 @@ func (a *attacker) side(n int, call func(i int)) {
 	running.Wait()
 }
 
-// wrong notes an answer that the server should not give, whoever asks.
+// wrong records an answer that the server must not give to any client.
 func (a *attacker) wrong(kind, format string, args ...any) {
 	if a.Err() == nil {
 		a.w.fault("attack "+a.name, kind, format, args...)
 	}
 }
 
-// raw is a TCP connection that takes little unless it is read; nil when the
-// server does not take it, which is its right.
+// raw returns a TCP connection with small buffers; nil if the server rejects
+// it, which it may.
 func (a *attacker) raw() *net.TCPConn {
 	d := net.Dialer{Timeout: patience, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
@@ -130,7 +130,7 @@ func (a *attacker) raw() *net.TCPConn {
 	return tcp
 }
 
-// silent is a WebSocket that nobody reads from; nil if there is none.
+// silent returns a WebSocket that is never read; nil if there is none.
 func (a *attacker) silent(path string) *net.TCPConn {
 	c := a.raw()
 	if c == nil {
@@ -143,7 +143,7 @@ func (a *attacker) silent(path string) *net.TCPConn {
 	return c
 }
 
-// text sends a text message, and reports whether the socket took it.
+// text sends a text message, and reports whether the socket accepted it.
 func text(c *net.TCPConn, format string, args ...any) bool {
 	return frame(c, websocket.OpText, fmt.Appendf(nil, format, args...))
 }
@@ -156,25 +156,24 @@ func frame(c *net.TCPConn, op websocket.Opcode, payload []byte) bool {
 	return err == nil
 }
 
-// beginning is the header of a masked frame that announces a payload.
+// beginning returns the header of a masked frame that announces a payload.
 func beginning(op websocket.Opcode, fin bool, length int) []byte {
 	return websocket.AppendHeader(nil, websocket.Header{Fin: fin, Op: op, Masked: true, Key: [4]byte{1, 2, 3, 4}, Length: int64(length)})
 }
 
-// heard is what a conversation was answered: by the request's id, and how it
-// ended.
+// heard has the answers of a conversation, by request id, and how it ended.
 type heard struct {
 	answers map[int]message
 	err     error
 }
 
-// converse sends messages on a connection of its own, one a line of ids from 1
-// on, and returns the answers when all are there, or the connection has ended.
+// converse sends messages on a new connection, with ids from 1 on, and returns
+// when all are answered or the connection has ended.
 func (a *attacker) converse(path string, requests ...string) heard {
 	return a.talk(path, func(h heard) bool { return len(h.answers) == len(requests) }, requests...)
 }
 
-// talk is converse that ends when enough is answered.
+// talk is converse that ends when enough returns true.
 func (a *attacker) talk(path string, enough func(heard) bool, requests ...string) heard {
 	h := heard{answers: make(map[int]message)}
 	c, err := websocket.Dial(a, "ws://"+a.addr+path, websocket.Config{MaxMessage: 4 << 20})
@@ -197,8 +196,8 @@ func (a *attacker) talk(path string, enough func(heard) bool, requests ...string
 	return h
 }
 
-// refusal wants the request, with id 1, to be refused with one of the codes, if
-// it is answered.
+// refusal checks that the request, with id 1, is rejected with one of the
+// codes, if it is answered.
 func (a *attacker) refusal(path, request string, codes ...string) {
 	m, answered := a.converse(path, request).answers[1]
 	if !answered {
@@ -212,8 +211,8 @@ func (a *attacker) refusal(path, request string, codes ...string) {
 	a.wrong("taken", "%.300s on %s was answered %+v, want one of %v", request, path, m, codes)
 }
 
-// refusalOrNone is refusal for a request that the server may leave without an answer,
-// because its id is in doubt. The answer to the next request, 2, tells that none comes.
+// refusalOrNone is refusal for a request that the server may leave unanswered, because
+// its id is unclear. The answer to the next request, 2, shows that none will come.
 func (a *attacker) refusalOrNone(path, request string, codes ...string) {
 	const unknown = `{"type":"nonsense","id":2}`
 	h := a.talk(path, func(h heard) bool { return h.answers[2].Type != "" }, request, unknown)
@@ -250,7 +249,7 @@ func (a *attacker) call(method, path, body string, headers ...string) (status in
 	return status, string(text)
 }
 
-// denied wants a request by HTTP to be refused with a 4xx, if it is answered.
+// denied checks that an HTTP request is rejected with a 4xx, if it is answered.
 func (a *attacker) denied(method, path, body string, headers ...string) {
 	status, answer := a.call(method, path, body, headers...)
 	if status != 0 && status/100 != 4 && status != http.StatusServiceUnavailable {

@@ -11,16 +11,16 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// wordAttacks say what they should not: names that are not theirs, JSON that
-// means two things, numbers that are none.
+// wordAttacks send invalid content: names that belong to others, ambiguous
+// JSON, texts that are not numbers.
 var wordAttacks = []attack{
 	{"reserved-names", brief, func(a *attacker) {
-		// victims is a queue of the attack's own: its stream is the server's.
+		// evil-queue belongs to the attack, but its stream belongs to the server.
 		a.call("POST", "/v1/queues/evil-queue", "{}")
 		for _, name := range []string{"tidewire.rooms", "tidewire.anything", "evil-queue"} {
 			codes := []string{"invalid_name", "not_found", "reserved_name", "forbidden", "queue_stream"}
 			a.refusal("/ws", fmt.Sprintf(`{"type":"publish","stream":%q,"key":%q,"payload":"","id":1}`, name, bigRoom), codes...)
-			if name != "evil-queue" { // which may be read
+			if name != "evil-queue" { // clients may read this one
 				a.refusal("/ws", fmt.Sprintf(`{"type":"subscribe","stream":%q,"from":"start","id":1}`, name), codes...)
 				a.denied("GET", "/v1/streams/"+name+"/messages", "")
 			}

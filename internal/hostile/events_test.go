@@ -12,13 +12,14 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// slots are what two callers race for, one after the other: a slot is an event
-// that is appended if nobody has appended it. A subscriber sees all of them.
+// slots are events that two callers race for, one after the other: each event
+// is appended on the condition that it does not exist yet. A subscriber sees
+// all of them.
 type slots struct {
 	w *world
 
 	mu    sync.Mutex
-	taken map[int64]int64 // positions that were answered, by slot
+	taken map[int64]int64 // acknowledged positions, by slot
 	last  int64
 	seen  []stored
 }
@@ -33,8 +34,8 @@ func (s *slots) make() {
 	racing.Wait()
 }
 
-// race appends for one slot at a time: each slot is tried twice, so that one of
-// two wins it, whoever they are.
+// race appends for one slot at a time. Each slot is tried twice, so that
+// exactly one of the two attempts wins it.
 func (s *slots) race(who string, number *counter) {
 	ask := int64(0)
 	again := false
@@ -82,8 +83,8 @@ func (s *slots) attempt(l *line, who string, ask int64) error {
 	return nil
 }
 
-// note sets down where a slot's event is: whether a caller won it or was told of
-// a conflict, it is the same position.
+// note records the position of a slot's event: the position must be the same for
+// the winner and in conflicts.
 func (s *slots) note(who string, slot, position int64, won bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,19 +21,20 @@ import (
 )
 
 const (
-	// atOnce is how many attacks run side by side.
+	// atOnce is how many attacks run at the same time.
 	atOnce = 4
-	// stormLeast is for how long all attacks on memory last at once, at least.
+	// stormLeast is the minimum time for which all attacks on memory run at the same time.
 	stormLeast = 5 * time.Second
-	// slack is how many goroutines and files more than before the attacks are no
-	// leak: what well-behaved clients have under way is not the same all the time.
+	// slack is the number of additional goroutines and files after the attacks
+	// that do not count as a leak: the number of open requests of well-behaved
+	// clients varies.
 	slack = 60
-	// poolMost is how many files more the connections to PostgreSQL may be, which
-	// stay open after a time of much work.
+	// poolMost is the number of additional files for connections to PostgreSQL,
+	// which stay open after a busy time.
 	poolMost = 40
 )
 
-// settings come from the environment: make test-hostile sets them.
+// settings come from environment variables, which make test-hostile sets.
 type settings struct {
 	seed   uint64
 	length time.Duration
@@ -63,7 +64,7 @@ func settingsOf(t *testing.T) settings {
 	return s
 }
 
-// attacks are all there are, or those asked for.
+// attacks returns all attacks, or the requested ones.
 func (s settings) attacks(t *testing.T) []attack {
 	t.Helper()
 	all := slices.Concat(memoryAttacks, edgeAttacks, wordAttacks, randomAttacks)
@@ -84,18 +85,18 @@ func (s settings) attacks(t *testing.T) []attack {
 // scale is how large an attack is.
 func (s settings) scale() int { return 1 + min(9, int(s.length/(30*time.Second))) }
 
-// TestHostile runs attacks beside well-behaved clients. See the package's
+// TestHostile runs attacks while well-behaved clients work. See the package's
 // documentation.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	t.Parallel() // with the other: both wait for much
+	t.Parallel() // with the other test: both mostly wait
 	run(t, settingsOf(t), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
 }
 
 // TestHostile_Memory is TestHostile with a server without the race detector, whose
-// memory has a bound.
+// memory is limited.
 func TestHostile_Memory(t *testing.T) {
 	if testing.Short() || os.Getenv("DURATION") != "" {
 		t.Skip("takes a minute; make test-hostile runs TestHostile with both servers")
@@ -114,7 +115,7 @@ func plainServer(t *testing.T) (path string) {
 	return path
 }
 
-// run runs attacks on a program; on this one if there is none.
+// run runs attacks on the program at a path, or on this program if the path is empty.
 func run(t *testing.T, set settings, program string) {
 	attacks := set.attacks(t)
 	t.Logf("SEED=%d DURATION=%v", set.seed, set.length)
@@ -147,10 +148,10 @@ func run(t *testing.T, set settings, program string) {
 	}
 	w.judge(s, quiet)
 
-	// The next server must get on with what the last one was stopped in the middle
-	// of, while attackers hold on to it.
+	// The next server must continue with what the last one was stopped in the
+	// middle of, while attackers keep their connections.
 	s = w.restart(set, s, db.URL)
-	time.Sleep(2 * time.Second) // for the well-behaved to get somewhere
+	time.Sleep(2 * time.Second) // so that the well-behaved clients make progress
 	enough()
 	makers.Wait()
 	close(w.drained)
@@ -166,10 +167,10 @@ func run(t *testing.T, set settings, program string) {
 	}
 }
 
-// prepared are the attackers' streams and queues that are in use before they come.
+// prepared are the attackers' streams and queues that exist before the attacks.
 var prepared = []string{"evil-0", "evil-1", "evil-queue", "evil-lanes"}
 
-// prepare makes what clients and attackers use.
+// prepare creates what clients and attackers use.
 func (w *world) prepare(db pgtest.DB) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -222,15 +223,15 @@ func (w *world) prepare(db pgtest.DB) {
 			w.t.Fatalf("a chat was answered %+v, %v", h.answers[2], h.err)
 		}
 	}
-	// Opens what is there.
+	// Opens the existing streams and queues.
 	it.converse("/ws", `{"type":"publish","stream":"evil-0","payload":"x","id":1}`, `{"type":"publish","stream":"evil-1","payload":"x","id":2}`,
 		`{"type":"enqueue","queue":"evil-queue","payload":"x","id":3}`, `{"type":"enqueue","queue":"evil-lanes","payload":"x","id":4}`,
 		`{"type":"append","events":[{"type":"A","tags":["evil"]}],"id":5}`)
 }
 
-// rage attacks: in the middle of the time with all that want memory at once, and
-// else with a few at a time, of which each comes up once at least if there is
-// time for it.
+// rage runs the attacks: in the middle of the time all attacks on memory at
+// once, and otherwise a few at a time, each at least once if there is enough
+// time.
 func (w *world) rage(set settings, attacks []attack, s *server) {
 	random := rand.New(rand.NewPCG(set.seed, 1))
 	ctx, cancel := context.WithTimeout(w.giveUp, set.length)
@@ -258,7 +259,7 @@ func (w *world) rage(set settings, attacks []attack, s *server) {
 		next = next[1:]
 		return it
 	}
-	// The rest of the time, after the storm, is shared out.
+	// The attacks share the time that is left after the storm.
 	each := min(10*time.Second, max(500*time.Millisecond, set.length*7/10*atOnce/time.Duration(len(attacks))))
 	var attacking sync.WaitGroup
 	storm := time.NewTimer(set.length / 3)
@@ -282,8 +283,8 @@ func (w *world) rage(set settings, attacks []attack, s *server) {
 	attacking.Wait()
 }
 
-// quiet is the most that the server holds for the well-behaved alone, within a
-// moment.
+// quiet is the most that the server holds for the well-behaved clients alone,
+// within a short time.
 func (w *world) quiet(s *server) (most held) {
 	for range 30 {
 		now, err := s.held()
@@ -296,8 +297,8 @@ func (w *world) quiet(s *server) (most held) {
 	return most
 }
 
-// tidy removes the streams and queues that attacks have made: each that is in use
-// has goroutines.
+// tidy removes the streams and queues that attacks have created: each one that is
+// in use has goroutines.
 func (w *world) tidy() {
 	var all struct {
 		Streams []struct{ Stream string }
@@ -317,7 +318,7 @@ func (w *world) tidy() {
 	}
 }
 
-// judge looks at the server when the attackers have gone.
+// judge checks the server after the attacks.
 func (w *world) judge(s *server, quiet held) {
 	w.tidy()
 	var now held
@@ -341,7 +342,7 @@ func (w *world) judge(s *server, quiet held) {
 	}
 }
 
-// restart stops the server while attackers hold on to it, and starts another.
+// restart stops the server while attackers keep their connections, and starts another.
 func (w *world) restart(set settings, s *server, url string) *server {
 	clinging, release := context.WithCancel(w.giveUp)
 	var attacking sync.WaitGroup
@@ -350,7 +351,7 @@ func (w *world) restart(set settings, s *server, url string) *server {
 			attacking.Go(func() { w.perform(clinging, it, s.addr, set.seed, 1, time.Hour) })
 		}
 	}
-	time.Sleep(time.Second) // for them to get hold of it; less is an easier stop, and no fault
+	time.Sleep(time.Second) // so that they have connected; with less time the stop is easier
 	close(w.current().stop)
 	if err := s.stop(true); err != nil {
 		w.fault("server", "stop", "%v", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// jobs is a queue with its producer and its consumers, of which one works by
-// HTTP: each job comes at least once, and never again after an acknowledgement
+// jobs is a queue with its producer and its consumers, one of which uses HTTP:
+// each job is delivered at least once, and never again after an acknowledgement
 // was answered.
 type jobs struct {
 	w     *world
@@ -108,7 +108,7 @@ func (j *jobs) consume(who string) {
 	})
 }
 
-// receive is a consumer by HTTP.
+// receive is a consumer that uses HTTP.
 func (j *jobs) receive(who string) {
 	var deadline time.Time
 	var ended bool
@@ -149,9 +149,9 @@ func (j *jobs) done(who, payload string) {
 	j.acked[payload] = time.Now()
 }
 
-// finished reports whether all that was enqueued is acknowledged. An
-// acknowledgement whose answer was lost in a stop may have taken effect: then
-// the queue is empty, which is as good.
+// finished reports whether all enqueued jobs are acknowledged. An
+// acknowledgement whose answer was lost in a stop may have taken effect: so an
+// empty queue counts too.
 func (j *jobs) finished() bool {
 	j.mu.Lock()
 	left := 0

@@ -13,18 +13,18 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// talkers chat in a room, and a listener there must miss nothing.
+// talkers send chats to a room, and a listener in it must miss nothing.
 type talkers struct {
 	w      *world
 	room   string
 	stored bool
 
 	mu       sync.Mutex
-	present  *generation      // in which the listener has joined
+	present  *generation      // the generation in which the listener has joined
 	answered map[string]int64 // positions, 0 in a live room; by text
 	heard    map[string]bool
 	seen     []stored // in a stored room, by the listener
-	gaps     int64    // messages that the listener was told it missed
+	gaps     int64    // messages that the server reported as missed to the listener
 }
 
 func newTalkers(w *world, room string, stored bool) *talkers {
@@ -74,7 +74,7 @@ func (r *talkers) talk(who string) {
 	})
 }
 
-// attended reports whether the listener is there: a live room keeps nothing.
+// attended reports whether the listener is in the room: a live room stores nothing.
 func (r *talkers) attended(g *generation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,9 @@ func (r *talkers) take() {
 	})
 }
 
-// excuse forgets the last chats of each talker that the listener has not heard,
-// when it has lost its connection: a live room promises nothing across a stop.
+// excuse forgets the last chats of each talker that the listener has not
+// received, if it has lost its connection: a live room guarantees nothing
+// across a stop.
 func (r *talkers) excuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +151,7 @@ func (r *talkers) excuse() {
 	}
 }
 
-// chatOf is the talker and the number of a chat.
+// chatOf returns the talker and the number of a chat.
 func chatOf(text string) (who string, n int) {
 	who, number, _ := strings.Cut(text, ", chat ")
 	n, _ = strconv.Atoi(number)

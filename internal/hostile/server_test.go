@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// memoryLimit is what the server is told that it may use.
+	// memoryLimit is the --max-memory of the server.
 	memoryLimit = 256 << 20
-	// memoryBound is what it may use at its peak, as the system counts it.
+	// memoryBound is the peak memory that the server may use, as the system measures it.
 	memoryBound = memoryLimit
-	// shutdownTimeout is what the server is told that a stop may take, and
-	// stopBound what it gets on a machine that is busy.
+	// shutdownTimeout is the --shutdown-timeout of the server, and stopBound
+	// the time that a stop may take on a busy machine.
 	shutdownTimeout = 10 * time.Second
 	stopBound       = shutdownTimeout + 20*time.Second
 )
@@ -36,14 +36,14 @@ type server struct {
 	done chan struct{} // closed when the process has ended
 
 	mu   sync.Mutex
-	text bytes.Buffer // what it has said
+	text bytes.Buffer // its output
 }
 
 func (s *server) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.text.Len() > 1<<20 {
-		return len(b), nil // a trace, at most; the beginning says most
+		return len(b), nil // drop the rest, at most a trace: the beginning is enough
 	}
 	return s.text.Write(b)
 }
@@ -54,8 +54,8 @@ func (s *server) said() string {
 	return s.text.String()
 }
 
-// show tells what the server has said, and leaves all of it in a file if that is
-// much.
+// show logs the output of the server, and writes all of it to a file if it is
+// long.
 func (s *server) show(t *testing.T) {
 	const most = 4 << 10
 	said := s.said()
@@ -73,8 +73,8 @@ func (s *server) show(t *testing.T) {
 	t.Logf("the server said (all of it: %s):\n%s", file.Name(), said[:most])
 }
 
-// startServer starts the program at the path on the database, this one if there is
-// none, and waits until it listens.
+// startServer starts the program at the path, or this program if the path is
+// empty, on the database, and waits until it listens.
 func startServer(t *testing.T, path, url string, flags ...string) *server {
 	t.Helper()
 	bounded, limit := path != "", memoryLimit
@@ -95,7 +95,7 @@ func startServer(t *testing.T, path, url string, flags ...string) *server {
 		t.Fatal(err)
 	}
 	go func() { s.cmd.Wait(); close(s.done) }()
-	if bounded { // the race detector's memory has no bound
+	if bounded { // the memory of the race detector is not limited
 		go s.watch()
 	}
 	t.Cleanup(func() {
@@ -127,7 +127,7 @@ func startServer(t *testing.T, path, url string, flags ...string) *server {
 	return s
 }
 
-// lives reports whether the process that was started still runs.
+// lives reports whether the started process is still running.
 func (s *server) lives() bool {
 	select {
 	case <-s.done:
@@ -137,18 +137,18 @@ func (s *server) lives() bool {
 	}
 }
 
-// cutOff are what the server says when clients that do not read keep a stop from
-// ending well.
+// cutOff are the texts that the server prints if clients that do not read
+// prevent a clean stop.
 var cutOff = []string{"HTTP requests cut off:", "gateway: connections cut off:"}
 
-// stop sends SIGTERM and waits for the end, which is exit code 0, or 1 where
-// clients cling to the server and it says that they were cut off.
+// stop sends SIGTERM and waits for the end. The exit code must be 0, or 1 if
+// clients kept their connections and the server reports that they were aborted.
 func (s *server) stop(clinging bool) error {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
 	case <-time.After(stopBound):
-		s.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines, into what it said
+		s.cmd.Process.Signal(syscall.SIGQUIT) // writes its goroutines to its output
 		select {
 		case <-s.done:
 		case <-time.After(5 * time.Second):
@@ -184,7 +184,7 @@ func (s *server) metrics() (map[string]float64, error) {
 	return samples, nil
 }
 
-// held is what a leak would add to.
+// held has the numbers that a leak would increase.
 type held struct{ goroutines, files int }
 
 func (s *server) held() (h held, err error) {
@@ -195,7 +195,7 @@ func (s *server) held() (h held, err error) {
 	return held{int(samples["go_goroutines"]), int(samples["process_open_fds"])}, nil
 }
 
-// watch saves a heap profile once, when the process has more memory than it may.
+// watch saves one heap profile when the process uses more memory than it may.
 func (s *server) watch() {
 	for s.peak() <= memoryBound {
 		select {
@@ -220,8 +220,8 @@ func (s *server) watch() {
 	}
 }
 
-// peak is the most memory that the process has had, in bytes; 0 where the
-// system does not tell.
+// peak returns the peak memory of the process, in bytes; 0 if the system does
+// not report it.
 func (s *server) peak() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {

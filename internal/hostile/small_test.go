@@ -12,8 +12,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// TestHostile_SmallServer: a server with the least memory that it takes serves many
-// clients with small messages, and refuses and closes none of them.
+// TestHostile_SmallServer: a server with the minimum memory serves many clients
+// with small messages, and rejects or closes none of them.
 func TestHostile_SmallServer(t *testing.T) {
 	if testing.Short() || os.Getenv("DURATION") != "" {
 		t.Skip("builds a program")
@@ -39,7 +39,8 @@ func TestHostile_SmallServer(t *testing.T) {
 	}
 }
 
-// publishSmall publishes so many messages on one connection, each to be answered ok.
+// publishSmall publishes that many messages on one connection, and expects each to be answered with
+// ok.
 func publishSmall(ctx context.Context, w *world, requests, inFlight int) {
 	c, err := websocket.Dial(ctx, "ws://"+w.current().addr+"/ws", websocket.Config{})
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 const window = 4
 
 // citizen is a well-behaved client. make and take run until nothing more is
-// begun, or is to come; then check compares their ledgers with PostgreSQL.
+// started or expected; then check compares their ledgers with PostgreSQL.
 type citizen interface {
 	make()
 	take()
 	check(ctx context.Context, pool *pgxpool.Pool) error
 }
 
-// publisher publishes with a client and sequences to a stream; beside it one
-// subscribes and one reads by HTTP, and they must see the same.
+// publisher publishes to a stream as a producer with sequences. Others
+// subscribe and read by HTTP, and must see the same messages.
 type publisher struct {
 	w      *world
 	stream string
@@ -110,14 +110,14 @@ func (p *publisher) take() {
 				return err
 			}
 			if ended, deadline = p.w.ending(deadline); ended && (last >= p.last || time.Now().After(deadline)) {
-				return nil // what is missing, check tells
+				return nil // check reports missing messages
 			}
 		}
 	})
 }
 
-// ending reports whether nothing more will be made, and until when to wait for
-// what was.
+// ending reports whether no more requests will be made, and how long to wait
+// for the open ones.
 func (w *world) ending(deadline time.Time) (bool, time.Time) {
 	select {
 	case <-w.drained:
@@ -157,8 +157,8 @@ func (p *publisher) readHTTP() {
 	}
 }
 
-// get asks for JSON, and reports whether it came. An answer other than 200 is a
-// fault.
+// get requests JSON, and reports whether it got it. An answer other than 200 is
+// a fault.
 func (w *world) get(who, path string, answer any) bool {
 	return w.request(who, http.MethodGet, path, nil, answer)
 }
@@ -245,7 +245,7 @@ func (p *publisher) check(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// same wants a client to have seen exactly what PostgreSQL has.
+// same checks that a client has seen exactly what PostgreSQL stores.
 func (w *world) same(who string, got, want []stored) {
 	for i := range want {
 		if i >= len(got) || got[i] != want[i] {

@@ -14,8 +14,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// patience is within what a well-behaved client gets its answer, also on a
-// machine that is busy.
+// patience is the time within which a well-behaved client gets its answer, even
+// on a busy machine.
 const patience = time.Minute
 
 // world is what all clients of one run share.
@@ -23,9 +23,9 @@ type world struct {
 	t       *testing.T
 	program string // the server's; "" means this one
 
-	producing context.Context // its end: nobody begins anything more
-	drained   chan struct{}   // closed when all that was begun is answered
-	giveUp    context.Context // its end: nobody waits any more
+	producing context.Context // when it ends, nobody starts a request
+	drained   chan struct{}   // closed when all started requests are answered
+	giveUp    context.Context // when it ends, nobody waits any more
 
 	mu     sync.Mutex
 	now    *generation
@@ -33,7 +33,7 @@ type world struct {
 	order  []string
 }
 
-// generation is the time from a start of the server to its stop.
+// generation is the time between a start and a stop of the server.
 type generation struct {
 	addr string
 	stop chan struct{} // closed before the server is told to stop
@@ -53,7 +53,7 @@ type fault struct {
 	times int
 }
 
-// fault notes what should not be. Faults of one kind are told once, with their
+// fault records a fault. Faults of one kind are reported once, with their
 // number.
 func (w *world) fault(who, kind, format string, args ...any) {
 	w.mu.Lock()
@@ -92,7 +92,7 @@ func (w *world) current() *generation {
 	return w.now
 }
 
-// serving waits for a server that is not about to stop; nil at the end.
+// serving waits for a running server that is not about to stop; nil at the end.
 func (w *world) serving() *generation {
 	for w.giveUp.Err() == nil {
 		if g := w.current(); !g.stopping() {
@@ -103,7 +103,7 @@ func (w *world) serving() *generation {
 	return nil
 }
 
-// message is anything that the server says.
+// message is any message of the server.
 type message struct {
 	Type, Code, Message, Text, Payload, Delivery, Room string
 
@@ -120,12 +120,12 @@ type line struct {
 	w     *world
 	who   string
 	in    *generation
-	asked map[int]time.Time // requests that have no answer yet
+	asked map[int]time.Time // unanswered requests
 }
 
-// keep calls talk with a connection, and again with another one after a stop of
-// the server, until talk returns nil. A connection that ends otherwise is a
-// fault.
+// keep calls talk with a connection, and again with a new one after a stop of
+// the server, until talk returns nil. A connection that ends for another reason
+// is a fault.
 func (w *world) keep(who, path string, talk func(*line) error) {
 	for {
 		g := w.serving()
@@ -165,8 +165,8 @@ func (l *line) say(format string, args ...any) {
 	l.Flush()
 }
 
-// next hands what has arrived to handle, or returns after a moment without. An
-// error means that the connection has ended.
+// next passes received messages to handle, or returns after a moment if there
+// are none. An error means that the connection has ended.
 func (l *line) next(handle func(message)) error {
 	if err := l.w.giveUp.Err(); err != nil {
 		return err
@@ -197,16 +197,16 @@ func (l *line) next(handle func(message)) error {
 	return err
 }
 
-// refused notes an error that a well-behaved client should not get. While the
-// server stops, requests may be refused.
+// refused records an error that a well-behaved client must not get. While the
+// server stops, requests may be rejected.
 func (l *line) refused(m message) {
 	if m.Type == "error" && !l.in.stopping() {
 		l.w.fault(l.who, "refused: "+m.Code, "%+v", m)
 	}
 }
 
-// wait is for a condition at the end, when all is answered: not so long that it
-// hides a loss.
+// wait waits for a condition at the end, when all requests are answered: not so
+// long that it hides a loss.
 func (w *world) wait(who, what string, condition func() bool) {
 	for deadline := time.Now().Add(2 * patience); !condition(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -63,8 +63,8 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// TestIngester_TableOfAnotherName: every strategy writes where it is told to, and
-// leaves an application's table messages alone.
+// TestIngester_TableOfAnotherName: every strategy writes to the configured table,
+// and does not change an application's table messages.
 func TestIngester_TableOfAnotherName(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -121,7 +121,7 @@ func content(t *testing.T, pool *pgxpool.Pool) map[string]int {
 	return got
 }
 
-// watermark records what a Source says is committed; it never goes back.
+// watermark records the committed count of a Source, which never decreases.
 type watermark struct{ atomic.Uint64 }
 
 func (w *watermark) reach(n uint64) {
@@ -150,7 +150,7 @@ func TestConformance_NoLossNoDuplicates(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					for _, p := range payloads { // they are the caller's again
+					for _, p := range payloads { // Submit does not use them any more
 						clear(p)
 					}
 				}
@@ -207,8 +207,8 @@ func TestConformance_AnyPayload(t *testing.T) {
 }
 
 // TestConformance_PostgreSQLKilled kills the database under load, more than
-// once. What a Source was told is committed must be there after it all, and
-// nothing twice.
+// once. Every message that a Source reported as committed must be stored
+// afterwards, and none twice.
 func TestConformance_PostgreSQLKilled(t *testing.T) {
 	t.Parallel()
 	for seed := range pgtest.Seeds() {
@@ -233,7 +233,7 @@ func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 	for n := range sources {
 		sending.Go(func() {
 			src := in.Source(told[n].reach)
-			for after := 0; after < 300; sent[n]++ { // so many once the killing is over
+			for after := 0; after < 300; sent[n]++ { // 300 after the last kill
 				if killed.Load() == 2 {
 					after++
 				}
@@ -277,8 +277,8 @@ func postgresKilled(t *testing.T, mode ingest.Mode, seed uint64) {
 	}
 }
 
-// TestConformance_DefiniteErrorReachesItsSource breaks the table: a Source is
-// told, and one that comes after the repair is served.
+// TestConformance_DefiniteErrorReachesItsSource breaks the table: a Source gets
+// the error, and a Source opened after the repair works.
 func TestConformance_DefiniteErrorReachesItsSource(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode ingest.Mode) {
 		pool := open(t, pgtest.Open(t).URL)
@@ -349,7 +349,7 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 		}
 		stop()
 		got := content(t, pool)[string(payload)]
-		if mode == ingest.Naive { // its one message was cut off in the middle of its INSERT: stored or not
+		if mode == ingest.Naive { // its only message was interrupted in its INSERT: it is stored or not
 			if got > 1 {
 				t.Errorf("stored %d", got)
 			}
@@ -361,7 +361,8 @@ func TestConformance_FullWaitsAndObeysContext(t *testing.T) {
 	})
 }
 
-// TestAbandon_EndsWhatCannotBeWritten, and says that nobody knows what became of it.
+// TestAbandon_EndsWhatCannotBeWritten: waiting messages end with the error that
+// their outcome is unknown.
 func TestAbandon_EndsWhatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	pool := open(t, pgtest.Open(t).URL)

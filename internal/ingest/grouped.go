@@ -11,9 +11,9 @@ import (
 	_ "github.com/tidewire/tidewire/stream" // registers its writer
 )
 
-// maxBatchBytes bounds one batch. Two exist: with 8 MiB each, PostgreSQL is
-// kept busy while the next gathers, and larger ones gain nothing
-// (docs/explanation/strategies.md).
+// maxBatchBytes bounds one batch. There are two batches: with 8 MiB each,
+// PostgreSQL is busy with one while the other gathers, and larger ones gain
+// nothing (docs/explanation/strategies.md).
 const maxBatchBytes = 8 << 20
 
 // grouped is group commit: the strategy of copy and auto.
@@ -23,8 +23,8 @@ type grouped struct {
 	group  *pg.Group[groupedBatch]
 	wrote  func(rows int)
 
-	// answers carries the marks of committed batches to the goroutine that
-	// answers the sources, so that the next batch is on its way meanwhile.
+	// answers passes the marks of committed batches to the goroutine that
+	// answers the sources, so that the next batch is written at the same time.
 	answers chan []mark
 	spare   chan []mark
 }
@@ -39,7 +39,7 @@ func newGroupedBatch(id uint64) *groupedBatch {
 	return &groupedBatch{id: id, rows: streamwriter.NewBatch()}
 }
 
-// mark says how far a source has come with this batch.
+// mark is the range of a source's messages in a batch.
 type mark struct {
 	src        *Source
 	first, end uint64
@@ -74,7 +74,8 @@ func (g *grouped) submit(ctx context.Context, src *Source, first uint64, payload
 	return len(payloads), nil
 }
 
-// mark notes one entry for each source, however often it submits.
+// mark records the range of a source: one entry per source, which grows with
+// each submit.
 func (b *groupedBatch) mark(src *Source, first, end uint64) {
 	if src.batch == b.id {
 		b.marks[src.mark].end = end

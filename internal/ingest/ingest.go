@@ -19,7 +19,7 @@ import (
 // Mode names a strategy.
 type Mode string
 
-// The strategies, from the textbook to ours.
+// The strategies, from the simplest to the default.
 const (
 	Naive    Mode = "naive"
 	Buffered Mode = "buffered"
@@ -32,10 +32,10 @@ const (
 func Modes() []Mode { return []Mode{Naive, Buffered, Bulk, Copy, Auto} }
 
 var (
-	// ErrMode is what an unknown mode gets.
+	// ErrMode is the error for an unknown mode.
 	ErrMode = errors.New("ingest: unknown mode")
-	// ErrAbandoned: the Ingester was told to give up. Whether the messages are
-	// stored is not known.
+	// ErrAbandoned: Abandon was called. It is not known whether the messages
+	// are stored.
 	ErrAbandoned = errors.New("ingest: given up without an answer of PostgreSQL; messages may be stored")
 )
 
@@ -47,7 +47,7 @@ func ParseMode(name string) (Mode, error) {
 	return "", fmt.Errorf("%w %q: want one of %v", ErrMode, name, Modes())
 }
 
-// Describe says in a few words what the mode does.
+// Describe describes the mode in a few words.
 func (m Mode) Describe(cfg Config) string {
 	cfg = cfg.withDefaults()
 	switch m {
@@ -75,16 +75,16 @@ type Config struct {
 	// Workers is the number of connections that buffered and bulk write on.
 	// Defaults to 4.
 	Workers int
-	// Batch is the largest number of rows of one write: of bulk, copy and
-	// auto. Defaults to 5,000 in bulk and 50,000 in the others.
+	// Batch is the largest number of rows of one write, in the modes bulk, copy
+	// and auto. Defaults to 5,000 in bulk and 50,000 in the others.
 	Batch int
 	// Flush is how long bulk lets a batch gather, and an upper bound that copy
 	// and auto never wait for. Defaults to 300 ms.
 	Flush time.Duration
 	// MaxInflightBytes bounds the memory of messages accepted and not yet
-	// committed; past it Submit waits. Defaults to 64 MiB.
+	// committed; above it Submit waits. Defaults to 64 MiB.
 	MaxInflightBytes int
-	// Log receives what goes wrong and, when traffic pauses, a summary of it.
+	// Log receives errors and, when traffic pauses, a summary of the traffic.
 	// Defaults to none.
 	Log *slog.Logger
 }
@@ -126,27 +126,27 @@ func (c Config) validate() error {
 	return nil
 }
 
-// strategy is what a mode does with the messages of one Submit. It answers
-// for each of them, in the end, with src.committed or src.failed.
+// strategy stores the messages of a mode. In the end it calls src.committed or
+// src.failed for each accepted message.
 type strategy interface {
-	// submit takes payloads, whose indexes within src begin at first. The
-	// payloads are the caller's again when it returns. It waits while the
-	// in-flight limit is reached; with ctx's error it has answered or taken
-	// over what it accepted, and reports how many that were.
+	// submit accepts payloads, whose indexes within src begin at first. It does
+	// not use the payloads after it returns. It waits while the in-flight limit
+	// is reached. With ctx's error, accepted is how many messages it accepted
+	// before; it answers those as usual.
 	submit(ctx context.Context, src *Source, first uint64, payloads [][]byte) (accepted int, err error)
-	// run works until ctx ends and everything accepted is answered. What it
-	// writes, it writes with work, which ends later or never.
+	// run runs until ctx ends and everything accepted is answered. It writes
+	// with the context work, which ends later or never.
 	run(ctx, work context.Context)
 }
 
-// Ingester stores the messages of its Sources by one strategy.
+// Ingester stores the messages of its Sources with one strategy.
 type Ingester struct {
 	cfg        Config
 	strategy   strategy
 	stats      *stats
 	maintainer *ingestlog.Maintainer
 
-	work    context.Context // of everything written; ended by Abandon
+	work    context.Context // context of all writes; ended by Abandon
 	abandon context.CancelFunc
 }
 
@@ -177,9 +177,9 @@ func New(pool *pgxpool.Pool, cfg Config) (*Ingester, error) {
 	return i, nil
 }
 
-// Run writes until ctx ends and what was accepted by then is committed or
-// refused for good, which may take as long as PostgreSQL is away: see Abandon.
-// End ctx after the last Submit has returned.
+// Run writes until ctx ends and everything accepted by then is committed or has
+// failed, which may take as long as PostgreSQL is away: see Abandon. End ctx
+// only after the last Submit has returned.
 func (i *Ingester) Run(ctx context.Context) {
 	defer i.abandon()
 	done := make(chan struct{})
@@ -192,11 +192,11 @@ func (i *Ingester) Run(ctx context.Context) {
 	background.Wait()
 }
 
-// Abandon gives up what is accepted and not committed: their Sources fail with
-// ErrAbandoned.
+// Abandon gives up accepted messages that are not committed: their Sources fail
+// with ErrAbandoned.
 func (i *Ingester) Abandon() { i.abandon() }
 
-// Stats returns what happened so far.
+// Stats returns the counts since the start.
 func (i *Ingester) Stats() Stats { return i.stats.snapshot() }
 
 func (i *Ingester) wrote(rows int) {
@@ -204,13 +204,13 @@ func (i *Ingester) wrote(rows int) {
 	i.maintainer.Wrote(rows)
 }
 
-// explain logs why messages were not committed, and returns what their sources are
-// told. The error of a context that has ended does not say whether they were.
+// explain logs why messages were not committed, and returns the error for their
+// sources. If a context has ended, it is not known whether they were committed.
 func explain(log *slog.Logger, rows int, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		log.Error("messages given up: they may be stored", "rows", rows, "error", err)
 		return fmt.Errorf("%w: %w", ErrAbandoned, err)
 	}
-	log.Error("messages refused", "rows", rows, "error", err)
+	log.Error("messages not stored: PostgreSQL rejected them", "rows", rows, "error", err)
 	return err
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/tidewire/tidewire/internal/ingestlog"
 )
 
-// NaiveConnections is how many INSERTs of the naive strategy run side by side,
-// as many as the connections of its pool: PostgreSQL's default allows 97.
+// NaiveConnections is how many INSERTs of the naive strategy run at the same
+// time, each on its own connection: PostgreSQL's default allows 97.
 const NaiveConnections = 80
 
-// naive writes in the goroutine of the connection: the next message is looked
-// at when the last is committed.
+// naive writes in the goroutine of the connection: the next message is handled
+// after the last one is committed.
 type naive struct {
 	inserters chan *ingestlog.Inserter // idle ones
 	wrote     func(rows int)

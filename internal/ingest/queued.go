@@ -16,16 +16,18 @@ import (
 const (
 	// queueLength bounds the channel of buffered and bulk, in messages.
 	queueLength = 10_000
-	// messageOverhead is what a queued message takes beside its payload.
+	// messageOverhead is the memory of a queued message beside its payload, in
+	// bytes.
 	messageOverhead = 64
 	// maxInsertBytes bounds the payloads of one INSERT: pgx holds all of a
 	// statement's parameters in one buffer.
 	maxInsertBytes = 2 << 20
-	// poolReserve connections of the pool are left to settling and upkeep.
+	// poolReserve is how many connections of the pool are left for settling
+	// lost INSERTs and for upkeep.
 	poolReserve = 4
 )
 
-// queued is a bounded channel with and workers that read it: the strategy of
+// queued is a bounded channel and workers that read it: the strategy of
 // buffered, where a batch is one message, and of bulk.
 type queued struct {
 	cfg     Config
@@ -70,8 +72,8 @@ func (q *queued) submit(ctx context.Context, src *Source, first uint64, payloads
 	return len(payloads), nil
 }
 
-// weight is a message's share of the in-flight bytes; one message alone always
-// fits.
+// weight is how many in-flight bytes a message counts, limited so that a single
+// message always fits.
 func (q *queued) weight(payload []byte) int64 {
 	return int64(min(len(payload)+messageOverhead, q.cfg.MaxInflightBytes))
 }
@@ -85,13 +87,13 @@ func (q *queued) run(ctx, work context.Context) {
 	workers.Wait()
 }
 
-// worker has a connection and the batch that it gathers.
+// worker has an inserter and the batch that it gathers.
 type worker struct {
 	*queued
 	inserter *ingestlog.Inserter
 	log      *slog.Logger
 	batch    []message
-	bytes    int // of the batch's payloads
+	bytes    int // payload bytes of the batch
 	payloads [][]byte
 }
 
@@ -131,7 +133,7 @@ func (w *worker) full() bool {
 	return len(w.batch) >= w.queued.batch || w.bytes >= maxInsertBytes
 }
 
-// drain adds what the queue holds, as far as the batch takes it.
+// drain adds the queued messages until the batch is full.
 func (w *worker) drain() {
 	for !w.full() {
 		select {
@@ -153,12 +155,13 @@ func (w *worker) write(ctx context.Context) {
 		err = explain(w.log, len(w.batch), err)
 	}
 	w.answer(w.batch, err)
-	clear(w.batch) // payloads can be collected
+	clear(w.batch) // for the garbage collector
 	clear(w.payloads)
 	w.batch, w.bytes = w.batch[:0], 0
 }
 
-// answer tells the sources, in runs of messages that follow each other.
+// answer tells the sources the result, in one call for each run of consecutive
+// messages of a source.
 func (q *queued) answer(batch []message, err error) {
 	if err == nil {
 		q.wrote(len(batch))

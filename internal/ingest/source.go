@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// Source is where the messages of one connection come from. It counts them and
-// knows how many from the first on, without a gap, are committed. One
-// goroutine calls Submit; the other methods are safe for concurrent use.
+// Source accepts the messages of one connection. It counts them and tracks how
+// many from the first on, without a gap, are committed. One goroutine calls
+// Submit; the other methods are safe for concurrent use.
 type Source struct {
 	ingester *Ingester
 	onCommit func(committed uint64)
 
-	submitted uint64 // of the submitting goroutine alone
-	batch     uint64 // of grouped, under its lock: the batch last taken part in
-	mark      int    // and where
+	submitted uint64 // used only by the submitting goroutine
+	batch     uint64 // the last batch with messages of this Source; guarded by grouped's lock
+	mark      int    // index of its mark in that batch
 
 	mu        sync.Mutex
 	watermark uint64            // all messages below are committed
-	ahead     map[uint64]uint64 // committed out of turn: first index to the one past the last
+	ahead     map[uint64]uint64 // ranges committed out of order: first index to end
 	err       error             // why a message could not be stored, or ErrAbandoned
 	settled   chan struct{}     // closed when watermark reaches want, or on err
 	want      uint64
 }
 
-// Source returns a new Source. onCommit, if not nil, is told the count of
-// messages committed without a gap each time it has grown, from a goroutine of
-// the strategy: it must not block. Calls may overlap and arrive out of order;
-// the larger count is the newer.
+// Source returns a new Source. onCommit, if not nil, is called with the count
+// of messages committed without a gap each time it has grown, from a goroutine
+// of the strategy. It must not block. Calls may overlap and come out of order;
+// the larger count is the newer one.
 func (i *Ingester) Source(onCommit func(committed uint64)) *Source {
 	return &Source{ingester: i, onCommit: onCommit}
 }
@@ -53,7 +53,8 @@ func (s *Source) Submit(ctx context.Context, payloads [][]byte) error {
 }
 
 // Wait returns nil when everything submitted is committed; otherwise why a
-// message could not be stored, or ctx's error. Not to be called beside Submit.
+// message could not be stored, or ctx's error. It must not be called
+// concurrently with Submit.
 func (s *Source) Wait(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err != nil || s.watermark >= s.submitted {
@@ -100,13 +101,13 @@ func (s *Source) committed(first, end uint64) {
 	if s.onCommit != nil {
 		s.onCommit(reached)
 	}
-	s.mu.Lock() // Wait returns after onCommit has been told
+	s.mu.Lock() // Wait returns after onCommit has been called
 	s.settleLocked(reached >= s.want)
 	s.mu.Unlock()
 }
 
-// failed records that so many messages could not be stored, or that this is not
-// known. The watermark stays below them for ever.
+// failed records that rows messages could not be stored, or that this is not
+// known. The watermark never passes them.
 func (s *Source) failed(rows int, err error) {
 	if errors.Is(err, ErrAbandoned) {
 		s.ingester.stats.abandoned(rows)

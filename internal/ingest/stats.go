@@ -16,12 +16,12 @@ type Stats struct {
 	Inflight      int64  // messages submitted and not yet answered
 }
 
-// pause is how long nothing must have arrived for a burst of traffic to be
-// over and summed up in the log.
+// pause is how long nothing must have arrived until a burst of traffic counts
+// as ended and is summarised in the log.
 const pause = time.Second
 
-// stats counts, and remembers the current burst: from the first message after
-// a pause on.
+// stats counts, and keeps the times of the current burst, which begins with the
+// first message after a pause.
 type stats struct {
 	receivedRows, receivedBytes, committedRows, refusedRows, failedRows, abandonedRows atomic.Uint64
 
@@ -46,7 +46,7 @@ func (s *stats) received(payloads [][]byte) {
 	s.receivedBytes.Add(uint64(bytes))
 }
 
-// refused takes back messages that were received and not accepted.
+// refused counts messages that were received and not accepted.
 func (s *stats) refused(rows int) { s.refusedRows.Add(uint64(rows)) }
 
 // failed counts messages that were accepted and could not be stored.
@@ -63,14 +63,14 @@ func (s *stats) committed(rows int) {
 func (s *stats) snapshot() Stats {
 	committed, refused := s.committedRows.Load(), s.refusedRows.Load()
 	failed, abandoned := s.failedRows.Load(), s.abandonedRows.Load()
-	received := s.receivedRows.Load() // read last: never below what became of them
+	received := s.receivedRows.Load() // read last, so that it is never below the sum of the others
 	return Stats{
 		Received: received, ReceivedBytes: s.receivedBytes.Load(), Committed: committed, Failed: failed, Abandoned: abandoned,
 		Inflight: int64(received - refused - committed - failed - abandoned),
 	}
 }
 
-// report logs each burst when it is over, and the last one at the end.
+// report logs each burst after its end, and the last one when done is closed.
 func (s *stats) report(done <-chan struct{}, log *slog.Logger) {
 	tick := time.NewTicker(pause / 4)
 	defer tick.Stop()

@@ -1,3 +1,4 @@
-// Package ingestlog is what ingest does with its table, public.messages by default, beside writing batches: the textbook INSERT ([Inserter]), and
-// looking after its index ([Maintainer]). A Writer of package stream writes batches to it.
+// Package ingestlog accesses the table of package ingest, public.messages by default: with the textbook INSERT
+// ([Inserter]), and for the upkeep of its index ([Maintainer]). A Writer of package stream writes the batches of group
+// commit.
 package ingestlog

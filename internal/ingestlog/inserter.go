@@ -16,8 +16,8 @@ import (
 // counts parameters in 16 bits.
 const MaxRows = 65534
 
-// reserveRows is how many positions an Inserter takes at a time. What is left
-// of them when it ends are gaps.
+// reserveRows is how many positions an Inserter reserves at a time. Unused ones
+// become gaps when it ends.
 const reserveRows = 10_000
 
 // reserveWait bounds the wait for the lock of the table, which nobody holds for long.
@@ -34,13 +34,13 @@ type InserterConfig struct {
 	Log *slog.Logger
 }
 
-// Inserter is the textbook way in: a connection and an INSERT, committed by
-// itself. It takes no lock, so that Inserters run side by side and their rows
-// become visible in any order.
+// Inserter is the textbook way to write: one connection, and INSERTs that
+// commit on their own. It takes no lock, so that Inserters run concurrently and
+// their rows become visible in any order.
 //
-// One thing differs from the textbook: positions do not come from a column
-// default but from a range reserved beforehand. An INSERT whose answer was
-// lost can then be looked up instead of being repeated or given up.
+// One thing differs from the textbook: positions come from a range reserved
+// before, not from a column default. So the rows of an INSERT whose answer was
+// lost can be looked up, and the INSERT need not be repeated or given up.
 //
 // Not safe for concurrent use.
 type Inserter struct {
@@ -52,13 +52,13 @@ type Inserter struct {
 	pid   int32     // of the backend of conn, or of the last one lost
 	start time.Time // of that backend
 
-	next, end int64 // reserved positions not yet used
+	next, end int64 // reserved positions not used yet
 
 	rowsSQL  string // the INSERT for rowsSize rows
 	rowsSize int
 	args     []any
 
-	broken error // no such table can be
+	broken error // the table name is invalid
 }
 
 // NewInserter returns an Inserter; it connects when it first inserts.
@@ -73,7 +73,7 @@ func NewInserter(pool *pgxpool.Pool, cfg InserterConfig) *Inserter {
 	return &Inserter{cfg: cfg, pool: pool, sql: newInserterSQL(t), broken: err}
 }
 
-// inserterSQL is the SQL to one table.
+// inserterSQL is the SQL for one table.
 type inserterSQL struct {
 	table, reserve, insertOne, stored string
 }
@@ -88,8 +88,9 @@ func newInserterSQL(t pg.Table) inserterSQL {
 
 // Insert stores the payloads, at most MaxRows, in one INSERT and returns when
 // they are committed. While PostgreSQL is away it tries again, until ctx ends;
-// rows are stored once however often that took. Any other error means that
-// nothing was stored, except for ctx's own: then it is unknown.
+// the rows are stored once, regardless of the number of attempts. An error
+// means that nothing was stored, except ctx's error: then the outcome is
+// unknown.
 func (i *Inserter) Insert(ctx context.Context, payloads [][]byte) error {
 	if len(payloads) == 0 || i.broken != nil {
 		return i.broken
@@ -105,14 +106,14 @@ func (i *Inserter) Insert(ctx context.Context, payloads [][]byte) error {
 		case !pg.Retryable(err):
 			return fmt.Errorf("insert: %w", err)
 		}
-		i.cfg.Log.Warn("rows not inserted, trying again", "rows", len(payloads), "attempt", failed+1, "error", err)
+		i.cfg.Log.Warn("the INSERT of rows failed, trying again", "rows", len(payloads), "attempt", failed+1, "error", err)
 		if err := pg.Backoff(ctx, failed); err != nil {
 			return fmt.Errorf("insert: %w", err)
 		}
 	}
 }
 
-// Close gives the connection back.
+// Close returns the connection to the pool.
 func (i *Inserter) Close() {
 	if i.conn != nil {
 		i.conn.Release()
@@ -120,8 +121,8 @@ func (i *Inserter) Close() {
 	}
 }
 
-// attempt inserts once. A first position from an attempt before it means that
-// the rows may be there already.
+// attempt inserts once. If *first is not 0, an earlier attempt used that
+// position, and the rows may be stored already.
 func (i *Inserter) attempt(ctx context.Context, payloads [][]byte, first *int64) error {
 	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
 	defer cancel()
@@ -143,7 +144,7 @@ func (i *Inserter) attempt(ctx context.Context, payloads [][]byte, first *int64)
 	i.next += int64(len(payloads))
 	err := i.insert(ctx, *first, payloads)
 	if pg.Code(err) != "" && !i.conn.Conn().IsClosed() {
-		*first = 0 // PostgreSQL refused it: nothing was stored
+		*first = 0 // PostgreSQL rejected it: nothing was stored
 	}
 	i.dropIfClosed()
 	return err
@@ -162,13 +163,13 @@ func (i *Inserter) insert(ctx context.Context, first int64, payloads [][]byte) e
 		i.args = append(i.args, p)
 	}
 	_, err := i.conn.Exec(ctx, i.rowsSQL, i.args...)
-	clear(i.args) // the payloads are the caller's
+	clear(i.args) // do not keep the caller's payloads
 	return err
 }
 
-// settle finds out whether the rows from first on were committed by a
-// connection that was lost. Its backend may still be at work, so that is ended
-// first; then the answer is final.
+// settle finds out whether a lost connection committed the rows from first on.
+// Its backend may still be running, so it is terminated first; then the answer
+// is final.
 func (i *Inserter) settle(ctx context.Context, first int64) (stored bool, err error) {
 	for alive := 1; alive > 0; {
 		if err := i.pool.QueryRow(ctx, endOwnSQL, i.pid, i.start).Scan(&alive); err != nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// summariseRows is how many rows may be written before the index that serves
-// readers is brought up to date. Up to that many rows, and the last unfinished
-// range, are read without its help.
+// summariseRows is how many rows may be written before the BRIN index for
+// readers is updated. Up to that many rows, and the last unfinished range, are
+// read without the index.
 const summariseRows = 50_000
 
 // Maintainer keeps the BRIN index of a table of messages summarised, and once an
-// hour deletes what writers that died have left, as a RetentionWorker does.
+// hour deletes the batch rows of dead writers, as a RetentionWorker does.
 type Maintainer struct {
 	db      pg.DB
-	sql     string // that summarises
+	sql     string // summarises the index
 	log     *slog.Logger
 	written atomic.Int64
 	due     chan struct{}
-	block   int64 // first block that may not be summarised; of Run alone
+	block   int64 // first block that may not be summarised; used only by Run
 }
 
-// NewMaintainer returns a Maintainer of the table for Run; "" is the default
-// table.
+// NewMaintainer returns a Maintainer of the table; "" is the default table.
+// Call Run to start it.
 func NewMaintainer(db pg.DB, table string, log *slog.Logger) (*Maintainer, error) {
 	t, err := pg.IngestTable(table)
 	if err != nil {
@@ -38,7 +38,7 @@ func NewMaintainer(db pg.DB, table string, log *slog.Logger) (*Maintainer, error
 	return &Maintainer{db: db, sql: sql, log: log, due: make(chan struct{}, 1)}, nil
 }
 
-// Wrote counts rows just committed. Safe for concurrent use.
+// Wrote counts committed rows. Safe for concurrent use.
 func (m *Maintainer) Wrote(rows int) {
 	if m.written.Add(int64(rows)) >= summariseRows {
 		select {
@@ -48,16 +48,16 @@ func (m *Maintainer) Wrote(rows int) {
 	}
 }
 
-// Run summarises when enough rows were written, until ctx ends. A failure is
-// logged: readers are slower until the next time.
+// Run summarises the index when enough rows were written, until ctx ends. A
+// failure is only logged: readers are slower until the next time.
 func (m *Maintainer) Run(ctx context.Context) {
-	sweep := time.NewTimer(rand.N(time.Minute)) // processes begin at the same time
+	sweep := time.NewTimer(rand.N(time.Minute)) // random, because processes may start at the same time
 	defer sweep.Stop()
 	for {
 		what, err := "", error(nil)
 		select {
 		case <-m.due:
-			what, err = "index not summarised", m.summarise(ctx)
+			what, err = "the index of the message table was not summarised", m.summarise(ctx)
 		case <-sweep.C:
 			what, err = "old batch marks not deleted", pg.SweepBatches(ctx, m.db)
 			sweep.Reset(pg.SweepEvery)

@@ -22,7 +22,8 @@ var migrated = pgtest.NewTemplate(func(ctx context.Context, pool *pgxpool.Pool) 
 	return err
 })
 
-// TestQueries_Prepare has PostgreSQL parse every statement on the migrated schema.
+// TestQueries_Prepare: PostgreSQL can parse every statement on the migrated
+// schema.
 func TestQueries_Prepare(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// Recreate drops a table of messages with all it holds, if there is one, and
-// makes it anew. A table of that name that is not Tidewire's it leaves alone, with
-// an error. "" is the default table; the error is pg.ErrTable for a name that none
-// can have.
+// Recreate drops a table of messages with its content, if it exists, and creates
+// it again. If a table of that name is not Tidewire's, it is not changed and
+// Recreate returns an error. "" is the default table. The error is pg.ErrTable for
+// an invalid name.
 func Recreate(ctx context.Context, db pg.DB, table string) error {
 	t, err := pg.IngestTable(table)
 	if err != nil {

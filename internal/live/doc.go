@@ -1,17 +1,15 @@
-// Package live shows how a benchmark goes on.
+// Package live shows the progress of a benchmark.
 //
-// On a terminal that is a page of its own, in the alternate screen: nothing that
-// is logged meanwhile can tear it, a change of the window's size leaves no
-// remains, and the table of results that follows is the only thing the scrollback
-// has to hold. What was logged is shown in the page, and written out when it
-// closes. Elsewhere, with NO_COLOR, and on a terminal that cannot move its cursor,
-// there is one plain line for each interval instead.
+// On a terminal it draws a page in the alternate screen: log lines cannot damage it, a
+// change of the window's size leaves no remains, and the page leaves nothing in the
+// scrollback. It shows the log, and writes it out when it closes. Without a terminal,
+// with NO_COLOR, and on a terminal that cannot move its cursor, one plain line for each
+// interval is printed instead.
 //
-// A process that is measured never waits for the page: what the terminal is too slow to
-// show is left out. The page is drawn once a second, by the generator's process,
-// whose CPU time it belongs to.
+// A measured process never waits for the page: if the terminal is too slow, updates are
+// skipped. The page is drawn once a second, by the generator's process, so its CPU time
+// counts as the generator's.
 //
-// The first Ctrl-C closes the page and is then passed on as the signal that it
-// would have been; so the second one ends the program, from a terminal that is in
-// order again.
+// The first Ctrl-C closes the page, restores the terminal, and is then passed on as the
+// usual signal. So a second Ctrl-C ends the program with the terminal in order.
 package live

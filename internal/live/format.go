@@ -10,7 +10,7 @@ import (
 // absent stands for a figure that was not measured.
 const absent = "–"
 
-// count is a number with its thousands apart: 1,234,567.
+// count formats a number with thousands separators: 1,234,567.
 func count(n float64) string {
 	digits := strconv.FormatFloat(n, 'f', 0, 64)
 	sign := ""
@@ -23,7 +23,7 @@ func count(n float64) string {
 	return sign + digits
 }
 
-// duration is milliseconds in three digits or so, with the unit that suits.
+// duration formats milliseconds with about three digits and a suitable unit.
 func duration(ms float64) string {
 	switch {
 	case ms < 1:
@@ -39,7 +39,7 @@ func duration(ms float64) string {
 	}
 }
 
-// decade is a power of ten of milliseconds.
+// decade formats a power of ten of milliseconds.
 func decade(ms float64) string {
 	switch {
 	case ms < 1:
@@ -51,7 +51,7 @@ func decade(ms float64) string {
 	}
 }
 
-// size is bytes in the unit that suits.
+// size formats bytes in a suitable unit.
 func size(bytes float64) string {
 	switch {
 	case bytes < 1e9:
@@ -61,7 +61,8 @@ func size(bytes float64) string {
 	}
 }
 
-// clock is minutes and seconds, or hours, minutes and seconds.
+// clock formats a duration as minutes and seconds, or hours, minutes and
+// seconds.
 func clock(d time.Duration) string {
 	s := int(d.Seconds())
 	if s < 3600 {

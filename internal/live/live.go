@@ -16,19 +16,19 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Config is where and how a run is shown.
+// Config says where and how to show a run.
 type Config struct {
-	In     io.Reader           // keys are read from it if it is a terminal
-	Out    io.Writer           // what is shown goes there, and what is logged
-	Getenv func(string) string // NO_COLOR and TERM count. Defaults to none.
-	// Quiet shows nothing but what is logged.
+	In     io.Reader           // if it is a terminal, keys are read from it
+	Out    io.Writer           // for the view and the log
+	Getenv func(string) string // for NO_COLOR and TERM. Defaults to no variables.
+	// Quiet shows only the log.
 	Quiet bool
-	// Every is from one plain line to the next. Defaults to 5 s.
+	// Every is the time between two plain lines. Defaults to 5 s.
 	Every time.Duration
-	// Control is what the keys steer. Defaults to one of its own.
+	// Control is steered by the keys. Defaults to a new Control.
 	Control *bench.Control
-	// Interrupt is called for Ctrl-C, when the terminal is in order again. Defaults
-	// to SIGINT for the process group, as the terminal would have sent it.
+	// Interrupt is called for Ctrl-C after the terminal was restored. Defaults to
+	// SIGINT for the process group, which the terminal would have sent.
 	Interrupt func()
 }
 
@@ -46,17 +46,17 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// View shows one run, or several in turn. Its methods are safe for concurrent use
-// and wait for no terminal; plain lines are written as they come. Writing to it is
-// logging: each Write is of whole lines.
+// View shows one run, or several one after the other. Its methods are safe for
+// concurrent use and never wait for a terminal; plain lines are written at once.
+// Each Write to it logs whole lines.
 type View struct {
 	cfg    Config
 	screen *screen // nil: plain lines
 	plain  *plain
 }
 
-// Start begins to show, until Stop or the end of ctx. A terminal that cannot be
-// used means plain lines.
+// Start starts to show the run, until Stop or the end of ctx. If the terminal
+// cannot be used, it prints plain lines.
 func Start(ctx context.Context, cfg Config) *View {
 	cfg = cfg.withDefaults()
 	v := &View{cfg: cfg, plain: newPlain(cfg.Out, cfg.Every)}
@@ -67,9 +67,9 @@ func Start(ctx context.Context, cfg Config) *View {
 	return v
 }
 
-// terminals returns where to draw, and where keys come from or nil; ok is false
-// where plain lines are wanted. A program in the background must not touch the
-// terminal: it would be stopped.
+// terminals returns the terminal to draw on, and the one to read keys from or
+// nil. ok is false if plain lines are wanted. A program in the background must
+// not use the terminal: the system would stop it.
 func terminals(cfg Config) (out, in *os.File, ok bool) {
 	out, ok = cfg.Out.(*os.File)
 	if !ok || cfg.Quiet || cfg.Getenv("NO_COLOR") != "" || cfg.Getenv("TERM") == "dumb" || !term.IsTerminal(out.Fd()) {
@@ -84,10 +84,10 @@ func terminals(cfg Config) (out, in *os.File, ok bool) {
 	return out, in, true
 }
 
-// Control is what the keys steer.
+// Control returns the Control that the keys steer.
 func (v *View) Control() *bench.Control { return v.cfg.Control }
 
-// Observe shows a Tick: it is what Recording.Observe wants.
+// Observe shows a Tick. Pass it to Recording.Observe.
 func (v *View) Observe(t bench.Tick) {
 	if !v.send(t) && !v.cfg.Quiet {
 		v.plain.tick(t)
@@ -96,7 +96,7 @@ func (v *View) Observe(t bench.Tick) {
 
 func (v *View) stage(s bench.Stage) { v.send(s) }
 
-// Progress shows a line about what goes on.
+// Progress shows a line about the progress.
 func (v *View) Progress(format string, args ...any) {
 	if !v.cfg.Quiet {
 		fmt.Fprintf(v, format+"\n", args...)
@@ -117,11 +117,11 @@ func (v *View) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// send reports whether the page is there to show it.
+// send reports whether the page is open to show the message.
 func (v *View) send(msg any) bool { return v.screen != nil && v.screen.send(msg) }
 
-// Stop closes the page: the terminal is as it was before. Lines that come later
-// are written as they are. It may be called more than once.
+// Stop closes the page and restores the terminal. Later lines are written
+// directly. It may be called more than once.
 func (v *View) Stop() {
 	if v.screen != nil {
 		v.screen.stop()

@@ -64,7 +64,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestScreen_NobodyWaitsForATerminalThatHangs: what cannot be shown is left out.
+// TestScreen_NobodyWaitsForATerminalThatHangs: updates that cannot be shown are dropped.
 func TestScreen_NobodyWaitsForATerminalThatHangs(t *testing.T) {
 	t.Parallel()
 	s := &screen{in: make(chan any, waiting)} // nobody takes anything out

@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// linesShown is how many of the last lines of the log a page can show.
+// linesShown is the maximum number of log lines on the page.
 const linesShown = 40
 
 // model is the page: bubbletea gives it one message at a time.
@@ -38,7 +38,7 @@ func newModel(control *bench.Control, env bench.Environment, keyboard bool) *mod
 	}
 }
 
-// second is that another one has gone by.
+// second is the message that a second has passed.
 type second time.Time
 
 // Init is called by bubbletea.
@@ -69,7 +69,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// press answers a key.
+// press handles a key.
 func (m *model) press(key string) tea.Cmd {
 	running := m.stage.Number > 0 && m.stage.Phase != bench.PhasePaused
 	switch key {
@@ -98,7 +98,7 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// printable has no characters that would move the cursor.
+// printable removes characters that would move the cursor.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

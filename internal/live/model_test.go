@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden frames")
 
 var began = time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
 
-// setup returns a page of that size, at the beginning of a run on two cores.
+// setup returns a page of that size, at the start of a run on two cores.
 func setup(width, height int, keyboard bool) *model {
 	m := newModel(new(bench.Control), bench.Environment{Cores: 2, MemoryBytes: 8e9}, keyboard)
 	m.begun, m.now, m.stepAt, m.phaseAt = began, began, began, began
@@ -41,7 +41,7 @@ func stage(phase string) bench.Stage {
 	}
 }
 
-// recorded is a tick with a spike of latency now and then.
+// recorded returns a tick, with occasional spikes of latency.
 func recorded(n int) bench.Tick {
 	p99 := 3 + 2*math.Sin(float64(n)/4)
 	if n%17 == 0 {
@@ -55,7 +55,7 @@ func recorded(n int) bench.Tick {
 	}}
 }
 
-// play brings the page to the 45th second of what is measured.
+// play advances the page to the 45th second of the measured phase.
 func play(m *model) {
 	m.Update(stage(bench.PhasePrepare))
 	m.Update(second(began.Add(time.Second)))
@@ -145,7 +145,7 @@ func TestPage_WithoutKeyboardNamesNoKeys(t *testing.T) {
 	}
 }
 
-// TestPage_FromTicksAlone: a scenario need not say where it is.
+// TestPage_FromTicksAlone: a scenario need not report its stage.
 func TestPage_FromTicksAlone(t *testing.T) {
 	t.Parallel()
 	m := setup(80, 24, true)
@@ -281,7 +281,7 @@ func TestState_StepsOfMessages(t *testing.T) {
 	}
 }
 
-// TestState_PauseDoesNotCount: the time that a step still needs does not shrink
+// TestState_PauseDoesNotCount: the remaining time of a step does not shrink
 // while the run is paused before it.
 func TestState_PauseDoesNotCount(t *testing.T) {
 	t.Parallel()

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// narrow is the width below which a page has no bars, and short words.
+	// narrow is the width below which a page has no bars and uses short words.
 	narrow = 60
-	// cellWidth is the least width of a figure with its label.
+	// cellWidth is the minimum width of a figure with its label.
 	cellWidth = 24
-	// plotMost is how high the plot gets at most, and plotLeast on small terminals.
+	// plotMost is the maximum height of the plot, and plotLeast its height on small terminals.
 	plotMost, plotLeast = 8, 2
-	// logLeast is how many lines of the log the plot leaves room for.
+	// logLeast is the number of log lines that the plot leaves room for.
 	logLeast = 2
 )
 
-// block is some lines of the page. Those with the highest drop go first where
-// there is no room; 0 stays.
+// block is a group of lines of the page. If there is no room, the blocks with
+// the highest drop are removed first; those with 0 stay.
 type block struct {
 	lines []string
 	drop  int
 }
 
-// page is the lines that fill the terminal.
+// page returns the lines that fill the terminal.
 func (m *model) page() (page []string) {
 	foot := m.foot()
 	room := m.height - len(foot)
@@ -56,7 +56,7 @@ func (m *model) page() (page []string) {
 	return page
 }
 
-// parts are all that stands above the log.
+// parts returns all blocks above the log.
 func (m *model) parts(plotRows int) []block {
 	blank := block{[]string{""}, 4}
 	return []block{
@@ -71,7 +71,7 @@ func lineCount(blocks []block) (n int) {
 	return n
 }
 
-// ends puts two texts at the two ends of a line; the right one gives way.
+// ends puts two texts at the two ends of a line. If there is no room, the right one is cut.
 func (m *model) ends(left, right string) string {
 	gap := m.width - 2 - lipgloss.Width(left) - lipgloss.Width(right)
 	if gap < 1 {
@@ -80,7 +80,7 @@ func (m *model) ends(left, right string) string {
 	return " " + left + strings.Repeat(" ", gap) + right
 }
 
-// head says which step it is, and how far.
+// head shows the step and its progress.
 func (m *model) head() []string {
 	gone, total := m.elapsed()
 	times := clock(gone) + " elapsed"
@@ -107,7 +107,7 @@ func (m *model) head() []string {
 	return append(lines, " "+phase+" "+m.gauge(share, cells)+" "+text)
 }
 
-// note is what is worth knowing beside the step.
+// note returns a short remark about the step, such as a pause.
 func (m *model) note() string {
 	switch {
 	case m.notice != "":
@@ -124,7 +124,7 @@ func (m *model) note() string {
 	return ""
 }
 
-// gauge is a bar on its track.
+// gauge draws a bar on its track.
 func (m *model) gauge(share float64, cells int) string {
 	cells = max(cells, 1)
 	full := bar(share, cells)
@@ -137,7 +137,7 @@ type figure struct {
 	alarm        bool
 }
 
-// figures are the rates, and the latencies of the last second, in columns.
+// figures shows the rates, and the latencies of the last second, in columns.
 func (m *model) figures() []string {
 	now := m.metrics()
 	value := func(name string, format func(float64) string) string {
@@ -162,7 +162,7 @@ func (m *model) figures() []string {
 	})
 }
 
-// columns lays figures out, as many in a line as have room, three at most.
+// columns arranges figures in columns, as many as fit, three at most.
 func (m *model) columns(all []figure) (lines []string) {
 	const gap = 3
 	each := min(max((m.width-2+gap)/cellWidth, 1), 3)
@@ -182,7 +182,7 @@ func (m *model) columns(all []figure) (lines []string) {
 	return lines
 }
 
-// latencies is the plot of p99, with what it shows below.
+// latencies plots p99, with a legend below.
 func (m *model) latencies(rows int) (lines []string) {
 	const label = 8
 	values := m.series("latency_p99_ms", min(m.width-label-3, ticksKept))
@@ -212,7 +212,7 @@ func (m *model) latencies(rows int) (lines []string) {
 	return append(lines, m.faint.Render(fmt.Sprintf("%*s └ %s", label, "", text)))
 }
 
-// usage is the CPU and the memory of each part.
+// usage shows the CPU and the memory of each role.
 func (m *model) usage() (lines []string) {
 	now := m.metrics()
 	for _, part := range []struct{ label, metric string }{{"server", "server"}, {"PostgreSQL", "postgres"}, {"generator", "generator"}} {
@@ -237,7 +237,7 @@ func (m *model) usage() (lines []string) {
 	return lines
 }
 
-// words are what is said in words: the generator's lag, durability, what limits.
+// words shows the lag of the generator, durability, and the limit, as text.
 func (m *model) words() []string {
 	lag := absent
 	if late, ok := m.metrics()["generator_late_p99_ms"]; ok {
@@ -248,7 +248,7 @@ func (m *model) words() []string {
 	}
 	limit := m.limit(m.cores)
 	style := m.strong
-	if limit == bench.LimitGenerator { // the figures are about us
+	if limit == bench.LimitGenerator { // the figures describe the generator
 		style = m.alarm
 	}
 	return []string{
@@ -258,7 +258,7 @@ func (m *model) words() []string {
 	}
 }
 
-// lastLines are as many of the log.
+// lastLines returns the last lines of the log that fit.
 func (m *model) lastLines(room int) (lines []string) {
 	for _, l := range m.log[max(0, len(m.log)-room):] {
 		lines = append(lines, " "+m.faint.Render(l))
@@ -269,7 +269,7 @@ func (m *model) lastLines(room int) (lines []string) {
 	return lines
 }
 
-// foot says which keys there are.
+// foot shows the available keys.
 func (m *model) foot() []string {
 	if !m.keyboard {
 		return nil

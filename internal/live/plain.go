@@ -47,7 +47,7 @@ func (p *plain) tick(t bench.Tick) {
 	}
 }
 
-// flush writes what no line was written of.
+// flush writes a line for the ticks that have none yet.
 func (p *plain) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *plain) write() {
 	}
 }
 
-// interval sums ticks up: p50 is the median of theirs, p99 the worst.
+// interval summarises ticks: p50 is the median of their p50, p99 the worst.
 func interval(ticks []bench.Tick) string {
 	last := ticks[len(ticks)-1]
 	var messages, seconds, failed float64

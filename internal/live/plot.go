@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// eighths are a cell that is filled from below, or for bars from the left, by so
-// many eighths.
+// eighths are cells filled by the given number of eighths: from below, or for
+// bars from the left.
 const (
 	eighths = " ▁▂▃▄▅▆▇█"
 	lefts   = " ▏▎▍▌▋▊▉█"
 )
 
-// bar is a share, 0 to 1, as so many cells. A share that is not nothing is seen.
+// bar draws a share, 0 to 1, with the given number of cells. A share above 0 is
+// always visible.
 func bar(share float64, cells int) string {
 	n := int(math.Round(min(max(share, 0), 1) * float64(cells) * 8))
 	if share > 0 {
@@ -27,7 +28,7 @@ func bar(share float64, cells int) string {
 }
 
 // plot draws values as columns on a logarithmic scale between powers of ten, top
-// row first. A value that is not more than 0 leaves a gap.
+// row first. A value of 0 or less leaves a gap.
 func plot(values []float64, rows int) (drawn []string, low, high float64) {
 	low, high = decades(values)
 	drawn = make([]string, rows)
@@ -42,7 +43,8 @@ func plot(values []float64, rows int) (drawn []string, low, high float64) {
 	return drawn, low, high
 }
 
-// level is how many of all eighths a value fills: at least one.
+// level returns the number of eighths, out of all, that a value fills: at least
+// one.
 func level(v, low, high float64, all int) int {
 	if v <= 0 {
 		return 0
@@ -51,7 +53,7 @@ func level(v, low, high float64, all int) int {
 	return min(max(int(math.Round(share*float64(all))), 1), all)
 }
 
-// decades are the powers of ten that hold all values.
+// decades returns the powers of ten that enclose all values.
 func decades(values []float64) (low, high float64) {
 	some := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v <= 0 })
 	if len(some) == 0 {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a terminal, with everything that was drawn on it.
+// pty is a terminal that records everything drawn on it.
 type pty struct {
 	control, terminal *os.File
 	before            unix.Termios
@@ -80,7 +80,7 @@ func (p *pty) text() string {
 	return p.drawn.String()
 }
 
-// wait returns when the terminal has been told that.
+// wait returns when the text was written to the terminal.
 func (p *pty) wait(t *testing.T, what string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(p.text(), what); time.Sleep(5 * time.Millisecond) {

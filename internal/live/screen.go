@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// framesPerSecond is enough for keys to feel answered, and little work.
+	// framesPerSecond is high enough for a quick response to keys, and costs little.
 	framesPerSecond = 10
-	// waiting is how much the terminal may lag before something is left out.
+	// waiting is the number of messages that may wait for the terminal before some are dropped.
 	waiting = 256
-	// linesKept is how many of the last lines are written out when the page closes.
+	// linesKept is the number of log lines that are written out when the page closes.
 	linesKept = 500
 )
 
-// line is one of a log.
+// line is a line of the log.
 type line string
 
 // screen is the page on a terminal.
@@ -30,17 +30,17 @@ type screen struct {
 	out     io.Writer
 	program *tea.Program
 	in      chan any
-	ended   chan struct{} // closed when the terminal is as it was before
+	ended   chan struct{} // closed when the terminal is restored
 
 	forwarding sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	lines   []string // not written out yet
-	dropped int      // lines before those
+	dropped int      // number of earlier lines that were dropped
 }
 
-// startScreen opens the page; keys nil: nobody can press any.
+// startScreen opens the page. Without keys, no keys are read.
 func startScreen(ctx context.Context, cfg Config, keys, out *os.File) *screen {
 	var input io.Reader // a nil *os.File would not be nil
 	if keys != nil {
@@ -66,8 +66,8 @@ func startScreen(ctx context.Context, cfg Config, keys, out *os.File) *screen {
 	return s
 }
 
-// forward hands over what came, so that whoever sends waits for nothing, and the
-// seconds that go by.
+// forward passes messages and the seconds to the page, so that senders never
+// wait.
 func (s *screen) forward() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (s *screen) forward() {
 	}
 }
 
-// send reports whether the page is open. Pages that it has no room for are lost.
+// send reports whether the page is open. If the page lags too much, the message is dropped.
 func (s *screen) send(msg any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,14 +97,14 @@ func (s *screen) send(msg any) bool {
 	return true
 }
 
-// line reports whether the page is open, and keeps the line for later.
+// line reports whether the page is open, and keeps the line until it closes.
 func (s *screen) line(text string) bool {
 	if !s.send(line(text)) {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // in between
+	if s.closed { // closed since send
 		return false
 	}
 	s.lines = append(s.lines, text)
@@ -115,7 +115,7 @@ func (s *screen) line(text string) bool {
 	return true
 }
 
-// close writes the lines out: the page that showed them is gone.
+// close writes the lines out, since the page that showed them is gone.
 func (s *screen) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

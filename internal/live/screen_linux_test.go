@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// show starts a page on the terminal and waits until it is there.
+// show opens a page on the terminal and waits until it is drawn.
 func show(t *testing.T, ctx context.Context, p *pty, cfg Config) *View {
 	t.Helper()
 	cfg.In, cfg.Out = p.terminal, p.terminal
@@ -44,8 +44,8 @@ func TestScreen_RestoredAtTheEnd(t *testing.T) {
 	v.Stop() // again
 }
 
-// TestScreen_RestoredWhenTheContextEnds: what ends the run from outside, a signal
-// for one, ends its context.
+// TestScreen_RestoredWhenTheContextEnds: a signal, for example, ends the run's
+// context.
 func TestScreen_RestoredWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)
@@ -113,7 +113,7 @@ func TestScreen_KeysSteerTheRun(t *testing.T) {
 	p.restored(t)
 }
 
-// TestTerminals_PlainWhereNoPageCanBe also covers a terminal that is not ours.
+// TestTerminals_PlainWhereNoPageCanBe also covers a terminal that this process does not control.
 func TestTerminals_PlainWhereNoPageCanBe(t *testing.T) {
 	t.Parallel()
 	p := openPTY(t)

@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// ticksKept is how many ticks of a step the plot can show.
+	// ticksKept is the maximum number of ticks in the plot.
 	ticksKept = 120
-	// limitTicks is over how many ticks it is judged what limits: one alone would
-	// say something else each second.
+	// limitTicks is the number of ticks from which the limit is computed: with
+	// one tick it would change each second.
 	limitTicks = 5
 )
 
-// state is what is known of a run.
+// state is the known state of a run.
 type state struct {
 	begun    time.Time
 	now      time.Time
 	stage    bench.Stage
-	stepAt   time.Time // when the step began
+	stepAt   time.Time // start of the step
 	phaseAt  time.Time
 	warmedUp bool
-	ticks    []bench.Tick // of the step, the last ones
+	ticks    []bench.Tick // of the step, the last ticksKept
 	errors   float64      // of the step
 	messages float64      // of the step
 }
 
-// enter follows the run to a stage.
+// enter changes to a new stage of the run.
 func (s *state) enter(stage bench.Stage) {
 	old := s.stage
 	s.stage = stage
@@ -42,7 +42,7 @@ func (s *state) enter(stage bench.Stage) {
 	}
 	switch {
 	case stage.Phase == bench.PhasePaused:
-		s.stepAt = s.now // it has not begun
+		s.stepAt = s.now // the step has not begun
 	case stage.Phase == bench.PhasePrepare && old.Phase == bench.PhasePaused:
 		s.stepAt = s.now
 	case old.Phase == bench.PhaseWarmUp && stage.Phase == bench.PhaseMeasured:
@@ -50,8 +50,8 @@ func (s *state) enter(stage bench.Stage) {
 	}
 }
 
-// observe takes a Tick in. A run whose scenario does not say where it is, is where
-// its ticks come from.
+// observe adds a Tick. If the scenario does not report its stage, the stage is
+// taken from the ticks.
 func (s *state) observe(t bench.Tick) {
 	stage := s.stage
 	if stage.Number == 0 {
@@ -72,7 +72,7 @@ func (s *state) observe(t bench.Tick) {
 	s.messages += t.Metrics["messages_per_second"] * t.Seconds
 }
 
-// metrics are those of the last tick.
+// metrics returns the metrics of the last tick.
 func (s *state) metrics() map[string]float64 {
 	if len(s.ticks) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (s *state) metrics() map[string]float64 {
 	return s.ticks[len(s.ticks)-1].Metrics
 }
 
-// row is what is measured: a search has rows of its own within a step.
+// row returns the row that is measured: a search has several rows within one step.
 func (s *state) row() string {
 	if n := len(s.ticks); n > 0 {
 		return s.ticks[n-1].Row
@@ -88,7 +88,7 @@ func (s *state) row() string {
 	return s.stage.Row
 }
 
-// series is a metric of the last ticks, 0 where it is absent.
+// series returns a metric of the last ticks, 0 where it is missing.
 func (s *state) series(name string, most int) (values []float64) {
 	for _, t := range s.ticks[len(s.ticks)-min(max(most, 0), len(s.ticks)):] {
 		values = append(values, t.Metrics[name])
@@ -96,8 +96,8 @@ func (s *state) series(name string, most int) (values []float64) {
 	return values
 }
 
-// elapsed is for how long the run has gone on, and about how long it will in all;
-// total is 0 where nobody knows.
+// elapsed returns how long the run has lasted, and about how long it will last in
+// total; total is 0 if unknown.
 func (s *state) elapsed() (gone, total time.Duration) {
 	gone = s.now.Sub(s.begun)
 	step := s.stage.WarmUp + s.stage.Duration
@@ -107,8 +107,8 @@ func (s *state) elapsed() (gone, total time.Duration) {
 	return gone, s.stepAt.Sub(s.begun) + max(step, s.now.Sub(s.stepAt)) + s.stage.Left
 }
 
-// share is how much of the phase is done, 0 to 1, in words too; ok is false where
-// nobody knows.
+// share returns how much of the phase is done, 0 to 1, also as text; ok is false
+// if unknown.
 func (s *state) share() (share float64, text string, ok bool) {
 	planned := map[string]time.Duration{bench.PhaseWarmUp: s.stage.WarmUp, bench.PhaseMeasured: s.stage.Duration}[s.stage.Phase]
 	switch gone := s.now.Sub(s.phaseAt); {
@@ -121,7 +121,7 @@ func (s *state) share() (share float64, text string, ok bool) {
 	return 0, "", false
 }
 
-// limit names what limits now, "" if that cannot be said.
+// limit names the current limit, or "" if it is unknown.
 func (s *state) limit(cores int) string {
 	last := s.ticks[max(0, len(s.ticks)-limitTicks):]
 	if len(last) == 0 || s.stage.Phase != bench.PhaseMeasured {
@@ -130,7 +130,8 @@ func (s *state) limit(cores int) string {
 	m := make(map[string]float64)
 	for _, t := range last {
 		for name, v := range t.Metrics {
-			// A Tick has cores, a row has seconds of CPU: those of a row of one second.
+			// A Tick has cores, but a row has seconds of CPU: for a row of one second, the two
+			// numbers are equal.
 			m[strings.Replace(name, "_cpu_cores", "_cpu_seconds", 1)] += v / float64(len(last))
 		}
 	}
@@ -138,7 +139,7 @@ func (s *state) limit(cores int) string {
 	return bench.Limiter(m, cores, m["offered_messages_per_second"])
 }
 
-// durability is what a commit rests on, "" where no database is known.
+// durability describes the settings that a commit depends on, or "" without a database.
 func (s *state) durability() string {
 	pg := s.stage.PostgreSQL
 	if pg == nil {

@@ -7,14 +7,14 @@ import (
 )
 
 // Each colour has a contrast of at least 4.5 to 1 with its background, white or
-// black. None says what words do not say too.
+// black. No information is given by colour alone.
 const (
 	accentOnLight, accentOnDark = "#0550AE", "#79C0FF" // bars, the plot
-	alarmOnLight, alarmOnDark   = "#953800", "#FFA657" // orange: told from blue by everybody
+	alarmOnLight, alarmOnDark   = "#953800", "#FFA657" // orange, which everybody can tell from blue
 	faintOnLight, faintOnDark   = "#57606A", "#9DA7B3" // labels, messages
 )
 
-// styles are how parts of the page look.
+// styles are the text styles of the page.
 type styles struct{ plain, strong, accent, alarm, faint lipgloss.Style }
 
 func newStyles(dark bool) styles {

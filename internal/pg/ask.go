@@ -12,20 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// watchName is the application_name of the connections over which servers are asked.
+// watchName is the application_name of the watch's connections.
 const watchName = AppName + " watch"
 
-// ownConn is a connection to one server, over which it is asked.
+// ownConn is a connection of the watch to one server.
 type ownConn struct {
 	*pgconn.PgConn
 	raw    net.Conn
 	opened atomic.Bool
 }
 
-// closeTimeout bounds the wait for a server that ends its connection.
+// closeTimeout bounds the wait for a server that closes its end of a connection.
 const closeTimeout = time.Second
 
-// close ends the connection. A server that does not answer is not waited for.
+// close ends the connection. It does not wait for a server that does not answer.
 func (c *ownConn) close(answers bool) {
 	if answers {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -54,7 +54,7 @@ func (h *hosts) connectTo(ctx context.Context, s *server) (*ownConn, error) {
 		s.addresses[address] = true
 		h.mu.Unlock()
 		if err == nil {
-			noticeDeath(conn)
+			enableKeepAlive(conn)
 			c.raw = conn
 		}
 		return conn, err
@@ -65,7 +65,7 @@ func (h *hosts) connectTo(ctx context.Context, s *server) (*ownConn, error) {
 	return c, err
 }
 
-// only has a configuration name one server, with TLS and without as it was.
+// only reduces a configuration to one server, and keeps its attempts with and without TLS.
 func only(cfg *pgconn.Config, s *server) {
 	all := append([]*pgconn.FallbackConfig{{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig}}, cfg.Fallbacks...)
 	cfg.Fallbacks = nil
@@ -82,19 +82,19 @@ func only(cfg *pgconn.Config, s *server) {
 	}
 }
 
-// answer is what a server has said on a connection, which is nil if there is none.
+// answer is the answer of a server, and the connection on which it came, or nil.
 type answer struct {
 	conn *ownConn
 	who  identity
 	err  error
 }
 
-// came reports whether the server has answered, if only to refuse something.
+// came reports whether the server has answered, even with an error.
 func (a answer) came() bool { return a.err == nil || Code(a.err) != "" }
 
-// askServer asks over the connection of the watch, and over a new one if there is none, or if no answer comes soon. The
-// first answer counts: a single connection may hang on a server that works, and a server under load may take long to
-// open another one. The connection that has answered is kept.
+// askServer asks a server for its identity: on the watch's open connection, and also on a new one if there is none or if
+// no answer comes within doubtAfter. The first answer counts, because one connection may hang while the server works, and a
+// loaded server may be slow to open another one. The connection that answered first is kept.
 func (h *hosts) askServer(ctx context.Context, s *server) (identity, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -143,8 +143,8 @@ func (h *hosts) askServer(ctx context.Context, s *server) (identity, error) {
 	return first.who, first.err
 }
 
-// askAnew asks over a new connection. A pooler that answers and has no connection to spare is there, as a server is that
-// refuses: then the identity is unknown.
+// askAnew asks on a new connection. If the connection works but the question fails (a pooler may have no free connection to
+// the server), this counts as an answer with an unknown identity.
 func (h *hosts) askAnew(ctx context.Context, s *server) answer {
 	conn, err := h.connectTo(ctx, s)
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *hosts) closeOwn() {
 	}
 }
 
-// askFirst asks all of several servers before the first one is trusted, unless that is known already.
+// askFirst asks all servers before the first connection, if there are several and the watch does not run yet.
 func (h *hosts) askFirst(ctx context.Context) {
 	h.mu.Lock()
 	known := h.watched || !h.several()
@@ -186,9 +186,9 @@ func (h *hosts) askFirst(ctx context.Context) {
 	}
 	asked.Wait()
 	if ctx.Err() != nil {
-		return // the caller has not waited long enough to know
+		return // a missing answer proves nothing: the caller's context ended early
 	}
-	for range 2 { // the last one may say what the first one did not know
+	for range 2 { // the first server is judged again with what the last one has told
 		for i, s := range h.servers {
 			if h.note(s, began, errs[i]); errs[i] == nil {
 				h.learn(s, found[i])

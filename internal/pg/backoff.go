@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Backoff waits before the attempt that follows the given number of failed
-// ones: 10 ms doubling up to 1 s, of which a random half is taken off, so that
-// many writers do not return to a restarted server in step. It returns ctx's
-// error if ctx ends first.
+// Backoff waits before the next attempt after the given number of failed ones. It
+// is an exponential back-off with jitter: 10 ms, doubled up to 1 s, minus a random part
+// of up to half, so that many writers do not return to a restarted server at the same
+// time. It returns ctx's error if ctx ends first.
 func Backoff(ctx context.Context, failed int) error {
 	wait := min(10*time.Millisecond<<min(failed, 10), time.Second)
 	wait -= rand.N(wait/2 + 1)
@@ -23,6 +23,6 @@ func Backoff(ctx context.Context, failed int) error {
 	}
 }
 
-// Jitter returns a duration around d, from three quarters of it to five: what many processes do again and again is not to happen
-// at the same time.
+// Jitter returns a random duration between 3/4 and 5/4 of d, so that periodic work of many processes does not happen at the
+// same time.
 func Jitter(d time.Duration) time.Duration { return d*3/4 + rand.N(d/2+1) }

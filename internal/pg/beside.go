@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// noticed is the key of a connection's CustomData that says that its notices come to noteNotReplicated.
+// noticed is the key of a connection's CustomData that marks connections whose notices go to noteNotReplicated.
 const noticed = "tidewire: noticed"
 
-// watchNotices has the connections of a configuration tell what noteNotReplicated looks for, beside what
-// they tell their owner.
+// watchNotices makes the connections of a configuration call noteNotReplicated with their notices, before their
+// owner's OnNotice.
 func watchNotices(cfg *pgx.ConnConfig) {
 	told := cfg.OnNotice
 	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
@@ -31,15 +31,15 @@ func watchNotices(cfg *pgx.ConnConfig) {
 	}
 }
 
-// writerConn is a connection to write on, with its place among those of the pool. Where the pool is the
-// caller's own, its connections do not tell of waits that were canceled, and pgx cannot make them:
-// then the pool's connection is closed, and another one opened that takes its place.
+// writerConn is a connection to write on, together with its slot in the pool. The connections of a pool that
+// Open has not made do not report canceled waits for standbys, and pgx cannot add that later. Then the pool's
+// connection is closed, and a new one takes its slot.
 type writerConn struct {
 	*pgx.Conn
 	place *pgxpool.Conn
 }
 
-// acquireWriter waits for a place, as Acquire does. Release it in the end.
+// acquireWriter waits for a connection of the pool, as Acquire does. The caller has to release it.
 func acquireWriter(ctx context.Context, pool *pgxpool.Pool) (*writerConn, error) {
 	place, err := pool.Acquire(ctx)
 	if err != nil {
@@ -48,8 +48,8 @@ func acquireWriter(ctx context.Context, pool *pgxpool.Pool) (*writerConn, error)
 	return inPlaceOf(ctx, pool, place)
 }
 
-// acquireForBatch is acquireWriter for one transaction: where no COMMIT waits for a standby, the
-// pool's connection will do.
+// acquireForBatch is acquireWriter for one transaction: if no COMMIT waits for a standby, it uses the
+// pool's connection.
 func acquireForBatch(ctx context.Context, pool *pgxpool.Pool) (*writerConn, error) {
 	place, err := pool.Acquire(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func inPlaceOf(ctx context.Context, pool *pgxpool.Pool, place *pgxpool.Conn) (*w
 	return &writerConn{conn, place}, nil
 }
 
-// release gives the place back, and the connection if it is the pool's and still open.
+// release returns the slot to the pool, with the connection if it is the pool's and still open.
 func (c *writerConn) release(ctx context.Context) {
 	if c.Conn != c.place.Conn() {
 		c.Conn.Close(ctx)

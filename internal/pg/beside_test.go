@@ -15,8 +15,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestReplicated_OnTheCallersPool: the pool knows nothing of Tidewire, and a COMMIT that is canceled while it
-// waits for a standby is told all the same. The pool keeps its bound and its hooks, and hears its notices.
+// TestReplicated_OnTheCallersPool: also on a pool that Tidewire has not made, a COMMIT whose wait for a standby
+// is canceled is reported. The pool keeps its limit and its hooks, and receives its notices.
 func TestReplicated_OnTheCallersPool(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

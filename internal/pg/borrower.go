@@ -7,7 +7,7 @@ import (
 )
 
 // Borrower borrows one session at a time, for a writer that has a batch. It joins the
-// Lender of its pool with the first; Close leaves it. Not safe for concurrent use.
+// Lender of its pool with the first Hold; Close leaves it. Not safe for concurrent use.
 type Borrower struct {
 	pool   *pgxpool.Pool
 	lender *Lender
@@ -18,7 +18,7 @@ type Borrower struct {
 // NewBorrower returns a Borrower of the pool's sessions.
 func NewBorrower(pool *pgxpool.Pool) Borrower { return Borrower{pool: pool} }
 
-// Hold has a session to work on, borrowed if there is none. Its error is ctx's.
+// Hold borrows a session, unless one is held already. It may wait; its error is ctx's.
 func (b *Borrower) Hold(ctx context.Context) (err error) {
 	if b.held == nil {
 		b.join()
@@ -27,8 +27,8 @@ func (b *Borrower) Hold(ctx context.Context) (err error) {
 	return err
 }
 
-// HoldSlow is Hold for what may take long: on one of the sessions that are set aside, if
-// there is one.
+// HoldSlow is Hold for work that may take long: it prefers one of the sessions that are
+// set aside for such work.
 func (b *Borrower) HoldSlow(ctx context.Context) error {
 	if b.held != nil || b.holdAside() {
 		return nil
@@ -36,7 +36,8 @@ func (b *Borrower) HoldSlow(ctx context.Context) error {
 	return b.Hold(ctx)
 }
 
-// holdAside has a session that was set aside, if there is one.
+// holdAside borrows a session that is set aside for slow work, and reports whether one
+// was free.
 func (b *Borrower) holdAside() bool {
 	b.join()
 	b.held = b.lender.BorrowAside(b.last)
@@ -49,10 +50,10 @@ func (b *Borrower) join() {
 	}
 }
 
-// Session is the one that is held.
+// Session returns the session that is held, or nil.
 func (b *Borrower) Session() *Session { return b.held }
 
-// Again reports whether the session is the one that was held before.
+// Again reports whether the session is the same as the one held before.
 func (b *Borrower) Again() bool { return b.held != nil && b.held == b.last }
 
 // Release returns the session, if there is one.

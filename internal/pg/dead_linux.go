@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dead reports whether data that were sent were not acknowledged for three seconds, though they were sent again: there is no
-// machine at the other end, or packets are swallowed. A server that does not read acknowledges all the same.
+// dead reports whether the other end has not acknowledged sent data for three seconds, in spite of retransmissions: the
+// machine is gone, or packets are dropped. The kernel of a live machine acknowledges also while its server does not read.
 func dead(conn net.Conn) bool {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

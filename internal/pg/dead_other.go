@@ -4,5 +4,5 @@ package pg
 
 import "net"
 
-// dead is not known here: the system gives such a connection up after some minutes.
+// dead cannot be determined on this system, which ends such a connection after some minutes.
 func dead(net.Conn) bool { return false }

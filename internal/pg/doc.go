@@ -1,5 +1,5 @@
-// Package pg holds what every package with SQL of its own needs of
-// PostgreSQL: opening pools that can be recognised in pg_stat_activity, asking
-// errors what they mean, gathering many callers into one commit, and freeing a
-// lock whose holder froze.
+// Package pg is the common PostgreSQL layer of all packages that use SQL. It
+// opens pools that can be recognised in pg_stat_activity, classifies errors, gathers
+// many callers into one commit (Group), lends connections to writers (Lender), watches
+// several hosts for failovers (Open), and frees a lock whose holder is frozen (EndFrozen).
 package pg

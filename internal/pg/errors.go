@@ -37,11 +37,11 @@ func Constraint(err error) string {
 	return ""
 }
 
-// Retryable reports whether the same work may succeed later without anybody
-// changing the work or the schema: PostgreSQL is away, restarting, short of a
-// resource, or chose this transaction as the victim of a conflict. A lost
-// connection counts: whether its last transaction was committed is a question
-// the caller has to settle before it repeats anything.
+// Retryable reports whether the same work may succeed later, without a change of
+// the work or the schema: PostgreSQL is unavailable, restarting, short of a
+// resource, or has chosen this transaction as the victim of a conflict. A lost
+// connection counts as retryable; before a retry the caller has to find out whether
+// its last transaction was committed.
 func Retryable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -65,8 +65,8 @@ func Retryable(err error) bool {
 	return false
 }
 
-// Away reports whether err says that PostgreSQL, and not something in it, does not
-// work: no connection, or one that is refused or was ended because it starts or stops.
+// Away reports whether err means that PostgreSQL as a whole is unavailable: there is no
+// connection, or PostgreSQL refuses or ends connections because it starts or stops.
 func Away(err error) bool {
 	code := Code(err)
 	if code == "" {

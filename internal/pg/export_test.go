@@ -1,4 +1,4 @@
 package pg
 
-// Outlive has all connections of the Borrower's Lender be older than they may be.
+// Outlive makes all connections of the Borrower's Lender older than their lifetime.
 func (b *Borrower) Outlive() { b.lender.lifetime = 0 }

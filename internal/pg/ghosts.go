@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// maxGhosts is how many positions Ghosts keep. A log that grows without a failover leaves one every 2^18 positions, which goes
-// when somebody looks.
+// maxGhosts is how many positions Ghosts keeps. A log that grows without a failover adds one every 2^18 positions; Take removes
+// it.
 const maxGhosts = 8
 
-// Ghosts are positions of which it is to be found out whether a failover has lost them: the last that was known in each history.
-// The zero value has none. Safe for concurrent use.
+// Ghosts is a set of positions that a failover may have lost: the last known position of each history, until it is checked.
+// The zero value is empty. Safe for concurrent use.
 type Ghosts struct {
 	mu   sync.Mutex
 	each []int64 // in ascending order
 }
 
-// Add adds positions; those that are 0, or there already, are left out. Of too many the lowest go.
+// Add adds positions, except 0 and those already in the set. If there are more than maxGhosts it drops the lowest.
 func (g *Ghosts) Add(positions ...int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,7 +30,7 @@ func (g *Ghosts) Add(positions ...int64) {
 	}
 }
 
-// Take returns all, in ascending order, and keeps none.
+// Take returns all positions in ascending order, and empties the set.
 func (g *Ghosts) Take() []int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// onMachine returns a machine with the server, and how a client is told of it.
+// onMachine returns a machine with the server, and the connection parameters for its login.
 func onMachine(t *testing.T, server *embedpg.Server) (m *pgtest.Machine, login string) {
 	t.Helper()
 	cfg := parse(t, server.URL()).ConnConfig
@@ -22,7 +22,7 @@ func onMachine(t *testing.T, server *embedpg.Server) (m *pgtest.Machine, login s
 	return m, fmt.Sprintf("user=%s dbname=%s sslmode=disable", cfg.User, cfg.Database)
 }
 
-// wantGone wants what waits for the machine to end as it does for a server that is gone, where the system alone would wait for minutes.
+// wantGone fails the test unless a call that waits for the machine soon ends with a lost connection. The system alone would wait for minutes.
 func wantGone(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !pg.Retryable(err) {
@@ -30,8 +30,8 @@ func wantGone(t *testing.T, what string, err error) {
 	}
 }
 
-// TestHosts_MachineGone: the only server's machine is gone, without a word. A query that waits for its answer, and one that is sent
-// afterwards, fail.
+// TestHosts_MachineGone: the only server's machine disappears without closing connections. A query that waits for its answer, and
+// one that is sent afterwards, fail.
 func TestHosts_MachineGone(t *testing.T) {
 	t.Parallel()
 	m, login := onMachine(t, pgtest.Start(t))
@@ -55,7 +55,7 @@ func TestHosts_MachineGone(t *testing.T) {
 	t.Logf("a query that waited failed after %v", time.Since(vanished).Round(time.Millisecond))
 }
 
-// TestHosts_MachineGonePromoted: the primary's machine is gone, and the standby is promoted: work goes on there.
+// TestHosts_MachineGonePromoted: the primary's machine is gone, and the standby is promoted: writes continue there.
 func TestHosts_MachineGonePromoted(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Group gathers what many callers add into one open batch while the batch
-// before it is committed: the busier the callers and the slower the commit,
-// the larger the batches, so that the fixed cost of a commit (round trip,
-// fsync) is paid once for many.
+// Group is a group commit. It gathers what many callers add into one open batch
+// while the batch before it is committed: the busier the callers and the slower
+// the commit, the larger the batches, so that the fixed cost of a commit (round
+// trip, fsync) is paid once for many calls.
 //
-// Right after a commit, a batch waits for lingerPolicy, for no longer than a
-// millisecond, where that has been worth it: lingerPolicy says when. What comes to a
-// Group that has been idle for a millisecond is committed at once.
+// Right after a commit a batch may linger for 1 or 2 ms, to wait for more calls:
+// lingerPolicy decides. A Group that has been idle for a millisecond commits the
+// next call at once.
 //
 // Two batches exist in all, one gathering and one with the committer, so
 // memory stays below twice the limit plus one Add.
@@ -23,9 +23,9 @@ type Group[B any] struct {
 	linger            time.Duration
 	admit             func(ctx context.Context)
 	dismiss           func()
-	idle              time.Duration // after which Next returns; 0 if it waits
-	timer             *time.Timer   // of that
-	company           lingerPolicy  // Run's alone
+	idle              time.Duration // after which Next returns; 0 if it waits without limit
+	timer             *time.Timer   // for idle
+	policy            lingerPolicy  // only Run uses it
 	gathered          chan struct{} // one slot: the open batch is not empty
 	enough            chan struct{} // one slot: the open batch need not wait for more
 
@@ -33,9 +33,9 @@ type Group[B any] struct {
 	open        *B
 	spare       *B
 	adds        int           // to open
-	want        int           // adds from which on nobody waits: those to the batch before
-	half        time.Time     // of a wait that is waited out however many have added; else zero
-	late        int           // adds since then
+	want        int           // number of adds at which the batch stops waiting: that of the batch before
+	half        time.Time     // middle of an open-loop wait, which want does not end; else zero
+	late        int           // adds after half
 	rows, bytes int           // in open
 	room        chan struct{} // closed when open is taken; nil while nobody waits
 }
@@ -50,22 +50,22 @@ func NewGroup[B any](a, b *B, maxRows, maxBytes int) *Group[B] {
 	}
 }
 
-// Linger has each batch wait for d, unless it is full before: fewer and larger
-// commits, for that much latency. Call it before Run. It returns the Group.
+// Linger makes each batch wait for d, unless it is full earlier: fewer and larger
+// commits, at the cost of that latency. Call it before Run. It returns the Group.
 func (g *Group[B]) Linger(d time.Duration) *Group[B] {
 	g.linger = d
 	return g
 }
 
-// Admit has each batch gather until admit returns, which waits for what the commit
-// needs, such as a connection; dismiss gives that back if all that had gathered was taken
-// out meanwhile. Call it before Run. It returns the Group.
+// Admit makes each batch gather until admit returns. admit acquires what the commit
+// needs, such as a connection. dismiss releases it if Do has emptied the batch
+// meanwhile. Call it before Run. It returns the Group.
 func (g *Group[B]) Admit(admit func(ctx context.Context), dismiss func()) *Group[B] {
 	g.admit, g.dismiss = admit, dismiss
 	return g
 }
 
-// ReturnIdle has Next return also when nothing has gathered for d. Call it before Next. It
+// ReturnIdle makes Next return also when nothing was added for d. Call it before Next. It
 // returns the Group.
 func (g *Group[B]) ReturnIdle(d time.Duration) *Group[B] {
 	g.idle = d
@@ -81,9 +81,9 @@ func (g *Group[B]) Add(ctx context.Context, rows, bytes int, fill func(*B)) erro
 	return err
 }
 
-// AddIf is Add with a fill that may refuse: it returns false if it has added nothing,
-// and so does AddIf. It also does so, and does not call fill, if it has to wait when
-// giveUp is closed.
+// AddIf is Add with a fill that may add nothing: then fill returns false, and so does
+// AddIf. AddIf also returns false, and does not call fill, if giveUp is closed while it
+// waits for room.
 func (g *Group[B]) AddIf(ctx context.Context, giveUp <-chan struct{}, rows, bytes int, fill func(*B) bool) (added bool, err error) {
 	g.mu.Lock()
 	for g.full() {
@@ -120,8 +120,8 @@ func (g *Group[B]) AddIf(ctx context.Context, giveUp <-chan struct{}, rows, byte
 	return true, nil
 }
 
-// Do calls do with the open batch, under the Group's lock. It returns how many rows and
-// bytes it has taken out of the batch.
+// Do calls do with the open batch, under the Group's lock. do returns how many rows and
+// bytes it has removed from the batch.
 func (g *Group[B]) Do(do func(open *B) (rows, bytes int)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,21 +143,21 @@ func (g *Group[B]) IfEmpty(do func()) {
 	}
 }
 
-// Wake has Next return soon, also if nothing gathers.
+// Wake makes Next return soon, also if the open batch is empty.
 func (g *Group[B]) Wake() { Signal(g.gathered) }
 
-// Run hands one batch after the other to commit, which empties it before it
-// returns, until ctx ends; then it commits what is still open and returns. The
-// caller ends ctx after the last Add. commit is given work and not ctx: what
-// was accepted is still to be written.
+// Run calls commit with one batch after the other until ctx ends; then it commits
+// the open batch and returns. commit empties its batch before it returns. The
+// caller ends ctx after the last Add. commit gets the context work and not ctx,
+// because accepted calls have to be written also after ctx has ended.
 func (g *Group[B]) Run(ctx, work context.Context, commit func(context.Context, *B)) {
 	for g.Next(ctx, work, commit) {
 	}
 }
 
-// Next is one turn of Run, for a caller that has something else to do in between: it
-// waits until something gathers, and commits that. It returns false when ctx has ended
-// and what was open is committed. There may be turns with nothing to commit.
+// Next is one turn of Run, for a caller with other work in between: it waits until
+// something was added, and commits that. It returns false when ctx has ended and the
+// open batch is committed. Some turns commit nothing.
 func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, *B)) bool {
 	select {
 	case <-g.gathered:
@@ -169,7 +169,7 @@ func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, 
 		}
 		return false
 	}
-	if g.empty() { // it was told of what the batch before took along
+	if g.empty() { // the signal was for calls that the batch before contained
 		return true
 	}
 	g.wait(ctx)
@@ -180,14 +180,14 @@ func (g *Group[B]) Next(ctx, work context.Context, commit func(context.Context, 
 	if batch := g.take(); batch != nil {
 		began := time.Now()
 		commit(work, batch)
-		g.company.committed(began, time.Now())
+		g.policy.committed(began, time.Now())
 	} else if g.dismiss != nil {
 		g.dismiss()
 	}
 	return true
 }
 
-// idleTimer returns a channel that tells when Next has waited for long enough, or nil.
+// idleTimer returns a channel that fires when Next has been idle for long enough, or nil.
 func (g *Group[B]) idleTimer() <-chan time.Time {
 	switch {
 	case g.idle == 0:
@@ -200,42 +200,42 @@ func (g *Group[B]) idleTimer() <-chan time.Time {
 	return g.timer.C
 }
 
-// wait waits for those with whom the batch is to share its commit.
+// wait lingers: it waits for more calls to share the commit of the batch.
 func (g *Group[B]) wait(ctx context.Context) {
 	if g.linger > 0 {
 		g.waitFor(ctx, g.linger)
 		return
 	}
-	switch g.company.next(time.Now()) {
-	case forCallers:
-		g.waitForCallers(ctx)
-	case forStrangers:
-		g.waitForStrangers(ctx)
+	switch g.policy.next(time.Now()) {
+	case closedLoop:
+		g.waitClosedLoop(ctx)
+	case openLoop:
+		g.waitOpenLoop(ctx)
 	}
 }
 
-// waitForCallers waits for as many as the batch before had.
-func (g *Group[B]) waitForCallers(ctx context.Context) {
-	if g.ready() || !g.company.tries() {
+// waitClosedLoop waits until the batch has as many calls as the batch before had.
+func (g *Group[B]) waitClosedLoop(ctx context.Context) {
+	if g.ready() || !g.policy.tries() {
 		return
 	}
 	began, before := time.Now(), g.count()
-	ready := g.waitFor(ctx, patience)
-	g.company.waited(ready, time.Since(began), before, g.count())
+	ready := g.waitFor(ctx, closedWait)
+	g.policy.waited(ready, time.Since(began), before, g.count())
 }
 
-// waitForStrangers waits the whole time, unless the batch is large before.
-func (g *Group[B]) waitForStrangers(ctx context.Context) {
+// waitOpenLoop waits for all of openWait, unless the batch is large earlier.
+func (g *Group[B]) waitOpenLoop(ctx context.Context) {
 	g.mu.Lock()
-	g.half, g.late = time.Now().Add(gathering/2), 0
+	g.half, g.late = time.Now().Add(openWait/2), 0
 	g.mu.Unlock()
-	full := g.waitFor(ctx, gathering)
+	full := g.waitFor(ctx, openWait)
 	g.mu.Lock()
 	late := g.late
 	g.half = time.Time{}
 	g.mu.Unlock()
 	if !full {
-		g.company.cameLate(late)
+		g.policy.arrivedLate(late)
 	}
 }
 
@@ -245,7 +245,7 @@ func (g *Group[B]) waitFor(ctx context.Context, limit time.Duration) bool {
 	defer timer.Stop()
 	for !g.ready() {
 		select {
-		case <-g.enough: // perhaps of the batch before
+		case <-g.enough: // perhaps a signal for the batch before
 		case <-timer.C:
 			return false
 		case <-ctx.Done():
@@ -255,13 +255,13 @@ func (g *Group[B]) waitFor(ctx context.Context, limit time.Duration) bool {
 	return true
 }
 
-// letArrive lets the callers that are ready to run add first, as long as rows
-// keep coming. A closed loop of 100 callers gains 5 % (docs/explanation/strategies.md): the
-// callers just answered are on their way back, and those a commit is taken
-// without have to wait for the next. An idle process goes through this in a
+// letArrive lets goroutines that are ready to run add first, as long as rows keep
+// coming. A closed loop of 100 callers gains 5 % (docs/explanation/strategies.md):
+// the callers that were just answered are about to call again, and a caller that
+// misses this commit has to wait for the next. In an idle process this takes a
 // microsecond.
 func (g *Group[B]) letArrive() {
-	const turns, quiet = 200, 3 // at most, and without a new row
+	const turns, quiet = 200, 3 // at most; turns without a new row that end it
 	last := 0
 	for turn, unchanged := 0, 0; turn < turns && unchanged < quiet; turn++ {
 		runtime.Gosched()
@@ -284,7 +284,7 @@ func (g *Group[B]) ready() bool {
 	return g.enoughNow()
 }
 
-// count is how many have added.
+// count is the number of adds to the open batch.
 func (g *Group[B]) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,7 +311,7 @@ func (g *Group[B]) full() bool {
 }
 
 // take swaps the batches and wakes the callers that wait for room. The spare
-// one is empty: the only committer gave it back.
+// batch is empty: the only committer is done with it.
 func (g *Group[B]) take() *B {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,7 +18,7 @@ type commits struct {
 	stop  func()
 }
 
-// runGroup runs one whose commits take that long. Its callers wait for the answer.
+// runGroup runs a Group whose commits take that long. Its callers wait for the answer.
 func runGroup(t *testing.T, commit, linger time.Duration, rows int) *commits {
 	c := &commits{start: time.Now()}
 	c.group = NewGroup(new([]chan struct{}), new([]chan struct{}), rows, 1<<20).Linger(linger)
@@ -41,7 +41,7 @@ func runGroup(t *testing.T, commit, linger time.Duration, rows int) *commits {
 
 func (c *commits) call(t *testing.T) { c.callWith(t, 1) }
 
-// callWith adds so many bytes.
+// callWith adds one row with that number of bytes.
 func (c *commits) callWith(t *testing.T, bytes int) {
 	done := make(chan struct{})
 	if err := c.group.Add(t.Context(), 1, bytes, func(b *[]chan struct{}) { *b = append(*b, done) }); err != nil {
@@ -50,8 +50,8 @@ func (c *commits) callWith(t *testing.T, bytes int) {
 	<-done
 }
 
-// TestGroup_CallersComeBack: those that were answered together are in the next
-// batch together, though they take a moment to come back, and not at once.
+// TestGroup_CallersComeBack: closed-loop callers that were answered together share the
+// next batch, though each takes a different short time to call again.
 func TestGroup_CallersComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := runGroup(t, 300*time.Microsecond, 0, 1000)
@@ -76,8 +76,8 @@ func TestGroup_CallersComeBack(t *testing.T) {
 	})
 }
 
-// TestGroup_OneAlone never waits, but once after a crowd that does not come
-// back.
+// TestGroup_OneAlone: a single caller never waits, except once after a crowd that does
+// not come back.
 func TestGroup_OneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := runGroup(t, 300*time.Microsecond, 0, 1000)
@@ -108,15 +108,15 @@ func TestGroup_OneAlone(t *testing.T) {
 		if sum != 11 || last[1]-last[0] != 300*time.Microsecond || last[2]-last[1] != 300*time.Microsecond {
 			t.Errorf("batches of %v began at %v: the last are to follow each other at once", c.sizes, c.at)
 		}
-		if waited := last[0] - c.at[len(c.at)-4] - 300*time.Microsecond; waited < 0 || waited > patience {
-			t.Errorf("the first after the crowd waited for %v, want at most %v", waited, patience)
+		if waited := last[0] - c.at[len(c.at)-4] - 300*time.Microsecond; waited < 0 || waited > closedWait {
+			t.Errorf("the first after the crowd waited for %v, want at most %v", waited, closedWait)
 		}
 	})
 }
 
-// TestGroup_TimesOfTheirOwn: callers that come every 200 µs and do not wait for
-// answers share commits, and none waits for long.
-func TestGroup_TimesOfTheirOwn(t *testing.T) {
+// TestGroup_OpenLoop: independent callers that arrive every 200 µs share commits, and
+// none waits for long.
+func TestGroup_OpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := runGroup(t, 300*time.Microsecond, 0, 1000)
 		var callers sync.WaitGroup
@@ -124,7 +124,7 @@ func TestGroup_TimesOfTheirOwn(t *testing.T) {
 			callers.Go(func() {
 				began := time.Now()
 				c.call(t)
-				if took := time.Since(began); took > gathering+2*300*time.Microsecond {
+				if took := time.Since(began); took > openWait+2*300*time.Microsecond {
 					t.Errorf("answered after %v", took)
 				}
 			})
@@ -158,9 +158,9 @@ func TestGroup_Linger(t *testing.T) {
 	})
 }
 
-// TestGroup_AStrangerNowAndThen: who comes back at once is not held up much by
-// others who come now and then, and once in a while share a batch.
-func TestGroup_AStrangerNowAndThen(t *testing.T) {
+// TestGroup_RareIndependentCaller: independent callers that arrive now and then do not
+// delay a closed-loop caller much, though some of them share a batch with it.
+func TestGroup_RareIndependentCaller(t *testing.T) {
 	for _, every := range []time.Duration{1100 * time.Microsecond, 2300 * time.Microsecond, 5300 * time.Microsecond} {
 		synctest.Test(t, func(t *testing.T) {
 			const commit = 300 * time.Microsecond
@@ -187,17 +187,18 @@ func TestGroup_AStrangerNowAndThen(t *testing.T) {
 	}
 }
 
-// TestGroup_StrangersLeave: who is alone after them is soon as fast as ever.
-func TestGroup_StrangersLeave(t *testing.T) {
+// TestGroup_OpenLoopEnds: after independent callers have stopped, a single closed-loop
+// caller is soon as fast as before.
+func TestGroup_OpenLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const commit = 300 * time.Microsecond
 		c := runGroup(t, commit, 0, 1000)
-		var strangers sync.WaitGroup
+		var callers sync.WaitGroup
 		for range 500 {
-			strangers.Go(func() { c.call(t) })
+			callers.Go(func() { c.call(t) })
 			time.Sleep(200 * time.Microsecond)
 		}
-		strangers.Wait()
+		callers.Wait()
 		calls := 0
 		for end := time.Now().Add(time.Second); time.Now().Before(end); calls++ {
 			c.call(t)
@@ -209,15 +210,16 @@ func TestGroup_StrangersLeave(t *testing.T) {
 	})
 }
 
-// TestGroup_ManyStrangers: where 16 KiB come within a commit, nobody waits for more.
-func TestGroup_ManyStrangers(t *testing.T) {
+// TestGroup_LargeBatchDoesNotLinger: where 16 KiB arrive within a commit, no batch waits for
+// more.
+func TestGroup_LargeBatchDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const commit = 300 * time.Microsecond
 		c := runGroup(t, commit, 0, 1000)
-		var strangers sync.WaitGroup
-		const calls, last = 5000, 100 // after the last nobody comes
+		var callers sync.WaitGroup
+		const calls, last = 5000, 100 // no call follows the last ones, so they may wait
 		for i := range calls {
-			strangers.Go(func() {
+			callers.Go(func() {
 				began := time.Now()
 				c.callWith(t, 1<<10)
 				if took := time.Since(began); took > 3*commit && i < calls-last {
@@ -226,7 +228,7 @@ func TestGroup_ManyStrangers(t *testing.T) {
 			})
 			time.Sleep(20 * time.Microsecond)
 		}
-		strangers.Wait()
+		callers.Wait()
 		c.stop()
 	})
 }

@@ -17,55 +17,56 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Why a server that answers is not used.
+// Reasons for which a server that answers is not used.
 var (
-	// ErrFormerPrimary: another server was promoted in its place, and it has not noticed.
+	// ErrFormerPrimary: another server was promoted, and this one still acts as the primary.
 	ErrFormerPrimary = errors.New("pg: a former primary")
-	// ErrOtherCluster: its data are not those of the other servers of the address.
+	// ErrOtherCluster: the server belongs to another database cluster than the other servers of the address.
 	ErrOtherCluster = errors.New("pg: a server of another cluster")
 )
 
-// lostError ends what is under way on a connection that hosts has closed. It is a net.Error.
+// lostError is the error of reads and writes on a connection that hosts has closed. It is a net.Error.
 type lostError struct{ why string }
 
 func (e *lostError) Error() string { return e.why }
 func (*lostError) Timeout() bool   { return false }
 func (*lostError) Temporary() bool { return true }
 
-// hosts are the servers of one address, such as host=a,b, as this process knows them: which of them answer, and
-// which timeline is the newest. All pools of the process with that address, user and database have it in common.
+// hosts holds what this process knows about the servers of one address, such as host=a,b: which of them answer, and
+// which timeline is the newest. All pools of the process with the same address, user and database share it. It fences
+// former primaries: their timeline is the fencing token.
 //
-// While it has connections, a goroutine watches them; see watch. Safe for concurrent use.
+// While there are connections, a goroutine watches the servers; see watch. Safe for concurrent use.
 type hosts struct {
 	servers  []*server
-	emptied  chan struct{} // told that the last connection has ended
+	emptied  chan struct{} // signalled when the last connection has ended
 	watching sync.Mutex    // held by the watch
 
 	mu      sync.Mutex
-	config  *pgx.ConnConfig // the last one that somebody has connected with, as it was given
-	log     *slog.Logger    // nil where nobody has given one
+	config  *pgx.ConnConfig // the unchanged configuration of the last guard
+	log     *slog.Logger    // nil if no pool has one
 	id      string          // system identifier, or "" while it is unknown
 	newest  uint32          // timeline, or 0
-	ask     int             // which of identifySQL the servers answer
+	ask     int             // index of the first statement of identifySQL that the servers accept
 	sockets map[*socket]struct{}
 	wanted  time.Time // when somebody last tried to connect; zero after a success
 	watched bool
 }
 
-// server is one host and port of an address. Its fields belong to hosts.mu, but for conn, which belongs to the
-// question under way, or else to the watch.
+// server is one host and port of an address. hosts.mu guards its fields, except conn, which the running question
+// uses, or otherwise the watch.
 type server struct {
 	host string
 	port uint16
 
-	asked     atomic.Bool // a question of the watch is under way
-	conn      *ownConn
-	addresses map[string]bool // those that its name has, as far as they were dialled
-	answered  time.Time
-	tried     time.Time // when the last question ended, answered or not
-	silent    bool      // it is not tried, as long as the watch goes on to try it
-	refused   error     // why it is not used though it answers, or nil
-	told      string    // of refused, in the log
+	asked         atomic.Bool // a question of the watch is under way
+	conn          *ownConn
+	addresses     map[string]bool // network addresses of its name that were dialled
+	answered      time.Time
+	tried         time.Time // when the last question ended, answered or not
+	silent        bool      // it does not answer, so connections to it fail at once; the watch still asks it
+	refused       error     // why it is not used although it answers, or nil
+	loggedRefusal string    // text of refused that was logged last
 }
 
 func (s *server) String() string { return fmt.Sprintf("%s:%d", s.host, s.port) }
@@ -94,8 +95,8 @@ func hostsOf(cfg *pgx.ConnConfig) *hosts {
 	return h
 }
 
-// guard has the connections of a configuration be made to servers that answer and are no former primaries, and be
-// closed when that is no longer so.
+// guard changes a configuration so that it connects only to servers that answer and are not former primaries, and so that
+// its connections are closed when a server stops answering or becomes a former primary.
 func (h *hosts) guard(cfg *pgx.ConnConfig) {
 	given := cfg.Copy()
 	h.mu.Lock()
@@ -115,7 +116,7 @@ func (h *hosts) guard(cfg *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		noticeDeath(conn)
+		enableKeepAlive(conn)
 		return h.register(conn, address), nil
 	}
 	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -139,7 +140,7 @@ const hostTimeout = 2 * time.Second
 
 func (h *hosts) several() bool { return len(h.servers) > 1 }
 
-// logTo has changes be told there.
+// logTo sets the log for changes of the servers.
 func (h *hosts) logTo(log *slog.Logger) {
 	if log == nil {
 		return
@@ -149,7 +150,7 @@ func (h *hosts) logTo(log *slog.Logger) {
 	h.log = log
 }
 
-// tell logs once what has changed. The caller holds mu.
+// tell logs a change of a server. The caller holds mu.
 func (h *hosts) tell(level slog.Level, what string, s *server, err error) {
 	if h.log == nil {
 		return
@@ -161,7 +162,7 @@ func (h *hosts) tell(level slog.Level, what string, s *server, err error) {
 	h.log.Log(context.Background(), level, what, attrs...)
 }
 
-// byAddress returns the server that has it, or nil. The caller holds mu.
+// byAddress returns the server with the network address, or nil. The caller holds mu.
 func (h *hosts) byAddress(address string) *server {
 	for _, s := range h.servers {
 		if _, own := pgconn.NetworkAddress(s.host, s.port); own == address || s.addresses[address] {
@@ -171,10 +172,11 @@ func (h *hosts) byAddress(address string) *server {
 	return nil
 }
 
-// silentFor is for how long a server that does not answer is not tried, unless the watch finds again that it does not.
+// silentFor is how long connections to a server that does not answer fail at once (a circuit breaker). Each unanswered
+// question of the watch extends it.
 const silentFor = 5 * time.Second
 
-// refuseSilent returns an error if nobody answers at that address.
+// refuseSilent returns an error if the server at that address is known not to answer.
 func (h *hosts) refuseSilent(address string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +187,7 @@ func (h *hosts) refuseSilent(address string) error {
 	return nil
 }
 
-// Connect opens a connection beside every pool, as Open does those of a pool.
+// Connect opens a connection outside any pool, with the same checks as those of Open.
 func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -200,10 +202,10 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 // HostStats says how many servers of an address are not used now.
 type HostStats struct {
 	Refused int // former primaries, and servers of other clusters
-	Silent  int // they do not answer, while another one does
+	Silent  int // servers that do not answer, while another one does
 }
 
-// HostsOf tells about the servers of a pool's address.
+// HostsOf returns the HostStats for the address of a pool.
 func HostsOf(pool *pgxpool.Pool) HostStats {
 	h := hostsOf(pool.Config().ConnConfig)
 	h.mu.Lock()
@@ -220,7 +222,7 @@ func HostsOf(pool *pgxpool.Pool) HostStats {
 	return stats
 }
 
-// hostNames are the servers' names, for a text.
+// hostNames returns the names of the servers, for error texts.
 func (h *hosts) hostNames() string {
 	names := make([]string, len(h.servers))
 	for i, s := range h.servers {

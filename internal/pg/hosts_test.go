@@ -31,7 +31,7 @@ func startPair(t *testing.T) pgtest.Pair {
 	return p
 }
 
-// promote makes the standby a primary while the other one goes on.
+// promote makes the standby a primary while the old primary continues to run.
 func promote(t *testing.T, p pgtest.Pair) *pgxpool.Pool {
 	t.Helper()
 	pool := openPool(t, pg.PoolConfig{URL: p.Standby.URL()})
@@ -97,7 +97,7 @@ func (s *said) count(what string) int {
 	return strings.Count(s.text.String(), what)
 }
 
-// backwards is an address with its hosts in the other order, of which this process knows nothing yet.
+// backwards returns the address with its hosts in reverse order: this process knows nothing about it yet.
 func backwards(url string) string {
 	fields := strings.Fields(url)
 	for i, f := range fields {
@@ -111,9 +111,9 @@ func backwards(url string) string {
 	return strings.Join(fields, " ")
 }
 
-// TestHosts_FrozenPrimary: the primary stands first in the address, and freezes. What waits there is tried again, and
-// goes on after the standby was promoted. The former primary comes back as one that can be written to: nothing is
-// written there any more, whether this process has seen the promotion or not.
+// TestHosts_FrozenPrimary: the primary is first in the address, and freezes. Waiting calls are retried, and succeed
+// after the standby was promoted. The former primary comes back and would accept writes: nothing is written there any
+// more, whether this process has seen the promotion or not.
 func TestHosts_FrozenPrimary(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -224,7 +224,7 @@ func TestHosts_NewProcess(t *testing.T) {
 	insert(t, pool, 300)
 }
 
-// TestHosts_OpenToFormerPrimary: connections to a primary that goes on after its standby was promoted are closed.
+// TestHosts_OpenToFormerPrimary: connections to a primary that continues to run after its standby was promoted are closed.
 func TestHosts_OpenToFormerPrimary(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -274,8 +274,8 @@ func TestHosts_OtherCluster(t *testing.T) {
 }
 
 // TestHosts_SlowIsNotSilent: a wait for a lock, a COPY that the server does not read, a long query, and a COMMIT that
-// waits for a standby go on, longer than the watch takes to find a silent server. So does all that while the watch's
-// own connection hangs, and no other one.
+// waits for a standby are not ended, though they take longer than the watch needs to find a silent server. They are not
+// ended either if only the watch's own connection hangs.
 func TestHosts_SlowIsNotSilent(t *testing.T) {
 	t.Parallel()
 	p := pgtest.StartPair(t, pgxpool.New)
@@ -366,7 +366,7 @@ func overTCP(t *testing.T, p pgtest.Pair) (url string, proxies []*pgtest.Proxy) 
 		proxies[0].Port, proxies[1].Port, cfg.ConnConfig.User, cfg.ConnConfig.Database), proxies
 }
 
-// TestHosts_Swallowed: everything between the pool and the primary gets lost, and connections stay open.
+// TestHosts_Swallowed: all packets between the pool and the primary get lost, and the connections stay open.
 func TestHosts_Swallowed(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)

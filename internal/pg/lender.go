@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// sessionIdle is for how long a session that nobody borrows keeps its connection.
+	// sessionIdle is how long a session that nobody borrows keeps its connection.
 	sessionIdle = 30 * time.Second
-	// maxSessions bounds the sessions of a Lender. More commits at a time than this
-	// share less of their costs, and gain nothing on the machines that were measured.
+	// maxSessions bounds the sessions of a Lender. With more concurrent commits each
+	// batch is smaller, and nothing is gained on the machines that were measured.
 	maxSessions = 8
-	// slowAfter is when a session that is still lent makes room for another one.
+	// slowAfter is how long a session is lent before it counts as slow, and frees its
+	// slot for another borrower.
 	slowAfter = time.Second
 )
 
-// Lender lends the sessions on which a process writes to a database: to one
-// batch each, first come, first served. So a few connections serve any number of
-// streams and event stores, and none of these owns one (a resource pool with a
-// queue). A pool has one Lender, which exists while somebody has joined it.
+// Lender lends the sessions on which a process writes to a database: one session to
+// one batch, first come, first served. It is a resource pool with a queue: a few
+// connections serve any number of streams and event stores, and none of these owns a
+// connection. A pool has one Lender, which exists while somebody has joined it.
 //
 // Safe for concurrent use.
 type Lender struct {
 	pool     *pgxpool.Pool
 	lifetime time.Duration // of a connection
 
-	// One element for each session that is lent. Those who wait for one are served in
-	// the order in which they came, as with every channel.
+	// Semaphore: one element for each session that is lent. Borrowers are served in
+	// order of arrival, as with every channel.
 	lent chan struct{}
-	// The same for sessions set aside for those who wait for a lock for long, or take
-	// long: nobody else has to wait for that.
+	// The same for the sessions that are set aside for slow borrowers, which wait for a
+	// lock or work for long, so that other borrowers need not wait for them.
 	aside chan struct{}
 
 	mu     sync.Mutex
@@ -44,10 +45,11 @@ type Lender struct {
 
 var lenders PerPool[*Lender]
 
-// JoinLender returns the Lender of the pool, to be left in the end. It lends a
-// quarter of the pool's connections, but two at least and eight at most, and as many
-// again to those who wait for locks, as far as the pool has them. The others are for
-// those who read; one is left to them in any case, of a pool that has two.
+// JoinLender returns the Lender of the pool; the caller has to Leave it. The Lender
+// lends a quarter of the pool's connections, at least two and at most eight, and the
+// same number again to slow borrowers, as far as the pool has them. The other
+// connections are for reads. At least one connection is always left for reads, if the
+// pool has two or more.
 func JoinLender(pool *pgxpool.Pool) *Lender {
 	return lenders.Join(pool, func() *Lender {
 		cfg := pool.Config()
@@ -60,17 +62,17 @@ func JoinLender(pool *pgxpool.Pool) *Lender {
 	})
 }
 
-// Leave has to be called once for each JoinLender, after all that was borrowed is
-// returned. The last one closes the connections.
+// Leave has to be called once for each JoinLender, after all borrowed sessions are
+// returned. The last Leave closes the connections.
 func (l *Lender) Leave() {
 	if lenders.Leave(l.pool) {
 		l.close()
 	}
 }
 
-// Borrow waits for a session, and returns ctx's error if ctx ends first. It is the
-// last one that the caller had, if nobody has that: there the caller's statements are
-// prepared. Return it after one batch.
+// Borrow waits for a session, and returns ctx's error if ctx ends first. If possible it
+// returns last, the session that the caller had before, where its statements are
+// prepared. The caller has to Return the session after one batch.
 func (l *Lender) Borrow(ctx context.Context, last *Session) (*Session, error) {
 	if err := Acquire(ctx, l.lent); err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func (l *Lender) Borrow(ctx context.Context, last *Session) (*Session, error) {
 	return s, nil
 }
 
-// watch has the session set aside once it is slow.
+// watch starts the timer that sets the session aside when it is slow.
 func (l *Lender) watch(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,13 +93,13 @@ func (l *Lender) watch(s *Session) {
 	s.slow.Reset(slowAfter)
 }
 
-// setAside counts a session that is lent for long among those that are set aside, as far
-// as there is room: others may borrow in its place.
+// setAside moves a slow session from the lent sessions to those set aside, if there is
+// room, so that another borrower gets its slot.
 func (l *Lender) setAside(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.borrowed.IsZero() || s.aside || time.Since(s.borrowed) < slowAfter {
-		return // it was returned meanwhile, and perhaps lent again, which has the timer go on
+		return // it was returned meanwhile, and perhaps lent again, which has restarted the timer
 	}
 	select {
 	case l.aside <- struct{}{}:
@@ -108,8 +110,8 @@ func (l *Lender) setAside(s *Session) {
 	}
 }
 
-// BorrowAside is Borrow for a caller that may take long, or wait for a lock for long. It
-// returns nil if all sessions that are set aside for that are taken.
+// BorrowAside is Borrow for a caller that may work, or wait for a lock, for long. It
+// does not wait: it returns nil if all sessions that are set aside for that are taken.
 func (l *Lender) BorrowAside(last *Session) *Session {
 	select {
 	case l.aside <- struct{}{}:
@@ -123,7 +125,7 @@ func (l *Lender) BorrowAside(last *Session) *Session {
 	return s
 }
 
-// Return gives a session back.
+// Return returns a session to the Lender.
 func (l *Lender) Return(s *Session) {
 	if time.Since(s.opened) >= l.lifetime {
 		s.Close() // as the pool does with its own
@@ -163,14 +165,14 @@ func (l *Lender) pick(last *Session) *Session {
 	return s
 }
 
-// expireLater has expire called, unless it will be. The caller holds mu.
+// expireLater schedules expire, unless it is scheduled already. The caller holds mu.
 func (l *Lender) expireLater(wait time.Duration) {
 	if l.expiry == nil && !l.closed {
 		l.expiry = time.AfterFunc(wait, l.expire)
 	}
 }
 
-// expire closes the sessions that were idle for long.
+// expire closes the sessions that were idle for sessionIdle.
 func (l *Lender) expire() {
 	l.mu.Lock()
 	l.expiry = nil
@@ -189,7 +191,7 @@ func (l *Lender) expire() {
 	}
 }
 
-// close closes all sessions: nobody has one.
+// close closes all sessions. None is lent.
 func (l *Lender) close() {
 	l.mu.Lock()
 	l.closed = true

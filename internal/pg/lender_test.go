@@ -37,8 +37,8 @@ func held(t *testing.T, pool *pgxpool.Pool) *pg.Borrower {
 	return &b
 }
 
-// TestLender_Shares has many borrowers use a quarter of a pool's connections, and
-// each of them its own session again while nobody else wants it.
+// TestLender_Shares: many borrowers share a quarter of a pool's connections, and each
+// gets its last session again while nobody else uses it.
 func TestLender_Shares(t *testing.T) {
 	t.Parallel()
 	pool := poolOf(t, 12)
@@ -81,8 +81,8 @@ func TestLender_Shares(t *testing.T) {
 	}
 }
 
-// TestLender_Aside: sessions for those who take long are others than those that
-// everybody waits for, and few.
+// TestLender_Aside: the sessions for slow borrowers are separate from the others, and
+// their number is limited.
 func TestLender_Aside(t *testing.T) {
 	t.Parallel()
 	for conns, want := range map[int]int{1: 0, 2: 0, 3: 0, 4: 1, 8: 2} {
@@ -112,7 +112,7 @@ func TestLender_Aside(t *testing.T) {
 	}
 }
 
-// TestLender_InTurn: one that borrows again and again does not keep others from it.
+// TestLender_InTurn: a borrower that borrows in a loop does not starve the others.
 func TestLender_InTurn(t *testing.T) {
 	t.Parallel()
 	pool := poolOf(t, 2) // one session
@@ -142,8 +142,8 @@ func TestLender_InTurn(t *testing.T) {
 	}
 }
 
-// TestSession_PreparesFew: of very many sets of statements the session keeps some,
-// and prepares one again that was given up.
+// TestSession_PreparesFew: a session keeps only some of very many sets of statements, and
+// prepares an evicted set again.
 func TestSession_PreparesFew(t *testing.T) {
 	t.Parallel()
 	b := held(t, poolOf(t, 4))
@@ -165,8 +165,8 @@ func TestSession_PreparesFew(t *testing.T) {
 	}
 }
 
-// TestLockWait: briefly first, then in the queue as far as there are connections for
-// that, else a glance now and then; and every Bound somebody looks.
+// TestLockWait: the first wait is brief. Later waits are in PostgreSQL's queue if there is a
+// session for that, else polls. After each Bound GoesOn returns false.
 func TestLockWait(t *testing.T) {
 	t.Parallel()
 	b := held(t, poolOf(t, 4))

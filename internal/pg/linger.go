@@ -3,79 +3,79 @@ package pg
 import "time"
 
 const (
-	// patience is how long a batch waits for lingerPolicy, at most, and smallBatch how
-	// large it may be, in bytes, to be worth waiting.
-	patience   = time.Millisecond
+	// closedWait is the longest that a batch waits for closed-loop callers. A batch of
+	// smallBatch bytes or more does not wait.
+	closedWait = time.Millisecond
 	smallBatch = 16 << 10
-	// gathering is how long a batch waits for strangers.
-	gathering = 2 * time.Millisecond
-	// worthWaiting is how many times as many have to have come by the end of a
-	// wait for callers that took longer than a commit.
-	worthWaiting = 3
-	// maxSkip is how many batches at most do not wait after waits in vain.
+	// openWait is how long a batch waits for independent callers.
+	openWait = 2 * time.Millisecond
+	// worthwhileGrowth: a wait for closed-loop callers that took longer than a commit
+	// has paid off if the batch has grown at least this many times.
+	worthwhileGrowth = 3
+	// maxSkip is the most batches that do not wait, after waits that did not pay off.
 	maxSkip = 16
-	// manyStrangers is how many have to come in the second half of a wait, on
-	// average, for it to go on, and fewStrangers how few end it.
-	manyStrangers, fewStrangers = 2, 1
-	// From minProbe to maxProbe batches lie between two waits that find out
-	// whether there are strangers; and as many as minProbe waits are worth a
-	// stay.
+	// Open-loop mode begins when manyArrivals calls or more arrive in the second half of
+	// a wait. It ends when their average falls below fewArrivals.
+	manyArrivals, fewArrivals = 2, 1
+	// The policy probes for independent callers: minProbe to maxProbe batches lie
+	// between two probes. Open-loop mode that ends before minProbe waits was chance.
 	minProbe, maxProbe = 16, 512
 )
 
-// lingerPolicy decides what a batch that follows a commit closely waits for, if for
-// anything, going by what came of it before.
+// lingerPolicy decides how long a batch that starts soon after a commit lingers, that
+// is, waits for more calls. It learns from the earlier waits.
 //
-// Callers that wait for their answers are back soon, and wait for each other:
-// for as many as were in the batch before. Where that took longer than a commit,
-// and did not bring three times as many, it was in vain: the next batches do not
-// wait, one, and twice as many each time, up to 16.
+// Closed loop: callers that wait for their answer are soon back with the next call. The
+// batch waits, for at most 1 ms, until it has as many calls as the batch before. A wait
+// that takes longer than a commit and does not at least triple the batch does not pay
+// off. After it the policy backs off exponentially: the next 1, 2, 4, … up to 16 batches
+// do not wait.
 //
-// Strangers come at times of their own, however long they wait for answers. Their
-// sign is that they still come in the second half of two milliseconds, when all
-// that were answered before are back. From two thousand a second on, each batch
-// waits the whole time, so that five share a commit and more. Whether there are any
-// is found out by a wait every 16 batches, or twice as many each time that there
-// were none, up to 512.
+// Open loop: independent callers arrive at times that do not depend on any answer. They
+// still arrive in the second half of 2 ms, when all closed-loop callers are back. From
+// two thousand calls a second on, each batch waits the whole 2 ms, so that five or more
+// share a commit. The policy probes for them with such a wait every 16 batches. Each
+// probe that finds none doubles this interval, up to 512 batches.
 type lingerPolicy struct {
-	ended      time.Time     // the last commit
-	took       time.Duration // that commit
-	skip, vain int           // batches that do not wait for callers; how many after the last wait in vain
-	stranger   float64       // that come in the second half of a wait, on average
-	gathers    bool          // for strangers
-	stay       int           // waits for strangers so far
-	probe      int           // batches until the next wait that finds out
-	spacing    int           // from one to the next
+	ended    time.Time     // the last commit
+	took     time.Duration // that commit
+	skip     int           // batches that still do not wait for closed-loop callers
+	lastSkip int           // value of skip after the last wait that did not pay off
+	arrivals float64       // average number of calls in the second half of a wait
+	openLoop bool          // mode
+	stay     int           // waits since the open-loop mode began
+	probe    int           // batches since the last probe
+	spacing  int           // batches from one probe to the next
 }
 
 type waiting int
 
 const (
-	forNobody waiting = iota
-	forCallers
-	forStrangers
+	noWait waiting = iota
+	closedLoop
+	openLoop
 )
 
-// committed is told of each commit.
+// committed is called after each commit.
 func (c *lingerPolicy) committed(began, ended time.Time) {
 	c.ended, c.took = ended, ended.Sub(began)
 }
 
-// next says for whom a batch waits that begins now.
+// next returns the kind of wait for a batch that starts now.
 func (c *lingerPolicy) next(now time.Time) waiting {
-	if now.Sub(c.ended) > patience {
-		return forNobody
+	if now.Sub(c.ended) > closedWait {
+		return noWait
 	}
-	if c.gathers {
-		return forStrangers
+	if c.openLoop {
+		return openLoop
 	}
 	if c.probe++; c.probe >= max(c.spacing, minProbe) {
-		return forStrangers
+		return openLoop
 	}
-	return forCallers
+	return closedLoop
 }
 
-// tries reports whether a batch waits for callers that are not there yet.
+// tries reports whether a batch waits for closed-loop callers.
 func (c *lingerPolicy) tries() bool {
 	if c.skip > 0 {
 		c.skip--
@@ -84,31 +84,33 @@ func (c *lingerPolicy) tries() bool {
 	return true
 }
 
-// waited is told how a wait for callers ended that so many waited for before.
+// waited is called after a wait for closed-loop callers, with the number of calls in the
+// batch before and after it. ready says that as many came as were in the batch before.
 func (c *lingerPolicy) waited(ready bool, took time.Duration, before, after int) {
-	if ready && took <= c.took || after >= worthWaiting*before {
-		c.vain = 0
+	if ready && took <= c.took || after >= worthwhileGrowth*before {
+		c.lastSkip = 0
 		return
 	}
-	c.vain = min(max(1, 2*c.vain), maxSkip)
-	c.skip = c.vain
+	c.lastSkip = min(max(1, 2*c.lastSkip), maxSkip)
+	c.skip = c.lastSkip
 }
 
-// cameLate is told how many came in the second half of a wait for strangers.
-func (c *lingerPolicy) cameLate(came int) {
-	if !c.gathers {
-		c.probe, c.stay, c.stranger = 0, 0, float64(came)
-		if c.gathers = came >= manyStrangers; !c.gathers {
+// arrivedLate is called after a wait for independent callers, with the number of calls
+// that arrived in its second half.
+func (c *lingerPolicy) arrivedLate(calls int) {
+	if !c.openLoop {
+		c.probe, c.stay, c.arrivals = 0, 0, float64(calls)
+		if c.openLoop = calls >= manyArrivals; !c.openLoop {
 			c.wideSpacing()
 		}
 		return
 	}
 	c.stay++
-	c.stranger += (float64(came) - c.stranger) / 4
-	if c.stranger >= fewStrangers {
+	c.arrivals += (float64(calls) - c.arrivals) / 4
+	if c.arrivals >= fewArrivals {
 		return
 	}
-	c.gathers = false
+	c.openLoop = false
 	if c.stay < minProbe {
 		c.wideSpacing() // it was chance
 	} else {

@@ -16,13 +16,13 @@ const (
 )
 
 // Listen calls heard with the payload of every notification on the channel
-// until ctx ends. A lost connection is made again, with Backoff; listening is
-// called once each connection listens: what was notified before it is lost, so
-// whoever relies on more than hints looks for itself then. Both must be brief, for all
-// that listen through the pool share one goroutine, and one connection.
+// until ctx ends. It reconnects after a lost connection, with Backoff. It calls
+// listening each time a connection has executed LISTEN: earlier notifications may be
+// lost, so the caller has to poll then. Both functions must be brief, because all
+// listeners of the pool share one goroutine and one connection.
 //
-// The connection is the pool's, with all that the pool does to new ones, but
-// is taken out of it: it does not count towards the pool's size.
+// The pool makes the connection with its own hooks, but it is taken out of the
+// pool: it does not count towards the pool's size.
 func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, log *slog.Logger, listening func(), heard func(payload string)) {
 	u := &listenUser{channel: channel, log: log, listening: listening, heard: heard}
 	l := listeners.Join(pool, func() *listener { return startListener(pool) })
@@ -35,8 +35,8 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, channel string, log *slog.L
 	}
 }
 
-// listener has the connection that listens for all users of one pool. It exists while
-// there are any.
+// listener holds the connection that listens for all users of one pool. It exists while
+// there are users.
 type listener struct {
 	pool *pgxpool.Pool
 	stop context.CancelFunc
@@ -73,7 +73,7 @@ func (l *listener) add(u *listenUser) {
 	}
 }
 
-// remove returns when the user is called no more.
+// remove removes a user. After it returns, the user's functions are not called any more.
 func (l *listener) remove(u *listenUser) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,12 +140,12 @@ func (l *listener) tell(channel, payload string) {
 	}
 }
 
-// warn has one of the users log why nobody listens.
+// warn logs the error with the log of one of the users.
 func (l *listener) warn(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for u := range l.users {
-		u.log.Warn("not listening, trying again", "error", err)
+		u.log.Warn("listening for PostgreSQL notifications failed, retrying", "error", err)
 		return
 	}
 }

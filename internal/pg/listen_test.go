@@ -28,9 +28,9 @@ func listen(t *testing.T, l func(ctx context.Context, told func(), heard func(st
 	return u
 }
 
-// TestListen_OneConnection: all who listen through a pool share a connection, hear
-// what is theirs, are told when it is made again, and nothing more once they have
-// stopped.
+// TestListen_OneConnection: all listeners of a pool share one connection. Each gets the
+// notifications of its channel, is told after a reconnect, and gets nothing more after it
+// has stopped.
 func TestListen_OneConnection(t *testing.T) {
 	t.Parallel()
 	pool := poolOf(t, 4)

@@ -10,11 +10,11 @@ import (
 // of one stream ("tide" in ASCII); the second is the stream's number.
 const LockClass = 0x74696465
 
-// Only transactions that WriterSettings or OpenWriter has named are ended, and of
-// them only those that wait for bytes from their client while they hold the
-// lock: one that works is slow, not stuck. A transaction of the caller that holds
-// the lock may wait as long as the caller wants. A client frozen in the middle of COPY waits for ever otherwise,
-// for no timeout of PostgreSQL covers it.
+// endFrozenSQL ends only transactions that WriterSettings or OpenWriter has named, and
+// of these only those that wait for bytes from their client while they hold the lock:
+// one that works is slow, not frozen. A transaction of the caller may hold the lock as
+// long as the caller wants. No timeout of PostgreSQL covers a client that froze in the
+// middle of COPY: without this statement its transaction would hold the lock forever.
 const endFrozenSQL = `
 SELECT count(pg_terminate_backend(a.pid))
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -26,9 +26,9 @@ WHERE l.locktype = 'advisory' AND l.granted
   AND a.wait_event_type = 'Client'
   AND a.xact_start < clock_timestamp() - $3::interval`
 
-// EndFrozen terminates the session of a writer that has held the lock of a stream
-// for longer than bound while it waits for its own client, and returns how many
-// it ended: 0 or 1.
+// EndFrozen terminates a writer's PostgreSQL session if its transaction is older than
+// bound, holds the lock of a stream, and waits for its client. It returns how many
+// sessions it ended: 0 or 1.
 func EndFrozen(ctx context.Context, db DB, lock int32, bound time.Duration) (int, error) {
 	var ended int
 	err := db.QueryRow(ctx, endFrozenSQL, uint32(LockClass), uint32(lock), bound).Scan(&ended)

@@ -6,32 +6,32 @@ import (
 )
 
 const (
-	// ShortWait is for how long the first attempt waits for a lock. A batch of another
-	// process is committed in less, as a rule.
+	// ShortWait is how long the first attempt waits for a lock. As a rule another
+	// process commits its batch in less time.
 	ShortWait = 20 * time.Millisecond
-	// glance is for how long an attempt waits that only looks whether a lock is free.
-	glance = time.Millisecond
-	// maxPause bounds the time between two of them.
+	// probeWait is how long an attempt waits that only tries whether a lock is free.
+	probeWait = time.Millisecond
+	// maxPause bounds the time between two such attempts.
 	maxPause = 500 * time.Millisecond
 )
 
-// LockWait is how the attempts to write one batch wait for its lock, so that a lock
-// that somebody keeps does not hold up those who need others. The first waits briefly.
-// Those after it wait in PostgreSQL's queue, on one of the connections that are set
-// aside for that, where everybody gets the lock in turn. If all of these are taken,
-// they look now and then whether the lock is free.
+// LockWait decides how the attempts to write one batch wait for its lock, so that one
+// lock that is held for long does not delay the writers of other locks. The first
+// attempt waits briefly. The later attempts wait in PostgreSQL's queue, on one of the
+// sessions that are set aside for that, so that all waiters get the lock in turn. If all
+// of these sessions are taken, the attempts poll the lock, with exponential back-off.
 type LockWait struct {
-	// Bound is from when on somebody should look who keeps the lock.
+	// Bound is the time after which the caller should find out who holds the lock.
 	Bound time.Duration
 	// AtATime bounds one wait in PostgreSQL's queue. Defaults to Bound.
 	AtATime time.Duration
 
-	since  time.Time // zero while the first wait has not failed
-	looks  int       // since then
-	queued bool      // the attempt has a connection to wait on
+	since  time.Time // begin of the wait, again after each Bound; zero before the first attempt has failed
+	looks  int       // polls since then
+	queued bool      // the attempt has a session on which it can wait
 }
 
-// Hold has a session for the next attempt. Its error is ctx's.
+// Hold borrows a session for the next attempt. Its error is ctx's.
 func (l *LockWait) Hold(ctx context.Context, b *Borrower) error {
 	if l.since.IsZero() || b.held != nil {
 		return b.Hold(ctx)
@@ -50,7 +50,7 @@ func (l *LockWait) Hold(ctx context.Context, b *Borrower) error {
 	return b.Hold(ctx)
 }
 
-// Next is for how long the next attempt waits for a lock.
+// Next returns how long the next attempt waits for the lock.
 func (l *LockWait) Next() time.Duration {
 	switch {
 	case l.since.IsZero():
@@ -60,12 +60,12 @@ func (l *LockWait) Next() time.Duration {
 	case l.queued:
 		return l.Bound
 	}
-	return min(glance, l.Bound)
+	return min(probeWait, l.Bound)
 }
 
-// GoesOn takes the error of an attempt, and reports whether it was a wait for a lock
-// that has not taken Bound yet: another attempt may follow at once, after the session
-// was released.
+// GoesOn is called with the error of an attempt. It reports whether the attempt failed to
+// get the lock, and less than Bound has passed in all. Then the caller releases the
+// session and tries again at once.
 func (l *LockWait) GoesOn(err error) bool {
 	if Code(err) != CodeLockNotAvailable {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PerPool keeps one T for each pool, as long as somebody has joined it. Safe for
-// concurrent use.
+// PerPool keeps one T for each pool, with a reference count: Join adds a user, Leave
+// removes one. Safe for concurrent use.
 type PerPool[T any] struct {
 	mu  sync.Mutex
 	all map[*pgxpool.Pool]*joined[T]
@@ -18,7 +18,7 @@ type joined[T any] struct {
 	users int
 }
 
-// Join returns the pool's T, which open makes for the first that joins.
+// Join returns the pool's T. The first Join makes it with open.
 func (p *PerPool[T]) Join(pool *pgxpool.Pool, open func() T) T {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,8 +34,8 @@ func (p *PerPool[T]) Join(pool *pgxpool.Pool, open func() T) T {
 	return j.of
 }
 
-// Leave has to be called once for each Join, and reports whether nobody has the T any
-// more: who joins from now on gets another.
+// Leave has to be called once for each Join. It reports whether this was the last user
+// of the T: a later Join makes a new one.
 func (p *PerPool[T]) Leave(pool *pgxpool.Pool) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

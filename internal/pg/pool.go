@@ -21,7 +21,7 @@ const AppName = "tidewire"
 // MinVersion is the oldest major version of PostgreSQL that works.
 const MinVersion = 14
 
-// Faults of a database that are found before any work is tried on it.
+// Errors of Open.
 var (
 	ErrURL         = errors.New("pg: malformed database URL")
 	ErrUnreachable = errors.New("pg: database unreachable")
@@ -43,17 +43,17 @@ type PoolConfig struct {
 	URL string
 	// MaxConns bounds the pool. Defaults to 16.
 	MaxConns int
-	// ConnectTimeout bounds one attempt to connect. Defaults to 5 s. Of several hosts
-	// each has 2 s at most.
+	// ConnectTimeout bounds one attempt to connect. Defaults to 5 s. With several
+	// hosts it is at most 2 s for each.
 	ConnectTimeout time.Duration
-	// Log is told of servers that are refused or do not answer. May be nil.
+	// Log receives messages about servers that are rejected or do not answer. May be nil.
 	Log *slog.Logger
 }
 
-// Open connects, asks the server for its version and returns the pool. The
-// error is ErrURL, ErrUnreachable, ErrLogin or ErrTooOld. Of several hosts, the
-// pool uses none that has stopped to answer while another one answers, and no
-// former primary: see hosts.
+// Open connects, checks the version of the server and returns the pool. The
+// error is ErrURL, ErrUnreachable, ErrLogin or ErrTooOld. With several hosts, the
+// pool does not use a host that has stopped answering while another one answers, and
+// no former primary: see hosts.
 func Open(ctx context.Context, cfg PoolConfig) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
@@ -101,14 +101,14 @@ func checkVersion(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// RefusesLogin reports whether the server answers and lets nobody in of that name,
-// with that password, or to that database.
+// RefusesLogin reports whether the server answers and rejects the user, the password or
+// the database.
 func RefusesLogin(err error) bool {
 	code := Code(err)
 	return strings.HasPrefix(code, "28") || code == "3D000" || code == "42501"
 }
 
-// oneLine joins what pgconn says about each address it tried, once each.
+// oneLine joins the lines of an error, each once: pgconn writes one for each address.
 func oneLine(err error) string {
 	var lines []string
 	for line := range strings.Lines(err.Error()) {

@@ -41,8 +41,8 @@ func TestWaitSQL_OnAStandby(t *testing.T) {
 	}
 }
 
-// TestReplicated_MarkOfAnother: a COMMIT that was not waited for, and of which nobody asked, says nothing about
-// what the next user of the connection commits.
+// TestReplicated_MarkOfAnother: the mark of an earlier COMMIT without its wait, which nobody has read, does not affect
+// the COMMIT of the connection's next user.
 func TestReplicated_MarkOfAnother(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

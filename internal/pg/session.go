@@ -14,12 +14,12 @@ const (
 	// maxPrepared is how many sets of statements a session keeps prepared: each takes
 	// some 50 KiB of PostgreSQL's memory.
 	maxPrepared = 256
-	// staysPrepared is for how long a set that was used keeps its place.
+	// staysPrepared is how long after its last use a set counts as in use, for HasRoom.
 	staysPrepared = 10 * time.Second
 )
 
-// Session is a connection to write on, with what is set and prepared there. It
-// belongs to who has borrowed it of a Lender.
+// Session is a connection to write on, with its settings and prepared statements. Only
+// the borrower uses it: see Lender.
 type Session struct {
 	pool     *pgxpool.Pool
 	conn     *writerConn
@@ -27,7 +27,7 @@ type Session struct {
 	prepared map[any]*preparedSet
 
 	// Guarded by the Lender.
-	aside    bool      // it counts among those that are set aside
+	aside    bool      // it counts as set aside for slow borrowers
 	borrowed time.Time // zero while it is not lent
 	slow     *time.Timer
 	opened   time.Time // the connection
@@ -47,12 +47,12 @@ const (
 	stmtWait  = "tidewire_wait"
 )
 
-// sessionWait bounds waits for locks outside of the transactions, and those of others
-// that a pooler lets have the connection: it is what it was before there were short ones.
+// sessionWait is the lock_timeout outside of the transactions. It also applies to other
+// clients if a pooler shares the connection with them.
 const sessionWait = 10 * time.Second
 
-// Connect opens the connection, unless it is open. What an earlier connection may
-// have left under way can only commit before this one gets the lock.
+// Connect opens the connection, unless it is open. A transaction that an earlier
+// connection has left behind can only commit before this one gets the lock.
 func (s *Session) Connect(ctx context.Context) error {
 	if s.conn != nil {
 		return nil
@@ -80,8 +80,8 @@ func (s *Session) open(ctx context.Context) error {
 	})
 }
 
-// SendBegin sends the statements with which a transaction begins that waits for
-// each lock for so long, and returns how many they are.
+// SendBegin sends the statements that begin a transaction, and returns their number. wait
+// bounds the transaction's wait for each lock.
 func (s *Session) SendBegin(p *pgconn.Pipeline, wait time.Duration) int {
 	p.SendQueryPrepared(stmtBegin, nil, nil, nil)
 	if wait == ShortWait {
@@ -100,7 +100,7 @@ func (s *Session) Settings(wait time.Duration) string {
 	return fmt.Sprintf(`SELECT set_config('lock_timeout', '%d', true)`, milliseconds(wait))
 }
 
-// Conn is the connection, or nil if none is open.
+// Conn returns the connection, or nil if none is open.
 func (s *Session) Conn() *pgx.Conn {
 	if s.conn == nil {
 		return nil
@@ -108,8 +108,8 @@ func (s *Session) Conn() *pgx.Conn {
 	return s.conn.Conn
 }
 
-// Close ends the connection. It does not go back to the pool: it carries settings
-// and statements of ours. Connect opens another.
+// Close ends the connection. It does not go back to the pool, because it has settings
+// and statements of Tidewire's writers. Connect opens another.
 func (s *Session) Close() {
 	if s.conn == nil {
 		return
@@ -128,8 +128,8 @@ func (s *Session) CloseIfLost() {
 	}
 }
 
-// Recover brings the connection back to idle after a transaction that ended with
-// err, or closes it if it is lost. It returns err or, if it loses the connection, why.
+// Recover rolls back after a transaction that ended with err, or closes the connection if
+// it is lost. It returns err, or the error of the rollback if that fails.
 func (s *Session) Recover(ctx context.Context, err error) error {
 	if s.Conn().IsClosed() {
 		s.Close()
@@ -137,7 +137,7 @@ func (s *Session) Recover(ctx context.Context, err error) error {
 	}
 	if _, rollbackErr := s.conn.Exec(ctx, `ROLLBACK`); rollbackErr != nil {
 		s.Close()
-		return rollbackErr // what err has to say, the next attempt finds again
+		return rollbackErr // if err persists, the next attempt gets it again
 	}
 	return err
 }
@@ -151,16 +151,16 @@ func (s *Session) Prepared(key any) bool {
 	return set != nil
 }
 
-// HasRoom reports whether another set can be prepared at the cost of none that is in
+// HasRoom reports whether another set can be prepared without evicting one that is in
 // use.
 func (s *Session) HasRoom() bool {
 	_, oldest := s.oldest()
 	return len(s.prepared) < maxPrepared || time.Since(oldest.used) >= staysPrepared
 }
 
-// Prepare prepares statements, the SQL by their names, unless the set of that key is
-// prepared. Where there are many sets, the one that was not used for the longest time
-// makes room.
+// Prepare prepares a set of statements, a map from names to SQL, unless the set of that
+// key is prepared already. If there are maxPrepared sets, it evicts the least recently
+// used one.
 func (s *Session) Prepare(ctx context.Context, key any, statements map[string]string) error {
 	if s.Prepared(key) {
 		return nil

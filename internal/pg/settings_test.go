@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// hostile are defaults of a database under which no writer works, or not as it
-// promises.
+// hostile are defaults of a database under which writers fail, or break their
+// guarantees.
 var hostile = map[string]string{
 	"statement_timeout": "80ms", "lock_timeout": "70ms", "idle_in_transaction_session_timeout": "90ms",
 	"search_path": "public, pg_catalog", "standard_conforming_strings": "off", "client_encoding": "LATIN1",
@@ -34,8 +34,8 @@ func settings(t *testing.T, db pgx.Tx) map[string]string {
 	return got
 }
 
-// TestWriterSettings: what a transaction depends on is set, whatever the
-// database has as its defaults, and gone with the transaction.
+// TestWriterSettings: the settings that a transaction depends on are set under all
+// defaults of the database, and end with the transaction.
 func TestWriterSettings(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -2,8 +2,8 @@ package pg
 
 import "context"
 
-// Signal fills a channel of one slot, which wakes the goroutine that reads it. While the slot
-// is full, further signals are the same one.
+// Signal wakes the goroutine that reads a channel with a buffer of one. It does not block:
+// if a signal is already pending, the two count as one.
 func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// noticeDeath has the system look whether the other end of an idle connection is there still: a host that is gone
-// is noticed after three seconds. The server's process may be as slow as it likes, for the system answers.
+// enableKeepAlive turns on TCP keep-alive, which detects after three seconds that the host at the other end of an idle
+// connection is gone. A slow server process does not matter, because its kernel answers.
 //
-// TCP_USER_TIMEOUT would do the same where data are under way, but it also ends connections whose server has not read
-// for so long, because it waits for a lock in the middle of COPY. There the watch asks the system, with dead.
-func noticeDeath(conn net.Conn) {
+// TCP_USER_TIMEOUT would detect the same for unacknowledged data. But it would also end connections whose server does
+// not read for that long, because it waits for a lock in the middle of COPY. For such connections the watch calls dead.
+func enableKeepAlive(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		// Without it, the connection works as well.
+		// The error is ignored: the connection works without keep-alive.
 		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2})
 	}
 }
@@ -30,7 +30,7 @@ type socket struct {
 	lost     atomic.Pointer[lostError]
 }
 
-// register has the watch know of a connection, and begins it.
+// register adds a connection to those that the watch looks after, and starts the watch.
 func (h *hosts) register(conn net.Conn, address string) *socket {
 	s := &socket{Conn: conn, of: h, address: address}
 	_, tcp := conn.(*net.TCPConn)
@@ -77,7 +77,7 @@ func (s *socket) Close() error {
 	return s.Conn.Close()
 }
 
-// end closes a connection of which nothing is to be expected any more: what waits on it fails at once.
+// end closes a connection that will not answer any more. Pending reads and writes fail at once, with why.
 func (s *socket) end(why string) {
 	s.lost.CompareAndSwap(nil, &lostError{why})
 	s.Conn.Close()

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// SweepEvery is how often a process looks for the marks of batches whose writers are gone.
+	// SweepEvery is how often a process looks for batch marks (dedup rows) whose writers have ended.
 	SweepEvery = time.Hour
-	// sweepBlocks is how many blocks of the table one transaction looks at: some 9,000 marks.
+	// sweepBlocks is how many blocks of the table one transaction scans: some 9,000 marks.
 	sweepBlocks = 64
 	// sweepTimeout bounds one such query.
 	sweepTimeout = 30 * time.Second
 )
 
-// sweepMarksSQL looks at blocks $1 to $2 - 1 of the table, unless another process sweeps.
+// sweepMarksSQL deletes old marks from blocks $1 to $2 - 1 of the table, unless another process sweeps.
 const sweepMarksSQL = `
 WITH alone AS MATERIALIZED (
 	SELECT pg_try_advisory_xact_lock(1953064037, 4) AS got
@@ -25,9 +25,9 @@ WITH alone AS MATERIALIZED (
 )
 SELECT got, pg_relation_size('tidewire.batch') / current_setting('block_size')::bigint FROM alone`
 
-// SweepBatches deletes the marks of batches of writers that did not live to do so. It looks
-// at each block of the table once, for there is no index to find them by, and
-// ends when another process is at it.
+// SweepBatches deletes the batch marks that writers have left behind when they ended. It
+// scans each block of the table once, because no index can find these marks, and stops
+// if another process is sweeping.
 func SweepBatches(ctx context.Context, db DB) error {
 	for block, end := int64(0), int64(1); block < end; block += sweepBlocks {
 		alone, err := false, error(nil)
@@ -38,7 +38,7 @@ func SweepBatches(ctx context.Context, db DB) error {
 	return nil
 }
 
-// sweepSlice also returns how many blocks the table has.
+// sweepSlice sweeps some blocks. It also returns how many blocks the table has.
 func sweepSlice(ctx context.Context, db DB, block int64) (alone bool, blocks int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestSweepBatches: each slice looks at its blocks alone, and nothing is
-// done while another process is at it.
+// TestSweepBatches: each slice scans only its own blocks, and nothing is deleted while
+// another process sweeps.
 func TestSweepBatches(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrTable is what a table's name gets that Tidewire does not take.
+// ErrTable: Tidewire does not accept the name of a table.
 var ErrTable = errors.New("pg: invalid table name")
 
-// A table's sequence, index and view have its name and a suffix: with it they are
-// as long as PostgreSQL's identifiers may be.
+// The sequence, index and view of a table have its name and a suffix. The limit of 50
+// bytes keeps the longest of them within PostgreSQL's 63 bytes for an identifier.
 var tableName = regexp.MustCompile(`^(?:([a-z_][a-z0-9_]{0,62})\.)?([a-z_][a-z0-9_]{0,49})$`)
 
 // DefaultTable is where ingest stores messages if no table is named.
@@ -26,7 +26,7 @@ const (
 	SuffixIndex     = "_position_idx"
 )
 
-// IngestTable is ParseTable, of the DefaultTable if there is no name.
+// IngestTable is ParseTable with DefaultTable for an empty name.
 func IngestTable(name string) (Table, error) { return ParseTable(cmp.Or(name, DefaultTable)) }
 
 // Table names a table that the operator chose.
@@ -34,9 +34,9 @@ type Table struct {
 	Schema, Name string
 }
 
-// ParseTable returns the table of that name, "messages" or "app.messages":
-// lower-case letters, digits and underscores, at most 50 bytes, and before a dot
-// the schema, which is public where there is none. The error is ErrTable.
+// ParseTable parses the name of a table, such as "messages" or "app.messages". The
+// name has lower-case letters, digits and underscores, at most 50 bytes. A schema and a
+// dot may come before it; the default schema is public. The error is ErrTable.
 func ParseTable(name string) (Table, error) {
 	parts := tableName.FindStringSubmatch(name)
 	if parts == nil {
@@ -52,8 +52,8 @@ func ParseTable(name string) (Table, error) {
 	return t, nil
 }
 
-// Quoted returns the name of the table, or with a suffix of what belongs to it, as
-// SQL takes it.
+// Quoted returns the quoted SQL name of the table or, with a suffix, of a relation that
+// belongs to it.
 func (t Table) Quoted(suffix string) string {
 	return pgx.Identifier{t.Schema, t.Name + suffix}.Sanitize()
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// identifySQL asks a server for the timeline, in hexadecimal, if it is a primary, and for the system identifier. Services
-// that only look like PostgreSQL have not all of these functions, and a role may not be allowed to call them: the next
-// statement asks for less.
+// identifySQL asks a server for its timeline, in hexadecimal, if it is a primary, and for the system identifier. Services
+// that only resemble PostgreSQL lack some of these functions, and the role may lack the right to call them. Each statement
+// is the fallback for the one before it, and asks for less.
 var identifySQL = []string{
 	`SELECT ` + timelineSQL + `, (SELECT system_identifier FROM pg_catalog.pg_control_system())`,
 	`SELECT ` + timelineSQL + `, NULL`,
@@ -25,11 +25,11 @@ const timelineSQL = `CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalo
 
 // identity is what a server says about itself.
 type identity struct {
-	timeline uint32 // 0 of a standby, or where it is unknown
-	id       string // "" where it is unknown
+	timeline uint32 // 0 for a standby, or if unknown
+	id       string // system identifier; "" if unknown
 }
 
-// identify asks a server. An error that is a *pgconn.PgError is an answer, too.
+// identify asks a server for its identity. An error that is a *pgconn.PgError proves that the server answers.
 func (h *hosts) identify(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
 	h.mu.Lock()
 	ask := h.ask
@@ -48,7 +48,7 @@ func (h *hosts) identify(ctx context.Context, conn *pgconn.PgConn) (identity, er
 	}
 }
 
-// unknownThere reports whether a server that works refuses a function.
+// unknownThere reports whether a working server rejects the statement, because it lacks a function or a right.
 func unknownThere(err error) bool {
 	switch code := Code(err); {
 	case code == "", strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"), strings.HasPrefix(code, "58"):
@@ -66,14 +66,14 @@ func parseIdentity(results []*pgconn.Result) (identity, error) {
 	return identity{uint32(timeline), string(row[1])}, err
 }
 
-// validate asks a server that was just connected to which one it is, and returns why it is not used, or nil.
+// validate asks the server of a new connection for its identity, and returns why the server is not used, or nil.
 func (h *hosts) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	who, err := h.identify(ctx, conn)
 	if err != nil {
 		return err
 	}
 	socket := socketOf(conn)
-	if socket == nil { // the owner of the configuration has wrapped it
+	if socket == nil { // the configuration's owner has wrapped the connection
 		return h.learn(nil, who)
 	}
 	h.mu.Lock()
@@ -89,8 +89,8 @@ func (h *hosts) validate(ctx context.Context, conn *pgconn.PgConn) error {
 	return h.learn(s, who)
 }
 
-// learn takes note of what a server says, and returns why it is not used, or nil. The server is nil if it is not
-// known which one that is.
+// learn records the identity of a server, and returns why the server is not used, or nil. s is nil if it is unknown which
+// server of the address it is.
 func (h *hosts) learn(s *server, who identity) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *hosts) learn(s *server, who identity) error {
 	case h.several():
 		return h.refuse(s, fmt.Errorf("%w: its system identifier is %s, and that of the other servers of this address (%s) is %s. Nothing is written there. Take the server that does not belong to it out of the address. If this is the right one, name it alone, and restart Tidewire",
 			ErrOtherCluster, who.id, h.hostNames(), h.id))
-	default: // another one was made at the same address
+	default: // a single host: there is a new cluster at the same address
 		h.id, h.newest = who.id, 0
 	}
 	if who.timeline > 0 && who.timeline < h.newest {
@@ -116,20 +116,20 @@ func (h *hosts) learn(s *server, who identity) error {
 		h.endFormer()
 	}
 	if s != nil && s.refused != nil {
-		s.refused, s.told = nil, ""
+		s.refused, s.loggedRefusal = nil, ""
 		h.tell(slog.LevelInfo, "PostgreSQL server is used again", s, nil)
 	}
 	return nil
 }
 
-// refuse notes why a server is not used, and tells it once. The caller holds mu.
+// refuse records why a server is not used, and logs each reason once. The caller holds mu.
 func (h *hosts) refuse(s *server, why error) error {
 	if s == nil {
 		return why
 	}
 	s.refused = why
-	if s.told != why.Error() {
-		s.told = why.Error()
+	if s.loggedRefusal != why.Error() {
+		s.loggedRefusal = why.Error()
 		h.tell(slog.LevelError, "PostgreSQL server is refused", s, why)
 	}
 	return fmt.Errorf("%s: %w", s, why)

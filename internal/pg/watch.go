@@ -14,24 +14,24 @@ import (
 
 const (
 	// watchEvery is how often the servers are asked, also those without connections: one of them may have been
-	// promoted while the others hung too briefly for anybody to notice.
+	// promoted during an outage of the others that was too short to be noticed.
 	watchEvery = time.Second / 2
 	// doubtAfter is when a server that has not answered on the open connection is asked on a new one as well. A server
-	// that has answered on neither after silentAfter is silent. So it is noticed within watchEvery and silentAfter.
+	// that has answered on neither after silentAfter is silent. So this is noticed within watchEvery plus silentAfter.
 	doubtAfter  = 750 * time.Millisecond
 	silentAfter = 2 * time.Second
-	// lingerFor is for how long a watch goes on without connections after an attempt to connect, while a server is
-	// silent or refused: those that try again wait up to a second in between, and see Backoff.
-	lingerFor = 2 * time.Second
+	// watchGrace is how long the watch continues without connections after an attempt to connect, while a server is
+	// silent or refused: callers that retry wait up to a second between two attempts (Backoff).
+	watchGrace = 2 * time.Second
 )
 
-// watch looks after the connections as long as there are any, or somebody tries in vain to open one.
+// watch checks the connections as long as there are any, or callers fail to open one.
 //
-// Of several servers it asks each over a connection of its own. One that answers neither there nor on a new
-// connection, while another one answers, is silent: its connections are closed, so that what waits on them is tried
-// again elsewhere, and it is not tried before it answers. A slow statement on a server that answers is not touched.
+// If there are several servers, it asks each on a separate connection. A server that answers neither there nor on a new
+// connection, while another server answers, is silent. Its connections are closed, so that their users retry on another
+// server, and new connections to it fail until it answers. A slow statement on a server that answers is not disturbed.
 func (h *hosts) watch() {
-	h.watching.Lock() // the one before may not have closed its connections yet
+	h.watching.Lock() // an earlier watch may not have closed its connections yet
 	defer h.watching.Unlock()
 	defer h.closeOwn()
 	var asking sync.WaitGroup
@@ -51,15 +51,15 @@ func (h *hosts) watch() {
 	}
 }
 
-// goesOn reports whether the watch has something to do still.
+// goesOn reports whether the watch has to continue.
 func (h *hosts) goesOn() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watched = len(h.sockets) > 0 || h.several() && !h.allWell() && time.Since(h.wanted) < lingerFor
+	h.watched = len(h.sockets) > 0 || h.several() && !h.allWell() && time.Since(h.wanted) < watchGrace
 	return h.watched
 }
 
-// allWell reports whether each server is used, as far as it is known. The caller holds mu.
+// allWell reports whether no server is silent or refused. The caller holds mu.
 func (h *hosts) allWell() bool {
 	for _, s := range h.servers {
 		if s.silent || s.refused != nil {
@@ -80,7 +80,8 @@ func (h *hosts) endDead() {
 	}
 }
 
-// askAll asks each of several servers that is not being asked. One that does not answer does not delay the others.
+// askAll asks each of several servers, unless a question is still open. A server that does not answer does not delay the
+// others.
 func (h *hosts) askAll(ctx context.Context, asking *sync.WaitGroup) {
 	if !h.several() {
 		return
@@ -104,7 +105,7 @@ func (h *hosts) probe(ctx context.Context, s *server) {
 	if ctx.Err() != nil {
 		return // the watch ends, and has not waited for the answer
 	}
-	if time.Since(began) < silentAfter+watchEvery || err == nil { // else this process itself was not running
+	if time.Since(began) < silentAfter+watchEvery || err == nil { // else this process itself was suspended
 		h.note(s, began, err)
 	}
 	if err == nil {
@@ -112,7 +113,7 @@ func (h *hosts) probe(ctx context.Context, s *server) {
 	}
 }
 
-// note takes note of whether a server has answered what it was asked at a time.
+// note records whether a server has answered the question that was asked at began.
 func (h *hosts) note(s *server, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,7 +127,7 @@ func (h *hosts) note(s *server, began time.Time, err error) {
 	if err == nil || Code(err) != "" {
 		s.answered = s.tried
 	}
-	if s.silent { // also where connections are refused: there an attempt costs nothing
+	if s.silent { // also if it refuses connections: then an attempt fails quickly
 		s.silent = false
 		h.tell(slog.LevelInfo, "PostgreSQL server answers again", s, nil)
 	}
@@ -137,7 +138,7 @@ func timedOut(err error) bool {
 	return pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// silence has a server not be tried, and closes its connections. The caller holds mu.
+// silence marks a server as silent, and closes its connections. The caller holds mu.
 func (h *hosts) silence(s *server) {
 	s.silent = true
 	h.tell(slog.LevelWarn, "PostgreSQL server does not answer: its connections are closed, and others tried", s, nil)
@@ -148,8 +149,8 @@ func (h *hosts) silence(s *server) {
 	}
 }
 
-// anotherAnswered reports whether there is somewhere else to go. An answer of before counts for nothing: this process
-// may have lost its network, and with it all servers at once. The caller holds mu.
+// anotherAnswered reports whether another server has answered after since. Older answers do not count: this process may
+// have lost its network, and with it all servers at once. The caller holds mu.
 func (h *hosts) anotherAnswered(than *server, since time.Time) bool {
 	for _, s := range h.servers {
 		if s != than && s.answered.After(since) {

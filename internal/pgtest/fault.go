@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Seeds is how many seeds a fault test runs with: TIDEWIRE_SEEDS, or 1.
+// Seeds returns the number of seeds for a fault test: TIDEWIRE_SEEDS, or 1.
 func Seeds() uint64 {
 	n, err := strconv.ParseUint(os.Getenv("TIDEWIRE_SEEDS"), 10, 16)
 	if err != nil || n == 0 {
@@ -32,7 +32,7 @@ func Crash(t testing.TB, server *embedpg.Server) {
 	}
 }
 
-// Standby starts a streaming standby of a server of Start. It ends with the test.
+// Standby starts a streaming standby of a server from Start. It ends with the test.
 func Standby(t testing.TB, primary *embedpg.Server) *embedpg.Server {
 	t.Helper()
 	cfg := config()

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// FreezeServer has a server hang, until thaw, or the end of the test.
+// FreezeServer makes a server hang until thaw is called or the test ends.
 func FreezeServer(t testing.TB, server *embedpg.Server) (thaw func()) {
 	t.Helper()
 	if err := server.Freeze(t.Context()); err != nil {
@@ -26,7 +26,7 @@ func FreezeServer(t testing.TB, server *embedpg.Server) (thaw func()) {
 	return thaw
 }
 
-// Proxy passes bytes on between clients and a server's socket, until it swallows them.
+// Proxy forwards bytes between clients and a server's socket, until Swallow.
 type Proxy struct {
 	Port     int // on 127.0.0.1, or on its Machine
 	swallows atomic.Bool
@@ -66,7 +66,7 @@ func serveProxy(t testing.TB, l net.Listener, network, address string) *Proxy {
 	return p
 }
 
-// Swallow has all that is sent from now on get lost, in both directions, on connections that stay open.
+// Swallow makes the proxy drop all bytes from now on, in both directions, while the connections stay open.
 func (p *Proxy) Swallow() { p.swallows.Store(true) }
 
 func (p *Proxy) pass(from, to net.Conn) {

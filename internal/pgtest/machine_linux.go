@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine is a machine of its own, as far as TCP knows: a network namespace, joined to this one by a virtual cable, with a proxy in it.
+// Machine is a separate machine from the view of TCP: a network namespace with a proxy in it, connected to this namespace by a virtual cable (veth).
 type Machine struct {
 	Host  string // its address
 	Port  int    // of the proxy
@@ -21,14 +21,14 @@ type Machine struct {
 	cable string
 }
 
-// machines counts those of this process.
+// machines counts the Machines of this process.
 var machines atomic.Int32
 
 // machineMAC is the hardware address of each Machine.
 const machineMAC = "02:00:00:00:00:02"
 
-// StartMachine starts a machine that passes bytes on to a server's socket. It ends with the test, which is skipped
-// where nobody may make network namespaces: for an ordinary user, or in most containers.
+// StartMachine starts a machine that forwards bytes to a server's socket. It ends with the test. The test is skipped if this
+// process may not make network namespaces: as an ordinary user, and in most containers.
 func StartMachine(t testing.TB, network, address string) *Machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -54,7 +54,7 @@ func StartMachine(t testing.TB, network, address string) *Machine {
 		{"link", "set", m.cable, "up"},
 		{"-n", m.space, "address", "add", m.Host + "/30", "dev", "eth0"},
 		{"-n", m.space, "link", "set", "eth0", "up"},
-		// Packets go there, whether anybody answers or not, as they do to a machine in another network.
+		// Without this entry, packets to a vanished machine would fail with an error. So they get lost, as on the way to another network.
 		{"neighbour", "replace", m.Host, "lladdr", machineMAC, "nud", "permanent", "dev", m.cable},
 	} {
 		if out, err := ip(args...); err != nil {
@@ -69,7 +69,7 @@ func StartMachine(t testing.TB, network, address string) *Machine {
 	return m
 }
 
-// Vanish has the machine be gone: nothing answers at its address any more.
+// Vanish makes the machine disappear: nothing answers at its address any more.
 func (m *Machine) Vanish(t testing.TB) {
 	t.Helper()
 	if out, err := ip("-n", m.space, "address", "flush", "dev", "eth0"); err != nil {

@@ -8,9 +8,10 @@ import (
 )
 
 // memoryDir returns a directory of a file system in memory, if there is one with room for the
-// databases of all packages that are tested at a time, or "": then they are on disk. A test makes
-// a database of 350 files and drops it. On ext4, which does not use the inode of a deleted file
-// again for a minute, the search for another one took more than half of the CPU of all tests.
+// databases of all packages that are tested at the same time; otherwise it returns "", and the
+// databases are on disk. A test makes a database of 350 files and drops it. ext4 does not reuse
+// the inode of a deleted file for a minute, and its search for free inodes took more than half
+// of the CPU time of all tests.
 func memoryDir() string {
 	const dir, room = "/dev/shm", 8 << 30
 	var fs syscall.Statfs_t

@@ -13,18 +13,18 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Pair is a primary and its standby, for which each commit waits.
+// Pair is a primary and its synchronous standby: each commit waits for the standby.
 type Pair struct {
 	Primary, Standby *embedpg.Server
 	Pool             *pgxpool.Pool // of the primary
 }
 
-// WaitsEnd are the ways in which the wait of a COMMIT for its standby ends before the standby has it, by name:
-// what to select of each backend that waits. With the first none does: the client's own
-// deadline is to end it.
+// WaitsEnd holds the ways to end the wait of a COMMIT for its standby too early. The value is the SQL expression to
+// select for each waiting backend. "deadline" ends no wait in the server: the client's own deadline has
+// to expire.
 var WaitsEnd = map[string]string{"deadline": `1`, "terminate": `pg_terminate_backend(pid)`, "cancel": `pg_cancel_backend(pid)`}
 
-// StartPair starts a pair that ends with the test. open makes the pool of the primary, and migrates that.
+// StartPair starts a pair that ends with the test. open makes a pool on the primary, and migrates the database.
 func StartPair(t testing.TB, open func(ctx context.Context, url string) (*pgxpool.Pool, error)) Pair {
 	t.Helper()
 	p := Pair{Primary: Start(t)}
@@ -46,7 +46,7 @@ func StartPair(t testing.TB, open func(ctx context.Context, url string) (*pgxpoo
 			t.Fatal(err)
 		}
 		if waits {
-			// Commits wait once the checkpointer has seen the setting, too, which it does before it makes a checkpoint.
+			// Commits wait only after the checkpointer has read the setting too, which it does before it makes a checkpoint.
 			if _, err := p.Pool.Exec(t.Context(), `CHECKPOINT`); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func (p Pair) Freeze(t testing.TB) (thaw func()) {
 	return thaw
 }
 
-// Waiting is how many commits wait for the standby now, and ends those waits as one of WaitsEnd says.
+// Waiting returns how many commits wait for the standby now, and ends these waits by end, a value of WaitsEnd.
 func (p Pair) Waiting(t testing.TB, end string) (n int) {
 	t.Helper()
 	if err := p.Pool.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(%s) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`, end)).Scan(&n); err != nil {
@@ -82,8 +82,8 @@ func (p Pair) Waiting(t testing.TB, end string) (n int) {
 	return n
 }
 
-// Answers does something while the standby is frozen, ends three waits of commits, and wants
-// it answered only when the standby goes on.
+// Answers calls do while the standby is frozen, and ends three waits of commits. The test fails
+// if do returns before the standby continues, or with an error.
 func (p Pair) Answers(t testing.TB, end, what string, do func(context.Context) error) {
 	t.Helper()
 	thaw := p.Freeze(t)
@@ -126,7 +126,7 @@ func (p Pair) onStandby(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// Unsynchronised has the commits of a pair wait for nobody.
+// Unsynchronised makes the standby asynchronous: commits do not wait for it any more.
 func (p Pair) Unsynchronised(t testing.TB) {
 	t.Helper()
 	for _, sql := range []string{`ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`} {
@@ -136,7 +136,7 @@ func (p Pair) Unsynchronised(t testing.TB) {
 	}
 }
 
-// CatchUp waits until the standby has what is committed.
+// CatchUp waits until the standby has replayed everything that is committed now.
 func (p Pair) CatchUp(t testing.TB) {
 	t.Helper()
 	var at string
@@ -158,7 +158,7 @@ func (p Pair) CatchUp(t testing.TB) {
 	}
 }
 
-// Both returns the address of both servers, of which the one that can be written to is taken.
+// Both returns an address with both servers, which connects to the one that accepts writes.
 func (p Pair) Both(t testing.TB) string {
 	t.Helper()
 	hosts, ports := make([]string, 2), make([]string, 2)
@@ -174,7 +174,7 @@ func (p Pair) Both(t testing.TB) string {
 	return fmt.Sprintf("host=%s port=%s user=%s dbname=%s target_session_attrs=read-write", strings.Join(hosts, ","), strings.Join(ports, ","), user, database)
 }
 
-// Detach has the standby get nothing more, for good: its place at the primary is gone.
+// Detach stops the replication to the standby permanently, by dropping its replication slot.
 func (p Pair) Detach(t testing.TB) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -31,21 +31,21 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// DB is a database of its own for one test.
+// DB is a separate database for one test.
 type DB struct {
 	URL  string
 	Pool *pgxpool.Pool
 }
 
-// shared is the process's server; databases counts what tests got from it.
+// shared is the process's server; databases counts the databases made in it.
 var (
 	shared    = newOnce(startShared)
 	databases atomic.Int64
 )
 
 // Main runs the tests, stops the shared server, fails on leaked goroutines,
-// and exits. Programs that the tests start, and that are built with the race
-// detector, do not wait a second for races when they exit, as they would.
+// and exits. It shortens the second for which programs that the tests start, built
+// with the race detector, wait for races when they exit.
 func Main(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE"))
 	code := m.Run()
@@ -62,8 +62,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Examples has DATABASE_URL name an empty database while the tests run: the programs in a package's documentation need
-// no more. Call it before Main.
+// Examples sets DATABASE_URL to an empty database while the tests run, for the programs in a package's documentation.
+// Call it before Main.
 func Examples() {
 	srv, err := shared.get()
 	if err == nil {
@@ -76,9 +76,8 @@ func Examples() {
 	os.Setenv("DATABASE_URL", urlOf(srv, "examples"))
 }
 
-// SideBySide has so many parallel tests run at a time on each processor, unless
-// -parallel says otherwise: for packages whose tests wait for most of their time. Call
-// it before Main.
+// SideBySide sets the number of parallel tests per processor, unless -parallel is given.
+// It is for packages whose tests spend most of their time waiting. Call it before Main.
 func SideBySide(perProcessor int) {
 	flag.Parse()
 	asked := false
@@ -88,20 +87,20 @@ func SideBySide(perProcessor int) {
 	}
 }
 
-// Open creates an empty database and a pool on it; both go with the test.
+// Open creates an empty database and a pool on it; both end with the test.
 func Open(t testing.TB) DB {
 	t.Helper()
 	// template0, because CREATE DATABASE fails while anyone is connected to
-	// its template, and nobody can be to that one.
+	// its template, and nobody can connect to template0.
 	return openFrom(t, "template0")
 }
 
-// Template makes databases that begin as one that was prepared, which is quicker
-// than to prepare each. Safe for concurrent use.
+// Template makes copies of a prepared database, which is faster than to prepare each
+// database. Safe for concurrent use.
 type Template struct{ name func() (string, error) }
 
-// NewTemplate returns a Template of what prepare makes of an empty database. It is
-// called when the first database is opened.
+// NewTemplate returns a Template of an empty database that prepare has filled. prepare
+// is called when the first database is opened.
 func NewTemplate(prepare func(context.Context, *pgxpool.Pool) error) *Template {
 	return &Template{sync.OnceValues(func() (string, error) {
 		srv, err := shared.get()
@@ -118,12 +117,12 @@ func NewTemplate(prepare func(context.Context, *pgxpool.Pool) error) *Template {
 		if err != nil {
 			return "", err
 		}
-		defer pool.Close() // before anything is made of it
+		defer pool.Close() // a template must not have connections when it is copied
 		return name, prepare(ctx, pool)
 	})}
 }
 
-// Open is the function Open, of a database like the Template's.
+// Open is the function Open with a copy of the Template's database.
 func (p *Template) Open(t testing.TB) DB {
 	t.Helper()
 	name, err := p.name()
@@ -162,7 +161,7 @@ func urlOf(srv *embedpg.Server, database string) string {
 	return strings.Replace(srv.URL(), ":///tidewire?", ":///"+database+"?", 1)
 }
 
-// Start is a server of its own for a test that kills or restarts PostgreSQL.
+// Start starts a separate server, for a test that kills or restarts PostgreSQL.
 // It has PostgreSQL's default settings, and the database that its URL names.
 func Start(t testing.TB) *embedpg.Server {
 	t.Helper()
@@ -187,8 +186,8 @@ func startFor(t testing.TB, cfg embedpg.Config) *embedpg.Server {
 	return inst.server
 }
 
-// admin runs a statement that no transaction may hold, on a connection of its
-// own: it is rare, and a pool would leave goroutines.
+// admin runs a statement that must not run in a transaction, on a new connection:
+// a pool would leave goroutines behind.
 func admin(srv *embedpg.Server, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -201,8 +200,8 @@ func admin(srv *embedpg.Server, sql string) error {
 	return err
 }
 
-// SetDefaults changes what new sessions in the database have as their settings:
-// those of db.Pool, which is emptied, too.
+// SetDefaults changes the default settings of new connections to the database. It
+// resets db.Pool, so that its connections have them too.
 func SetDefaults(t testing.TB, db DB, settings map[string]string) {
 	t.Helper()
 	for name, value := range settings {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// once starts a server when it is first asked for.
+// once starts a server at the first call of get.
 type once struct {
 	get func() (*embedpg.Server, error)
 
@@ -48,8 +48,8 @@ func (o *once) stop() error {
 	return o.inst.stop()
 }
 
-// startShared gives up what a test cannot see: these tests kill processes, not
-// the machine, so nothing is lost without fsync. Many tests run at once, each
+// startShared starts the shared server without fsync: its tests kill processes and
+// not the machine, so they cannot notice that. Many tests run at the same time, each
 // with a pool.
 func startShared() (*instance, error) {
 	cfg := config()
@@ -77,14 +77,14 @@ func config() embedpg.Config {
 	if version != "" {
 		major, err := strconv.Atoi(version)
 		if err != nil {
-			major = -1 // refused with its name when starting
+			major = -1 // Start rejects it with an error
 		}
 		cfg.Version = major
 	}
 	return cfg
 }
 
-// instance is a server in a directory of its own.
+// instance is a server in a separate directory.
 type instance struct {
 	server *embedpg.Server
 	dir    string
@@ -92,9 +92,9 @@ type instance struct {
 }
 
 func start(cfg embedpg.Config, below string) (*instance, error) {
-	// Not t.TempDir: its path holds the test's name, and a socket's path is
-	// short. Below /tmp the unprivileged user can pass if the directory lets
-	// it, which os.MkdirTemp's mode does not.
+	// Not t.TempDir: its path contains the test's name, and a socket's path has to
+	// be short. The mode of os.MkdirTemp would keep the unprivileged user out, so it
+	// is changed below.
 	dir, err := os.MkdirTemp(below, "tw-pg-")
 	if err != nil {
 		return nil, err
@@ -130,9 +130,9 @@ func (i *instance) lastWords() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// guard is a shell that outlives this process just long enough to end its
-// PostgreSQL: a test that runs into its time limit, panics or is killed has no
-// chance to, and PostgreSQL has a session of its own.
+// guard is a shell that outlives this process, to stop its PostgreSQL and remove its
+// files: a test that exceeds its time limit, panics or is killed cannot do so, and
+// PostgreSQL runs in its own process group and survives.
 type guard struct {
 	cmd *exec.Cmd
 }
@@ -141,7 +141,7 @@ func startGuard(dir, pidFile string) (*guard, error) {
 	const script = `read -r _; pid=$(head -n 1 "$2" 2>/dev/null) && kill -QUIT "$pid"; sleep 1; rm -rf "$1"`
 	cmd := exec.Command("/bin/sh", "-c", script, "pgtest-guard", dir, pidFile)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// Never written to: it closes when this process ends, however it ends.
+	// Never written to: it closes when this process ends for any reason.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

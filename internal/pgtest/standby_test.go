@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestStandby has the settings of its primary and what that commits, and goes on alone when it is promoted.
+// TestStandby: a standby has its primary's settings and commits, and accepts writes after it is promoted.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t)
@@ -39,7 +39,7 @@ func TestStandby(t *testing.T) {
 	on(t, standby, `INSERT INTO t VALUES (2)`, nil)
 }
 
-// on runs a statement on a connection of its own.
+// on runs a statement on a new connection.
 func on(t *testing.T, server *embedpg.Server, sql string, into any) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL())

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// minPause and maxPause bound how long messages gather between two rounds.
-	// In between, the pause is a third of what the last round took: the busier
-	// the flusher is, the more a write holds (docs/benchmarks/chat.md has what
-	// other shares cost). A process with nothing else to do wakes from the
-	// shortest about a millisecond late; a kernel timer that is exact costs more
-	// CPU time than it saves latency.
+	// minPause and maxPause bound the pause between two rounds, in which
+	// messages gather. Within these bounds, the pause is a third of the duration
+	// of the last round: the busier the flusher is, the more messages a write
+	// holds (docs/benchmarks/chat.md has the cost of other fractions). An
+	// otherwise idle process wakes from the shortest pause about a millisecond
+	// late; an exact kernel timer costs more CPU time than it saves latency.
 	minPause = 300 * time.Microsecond
 	maxPause = 5 * time.Millisecond
-	// retryPause is when a member is tried again whose socket took nothing.
+	// retryPause is after how long members that lag are tried again.
 	retryPause = 20 * time.Millisecond
-	// shareSize is how many members are worth a goroutine of their own: writing
-	// to them takes one to two milliseconds.
+	// shareSize is how many members justify another goroutine: writing to them
+	// takes one to two milliseconds.
 	shareSize = 300
 	// blockSize is how many members are served between two looks at the log:
-	// those at the end of a round get what was said during it.
+	// members at the end of a round get messages published during it.
 	blockSize = 32
 )
 
@@ -59,22 +59,22 @@ func (r *Room) run() {
 	}
 }
 
-// round is one visit to all members, and its memory.
+// round visits all members once. Its memory is reused for the next round.
 type round struct {
 	room    *Room
 	members []*Member
-	head    int64 // of the log when the members were listed: who comes later begins at it or after
+	head    int64 // of the log when the members were listed: later members begin at it or after
 	shares  []share
-	lagging int // members that have not got everything
+	lagging int // members that have not received everything
 }
 
-// share is a part of the members, visited by one goroutine, and what came of
-// it.
+// share is a part of the members, visited by one goroutine, and the result of
+// that.
 type share struct {
 	room      *Room
 	now       time.Time
 	members   []*Member
-	oldest    int64 // offset of a member
+	oldest    int64 // lowest offset of a member
 	delivered int
 	missed    int
 	lagging   int
@@ -83,7 +83,8 @@ type share struct {
 	head   int64
 	chunks []chunk
 
-	// The last run of frames counted: nearly all members get the same.
+	// A cache of the last result of count: nearly all members get the same
+	// frames.
 	countedAt, countedTo int64
 	counted              int
 }
@@ -121,8 +122,8 @@ func (f *round) serve() {
 	others.Wait()
 }
 
-// end counts what came of it, and gives back what all members have: those too
-// that came meanwhile.
+// end sums the results, and releases the part of the log that all members have
+// received, including members that joined meanwhile.
 func (f *round) end() {
 	oldest, delivered, missed := f.head, 0, 0
 	f.lagging = 0
@@ -141,8 +142,8 @@ func (f *round) end() {
 	f.room.log.release(oldest)
 }
 
-// split shares the members out over half of the processors: the others have
-// what members say to read.
+// split divides the members among at most half of the processors: the others
+// are needed to read the members' messages.
 func (f *round) split(now time.Time) {
 	n := min(max(len(f.members)/shareSize, 1), max(runtime.GOMAXPROCS(0)/2, 1))
 	for len(f.shares) < n {
@@ -155,8 +156,9 @@ func (f *round) split(now time.Time) {
 	}
 }
 
-// look takes what there is for the members of a block: bytes of the log never
-// change once they are there, so that only taking them needs the lock.
+// look takes a snapshot of the log, and of the own messages of a block's
+// members. Bytes of the log never change once written, so only the snapshot
+// needs the lock.
 func (s *share) look(block []*Member) {
 	r := s.room
 	r.mu.Lock()
@@ -188,9 +190,9 @@ func (s *share) serve() {
 	}
 }
 
-// offer gives m all that it has not seen, as far as its socket takes it.
+// offer sends m everything after its offset, as far as its socket takes it.
 func (s *share) offer(m *Member) {
-	if m.left.Load() { // its connection may be in the room again, as another member
+	if m.left.Load() { // its connection may have rejoined the room as another member
 		m.pos, m.skip = s.head, m.skip[:0]
 		return
 	}
@@ -212,8 +214,8 @@ func (s *share) offer(m *Member) {
 	s.checkLag(m)
 }
 
-// write offers m's socket everything but its own messages, until it takes no
-// more.
+// write writes everything except m's own messages to m's socket, until the
+// socket takes no more.
 func (s *share) write(m *Member) {
 	for m.pos < s.head {
 		if len(m.skip) > 0 && m.skip[0].start == m.pos {
@@ -227,7 +229,7 @@ func (s *share) write(m *Member) {
 		}
 		n, err := m.conn.WriteShared(part)
 		if err != nil {
-			m.pos, m.skip = s.head, m.skip[:0] // it is gone, and will leave
+			m.pos, m.skip = s.head, m.skip[:0] // the connection has ended, and m will leave
 			return
 		}
 		if n == 0 {
@@ -242,7 +244,7 @@ func (s *share) write(m *Member) {
 	}
 }
 
-// from returns the bytes at an offset up to the end of their segment.
+// from returns the bytes from an offset to the end of their segment.
 func (s *share) from(offset int64) []byte {
 	for i := len(s.chunks) - 1; i >= 0; i-- {
 		if c := s.chunks[i]; offset >= c.start {
@@ -252,7 +254,7 @@ func (s *share) from(offset int64) []byte {
 	return nil
 }
 
-// count returns how many frames b is, which begins at an offset.
+// count returns the number of frames in b, which begins at an offset.
 func (s *share) count(offset int64, b []byte) int {
 	if end := offset + int64(len(b)); offset != s.countedAt || end != s.countedTo {
 		s.countedAt, s.countedTo, s.counted = offset, end, frames(b)
@@ -260,7 +262,7 @@ func (s *share) count(offset int64, b []byte) int {
 	return s.counted
 }
 
-// frames returns how many frames b is.
+// frames returns the number of frames in b.
 func frames(b []byte) (n int) {
 	for len(b) > 0 {
 		h, size, err := websocket.ParseHeader(b)

@@ -11,16 +11,17 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// still returns room r of the hub, without its goroutine: rounds are the test's.
+// still returns room r of the hub, without its goroutine: the test runs the
+// rounds.
 func still(hub *Hub) *Room {
 	r := &Room{hub: hub, name: "r", wake: make(chan struct{}, 1), done: make(chan struct{})}
 	hub.rooms["r"] = r
 	return r
 }
 
-// TestFlush_MemberComesDuringARound has one come between the listing of the
-// members and the look at what there is for them: the others being served
-// what was said since must not take it from the one who came.
+// TestFlush_MemberComesDuringARound: a member joins between the listing of the
+// members and the snapshot of the log. Serving newer messages to the others
+// must not release them before the new member has them.
 func TestFlush_MemberComesDuringARound(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{})
@@ -76,15 +77,15 @@ func connect(t *testing.T) (server, client *websocket.Conn) {
 	return server, client
 }
 
-// TestFlush_LagIsWhatItIsNow has a member of which much was under way when
-// that was last looked at, and which has taken it since: it does not lag.
+// TestFlush_LagIsWhatItIsNow: many bytes were in flight to a member at the last
+// look, and it has taken them since. It does not lag.
 func TestFlush_LagIsWhatItIsNow(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{MaxLagBytes: 1 << 20})
 	r := still(hub)
 	theirs, mine := connect(t)
 	m := hub.Join(theirs, "r", JoinOptions{Hold: true}) // as if the socket took nothing now
-	m.underWay = 1 << 20
+	m.inFlight = 1 << 20
 	hub.Publish("r", nil, websocket.OpText, []byte("said"))
 	f := round{room: r}
 	f.flush(time.Now())
@@ -96,9 +97,9 @@ func TestFlush_LagIsWhatItIsNow(t *testing.T) {
 	expectSaid(t, mine)
 }
 
-// TestFlush_MemberComesBackDuringARound has one leave and join again between
-// the listing of the members and its turn: what is said then it gets once, and as
-// the member that it is now.
+// TestFlush_MemberComesBackDuringARound: a member leaves and rejoins between the
+// listing of the members and its turn. It gets messages published then once, as
+// the new member.
 func TestFlush_MemberComesBackDuringARound(t *testing.T) {
 	t.Parallel()
 	hub := NewHub(Config{})

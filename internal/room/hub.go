@@ -23,22 +23,21 @@ func NewHub(cfg Config) *Hub {
 	return &Hub{cfg: cfg.withDefaults(), rooms: make(map[string]*Room)}
 }
 
-// JoinOptions say what a member wants.
+// JoinOptions configure a member.
 type JoinOptions struct {
-	// User is the name that watchers of the room are told; several members may
-	// share it. The caller bounds its length. Without one, the member is counted
-	// and not named. Defaults to none.
+	// User is the name that watchers of the room see; several members may share
+	// it. The caller limits its length. A member without a name is only counted.
+	// Defaults to none.
 	User string
 	// DisconnectOnLag closes the connection of a member that lags, instead of
-	// skipping what it missed. Defaults to false.
+	// skipping messages. Defaults to false.
 	DisconnectOnLag bool
-	// Hold keeps everything back until Release, for a member that is first to
-	// be sent what was said before. Messages that are kept back count as lag. Defaults to
-	// false.
+	// Hold holds all messages back until Release, for a member that first gets the
+	// history. Held messages count as lag. Defaults to false.
 	Hold bool
 }
 
-// Join makes conn a member of the room of that name, which gets what is
+// Join makes conn a member of the room of that name, which gets all messages
 // published from now on. End the membership with Leave, also when the
 // connection has ended.
 func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member {
@@ -60,9 +59,9 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	return m
 }
 
-// Publish sends a message to the members of the room of that name, if there
-// is one, but not to from, who may be nil or have left. The payload is copied;
-// nobody is waited for.
+// Publish sends a message to the members of the room of that name, if there is
+// one, except from, which may be nil or have left. The payload is copied.
+// Publish does not wait for any member.
 func (h *Hub) Publish(name string, from *Member, op websocket.Opcode, payload []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +70,8 @@ func (h *Hub) Publish(name string, from *Member, op websocket.Opcode, payload []
 	}
 }
 
-// PublishEach sends the members of each room the message for its name, if there is one.
+// PublishEach sends the members of each room the message that the function returns
+// for the room's name, if it is not nil.
 func (h *Hub) PublishEach(op websocket.Opcode, message func(room string) []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *Hub) PublishEach(op websocket.Opcode, message func(room string) []byte)
 	}
 }
 
-// Stats returns what happened so far.
+// Stats returns the counts since the start.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	rooms := len(h.rooms)

@@ -7,33 +7,34 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// A member lags by what it has not been sent, and by what it has been sent and
-// its system has not acknowledged: the kernel takes megabytes for a peer that
-// does not read. To ask the kernel costs a system call, so it is asked now and
-// then.
+// A member's lag is the bytes not sent to it, plus the bytes sent and not
+// acknowledged by its kernel: the local kernel takes megabytes for a peer that
+// does not read. Asking the kernel costs a system call, so it is asked only now
+// and then.
 
-// lookShare is the share of the bound that may be written to a member between
-// two looks at what of it is under way.
+// lookShare: a quarter of the lag limit may be written to a member before the
+// kernel is asked again.
 const lookShare = 4
 
-// full reports whether more than limit bytes are under way to m.
+// full reports whether more than limit bytes are in flight to m.
 func (m *Member) full(limit int64) bool {
-	if m.unseen >= limit/lookShare || m.underWay > limit {
+	if m.unseen >= limit/lookShare || m.inFlight > limit {
 		m.look()
 	}
-	return m.underWay > limit
+	return m.inFlight > limit
 }
 
-// look asks the kernel how much is under way to m.
-func (m *Member) look() { m.unseen, m.underWay = 0, int64(m.conn.Backlog()) }
+// look asks the kernel how many bytes are in flight to m.
+func (m *Member) look() { m.unseen, m.inFlight = 0, int64(m.conn.Backlog()) }
 
-// checkLag has a member that lags too far skip ahead, or closes it.
+// checkLag makes a member that lags too far skip ahead, or closes its
+// connection.
 func (s *share) checkLag(m *Member) {
 	cfg := s.room.hub.cfg
-	if s.head-m.pos+m.underWay > cfg.MaxLagBytes {
-		m.look() // it may have taken much since
+	if s.head-m.pos+m.inFlight > cfg.MaxLagBytes {
+		m.look() // much may have been acknowledged since
 	}
-	if s.head-m.pos+m.underWay <= cfg.MaxLagBytes && s.now.Sub(m.blocked) <= cfg.MaxLagAge {
+	if s.head-m.pos+m.inFlight <= cfg.MaxLagBytes && s.now.Sub(m.blocked) <= cfg.MaxLagAge {
 		return
 	}
 	s.skipAhead(m)
@@ -44,7 +45,7 @@ func (s *share) checkLag(m *Member) {
 	m.lagging = true
 }
 
-// skipAhead leaves out what m has not been sent.
+// skipAhead skips all messages that have not been sent to m.
 func (s *share) skipAhead(m *Member) {
 	if m.pos == s.head {
 		return
@@ -57,18 +58,18 @@ func (s *share) skipAhead(m *Member) {
 	s.missed += missed
 }
 
-// caughtUp reports whether m, which has skipped, takes messages again: then it
-// is told how many it missed.
+// caughtUp reports whether a lagging m can take messages again, and then tells
+// it how many it missed.
 func (s *share) caughtUp(m *Member) bool {
-	m.underWay = int64(m.conn.Backlog())
-	if m.underWay > s.room.hub.cfg.MaxLagBytes/2 || m.conn.Unsent() > 0 {
+	m.inFlight = int64(m.conn.Backlog())
+	if m.inFlight > s.room.hub.cfg.MaxLagBytes/2 || m.conn.Unsent() > 0 {
 		return false
 	}
 	notice, _ := json.Marshal(struct {
 		Type   string `json:"type"`
 		Room   string `json:"room"`
 		Missed int    `json:"missed"`
-	}{"gap", s.room.name, m.missed}) // fails for no string and no number
+	}{"gap", s.room.name, m.missed}) // strings and numbers cannot fail
 	m.conn.Queue(websocket.OpText, notice)
 	m.conn.Flush()
 	m.lagging, m.missed, m.unseen = false, 0, 0

@@ -8,8 +8,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// held returns a room of a still hub, and a member that is sent nothing: what is
-// said is its lag.
+// held returns a room without a flusher, and a held member: published messages
+// are its lag.
 func held(t *testing.T, cfg Config) (*Room, *Member) {
 	t.Helper()
 	hub := NewHub(cfg)
@@ -38,7 +38,8 @@ func TestLag_Age(t *testing.T) {
 	}
 }
 
-// TestLag_AgeBeginsAnew with what is said after a member has taken everything.
+// TestLag_AgeBeginsAnew: the age starts again with the next message after a
+// member has taken everything.
 func TestLag_AgeBeginsAnew(t *testing.T) {
 	t.Parallel()
 	r, m := held(t, Config{MaxLagAge: time.Minute})

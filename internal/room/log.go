@@ -14,13 +14,13 @@ var segments = sync.Pool{New: func() any {
 	return &b
 }}
 
-// log is the frames of a room that some member may not have seen. Offsets
-// count bytes from the room's beginning. Not safe for concurrent use.
+// log holds the frames of a room that some member may not have received.
+// Offsets count bytes from the room's first frame. Not safe for concurrent use.
 type log struct {
 	segs []segment
 	head int64 // offset after the last frame
-	// ends are the offsets after each frame in segs: how many frames lie
-	// between two offsets is their distance here.
+	// ends are the end offsets of the frames in segs: the number of frames
+	// between two offsets is the difference of their indexes here.
 	ends []int64
 }
 
@@ -29,7 +29,7 @@ type segment struct {
 	buf   *[]byte
 }
 
-// append adds whole frames of one message and returns where they begin.
+// append adds the frame of one message and returns its offset.
 func (l *log) append(frame []byte) (start int64) {
 	n := len(l.segs)
 	if n == 0 || cap(*l.segs[n-1].buf)-len(*l.segs[n-1].buf) < len(frame) {
@@ -52,8 +52,8 @@ func newSegment(size int) *[]byte {
 	return segments.Get().(*[]byte)
 }
 
-// at returns the bytes from offset on up to the end of their segment or of
-// the log. They stay as they are until release has passed them.
+// at returns the bytes from offset to the end of their segment or of the log.
+// They do not change until release has passed them.
 func (l *log) at(offset int64) []byte {
 	for _, s := range l.segs {
 		if end := s.start + int64(len(*s.buf)); offset < end {
@@ -76,7 +76,7 @@ func (l *log) between(a, b int64) int {
 	return to - from
 }
 
-// release gives back the segments that lie before offset whole.
+// release returns the segments that end at or before offset to the pool.
 func (l *log) release(offset int64) {
 	kept := 0
 	for kept < len(l.segs) && l.segs[kept].start+int64(len(*l.segs[kept].buf)) <= offset {

@@ -9,43 +9,44 @@ import (
 )
 
 const (
-	// batchPause is how long changes gather: short enough for a list of names
-	// on a screen to look alive, and a thousand joins a second are four frames.
+	// batchPause is how long changes gather: short enough for a live list of
+	// names on a screen, and long enough that a thousand joins a second are
+	// four frames.
 	batchPause = 250 * time.Millisecond
-	// maxNames is how many names a list or a batch holds, so that neither a
-	// frame nor the time that the room is locked grows with the room.
+	// maxNames is how many names a list or a batch holds, so that neither the
+	// size of a frame nor the time under the room's lock grows with the room.
 	maxNames = 1000
-	// unwatchedPause is for how long a room keeps its names when nobody watches
-	// any more: collecting them takes a walk over all members, which nobody
-	// shall be able to cause at will by leaving and coming back.
+	// unwatchedPause is how long a room keeps its names after its last watcher
+	// has left. Collecting names visits all members, and a client that leaves
+	// and rejoins repeatedly must not cause that each time.
 	unwatchedPause = time.Second
 )
 
-// presence tells a room's watchers who is there. It exists while there are
-// watchers, and has a goroutine and a log of its own: its frames are not for the
-// other members.
+// presence tells a room's watchers who is in the room. It exists while there are
+// watchers, and has a separate goroutine and log, because the other members do
+// not get its frames.
 //
-// A state is what the names and the count were at one moment. Every batch in the
-// log leads from one state to the next; a watcher gets a list of the state at
-// the log's head, and then the batches after it.
+// A state is the names and the count at one moment. Every batch in the log
+// changes one state into the next; a watcher gets a list of the state at the
+// log's head, and then the batches after it.
 type presence struct {
 	room *Room
 	wake chan struct{} // one slot: somebody came, left, or wants a list
 
 	// Guarded by room.mu.
 	names    map[string]int  // the connections of each user
-	before   map[string]bool // users who came or left since the last state: were they there?
-	whole    bool            // there were more than before may hold
+	before   map[string]bool // users who came or left since the last state, and whether they were in it
+	whole    bool            // there were more changes than before may hold
 	watchers []*watcher
 
-	// Of run.
-	count    int        // of connections in the last state
-	list     []byte     // the last state as a frame; nil if nobody wanted it
-	log      log        // the batches that some watcher may not have got
+	// Used only by run.
+	count    int        // connections in the last state
+	list     []byte     // the last state as a frame; nil if it is not encoded
+	log      log        // the batches that some watcher may not have received
 	audience []*watcher // the watchers at the last state
 }
 
-// listMessage is all that a watcher knows, in place of what it knew.
+// listMessage is a complete state, which replaces the watcher's earlier state.
 type listMessage struct {
 	Type      string   `json:"type"`
 	Room      string   `json:"room"`
@@ -54,7 +55,7 @@ type listMessage struct {
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
-// batchMessage is what has changed.
+// batchMessage is the changes since the last state.
 type batchMessage struct {
 	Type   string   `json:"type"`
 	Room   string   `json:"room"`
@@ -80,7 +81,7 @@ func newPresence(r *Room) *presence {
 	return p
 }
 
-// joined notes a new connection of user. room.mu is held.
+// joined records a new connection of user. room.mu is held.
 func (p *presence) joined(user string) {
 	if user != "" {
 		if p.names[user]++; p.names[user] == 1 {
@@ -90,7 +91,7 @@ func (p *presence) joined(user string) {
 	p.nudge()
 }
 
-// left notes the end of a connection of user. room.mu is held.
+// left records the end of a connection of user. room.mu is held.
 func (p *presence) left(user string) {
 	if user != "" {
 		if p.names[user]--; p.names[user] == 0 {
@@ -101,7 +102,7 @@ func (p *presence) left(user string) {
 	p.nudge()
 }
 
-// note remembers whether a user was there in the last state.
+// note records whether a changed user was in the last state.
 func (p *presence) note(user string, was bool) {
 	if _, known := p.before[user]; known || p.whole {
 		return
@@ -121,8 +122,8 @@ func (p *presence) nudge() {
 	}
 }
 
-// run sends lists and batches until the room is empty, or nobody has watched
-// for a while. A change in a quiet room goes out at once; the pause comes after.
+// run sends lists and batches until the room is empty, or nobody has watched for
+// a while. A change in a quiet room is sent at once; the pause follows it.
 func (p *presence) run() {
 	pause, retry, unwatched := stoppedTimer(), stoppedTimer(), stoppedTimer()
 	defer pause.Stop()
@@ -143,7 +144,7 @@ func (p *presence) run() {
 			if p.retire() {
 				return
 			}
-			watched = true // since the last state: look again
+			watched = true // a watcher has come since the last state
 		case <-p.room.done:
 			return
 		}
@@ -174,18 +175,18 @@ func (p *presence) retire() bool {
 	return true
 }
 
-// state is what take found.
+// state is the result of take.
 type state struct {
-	changed      bool // since the last state
-	wanted       bool // a list is wanted
-	followed     bool // there are watchers with a list
-	whole        bool // they need a new one: the changes were too many
+	changed      bool // something has changed since the last state
+	wanted       bool // some watcher needs a list
+	followed     bool // some watcher has a list
+	whole        bool // all watchers need a new list: there were too many changes
 	members      []string
 	truncated    bool
 	joined, left []string
 }
 
-// advance makes what is now the last state.
+// advance takes the current state and encodes the list or batch that it needs.
 func (p *presence) advance() {
 	s := p.take()
 	if s.changed {
@@ -206,8 +207,8 @@ func (p *presence) advance() {
 	}
 }
 
-// take collects what advance needs: a bounded number of names, sorted and
-// encoded later, because the room waits.
+// take collects a bounded number of names under the room's lock. advance sorts
+// and encodes them without the lock.
 func (p *presence) take() (s state) {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
@@ -236,8 +237,8 @@ func (p *presence) take() (s state) {
 	return s
 }
 
-// some returns the names of all users, or of any maxNames of them: to choose
-// would take a look at all.
+// some returns the names of all users, or any maxNames of them: choosing
+// particular ones would mean visiting all.
 func (p *presence) some() (names []string, truncated bool) {
 	names = make([]string, 0, min(len(p.names), maxNames)) // never null in JSON
 	for user := range p.names {
@@ -249,14 +250,14 @@ func (p *presence) some() (names []string, truncated bool) {
 	return names, false
 }
 
-// frame encodes a message, once for all who get it.
+// frame encodes a message, once for all watchers.
 func frame(message any) []byte {
-	text, _ := json.Marshal(message) // fails for no string and no number
+	text, _ := json.Marshal(message) // strings and numbers cannot fail
 	return websocket.AppendFrame(make([]byte, 0, len(text)+websocket.MaxHeader), websocket.OpText, text)
 }
 
-// flush offers the watchers what they have not got and returns how many of them
-// lag.
+// flush offers the watchers everything that they have not received, and returns
+// how many of them lag.
 func (p *presence) flush(now time.Time) (lagging int) {
 	oldest := p.log.head
 	for _, w := range p.audience {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestPresence_TakeAgainstPlainSets compares batches with the difference of two
-// sets, through a random coming and going.
+// sets, over random joins and leaves.
 func TestPresence_TakeAgainstPlainSets(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 7))
@@ -84,7 +84,7 @@ func someName(random *rand.Rand, changes int) string {
 	return fmt.Sprint(random.IntN(5 + changes))
 }
 
-// apply brings told up to date and fails on what is said twice.
+// apply applies a batch to told, and fails if it repeats a change.
 func apply(t *testing.T, told map[string]bool, s state) {
 	t.Helper()
 	for _, name := range s.joined {
@@ -131,7 +131,7 @@ func TestPresence_EndsWhenNobodyWatches(t *testing.T) {
 	hub.Wait()
 }
 
-// BenchmarkRoom_JoinLeave is one coming and going in a room of ten thousand.
+// BenchmarkRoom_JoinLeave is one join and leave in a room of ten thousand.
 func BenchmarkRoom_JoinLeave(b *testing.B) {
 	for _, watched := range []bool{false, true} {
 		b.Run(fmt.Sprintf("watched=%v", watched), func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 )
 
 // lobby is a hub with a server. A connection joins the rooms in its URL and
-// watches the last of them; what it sends is said in the first.
+// watches the last of them; its messages are published in the first.
 type lobby struct {
 	hub *room.Hub
 	url string
@@ -84,8 +84,8 @@ func (l *lobby) serve(conn *websocket.Conn, query url.Values) {
 	}
 }
 
-// ghost joins without a connection: it watches nothing, and nobody may talk in
-// its room.
+// ghost joins without a connection: it is not a watcher, and nobody may publish
+// in its room.
 func (l *lobby) ghost(user string) *room.Member {
 	m := l.hub.Join(nil, "watched", room.JoinOptions{User: user})
 	l.mu.Lock()
@@ -94,11 +94,11 @@ func (l *lobby) ghost(user string) *room.Member {
 	return m
 }
 
-// view is what a client knows.
+// view is a client's view of a room.
 type view struct {
 	conn           *websocket.Conn
 	joined         bool
-	other          int // messages that are not of presence
+	other          int // messages that are not presence messages
 	count          int
 	names          map[string]bool
 	truncated      bool
@@ -124,8 +124,8 @@ func (l *lobby) watch(t *testing.T, user string) *view {
 	return l.dial(t, "room=watched&watch&user="+user)
 }
 
-// apply takes a message of the room into the view. It fails if the message is
-// not in the documented form, or says what was said before.
+// apply applies a message of the room to the view. It fails if the message is
+// not in the documented form, or repeats known changes.
 func (v *view) apply(payload []byte) error {
 	var m struct {
 		Type, Room            string
@@ -173,7 +173,7 @@ func (v *view) apply(payload []byte) error {
 	return nil
 }
 
-// until reads until the view is as wanted.
+// until reads until the view satisfies a condition.
 func (v *view) until(wanted func() bool) error {
 	v.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	for !wanted() {
@@ -190,7 +190,8 @@ func (v *view) until(wanted func() bool) error {
 	return nil
 }
 
-// is reads until the view shows exactly these users, of so many connections.
+// is reads until the view shows exactly these users, and this number of
+// connections.
 func (v *view) is(t *testing.T, count int, users ...string) {
 	t.Helper()
 	err := v.until(func() bool {
@@ -226,8 +227,8 @@ func TestPresence_ListThenBatches(t *testing.T) {
 	}
 }
 
-// TestPresence_UserOfSeveralConnections joins with the first of them and leaves
-// with the last; apply fails if anything is said in between.
+// TestPresence_UserOfSeveralConnections: a user joins with the first connection
+// and leaves with the last; apply fails if there is any message in between.
 func TestPresence_UserOfSeveralConnections(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{})
@@ -249,7 +250,8 @@ func TestPresence_UserOfSeveralConnections(t *testing.T) {
 	alice.is(t, 1, "alice")
 }
 
-// TestPresence_NotForOtherMembers: they get the chats alone.
+// TestPresence_NotForOtherMembers: members that do not watch get only the
+// chats.
 func TestPresence_NotForOtherMembers(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{})
@@ -268,7 +270,7 @@ func TestPresence_NotForOtherMembers(t *testing.T) {
 	if plain.lists+plain.batches > 0 {
 		t.Error("presence for a member that does not watch")
 	}
-	waitStats(t, l.hub, room.Stats{Deliveries: 2, Rooms: 1}) // chats alone
+	waitStats(t, l.hub, room.Stats{Deliveries: 2, Rooms: 1}) // only chats
 }
 
 func TestPresence_TruncatesLongLists(t *testing.T) {
@@ -305,8 +307,8 @@ func TestPresence_TruncatesLongLists(t *testing.T) {
 	alice.is(t, 1, "alice")
 }
 
-// TestPresence_NoGapUnderChurn has watchers come and go among others who do:
-// each of them, whenever it came, is told the truth, and nothing twice.
+// TestPresence_NoGapUnderChurn: watchers and other members come and go. Each
+// watcher, at any time, gets the correct state, and no change twice.
 func TestPresence_NoGapUnderChurn(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{})
@@ -361,7 +363,7 @@ type ghost struct {
 	member *room.Member
 }
 
-// churn has ghosts of few names come and go, and returns those that stay.
+// churn makes ghosts with few names come and go, and returns those that stay.
 func (l *lobby) churn(seed uint64, stop <-chan struct{}) (ghosts []ghost) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for {
@@ -382,8 +384,7 @@ func (l *lobby) churn(seed uint64, stop <-chan struct{}) (ghosts []ghost) {
 	}
 }
 
-// jam returns a watcher whose socket takes nothing any more, because of other
-// messages.
+// jam returns a watcher whose socket is full of other messages.
 func (l *lobby) jam(t *testing.T, query string) *view {
 	t.Helper()
 	slow := l.dial(t, "room=watched&watch&user=slow&"+query)
@@ -405,8 +406,8 @@ func (l *lobby) jam(t *testing.T, query string) *view {
 	return slow
 }
 
-// stuck reports whether the peer takes nothing any more of a great deal: right
-// after a burst its system has merely not come to it yet.
+// stuck reports whether the peer has stopped taking bytes: directly after a
+// burst its kernel may only be slow.
 func stuck(c *websocket.Conn) bool {
 	before := c.Backlog()
 	for range 10 {
@@ -418,15 +419,15 @@ func stuck(c *websocket.Conn) bool {
 	return true
 }
 
-// TestPresence_WatcherThatDoesNotRead holds up nobody, and gets a new list when
-// it reads again.
+// TestPresence_WatcherThatDoesNotRead: a watcher that does not read delays
+// nobody, and gets a new list when it reads again.
 func TestPresence_WatcherThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{MaxLagBytes: 64 << 10, MaxLagAge: 50 * time.Millisecond})
 	quick := l.watch(t, "quick")
 	slow := l.jam(t, "")
 	users := []string{"quick", "slow"}
-	for i := range 4 { // each a batch, longer apart than a watcher may lag
+	for i := range 4 { // each is a batch; the time between two is longer than a watcher may lag
 		user := fmt.Sprint("ghost", i)
 		l.ghost(user)
 		users = append(users, user)
@@ -443,8 +444,9 @@ func TestPresence_WatcherThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestPresence_SlowWatcherGetsTheBatchLater, though nothing changes any more and
-// it is not far enough after for a list.
+// TestPresence_SlowWatcherGetsTheBatchLater: a slow watcher gets the batch
+// later, though nothing changes any more and its lag is too small for a new
+// list.
 func TestPresence_SlowWatcherGetsTheBatchLater(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{MaxLagBytes: 64 << 10, MaxLagAge: time.Minute})
@@ -457,8 +459,8 @@ func TestPresence_SlowWatcherGetsTheBatchLater(t *testing.T) {
 	}
 }
 
-// TestPresence_LaggingWatcherIsClosedIfItAsked, though nothing is said in the
-// room that it watches.
+// TestPresence_LaggingWatcherIsClosedIfItAsked: a lagging watcher with
+// DisconnectOnLag is closed, though nothing is published in its room.
 func TestPresence_LaggingWatcherIsClosedIfItAsked(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{MaxLagBytes: 64 << 10, MaxLagAge: 50 * time.Millisecond, LagCloseTimeout: time.Minute})
@@ -478,7 +480,7 @@ func TestPresence_LaggingWatcherIsClosedIfItAsked(t *testing.T) {
 	quick.is(t, 4, "ghost", "quick")
 }
 
-// TestPresence_RoomEmptied: the next one to come finds nobody.
+// TestPresence_RoomEmptied: the next member finds an empty room.
 func TestPresence_RoomEmptied(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t, room.Config{})

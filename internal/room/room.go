@@ -15,12 +15,12 @@ type Config struct {
 	// MaxLagBytes is how far a member may lag, in bytes. Defaults to 1
 	// MiB.
 	MaxLagBytes int64
-	// MaxLagAge is for how long a member's socket may take nothing while there
-	// is something for it. Defaults to 5 s.
+	// MaxLagAge is how long a member's socket may take nothing while messages
+	// wait for it. Defaults to 5 s.
 	MaxLagAge time.Duration
-	// LagCloseTimeout is for how long a member that is closed because it lags
-	// may take to read up to the Close frame and answer it; then its connection
-	// is cut off. Defaults to 1 s.
+	// LagCloseTimeout is how long a member that is closed because it lags may
+	// take to read up to the Close frame and answer it; then its connection is
+	// aborted. Defaults to 1 s.
 	LagCloseTimeout time.Duration
 }
 
@@ -37,18 +37,17 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ErrLagged is why a member's connection was closed: it asked for that instead
-// of a gap.
+// ErrLagged is why the connection of a member with DisconnectOnLag was closed.
 var ErrLagged = errors.New("room: member reads too slowly")
 
 // Stats counts since the start.
 type Stats struct {
 	Deliveries uint64 // messages handed to members' sockets
 	Missed     uint64 // messages that lagging members missed
-	Rooms      int    // that have members
+	Rooms      int    // rooms that exist now
 }
 
-// Room is the members of one name and what is being said.
+// Room is a room: its members and its log.
 type Room struct {
 	hub  *Hub
 	name string
@@ -67,31 +66,31 @@ type Member struct {
 	room       *Room
 	conn       *websocket.Conn
 	user       string
-	disconnect bool // instead of skipping ahead
+	disconnect bool // DisconnectOnLag
 	left       atomic.Bool
 
 	// Guarded by room.mu.
 	index   int // in room.members; -1 once it has left
 	own     []span
-	watcher *watcher // nil if it does not watch
+	watcher *watcher // nil if it is not a watcher
 	held    bool     // nothing may be sent to it yet
 
-	// Of the flusher.
+	// Used only by the flusher.
 	pos      int64
-	waits    bool      // it was held at the last look
-	skip     []span    // own messages not passed yet
-	blocked  time.Time // since when the socket takes nothing; zero: it does
-	underWay int64     // bytes queued or in the kernel, when last looked at
-	unseen   int64     // bytes written since
-	lagging  bool      // it skips until it has taken what is under way
-	missed   int       // messages skipped that it has not been told of
+	waits    bool      // value of held at the last look
+	skip     []span    // own messages after pos
+	blocked  time.Time // since when the socket takes nothing; zero if it is not blocked
+	inFlight int64     // bytes queued or in the kernel, when last asked
+	unseen   int64     // bytes written since then
+	lagging  bool      // it skips messages until most bytes in flight are acknowledged
+	missed   int       // skipped messages not yet reported to it
 }
 
 // span is a message's bytes in the log.
 type span struct{ start, end int64 }
 
-// Publish sends a message to all other members of the room, who see it in the
-// order of calls. The payload is copied; no member is waited for.
+// Publish sends a message to all other members of the room, in the order of
+// calls. The payload is copied. Publish does not wait for any member.
 func (m *Member) Publish(op websocket.Opcode, payload []byte) {
 	m.room.publish(m, op, payload)
 }
@@ -107,7 +106,7 @@ func (r *Room) publish(from *Member, op websocket.Opcode, payload []byte) {
 	r.nudge()
 }
 
-// nudge has the flusher go round.
+// nudge wakes the flusher for a round.
 func (r *Room) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -115,9 +114,9 @@ func (r *Room) nudge() {
 	}
 }
 
-// Release ends the Hold of JoinOptions. Messages that were queued on the connection
-// before come before those that were kept back, unless the peer reads so slowly that
-// the connection's lanes take turns.
+// Release ends the Hold of JoinOptions. Messages queued on the connection before the
+// call precede the held ones, unless the peer reads so slowly that the connection's
+// lanes take turns.
 func (m *Member) Release() {
 	m.room.mu.Lock()
 	m.held = false
@@ -125,7 +124,7 @@ func (m *Member) Release() {
 	m.room.nudge()
 }
 
-// Leave ends the membership. The member does not get messages that were not sent to it
+// Leave ends the membership. The member does not get messages that are not sent to it
 // by now. A second call does nothing.
 func (m *Member) Leave() {
 	if w := m.room.remove(m); w != nil {
@@ -133,8 +132,8 @@ func (m *Member) Leave() {
 	}
 }
 
-// remove takes m out of the room, which ends with its last member, and returns
-// m's watcher, if it has one.
+// remove removes m from the room, which ends with its last member, and returns
+// m's watcher, or nil.
 func (r *Room) remove(m *Member) *watcher {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -163,13 +162,12 @@ func (r *Room) remove(m *Member) *watcher {
 	return m.watcher
 }
 
-// expel closes the connection of a member that asked for that rather than to
-// miss something. The Close frame stands after what the member did not take, so
-// it gets a moment to read that far, no matter what else its connection's
-// deadlines are used for.
+// expel closes the connection of a lagging member with DisconnectOnLag. The
+// Close frame comes after the bytes that the member has not read, so it gets
+// LagCloseTimeout to read that far, independent of the connection's deadlines.
 func (m *Member) expel() {
 	m.conn.StartClose(websocket.StatusPolicyViolation, ErrLagged.Error())
-	time.AfterFunc(m.room.hub.cfg.LagCloseTimeout, m.conn.Abort) // nothing, if it has ended by then
+	time.AfterFunc(m.room.hub.cfg.LagCloseTimeout, m.conn.Abort) // does nothing if the connection has ended by then
 }
 
 // String names the room in errors and logs.

@@ -83,8 +83,8 @@ func read(t *testing.T, c *websocket.Conn, n int) (texts []string) {
 	return texts
 }
 
-// waitStats waits for the figures: a flush is counted when it is over, and then
-// its messages may have been read.
+// waitStats waits for the statistics: a flush is counted at its end, when its
+// messages may have been read already.
 func waitStats(t *testing.T, hub *room.Hub, want room.Stats) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -95,8 +95,8 @@ func waitStats(t *testing.T, hub *room.Hub, want room.Stats) {
 	t.Errorf("stats %+v, want %+v", hub.Stats(), want)
 }
 
-// TestRoom_EveryoneElseInOneOrder has all members talk at once: each gets
-// every message of the others, once, in an order that all share.
+// TestRoom_EveryoneElseInOneOrder: all members publish at once. Each gets every
+// message of the others, once, in the same order.
 func TestRoom_EveryoneElseInOneOrder(t *testing.T) {
 	t.Parallel()
 	hub, dial := setup(t, room.Config{}, room.JoinOptions{})
@@ -145,8 +145,9 @@ func TestRoom_EveryoneElseInOneOrder(t *testing.T) {
 	waitStats(t, hub, room.Stats{Deliveries: members * (members - 1) * each, Rooms: 1})
 }
 
-// TestRoom_LaggingMemberIsToldOfItsGap has one member read nothing for a while:
-// the others miss nothing, and what it got and was told it missed is everything.
+// TestRoom_LaggingMemberIsToldOfItsGap: one member reads nothing for a while.
+// The others miss nothing, and its received plus reported missed messages are
+// all messages.
 func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	t.Parallel()
 	hub, dial := setup(t, room.Config{MaxLagBytes: 512 << 10, MaxLagAge: time.Minute}, room.JoinOptions{})
@@ -190,7 +191,7 @@ func TestRoom_LaggingMemberIsToldOfItsGap(t *testing.T) {
 	waitStats(t, hub, room.Stats{Deliveries: uint64(total + 1 + got), Missed: uint64(missed), Rooms: 1})
 }
 
-// overwhelm talks until a member has lagged, and returns the one that talked.
+// overwhelm publishes until a member has lagged, and returns the publisher.
 func overwhelm(t *testing.T, hub *room.Hub, dial func() *websocket.Conn) (talker *websocket.Conn) {
 	t.Helper()
 	talker = dial()
@@ -225,8 +226,9 @@ func TestRoom_LaggingMemberIsClosedIfItAsked(t *testing.T) {
 	slow.Close(websocket.StatusPolicyViolation, "")
 }
 
-// TestRoom_LaggingMemberIsCutOffIfItTakesNothing has it never see the Close
-// frame: its connection ends without waiting for the WriteTimeout.
+// TestRoom_LaggingMemberIsCutOffIfItTakesNothing: a lagging member never reads
+// up to the Close frame. Its connection ends without waiting for the
+// WriteTimeout.
 func TestRoom_LaggingMemberIsCutOffIfItTakesNothing(t *testing.T) {
 	t.Parallel()
 	hub, dial := setup(t, room.Config{MaxLagBytes: 64 << 10, LagCloseTimeout: 50 * time.Millisecond}, room.JoinOptions{DisconnectOnLag: true})

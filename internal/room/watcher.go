@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Watch has the member told who is in the room: a list, and then changes, a few
-// times a second at most. Messages queued on its connection before the call
-// come before the list. A second call does nothing, nor does one after Leave.
+// Watch makes the member a watcher: it gets a list of who is in the room, and
+// then changes, at most four times a second. Messages queued on its connection
+// before the call precede the list. A second call, or one after Leave, does
+// nothing.
 func (m *Member) Watch() {
 	r := m.room
 	r.mu.Lock()
@@ -25,7 +26,7 @@ func (m *Member) Watch() {
 	p.nudge()
 }
 
-// watcher is a member that is told who is in the room.
+// watcher is the watcher state of a member.
 type watcher struct {
 	member *Member
 	index  int // in presence.watchers; guarded by room.mu
@@ -33,13 +34,13 @@ type watcher struct {
 	mu   sync.Mutex // held during a write: none follows end
 	gone bool
 
-	// Of presence.run.
+	// Used only by presence.run.
 	follows bool      // it has a list, and needs the batches from pos on
 	pos     int64     // in presence.log
-	blocked time.Time // since when the socket takes nothing; zero: it does
+	blocked time.Time // since when the socket takes nothing; zero if it is not blocked
 }
 
-// remove takes w out of the list. room.mu is held.
+// remove removes w from the watchers. room.mu is held.
 func (p *presence) remove(w *watcher) {
 	last := len(p.watchers) - 1
 	p.watchers[w.index] = p.watchers[last]
@@ -48,16 +49,16 @@ func (p *presence) remove(w *watcher) {
 	p.watchers = p.watchers[:last]
 }
 
-// end returns when nothing is written to w any more. A list of a later
-// membership on the same connection must not be followed by a batch of this one.
+// end returns when nothing more is written to w. A batch of this membership must
+// not follow a list of a later membership on the same connection.
 func (w *watcher) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone = true
 }
 
-// offer writes what w has not got, until its socket takes no more, and reports
-// whether that was all, or w is gone.
+// offer writes everything that w has not received, until its socket takes no
+// more. It reports whether w has received everything, or is gone.
 func (w *watcher) offer(p *presence, now time.Time) (done bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +84,7 @@ func (w *watcher) offer(p *presence, now time.Time) (done bool) {
 func (w *watcher) write(p *presence) (moved bool) {
 	conn := w.member.conn
 	if int64(conn.Backlog()) > p.room.hub.cfg.MaxLagBytes {
-		return false // the kernel would take it, and its peer does not read
+		return false // the peer does not read, though the kernel would take more
 	}
 	if !w.follows {
 		n, err := conn.WriteShared(p.list)
@@ -107,8 +108,8 @@ func (w *watcher) write(p *presence) (moved bool) {
 	return moved
 }
 
-// checkLag has a watcher that lags too far get a list in place of the
-// batches, when its socket takes something again, or closes it.
+// checkLag handles a watcher that lags too far: it gets a new list in place of
+// the batches when its socket takes bytes again, or is closed.
 func (w *watcher) checkLag(p *presence, now time.Time) {
 	m, cfg := w.member, p.room.hub.cfg
 	lag := int64(m.conn.Unsent())

@@ -1,3 +1,3 @@
-// Package serve runs a server: it wires the edge (package gateway) to an engine, and owns the order in which they begin and
-// end. A stop takes a bounded time, which is shared out among its stages: edges end first, what keeps messages last.
+// Package serve runs a server: it connects package gateway to an engine, and controls the order in which they start and
+// stop. A stop takes a bounded time, which is divided among its stages: the gateway stops first, the engine last.
 package serve

@@ -7,11 +7,11 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 )
 
-// evictionsEvery is how often it is looked whether connections were ended.
+// evictionsEvery is how often evictions are logged.
 const evictionsEvery = 5 * time.Second
 
-// logEvictions says how many connections and requests were ended because they held
-// the most while memory was short: one line for all since the last look, until done is
+// logEvictions logs how many connections and requests were ended because they held the
+// most while memory was short: one line for all since the last line, until done is
 // closed.
 func logEvictions(b *budget.Budget, log *slog.Logger, every time.Duration, done <-chan struct{}) {
 	tick := time.NewTicker(every)

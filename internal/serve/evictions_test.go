@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 )
 
-// TestLogEvictions: who looks at the log learns that connections were ended, and of
-// which limit; a server that has memory says nothing.
+// TestLogEvictions: the log has the number of ended connections and the limit; a
+// server with enough memory logs nothing.
 func TestLogEvictions(t *testing.T) {
 	t.Parallel()
 	b := budget.New(1 << 20)

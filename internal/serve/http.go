@@ -10,13 +10,13 @@ import (
 const (
 	// headerTimeout bounds how long a request's header takes to arrive.
 	headerTimeout = 10 * time.Second
-	// bodyTimeout bounds a body that no handler reads. The HTTP API sets a time of
-	// its own for those that it does.
+	// bodyTimeout bounds a body that no handler reads. The HTTP API sets another
+	// deadline for bodies that it reads.
 	bodyTimeout = 30 * time.Second
 )
 
-// newHTTPServer returns the server of HTTP requests, WebSocket handshakes among
-// them: a connection that was upgraded has no time-outs of HTTP any more.
+// newHTTPServer returns the server of HTTP requests, including WebSocket
+// handshakes. Its timeouts do not apply to a connection after the upgrade.
 func newHTTPServer(server *gateway.Server, idle time.Duration) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
@@ -26,9 +26,9 @@ func newHTTPServer(server *gateway.Server, idle time.Duration) *http.Server {
 	return h
 }
 
-// boundBody gives a request's body a time to arrive: without one, net/http waits
-// for a body that it only throws away. There is no http.Server.ReadTimeout,
-// because it would end long polls.
+// boundBody sets a deadline for a request's body: without one, net/http waits
+// without a limit for a body that it only discards. http.Server.ReadTimeout is
+// not used, because it would end long polls.
 func boundBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

@@ -12,10 +12,12 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// Engine is the life of an engine: it runs from before the first request until after the last one.
+// Engine is the lifecycle of an engine: it starts before the first request and stops after the
+// last one.
 type Engine interface {
 	Run(ctx context.Context)
-	// Abandon gives up what is accepted and not stored: clients are told that its outcome is unknown.
+	// Abandon gives up accepted messages that are not stored: clients get the answer that the outcome
+	// is unknown.
 	Abandon()
 	// Stop waits until everything that was accepted is stored, or until ctx ends.
 	Stop(ctx context.Context) error
@@ -24,11 +26,12 @@ type Engine interface {
 // Config configures Run.
 type Config struct {
 	Gateway   gateway.Config
-	Engine    Engine // nil where nothing is kept
+	Engine    Engine // nil if nothing is stored
 	Listeners []net.Listener
 	// IdleTimeout is how long an HTTP connection may stay open between two requests.
 	IdleTimeout time.Duration
-	// Listening is called when requests are answered, and Stopped when the last one was. Both default to nothing.
+	// Listening is called when the server answers requests, and Stopped after the last answer. Both default to
+	// nothing.
 	Listening func()
 	Stopped   func(*gateway.Server) error
 }
@@ -41,8 +44,8 @@ type server struct {
 	http    *http.Server
 }
 
-// Run serves until ctx ends. Then everything received is stored and answered, and connections are closed, as long as their
-// share of the stop's time lasts.
+// Run serves until ctx ends. Then it stores and answers everything received, and closes the connections, within their
+// shares of the stop's time.
 func Run(ctx context.Context, stop *Stop, cfg Config) error {
 	if cfg.Engine == nil {
 		return listenAndServe(ctx, stop, cfg)
@@ -90,8 +93,8 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	return err
 }
 
-// stopHTTP closes the listeners and the idle connections and waits for the
-// requests that are under way, of which those that do not end are cut off.
+// stopHTTP closes the listeners and the idle connections, and waits for running
+// requests. Requests that do not end in time are cut off.
 func (s *server) stopHTTP() error {
 	ctx, cancel := s.stop.Stage("answering HTTP requests", shareHTTP)
 	defer cancel()
@@ -102,15 +105,17 @@ func (s *server) stopHTTP() error {
 	return errors.Join(fmt.Errorf("HTTP requests cut off: their clients do not read, or what they asked for takes too long: %w", err), s.http.Close())
 }
 
-// stopConnections closes WebSockets when what arrived on them is answered.
+// stopConnections closes WebSockets after everything received on them is
+// answered.
 func (s *server) stopConnections() error {
 	ctx, cancel := s.stop.Stage("closing WebSockets", shareEdges)
 	defer cancel()
 	return s.gateway.Shutdown(ctx)
 }
 
-// giveUpInTime has what clients wait for given up while there is time to tell them:
-// first what they want stored, then all else. It returns what ends that.
+// giveUpInTime arranges that requests are given up while there is still time to
+// answer them: first those that store messages, then all others. The function that
+// it returns cancels that.
 func (s *server) giveUpInTime() (end func()) {
 	if s.cfg.Engine == nil {
 		return func() {}

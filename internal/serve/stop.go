@@ -10,9 +10,9 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Stop shares out the time that a stop may take among its stages, and ends it
-// when the time is over, whatever hangs: a watchdog. It begins when the context ends with which it was made, or
-// with the first stage.
+// Stop divides the time that a stop may take among its stages. It is also the watchdog that ends the stop when
+// the time is over, even if something hangs. The stop begins when the context of NewStop ends, or with the
+// first stage.
 type Stop struct {
 	timeout time.Duration
 	once    sync.Once
@@ -21,16 +21,17 @@ type Stop struct {
 	stage   atomic.Pointer[string]
 }
 
-// Share is a part of the time that a stop may take, by whose end a stage gives up.
+// Share is a fraction of the time that a stop may take. A stage gives up at its
+// end.
 type Share float64
 
-// The stages. Requests that clients wait for
-// come first, so that they are answered before they are cut off. The last is the
-// time for a private PostgreSQL to be killed, if nothing else ends it.
+// The stages. Requests of waiting clients come first, so that they are answered
+// before they are cut off. The rest of the time after the last stage is for
+// killing a private PostgreSQL that does not end otherwise.
 const (
-	shareStored   Share = 0.5  // what was received is stored, or answered as given up
-	shareReads    Share = 0.6  // what was asked besides is answered
-	shareHTTP     Share = 0.7  // HTTP requests have taken their answers
+	shareStored   Share = 0.5  // received messages are stored, or answered as given up
+	shareReads    Share = 0.6  // all other requests are answered
+	shareHTTP     Share = 0.7  // HTTP clients have received their answers
 	shareEdges    Share = 0.8  // WebSockets are closed
 	shareWriters  Share = 0.85 // writers have ended
 	SharePool     Share = 0.9  // connections to PostgreSQL are closed
@@ -45,7 +46,7 @@ func NewStop(ctx context.Context, timeout time.Duration) *Stop {
 	return s
 }
 
-// begin starts the clock; later calls do nothing.
+// begin starts the stop's time; later calls do nothing.
 func (s *Stop) begin() {
 	s.once.Do(func() {
 		s.end = time.Now().Add(s.timeout)
@@ -53,25 +54,26 @@ func (s *Stop) begin() {
 	})
 }
 
-// doing says what is under way, for who waits in vain.
+// doing sets the current stage, for the error of Run.
 func (s *Stop) doing(stage string) { s.stage.Store(&stage) }
 
 // until returns a context that ends when that share of the time is over. The stop
-// has begun.
+// must have begun.
 func (s *Stop) until(share Share) (context.Context, context.CancelFunc) {
 	left := time.Duration((1 - float64(share)) * float64(s.timeout))
 	return context.WithDeadline(context.Background(), s.end.Add(-left))
 }
 
-// Stage begins a stage of the stop, and the stop with the first one. It returns a context that ends when that share of the time is over.
+// Stage begins a stage of the stop; the first one begins the stop. It returns a context that ends when that share of
+// the time is over.
 func (s *Stop) Stage(doing string, share Share) (context.Context, context.CancelFunc) {
 	s.begin()
 	s.doing(doing)
 	return s.until(share)
 }
 
-// Close calls end in a stage, and does not wait for it longer. It is for connections, which pgx closes without a bound: one
-// that is at work, or that PostgreSQL does not answer, is left to the end of the process.
+// Close calls end in a stage, and does not wait for it longer. It is for connections, which pgx closes without a time
+// limit: a busy one, or one that PostgreSQL does not answer, is left open until the process ends.
 func (s *Stop) Close(doing string, end func()) error {
 	ctx, cancel := s.Stage(doing, SharePool)
 	defer cancel()
@@ -88,8 +90,8 @@ func (s *Stop) Close(doing string, end func()) error {
 	}
 }
 
-// after calls f when that share of the time is over, unless it is told before that
-// there is no need. The stop has begun.
+// after calls f when that share of the time is over, unless needless is called
+// before. The stop must have begun.
 func (s *Stop) after(share Share, f func()) (needless func()) {
 	ctx, cancel := s.until(share)
 	stop := context.AfterFunc(ctx, f)
@@ -99,8 +101,9 @@ func (s *Stop) after(share Share, f func()) (needless func()) {
 	}
 }
 
-// Run runs work, which ends when the stop has; past its time, Run ends what the
-// process owns and returns without it.
+// Run runs work, which ends when the stop is complete. If the stop's time is
+// over first, Run ends a private PostgreSQL and returns without waiting for
+// work.
 func (s *Stop) Run(work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()

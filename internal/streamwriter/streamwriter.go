@@ -1,7 +1,7 @@
-// Package streamwriter lends package ingest the writer of package stream, without
+// Package streamwriter gives package ingest the writer of package stream, without
 // making it a part of that package's API: stream registers it here when it is
-// initialised, as the standard library's log does in log/internal. Import stream,
-// if only for that.
+// initialised, as the standard library's log does in log/internal. So a user must
+// import stream, if only for that.
 package streamwriter
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New and NewBatch are set by package stream, and by nobody else.
+// New and NewBatch are set only by package stream.
 var (
 	// New returns a Writer to a table of messages; it connects when it first writes.
 	New func(pool *pgxpool.Pool, cfg Config) Writer
@@ -21,22 +21,23 @@ var (
 
 // Config configures a Writer.
 type Config struct {
-	// Table is where it writes, as ingest's Config.Table says. Defaults to messages.
+	// Table is the table, as in ingest's Config.Table. Defaults to messages.
 	Table string
-	// Copy has all batches written by COPY, also small ones.
+	// Copy writes all batches by COPY, also small ones.
 	Copy bool
-	// Log receives a line for each attempt that failed. Defaults to none.
+	// Log receives a line for each failed attempt. Defaults to none.
 	Log *slog.Logger
 }
 
-// Writer writes batches in position order: stream's batchWriter.
+// Writer writes batches in position order. stream's batchWriter implements it.
 type Writer interface {
-	// Write returns when the batch is committed. Its batch is one of NewBatch.
+	// Write returns when the batch is committed. The batch must come from
+	// NewBatch.
 	Write(ctx context.Context, b Batch) error
 	Close()
 }
 
-// Batch gathers rows in the form in which COPY takes them: stream's rowBatch.
+// Batch holds rows in COPY format. stream's rowBatch implements it.
 type Batch interface {
 	// Append copies a payload into the batch.
 	Append(payload []byte)
@@ -46,5 +47,5 @@ type Batch interface {
 	Reset(keep int)
 }
 
-// RowOverhead is what a row takes in a Batch beyond its payload, in bytes.
+// RowOverhead is the size of a row in a Batch beside its payload, in bytes.
 const RowOverhead = 18

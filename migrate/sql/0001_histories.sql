@@ -1,19 +1,19 @@
--- A position never means two things, also if a standby takes over that lacks the last of what was committed.
+-- A position never means two messages, even if a standby that lacks the last commits takes over.
 --
--- A history is what was committed one after the other, without a failover in between. A new one begins when a
--- standby is promoted, or the database is recovered to a point in time: PostgreSQL gives the write-ahead log a new
--- timeline then. Commits of the old primary that the new one lacks are lost, and nobody can say here how
--- much that was. So positions go on much higher: after the base of the new history, which is made of the time at
--- which it began. The base is above all positions of all histories before, known or not, as long as a
--- stream has had fewer than 2^18 messages a second since its history began.
+-- A history is a sequence of commits without a failover in between. A new history begins when a standby is
+-- promoted, or the database is recovered to a point in time: PostgreSQL then gives the write-ahead log a new
+-- timeline. Commits of the old primary that the new one lacks are lost, and the new one cannot know how many they
+-- were. So positions continue from a much higher number, the base of the new history, which is computed from the
+-- time at which it began. The base is higher than all positions of all earlier histories, known or not, as long as
+-- each stream has had fewer than 2^18 messages a second since its history began.
 --
--- A base is the seconds from 2020 on, times 2^18. Clients read positions as JSON numbers, which are exact below 2^53: those of
--- streams and events are until 2088, when the seconds outgrow history_seq, and those of a queue with 64 partitions, which are 64
--- times as high, until 2037.
+-- A base is the number of seconds since 2020, times 2^18. Clients read positions as JSON numbers, which are exact below 2^53.
+-- Positions of streams and events are below that until 2088, when the seconds outgrow history_seq; those of a queue with 64
+-- partitions, which are 64 times as high, until 2037.
 
--- timeline is that of the write-ahead log: it is the same as long as nobody is promoted. pg_control_checkpoint tells the
--- old one until the next checkpoint. Where a service does not let anybody look at its log, as Aurora, which has one storage
--- for all its servers and loses nothing, all is one timeline.
+-- timeline returns the timeline of the write-ahead log: it stays the same until a standby is promoted.
+-- pg_control_checkpoint returns the old one until the next checkpoint. Some services do not allow access to the log, for
+-- example Aurora, which has one storage for all its servers and loses nothing: there, everything is one timeline.
 DO $$
 BEGIN
 	PERFORM pg_walfile_name(pg_current_wal_lsn());
@@ -24,13 +24,13 @@ EXCEPTION WHEN feature_not_supported OR insufficient_privilege OR internal_error
 END
 $$;
 
--- history_seq names the history that goes on: the seconds from 2020 on at which it began, 0 for the first, times 2^32, plus its
--- timeline. A sequence, because every snapshot sees where it stands now, and no rollback takes it back.
+-- history_seq identifies the current history: the time at which it began, in seconds since 2020 (0 for the first one), times
+-- 2^32, plus its timeline. It is a sequence because every snapshot sees its current value, and no rollback undoes it.
 CREATE SEQUENCE tidewire.history_seq CACHE 1;
 SELECT setval('tidewire.history_seq', tidewire.timeline());
 
--- Where the last histories began is in a ring of sequences: number n of all is in the one with n modulo their number. A transaction that begins a
--- history may roll back, or keep its transaction open, so nothing of that is in a table.
+-- The beginnings of the last histories are in a ring buffer of sequences: history n is in sequence n modulo their number. They
+-- are not in a table, because a transaction that begins a history may roll back, or stay open.
 CREATE SEQUENCE tidewire.history_number_seq CACHE 1;
 DO $$
 BEGIN
@@ -41,21 +41,21 @@ BEGIN
 END
 $$;
 
--- history_ring are the sequences of the ring.
+-- history_ring returns the sequences of the ring.
 CREATE FUNCTION tidewire.history_ring() RETURNS regclass[] LANGUAGE sql IMMUTABLE AS $$
 	SELECT array_agg(('tidewire.history_' || n || '_seq')::regclass ORDER BY n) FROM generate_series(0, 7) AS n
 $$;
 
--- history has a row for each that has begun and that a node has seen: positions after its base belong to it, or to a later one.
+-- history has a row for each history that a node has seen: positions after its base belong to it, or to a later one.
 CREATE TABLE tidewire.history (
 	base bigint PRIMARY KEY,
 	timeline bigint NOT NULL,
-	system bigint, -- the identifier of the database cluster, which a restored dump has left
+	system bigint, -- the identifier of the database cluster; another one means that a dump was restored
 	began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-GRANT SELECT ON tidewire.history, tidewire.history_seq TO PUBLIC; -- who may use the schema; each read says which history goes on
+GRANT SELECT ON tidewire.history, tidewire.history_seq TO PUBLIC; -- for every role that may use the schema; each read returns the current history
 
--- system_identifier is that of the cluster, or NULL where nobody may look.
+-- system_identifier returns the identifier of the cluster, or NULL where no role may read it.
 CREATE FUNCTION tidewire.system_identifier() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN (SELECT c.system_identifier FROM pg_control_system() AS c);
@@ -66,7 +66,8 @@ $$;
 
 INSERT INTO tidewire.history (base, timeline, system) VALUES (0, tidewire.timeline(), tidewire.system_identifier());
 
--- bases are those of all histories. One is forgotten if eight more begin before any node has looked.
+-- bases returns the bases of all histories. A base is forgotten if eight more histories begin before
+-- a node has seen it.
 CREATE FUNCTION tidewire.bases() RETURNS SETOF bigint LANGUAGE sql STABLE AS $$
 	SELECT base FROM tidewire.history
 	UNION SELECT h.history >> 32 << 18 FROM (
@@ -75,8 +76,8 @@ CREATE FUNCTION tidewire.bases() RETURNS SETOF bigint LANGUAGE sql STABLE AS $$
 	) AS h WHERE h.history IS NOT NULL
 $$;
 
--- history_base returns the base of the history that goes on, and begins it if nobody has. All positions
--- that are given out are higher. A transaction that may only read begins no history, and is told the base that it would have.
+-- history_base returns the base of the current history, and begins the history if necessary. All new positions are higher. A
+-- read-only transaction begins no history; it gets the base that the history would have.
 CREATE FUNCTION tidewire.history_base() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	history bigint := pg_sequence_last_value('tidewire.history_seq');
@@ -90,12 +91,12 @@ BEGIN
 END
 $$;
 
--- Ids come from these. A standby that takes over has the sequence as it stood some ids ago: what is made there would have the id of
--- something that is lost, and whoever holds that would work on it. So ids leap when a history begins. Ids are never used
--- again: whoever holds what was dropped cannot reach another one of the same name.
+-- Sequences of ids. A standby that takes over has the sequence as it was some ids earlier, so a new object there could get the id
+-- of a lost one, and a client that holds the lost id would use the new object. So ids leap when a history begins. Ids are never
+-- used again: a client that holds the id of a dropped object cannot reach a new one of the same name.
 --
--- The number of a stream is that of its lock as well. Numbers below 1000 are locks of Tidewire's own; from 2^30 on they are those of event stores, and negative
--- ones are those of queues.
+-- The id of a stream is also the number of its lock. Numbers below 1000 are Tidewire's internal locks; numbers from 2^30 on are
+-- locks of event stores, and negative ones are locks of queues.
 CREATE SEQUENCE tidewire.stream_id_seq AS int START WITH 1000 MAXVALUE 1073741823 CACHE 1;
 CREATE SEQUENCE tidewire.stream_group_id_seq AS int CACHE 1;
 CREATE SEQUENCE tidewire.share_id_seq AS int CACHE 1;
@@ -109,9 +110,9 @@ CREATE FUNCTION tidewire.id_sequences() RETURNS regclass[] LANGUAGE sql IMMUTABL
 		'tidewire.queue_family_id_seq', 'tidewire.event_store_id_seq', 'tidewire.share_token_seq']::regclass[]
 $$;
 
--- next_id is nextval in the history that goes on.
+-- next_id is nextval in the current history.
 --
--- Runs with the rights of who migrated, as an identity column does.
+-- Runs with the rights of the role that migrated, as an identity column does.
 CREATE FUNCTION tidewire.next_id(ids regclass) RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -123,8 +124,8 @@ BEGIN
 END
 $$;
 
--- leap has a sequence of ids go on some 500,000 higher, or a thousandth of what is left if that is less. The number is random: after
--- two failovers in a row neither can know what the other gave out.
+-- leap moves a sequence of ids about 500,000 higher, or a thousandth of the remaining ids if that is less. The number is random:
+-- after two failovers in a row neither primary can know which ids the other one has assigned.
 CREATE FUNCTION tidewire.leap(ids regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	last bigint;
@@ -136,15 +137,16 @@ BEGIN
 END
 $$;
 
--- begin_history begins a new history after the one that history_seq named, unless another has begun it, and returns the
--- base. It can be called by hand, as SELECT tidewire.begin_history(), after a dump was restored into the cluster that it
--- is from, or a disk was set back to a snapshot: PostgreSQL keeps its timeline then, and clients may know positions that
--- are not here.
+-- begin_history begins a new history after the one that history_seq named, unless another session has already begun it,
+-- and returns the base. It can also be called manually, as SELECT tidewire.begin_history(), after a dump was restored
+-- into the cluster that it is from, or a disk was reset to a snapshot: PostgreSQL then keeps its timeline, and clients
+-- may know positions that no longer exist.
 --
--- Nothing of it is undone by a rollback, and nobody waits for the transaction: it moves sequences alone, under a lock that is given back at once.
+-- A rollback undoes nothing of it, and no other session waits for the transaction: it only moves sequences, under a lock that is
+-- released at once.
 --
--- Runs with the rights of who migrated, who owns the sequences. A role of its own
--- for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the sequences. A
+-- separate role for Tidewire needs EXECUTE on this.
 CREATE FUNCTION tidewire.begin_history(before bigint DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -157,20 +159,21 @@ BEGIN
 		history := pg_sequence_last_value('tidewire.history_seq');
 		IF history = coalesce(before, history) THEN
 			next := greatest(extract(epoch FROM clock_timestamp())::bigint - 1577836800, (history >> 32) + 1) << 32 | tidewire.timeline();
-			-- A transaction with an old snapshot, which does not see where a stream ends, goes on after the base, too.
+			-- So that a transaction with an old snapshot, which does not see the end of a stream, continues after the
+			-- base too.
 			IF pg_sequence_last_value('tidewire.shared_top_seq') < next >> 32 << 18 OR pg_sequence_last_value('tidewire.shared_top_seq') IS NULL THEN
 				PERFORM setval('tidewire.shared_top_seq', next >> 32 << 18);
 			END IF;
 			FOREACH ids IN ARRAY tidewire.id_sequences() LOOP
 				PERFORM tidewire.leap(ids);
 			END LOOP;
-			-- The history that ends is in the ring before it is nowhere else.
+			-- The old history must be in the ring before it is overwritten here.
 			PERFORM setval((tidewire.history_ring())[1 + nextval('tidewire.history_number_seq') % 8], history);
 			PERFORM setval('tidewire.history_seq', next);
 			history := next;
 		END IF;
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		PERFORM pg_advisory_unlock(1953064037, 5); -- which would stay with the session
+		PERFORM pg_advisory_unlock(1953064037, 5); -- else the session would keep the lock
 		RAISE;
 	END;
 	PERFORM pg_advisory_unlock(1953064037, 5);
@@ -179,9 +182,9 @@ BEGIN
 END
 $$;
 
--- enter_history begins a new history if the timeline, or the cluster, is another than that of the last one, and
--- writes the rows of all histories that are known. It is the only one to do so, and nodes call it in transactions of their own. It returns the base. On a standby it only looks.
--- READ COMMITTED.
+-- enter_history begins a new history if the timeline or the cluster has changed since the last one, and writes the rows of all
+-- known histories. It is the only function that does so, and nodes call it in separate transactions. It returns the base. On a
+-- standby it only reads. READ COMMITTED.
 CREATE FUNCTION tidewire.enter_history() RETURNS bigint LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -204,7 +207,7 @@ BEGIN
 		SELECT h.history >> 32 << 18, h.history & 4294967295, NULL
 			FROM (SELECT pg_sequence_last_value(s) AS history FROM unnest(tidewire.history_ring()) AS s) AS h WHERE h.history IS NOT NULL
 		UNION ALL SELECT now_at, tidewire.timeline(), tidewire.system_identifier()
-		ORDER BY 1 -- as all do, so that equal rows cannot deadlock
+		ORDER BY 1 -- the same order in every session, so that equal rows cannot deadlock
 		ON CONFLICT DO NOTHING;
 	RETURN now_at;
 END

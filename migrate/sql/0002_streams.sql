@@ -1,13 +1,13 @@
 -- The named streams. The id names a stream's tables and sequences.
 --
--- A partitioned stream is a row with that name, the number of its partitions
--- and no table, and the partitions, which are streams in all respects and
--- called <name>/0 to <name>/<n-1>. As there may be more of them than
--- PostgreSQL has room for locks in a transaction, they are made and dropped in
--- several: until all are there, and once some are gone, the state says so, and
--- the stream is not found.
+-- A partitioned stream has a row with its name, the number of its partitions
+-- and no table. Its partitions are ordinary streams named <name>/0 to
+-- <name>/<n-1>. As there may be more of them than PostgreSQL has room for locks
+-- in a transaction, several transactions make and drop them: until all are
+-- there, and once some are gone, the state says so, and the stream is not
+-- found.
 --
--- shared: its messages are in tidewire.shared_message, and it has no tables of its own.
+-- shared: the messages are in tidewire.shared_message, and the stream has no own tables.
 CREATE TABLE tidewire.stream (
 	id int PRIMARY KEY DEFAULT tidewire.next_id('tidewire.stream_id_seq'),
 	name text COLLATE "C" NOT NULL UNIQUE CHECK (octet_length(name) BETWEEN 1 AND 128),
@@ -22,11 +22,12 @@ CREATE TABLE tidewire.stream (
 );
 ALTER SEQUENCE tidewire.stream_id_seq OWNED BY tidewire.stream.id;
 
--- growth_seq moves whenever a transaction takes positions of a stream, or drops one: one look tells a node that no stream has grown.
+-- growth_seq advances whenever a transaction takes positions of a stream, or drops one: one query tells a node that no stream has
+-- grown.
 CREATE SEQUENCE tidewire.growth_seq CACHE 1;
 
--- note_growth is called by all that gives out positions of a stream, or drops one. The transaction has a number of its own by
--- then, so that whoever sees the sequence there can tell whether it is still under way.
+-- note_growth must be called by everything that takes positions of a stream, or drops one. It makes sure that the transaction
+-- has an id first, so that a session that sees the sequence moved can tell whether the transaction is still under way.
 CREATE FUNCTION tidewire.note_growth() RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -35,7 +36,8 @@ BEGIN
 END
 $$;
 
--- ensure_stream returns the stream of that name, as it is or newly made. It waits for another one that makes it: INSERT does, on the unique name.
+-- ensure_stream returns the stream of that name, existing or new. If another session is making it, it waits: INSERT does, on the
+-- unique name.
 CREATE FUNCTION tidewire.ensure_stream(stream_name text, stream_keyed boolean, own boolean DEFAULT false)
 RETURNS tidewire.stream LANGUAGE plpgsql AS $$
 DECLARE
@@ -58,13 +60,12 @@ BEGIN
 END
 $$;
 
--- drop_stream drops a stream with all it holds and tells whether there was
--- one; neither a partition nor a stream that has some. It takes the stream's lock first, as writers do, so that they cannot
--- deadlock with it. Everybody who comes to the table waits after one who waits to
--- drop it: it gives up soon, and the caller tries again.
+-- drop_stream drops a stream with all its messages and returns whether there was one. It drops neither a partition nor a
+-- stream that has partitions. It takes the stream's lock first, as writers do, so that they cannot deadlock. While it waits
+-- for the table's exclusive lock, every later session waits too: so it gives up soon, and the caller tries again.
 --
--- It takes some five locks for each segment, and PostgreSQL has room for 6,400 by default: of a
--- stream with many, package stream drops the older ones first.
+-- It takes about five locks for each segment, and PostgreSQL has room for 6,400 by default: if
+-- a stream has many segments, package stream drops the older ones first.
 CREATE FUNCTION tidewire.drop_stream(stream_name text)
 RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -80,8 +81,8 @@ BEGIN
 END
 $$;
 
--- drop_stream_tables drops what a stream has beside its row. The stream's lock
--- comes first: a writer that has it may be making tables.
+-- drop_stream_tables drops everything that a stream has except its row. It
+-- takes the stream's lock first: a writer that holds it may be making tables.
 CREATE FUNCTION tidewire.drop_stream_tables(stream_id int) RETURNS void
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 BEGIN

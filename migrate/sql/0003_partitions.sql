@@ -5,7 +5,8 @@ CREATE FUNCTION tidewire.partition_of(key text, partitions int) RETURNS int LANG
 	SELECT (('x' || encode(substr(sha256(convert_to(key, 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % partitions)::int
 $$;
 
--- ensure_partitioned returns the stream of that name, as it is, or newly made with so many partitions, which make_partitions makes.
+-- ensure_partitioned returns the stream of that name, existing or new. A new one gets that number of partitions, which
+-- make_partitions makes.
 CREATE FUNCTION tidewire.ensure_partitioned(stream_name text, stream_keyed boolean, count int, own boolean DEFAULT false)
 RETURNS tidewire.stream LANGUAGE plpgsql AS $$
 DECLARE
@@ -31,8 +32,8 @@ BEGIN
 END
 $$;
 
--- make_partitions makes most of the partitions that a stream lacks, and returns
--- its state. Of several that make them, one at a time does: it has the row.
+-- make_partitions makes up to "most" of the partitions that a stream lacks, and
+-- returns its state. Concurrent calls take turns: each locks the row.
 CREATE FUNCTION tidewire.make_partitions(stream_id int, most int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	whole tidewire.stream;
@@ -41,7 +42,7 @@ DECLARE
 BEGIN
 	SELECT * INTO whole FROM tidewire.stream AS s WHERE s.id = stream_id FOR UPDATE;
 	IF NOT FOUND OR whole.state <> 'making' THEN
-		RETURN coalesce(whole.state, 'dropping'); -- another one has dropped it
+		RETURN coalesce(whole.state, 'dropping'); -- another session has dropped it
 	END IF;
 	SELECT count(*) INTO made FROM tidewire.stream AS s WHERE s.parent = stream_id;
 	FOR n IN made .. least(made + most, whole.partitions) - 1 LOOP
@@ -59,20 +60,20 @@ BEGIN
 END
 $$;
 
--- begin_drop begins to drop a partitioned stream, which is not found from then
--- on. It returns its id, or NULL if there is no such stream.
+-- begin_drop begins to drop a partitioned stream, which from then on is not
+-- found. It returns its id, or NULL if there is no such stream.
 CREATE FUNCTION tidewire.begin_drop(stream_name text) RETURNS int LANGUAGE sql AS $$
 	UPDATE tidewire.stream SET state = 'dropping' WHERE name = stream_name AND partitions > 0 RETURNING id
 $$;
 
--- last_partition returns the name of the last partition there still is.
+-- last_partition returns the name of the last partition that still exists.
 CREATE FUNCTION tidewire.last_partition(stream_id int) RETURNS text LANGUAGE sql STABLE AS $$
 	SELECT name FROM tidewire.stream WHERE parent = stream_id ORDER BY partition DESC LIMIT 1
 $$;
 
--- drop_partition drops the last partition there is of a stream that is being
--- dropped, or, when there is none, its row, and tells whether that is gone. As
--- drop_stream it gives up soon.
+-- drop_partition drops the last existing partition of a stream that is being
+-- dropped, or, when there is none, the stream's row, and returns whether that
+-- is gone. Like drop_stream it gives up soon.
 CREATE FUNCTION tidewire.drop_partition(stream_id int)
 RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -80,7 +81,7 @@ DECLARE
 BEGIN
 	PERFORM FROM tidewire.stream WHERE id = stream_id AND state = 'dropping' FOR UPDATE;
 	IF NOT FOUND THEN
-		RETURN true; -- another one was faster
+		RETURN true; -- another session was faster
 	END IF;
 	SELECT id INTO last_id FROM tidewire.stream WHERE parent = stream_id ORDER BY partition DESC LIMIT 1;
 	IF NOT FOUND THEN
@@ -93,8 +94,8 @@ BEGIN
 END
 $$;
 
--- refuse_partition fails with TW007 if the name is that of a partition, what is
--- to be done being for all of them.
+-- refuse_partition fails with TW007 if the name is that of a partition: such an
+-- operation must be done on the whole stream.
 CREATE FUNCTION tidewire.refuse_partition(stream_name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM tidewire.stream WHERE name = stream_name AND parent IS NOT NULL;

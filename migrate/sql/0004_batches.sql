@@ -1,12 +1,12 @@
 -- One row for each committed batch of a writer: the unique (writer, number)
 -- settles whether a batch whose COMMIT was never answered took effect, because
--- the repeated batch then breaks the primary key. Rows are only of use for the
--- few minutes in which an attempt may still be under way; writers remove older
--- ones.
+-- the repeated batch then violates the primary key. Rows are needed only for
+-- the few minutes in which an attempt may still be under way; writers remove
+-- older ones.
 --
--- firsts is of a transaction with batches of several streams: the first position of
--- each, or 0 if it was left out. NULL says that there is no such transaction, and that
--- there will be none.
+-- firsts is set for a transaction with batches of several streams: the first position
+-- of each, or 0 if the batch was left out. NULL says that there is no such
+-- transaction, and that there never will be.
 CREATE TABLE tidewire.batch (
 	writer bigint NOT NULL,
 	number bigint NOT NULL,
@@ -16,16 +16,15 @@ CREATE TABLE tidewire.batch (
 	PRIMARY KEY (writer, number)
 );
 
--- begin_batch opens the writing of one batch (group commit): it waits for the stream's lock,
--- which is held until the end of the transaction, marks the batch, and moves
--- the sequence past the positions head+1 … head+size, which the caller then
--- supplies itself. It fails with TW001 when the sequence does not stand at
--- head; the detail says where it stands.
+-- begin_batch begins the write of one batch (group commit): it waits for the stream's lock,
+-- which is held until the end of the transaction, marks the batch, and moves the sequence
+-- past the positions head+1 … head+size, which the caller then writes itself. It fails with
+-- TW001 if the value of the sequence is not head; the detail has the value.
 --
--- The lock is what makes visible order equal position order: no writer takes
--- positions before the one that came earlier has committed. A sequence and not a
--- counter row, so that nothing is updated in place. Locks below 1000 are no
--- streams': those tables have no readers who would know positions, so histories and growth are nothing to them.
+-- Because of the lock, visible order equals position order: no writer takes positions before an earlier writer
+-- has committed. It is a sequence and not a counter row, so that nothing is updated in place. Locks below 1000
+-- are not those of streams: readers of those tables do not use positions, so histories and growth are
+-- irrelevant to them.
 CREATE FUNCTION tidewire.begin_batch(
 	lock_id int, positions regclass, head bigint, size bigint, writer bigint, number bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -52,11 +51,11 @@ BEGIN
 END
 $$;
 
--- take_positions is begin_batch for a caller that leaves it to PostgreSQL to
--- fill in the positions: it takes the size positions after the head, wherever
--- that stands, and returns the first; currval() is then the last. Never stale:
--- a node far from PostgreSQL would otherwise always come with the head of a
--- round trip ago, while a near one writes a batch in every gap.
+-- take_positions is begin_batch for a caller that lets PostgreSQL fill in the
+-- positions: it takes the size positions after the head, wherever that is, and
+-- returns the first; currval() is then the last. It never fails with TW001: a
+-- node far from PostgreSQL would otherwise always send a head that is one round
+-- trip old, while a near one writes a batch in every gap.
 CREATE FUNCTION tidewire.take_positions(
 	lock_id int, positions regclass, size bigint, writer bigint, number bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -80,14 +79,14 @@ BEGIN
 END
 $$;
 
--- settle_together tells what became of a transaction of append_together whose answer
--- was lost: its firsts, or NULL if nothing of it was stored, and will be. It waits
--- for the transaction if that is still under way. If that had not got as far as
--- its mark, the mark made here is in its way. READ COMMITTED.
+-- settle_together returns the outcome of a transaction of append_together whose
+-- answer was lost: its firsts, or NULL if nothing of it was stored, or ever will be.
+-- If that transaction is still under way, it waits for it. If that one had not yet
+-- written its mark, the mark that is written here makes it fail. READ COMMITTED.
 --
--- A transaction that it finds may have been committed without the standbys that
--- commits wait for: that wait was canceled, or PostgreSQL was restarted meanwhile. The message, which is only in the write-ahead log,
--- makes the COMMIT of the look wait until the standbys have it, and so all before it.
+-- A transaction that it finds may have been committed without the standbys: the wait for them was canceled, or PostgreSQL was
+-- restarted meanwhile. So it writes a message to the write-ahead log: the COMMIT then waits until the standbys have it, and so
+-- everything before it.
 CREATE FUNCTION tidewire.settle_together(my_writer bigint, my_number bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO tidewire.batch (writer, number, first_position) VALUES (my_writer, my_number, 0) ON CONFLICT DO NOTHING;

@@ -1,12 +1,14 @@
--- A stream's table in parts, the segments, which are dropped whole when they are not kept any more.
+-- A stream's table is partitioned into segments, which are dropped as a whole when their messages
+-- expire.
 
 -- The segments of the streams: one row for each partition of a stream's table,
 -- which holds the positions first to last and is called stream_<id>_<last>. The
--- last segment of a stream is empty, as a rule: from grow_at on, before its end
--- comes near, writers make the next one.
+-- last segment of a stream is usually empty: writers make it when the one
+-- before it has reached grow_at, which is before its end.
 --
--- No foreign key: a writer that adds a row has the stream's lock, and would
--- wait for the row of the stream, which drop_stream has, who waits for the lock.
+-- No foreign key, to prevent a deadlock: a writer that adds a row holds the
+-- stream's lock, and would wait for the stream's row; drop_stream holds that row
+-- and waits for the lock.
 CREATE TABLE tidewire.segment (
 	stream int NOT NULL,
 	first bigint NOT NULL,
@@ -18,19 +20,19 @@ CREATE TABLE tidewire.segment (
 
 -- create_stream_table makes the table of a stream, with its first segment.
 --
--- A B-tree on position, and not BRIN as on an ingest table: a stream is read
--- by position again and again, a few rows before its end, and that has
--- to take the same time wherever in the stream a reader stands.
+-- A B-tree on position, and not BRIN as on an ingest table: a stream is read by
+-- position repeatedly, a few rows before its end, and that must take the same
+-- time at every position.
 --
--- Keys compare as bytes (COLLATE "C"): that is faster to insert, and an
--- upgrade of the system's locales cannot break the index. Columns of a fixed width
--- come first, which spares the padding before them.
+-- Keys compare as bytes (COLLATE "C"): that is faster to insert, and an upgrade of
+-- the system's locales cannot break the index. Columns of a fixed width come
+-- first, which saves padding.
 --
--- Of two sequences one orders the messages. The other holds the oldest position
--- that may be kept, from 1 on. A sequence for that as well, because everybody
--- sees where it stands now, whatever the snapshot: a reader that has a lock on
--- the table, against which nothing can be dropped, and looks at the sequence
--- then, knows whether something was dropped before.
+-- There are two sequences. One orders the messages. The other holds the oldest
+-- position that may be kept, starting at 1. It is a sequence because every
+-- session sees its current value, whatever the snapshot: a reader that first
+-- locks the table, so that nothing can be dropped, and then reads the sequence,
+-- knows whether anything was dropped before.
 CREATE FUNCTION tidewire.create_stream_table(stream_id int, keyed boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -59,12 +61,11 @@ BEGIN
 END
 $$;
 
--- segment_rows is how many positions the segment after another one should
--- have, going by what that one holds now, when its positions are taken up to
--- head: what makes it segment_bytes large, and fills it within an eighth of the
--- time that is kept. Not much more than before, since a few messages tell
--- little; not so few that a read would go through many; and more, the more
--- segments there are, for a look at all of them takes a lock on each. Of a segment in which a history began, only the positions after its base count.
+-- segment_rows returns how many positions the segment after another one should have, computed from what that one holds when its
+-- positions are used up to head. The next one should be segment_bytes large, and be filled within an eighth of the retention
+-- time. It is not much larger than the previous one, since a few messages are a poor estimate; not so small that a read would
+-- need many segments; and larger, the more segments there are, because planning a query on all of them takes a lock on each. If a
+-- history began in the segment, only the positions after its base count.
 CREATE FUNCTION tidewire.segment_rows(s tidewire.segment, head bigint)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -89,9 +90,10 @@ BEGIN
 END
 $$;
 
--- add_segment makes the segment with the positions first to last. It is made
--- aside and attached, which takes a lock on the stream's table that neither
--- readers nor writers mind: CREATE TABLE … PARTITION OF would stop them all.
+-- add_segment makes the segment with the positions first to last. It makes a
+-- separate table and attaches it, which takes a lock on the stream's table that
+-- blocks neither readers nor writers: CREATE TABLE … PARTITION OF would block
+-- them all.
 CREATE FUNCTION tidewire.add_segment(stream_id int, first bigint, last bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -106,9 +108,9 @@ BEGIN
 END
 $$;
 
--- last_segment returns the last segment of a stream, also to a transaction with
--- an old snapshot, which does not see the rows of tidewire.segment that others
--- have added since: PostgreSQL's own look into the catalogue does not go by it.
+-- last_segment returns the last segment of a stream, even in a transaction with
+-- an old snapshot, which does not see rows of tidewire.segment that others have
+-- added since: PostgreSQL's own catalogue lookups do not use that snapshot.
 CREATE FUNCTION tidewire.last_segment(stream_id int) RETURNS tidewire.segment LANGUAGE plpgsql AS $$
 DECLARE
 	found_last tidewire.segment;
@@ -123,7 +125,7 @@ BEGIN
 			LATERAL (SELECT split_part(p.relid::regclass::text, '_', 3)::bigint AS last) AS e
 		WHERE p.isleaf AND p.level = 1;
 	SELECT * INTO found_last FROM tidewire.segment WHERE stream = stream_id AND last = ends[1];
-	IF NOT FOUND THEN -- made since, and so the one before it is still there, as a rule
+	IF NOT FOUND THEN -- made since the snapshot, so the segment before it usually still exists
 		found_last.stream := stream_id;
 		found_last.first := coalesce(ends[2], ends[1] - 16384) + 1;
 		found_last.last := ends[1];
@@ -134,17 +136,17 @@ BEGIN
 END
 $$;
 
--- make_room sees to it that the positions up to upto have their segments, and
--- that there is one more when the last is three quarters full. The caller holds
--- the stream's lock; head is where the stream stands. A batch larger
--- than a segment gets one as large as itself.
+-- make_room makes sure that the positions up to upto have segments, and that
+-- there is a spare one when the last is three quarters full. The caller holds
+-- the stream's lock; head is the end of the stream. A batch larger than a
+-- segment gets a segment as large as itself.
 --
--- The spare one can wait: somebody may hold the lock that attaching needs, an
--- ANALYZE for example. Then the next writer tries, and only at the very end of
--- the last segment a writer waits.
+-- The spare segment is not urgent: another session, for example an ANALYZE, may
+-- hold the lock that attaching needs. Then the next writer tries; a writer
+-- waits only at the very end of the last segment.
 --
--- Runs with the rights of who migrated, who owns the tables. A role of its own
--- for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the tables. A
+-- separate role for Tidewire needs EXECUTE on this.
 CREATE FUNCTION tidewire.make_room(stream_id int, head bigint, upto bigint)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

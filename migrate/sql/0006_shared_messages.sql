@@ -1,10 +1,11 @@
--- Streams share a table, until they have so many messages that they get tables of their own.
+-- Small streams share a table; a stream with many messages gets separate tables.
 
--- The messages of all streams whose row says that they are shared. Such a stream
--- has no table, index or sequence: making one is a row, and a transaction with
--- messages for many of them is one INSERT.
+-- The messages of all streams that are marked as shared in their row. Such a
+-- stream has no table, index or sequence: making one inserts a row, and a
+-- transaction with messages for many of them is one INSERT.
 --
--- keyed is that of the stream, for the index. Columns of a fixed width come first. Deleted rows give their space back before they are a tenth of the table.
+-- keyed is a copy of the stream's, for the index. Columns of a fixed width come first. Autovacuum reclaims the space of deleted
+-- rows before they are a tenth of the table.
 CREATE TABLE tidewire.shared_message (
 	position bigint NOT NULL,
 	created_at timestamptz NOT NULL DEFAULT now(),
@@ -18,14 +19,14 @@ CREATE TABLE tidewire.shared_message (
 	toast.autovacuum_vacuum_threshold = 10000, toast.autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX shared_message_key_idx ON tidewire.shared_message (stream, key, position) WHERE keyed AND key IS NOT NULL;
 
--- The position up to which the messages of a shared stream were dropped, if any were: that of the
--- last one, and all that are kept come after it. One transaction deletes messages, adds a row here and deletes
--- the one before. So each snapshot sees messages, or a floor that says that they are gone.
+-- The position of the last message of a shared stream that was dropped (its floor), if any were: all kept
+-- messages come after it. One transaction deletes messages, adds a row here and deletes the row before. So
+-- each snapshot sees either the messages, or a floor that says that they are gone.
 --
--- Not in the row of the stream: a transaction with an old snapshot that publishes locks that
--- row, which fails if it was updated since; and under a long snapshot each append would walk past
--- all versions of it. Here a new floor comes after the old ones in the index, and a look for
--- it begins at the end. A stream that moves takes its floor along.
+-- The floor is not in the stream's row: a publishing transaction with an old snapshot locks that
+-- row, which fails if the row was updated since; and during a long snapshot each append would
+-- scan all versions of the row. Here a new floor comes after the old ones in the index, and a
+-- lookup begins at the end. A stream that moves to separate tables takes its floor along.
 CREATE TABLE tidewire.shared_floor (
 	floor bigint NOT NULL,
 	stream int NOT NULL,
@@ -33,11 +34,11 @@ CREATE TABLE tidewire.shared_floor (
 ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
 	autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647);
 
--- shared_top_seq is never before the head of any shared stream. A transaction with an
--- old snapshot, which does not see where a stream ends, goes on after it.
+-- shared_top_seq is never lower than the head of any shared stream. A transaction
+-- with an old snapshot, which does not see where a stream ends, continues after it.
 CREATE SEQUENCE tidewire.shared_top_seq START WITH 1024 INCREMENT BY 1024 CACHE 1;
 
--- raise_shared_top has shared_top_seq stand at a position or after it.
+-- raise_shared_top raises shared_top_seq to the position, unless it is higher already.
 CREATE FUNCTION tidewire.raise_shared_top(upto bigint) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -47,12 +48,13 @@ BEGIN
 END
 $$;
 
--- shared_head is the position of the last message of a shared stream, or its floor if nothing is kept, or 0. A transaction that has
--- the stream's lock, in READ COMMITTED, sees the last there is. Deleted messages, which a
--- long snapshot may still see, are not walked past.
+-- shared_head returns the position of the last message of a shared stream, or its floor if nothing is kept, or 0. A READ
+-- COMMITTED transaction that holds the stream's lock sees the last message. It does not scan deleted messages, even those that a
+-- long snapshot may still see.
 --
--- Plans of functions are kept. One that was made while the table was small might sort all
--- rows of a stream, or scan the table, long after that: so these all have to use an index.
+-- Plans of functions are cached. One that was made while the table was small could sort
+-- all rows of a stream, or scan the table, long after that: so all these functions are
+-- forced to use an index.
 CREATE FUNCTION tidewire.shared_head(stream_id int) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -63,8 +65,9 @@ BEGIN
 END
 $$;
 
--- take_shared is take_positions for a shared stream: the rows come next, in the same
--- transaction. It fails with TW010 if the stream has tables of its own.
+-- take_shared is take_positions for a shared stream: the caller inserts the rows
+-- next, in the same transaction. It fails with TW010 if the stream has separate
+-- tables.
 CREATE FUNCTION tidewire.take_shared(stream_id int, size bigint, writer bigint, number bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	is_shared boolean;
@@ -85,8 +88,8 @@ BEGIN
 END
 $$;
 
--- grant_as lets those who may use a relation, by GRANT or as its owner, use another one in
--- the same way.
+-- grant_as gives the roles that may use one relation, by GRANT or as its owner, the same
+-- rights on another one.
 CREATE FUNCTION tidewire.grant_as(model regclass, other regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	one record;
@@ -101,11 +104,11 @@ BEGIN
 END
 $$;
 
--- own_stream gives a shared stream tables of its own, with its messages, records of requests, and floor. It takes the row before the lock, as drop_stream does, which
--- keeps drop_shared away. READ COMMITTED.
+-- own_stream moves a shared stream to separate tables, with its messages, idempotency records, and floor. It locks the row first
+-- and then takes the stream's lock, as drop_stream does; the row lock excludes drop_shared. READ COMMITTED.
 --
--- Runs with the rights of who migrated, who owns the tables. A role of its own
--- for Tidewire needs EXECUTE on this.
+-- Runs with the rights of the role that migrated, which owns the tables. A
+-- separate role for Tidewire needs EXECUTE on this.
 CREATE FUNCTION tidewire.own_stream(stream_id int) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Small batches of many streams share a transaction.
 
--- append_together stores batches of many streams in one transaction: it takes the locks of the streams that nobody else has, gives out positions, and inserts
--- the rows. It returns the first position of each batch, or 0 for those that are left out.
+-- append_together stores batches of many streams in one transaction (group commit): it takes the locks of the streams that are
+-- free, assigns positions, and inserts the rows. It returns the first position of each batch, or 0 for a batch that is left out.
 CREATE FUNCTION tidewire.append_together(
 	writer bigint, number bigint, streams int[], heads bigint[], sizes int[],
 	batches int[], payloads bytea[], keys text[], headers jsonb[],
@@ -28,7 +28,8 @@ BEGIN
 	slowest := 1;
 	slowest_ms := 0;
 	locked := ARRAY(SELECT pg_try_advisory_xact_lock(1953064037, s) FROM unnest(streams) AS s);
-	-- Begins after the locks were granted, and so sees all that was committed under them.
+	-- This statement begins after the locks were granted, so it sees everything that was committed
+	-- under them.
 	SELECT * INTO firsts, top, keyed, own FROM tidewire.look_for_ends(streams, heads, sizes, locked);
 	shared_firsts := firsts;
 	IF own IS NOT NULL OR cardinality(clients) > 0 OR cardinality(batches) > cardinality(streams) THEN
@@ -79,11 +80,11 @@ BEGIN
 END
 $$;
 
--- look_for_ends returns where batches begin, 0 for those of streams that do not share a table; the last position of
--- them all; whether their streams are keyed; and which have tables of their own. Of what is not locked it says nothing.
--- Batches of streams that share a table begin after the base of the history.
+-- look_for_ends returns where batches begin, 0 for those of streams with separate tables; the last position of them
+-- all; whether their streams are keyed; and which streams have separate tables. It leaves out streams that are not
+-- locked. Batches of shared streams begin after the base of the history.
 --
--- It neither merges nor hashes: PostgreSQL does not know how long the arrays are, and would read all streams.
+-- Merge and hash joins are off: PostgreSQL does not know how long the arrays are, and would read all streams.
 CREATE FUNCTION tidewire.look_for_ends(
 	streams int[], heads bigint[], sizes int[], locked boolean[], OUT firsts bigint[], OUT top bigint, OUT keyed boolean[], OUT own int[]
 ) LANGUAGE plpgsql
@@ -102,17 +103,18 @@ BEGIN
 				coalesce((SELECT f.floor FROM tidewire.shared_floor AS f WHERE f.stream = s.id ORDER BY f.floor DESC LIMIT 1), 0))) END AS head
 			FROM unnest(streams, heads, sizes, locked) WITH ORDINALITY AS u (id, head, size, locked, n)
 			LEFT JOIN tidewire.stream AS s ON s.id = u.id AND u.locked
-			OFFSET 0 -- looks once for each head, not once for each use of it
+			OFFSET 0 -- looks up each head once, not once for each use
 		) AS b;
 END
 $$;
 
--- starts returns where each of several parts begins, from 1, by their sizes.
+-- starts returns the index at which each of several consecutive parts begins, from 1, given their
+-- sizes.
 CREATE FUNCTION tidewire.starts(sizes int[]) RETURNS int[] LANGUAGE sql IMMUTABLE AS $$
 	SELECT ARRAY(SELECT (1 + sum(u.size) OVER (ORDER BY u.n) - u.size)::int FROM unnest(sizes) WITH ORDINALITY AS u (size, n) ORDER BY u.n)
 $$;
 
--- append_own stores a batch in the tables of a stream, whose lock is held, and says how long that took.
+-- append_own stores a batch in the tables of a stream, whose lock is held, and returns how long that took.
 -- first is 0 if the batch is left out: it has a request that was answered before, or the stream has partitions.
 CREATE FUNCTION tidewire.append_own(
 	stream_id int, payloads bytea[], keys text[], headers jsonb[], clients text[], sequences bigint[], rows bigint[], counts int[],

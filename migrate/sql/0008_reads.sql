@@ -1,9 +1,9 @@
--- stream_state tells how a stream stands: its last committed position, or that
--- of the last one dropped, the oldest position that may be kept, and where the
--- sequence of positions stands. Of a shared stream nothing is said to be reserved that is not committed.
+-- stream_state returns the state of a stream: its last committed position, or that of the last dropped
+-- message, the oldest position that may be kept, and the value of the sequence of positions. A shared
+-- stream has no reserved positions that are not committed.
 --
--- The head is looked for near where the sequence stands, and farther back while
--- nothing is found: planning a look at all segments takes long if there are many.
+-- The head is searched near the value of the sequence first, and then farther
+-- back: planning a query on all segments takes long if there are many.
 CREATE FUNCTION tidewire.stream_state(stream_id int, OUT head bigint, OUT oldest bigint, OUT reserved bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
 		reserved := head;
 		RETURN;
 	END IF;
-	-- Holds off a drop, without which the sequences could vanish.
+	-- Blocks a drop, which could remove the sequences meanwhile.
 	EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ACCESS SHARE MODE', name);
 	reserved := coalesce(pg_sequence_last_value(('tidewire.' || name || '_position_seq')::regclass), 0);
 	oldest := coalesce(pg_sequence_last_value(('tidewire.' || name || '_oldest_seq')::regclass), 1);
@@ -29,14 +29,14 @@ BEGIN
 END
 $$;
 
--- stream_reserved is a position before which nothing is given out any more. A stream that is
--- moved while a query runs may be shared to that, and not here, or the other way round. LOCK
--- TABLE is as in move_outbox; it also fails if there is no such stream. It waits for 0.1 s, and goes then by what was given out: a commit of
--- the offsets of many groups asks for all of their streams, and one that is locked would hold up all. So while the table is
--- locked, a commit in the rest of a sealed segment is accepted.
+-- stream_reserved returns a position up to which no positions will be assigned any more. A stream that is moved while a query
+-- runs may be shared for that query, and not here, or the other way round. LOCK TABLE is as in move_outbox; it also fails if
+-- there is no such stream. It waits for 0.1 s, and then uses the positions that were assigned: a commit of the offsets of many
+-- groups calls it for all of their streams, and one locked stream would delay them all. So while the table is locked, a commit in
+-- the rest of a sealed segment is accepted.
 --
--- Where the last position that was given out ends a segment, that may have
--- been sealed: then no message has the positions after its last one, and the stream ends before them.
+-- If the last assigned position is the end of a segment, the segment may have been sealed: then the
+-- positions after its last message are empty, and the stream ends before them.
 CREATE FUNCTION tidewire.stream_reserved(stream_id int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	position bigint;
@@ -57,7 +57,7 @@ BEGIN
 			PERFORM set_config('lock_timeout', '100ms', true);
 			position := (SELECT s.head FROM tidewire.stream_state(stream_id) AS s);
 			PERFORM set_config('lock_timeout', patience, true);
-		EXCEPTION WHEN lock_not_available THEN -- which sets the timeout back
+		EXCEPTION WHEN lock_not_available THEN -- the exception block also resets the timeout
 		END;
 	END IF;
 	RETURN position;
@@ -66,20 +66,21 @@ EXCEPTION WHEN undefined_table OR internal_error THEN
 END
 $$;
 
--- stream_heads is the poll of a process for all streams that it follows: one
--- query, and only the streams that have moved are looked into. It returns the
--- streams whose sequence does not stand where the caller knows it settled,
--- with where it stands and with the last committed position; a head of NULL
--- says that the stream was dropped. Of a stream that cannot be looked at now, because somebody
--- alters or drops it, it returns that it stands at -1: whoever asks does so again.
+-- stream_heads is the poll of a process for all streams that it follows: one query, which
+-- reads only the streams that have moved. It returns the streams whose sequence differs from
+-- the settled value that the caller knows, with that value and the last committed position; a
+-- head of NULL says that the stream was dropped. For a stream that cannot be read now, because
+-- another session alters or drops it, it returns the value -1: the caller then polls it again.
 --
--- The sequence alone would not do, for it is moved before the commit: a caller
--- that read at that moment found nothing, and would never be told again. So a
--- caller takes a stream for settled only once its head has reached the
--- sequence. A gap at the end of a stream costs one index probe a poll.
+-- The sequence alone is not enough, because it is moved before the commit: a
+-- caller that read at that moment would find nothing, and would never be
+-- notified again. So a caller considers a stream settled only once its head has
+-- reached the sequence. A gap at the end of a stream costs one index probe per
+-- poll.
 --
--- All streams that share a table take one query, which reads the index from the position on that is settled, and looks each stream up by its key, however
--- few of all there are. One that gets tables of its own between the two queries is told by the next look: growth_seq moves with that.
+-- All shared streams take one query, which reads the index from the settled position on, and looks each stream up by its key,
+-- however few of all there are. A stream that moves to separate tables between the two queries is returned by the next poll:
+-- growth_seq advances with the move.
 CREATE FUNCTION tidewire.stream_heads(ids int[], settled bigint[])
 RETURNS TABLE (id int, reserved bigint, head bigint)
 LANGUAGE plpgsql SET lock_timeout = '100ms' SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
@@ -99,7 +100,7 @@ BEGIN
 					WHERE m.stream = s.id AND m.position >= nullif(u.seen, 0) ORDER BY m.position DESC LIMIT 1),
 				(SELECT m.position FROM tidewire.shared_message AS m WHERE m.stream = s.id AND m.position > coalesce((SELECT f.floor FROM tidewire.shared_floor AS f WHERE f.stream = s.id ORDER BY f.floor DESC LIMIT 1), 0) ORDER BY m.position DESC LIMIT 1),
 				coalesce((SELECT f.floor FROM tidewire.shared_floor AS f WHERE f.stream = s.id ORDER BY f.floor DESC LIMIT 1), 0)) AS position
-			OFFSET 0 -- looks once for each head, not once for each use of it
+			OFFSET 0 -- looks up each head once, not once for each use
 		) AS h WHERE h.position <> u.seen;
 	FOREACH i IN ARRAY others LOOP
 		BEGIN
@@ -124,15 +125,15 @@ BEGIN
 END
 $$;
 
--- read_shared returns most messages of a stream after one position, and up to another,
--- in order: those with which a page reaches so many bytes, or all if bytes is NULL. There
--- are no messages if some after the one given were dropped. The row
--- after them is no message: its position is -1 minus the floor; its key is the end of the stream; it has headers if the
--- stream has tables of its own; its time is when the history began, in seconds from 1970, of those from 2020 on: 0 is
--- the first. There is none without the stream. All is of one snapshot.
+-- read_shared returns up to "most" messages of a stream after one position, and up to another, in order: as many as
+-- fill a page of that many bytes, or all if bytes is NULL. It returns no messages if some after the given position were
+-- dropped. The last row is not a message: its position is -1 minus the floor; its key is the end of the stream; its
+-- headers are set if the stream has separate tables; its time is when the history began: its seconds since 1970 are the
+-- seconds since 2020, and 0 for the first history. That row is missing if there is no such stream. Everything is from
+-- one snapshot.
 --
--- A message counts with what it holds at least, told without fetching it: see
--- contentBytes in package stream.
+-- A message counts with a lower bound of its size, which is computed without
+-- fetching it: see contentBytes in package stream.
 CREATE FUNCTION tidewire.read_shared(stream_id int, after bigint, upto bigint, most bigint, bytes bigint)
 RETURNS TABLE ("position" bigint, key text, headers jsonb, payload bytea, created_at timestamptz)
 LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
@@ -160,16 +161,16 @@ BEGIN
 END
 $$;
 
--- read_key reads messages with the key after position after and up to upto,
--- most at most, from the lowest position on or from the highest. It goes from
--- segment to segment, until it has enough: for the table as a whole PostgreSQL
--- may collect all messages of the key and sort them, and would always open
--- every segment. A shared stream that gets tables of its own meanwhile is read there:
--- one query sees all of its shared messages, or none.
+-- read_key reads messages with the key after position after and up to upto, at most
+-- "most", from the lowest position on or from the highest. It reads segment by
+-- segment, until it has enough: on the whole table PostgreSQL might collect all
+-- messages of the key and sort them, and would always open every segment. If a shared
+-- stream moves to separate tables meanwhile, it is read there: one query sees all of
+-- its shared messages, or none.
 --
--- Compared as rows, because with key = the_key the planner may choose the
--- primary key instead, whose order then fits as well, and walk past all
--- messages with other keys. The first condition is the partial index's. It does not walk past what was dropped.
+-- The condition compares rows, because with key = the_key the planner may choose the primary key, whose order
+-- then fits as well, and scan all messages with other keys. The first condition matches the partial index.
+-- Dropped messages are not scanned.
 CREATE FUNCTION tidewire.read_key(
 	stream_id int, the_key text, after bigint, upto bigint, most int, backward boolean
 ) RETURNS TABLE ("position" bigint, key text, headers jsonb, payload bytea, created_at timestamptz)
@@ -198,7 +199,7 @@ BEGIN
 			RETURN;
 		END IF;
 	END IF;
-	-- Holds off a drop. An old snapshot shows segments that are gone already.
+	-- Blocks a drop. An old snapshot shows segments that are already gone.
 	EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ACCESS SHARE MODE', parent);
 	FOR segment_last IN SELECT last FROM tidewire.segment
 		WHERE stream = stream_id AND last > after AND first <= upto

@@ -1,5 +1,5 @@
--- last_kept returns the position of the last message up to that position which a stream keeps, or of the last one
--- dropped. If messages of a later history come after it, that is where theirs goes on from.
+-- last_kept returns the position of the last message up to that position that a stream keeps, or of the last
+-- dropped one. If messages of a later history come after it, that history continues from there.
 CREATE FUNCTION tidewire.last_kept(stream_id int, upto bigint) RETURNS bigint
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -13,7 +13,7 @@ BEGIN
 		RETURN greatest(low, (SELECT m.position FROM tidewire.shared_message AS m
 			WHERE m.stream = stream_id AND m.position > low AND m.position <= upto ORDER BY m.position DESC LIMIT 1));
 	END IF;
-	-- Holds off a drop, without which the sequences could vanish.
+	-- Blocks a drop, which could remove the sequences meanwhile.
 	EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ACCESS SHARE MODE', 'stream_' || stream_id);
 	low := coalesce(pg_sequence_last_value(('tidewire.stream_' || stream_id || '_oldest_seq')::regclass), 1) - 1;
 	FOR s IN SELECT g.last FROM tidewire.segment AS g WHERE g.stream = stream_id AND g.first <= upto AND g.last > low ORDER BY g.last DESC LOOP
@@ -25,10 +25,10 @@ BEGIN
 END
 $$;
 
--- lost_since returns the position of the last message that a stream has of those up to after, if what came next is lost:
--- if another history began between after, where there is no message any more, and next, where there is one, or where the
--- stream ends. Else it returns NULL, and always on a standby, which may not have got so far. A message after a position in the same history shows that
--- the history has got there.
+-- lost_since returns the position of the last message up to after that the stream has, if later messages up to after are lost:
+-- that is, if another history began between after, where there is no message any more, and next, where there is one, or the end
+-- of the stream. Otherwise, and always on a standby, which may lag, it returns NULL. A message after a position in the same
+-- history shows that the history has reached that position.
 CREATE FUNCTION tidewire.lost_since(stream_id int, after bigint, next bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	base bigint;
@@ -46,8 +46,8 @@ BEGIN
 END
 $$;
 
--- gaps returns where failovers have left positions without messages: those after the one, up to the other. Two histories with nothing in between leave two
--- gaps that touch.
+-- gaps returns the ranges of positions that failovers have left empty, after one position and up to another. Two histories
+-- without a message in between leave two adjacent gaps.
 CREATE FUNCTION tidewire.gaps(stream_id int) RETURNS TABLE (after bigint, upto bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	IF pg_sequence_last_value('tidewire.history_seq') >> 32 > 0 THEN

@@ -1,12 +1,12 @@
--- Safe retry (deduplication): a request to append may carry a client and a sequence, and is then stored once.
+-- Safe retry (deduplication): a request to append may carry a client and a sequence (an idempotency key), and
+-- is then stored once.
 
--- The requests of a stream that carried a client are recorded in tables of
--- that stream, which the first of them makes: request_<id>_0 and _1, a row
--- each, never updated, and request_<id>_floor. This says which of the two is
--- in use, and since when; folded, that the highest sequences of the other one
--- are in the floor; seen, when somebody looked last whether records are old enough: a node
--- does every minute while it records requests. One row for each stream with clients, updated once a
--- rotation.
+-- The requests of a stream that carried a client are recorded in tables of that stream, which the
+-- first such request makes: request_<id>_0 and _1, one row for each request, never updated, and
+-- request_<id>_floor. This table says which of the two is in use, and since when; folded: the
+-- highest sequences of the other one are in the floor; seen: when a node last checked whether
+-- records are old enough, which a node does every minute while it records requests. One row for
+-- each stream with clients, updated once a rotation.
 --
 -- No foreign key, for the reason that tidewire.segment gives.
 CREATE TABLE tidewire.request_window (
@@ -19,11 +19,11 @@ CREATE TABLE tidewire.request_window (
 
 -- open_requests makes the tables of a stream's records. The caller has the stream's lock.
 --
--- The floor holds, of each client, the highest sequence whose record was
--- given up: what is not above it, and not recorded, may have been stored long
--- ago. It is kept as long as the stream: without it an old request would be
--- taken for a new one. A record says how many messages its request has stored, so that a
--- repetition is told that of the first, whatever it has itself.
+-- The floor holds, for each client, the highest sequence whose record was deleted: a
+-- request that is not above it, and not recorded, may have been stored long ago. It is
+-- kept as long as the stream: without it an old request would be taken for a new one. A
+-- record says how many messages its request has stored, so that a repeated request gets
+-- the result of the first one, whatever messages it has itself.
 CREATE FUNCTION tidewire.open_requests(stream_id int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	FOR i IN 0 .. 1 LOOP
@@ -31,7 +31,7 @@ BEGIN
 			CREATE TABLE tidewire.%1$I (
 				sequence bigint NOT NULL,
 				position bigint NOT NULL, -- of the first message
-				count int, -- of messages, of a stream's requests
+				count int, -- of messages; for requests of a stream
 				client text COLLATE "C" NOT NULL,
 				CONSTRAINT %2$I PRIMARY KEY (client, sequence)
 			) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
@@ -44,8 +44,9 @@ BEGIN
 END
 $$;
 
--- record_requests records the requests of the batch that the caller has opened, with the number of messages of each, in the batch's own transaction. It
--- fails if one of them is recorded already, or too old. The batch of a shared stream comes after take_shared, which has given out its first position, and before its rows.
+-- record_requests records the requests of the batch that the caller has begun, with the number of messages of each, in the
+-- batch's transaction. It fails if one of them is already recorded, or too old. For a shared stream it must be called after
+-- take_shared, which has assigned the first position, and before the rows are inserted.
 CREATE FUNCTION tidewire.record_requests(
 	stream_id int, size bigint, clients text[], sequences bigint[], rows bigint[], counts int[] DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -82,8 +83,9 @@ BEGIN
 END
 $$;
 
--- find_requests tells of each request where it is stored and with how many messages, if it is recorded, or that it is too old. Of a stream that gets tables of its own
--- between its two queries it finds nothing: an append is then refused by record_requests, and its writer looks again.
+-- find_requests returns for each request where it is stored and with how many messages, if it is recorded, or that it is too old.
+-- If a stream moves to separate tables between its two queries, it finds nothing: record_requests then rejects the append, and
+-- its writer calls find_requests again.
 CREATE FUNCTION tidewire.find_requests(stream_id int, clients text[], sequences bigint[])
 RETURNS TABLE (first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -93,7 +95,7 @@ BEGIN
 			FROM tidewire.find_shared_requests(array_fill(stream_id, ARRAY[cardinality(clients)]), clients, sequences) AS f;
 		RETURN;
 	END IF;
-	IF to_regclass(format('tidewire.request_%s_floor', stream_id)) IS NULL THEN -- one batch held a request twice
+	IF to_regclass(format('tidewire.request_%s_floor', stream_id)) IS NULL THEN -- a batch had the same request twice
 		RETURN QUERY SELECT NULL::bigint, false, NULL::int FROM unnest(clients);
 		RETURN;
 	END IF;
@@ -110,13 +112,13 @@ BEGIN
 END
 $$;
 
--- fold_requests prepares a rotation: if the table in use has been so for that
--- long, the highest sequences of the other one go to the floor, and its records are deleted. Nobody writes
--- to that one, so nobody waits. It tells whether swap_requests is due. Of the time between two looks no more than two minutes
--- count: while PostgreSQL was away, no client could repeat anything.
+-- fold_requests prepares a rotation: if the table in use has been in use for that long, it moves the highest sequences of the
+-- other one to the floor, and deletes the records of that one. No session writes to that one, so none waits. It returns
+-- whether swap_requests is due. The time between two checks counts for at most two minutes: while PostgreSQL was away, no
+-- client could repeat anything.
 --
--- The row of the window is locked, so that one process rotates; those who only read
--- it, as writers do, mind no such lock.
+-- The window's row is locked, so that only one process rotates; writers, which only
+-- read it, are not blocked.
 CREATE FUNCTION tidewire.fold_requests(stream_id int, keep interval)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -128,7 +130,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
-	IF at > w.seen + interval '20 s' THEN -- another node looked just now, else
+	IF at > w.seen + interval '20 s' THEN -- no other node has checked just now
 		UPDATE tidewire.request_window
 			SET since = w.since + greatest(at - greatest(w.seen, w.since) - interval '2 min', interval '0'), seen = at
 			WHERE stream = stream_id RETURNING since INTO w.since;
@@ -151,7 +153,7 @@ END
 $$;
 
 -- old_requests returns the table of the stream's records that is not in use, if it
--- is to be vacuumed, which no function can do.
+-- has to be vacuumed: no function can run VACUUM.
 CREATE FUNCTION tidewire.old_requests(stream_id int)
 RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 	SELECT old FROM (
@@ -160,11 +162,10 @@ RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 	) AS w WHERE pg_relation_size(to_regclass('tidewire.' || old)) > 0
 $$;
 
--- swap_requests has the table in use that was not, which fold_requests has emptied. It gives up
--- at once if somebody reads the table, and is tried again later: until then
--- more is kept. If that table is large, it waits until it was vacuumed; the dead
--- rows of a small one are in nobody's way, for each has a key of its own. The stream's lock keeps writers out, and needs READ COMMITTED,
--- so that what is read after it is what was committed before it was granted.
+-- swap_requests switches to the table that is not in use, which fold_requests has emptied. It fails at once if another session
+-- reads the table, and has to be tried again later: until then more records are kept. If that table is large, it must be vacuumed
+-- first; the dead rows of a small one do no harm, because each has a different key. The stream's lock excludes writers. READ
+-- COMMITTED is required, so that statements after the lock see everything that was committed before it was granted.
 CREATE FUNCTION tidewire.swap_requests(stream_id int, keep interval)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -177,7 +178,7 @@ BEGIN
 	SELECT * INTO w FROM tidewire.request_window
 		WHERE stream = stream_id AND since <= clock_timestamp() - keep AND folded FOR UPDATE SKIP LOCKED;
 	IF NOT FOUND OR pg_relation_size(to_regclass(format('tidewire.request_%s_%s', stream_id, 1 - w.current))) > 1024 * 1024 THEN
-		RETURN false; -- another process was first, or the stream was dropped, or old rows are still there
+		RETURN false; -- another process was faster, or the stream was dropped, or old rows still exist
 	END IF;
 	UPDATE tidewire.request_window SET current = 1 - w.current, since = clock_timestamp(), folded = false
 		WHERE stream = stream_id;

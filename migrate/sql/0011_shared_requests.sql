@@ -1,8 +1,8 @@
--- The records of requests to shared streams, as request_<id>_0, _1 and _floor are those of
--- a stream with tables of its own. A request is recorded in the table in use and looked
--- for in both tables, and in the floor, with one snapshot that was taken after the
--- stream's lock was granted. So nothing is wrong if a writer still writes to a table
--- that has just gone out of use, and writers need no lock that they all share.
+-- The records of requests to shared streams, like request_<id>_0, _1 and _floor of a
+-- stream with separate tables. A request is recorded in the table in use, and looked up in
+-- both tables and the floor, with one snapshot that is taken after the stream's lock was
+-- granted. So it is correct even if a writer still writes to a table that has just gone
+-- out of use, and writers need no common lock.
 CREATE TABLE tidewire.shared_request_0 (
 	sequence bigint NOT NULL,
 	position bigint NOT NULL, -- of the first message
@@ -21,9 +21,9 @@ CREATE TABLE tidewire.shared_request_floor (
 	PRIMARY KEY (stream, client)
 );
 
--- One row, as request_window has one for each stream with records of its own. It is not a
--- row of that table, each of which stands for three tables by the stream's number. Table
--- turn % 2 is in use.
+-- This table has one row, as request_window has one for each stream with separate tables
+-- for its records. It is not a row of that table, in which each row stands for three
+-- tables named by the stream's id. Table turn % 2 is in use.
 CREATE TABLE tidewire.shared_request_window (
 	id int PRIMARY KEY CHECK (id = 0),
 	turn bigint NOT NULL,
@@ -32,10 +32,10 @@ CREATE TABLE tidewire.shared_request_window (
 );
 INSERT INTO tidewire.shared_request_window (id, turn) VALUES (0, 0);
 
--- find_shared_requests tells of each request, in their order, what find_requests does.
+-- find_shared_requests returns for each request, in their order, what find_requests does.
 --
--- It and the functions below run with the rights of who migrated, as record_requests
--- does, and have to use an index, as shared_head does.
+-- This function and those below run with the rights of the role that migrated, as
+-- record_requests does, and are forced to use an index, as shared_head is.
 CREATE FUNCTION tidewire.find_shared_requests(streams int[], clients text[], sequences bigint[])
 RETURNS TABLE (stream int, first bigint, too_old boolean, count int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
@@ -59,9 +59,9 @@ END
 $$;
 
 -- record_shared_requests records requests to shared streams, whose locks the caller has, in READ
--- COMMITTED: request n is to streams[n], and its first message is at positions[n]. It
--- returns the streams that it leaves out: one of their requests is recorded already,
--- or too old. It fails with a unique violation if a request is there twice.
+-- COMMITTED: request n is to streams[n], and its first message is at positions[n]. It returns
+-- the streams that it leaves out: one of their requests is already recorded, or too old. It
+-- fails with a unique violation if a request occurs twice.
 CREATE FUNCTION tidewire.record_shared_requests(streams int[], positions bigint[], clients text[], sequences bigint[], counts int[])
 RETURNS int[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -81,15 +81,15 @@ BEGIN
 END
 $$;
 
--- fold_shared_requests has the records in some blocks of the table that is not in use give way
--- to the highest sequences of their clients, in the floor, if the other table has been
--- in use for that long; of the time while nobody looked, two minutes count, as for
--- fold_requests. It returns the turn that is to end, and how many blocks the table has, or NULL
--- if it is not time, or another process is at it.
+-- fold_shared_requests moves the highest sequences of clients to the floor, and deletes the
+-- records, in some blocks of the table that is not in use, if the other table has been in use
+-- for that long. The time between two checks counts for at most two minutes, as in
+-- fold_requests. It returns the turn that has to end, and how many blocks the table has, or
+-- NULL if it is not time, or another process is doing it.
 --
--- A record and its floor change in one transaction, so every snapshot has one of them. A
--- stream that is moved or dropped has its records locked before its floors: they are
--- skipped here, so neither waits for the other in turn. READ COMMITTED.
+-- A record and its floor change in one transaction, so every snapshot has one of them.
+-- A session that moves or drops a stream locks its records before its floors; locked
+-- records are skipped here, so there is no deadlock. READ COMMITTED.
 CREATE FUNCTION tidewire.fold_shared_requests(keep interval, from_block bigint, to_block bigint, OUT turn bigint, OUT blocks bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -101,7 +101,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RETURN;
 	END IF;
-	IF at > w.seen + interval '20 s' THEN -- another node looked just now, else
+	IF at > w.seen + interval '20 s' THEN -- no other node has checked just now
 		UPDATE tidewire.shared_request_window
 			SET since = w.since + greatest(at - greatest(w.seen, w.since) - interval '2 min', interval '0'), seen = at
 			WHERE id = 0 RETURNING since INTO w.since;
@@ -125,15 +125,15 @@ BEGIN
 END
 $$;
 
--- old_shared_requests returns the table that is not in use, if it is to be vacuumed.
+-- old_shared_requests returns the table that is not in use, if it has to be vacuumed.
 CREATE FUNCTION tidewire.old_shared_requests()
 RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 	SELECT old FROM (SELECT 'shared_request_' || (turn + 1) % 2 AS old FROM tidewire.shared_request_window WHERE id = 0) AS w
 	WHERE pg_relation_size(to_regclass('tidewire.' || old)) > 0
 $$;
 
--- swap_shared_requests has the other table in use from now on, which was folded in this turn. Records
--- that are still there are kept longer.
+-- swap_shared_requests switches to the other table, which was folded in this turn. Records that it
+-- still has are kept longer.
 CREATE FUNCTION tidewire.swap_shared_requests(folded_in bigint)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -142,9 +142,9 @@ BEGIN
 END
 $$;
 
--- own_shared_requests moves the records and floors of a stream to tables of its own, which it makes if
--- there are any. The caller has the stream's lock, and the right to make tables. Records
--- go to the table of the same number, and to the floor last: see fold_shared_requests.
+-- own_shared_requests moves the records and floors of a stream to separate tables, which it makes if
+-- there are any. The caller holds the stream's lock, and has the right to make tables. Records go to
+-- the table of the same number, and floors are moved last: see fold_shared_requests.
 CREATE FUNCTION tidewire.own_shared_requests(stream_id int) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
@@ -170,7 +170,8 @@ BEGIN
 END
 $$;
 
--- drop_shared_requests deletes the records and floors of a stream, whose lock the caller has.
+-- drop_shared_requests deletes the records and floors of a stream. The caller holds the stream's
+-- lock.
 CREATE FUNCTION tidewire.drop_shared_requests(stream_id int) RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN

@@ -8,21 +8,20 @@ CREATE TABLE tidewire.stream_group (
 );
 ALTER SEQUENCE tidewire.stream_group_id_seq OWNED BY tidewire.stream_group.id;
 
--- The offsets that groups committed, one row each time, never updated: the
--- offset of a group is its last row in the order of the key. A row updated in
--- place would leave a dead version with every commit, which a long transaction
--- elsewhere keeps: each commit then walks past all of them.
+-- The offsets that groups committed, one row for each commit, never updated:
+-- the offset of a group is its last row in key order. Updating a row in place
+-- would leave a dead version with every commit, which a long transaction
+-- elsewhere keeps: each commit would then scan all of them.
 --
 -- A commit adds (sequence of the last row, position); only a seek raises the
--- sequence. So commits that race need no lock and no order among themselves:
--- the highest position wins.
+-- sequence. So concurrent commits need no lock and no order between them: the
+-- highest position wins.
 --
--- There are two such tables. One is in use, and when it has grown, the last
--- rows are copied to the other one, which is in use from then on. The rows of the old one are
--- deleted, which leaves them to the snapshots that still see them, a backup's too, and vacuumed
--- by whoever has deleted them; autovacuum does where that may not. A table with rows that some snapshot may see
--- is not used again: what is in use has no dead rows to walk past, however long the snapshot lasts. Statistics of a
--- table that is filled and emptied would only mislead.
+-- There are two such tables. One is in use; when it has grown, the last rows are copied to the other one, which is
+-- then in use (compaction). The rows of the old one are deleted, so that snapshots, including a backup's, still see
+-- them, and vacuumed by the session that deleted them, or by autovacuum if that session lacks the right. A table is
+-- not used again while it has rows that a snapshot may see: so the table in use never has dead rows to scan,
+-- however long a snapshot lasts. Statistics of a table that is filled and emptied would only mislead the planner.
 CREATE TABLE tidewire.group_offset_0 (
 	group_id int NOT NULL,
 	sequence bigint NOT NULL,
@@ -34,8 +33,9 @@ CREATE TABLE tidewire.group_offset_1 (LIKE tidewire.group_offset_0 INCLUDING ALL
 	WITH (autovacuum_enabled = true, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0,
 	autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 2147483647);
 
--- Which of the two is in use: one row, updated once a rotation. rotate_at is
--- the size from which rotating is worth it. It has a key, so that a publication may have it.
+-- Which of the two is in use: one row, updated once a rotation. rotate_at is the size from
+-- which a rotation is worthwhile. The table has a primary key, so that it can be in a
+-- publication.
 CREATE TABLE tidewire.group_rotation (
 	current int NOT NULL,
 	rotate_at bigint NOT NULL,
@@ -43,11 +43,11 @@ CREATE TABLE tidewire.group_rotation (
 );
 INSERT INTO tidewire.group_rotation VALUES (0, 0);
 
--- hold_offsets returns the name of the table in use, which stays so until the
--- end of the transaction: lock 2 is taken by all who read or write offsets,
--- shared, and by a rotation alone. The statements after it in the transaction have
--- to see what was committed before the lock was granted: only READ COMMITTED
--- does.
+-- hold_offsets returns the name of the table in use, which does not change until
+-- the end of the transaction: all sessions that read or write offsets take lock 2
+-- shared, and a rotation takes it exclusively. READ COMMITTED is required, so that
+-- later statements of the transaction see everything that was committed before the
+-- lock was granted.
 CREATE FUNCTION tidewire.hold_offsets() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -59,7 +59,8 @@ BEGIN
 END
 $$;
 
--- ensure_group returns the group of that name, as it is or newly made with that offset. Of a shared stream the row is what keeps the messages where they are.
+-- ensure_group returns the group of that name, existing, or new with that offset. For a shared stream the lock on its row
+-- prevents that messages are dropped meanwhile.
 CREATE FUNCTION tidewire.ensure_group(stream_id int, group_name text, start bigint, skip_dropped boolean DEFAULT false)
 RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
@@ -75,7 +76,7 @@ BEGIN
 			ON CONFLICT (stream, name) DO NOTHING RETURNING id INTO group_id;
 		IF FOUND THEN
 			IF skip_dropped THEN
-				PERFORM FROM tidewire.stream WHERE id = stream_id FOR SHARE; -- it does not move, either
+				PERFORM FROM tidewire.stream WHERE id = stream_id FOR SHARE; -- also prevents a move to separate tables
 				start := greatest(start, (SELECT oldest - 1 FROM tidewire.stream_state(stream_id)));
 			END IF;
 			EXECUTE format('INSERT INTO tidewire.%I VALUES ($1, 1, $2)', in_use) USING group_id, start;
@@ -85,11 +86,11 @@ BEGIN
 END
 $$;
 
--- read_offsets returns the offset of each of the groups that exists, or NULL for a group that has
--- none: the database was restored from a backup that lacks it.
+-- read_offsets returns the offset of each of the groups that exists, or NULL for a group without
+-- one: the database was then restored from a backup that lacks it.
 --
--- The statements here and below are made for the table in use and planned each
--- time: a plan kept from a small table is the wrong one for a large.
+-- The statements here and below are built for the table in use and planned each
+-- time: a plan that was cached for a small table is wrong for a large one.
 CREATE FUNCTION tidewire.read_offsets(ids int[])
 RETURNS TABLE (id int, committed bigint) LANGUAGE plpgsql AS $$
 DECLARE
@@ -104,14 +105,14 @@ BEGIN
 END
 $$;
 
--- commit_offsets moves offsets forward, to the position given for each group,
--- and returns what the offsets are then, of the groups that exist. A position
--- that is not higher than the offset writes nothing. A group may be given more than once: the highest
--- of its positions that is not after the last of the stream counts.
+-- commit_offsets moves offsets forward to the position given for each group, and returns the
+-- resulting offsets of the groups that exist. A position that is not higher than the offset writes
+-- nothing. A group may be given more than once: its highest position that is not after the end of the
+-- stream counts.
 --
--- Of a group that has no offset it returns NULL, and -1 for a position after the last that the stream has given out, or one
--- in what a failover has lost. Neither is written. Of a shared stream it asks whether anything is at the position or after it,
--- and has to use an index for that; one of which nothing is kept ends at its floor.
+-- For a group without an offset it returns NULL; for a position after the last one that the stream has assigned, or one that a
+-- failover has lost, it returns -1. Neither is written. For a shared stream it checks whether there is a message at the
+-- position or after it, and is forced to use an index for that; a stream of which nothing is kept ends at its floor.
 CREATE FUNCTION tidewire.commit_offsets(ids int[], positions bigint[])
 RETURNS TABLE (id int, committed bigint, written boolean) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -140,7 +141,7 @@ BEGIN
 		), added AS (
 			INSERT INTO tidewire.%1$I (group_id, sequence, position)
 			SELECT g.id, g.sequence, g.wanted FROM given AS g WHERE g.wanted > g.position AND NOT g.ahead
-			ORDER BY g.id -- as all do, so that equal rows cannot deadlock
+			ORDER BY g.id -- the same order in every session, so that equal rows cannot deadlock
 			ON CONFLICT DO NOTHING
 		)
 		SELECT g.id, CASE WHEN g.ahead THEN -1 WHEN g.position IS NOT NULL THEN greatest(g.wanted, g.position) END,
@@ -149,9 +150,8 @@ BEGIN
 END
 $$;
 
--- seek_offset sets the offset of a group to any position, above everything
--- that is committed, and tells whether the group exists. It also mends a group that has no offset. It waits for a drop_shared under way, and one
--- after it sees the offset.
+-- seek_offset sets the offset of a group to any position, overriding everything that is committed, and returns whether the group
+-- exists. It also repairs a group without an offset. It waits for a drop_shared under way, and a later one sees the new offset.
 CREATE FUNCTION tidewire.seek_offset(group_id int, to_position bigint)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -172,13 +172,13 @@ BEGIN
 END
 $$;
 
--- rotate_offsets copies the offsets to the other table, which is in use from
--- then on, if the one in use holds about max_rows, and tells whether it did.
--- Rows of groups that were dropped stay.
+-- rotate_offsets copies the offsets to the other table, which is then in use
+-- (compaction), if the one in use has about max_rows, and returns whether it
+-- did. Rows of dropped groups are not copied.
 --
--- It waits for the commits under way, and new ones wait for it: for 100 ms at
--- most, then it gives up, and the caller tries again later. The other table
--- must have been truncated; until it can be, the one in use grows.
+-- It waits for the commits under way, for at most 100 ms, and new ones wait for
+-- it; then it fails, and the caller tries again later. The other table must be
+-- empty and truncated; until it is, the one in use keeps growing.
 CREATE FUNCTION tidewire.rotate_offsets(max_rows bigint)
 RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
 DECLARE
@@ -198,7 +198,7 @@ BEGIN
 	PERFORM pg_advisory_xact_lock(1953064037, 2);
 	PERFORM FROM tidewire.group_rotation WHERE current = in_use;
 	IF NOT FOUND OR pg_relation_size(('tidewire.group_offset_' || 1 - in_use)::regclass) > 0 THEN
-		RETURN false; -- another process was first, or the old rows are still there
+		RETURN false; -- another process was faster, or the old rows still exist
 	END IF;
 	EXECUTE format($sql$
 		INSERT INTO tidewire.%I
@@ -208,15 +208,15 @@ BEGIN
 			ORDER BY group_id DESC, sequence DESC, position DESC LIMIT 1
 		) AS o$sql$, 'group_offset_' || 1 - in_use, 'group_offset_' || in_use);
 	GET DIAGNOSTICS copied = ROW_COUNT;
-	-- Many groups alone fill a table: it is to double before it is worth it.
+	-- If the groups alone fill a table, it has to double before a rotation is worthwhile.
 	UPDATE tidewire.group_rotation SET current = 1 - in_use, rotate_at = 2 * copied * row_size;
 	RETURN true;
 END
 $$;
 
 -- clear_offsets deletes the rows of the table that is not in use, whose groups have
--- newer ones in the other, and returns its name if it is to be vacuumed, which no
--- function can do. rotate_offsets waits until it has no block any more.
+-- newer ones in the other, and returns its name if it has to be vacuumed, because
+-- no function can run VACUUM. rotate_offsets waits until the table has no blocks.
 CREATE FUNCTION tidewire.clear_offsets() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	old text := CASE tidewire.hold_offsets() WHEN 'group_offset_0' THEN 'group_offset_1' ELSE 'group_offset_0' END;

@@ -1,12 +1,13 @@
--- The shares: things numbered from 0 on that the members of a name share out,
--- like the partitions of a stream among the members of a group. All that is
--- written here, but for the renewal of a lease, is written in transactions that
--- hold the share's lock, a class of its own with the share's id, and by the
--- clock as it is then. A share of a stream goes with it, the others with their
--- last member.
+-- Shares (group assignment): a share divides numbers, from 0 on, among its
+-- members, for example the partitions of a stream among the members of a group.
+-- Everything that is written here, except the renewal of a lease, is written in
+-- transactions that hold the share's lock, which has a separate lock class and
+-- the share's id, and uses the clock after the lock was granted. A share that
+-- belongs to a stream is deleted with the stream, other shares with their last
+-- member.
 --
--- Rows here are updated in place: one a member every few seconds, when it says
--- that it lives, and one for each number that changes hands.
+-- Rows here are updated in place: one for each member every few seconds, as its
+-- heartbeat, and one for each number that changes its owner.
 CREATE TABLE tidewire.share (
 	id int PRIMARY KEY DEFAULT tidewire.next_id('tidewire.share_id_seq'),
 	name text COLLATE "C" NOT NULL UNIQUE,
@@ -18,14 +19,14 @@ CREATE TABLE tidewire.share_member (
 	id bigint PRIMARY KEY DEFAULT tidewire.next_id('tidewire.share_member_id_seq'),
 	share int NOT NULL REFERENCES tidewire.share ON DELETE CASCADE,
 	name text NOT NULL,
-	until timestamptz NOT NULL, -- the lease of all numbers that it owns
+	until timestamptz NOT NULL, -- end of the lease on all numbers that it owns
 	leaving boolean NOT NULL DEFAULT false
 );
 ALTER SEQUENCE tidewire.share_member_id_seq OWNED BY tidewire.share_member.id;
 CREATE INDEX share_member_idx ON tidewire.share_member (share);
 
--- token names one ownership, and is never used again (a fencing token): what carries it can be
--- refused once the number has another owner.
+-- token identifies one ownership, and is never used again (a fencing token): writes that carry
+-- it are rejected once the number has another owner.
 CREATE TABLE tidewire.share_number (
 	share int NOT NULL REFERENCES tidewire.share ON DELETE CASCADE,
 	number int NOT NULL,
@@ -34,9 +35,10 @@ CREATE TABLE tidewire.share_number (
 	PRIMARY KEY (share, number)
 );
 
--- hold_share takes the lock of a share, alone or with others. The statements after
--- it have to see what was committed before it was granted: only READ COMMITTED
--- does. The class is the number after that of the streams' locks.
+-- hold_share takes the lock of a share, exclusive or shared. READ COMMITTED is
+-- required, so that later statements see everything that was committed before the
+-- lock was granted. Its lock class is the next number after that of the streams'
+-- locks.
 CREATE FUNCTION tidewire.hold_share(share_id int, alone boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -50,9 +52,9 @@ BEGIN
 END
 $$;
 
--- end_leases takes their numbers from the members whose time is up, or from the
--- one that is named. A row that somebody has is being renewed, and its member
--- alive. The caller has the share's lock.
+-- end_leases removes the ownerships of the members whose lease is over, or of
+-- the named member. A row that is locked is being renewed, so its member is
+-- alive. The caller holds the share's lock.
 CREATE FUNCTION tidewire.end_leases(share_id int, member_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	DELETE FROM tidewire.share_member WHERE share = share_id AND (id = member_id OR id = ANY (ARRAY(
@@ -65,11 +67,11 @@ BEGIN
 END
 $$;
 
--- share_quota counts how many numbers are a member's due, how many it owns, and
--- how many are free. It is due none if it is leaving.
+-- share_quota returns how many numbers a member should have, how many it owns,
+-- and how many are free. A leaving member should have none.
 --
--- Quotas differ by one at most; the larger ones are for those that have the
--- most already, so that as little as possible changes hands.
+-- Quotas differ by one at most. The members that own the most get the larger
+-- ones, so that as few numbers as possible change their owner.
 CREATE FUNCTION tidewire.share_quota(share_id int, member_id bigint, OUT quota int, OUT owned int, OUT free int)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -87,12 +89,12 @@ BEGIN
 END
 $$;
 
--- join_share makes a member, and the share if there is none. One that has no
--- members any more takes the number of things asked for. With members, and
--- another number, it fails with TW006.
+-- join_share makes a member, and the share if there is none. A share without
+-- members takes over the requested count of numbers. If the share has members
+-- and another count, it fails with TW006.
 --
--- Here and in leave_share the wait for the lock is short, for all who write as
--- owners wait after it; the caller tries again.
+-- Here and in leave_share the wait for the lock is short, because all sessions
+-- that write as owners queue up after it; the caller tries again.
 CREATE FUNCTION tidewire.join_share(
 	share_name text, stream_id int, count int, member_name text, lease interval,
 	OUT share_id int, OUT member_id bigint
@@ -107,7 +109,7 @@ BEGIN
 		END IF;
 		PERFORM tidewire.hold_share(share_id, true);
 		PERFORM FROM tidewire.share WHERE id = share_id;
-		EXIT WHEN FOUND; -- else its last member has left while it was waited for
+		EXIT WHEN FOUND; -- else its last member has left while this session waited for the lock
 	END LOOP;
 	PERFORM tidewire.end_leases(share_id, NULL);
 	IF (SELECT count(*) FROM tidewire.share_number AS n WHERE n.share = share_id) <> join_share.count THEN
@@ -123,19 +125,19 @@ BEGIN
 END
 $$;
 
--- beat_share is all that a member asks, every few seconds: it says that it
--- lives, gives back the ownerships released, and gets what is free, up to its
--- quota. It returns whether it is a member still, its quota, and what it owns.
+-- beat_share is the heartbeat of a member, every few seconds: it renews the
+-- lease, releases ownerships, and takes free numbers, up to the quota. It
+-- returns whether the caller is still a member, its quota, and what it owns.
 --
--- A member with more than its quota is to give something back, and nobody takes it
--- away before. A member that is leaving gets nothing any more, and does not
--- count.
+-- A member with more than its quota has to release something; until then it is not
+-- taken away. A leaving member gets nothing, and does not count for the quotas.
 --
--- The lease is renewed in any case. Then it looks without the lock whether
--- anything is to change hands, for that takes long where rows of members are
--- dead and cannot be removed, and mostly nothing is. For the lock it waits half a
--- second at most: somebody writes as an owner, and takes long. Then nothing
--- changes hands, the quota is NULL, and what was released is so the next time.
+-- The lease is always renewed. Then it checks without the lock whether any number
+-- has to change its owner, because the locked check takes long if there are many
+-- dead rows of members that cannot be removed, and usually nothing changes. It
+-- waits for the lock for half a second at most: a session may be writing as an
+-- owner, and take long. After that nothing changes, the quota is NULL, and the
+-- releases take effect the next time.
 CREATE FUNCTION tidewire.beat_share(
 	share_id int, member_id bigint, lease interval, released bigint[], is_leaving boolean,
 	OUT alive boolean, OUT quota int, OUT numbers int[], OUT tokens bigint[]
@@ -176,7 +178,7 @@ BEGIN
 END
 $$;
 
--- leave_share ends a membership, and all it owns, at once.
+-- leave_share ends a membership, and all its ownerships, at once.
 CREATE FUNCTION tidewire.leave_share(share_id int, member_id bigint)
 RETURNS void LANGUAGE plpgsql SET lock_timeout = '500ms' AS $$
 BEGIN
@@ -189,11 +191,11 @@ BEGIN
 END
 $$;
 
--- hold_ownerships tells which of the ownerships last, and has them last until
--- the end of the transaction: nobody gets the number meanwhile. The next owner finds all
--- writes of that transaction, and later ones are refused.
--- The transaction should be short: until its end nothing of the share changes
--- hands, and no member joins or leaves.
+-- hold_ownerships returns which of the ownerships are valid, and keeps them valid until
+-- the end of the transaction: no other member gets the numbers meanwhile. The next owner
+-- sees all writes of that transaction, and later writes with the old token are rejected.
+-- The transaction should be short: until its end no number of the share changes its
+-- owner, and no member joins or leaves.
 CREATE FUNCTION tidewire.hold_ownerships(tokens bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
 	share_id int;
@@ -205,8 +207,9 @@ BEGIN
 END
 $$;
 
--- commit_owned is commit_offsets for readers that own what they read: position
--- n counts if ownership tokens[n] lasts (a fencing token). Those of the others are not returned.
+-- commit_owned is commit_offsets for readers that own what they read: position n is committed
+-- only if ownership tokens[n] is valid (a fencing token). Offsets of invalid ones are not
+-- returned.
 CREATE FUNCTION tidewire.commit_owned(ids int[], positions bigint[], tokens bigint[])
 RETURNS TABLE (id int, committed bigint, written boolean, token bigint) LANGUAGE plpgsql AS $$
 DECLARE

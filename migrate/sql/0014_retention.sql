@@ -1,7 +1,8 @@
 -- The retention policies of streams: a stream without a row here keeps everything.
 --
--- sized is the end of a shared stream when its size was last found to be within max_bytes: it is
--- reckoned anew only when an eighth has come since, or the policy is another one.
+-- sized is the end of a shared stream at the time when its size was last found to be within
+-- max_bytes. The size is computed again only after an eighth more has come, or if the policy has
+-- changed.
 CREATE TABLE tidewire.retention (
 	stream int PRIMARY KEY REFERENCES tidewire.stream ON DELETE CASCADE,
 	max_age interval CHECK (max_age > interval '0'),
@@ -10,18 +11,18 @@ CREATE TABLE tidewire.retention (
 	sized bigint
 );
 
--- set_retention sets what is kept of a stream, NULL being no bound, and tells
--- whether there is such a stream. A partitioned stream keeps what is asked for, and each of its
--- partitions as long, and its share of the bytes. It waits for a drop_shared under way, and one after it drops nothing that
--- was found by the policy before.
-CREATE FUNCTION tidewire.set_retention(stream_name text, age interval, bytes bigint, when_consumed boolean)
+-- set_retention sets the bounds on what a stream keeps, where NULL means no bound, and returns whether there is such a
+-- stream. Each partition of a partitioned stream gets the same time and an equal part of the bytes. It waits for a
+-- drop_shared under way; a later one drops nothing that was selected by the old policy.
+-- The caller names the stream by its id too: a stream that was dropped and created again is another one.
+CREATE FUNCTION tidewire.set_retention(stream_id int, stream_name text, age interval, bytes bigint, when_consumed boolean)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	whole tidewire.stream;
 	ids int[];
 BEGIN
 	PERFORM tidewire.refuse_partition(stream_name);
-	SELECT * INTO whole FROM tidewire.stream WHERE name = stream_name AND state = 'ready' FOR SHARE;
+	SELECT * INTO whole FROM tidewire.stream WHERE name = stream_name AND id = stream_id AND state = 'ready' FOR SHARE;
 	ids := whole.id || ARRAY(SELECT id FROM tidewire.stream WHERE parent = whole.id ORDER BY id FOR SHARE);
 	DELETE FROM tidewire.retention WHERE stream = ANY (ids);
 	IF age IS NOT NULL OR bytes IS NOT NULL OR when_consumed THEN
@@ -35,16 +36,16 @@ BEGIN
 END
 $$;
 
--- segment_bytes is how large a segment should become: 128 MiB, or an eighth of
--- what is kept, since nothing smaller than a segment is dropped.
+-- segment_bytes returns how large a segment should become: 128 MiB, or an
+-- eighth of the bytes to keep, since only whole segments are dropped.
 CREATE FUNCTION tidewire.segment_bytes(stream_id int) RETURNS bigint LANGUAGE sql STABLE AS $$
 	SELECT least(128 * 1024 * 1024, (SELECT max_bytes / 8 FROM tidewire.retention WHERE stream = stream_id))
 $$;
 
--- hold_retention is what every step of a retention worker begins with: it tells whether
--- this process is the one that works, for this transaction. The statements after it
--- have to see what was committed before its locks were granted: only READ
--- COMMITTED does.
+-- hold_retention begins every step of a retention worker: it returns whether this
+-- process is the one that works, for this transaction. READ COMMITTED is required, so
+-- that later statements see everything that was committed before its locks were
+-- granted.
 CREATE FUNCTION tidewire.hold_retention() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -54,11 +55,11 @@ BEGIN
 END
 $$;
 
--- dump_under_way tells whether a pg_dump is connected to this database. It fails if
--- a table is dropped between its first look and its lock on the table, which may be
--- long, for it waits for other locks in between. The columns that everybody may see of other
--- sessions are enough to know it by its name. A backup by another program holds
--- retention's lock meanwhile:
+-- dump_under_way returns whether a pg_dump is connected to this database. A pg_dump fails if
+-- a table is dropped between its first look and its lock on the table, which may take
+-- long, because it waits for other locks in between. Its application_name, which every role
+-- can see, is enough to recognise it. A backup by another program must hold the retention
+-- worker's lock meanwhile:
 --
 --	SELECT pg_advisory_lock_shared(1953064037, 3)
 CREATE FUNCTION tidewire.dump_under_way() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -70,14 +71,14 @@ END
 $$;
 
 -- seal_segment ends the segment that is being written, if it holds messages
--- from more than an eighth of the time that is kept, or twice as much as it
--- should: the rest of its positions become a gap. Without this a stream with
--- little traffic would keep its messages for as long as it takes to fill a
+-- from more than an eighth of the retention time, or is twice as large as it
+-- should be: the rest of its positions become a gap. Without this, a stream
+-- with little traffic would keep its messages for as long as it takes to fill a
 -- segment. A shared stream has no segments.
 --
 -- It returns the position up to which the stream is settled, or NULL if another
--- process works: one that has the lock sees all that was committed, and what comes
--- later gets positions after that.
+-- process works: the process that has the lock sees everything that was committed,
+-- and later messages get higher positions.
 CREATE FUNCTION tidewire.seal_segment(stream_id int) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	policy tidewire.retention;
@@ -101,7 +102,7 @@ BEGIN
 	SELECT * INTO s FROM tidewire.segment
 		WHERE stream = stream_id AND head BETWEEN first AND last - 1 ORDER BY last LIMIT 1;
 	IF NOT FOUND THEN
-		RETURN head; -- none, or its end has been reached
+		RETURN head; -- there is no segment, or its end has been reached
 	END IF;
 	name := 'stream_' || stream_id || '_' || s.last;
 	EXECUTE format('SELECT created_at FROM tidewire.%I ORDER BY position LIMIT 1', name) INTO since;
@@ -115,13 +116,13 @@ BEGIN
 END
 $$;
 
--- expired returns the last position of the stream's last segment that may be
--- dropped, with all before it, or 0. Of positions after settled, which
--- seal_segment has told, somebody may still commit messages. A group without an offset has read nothing.
+-- expired returns the last position of the last segment that may be dropped, together with all segments
+-- before it, or 0. Messages may still be committed at positions after settled, which seal_segment has
+-- returned. A group without an offset has read nothing.
 --
--- A segment that was begun before the policy, or in which a stream got tables of
--- its own, may be larger than max_bytes: it stays until half of that has come after it. The last segment stays, also if positions after it were given out and never written,
--- or if it was filled while nobody could make another one: the next append makes one by it.
+-- A segment that was begun before the policy was set, or when a stream moved to separate tables, may be larger than max_bytes: it
+-- is kept until half of max_bytes has come after it. The last segment is always kept, even if positions after it were assigned
+-- and never written, or if it was filled while no other segment could be made: the next append uses it to size the next segment.
 CREATE FUNCTION tidewire.expired(stream_id int, settled bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	policy tidewire.retention;
@@ -138,7 +139,7 @@ BEGIN
 		RETURN 0;
 	END IF;
 	oldest := coalesce(pg_sequence_last_value(('tidewire.stream_' || stream_id || '_oldest_seq')::regclass), 1);
-	IF policy.consumed THEN -- NULL, which is past nothing, without groups
+	IF policy.consumed THEN -- NULL without groups, so nothing counts as consumed
 		SELECT min(coalesce(committed, 0)) INTO read_by_all
 			FROM tidewire.read_offsets(ARRAY(SELECT id FROM tidewire.stream_group WHERE stream = stream_id));
 	END IF;
@@ -153,7 +154,7 @@ BEGIN
 		EXECUTE format('SELECT position, created_at FROM tidewire.%I ORDER BY position DESC LIMIT 1',
 			'stream_' || stream_id || '_' || s.last) INTO newest;
 		size := pg_total_relation_size(to_regclass(format('tidewire.stream_%s_%s', stream_id, s.last)));
-		-- Below the oldest that is kept: PostgreSQL crashed while it was dropped.
+		-- Below the oldest kept position: PostgreSQL crashed while the segment was dropped.
 		IF newest.position >= oldest THEN
 			EXIT WHEN policy.consumed AND (newest.position <= read_by_all) IS NOT TRUE;
 			EXIT WHEN (policy.max_age IS NOT NULL OR policy.max_bytes IS NOT NULL)
@@ -167,18 +168,20 @@ BEGIN
 END
 $$;
 
--- drop_expired drops the segments that need not be kept, of those up to the position that seal_segment
--- has told, 32 of them at most, and returns how many. The retention worker calls it when expired has found some.
--- It looks again, as drop_shared does: a policy that is another one by now counts, and a group
--- that was made, or has gone back, keeps what it has not read. READ COMMITTED.
+-- drop_expired drops the expired segments up to the position that seal_segment has returned, 32 of them at most,
+-- and returns how many. The retention worker calls it when expired has found some. It checks again, as
+-- drop_shared does: if the policy has changed, the new one counts; and messages are kept that a new group, or
+-- one that has gone back, has not read. READ COMMITTED.
 --
--- The locks are taken in the order of drop_stream and seek_offset: the row, the offsets, the table.
+-- The locks are taken in the same order as in drop_stream and seek_offset: the row, the offsets,
+-- the table.
 CREATE FUNCTION tidewire.drop_expired(stream_id int, settled bigint) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
 	upto bigint;
 BEGIN
 	PERFORM FROM tidewire.stream WHERE id = stream_id FOR NO KEY UPDATE;
-	-- From here on nobody changes the policy or moves a group back, and what was committed before is seen.
+	-- From here on no session can change the policy or move a group back, and everything that was
+	-- committed before is visible.
 	upto := tidewire.expired(stream_id, settled);
 	IF upto = 0 THEN
 		RETURN 0;
@@ -187,15 +190,15 @@ BEGIN
 END
 $$;
 
--- drop_segments drops the segments of the stream up to that position, which
--- expired has told, 32 of them at most, and returns how many. All who come to
--- the table wait after one who waits for it alone: the retention worker has set a short
--- lock_timeout, and tries again. It drops nothing while a dump is under way, which would fail; it looks again when it has its locks.
+-- drop_segments drops the segments of the stream up to that position, which expired has returned, 32 of them at most, and returns
+-- how many. While it waits for the table's exclusive lock, every later session waits too: so the retention worker sets a short
+-- lock_timeout, and tries again. It drops nothing while a dump is under way, because the dump would fail; it checks that again
+-- when it has its locks.
 --
--- The oldest position kept is moved when nothing can be in the way any more: a
--- sequence does not go back if the transaction does. It goes after the last
--- message that is dropped and not to the next segment, so that whoever has read
--- that one has missed nothing.
+-- The oldest kept position is moved last, when nothing can fail any more: a
+-- rollback does not undo the change of a sequence. It is set to the position
+-- after the last dropped message and not to the next segment, so that a reader
+-- of that message has missed nothing.
 CREATE FUNCTION tidewire.drop_segments(stream_id int, upto bigint) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
 	parent text := 'stream_' || stream_id;

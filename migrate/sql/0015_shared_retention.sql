@@ -1,11 +1,11 @@
--- shared_bytes is about what a message takes in the shared table and its indexes. It fetches no large
--- payload.
+-- shared_bytes returns about how many bytes a message takes in the shared table and its indexes. It
+-- does not fetch large payloads.
 CREATE FUNCTION tidewire.shared_bytes(key text, headers jsonb, payload bytea) RETURNS int LANGUAGE sql IMMUTABLE AS $$
 	SELECT 100 + pg_column_size(payload) + coalesce(pg_column_size(headers), 0) + coalesce(octet_length(key), 0)
 $$;
 
--- oversized returns the newest position of a shared stream that is dropped if at most that many
--- bytes are kept, or NULL if all can stay. It looks at what is kept, and one message more.
+-- oversized returns the newest position of a shared stream that has to be dropped to keep at
+-- most that many bytes, or NULL if all can stay. It reads the kept messages, and one more.
 CREATE FUNCTION tidewire.oversized(stream_id int, low bigint, bytes bigint) RETURNS bigint
 LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 	SELECT m.position FROM (
@@ -14,8 +14,8 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan
 	) AS m WHERE m.total > bytes ORDER BY m.position DESC LIMIT 1
 $$;
 
--- aged returns a position up to which messages of a shared stream are as old as that, or older. It looks
--- at so many, from the oldest on.
+-- aged returns a position up to which messages of a shared stream are at least that old. It reads a
+-- limited number of messages, from the oldest on.
 CREATE FUNCTION tidewire.aged(stream_id int, low bigint, latest timestamptz, most int) RETURNS bigint
 LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 	SELECT coalesce((
@@ -26,8 +26,8 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan
 	), 9223372036854775807)
 $$;
 
--- far_beyond tells whether so many messages of a shared stream have come that they may take more than an
--- eighth of the bound: if all were as large as the largest of the newest.
+-- far_beyond returns whether so many new messages of a shared stream have come that they may take more
+-- than an eighth of the bound, if all were as large as the largest of the newest.
 CREATE FUNCTION tidewire.far_beyond(stream_id int, messages bigint, bytes bigint) RETURNS boolean
 LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 	SELECT messages * max(tidewire.shared_bytes(m.key, m.headers, m.payload)) * 8 >= bytes FROM (
@@ -35,19 +35,19 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off SET enable_bitmapscan
 	) AS m
 $$;
 
--- policy_of tells one policy from another one, as text.
+-- policy_of returns a policy as text, to compare it with another.
 CREATE FUNCTION tidewire.policy_of(r tidewire.retention) RETURNS text LANGUAGE sql STABLE AS $$
 	SELECT (r.max_age, r.max_bytes, r.consumed)::text
 $$;
 
--- due_shared looks at the shared streams after one in the order of their numbers, or at those
--- given, whose policy has the condition that messages are consumed, or has not. It returns those
--- from which messages are to be dropped, most at most: up to which position, how many these
--- are, at most depth of each, whether the stream is so large that it should have
--- tables of its own, and by which policy. It looks at the oldest message of each, and goes on to look only where that
--- is due. READ COMMITTED.
+-- due_shared checks the shared streams after one in the order of their ids, or the given streams, whose policy has,
+-- or does not have, the condition that messages are consumed. It returns the streams from which messages have to be
+-- dropped, at most "most" of them: up to which position, how many messages these are, at most depth of each, whether
+-- the stream is so large that it should move to separate tables, and by which policy. It reads the oldest message of
+-- each stream, and more only where something is due. READ COMMITTED.
 --
--- The offsets of groups have a lock, so streams with that condition are apart from the others.
+-- Reading the offsets of groups takes a lock, so streams with that condition are processed
+-- separately.
 CREATE FUNCTION tidewire.due_shared(if_consumed boolean, after int, among int[], most int, depth int)
 RETURNS TABLE (stream int, upto bigint, messages bigint, large boolean, policy text)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
@@ -128,7 +128,7 @@ BEGIN
 			EXIT WHEN most = 0;
 		END IF;
 	END LOOP;
-	-- A policy that is being changed is looked at in the next round.
+	-- A policy that is being changed is checked in the next round.
 	UPDATE tidewire.retention AS r SET sized = t.position
 		FROM unnest(fitting, bounds, ends) AS t (stream, bound, position)
 		WHERE r.stream = t.stream AND r.max_bytes = t.bound AND r.ctid = ANY (ARRAY(
@@ -137,15 +137,15 @@ END
 $$;
 
 -- drop_shared drops the messages of shared streams up to those positions, which due_shared has
--- told with their policies, and returns how many of which. A stream whose row somebody else has, as
--- one who moves or drops it, is left for the next round. So is one whose policy is another by now,
--- and a group that was made, or has gone back, keeps what it has not read. Appends need
--- not wait: to each snapshot a stream ends at its last message, or at its floor, which
--- is the same position. READ COMMITTED.
+-- returned with the policies, and returns how many of which stream. It leaves out a stream whose
+-- row is locked by another session, for example one that moves or drops it, for the next round. It
+-- also leaves out a stream whose policy has changed, and keeps messages that a new group, or one
+-- that has gone back, has not read. Appends need not wait: in each snapshot a stream ends at its
+-- last message, or at its floor, which is the same position. READ COMMITTED.
 --
--- A crash of PostgreSQL may undo this, for the commit does not wait for the disk: messages
--- are there again, and the floor is where it was. A later commit is not
--- there either, or it is durable with this one.
+-- A crash of PostgreSQL may undo this, because the commit does not wait for the disk: then
+-- the messages exist again, and the floor has its old value. Later commits are lost too,
+-- unless this one is durable.
 CREATE FUNCTION tidewire.drop_shared(streams int[], uptos bigint[], policies text[]) RETURNS TABLE (stream int, dropped bigint)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -162,7 +162,8 @@ BEGIN
 	PERFORM set_config('synchronous_commit', 'off', true);
 	locked := ARRAY(SELECT s.id FROM tidewire.stream AS s
 		WHERE s.id = ANY (streams) AND s.shared ORDER BY s.id FOR NO KEY UPDATE SKIP LOCKED);
-	-- From here on nobody changes a policy, makes a group or moves one back, and what was committed before is seen.
+	-- From here on no session can change a policy, make a group or move one back, and everything that was committed
+	-- before is visible.
 	consumed := ARRAY(SELECT r.stream FROM tidewire.retention AS r WHERE r.stream = ANY (locked) AND r.consumed);
 	IF cardinality(consumed) > 0 THEN
 		groups := ARRAY(SELECT g.id FROM tidewire.stream_group AS g WHERE g.stream = ANY (consumed));

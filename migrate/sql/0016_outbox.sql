@@ -1,19 +1,19 @@
--- The outbox: messages that a transaction of the application publishes, which
--- get their positions, under the lock, only when it commits. Until then nobody
--- waits for it, however long it is idle.
+-- The transactional outbox: messages that a transaction of the application
+-- publishes get their positions, under the lock, only when it commits. Until
+-- then no session waits for it, however long it is idle.
 --
--- It is a temporary table of the session that is emptied by truncation at the
--- end of each transaction. A table shared by all would have to be emptied row
--- by row, and a long transaction elsewhere would keep all of the dead rows;
--- and its rows would go through the WAL twice. Behind a pooler the table is
--- that of the server's session, which is right: a transaction never changes
--- sessions. It is made at a session's first message, and rules out PREPARE
--- TRANSACTION. The second table holds at most one row: its trigger is to fire
--- once a transaction, and not once a message.
+-- It is a temporary table of the session that is truncated at the end of each
+-- transaction. A shared table would have to be emptied row by row, and a long
+-- transaction elsewhere would keep all of the dead rows; and its rows would be
+-- written to the WAL twice. With a pooler the table is that of the server's
+-- session, which is correct: a transaction never changes sessions. It is made
+-- at a session's first message, and makes PREPARE TRANSACTION impossible. The
+-- second table has at most one row: its trigger must fire once per transaction,
+-- not once per message.
 --
--- The functions run with the rights of who migrated: the application needs
--- USAGE on this schema and EXECUTE on publish, and a session may change its
--- role between messages.
+-- The functions run with the rights of the role that migrated: the application
+-- needs USAGE on this schema and EXECUTE on publish, and a session may change
+-- its role between messages.
 CREATE FUNCTION tidewire.open_outbox() RETURNS void LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -30,17 +30,16 @@ BEGIN
 END
 $$;
 
--- move_outbox gives the transaction's messages their positions and stores
--- them. Locks are taken in the order of ids, so that two transactions with the
--- same streams do not deadlock; one that has other locks may, and gets 40P01.
+-- move_outbox assigns positions to the transaction's messages and stores them.
+-- Locks are taken in the order of ids, so that two transactions with the same
+-- streams do not deadlock; one that holds other locks may, and gets 40P01.
 --
--- It is right under every isolation: it reads nothing of the stream's table,
--- and a sequence shows where it stands, not where it stood when the
--- transaction began. make_room is asked whatever the segments seem to be: the snapshot may be an old one. The time is that of the commit and not of the
--- transaction's beginning, which may be hours ago.
+-- It is correct at every isolation level: it reads nothing from the stream's table, and a sequence shows its current value, not
+-- the value when the transaction began. make_room is always called, because the snapshot that shows the segments may be old. The
+-- messages get the time of the commit and not of the transaction's beginning, which may be hours ago.
 --
--- LOCK TABLE has PostgreSQL look the name up anew: a table that was
--- made while the lock was waited for is not known here yet.
+-- LOCK TABLE makes PostgreSQL look the name up again: a table that was made
+-- while this session waited for the lock is not known here yet.
 CREATE FUNCTION tidewire.move_outbox() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -48,8 +47,9 @@ DECLARE
 	positions regclass;
 	head bigint;
 BEGIN
-	-- First, and the messages last: what is published after this, by another
-	-- trigger or with constraints set immediate, is due again.
+	-- The mark is deleted first, and the messages last: messages that are
+	-- published after this, by another trigger or with constraints set
+	-- immediate, set the mark again.
 	DELETE FROM pg_temp.tidewire_outbox_due;
 	PERFORM tidewire.note_growth();
 	FOR target IN SELECT stream, count(*) AS size FROM pg_temp.tidewire_outbox GROUP BY stream ORDER BY stream LOOP
@@ -61,7 +61,7 @@ BEGIN
 			EXECUTE format('LOCK TABLE ONLY tidewire.%I IN ROW EXCLUSIVE MODE', 'stream_' || target.stream);
 			positions := ('tidewire.stream_' || target.stream || '_position_seq')::regclass;
 			head := greatest(pg_sequence_last_value(positions), tidewire.history_base());
-		EXCEPTION WHEN undefined_table OR internal_error THEN -- the latter while it was waited for
+		EXCEPTION WHEN undefined_table OR internal_error THEN -- the latter while this session waited for the lock
 			RAISE EXCEPTION 'stream % was dropped', target.stream USING ERRCODE = 'TW003';
 		END;
 		PERFORM tidewire.make_room(target.stream, head, head + target.size);
@@ -77,13 +77,13 @@ BEGIN
 END
 $$;
 
--- move_outbox_shared moves the messages of one stream, whose lock the caller has, and
--- returns false if it has tables of its own.
+-- move_outbox_shared moves the messages of one stream, whose lock the caller holds,
+-- and returns false if the stream has separate tables.
 --
--- A snapshot that is older than the lock may not show that, nor where the stream ends. Then
+-- A snapshot that is older than the lock may show neither that, nor the end of the stream. Then
 -- FOR SHARE fails if the stream was moved or dropped since, and the messages come after
--- shared_top_seq, which leaves a gap. It does not wait: one who has locked the row waits for the
--- stream's lock, and then finds what is stored here.
+-- shared_top_seq, which leaves a gap. It does not wait: a session that has locked the row waits
+-- for the stream's lock, and then finds the messages that are stored here.
 CREATE FUNCTION tidewire.move_outbox_shared(stream_id int, size bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	s tidewire.stream;
@@ -111,7 +111,7 @@ BEGIN
 					RAISE EXCEPTION 'could not serialize access to stream %, which may be dropped', stream_id USING ERRCODE = 'serialization_failure';
 				END;
 		END;
-		PERFORM tidewire.history_base(); -- raises what comes next, if it begins one
+		PERFORM tidewire.history_base(); -- if it begins a history, that raises the sequence read next
 		head := coalesce(pg_sequence_last_value('tidewire.shared_top_seq'), 0);
 	END IF;
 	PERFORM tidewire.raise_shared_top(head + size);
@@ -123,7 +123,7 @@ END
 $$;
 
 -- publish_batch publishes messages to one stream: element n of the arrays is
--- message n. The caller has looked at what is in them.
+-- message n. The caller has validated them.
 CREATE FUNCTION tidewire.publish_batch(stream_id int, keys text[], headers jsonb[], payloads bytea[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -143,11 +143,11 @@ BEGIN
 END
 $$;
 
--- publish publishes one message with the caller's transaction: it is stored
--- when that commits, and not if it does not. Any language can call it. Key and
--- headers may be NULL. SQLSTATE TW003: there is no such stream; TW004: not a
--- message. The limits are those of package stream. To a partitioned stream it goes to the partition of its
--- key, or, without one, to the same as all such of the transaction.
+-- publish publishes one message with the caller's transaction: it is stored if and when that commits. Any
+-- language can call it. Key and headers may be NULL. SQLSTATE TW003: there is no such stream; TW004: not a
+-- valid message. The limits are those of package stream. In a partitioned stream the message goes to the
+-- partition of its key; without a key, to the same partition as all other messages of the transaction
+-- without a key.
 CREATE FUNCTION tidewire.publish(stream text, key text, headers jsonb, payload bytea)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,6 +1,7 @@
--- Families: queues with priorities, or with an order of keys. A family of that
--- name is so many ordinary queues, NAME/0 and so on, each with its stream and
--- journal; only package queue treats them as one.
+-- Families: queues with priorities, or with an order of keys. A family consists
+-- of ordinary queues named NAME/0 and so on, one for each priority or
+-- partition, each with its stream and journal; only package queue treats them
+-- as one.
 CREATE TABLE tidewire.queue_family (
 	id int PRIMARY KEY DEFAULT tidewire.next_id('tidewire.queue_family_id_seq'),
 	name text COLLATE "C" NOT NULL UNIQUE,
@@ -13,12 +14,12 @@ ALTER SEQUENCE tidewire.queue_family_id_seq OWNED BY tidewire.queue_family.id;
 
 -- Queues: competing consumers on a stream.
 --
--- A queue is a stream of the same name and a journal that says who may hand
--- out which positions, and which are done. All that writes to the journal does
--- so under one lock, so the journal has an order, and what the queue is now is
--- a fold over it (event sourcing), which every node makes and keeps for itself.
+-- A queue is a stream of the same name and a journal that says which node may
+-- deliver which positions, and which are done. All writes to the journal hold
+-- one lock, so the journal is ordered, and the state of the queue is a fold
+-- over it (event sourcing), which every node computes and keeps itself.
 CREATE TABLE tidewire.queue (
-	id int PRIMARY KEY REFERENCES tidewire.stream, -- dropped by drop_queue alone
+	id int PRIMARY KEY REFERENCES tidewire.stream, -- only drop_queue drops it
 	max_attempts int NOT NULL CHECK (max_attempts >= 1),
 	retry_min interval NOT NULL,
 	retry_max interval NOT NULL,
@@ -27,9 +28,9 @@ CREATE TABLE tidewire.queue (
 );
 CREATE INDEX queue_family_idx ON tidewire.queue (family) WHERE family IS NOT NULL;
 
--- Messages that are retried later, delayed, or dead: the slow path, one row for each
--- message, updated in place. The payload stays in the stream. token is the
--- lease of the node that holds the message; suspect: a node died that had the message, which may be the reason.
+-- Deferred messages, to be retried or delayed, and dead ones: the slow path, one row for each message, updated
+-- in place. The payload stays in the stream. token is the lease of the node that holds the message; suspect: a
+-- node that held the message died, perhaps because of it.
 CREATE TABLE tidewire.queue_side (
 	queue int NOT NULL,
 	position bigint NOT NULL,
@@ -45,14 +46,14 @@ CREATE INDEX queue_side_due_idx ON tidewire.queue_side (queue, due_at) WHERE tok
 CREATE INDEX queue_side_token_idx ON tidewire.queue_side (queue, token) WHERE token IS NOT NULL;
 CREATE INDEX queue_side_dead_idx ON tidewire.queue_side (queue, position) WHERE dead;
 
--- ensure_queue makes the queue of a stream, unless it is there, and returns it. A stream that has had messages, or has groups or a retention policy, does
--- not become a queue: that would take it from those who use it, and dropping the
--- queue would drop their messages. Nor does one with partitions.
+-- ensure_queue makes the queue of a stream, unless it exists, and returns it. A stream that has had messages, or has groups or a
+-- retention policy, cannot become a queue: that would take it away from its users, and dropping the queue would drop their
+-- messages. Neither can a stream with partitions.
 --
--- It locks the row of the stream first: a new group, or a retention policy, waits for that by its
--- foreign key, and so does another ensure_queue. Then it takes the stream's lock,
--- which every writer holds until its commit: so what it looks for is not made meanwhile. This is the order of drop_stream. A writer has the stream's lock alone and never
--- waits for the row.
+-- It locks the row of the stream first: a new group, or a retention policy, waits for that because of its foreign key, and so
+-- does another ensure_queue. Then it takes the stream's lock, which every writer holds until its commit: so what it checks for
+-- cannot be made meanwhile. This is the lock order of drop_stream. A writer holds only the stream's lock and never waits for the
+-- row.
 CREATE FUNCTION tidewire.ensure_queue(queue_id int, attempts int, retry_from interval, retry_to interval)
 RETURNS tidewire.queue LANGUAGE plpgsql AS $$
 DECLARE
@@ -92,11 +93,10 @@ BEGIN
 END
 $$;
 
--- ensure_queue_family makes the streams' queues members of the family, in this
--- order, unless the family is there, and returns it. A family that is being
--- dropped is returned as it is, and nothing is made. The rows of all streams are locked before the
--- look, and the streams' locks are taken in the order of ids, as move_outbox takes
--- them: else the two could deadlock.
+-- ensure_queue_family makes queues of the streams, as members of the family, in this order, unless
+-- the family exists, and returns it. A family that is being dropped is returned unchanged, and
+-- nothing is made. The rows of all streams are locked before the check, and the streams' locks are
+-- taken in the order of ids, as in move_outbox: otherwise the two could deadlock.
 CREATE FUNCTION tidewire.ensure_queue_family(
 	family_name text, priority_count int, partition_count int, streams int[], attempts int, retry_from interval, retry_to interval
 ) RETURNS tidewire.queue_family LANGUAGE plpgsql AS $$
@@ -125,9 +125,9 @@ BEGIN
 END
 $$;
 
--- drop_queue drops a queue with its stream, and tells whether there was one.
--- As drop_stream it gives up soon, and the caller tries again. It locks the row of the stream first: drop_stream has that
--- when its foreign key waits for the queue's row.
+-- drop_queue drops a queue with its stream, and returns whether there was one. Like drop_stream it gives up soon, and the
+-- caller tries again. It locks the row of the stream first: drop_stream holds that lock when its foreign key waits for
+-- the queue's row.
 CREATE FUNCTION tidewire.drop_queue(queue_name text)
 RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '200ms' SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -145,8 +145,8 @@ BEGIN
 END
 $$;
 
--- refuse_queue_retention keeps policies away from the streams of queues: whose
--- messages are done is known to the queue alone. It waits for ensure_queue by the row of the stream.
+-- refuse_queue_retention rejects retention policies for the streams of queues: only the queue knows
+-- which messages are done. It waits for ensure_queue by a lock on the row of the stream.
 CREATE FUNCTION tidewire.refuse_queue_retention() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM FROM tidewire.stream WHERE id = NEW.stream FOR KEY SHARE;
@@ -160,4 +160,4 @@ END
 $$;
 
 CREATE TRIGGER refuse_queue BEFORE INSERT OR UPDATE OF stream, max_age, max_bytes, consumed ON tidewire.retention
-	FOR EACH ROW EXECUTE FUNCTION tidewire.refuse_queue_retention(); -- sized is none of its business
+	FOR EACH ROW EXECUTE FUNCTION tidewire.refuse_queue_retention(); -- changes of sized need no check

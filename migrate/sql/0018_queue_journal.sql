@@ -1,14 +1,14 @@
 -- The journals of all queues are in one table.
 
 -- A row is one entry of the journal of a queue, in the order of sequence. top is the highest
--- position claimed, up to and with this row; base is where the journal begins. A
--- transaction that writes to many journals is one INSERT, with a plan that is kept.
+-- position claimed by this row or earlier ones; base is where the journal begins. A
+-- transaction that writes to many journals is one INSERT, with a cached plan.
 --
--- The journal begins anew in place: one transaction appends the row that says what
--- all before amounts to, and deletes what is before. A long snapshot keeps deleted rows, and
--- nothing passes over them: reads start at base, or at the end. Columns of a fixed width
--- come first. Statistics of a table that changes so fast would mislead the planner;
--- autovacuum comes only if no node removes deleted rows.
+-- The journal is compacted in place: one transaction appends a row with the state that
+-- results from all rows before, and deletes these. A long snapshot keeps deleted rows, but
+-- nothing scans them: reads start at base, or at the end. Columns of a fixed width come
+-- first. Statistics of a table that changes so fast would mislead the planner; autovacuum
+-- runs only if no node removes deleted rows.
 CREATE TABLE tidewire.queue_journal (
 	sequence bigint NOT NULL,
 	token bigint NOT NULL,
@@ -24,9 +24,9 @@ CREATE TABLE tidewire.queue_journal (
 ) WITH (autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_insert_threshold = -1,
 	autovacuum_analyze_threshold = 2147483647, autovacuum_analyze_scale_factor = 0);
 
--- hold_queue takes the queue's lock until the end of the transaction. What
--- comes after the lock has to see what was committed before it was granted: only READ
--- COMMITTED does.
+-- hold_queue takes the queue's lock until the end of the transaction. READ COMMITTED
+-- is required, so that statements after the lock see everything that was committed
+-- before it was granted.
 CREATE FUNCTION tidewire.hold_queue(queue_id int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -36,33 +36,32 @@ BEGIN
 END
 $$;
 
--- queue_write appends to the journal and returns what comes after row seen,
--- up to which the caller knows the journal. Only that needs to be looked at
--- here: what the caller derived from the rows before stays true (optimistic concurrency).
+-- queue_write appends to the journal and returns the rows after seen, the last row that
+-- the caller has read. Only those rows have to be checked here: what the caller derived
+-- from earlier rows stays true (optimistic concurrency).
 --
 -- own is the token of the caller's lease, or 0; valid_until is when it ends, as
 -- far as the caller knows, or NULL with the first row of a lease. Nothing is
--- written if the caller has rows of its own after seen (an attempt of which it
--- never heard), or the journal began anew, or the lease is over: the time is
--- asked for after the lock was taken. The kinds, which package queue names:
+-- written if there are rows of the caller after seen (from an attempt whose
+-- answer it never got), or the journal was compacted, or the lease is over; the
+-- time is read after the lock was taken. The kinds, which package queue names:
 --
---   1 all that was before      6 positions are done
---   2 lease begins, or goes on 7 positions are given up
---   3 lease ends               8 positions nobody has are done
---   4 claim after the top     11 lease begins, for one who wants to be alone
---   5 claim of positions given 12 positions were delivered lo times
---     up
+--   1 state of all before      6 positions are done
+--   2 lease begins, is renewed 7 positions are released
+--   3 lease ends               8 unclaimed positions are done
+--   4 claim after the top     11 lease begins, if no other has begun
+--   5 claim of released       12 positions were delivered lo times
+--     positions
 --
--- 5, 8, 11 and the end of another's lease depend on what others do: they are left
--- out if others have moved positions after seen, if that lease did not end, or, for 11, if another began its lease.
--- claim positions after the top are claimed besides.
+-- 5, 8, 11 and the end of another node's lease may conflict with rows of other nodes: they are left out if other
+-- nodes have moved positions after seen, if that lease did not end, or, for 11, if another lease began after seen.
+-- In addition, the given number (claim) of positions after the top is claimed.
 --
--- The first row returned is (last sequence, outcome, now), with outcome 0 all is
--- written, 1 all but what depends on others, 2 nothing: the lease is over, 3
--- nothing: look after seen first, 4 nothing, and the whole journal comes: what the caller has seen is of a history that was lost. For that a journal's rows have numbers of the
--- history, too. After the journal's rows come, if side is
--- not NULL, kind 101, when the next deferred message is due, and 102, those that
--- the caller got.
+-- The first row returned is (last sequence, outcome, now). Outcome 0: everything is written; 1: everything except conflicting
+-- rows; 2: nothing, the lease is over; 3: nothing, the caller has to read the rows after seen first; 4: nothing, and the whole
+-- journal is returned, because the caller has read rows of a history that was lost. To detect that, the sequence numbers of
+-- journals are above the base of the history, too. After the journal's rows come, if side is not NULL, kind 101: when the next
+-- deferred message is due, and 102: the deferred messages that the caller got.
 CREATE FUNCTION tidewire.queue_write(
 	queue_id int, seen bigint, own bigint, valid_until timestamptz, lease interval,
 	kinds smallint[], tokens bigint[], los bigint[], his bigint[], untils timestamptz[], bodies bytea[],
@@ -101,7 +100,7 @@ BEGIN
 			FROM tidewire.queue_journal AS j WHERE j.queue = queue_id AND j.sequence > known;
 	END IF;
 	IF outcome = 4 OR cardinality(kinds) = 0 AND claim = 0 THEN
-		NULL; -- only looks
+		NULL; -- only reads
 	ELSIF own_moved THEN
 		outcome := 3;
 	ELSIF valid_until <= at THEN
@@ -156,10 +155,9 @@ BEGIN
 END
 $$;
 
--- queue_write_side does for queue_write what side says: which of the lease's
--- messages are done, which are deferred (again), how many more it wants, and how often messages were
--- delivered that the lease keeps. Rows of kind 102 have 1 in lo if a node died
--- that had the message.
+-- queue_write_side applies side for queue_write: which messages of the lease are done, which are
+-- deferred (again), how many more it wants, and how often messages were delivered that the lease
+-- keeps. Rows of kind 102 have 1 in lo if a node that had the message died.
 CREATE FUNCTION tidewire.queue_write_side(queue_id int, own bigint, at timestamptz, side jsonb)
 RETURNS TABLE (sequence bigint, kind smallint, token bigint, lo bigint, hi bigint, until timestamptz, body bytea)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
@@ -167,7 +165,7 @@ LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	DELETE FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token = own
 		AND s.position = ANY (ARRAY(SELECT jsonb_array_elements_text(side->'done')::bigint));
-	-- From the log: a row of its own, though the journal says it is done.
+	-- From the log: the message gets a row here; in the journal it counts as done.
 	INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, dead, reason)
 		SELECT queue_id, p.position, coalesce(p.due, at + p.delay * interval '1 microsecond'), p.attempts, p.dead, p.reason
 		FROM jsonb_to_recordset(side->'put') AS p (position bigint, due timestamptz, delay bigint, attempts int, dead boolean, reason text, fresh boolean)
@@ -177,7 +175,7 @@ BEGIN
 		SET due_at = at + p.delay * interval '1 microsecond', token = NULL, attempts = p.attempts, dead = p.dead, reason = p.reason
 		FROM jsonb_to_recordset(side->'put') AS p (position bigint, delay bigint, attempts int, dead boolean, reason text, fresh boolean)
 		WHERE NOT p.fresh AND s.queue = queue_id AND s.position = p.position AND s.token = own;
-	-- A message may have been tried more than once since the last call.
+	-- A message may have been delivered more than once since the last call.
 	UPDATE tidewire.queue_side AS s SET attempts = p.attempts
 		FROM (SELECT t.position, max(t.attempts) AS attempts
 			FROM jsonb_to_recordset(side->'tried') AS t (position bigint, attempts int) GROUP BY t.position) AS p
@@ -188,22 +186,22 @@ BEGIN
 		ORDER BY d.due_at LIMIT (side->>'want')::int));
 	RETURN QUERY SELECT 0::bigint, 101::smallint, 0::bigint, 0::bigint, 0::bigint, min(s.due_at), NULL::bytea
 		FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token IS NULL AND NOT s.dead;
-	-- Also those of a call whose answer the caller never got.
+	-- Including those of a call whose answer the caller never got.
 	RETURN QUERY SELECT s.position, 102::smallint, s.attempts::bigint, s.suspect::int::bigint, 0::bigint, s.due_at, NULL::bytea
 		FROM tidewire.queue_side AS s WHERE s.queue = queue_id AND s.token = own AND own <> 0
 		AND s.position <> ALL (ARRAY(SELECT jsonb_array_elements_text(side->'known')::bigint)) ORDER BY s.position;
 END
 $$;
 
--- queue_end_side gives the messages that a lease held and that are deferred to whoever comes next. died: its node died, and they are suspect.
+-- queue_end_side releases the deferred messages that a lease held, for any node. died: its node died, so they become suspect.
 CREATE FUNCTION tidewire.queue_end_side(queue_id int, ended bigint, died boolean)
 RETURNS void LANGUAGE sql SET enable_seqscan = off SET jit = off AS $$
 	UPDATE tidewire.queue_side SET token = NULL, suspect = suspect OR died
 	WHERE queue = queue_id AND token = ended
 $$;
 
--- record_together writes to the journals of many queues in one transaction, where nothing was written to them meanwhile; the others are left to queue_write, as are the first rows in a
--- history.
+-- record_together writes to the journals of many queues in one transaction (group commit). It leaves out queues in whose journals
+-- other rows were written meanwhile, and the first rows in a history: these need queue_write.
 CREATE FUNCTION tidewire.record_together(
 	queues int[], seens bigint[], untils timestamptz[], leases interval[], owns bigint[], claims bigint[], sizes int[],
 	kinds smallint[], los bigint[], his bigint[], bodies bytea[]
@@ -241,11 +239,11 @@ BEGIN
 END
 $$;
 
--- look_at_queues tells of each queue how it stands, so that queues at rest
--- cost one query: the last row of the journal, when the next deferred message is
--- due, and the end of the stream, or NULL if its sequence stands at settled. It
--- takes no lock of a queue, and is but a hint. Queues that are being dropped, or emptied
--- for a moment, are left out. Those with streams that have tables of their own and have grown take one more.
+-- look_at_queues returns the state of each queue, so that idle queues cost one query: the last row of the
+-- journal, when the next deferred message is due, and the end of the stream, or NULL if its sequence still
+-- has the settled value. It takes no lock of a queue, and its result is only a hint. Queues that are being
+-- dropped, or are empty for a moment, are left out. Queues whose streams have separate tables and have grown
+-- take one more query.
 CREATE FUNCTION tidewire.look_at_queues(ids int[], settled bigint[])
 RETURNS TABLE (queue int, last bigint, due timestamptz, head bigint, at timestamptz)
 LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off SET lock_timeout = '100ms' AS $$
@@ -280,7 +278,7 @@ BEGIN
 					head := (SELECT s.head FROM tidewire.stream_state(one.id) AS s);
 				END IF;
 			EXCEPTION WHEN undefined_table OR lock_not_available OR internal_error THEN
-				CONTINUE; -- it is being dropped, or altered
+				CONTINUE; -- the stream is being dropped, or altered
 			END;
 		END IF;
 		RETURN NEXT;
@@ -288,8 +286,8 @@ BEGIN
 END
 $$;
 
--- rotate_queue begins the journal anew with the row that says what it amounts to (compaction).
--- The caller holds the lock since it read the journal.
+-- rotate_queue replaces the rows of the journal by one row with the resulting state
+-- (compaction). The caller has held the lock since it read the journal.
 CREATE FUNCTION tidewire.rotate_queue(queue_id int, next_sequence bigint, top bigint, body bytea)
 RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -304,8 +302,9 @@ BEGIN
 END
 $$;
 
--- refuse_lost_journal is called where a journal has no row, which it has from the
--- first moment on: an empty one would be a queue that delivers nothing ever again. It tells a queue that was dropped from one that has lost its journal.
+-- refuse_lost_journal is called if a journal has no row. Every journal has a row from the beginning: treating an empty one as new
+-- would make a queue that never delivers anything again. It distinguishes a queue that was dropped from one that has lost its
+-- journal.
 CREATE FUNCTION tidewire.refuse_lost_journal(queue_id int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	queue_name text := (SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.id = queue_id);
@@ -323,8 +322,8 @@ END
 $$;
 
 -- restart_queue begins a new journal for a queue, or a priority or partition of one,
--- that has lost its own. Messages up to the position count as done. All later
--- ones are delivered, also if they were acknowledged or dead.
+-- that has lost its journal. Messages up to the position count as done. All later
+-- messages are delivered, even if they were acknowledged or dead.
 CREATE FUNCTION tidewire.restart_queue(queue_name text, after bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	queue_id int := (SELECT q.id FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE s.name = queue_name);

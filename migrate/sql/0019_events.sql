@@ -6,12 +6,12 @@ CREATE TABLE tidewire.event_store (
 );
 ALTER SEQUENCE tidewire.event_store_id_seq OWNED BY tidewire.event_store.id;
 
--- Snapshots of projections. position is that up to which the state has taken all
--- events; it is not the last event that the projection chooses, but how far it
--- has looked. fingerprint is that of the projector's name, version and query, and checksum
--- that of the row: position, fingerprint and state.
+-- Snapshots of projections. position is the position up to which the state includes all
+-- events; it is not that of the last event that the projection selects, but how far it has
+-- read. fingerprint is a hash of the projector's name, version and query, and checksum one
+-- of the row: position, fingerprint and state.
 --
--- One row each, updated when its projection saves, which is seldom.
+-- One row for each projection, updated when it saves, which is rare.
 CREATE TABLE tidewire.event_snapshot (
 	store int NOT NULL REFERENCES tidewire.event_store ON DELETE CASCADE,
 	name text COLLATE "C" NOT NULL,
@@ -24,26 +24,26 @@ CREATE TABLE tidewire.event_snapshot (
 );
 
 -- create_event_tables makes the tables of one store. Text compares as bytes
--- (COLLATE "C"): faster, and no upgrade of locales can break an index.
+-- (COLLATE "C"): that is faster, and no upgrade of locales can break an index.
 --
--- events_N_tag has a row for each tag of each event, and is what conditions
--- and queries look at. It holds hashes, which the writers supply: rows of 48
--- bytes whatever the tags are. A query that finds a row compares the event's own
--- type and tags after it. The type comes before the position in the index,
--- so that "an event of this type with this tag" is one descent however many
--- events of other types have the tag. signature has three bits for each tag of
--- the event: of an item with several tags one is looked up, and the signature
--- says, nearly always, whether the others are there too. event is where the
--- event is in its table, where nothing is ever updated: reading a hundred
--- events by it takes a third of the time of a hundred descents by position.
--- It is a hint, for VACUUM FULL and pg_restore move events: whoever reads by it
--- compares positions.
+-- events_N_tag is an inverted index: it has a row for each tag of each event,
+-- which conditions and queries read. It holds hashes, which the writers supply,
+-- so rows have 48 bytes whatever the tags are. A query that finds a row then
+-- compares the event's own type and tags. The type comes before the position in
+-- the index, so that "an event of this type with this tag" is one descent
+-- however many events of other types have the tag. signature is a bloom filter:
+-- it has three bits for each tag of the event. For an item with several tags one
+-- tag is looked up, and the signature nearly always tells whether the event has
+-- the others too. event is the physical location of the event in its table,
+-- where nothing is ever updated: reading a hundred events by it takes a third of
+-- the time of a hundred descents by position. It is a hint, because VACUUM FULL
+-- and pg_restore move events: readers that use it compare positions.
 --
 -- events_N_batch has a row for each committed batch, which settles whether a
--- batch whose COMMIT was never answered took effect, and what was answered
--- then. Its last row names the history up to a position: a node that relies on
--- what it knows about that history says so by this row. The others go after
--- some minutes.
+-- batch whose COMMIT was never answered took effect, and what its answer was.
+-- Its last row identifies the history up to a position: a node that relies on
+-- what it knows about that history names this row. The other rows are deleted
+-- after some minutes.
 CREATE FUNCTION tidewire.create_event_tables(store int) RETURNS void LANGUAGE plpgsql AS $create$
 BEGIN
 	EXECUTE replace($sql$
@@ -82,8 +82,8 @@ BEGIN
 END
 $create$;
 
--- ensure_event_store returns the store of that name, as it is or newly made,
--- and waits, as tidewire.ensure_stream does, for another one that makes it.
+-- ensure_event_store returns the store of that name, existing or new. If
+-- another session is making it, it waits, as tidewire.ensure_stream does.
 CREATE FUNCTION tidewire.ensure_event_store(store_name text)
 RETURNS tidewire.event_store LANGUAGE plpgsql AS $$
 DECLARE
@@ -107,12 +107,12 @@ BEGIN
 END
 $$;
 
--- drop_event_store drops a store with all its events and the records of its clients, and tells whether there
--- was one. It gives up soon if somebody reads or writes, and the caller tries
--- again: an exclusive lock that waits would stop everybody after it.
+-- drop_event_store drops a store with all its events and the records of its clients, and returns whether
+-- there was one. It gives up soon if another session reads or writes, and the caller tries again: an
+-- exclusive lock that waits would block all later sessions.
 --
--- The store's functions are not looked for with LIKE and escaped characters: under standard_conforming_strings
--- = off such a pattern finds those of store 11 for store 1 as well.
+-- The store's functions are not found with LIKE and escaped characters: with standard_conforming_strings = off
+-- such a pattern for store 1 also matches those of store 11.
 CREATE FUNCTION tidewire.drop_event_store(store_name text)
 RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '200ms' AS $$
 DECLARE

@@ -1,28 +1,27 @@
--- define_event_checks, define_event_append and define_event_reads make what reads and writes one store. The functions
--- are its own, so that their plans are made once a session, and their settings
--- see to it that these are the same for an empty, a never analysed and a large
--- store: always by index, one nested loop after the other.
+-- define_event_checks, define_event_append and define_event_reads make the functions that read and write one store.
+-- Each store has separate functions, so that their plans are made once a session, and their settings make sure that
+-- these are the same for an empty, a never analysed and a large store: always by index, with nested loops.
 --
--- A query travels as probes. A probe is a type, or none for any, with the tags
--- of an item: driver is the hash of one of them, NULL for an item without tags;
--- others has the hashes of all, as the text of an array, where there are
--- several; signature is what an event with all of them has at least; tags are
--- the tags themselves, as the text of an array.
+-- A query is sent as probes. A probe is a type, or none for any type, with the
+-- tags of an item: driver is the hash of one of them, NULL for an item without
+-- tags; others has the hashes of all, as the text of an array, if there are
+-- several; signature has the bits that an event with all of them must have;
+-- tags are the tags themselves, as the text of an array.
 CREATE FUNCTION tidewire.define_event_checks(store int) RETURNS void LANGUAGE plpgsql AS $define$
 DECLARE
 	settings text := $set$
 		SET plan_cache_mode = force_generic_plan SET jit = off
 		SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off $set$;
 BEGIN
-	-- Of several tags the scan of the index goes by the one with the fewest
-	-- events, counted up to 64; the caller gives as driver what it thinks that is,
-	-- which is taken if it has no more than 32. check has the settings of who
-	-- calls it.
+	-- For an item with several tags the index scan uses the tag with the fewest
+	-- events, counted up to 64. The caller gives as driver the one that it
+	-- estimates to be that, which is used if it has no more than 32. check runs
+	-- with the settings of its caller.
 	--
 	-- budget bounds what a check under the lock may cost: it gives up on a probe
-	-- after so many rows of the index that do not match, or so many types of a
-	-- tag (200 at most), and says so by a position of 0: whether that call
-	-- conflicts is not known. Without a budget it does not give up.
+	-- after that many index rows that do not match, or that many types of a tag
+	-- (200 at most), and then returns a position of 0: it is unknown whether
+	-- that call conflicts. Without a budget it does not give up.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_check(
 		calls int[], afters bigint[], drivers bigint[], others text[], signatures bigint[],
@@ -92,8 +91,9 @@ BEGIN
 	END
 	$f$ $sql$, '#', store::text);
 
-	-- conflicts is what check finds, the first event of each call, or 0, and the last
-	-- batch that it looked at: what is not found is not there up to the end of it.
+	-- conflicts returns what check finds: the first conflicting event of each call,
+	-- or 0, and the last batch that was visible to it. "No conflict" is valid up to
+	-- the end of that batch.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_conflicts(
 		p_calls int[], p_afters bigint[], p_drivers bigint[], p_others text[], p_signatures bigint[],

@@ -5,9 +5,9 @@ DECLARE
 		SET plan_cache_mode = force_generic_plan SET jit = off
 		SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off $set$;
 BEGIN
-	-- lost_since returns the position of the last event before after, if events up to after are lost: if the store has not
-	-- got so far, or another history began after it, before the position upto, and there is no event in between. Else it
-	-- returns NULL, and always on a standby, which may not have got so far.
+	-- lost_since returns the position of the last event before after, if events up to after are lost: that is, if the
+	-- store does not reach after, or another history began after it, before the position upto, and there is no event in
+	-- between. Otherwise, and always on a standby, which may lag, it returns NULL.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_lost_since(after bigint, upto bigint) RETURNS bigint LANGUAGE plpgsql $sql$ || settings || $sql$ AS $f$
 	DECLARE
@@ -17,7 +17,7 @@ BEGIN
 			RETURN NULL;
 		END IF;
 		IF after <= upto THEN
-			PERFORM tidewire.history_base(); -- begins one, if nobody has
+			PERFORM tidewire.history_base(); -- begins a history if necessary
 			base := (SELECT min(b) FROM tidewire.bases() AS b WHERE b > after);
 			IF base IS NULL OR EXISTS (SELECT FROM tidewire.events_# AS e WHERE e.position >= after AND e.position <= base) THEN
 				RETURN NULL;
@@ -28,21 +28,21 @@ BEGIN
 	$f$ $sql$, '#', store::text);
 
 	-- append writes one batch in the caller's transaction. That must be READ
-	-- COMMITTED (else TW021): each statement in here sees what was committed before
-	-- it began, and all of them begin after the lock was taken.
+	-- COMMITTED (else TW021): each statement in here sees everything that was
+	-- committed before it began, and all of them begin after the lock was taken.
 	--
-	-- Event n of the batch gets position head + n; ev_packed has all of it but position and time. Those of calls that conflict
-	-- are left out, and leave gaps. Probes hold a position, after, up to which
-	-- their call knows that nothing conflicts; bases name the histories that this
-	-- was learnt from, by their last batches. If one is not how the history went
-	-- (PostgreSQL failed over and lost something) it fails with TW020. A call of
-	-- which the budget has not sufficed is left out as well, with the position 0.
-	-- least_after is the least of these positions: with nothing after it there is nothing to look for.
+	-- Event n of the batch gets position head + n; ev_packed has all of it except position and time. Events of calls that
+	-- conflict are left out, and leave gaps. Probes hold a position, after, up to which their call knows that nothing
+	-- conflicts; bases identify the histories from which it knows that, by their last batches. If one of them is not part of
+	-- the history (PostgreSQL failed over and lost something), append fails with TW020. A call for which the budget was not
+	-- enough is left out as well, with the position 0. least_after is the least of these positions: if there are no events
+	-- after it, nothing has to be checked.
 	--
-	-- c_afters are the positions that the conditions of calls name, from the least to the
-	-- most. A call whose position is of a history that was lost is left out, with -1 - the last position of before.
+	-- c_afters are the positions in the conditions of calls, in ascending order. A call whose position is of a
+	-- history that was lost is left out, with -1 minus the last position that is not lost.
 	--
-	-- r_clients are those of requests: n is that of call r_calls[n], whose first event is event r_firsts[n] of the batch.
+	-- r_clients are the clients of requests: request n is that of call r_calls[n], whose first event is event r_firsts[n]
+	-- of the batch.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_append(
 		my_writer bigint, my_number bigint, bases bigint[], basis_writers bigint[], basis_numbers bigint[],
@@ -113,7 +113,7 @@ BEGIN
 		IF size = 0 THEN
 			RETURN;
 		END IF;
-		now := clock_timestamp(); -- under the lock: times have the order of positions
+		now := clock_timestamp(); -- under the lock, so that times have the order of positions
 		sent_now := timestamptz_send(now);
 		IF cardinality(r_clients) > 0 THEN
 			PERFORM tidewire.record_event_requests(1073741824 + #, head, calls, r_clients, r_sequences, r_calls, r_firsts);
@@ -139,10 +139,10 @@ BEGIN
 	END
 	$f$ $sql$, '#', store::text);
 
-	-- settle sees to it that a batch is never written any more by an attempt that
-	-- is under way somewhere, or says what was answered if it was. It leaves a row
-	-- without events, at a position below 0, which such an attempt takes for its
-	-- own. READ COMMITTED, as append.
+	-- settle makes sure that an attempt that is still under way can never write
+	-- the batch, or returns its answer if it was written. It leaves a row without
+	-- events, at a position below 0, with which such an attempt conflicts. READ
+	-- COMMITTED, as append.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_settle(
 		my_writer bigint, my_number bigint,
@@ -163,11 +163,11 @@ BEGIN
 	END
 	$f$ $sql$, '#', store::text);
 
-	-- forget looks at up to max_rows rows of batches after that position, and deletes
-	-- those that nobody can ask for any more: of my_writer those below my_number; of
-	-- transactions of callers, which are never tried twice, after five minutes; of
-	-- others, whose processes may be gone, after a day. The last row stays: it
-	-- names the history that there is. It returns where it has ended, or NULL.
+	-- forget reads up to max_rows rows of batches after that position, and deletes
+	-- those that no writer can ask for any more: of my_writer those below my_number;
+	-- of transactions of callers, which are never tried twice, after five minutes; of
+	-- others, whose processes may have ended, after a day. The last row stays: it
+	-- identifies the current history. It returns where it has ended, or NULL.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_forget(after bigint, max_rows int, my_writer bigint, my_number bigint)
 	RETURNS bigint LANGUAGE plpgsql $sql$ || settings || $sql$ AS $f$
@@ -188,9 +188,9 @@ END
 $define$;
 
 -- record_event_requests records the requests of a batch that begins after head,
--- but for those of calls that conflict, in the append's own transaction. A
--- store's requests are kept as those of a stream, under the number of its lock,
--- and found and given up by the same functions. It fails as record_requests does.
+-- except those of calls that conflict, in the append's transaction. A store's
+-- requests are kept like those of a stream, under the number of its lock, and
+-- found and deleted by the same functions. It fails as record_requests does.
 CREATE FUNCTION tidewire.record_event_requests(
 	lock int, head bigint, conflicts int[], clients text[], sequences bigint[], calls int[], firsts int[]
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,6 +1,6 @@
--- packed is an event as readers decode it, all but the data: one value to send
--- in place of seven, which is most of what a read of many events costs. Where it is NULL
--- the function packs the event as it is.
+-- packed is an event in the form that readers decode, except the data: one value to send
+-- in place of seven, which is most of the cost of reading many events. Where it is NULL
+-- the function packs the event from its columns.
 --
 -- It is: position and time (8 bytes each, as int8send and timestamptz_send give
 -- them), flags (1 byte: 1 for JSON, 2 for the form below), the length of the
@@ -16,19 +16,21 @@ $$;
 
 -- define_event_reads: for settings and probes see define_event_checks.
 --
--- Both readers return the positions that they found, in any order; the events
--- at these positions, each packed and followed by its data, up to the one that
+-- Both readers return the positions that they found, in any order; the events at
+-- these positions, each packed and followed by its data, up to the one that
 -- fills the page to max_bytes, also in any order; and head, the position of the
--- last event of the store as this query sees it, if there may be more to read or
--- with_head says so. If the events are not those of the positions somebody has
--- moved them (VACUUM FULL, pg_restore), and by_position, which is slower, helps.
+-- last event of the store that this query sees, if there may be more to read or
+-- with_head is set. If the events are not those of the positions, they were
+-- moved (VACUUM FULL, pg_restore), and by_position, which is slower, has to be
+-- used.
 CREATE FUNCTION tidewire.define_event_reads(store int) RETURNS void LANGUAGE plpgsql AS $define$
 DECLARE
 	settings text := $set$
 		SET plan_cache_mode = force_generic_plan SET jit = off
 		SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off $set$;
-	-- Most pages are far from max_bytes: no event is larger than its share, which
-	-- is seen while they are collected. Else they are weighed one after the other.
+	-- Most pages are far below max_bytes: then no event is larger than its share,
+	-- which is noticed while they are collected. Otherwise they are weighed one
+	-- after the other.
 	fill text := $sql$
 		IF by_position OR gaps THEN
 			large := true; -- it may be
@@ -61,10 +63,9 @@ DECLARE
 			END IF;
 		END IF; $sql$;
 BEGIN
-	-- tagged reads the events with one tag, of one type or, with NULL, of any. In
-	-- the second case it reads all there is, whatever after and before are, and
-	-- only a tag that has no more than max_rows events; for another one positions is
-	-- NULL.
+	-- tagged reads the events with one tag, of one type or, with NULL, of any. With
+	-- NULL it ignores after and before and reads all events, and only if the tag has
+	-- no more than max_rows of them; otherwise positions is NULL.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_tagged(
 		after bigint, before bigint, max_rows int, max_bytes bigint, by_position boolean, with_head boolean, driver bigint, type_hash int,
@@ -106,13 +107,12 @@ BEGIN
 	END
 	$f$ $sql$, '#', store::text);
 
-	-- page reads what any query matches, by the hashes of the tags: the caller
-	-- compares. A query with items of several tags may have to look at very many
-	-- events of which none has all of them. It is given a window, a number of
-	-- positions, and looked up in one window after the other, growing while that is
-	-- quick, until the page is full or patience milliseconds have passed. searched is then
-	-- the position up to which, with backwards down to which, everything was looked
-	-- at.
+	-- page reads the events that any query matches, by the hashes of the tags: the caller
+	-- compares the tags. For a query with items of several tags it may have to read very
+	-- many events of which none has all of them. It is given a window, a number of
+	-- positions, and searches one window after the other, growing while that is quick,
+	-- until the page is full or patience milliseconds have passed. searched is then the
+	-- position up to which (backwards: down to which) everything was read.
 	EXECUTE replace($sql$
 	CREATE FUNCTION tidewire.events_#_page(
 		after bigint, before bigint, max_rows int, max_bytes bigint, by_position boolean, backwards boolean, everything boolean, span bigint, patience int,

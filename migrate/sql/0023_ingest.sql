@@ -1,6 +1,5 @@
--- reserve_positions gives size positions to a caller that writes them later
--- and in no promised order. It commits on its own; the lock keeps it apart
--- from begin_batch.
+-- reserve_positions assigns size positions to a caller that writes them later
+-- and in any order. It commits separately; the lock excludes begin_batch.
 CREATE FUNCTION tidewire.reserve_positions(lock_id int, positions regclass, size bigint)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -13,8 +12,9 @@ BEGIN
 END
 $$;
 
--- utf8_text is the text of valid UTF-8 and NULL otherwise. PostgreSQL's text
--- cannot hold a NUL byte, so a payload with one is not text either.
+-- utf8_text returns the text if the bytes are valid UTF-8, and NULL otherwise.
+-- PostgreSQL's text cannot hold a NUL byte, so a payload with one is not text
+-- either.
 CREATE FUNCTION tidewire.utf8_text(payload bytea)
 RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -24,15 +24,15 @@ EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character THEN
 END
 $$;
 
--- ensure_ingest_table makes the table that the ingest endpoint fills, unless it is
--- there, and tells whether it did. It fails with TW002 if there is something else
--- of that name, or of its view's. A table that is there is Tidewire's if it has the
+-- ensure_ingest_table makes the table that the ingest endpoint fills, unless it
+-- exists, and returns whether it did. It fails with TW002 if another object has the
+-- name of the table or of its view. An existing table is Tidewire's if it has the
 -- columns and the sequence of positions.
 --
 -- BRIN and not a B-tree on position: rows arrive in position order, and the
 -- B-tree would be half of the cost of loading them. The index serves readers
--- only as far as it is summarised, which the writer sees to every 50,000 rows;
--- 128 pages a range is about 7,000 rows of 100 bytes.
+-- only as far as it is summarised, which the writer does every 50,000 rows; 128
+-- pages a range is about 7,000 rows of 100 bytes.
 CREATE FUNCTION tidewire.ensure_ingest_table(in_schema text, name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	existing regclass := to_regclass(format('%I.%I', in_schema, name));
@@ -54,7 +54,7 @@ BEGIN
 			created_at timestamptz NOT NULL DEFAULT now()
 		);
 		COMMENT ON TABLE %1$I.%2$I IS 'tidewire: messages as /ws/ingest received them';
-		ALTER TABLE %1$I.%2$I REPLICA IDENTITY FULL; -- it has no key, and who publishes it may delete from it
+		ALTER TABLE %1$I.%2$I REPLICA IDENTITY FULL; -- it has no key, and rows may be deleted while it is in a publication
 		CREATE SEQUENCE %1$I.%3$I OWNED BY %1$I.%2$I.position;
 		CREATE INDEX %4$I ON %1$I.%2$I USING brin (position) WITH (pages_per_range = 128);
 		CREATE VIEW %1$I.%5$I AS

@@ -5,19 +5,19 @@ use clap::Parser;
 /// A chat server on axum.
 #[derive(Parser)]
 pub struct Args {
-    /// Address to listen on; localhost is IPv4 and IPv6
+    /// Address to listen on; localhost means both IPv4 and IPv6
     #[arg(long, default_value = "localhost")]
     pub host: String,
-    /// Port to listen on; 0 takes a free one
+    /// Port to listen on; 0 chooses a free port
     #[arg(long = "port", value_name = "PORT")]
     port_option: Option<u16>,
-    /// Stop after so many seconds; 0 runs until stopped
+    /// Stop after this number of seconds; 0 runs until stopped
     #[arg(long = "duration", value_name = "SECONDS", value_parser = not_negative)]
     duration_option: Option<f64>,
-    /// Chats a second of one connection
+    /// Chats a second that one connection may send
     #[arg(long, default_value = "10", value_parser = positive)]
     pub rate_limit: f64,
-    /// Chats at once of one connection
+    /// Chats that one connection may send at once
     #[arg(long, default_value = "10", value_parser = positive)]
     pub rate_burst: f64,
     /// Seconds between two JSON pings
@@ -39,7 +39,7 @@ impl Args {
         self.port_option.unwrap_or(self.port)
     }
 
-    /// None runs until stopped.
+    /// None means: run until stopped.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = self.duration_option.unwrap_or(self.duration);
         (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
@@ -62,7 +62,7 @@ fn not_negative(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Not even a nanosecond is as wrong as 0.
+/// Rejects values below 0.000001 too, such as times of less than a microsecond.
 fn positive(text: &str) -> Result<f64, String> {
     match not_negative(text)? {
         number if number >= 1e-6 => Ok(number),

@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::broadcast;
 
-/// How many chats a room keeps for members that lag. A member that lags
-/// further misses the oldest.
+/// How many chats a room keeps for members that lag. A member that lags more
+/// misses the oldest chats.
 const BACKLOG: usize = 1024;
 
 /// A chat on its way to the members of a room.
@@ -13,7 +13,7 @@ pub struct Chat {
     pub text: String,
 }
 
-/// All rooms: a broadcast channel each.
+/// All rooms, with a broadcast channel for each.
 #[derive(Default)]
 pub struct Hub {
     rooms: Mutex<HashMap<String, Room>>,
@@ -25,7 +25,8 @@ struct Room {
 }
 
 impl Hub {
-    /// Returns the room's channel for one more member, who has to leave.
+    /// Adds a member to the room and returns the room's channel. The member
+    /// must call leave later.
     pub fn join(&self, room: &str) -> broadcast::Sender<Arc<Chat>> {
         let mut rooms = self.rooms.lock().unwrap();
         let room = rooms.entry(room.to_owned()).or_insert_with(|| Room {
@@ -36,7 +37,7 @@ impl Hub {
         room.chats.clone()
     }
 
-    /// Takes a member out; the last one closes the room.
+    /// Removes a member. The last one closes the room.
     pub fn leave(&self, name: &str) {
         let mut rooms = self.rooms.lock().unwrap();
         let Some(room) = rooms.get_mut(name) else { return };

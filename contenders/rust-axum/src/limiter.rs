@@ -18,7 +18,7 @@ impl Limiter {
         }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token if there is one.
     pub fn allow(&mut self) -> bool {
         let now = Instant::now();
         let refill = self.per_second * (now - self.refilled).as_secs_f64();

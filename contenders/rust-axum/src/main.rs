@@ -66,7 +66,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(app: Arc<App>) -> io::Result<()> {
-    let _ = rlimit::increase_nofile_limit(u64::MAX); // each connection is a file
+    let _ = rlimit::increase_nofile_limit(u64::MAX); // each connection needs a file descriptor
     let started = Instant::now();
     let router = Router::new()
         .route("/ws", get(upgrade))
@@ -98,8 +98,8 @@ async fn upgrade(ws: WebSocketUpgrade, State(app): State<Arc<App>>) -> Response 
         .on_upgrade(move |socket| app.sessions.clone().track_future(session::run(socket, app)))
 }
 
-/// Opens the port on every address that host stands for: localhost is both
-/// loopback addresses, where the machine has them.
+/// Opens the port on every address of the host: localhost stands for both
+/// loopback addresses, if the machine has them.
 async fn listen(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     let failed = |e| io::Error::other(format!("cannot listen on port {port} of {host}: {e}; choose others with --host and --port"));
     if host != "localhost" {

@@ -3,11 +3,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::{json, Value};
 
-/// The room that is meant where a message names none.
+/// The room of messages that name none.
 pub const PUBLIC: &str = "public";
 
-/// A request of a client. Fields that the server has no use for are not
-/// read: a chat is passed on as the text that came.
+/// A request of a client. Fields that the server does not use are not parsed: a
+/// chat is passed on as the original text.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Request {
@@ -30,9 +30,9 @@ pub enum Request {
 }
 
 impl Request {
-    /// Returns None for what is malformed and for unknown types.
+    /// Returns None for malformed messages and unknown types.
     pub fn parse(text: &str) -> Option<Self> {
-        // An array of the type and the fields would do for serde, too.
+        // Serde would also accept an array of the type and the fields.
         let object = text.trim_start().starts_with('{');
         object.then(|| serde_json::from_str(text).ok()).flatten()
     }

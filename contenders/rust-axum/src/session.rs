@@ -17,7 +17,7 @@ use crate::limiter::Limiter;
 use crate::protocol::{self, Request, PUBLIC};
 use crate::App;
 
-/// The number of orders that the writing half may have before the reading half waits.
+/// The number of orders that may wait for the writing half before the reading half waits.
 const ORDERS: usize = 64;
 
 const MAX_ROOMS: usize = 100;
@@ -37,7 +37,7 @@ enum Order {
     Close(u16),
 }
 
-/// Why nothing more is read.
+/// Why reading has ended.
 enum End {
     /// The client has closed the connection, or it is broken.
     Gone,
@@ -126,7 +126,7 @@ impl Session<'_> {
         }
     }
 
-    /// Makes the client a member. Returns whether it is one.
+    /// Makes the client a member. Returns whether it is one now.
     async fn join(&mut self, room: &str) -> Result<bool, End> {
         if self.rooms.contains_key(room) {
             return Ok(true);
@@ -141,7 +141,7 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// Passes a chat on. In public speaks who likes to, and is a member then.
+    /// Passes a chat on. Anybody may send to the public room, and becomes a member of it.
     async fn chat(&mut self, room: &str, text: String) -> Result<(), End> {
         if room == PUBLIC {
             self.join(room).await?;
@@ -152,11 +152,11 @@ impl Session<'_> {
             return Ok(());
         }
         self.app.statistics.messages.fetch_add(1, Relaxed);
-        let _ = chats.send(Arc::new(Chat { from: self.id, text })); // fails where nobody listens
+        let _ = chats.send(Arc::new(Chat { from: self.id, text })); // fails if nobody listens
         Ok(())
     }
 
-    /// Leaves a room, or all. A client that is in no room is closed.
+    /// Leaves a room, or all rooms. The connection of a client without rooms is closed.
     async fn leave(&mut self, room: Option<String>) -> Result<(), End> {
         match room {
             None => self.leave_all(),
@@ -179,8 +179,9 @@ impl Session<'_> {
         }
     }
 
-    /// Waits until the writing half has time: who does not read what it asked
-    /// for is not read either, and in the end counts as silent.
+    /// Waits until the writing half accepts the order. So the server does not
+    /// read from a client that reads no answers, and such a client is closed as
+    /// silent in the end.
     async fn order(&self, order: Order) -> Result<(), End> {
         let taken = self.orders.send_timeout(order, self.app.args.pong_timeout()).await;
         taken.map_err(|_| End::Close(close_code::NORMAL))
@@ -192,7 +193,7 @@ impl Session<'_> {
     }
 }
 
-/// The writing half of a connection: it listens to the rooms of its client.
+/// The writing half of a connection. It receives the chats of its client's rooms.
 async fn write(id: u64, mut sender: SplitSink<WebSocket, Message>, mut orders: mpsc::Receiver<Order>, app: Arc<App>) -> Result<(), axum::Error> {
     let mut rooms = StreamMap::new();
     loop {

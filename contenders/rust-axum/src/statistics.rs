@@ -8,10 +8,11 @@ pub struct Statistics {
     pub messages: AtomicU64,
     /// Chats over the rate limit.
     pub dropped: AtomicU64,
-    /// Messages that are malformed, of an unknown type or for a foreign room.
+    /// Messages that are malformed, of an unknown type, or for a room that the client has not
+    /// joined.
     pub ignored: AtomicU64,
     pub deliveries: AtomicU64,
-    /// Chats that a lagging member missed, at most: its own are among them.
+    /// Upper bound for the chats that lagging members missed. It includes their own chats.
     pub missed: AtomicU64,
     connections: AtomicU64,
     open: AtomicU64,
@@ -29,7 +30,7 @@ impl Statistics {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    /// The summary of the counters after a time.
+    /// The summary of the counters after the elapsed time.
     pub fn summary(&self, elapsed: Duration) -> Summary {
         Summary {
             messages: self.messages.load(Relaxed),
@@ -42,7 +43,7 @@ impl Statistics {
     }
 }
 
-/// The block that every server with this contract prints when it stops.
+/// The block of statistics that every server with this contract prints when it stops.
 pub struct Summary {
     messages: u64,
     connections: u64,
@@ -74,7 +75,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Writes a time as `7ns`, `1.25ms`, `2.5s`, `1m2.5s` or `1h0m0s`.
+/// Formats a time as `7ns`, `1.25ms`, `2.5s`, `1m2.5s` or `1h0m0s`.
 fn human(time: Duration) -> String {
     if time.is_zero() {
         return "0s".into();

@@ -19,7 +19,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, if there is a whole one.
+    /// Takes a token if there is a whole one.
     pub fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = self.burst.min(self.tokens + self.rate * passed);

@@ -18,7 +18,7 @@ use crate::message::{self, Incoming};
 use crate::rooms::Outgoing;
 use crate::Server;
 
-/// Messages that wait for one client at most; more are lost to it.
+/// The maximum number of messages that wait for one client. Further messages are lost to it.
 const QUEUE: usize = 1024;
 
 const MAX_ROOMS: usize = 100;
@@ -31,11 +31,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<TcpStream>;
 
-/// Why nothing more is read from a client.
+/// Why reading from a client has ended.
 enum End {
-    /// It has closed the connection, or the connection is broken.
+    /// The client has closed the connection, or the connection is broken.
     Gone,
-    /// The server closes it, with this code.
+    /// The server closes the connection, with this code.
     Close(CloseCode),
 }
 
@@ -69,7 +69,7 @@ pub async fn serve(socket: Socket, id: u64, server: Arc<Server>) {
     writer.abort();
 }
 
-/// One connection, as its reading task sees it.
+/// One connection, as used by its reading task.
 struct Client {
     id: u64,
     server: Arc<Server>,
@@ -89,7 +89,7 @@ impl Client {
                 frame = timeout_at(heard + patience, stream.next()) => frame,
                 _ = heartbeat.tick() => {
                     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                    // Where the queue is full, the client has enough to hear.
+                    // If the queue is full, the client has enough to read.
                     let _ = self.queue.try_send(Outgoing::Answer(message::ping(now.as_millis())));
                     continue;
                 }
@@ -153,7 +153,8 @@ impl Client {
         None
     }
 
-    /// Leaves a room, or all without a name. A client that is in no room is closed.
+    /// Leaves a room, or all rooms if there is no name. The connection of a client without rooms is
+    /// closed.
     fn leave(&mut self, room: Option<&String>) -> Option<End> {
         match room {
             Some(room) => {
@@ -169,8 +170,9 @@ impl Client {
         self.rooms.is_empty().then_some(End::Close(CloseCode::Normal))
     }
 
-    /// Waits for a place in the queue: who asks without reading the answers is
-    /// not read either, and in the end counts as silent.
+    /// Waits for a free place in the queue. So the server does not read from a
+    /// client that reads no answers, and such a client is closed as silent in
+    /// the end.
     async fn answer(&self, text: String) -> Option<End> {
         let sent = self.queue.send_timeout(Outgoing::Answer(text), self.server.settings.pong_timeout).await;
         sent.is_err().then_some(End::Close(CloseCode::Normal))
@@ -192,7 +194,7 @@ fn end_of(error: &Error) -> End {
     }
 }
 
-/// Sends what is in the queue. All that waits leaves in one flush.
+/// Sends the queued messages. All that are waiting leave in one flush.
 async fn write(mut sink: SplitSink<Socket, Message>, mut queue: mpsc::Receiver<Outgoing>, server: Arc<Server>) -> Result<(), Error> {
     while let Some(first) = queue.recv().await {
         let mut next = Some(first);

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use crate::{connection, Server};
 
-/// How long a client may take for its request.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The largest message accepted, in bytes.
@@ -20,8 +20,8 @@ const MAX_MESSAGE: usize = 1 << 20;
 
 const HEALTH: &[u8] = b"GET /healthz ";
 
-/// Opens the port on every address that host stands for: localhost is both
-/// loopback addresses, where the machine has them.
+/// Opens the port on every address of the host: localhost stands for both
+/// loopback addresses, if the machine has them.
 pub async fn open(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     let explain = |e: io::Error| {
         io::Error::new(
@@ -64,8 +64,8 @@ pub async fn serve(mut stream: TcpStream, server: Arc<Server>) {
     }
 }
 
-/// Looks at the beginning of the request without taking it: the library reads
-/// the whole of it, and knows nothing but WebSockets.
+/// Peeks at the beginning of the request: the library reads the request itself,
+/// and supports only WebSockets.
 async fn asks_for_health(stream: &TcpStream) -> bool {
     let mut start = [0; HEALTH.len()];
     loop {
@@ -80,7 +80,7 @@ async fn asks_for_health(stream: &TcpStream) -> bool {
 async fn answer_health(stream: &mut TcpStream) {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n";
     if stream.write_all(answer).await.is_ok() && stream.shutdown().await.is_ok() {
-        // Closed before the request is read, the answer could be lost to a reset.
+        // If the socket were closed before the request is read, a reset could destroy the answer.
         let _ = tokio::io::copy(stream, &mut tokio::io::sink()).await;
     }
 }

@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(settings: Settings) -> io::Result<()> {
-    let _ = rlimit::increase_nofile_limit(u64::MAX); // each connection is a file
+    let _ = rlimit::increase_nofile_limit(u64::MAX); // each connection needs a file descriptor
     let listeners = listen::open(&settings.host, settings.port()).await?;
     println!("listening on :{}", listeners[0].local_addr()?.port());
 
@@ -84,7 +84,7 @@ async fn run(settings: Settings) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts until the stop.
+/// Accepts connections until the stop.
 async fn accept(listener: TcpListener, server: Arc<Server>) {
     loop {
         let accepted = tokio::select! {
@@ -95,7 +95,7 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
             Ok((stream, _)) => {
                 server.tasks.spawn(listen::serve(stream, server.clone()));
             }
-            Err(_) => sleep(Duration::from_millis(50)).await, // out of files: some will close
+            Err(_) => sleep(Duration::from_millis(50)).await, // out of file descriptors: some will be closed
         }
     }
 }

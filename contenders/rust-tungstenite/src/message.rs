@@ -3,11 +3,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The room that is meant where a message names none.
+/// The room of messages that name none.
 const DEFAULT_ROOM: &str = "public";
 
-/// A message of a client, as far as the server acts on it: a chat is passed on
-/// as the bytes that came, with whatever else they say.
+/// A message of a client, with the fields that the server uses. A chat is
+/// passed on as its original bytes, with all other fields.
 #[derive(Deserialize)]
 pub struct Incoming<'a> {
     #[serde(rename = "type", borrow)]
@@ -19,11 +19,11 @@ pub struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// Returns None for anything but a JSON object with a type, and for a chat
-    /// that says nothing.
+    /// Returns None for everything except a JSON object with a type, and for a
+    /// chat without text.
     pub fn parse(text: &'a str) -> Option<Self> {
         if !text.trim_start().starts_with('{') {
-            return None; // serde would take an array for the fields in their order
+            return None; // serde would also accept an array of the fields in their order
         }
         let message: Self = serde_json::from_str(text).ok()?;
         (message.kind != "chat" || message.text.is_some()).then_some(message)
@@ -33,12 +33,12 @@ impl<'a> Incoming<'a> {
         self.room.as_deref().unwrap_or(DEFAULT_ROOM)
     }
 
-    /// Whether this is for the room that everybody may speak in, joined or not.
+    /// Whether this is for the room to which everybody may send without joining.
     pub fn is_public(&self) -> bool {
         self.room() == DEFAULT_ROOM
     }
 
-    /// The answer to a ping: its `ts`, as it was written.
+    /// The answer to a ping, with an unchanged copy of its `ts`.
     pub fn pong(&self) -> String {
         format!(r#"{{"type":"pong","ts":{}}}"#, self.ts.map_or("null", RawValue::get))
     }

@@ -36,8 +36,8 @@ impl Rooms {
         }
     }
 
-    /// Hands a chat to every other member; all get a room's chats in the same
-    /// order. Returns how many had no place left for it.
+    /// Passes a chat to every other member; all get a room's chats in the same
+    /// order. Returns how many members had a full queue.
     pub fn say(&self, room: &str, from: u64, text: &Utf8Bytes) -> u64 {
         let rooms = self.rooms.lock().unwrap();
         let Some(members) = rooms.get(room) else { return 0 };

@@ -5,19 +5,19 @@ use clap::Parser;
 /// A chat server on tokio-tungstenite.
 #[derive(Parser)]
 pub struct Settings {
-    /// Address to listen on; localhost is IPv4 and IPv6
+    /// Address to listen on; localhost means both IPv4 and IPv6
     #[arg(long, default_value = "localhost")]
     pub host: String,
-    /// Port to listen on; 0 takes a free one [default: 8080]
+    /// Port to listen on; 0 chooses a free port [default: 8080]
     #[arg(long)]
     port: Option<u16>,
-    /// Stop after so many seconds; 0 runs until stopped [default: 0]
+    /// Stop after this number of seconds; 0 runs until stopped [default: 0]
     #[arg(long, value_parser = seconds)]
     duration: Option<Duration>,
-    /// Chats a second of one connection
+    /// Chats a second that one connection may send
     #[arg(long, default_value = "10", value_parser = positive)]
     pub rate_limit: f64,
-    /// Chats at once of one connection
+    /// Chats that one connection may send at once
     #[arg(long, default_value = "10", value_parser = positive)]
     pub rate_burst: f64,
     /// Seconds between two JSON pings
@@ -37,7 +37,7 @@ impl Settings {
         self.port.or(self.port_argument).unwrap_or(8080)
     }
 
-    /// None runs until stopped.
+    /// None means: run until stopped.
     pub fn duration(&self) -> Option<Duration> {
         self.duration.or(self.duration_argument).filter(|d| !d.is_zero())
     }

@@ -7,10 +7,10 @@ pub struct Stats {
     pub messages: AtomicU64,
     /// Chats over the rate limit.
     pub dropped: AtomicU64,
-    /// Messages that meant nothing to the server.
+    /// Messages that the server ignored.
     pub ignored: AtomicU64,
     pub deliveries: AtomicU64,
-    /// Deliveries that were left out because a member's queue was full.
+    /// Deliveries that were dropped because a member's queue was full.
     pub lost: AtomicU64,
     connections: AtomicU64,
     open: AtomicU64,
@@ -27,7 +27,7 @@ impl Stats {
         self.open.fetch_sub(1, Relaxed);
     }
 
-    /// The block that every server with this contract prints when it stops.
+    /// The block of statistics that every server with this contract prints when it stops.
     pub fn report(&self, elapsed: Duration) -> String {
         let (messages, dropped) = (self.messages.load(Relaxed), self.dropped.load(Relaxed));
         let share = if dropped == 0 {
@@ -58,7 +58,7 @@ impl Stats {
     }
 }
 
-/// A time in the unit that suits it: `1h0m2.5s`, `1.25ms`, `7ns`.
+/// Formats a time in a suitable unit: `1h0m2.5s`, `1.25ms`, `7ns`.
 fn span(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     let seconds = (time - Duration::from_secs(60 * minutes)).as_secs_f64();

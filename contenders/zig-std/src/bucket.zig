@@ -11,7 +11,7 @@ pub const Bucket = struct {
         return .{ .per_second = per_second, .burst = burst, .tokens = burst, .at = now };
     }
 
-    /// Takes a token, if there is a whole one.
+    /// Takes a token if there is a whole one.
     pub fn take(b: *Bucket, now: u64) bool {
         const seconds = @as(f64, @floatFromInt(now - b.at)) / std.time.ns_per_s;
         b.tokens = @min(b.burst, b.tokens + b.per_second * seconds);

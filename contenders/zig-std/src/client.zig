@@ -14,8 +14,7 @@ const milliseconds = @import("server.zig").milliseconds;
 const stack_size = @import("server.zig").stack_size;
 const waitReadable = @import("server.zig").waitReadable;
 
-/// The room that is meant where a message names none, and in which everybody
-/// may speak.
+/// The room of messages that name none. Everybody may send to it.
 const public = "public";
 
 const max_rooms = 100;
@@ -26,20 +25,20 @@ const max_name = 128;
 /// How long a closing handshake may take.
 const closing = std.time.ns_per_s;
 
-/// Memory, in bytes, that one parsed message may leave to the next.
+/// The maximum memory, in bytes, that is kept from one parsed message to the next.
 const max_arena = 64 << 10;
 
-/// Why nothing more is read.
+/// Why reading has ended.
 const End = union(enum) {
     /// The connection is broken.
     gone,
     /// The client has sent a close frame with this payload.
     closed: []const u8,
-    /// The server closes, with this code.
+    /// The server closes the connection, with this code.
     close: u16,
 };
 
-/// Serves a WebSocket until it ends, with this thread and one that writes.
+/// Serves a WebSocket until it ends, with this thread and a writing thread.
 pub fn serve(server: *Server, stream: net.Stream, ws: WebSocket) !void {
     var c: Client = .{
         .server = server,
@@ -54,7 +53,7 @@ pub fn serve(server: *Server, stream: net.Stream, ws: WebSocket) !void {
     defer c.deinit();
     const writing = try std.Thread.spawn(.{ .stack_size = stack_size }, Client.write, .{&c});
     defer writing.join();
-    defer posix.shutdown(stream.handle, .both) catch {}; // ends a write that blocks
+    defer posix.shutdown(stream.handle, .both) catch {}; // ends a blocked write
     defer c.queue.close();
 
     try setReadTimeout(stream, server.settings.pong_timeout);
@@ -69,17 +68,17 @@ const Client = struct {
     ws: WebSocket,
     frames: FrameReader,
     queue: Queue = .{},
-    /// The writing thread has come to its end.
+    /// Set when the writing thread has ended.
     written: std.Thread.ResetEvent = .{},
 
     // Only the reading thread uses the fields below.
 
-    /// For one message at a time.
+    /// Holds one message at a time.
     arena: std.heap.ArenaAllocator,
-    /// The names are owned by this map.
+    /// This map owns the names.
     rooms: std.StringArrayHashMapUnmanaged(void) = .empty,
     bucket: Bucket,
-    /// When something last came.
+    /// When data last arrived.
     heard: u64,
     next_ping: u64,
 
@@ -114,8 +113,8 @@ const Client = struct {
         }
     }
 
-    /// Waits until there is something to read, and pings meanwhile. Returns
-    /// why nothing more is to be read, if so.
+    /// Waits until there is something to read, and sends pings meanwhile.
+    /// Returns the reason if reading must end.
     fn wait(c: *Client) !?End {
         while (c.ws.input.bufferedLen() == 0) {
             const now = c.server.now();
@@ -139,7 +138,7 @@ const Client = struct {
         defer c.server.gpa.free(text);
         const out: *Outgoing = try .create(c.server.gpa, .text, text);
         defer out.release(c.server.gpa);
-        c.queue.push(out) catch {}; // where it is full, the client has enough to hear
+        c.queue.push(out) catch {}; // if it is full, the client has enough to read
     }
 
     fn handle(c: *Client, text: []const u8) !?End {
@@ -155,7 +154,7 @@ const Client = struct {
         };
     }
 
-    /// Makes the client a member. Returns whether it is one.
+    /// Makes the client a member. Returns whether it is one now.
     fn join(c: *Client, room: []const u8) !bool {
         if (c.rooms.contains(room)) return true;
         if (c.rooms.count() >= max_rooms or room.len > max_name) return false;
@@ -183,7 +182,7 @@ const Client = struct {
         return null;
     }
 
-    /// Leaves a room, or all. A client that is in no room is closed.
+    /// Leaves a room, or all rooms. The connection of a client without rooms is closed.
     fn leave(c: *Client, room: ?[]const u8) ?End {
         if (room) |name| {
             if (c.rooms.fetchSwapRemove(name)) |entry| {
@@ -202,8 +201,9 @@ const Client = struct {
         c.rooms.clearRetainingCapacity();
     }
 
-    /// Waits for a place in the queue: who does not read what it asked for is
-    /// not read either, and in the end counts as silent.
+    /// Waits for a free place in the queue. So the server does not read from a
+    /// client that reads no answers, and such a client is closed as silent in
+    /// the end.
     fn answer(c: *Client, op: WebSocket.Opcode, data: []const u8) !?End {
         const out: *Outgoing = try .create(c.server.gpa, op, data);
         defer out.release(c.server.gpa);
@@ -216,7 +216,7 @@ const Client = struct {
         return null;
     }
 
-    /// Does the closing handshake, where there is somebody to do it with.
+    /// Does the closing handshake, unless the connection is broken.
     fn finish(c: *Client, end: End) void {
         var code: [2]u8 = undefined;
         const payload = switch (end) {
@@ -234,7 +234,7 @@ const Client = struct {
         c.written.timedWait(closing) catch {};
     }
 
-    /// Reads up to the client's close frame, or for a time.
+    /// Reads up to the client's close frame, or until the time limit.
     fn awaitClose(c: *Client) void {
         setReadTimeout(c.stream, closing) catch return;
         const until = c.server.now() + closing;
@@ -244,7 +244,7 @@ const Client = struct {
         }
     }
 
-    /// The writing thread: all that waits leaves in one flush.
+    /// The writing thread. All waiting messages leave in one flush.
     fn write(c: *Client) void {
         defer c.written.set();
         var batch: [64]*Outgoing = undefined;
@@ -261,7 +261,7 @@ const Client = struct {
         }
     }
 
-    /// Makes the reading thread notice that nothing can be written.
+    /// Makes the reading thread notice that writing has failed.
     fn broken(c: *Client) void {
         c.queue.close();
         posix.shutdown(c.stream.handle, .both) catch {};

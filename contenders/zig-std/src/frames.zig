@@ -4,11 +4,12 @@ const WebSocket = std.http.Server.WebSocket;
 /// The largest message accepted, in bytes.
 pub const max_message = 1 << 20;
 
-/// A buffer larger than this is given back after its message.
+/// A buffer larger than this is freed after its message.
 const max_kept = 64 << 10;
 
-/// Reads a client's messages. std's readSmallMessage knows no fragments, drops
-/// pongs and the code of a close frame, and leaves UTF-8 unchecked.
+/// Reads a client's messages. std's readSmallMessage does not support
+/// fragments, drops pongs and the code of a close frame, and does not check
+/// UTF-8.
 pub const FrameReader = struct {
     gpa: std.mem.Allocator,
     in: *std.Io.Reader,
@@ -24,7 +25,7 @@ pub const FrameReader = struct {
         ping: []const u8,
         pong,
         close: []const u8,
-        /// More of the message is to come.
+        /// More frames of the message will follow.
         fragment,
     };
 

@@ -55,8 +55,8 @@ pub fn main() !u8 {
     return 0;
 }
 
-/// Opens the port on every address that the host stands for: localhost is both
-/// loopback addresses, where the machine has them.
+/// Opens the port on every address of the host: localhost stands for both
+/// loopback addresses, if the machine has them.
 fn listen(listeners: *[2]net.Server, s: settings.Settings) ![]net.Server {
     if (!std.mem.eql(u8, s.host, "localhost")) {
         listeners[0] = try listenOn(try .parseIp(s.host, s.port));
@@ -72,8 +72,8 @@ fn listen(listeners: *[2]net.Server, s: settings.Settings) ![]net.Server {
     return listeners[0..2];
 }
 
-/// As net.Address.listen, but its reuse_address would let two servers share a
-/// port, and without it there is no restart while old connections linger.
+/// Like net.Address.listen, but its reuse_address would let two servers share a
+/// port, and without it a restart fails while old connections linger.
 fn listenOn(address: net.Address) !net.Server {
     const fd = try posix.socket(address.any.family, posix.SOCK.STREAM | posix.SOCK.CLOEXEC, posix.IPPROTO.TCP);
     errdefer posix.close(fd);
@@ -86,17 +86,17 @@ fn listenOn(address: net.Address) !net.Server {
     return server;
 }
 
-/// Each connection is a file.
+/// Each connection needs a file descriptor.
 fn raiseFileLimit() void {
     const limits = posix.getrlimit(.NOFILE) catch return;
     posix.setrlimit(.NOFILE, .{ .cur = limits.max, .max = limits.max }) catch {};
 }
 
-/// A pipe that tells all threads of the stop: nobody reads what is written to
-/// it, so it stays readable.
+/// A pipe that tells all threads to stop: nobody reads the data written to it,
+/// so it stays readable.
 var stop_pipe: [2]posix.fd_t = undefined;
 
-/// Returns what becomes readable at SIGINT and SIGTERM.
+/// Returns a descriptor that becomes readable at SIGINT and SIGTERM.
 fn stopAtSignals() !posix.fd_t {
     stop_pipe = try posix.pipe2(.{ .CLOEXEC = true, .NONBLOCK = true });
     const action: posix.Sigaction = .{

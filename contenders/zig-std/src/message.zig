@@ -2,18 +2,18 @@ const std = @import("std");
 const Allocator = std.mem.Allocator;
 const Value = std.json.Value;
 
-/// A message of a client, as far as the server acts on it. A chat is passed on
-/// as the bytes that came.
+/// A message of a client, with the fields that the server uses. A chat is
+/// passed on as its original bytes.
 pub const Message = struct {
     kind: Kind,
-    /// Null where the message names none.
+    /// Null if the message names none.
     room: ?[]const u8,
     ts: Value,
 
     pub const Kind = enum { join, chat, leave, ping, pong };
 
-    /// Returns null for what is malformed and for unknown types. Everything in
-    /// the message belongs to the arena, or to text.
+    /// Returns null for malformed messages and unknown types. All memory of the
+    /// message belongs to the arena or to text.
     pub fn parse(arena: Allocator, text: []const u8) ?Message {
         const fields = std.json.parseFromSliceLeaky(Fields, arena, text, .{
             .ignore_unknown_fields = true,
@@ -34,7 +34,7 @@ pub const Message = struct {
     }
 };
 
-/// Values, since std.json takes an array of numbers for a string.
+/// The fields are Values, since std.json would accept an array of numbers as a string.
 const Fields = struct {
     type: Value,
     room: Value = .null,

@@ -2,13 +2,13 @@ const std = @import("std");
 const Allocator = std.mem.Allocator;
 const Opcode = std.http.Server.WebSocket.Opcode;
 
-/// A message on its way out, shared by the queues of all who get it.
+/// An outgoing message, shared by the queues of all receivers.
 pub const Outgoing = struct {
     refs: std.atomic.Value(usize) = .init(1),
     op: Opcode,
-    /// A chat of another member, and not an answer.
+    /// True for a chat of another member, false for an answer.
     delivery: bool = false,
-    /// Owned by this, freed with the last reference.
+    /// Owned by this message, and freed with the last reference.
     data: []const u8,
 
     /// Copies data. The caller holds the first reference.
@@ -31,7 +31,8 @@ pub const Outgoing = struct {
     }
 };
 
-/// The messages that wait to be written to one client: bounded, with one reader.
+/// The messages that wait to be written to one client: a bounded queue with one
+/// reader.
 pub const Queue = struct {
     mutex: std.Thread.Mutex = .{},
     filled: std.Thread.Condition = .{},
@@ -41,10 +42,10 @@ pub const Queue = struct {
     len: usize = 0,
     closed: bool = false,
 
-    /// Messages that wait at most.
+    /// The maximum number of waiting messages.
     pub const capacity = 1024;
 
-    /// Adds a message if there is a place. A message that is added after
+    /// Adds a message if there is a free place. A message that is added after
     /// close is dropped.
     pub fn push(q: *Queue, out: *Outgoing) error{Full}!void {
         {
@@ -53,10 +54,11 @@ pub const Queue = struct {
             if (q.len == capacity) return error.Full;
             q.add(out);
         }
-        q.filled.signal(); // after the unlock: who wakes would only wait for it
+        q.filled.signal(); // after the unlock, or the woken thread would wait for the mutex
     }
 
-    /// Adds a message, or fails when there was no place for so many nanoseconds.
+    /// Adds a message, or fails if there is no free place for `patience`
+    /// nanoseconds.
     pub fn pushWait(q: *Queue, out: *Outgoing, patience: u64) error{Timeout}!void {
         {
             q.mutex.lock();
@@ -74,15 +76,16 @@ pub const Queue = struct {
         q.len += 1;
     }
 
-    /// Waits for messages and moves what fits into batch; the caller releases
-    /// them. Empty means closed.
+    /// Waits for messages and moves as many as fit into batch. The caller
+    /// releases them. Empty means closed.
     pub fn take(q: *Queue, batch: []*Outgoing) []*Outgoing {
         q.mutex.lock();
         defer q.mutex.unlock();
         if (q.len == 0) {
             while (q.len == 0 and !q.closed) q.filled.wait(&q.mutex);
-            // The sender goes on first: its next messages leave in the same
-            // write, and the processor does not switch for each message.
+            // The sender continues first: its next messages leave in the same
+            // write, and the processor does not switch threads for each
+            // message.
             q.mutex.unlock();
             std.Thread.yield() catch {};
             q.mutex.lock();
@@ -97,7 +100,7 @@ pub const Queue = struct {
         return batch[0..n];
     }
 
-    /// Ends the queue: what is in it can still be taken.
+    /// Closes the queue. Messages in it can still be taken.
     pub fn close(q: *Queue) void {
         q.mutex.lock();
         defer q.mutex.unlock();
@@ -106,7 +109,7 @@ pub const Queue = struct {
         q.freed.signal();
     }
 
-    /// Releases what nobody took.
+    /// Releases the messages that nobody took.
     pub fn deinit(q: *Queue, gpa: Allocator) void {
         for (0..q.len) |i| q.ring[(q.first + i) % capacity].release(gpa);
     }

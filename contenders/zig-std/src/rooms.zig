@@ -4,11 +4,11 @@ const queue = @import("queue.zig");
 const Queue = queue.Queue;
 const Outgoing = queue.Outgoing;
 
-/// The members of each room. A member is known by its queue.
+/// The members of each room. A member is identified by its queue.
 pub const Rooms = struct {
     gpa: Allocator,
     lock: std.Thread.RwLock = .{},
-    /// Names are owned by this map.
+    /// This map owns the names.
     rooms: std.StringHashMapUnmanaged(Members) = .empty,
 
     const Members = std.AutoArrayHashMapUnmanaged(*Queue, void);
@@ -25,7 +25,7 @@ pub const Rooms = struct {
         try r.rooms.put(r.gpa, owned, members);
     }
 
-    /// Takes a member out. The room goes with its last one.
+    /// Removes a member. A room is removed with its last member.
     pub fn leave(r: *Rooms, name: []const u8, member: *Queue) void {
         r.lock.lock();
         defer r.lock.unlock();
@@ -38,9 +38,10 @@ pub const Rooms = struct {
         r.gpa.free(owned);
     }
 
-    /// Gives a message to every other member. Returns how many had no place
-    /// for it. Those who speak at once do not wait for one another: members get
-    /// each sender's messages in order, and may see two senders in either.
+    /// Passes a message to every other member. Returns how many had a full
+    /// queue. Concurrent senders do not wait for one another: members get each
+    /// sender's messages in order, but may see the messages of two senders in
+    /// different orders.
     pub fn say(r: *Rooms, name: []const u8, from: *Queue, out: *Outgoing) u64 {
         r.lock.lockShared();
         defer r.lock.unlockShared();

@@ -6,13 +6,13 @@ const Settings = @import("settings.zig").Settings;
 const Stats = @import("stats.zig").Stats;
 const client = @import("client.zig");
 
-/// A connection's two threads have little on their stacks beside its buffers
-/// and its queue.
+/// The two threads of a connection have little on their stacks except its
+/// buffers and its queue.
 pub const stack_size = 512 << 10;
 
 const buffer_size = 16 << 10;
 
-/// How long a client may take for its request.
+/// How long a client may take to send its request.
 const patience = 10 * std.time.ns_per_s;
 
 /// The state that all connections share.
@@ -22,11 +22,11 @@ pub const Server = struct {
     stats: Stats = .{},
     rooms: Rooms,
     started: std.time.Instant,
-    /// Becomes readable, and stays so, when the server is to stop.
+    /// Becomes readable, and stays readable, when the server must stop.
     stop: posix.fd_t,
 
     mutex: std.Thread.Mutex = .{},
-    /// No thread is left.
+    /// Signalled when no thread is left.
     idle: std.Thread.Condition = .{},
     threads: usize = 0,
 
@@ -36,8 +36,8 @@ pub const Server = struct {
         return instant.since(s.started);
     }
 
-    /// Accepts connections, each with a thread of its own, until the stop or
-    /// the end of the duration.
+    /// Accepts connections, and starts a thread for each, until the stop or the
+    /// end of the duration.
     pub fn accept(s: *Server, listeners: []net.Server) !void {
         while (true) {
             const timeout = try s.remaining() orelse return;
@@ -65,9 +65,9 @@ pub const Server = struct {
     fn acceptOne(s: *Server, listener: *net.Server) void {
         const connection = listener.accept() catch |err| switch (err) {
             error.ProcessFdQuotaExceeded, error.SystemFdQuotaExceeded, error.SystemResources => {
-                return std.Thread.sleep(50 * std.time.ns_per_ms); // some will close
+                return std.Thread.sleep(50 * std.time.ns_per_ms); // some connections will be closed
             },
-            else => return, // the client is gone already
+            else => return, // the client has gone already
         };
         s.mutex.lock();
         s.threads += 1;
@@ -87,8 +87,8 @@ pub const Server = struct {
         if (s.threads == 0) s.idle.signal();
     }
 
-    /// Waits until all connections have ended, at most for so many
-    /// nanoseconds. Returns whether they have.
+    /// Waits until all connections have ended, for at most `limit` nanoseconds.
+    /// Returns whether they have.
     pub fn drain(s: *Server, limit: u64) bool {
         const end = s.now() + limit;
         s.mutex.lock();
@@ -106,7 +106,7 @@ pub const Server = struct {
 fn serve(server: *Server, stream: net.Stream) void {
     defer server.ended();
     defer stream.close();
-    handle(server, stream) catch {}; // the client is gone
+    handle(server, stream) catch {}; // the client has gone
 }
 
 /// Answers one HTTP request. A WebSocket is served until it ends.
@@ -141,7 +141,7 @@ fn handle(server: *Server, stream: net.Stream) !void {
 
 pub const Readiness = enum { readable, stop, timeout };
 
-/// Waits for input of the socket, the stop, or so many milliseconds.
+/// Waits until the socket has input, the server stops, or the timeout in milliseconds passes.
 pub fn waitReadable(server: *const Server, stream: net.Stream, timeout: i32) posix.PollError!Readiness {
     var fds = [_]posix.pollfd{
         .{ .fd = stream.handle, .events = posix.POLL.IN, .revents = 0 },
@@ -152,14 +152,14 @@ pub fn waitReadable(server: *const Server, stream: net.Stream, timeout: i32) pos
     return if (fds[0].revents != 0) .readable else .timeout;
 }
 
-/// Makes a read fail that gets nothing for so many nanoseconds.
+/// Makes a read fail if it gets nothing for that number of nanoseconds.
 pub fn setReadTimeout(stream: net.Stream, ns: u64) posix.SetSockOptError!void {
     const us = @max(1, ns / std.time.ns_per_us);
     const timeout: posix.timeval = .{ .sec = @intCast(us / std.time.us_per_s), .usec = @intCast(us % std.time.us_per_s) };
     try posix.setsockopt(stream.handle, posix.SOL.SOCKET, posix.SO.RCVTIMEO, std.mem.asBytes(&timeout));
 }
 
-/// Nanoseconds as poll wants them, rounded up.
+/// Converts nanoseconds to milliseconds for poll, rounded up.
 pub fn milliseconds(ns: u64) i32 {
     return @intCast(@min(std.math.maxInt(i32), ns / std.time.ns_per_ms + 1));
 }

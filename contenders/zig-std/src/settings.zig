@@ -28,7 +28,7 @@ pub const Settings = struct {
 
     pub const Error = error{ UnknownFlag, MissingValue, InvalidValue, TooManyArguments };
 
-    /// Reads what follows the program's name. A flag wins over an argument.
+    /// Parses the arguments after the program's name. A flag overrides a positional argument.
     pub fn parse(args: []const []const u8) Error!Settings {
         var s: Settings = .{};
         var arguments: usize = 0;
@@ -85,7 +85,7 @@ fn aboveZero(text: []const u8) Settings.Error!f64 {
     return if (n > 0) n else error.InvalidValue;
 }
 
-/// Returns nanoseconds, at least so many.
+/// Parses seconds and returns nanoseconds, at least `least`.
 fn seconds(text: []const u8, least: u64) Settings.Error!u64 {
     const ns: u64 = @intFromFloat(std.time.ns_per_s * try number(text));
     return if (ns >= least) ns else error.InvalidValue;

@@ -7,10 +7,10 @@ pub const Stats = struct {
     messages: Counter = .init(0),
     /// Chats over the rate limit.
     dropped: Counter = .init(0),
-    /// Messages that meant nothing to the server.
+    /// Messages that the server ignored.
     ignored: Counter = .init(0),
     deliveries: Counter = .init(0),
-    /// Deliveries left out because a member's queue was full.
+    /// Deliveries that were dropped because a member's queue was full.
     lost: Counter = .init(0),
     connections: Counter = .init(0),
     open: Counter = .init(0),
@@ -30,8 +30,8 @@ pub const Stats = struct {
         _ = s.open.fetchSub(1, .monotonic);
     }
 
-    /// Writes the block that every server with this contract prints when it
-    /// stops, after so many nanoseconds.
+    /// Writes the block of statistics that every server with this contract
+    /// prints when it stops, for the elapsed nanoseconds.
     pub fn print(s: *const Stats, w: *std.Io.Writer, elapsed: u64) std.Io.Writer.Error!void {
         const messages = s.messages.load(.monotonic);
         const dropped = s.dropped.load(.monotonic);

@@ -48,7 +48,7 @@ func messagesPath(stream string) string {
 	return "/v1/streams/" + url.PathEscape(stream) + "/messages"
 }
 
-// isLost reports whether a reader at a position is told by a node that it is lost.
+// isLost reports whether a node tells a reader at the position that history was lost.
 func isLost(ctx context.Context, node, path string, position int64) (bool, error) {
 	var page json.RawMessage
 	err := call(ctx, "GET", node, fmt.Sprintf("%s?limit=1&after=%d", path, position), &page)
@@ -58,7 +58,7 @@ func isLost(ctx context.Context, node, path string, position int64) (bool, error
 	return false, err
 }
 
-// checkTold checks that the loss of each position is told.
+// checkTold checks that readers are told about the loss of each position.
 func (r *run) checkTold(ctx context.Context, name, path string, lost []int64) error {
 	for _, position := range lost {
 		for _, node := range r.load.nodes {
@@ -74,7 +74,7 @@ func (r *run) checkTold(ctx context.Context, name, path string, lost []int64) er
 	return nil
 }
 
-// checkStreams reads the streams and compares them with what was answered and seen.
+// checkStreams reads the streams and compares them with the answers and the deliveries.
 func (r *run) checkStreams(ctx context.Context, bases []int64) error {
 	for _, stream := range r.streams {
 		held, err := readAll(ctx, r.load.nodes[0], messagesPath(stream))
@@ -96,7 +96,7 @@ func (r *run) checkStreams(ctx context.Context, bases []int64) error {
 	return r.checkOffsets(ctx)
 }
 
-// checkOffsets checks that no group's offset is below what was answered.
+// checkOffsets checks that no group's offset is lower than the last acknowledged commit.
 func (r *run) checkOffsets(ctx context.Context) error {
 	for _, reader := range r.readers {
 		var page struct {
@@ -121,7 +121,7 @@ func (r *run) checkOffsets(ctx context.Context) error {
 	return nil
 }
 
-// checkEvents reads the event store and compares it with what was answered.
+// checkEvents reads the event store and compares it with the answers.
 func (r *run) checkEvents(ctx context.Context, bases []int64) error {
 	all, err := readAll(ctx, r.load.nodes[0], eventsPath)
 	if err != nil {
@@ -135,14 +135,15 @@ func (r *run) checkEvents(ctx context.Context, bases []int64) error {
 	return r.checkTold(ctx, eventStore, eventsPath, lost)
 }
 
-// checkQueue checks the positions of what was enqueued. Whether it was delivered and settled, settleDown has found out.
+// checkQueue checks the positions of the enqueued messages. settleDown has already checked that they were delivered and
+// settled.
 func (r *run) checkQueue(ctx context.Context, bases []int64) error {
 	r.ledger.Fence(r.queue, bases, r.cfg.Quorum)
 	return r.checkTold(ctx, r.queue, messagesPath(r.queue), slices.Sorted(maps.Keys(r.lostOfQueue)))
 }
 
-// unsettled are the positions of messages of the queue that were acknowledged when they were enqueued, are not known to be
-// lost, and were not settled yet.
+// unsettled returns the positions of messages whose enqueueing was acknowledged, that are not known to be lost, and
+// that no consumer has settled yet.
 func (r *run) unsettled(ctx context.Context) (left []int64, err error) {
 	for _, a := range r.ledger.acknowledged(r.queue) {
 		if r.settled.of(a.content) || r.lostOfQueue[a.position] {
@@ -164,7 +165,8 @@ func (r *run) unsettled(ctx context.Context) (left []int64, err error) {
 	return left, nil
 }
 
-// basesOf returns after which position each history gives out its own, the first one left out.
+// basesOf returns the base of each history except the first: the positions that a history assigns
+// come after its base.
 func basesOf(ctx context.Context, pair *Pair) (bases []int64, err error) {
 	err = on(ctx, pair.primaryServer(), func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `SELECT base FROM tidewire.bases() AS base WHERE base > 0 ORDER BY base`)
@@ -185,7 +187,7 @@ func byPosition(all []seen) map[int64]content {
 	return held
 }
 
-// acknowledged are the answered requests of a store.
+// acknowledged returns the acknowledged requests of a store.
 func (l *Ledger) acknowledged(name string) []ack {
 	l.mu.Lock()
 	defer l.mu.Unlock()

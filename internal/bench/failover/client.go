@@ -26,8 +26,9 @@ const (
 
 var kinds = []string{kindPublish, kindDeliver, kindCommit, kindEnqueue, kindSettle, kindAppend, kindIngest}
 
-// pulses know when each kind was first answered after a promotion, and how many answers there were. Safe for concurrent use.
-type pulses struct {
+// answerTimes records when each kind of request was first answered after a promotion, and the number of answers. Safe for
+// concurrent use.
+type answerTimes struct {
 	mu    sync.Mutex // guards the fields below
 	since time.Time
 	first map[string]time.Time
@@ -37,8 +38,8 @@ type pulses struct {
 	latency             *bench.Histogram // of requests since the last counters
 }
 
-// arm waits for the first answers after a moment.
-func (p *pulses) arm(since time.Time) (all <-chan struct{}) {
+// arm starts to wait for the first answer of each kind since a time.
+func (p *answerTimes) arm(since time.Time) (all <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.first, p.all = since, make(map[string]time.Time), make(chan struct{})
@@ -46,7 +47,7 @@ func (p *pulses) arm(since time.Time) (all <-chan struct{}) {
 }
 
 // answered records the answer to a request of a kind.
-func (p *pulses) answered(kind string) {
+func (p *answerTimes) answered(kind string) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,15 +65,15 @@ func (p *pulses) answered(kind string) {
 	}
 }
 
-// waited notes how long a request took that was answered.
-func (p *pulses) waited(d time.Duration) {
+// waited records the latency of an answered request.
+func (p *answerTimes) waited(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency.Record(d)
 }
 
-// counters are what somebody who watches is shown. Errors are requests that failed, and were tried again.
-func (p *pulses) counters(errors int64) bench.Counters {
+// counters returns the progress for viewers. Errors are requests that failed and were tried again.
+func (p *answerTimes) counters(errors int64) bench.Counters {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := bench.Counters{Phase: bench.PhaseMeasured, Messages: p.answers, Deliveries: p.deliveries, Errors: errors, Latency: p.latency}
@@ -80,8 +81,9 @@ func (p *pulses) counters(errors int64) bench.Counters {
 	return c
 }
 
-// took is how long after a moment each kind was answered, and missing the kinds that were not.
-func (p *pulses) took(since time.Time) (longest time.Duration, missing []string) {
+// took returns the time from since until every kind was answered, and the kinds that were not
+// answered.
+func (p *answerTimes) took(since time.Time) (longest time.Duration, missing []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, kind := range kinds {
@@ -94,16 +96,17 @@ func (p *pulses) took(since time.Time) (longest time.Duration, missing []string)
 	return longest, missing
 }
 
-// load is what all clients share.
+// load is shared by all clients.
 type load struct {
-	nodes  []string // addresses, HOST:PORT
-	ledger *Ledger
-	pulses *pulses
-	pace   time.Duration // from one request of a client to the next, on average
-	ending chan struct{} // closed: no more requests that write
+	nodes       []string // addresses, HOST:PORT
+	ledger      *Ledger
+	answerTimes *answerTimes
+	pace        time.Duration // average time between two requests of a client
+	ending      chan struct{} // closed: no more requests that write
 }
 
-// rest waits until the next request is due, or the next one of so many. It reports whether there is one.
+// rest waits for the time of the given number of requests on average, with a random factor. It reports
+// false if the load ends before.
 func (l *load) rest(ctx context.Context, requests int) bool {
 	select {
 	case <-time.After(time.Duration(rand.Int64N(2*int64(requests)*int64(l.pace) + 1))):
@@ -114,7 +117,7 @@ func (l *load) rest(ctx context.Context, requests int) bool {
 	return false
 }
 
-// client is one of /ws, which connects again as often as it must. Not safe for concurrent use.
+// client is a client of /ws that reconnects as often as necessary. Not safe for concurrent use.
 type client struct {
 	*load
 	number int // of all clients
@@ -123,7 +126,7 @@ type client struct {
 
 func (c *client) node() string { return c.nodes[c.number%len(c.nodes)] }
 
-// dial connects, unless it is connected.
+// dial connects, unless the client is connected.
 func (c *client) dial(ctx context.Context) (*bench.Wire, error) {
 	for c.wire == nil {
 		wire, err := bench.DialWire(ctx, "ws://"+c.node()+"/ws")
@@ -138,8 +141,8 @@ func (c *client) dial(ctx context.Context) (*bench.Wire, error) {
 	return c.wire, nil
 }
 
-// ask sends a request and waits for its answer. An error of the server is one, and counted; after another error the
-// client connects anew.
+// ask sends a request and waits for its answer. An error answer of the server is returned as an error, and counted.
+// After any other error the client reconnects.
 func (c *client) ask(ctx context.Context, format string, args ...any) (bench.WireMessage, error) {
 	wire, err := c.dial(ctx)
 	if err != nil {
@@ -149,7 +152,7 @@ func (c *client) ask(ctx context.Context, format string, args ...any) (bench.Wir
 	m, err := wire.Ask(fmt.Appendf(nil, format, args...))
 	switch {
 	case err == nil:
-		c.pulses.waited(time.Since(began))
+		c.answerTimes.waited(time.Since(began))
 		return m, nil
 	case m.Code == "":
 		c.close()
@@ -165,7 +168,7 @@ func (c *client) close() {
 	}
 }
 
-// call makes a request by HTTP, and decodes the answer. The error is an answerError if the server says one.
+// call makes an HTTP request and decodes the answer. An error answer of the server is an answerError.
 func call(ctx context.Context, method, node, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+node+path, nil)
 	if err != nil {

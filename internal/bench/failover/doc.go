@@ -1,8 +1,9 @@
-// Package failover has PostgreSQL fail over under load, again and again, and checks that Tidewire keeps its promises.
+// Package failover makes PostgreSQL fail over under load, again and again, and checks that Tidewire keeps its promises.
 //
-// A Pair is two private PostgreSQL servers, a primary and its standby. Two nodes of Tidewire, processes of their
-// own, have both in their address. Clients of these nodes publish, subscribe, commit offsets, enqueue, consume, acknowledge and
-// append under conditions, while a seed decides how the primary is lost (Fault), how long until the standby
-// is promoted, and what happens in between. Each client tells the DeliveryChecker what it sent, what was answered and what it
-// was sent. In the end everything is read once more, and the DeliveryChecker compares.
+// A Pair is two private PostgreSQL servers, a primary and its standby. Two nodes of Tidewire run as separate processes,
+// and have both servers in their address. Clients of these nodes publish, subscribe, commit offsets, enqueue, consume,
+// acknowledge and append under conditions. Meanwhile a seed decides how the primary is lost (Fault), how long until the
+// standby is promoted, and what happens in between. Each client records in the Ledger what it sent, what was
+// acknowledged and what was delivered to it. In the end the run reads everything once more, and compares it with the
+// Ledger.
 package failover

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// buyer takes seats: it looks whether a seat is free, and appends under the condition that it still is. Several buyers
+// buyer buys seats: it reads whether a seat is free, and appends under the condition that it still is. Several buyers
 // try the same seats in the same order.
 type buyer struct {
 	client
-	hold time.Duration // how long some of them think, between the look and the append
+	hold time.Duration // how long some of them wait between the read and the append
 }
 
 func (b *buyer) run(ctx context.Context) {
@@ -27,7 +27,7 @@ func (b *buyer) run(ctx context.Context) {
 	}
 }
 
-// try reports whether the seat is taken now, by whomever.
+// try reports whether the seat is taken now, by any client.
 func (b *buyer) try(ctx context.Context, seat int) (taken bool, err error) {
 	query := fmt.Appendf(nil, `{"items":[{"types":["taken"],"tags":["seat:%d"]}]}`, seat)
 	found, err := b.ask(ctx, `"type":"project","queries":[%s]`, query)
@@ -44,12 +44,12 @@ func (b *buyer) try(ctx context.Context, seat int) (taken bool, err error) {
 	switch {
 	case err == nil && len(m.Positions) == 1:
 		b.ledger.Acknowledged(eventStore, c, m.Positions[0], sent)
-		b.pulses.answered(kindAppend)
+		b.answerTimes.answered(kindAppend)
 		return true, nil
 	case m.Code == "history_lost":
 		b.ledger.Count(countTold)
 	case m.Code == "conflict":
-		return false, nil // the next look says that it is taken
+		return false, nil // the next read shows that it is taken
 	}
 	return false, err
 }
@@ -57,7 +57,7 @@ func (b *buyer) try(ctx context.Context, seat int) (taken bool, err error) {
 // eventStore is the name of the event store in the ledger.
 const eventStore = "events"
 
-// checkSeats checks that each seat was sold once, of the events that the store holds.
+// checkSeats checks in the events of the store that each seat was sold once.
 func checkSeats(l *Ledger, held map[int64]content) {
 	seats := make(map[content]content)
 	for _, c := range held {

@@ -15,9 +15,9 @@ type Fault string
 // The faults.
 const (
 	Kill       Fault = "kill"       // all its processes end at once
-	CutOff     Fault = "cut-off"    // its standby receives nothing for a while, commits are cancelled or terminated; then it is killed
+	CutOff     Fault = "cut-off"    // its standby receives nothing for a while, waits of commits are cancelled or terminated, then it is killed
 	Freeze     Fault = "freeze"     // it hangs, and comes back after the promotion, as a primary
-	Switchover Fault = "switchover" // it is stopped properly
+	Switchover Fault = "switchover" // it is shut down cleanly
 )
 
 // Faults are all of them.
@@ -34,23 +34,24 @@ func ParseFaults(names []string) (faults []Fault, err error) {
 	return faults, nil
 }
 
-// disturbances are what happens to the primary before it is lost; nobody is promoted.
+// disturbances are the other things that may happen to the primary before it is lost. None of them
+// causes a promotion.
 var disturbances = []string{"", "", "crash of one backend", "restart", "immediate restart"}
 
-// promotion is what a seed decides about one of them.
+// promotion has the random choices for one promotion.
 type promotion struct {
 	fault     Fault
 	calm      time.Duration // before anything happens
 	disturb   string        // of disturbances
 	settle    time.Duration // after that
-	endWaits  string        // CutOff: the function that ends waits of commits, or none
+	endWaits  string        // CutOff: the function that ends the waits of commits, or none
 	cutFor    time.Duration // CutOff: until the primary is killed
 	undecided time.Duration // from the loss to the promotion
 	comeback  time.Duration // Freeze: from the promotion until the former primary comes back
 	stays     time.Duration // and until it is ended
 }
 
-// plan draws as many promotions as are asked for; the faults take turns.
+// plan draws the given number of promotions. The faults take turns.
 func plan(seed uint64, faults []Fault, n int) (all []promotion) {
 	r := rand.New(rand.NewPCG(seed, 0x7469646577697265))
 	upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
@@ -62,14 +63,14 @@ func plan(seed uint64, faults []Fault, n int) (all []promotion) {
 			undecided: upTo(2 * time.Second), comeback: upTo(2 * time.Second), stays: upTo(2 * time.Second),
 		}
 		if p.fault == Freeze {
-			p.undecided = upTo(8 * time.Second) // before and after it is noticed
+			p.undecided = upTo(8 * time.Second) // before and after the servers notice
 		}
 		all = append(all, p)
 	}
 	return all
 }
 
-// disturb does to the primary what the plan says.
+// disturb disturbs the primary as planned.
 func (p *Pair) disturb(ctx context.Context, what string) error {
 	switch what {
 	case "crash of one backend":
@@ -85,7 +86,7 @@ func (p *Pair) disturb(ctx context.Context, what string) error {
 	return nil
 }
 
-// lose has the primary be lost. With CutOff, the standby receives nothing any more.
+// lose makes the primary fail. With CutOff, the standby receives nothing afterwards.
 func (p *Pair) lose(ctx context.Context, how Fault) error {
 	switch how {
 	case Freeze:
@@ -99,7 +100,7 @@ func (p *Pair) lose(ctx context.Context, how Fault) error {
 	return p.primaryServer().Kill(ctx)
 }
 
-// stop ends the primary properly: its standby gets all.
+// stop shuts the primary down cleanly, so that its standby receives everything.
 func (p *Pair) stop(ctx context.Context) error {
 	s := p.primaryServer()
 	if err := syscall.Kill(s.PID(), syscall.SIGINT); err != nil { // a fast shutdown

@@ -13,20 +13,20 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// ingester sends messages to /ws/ingest, in bursts that are written with COPY. The server answers how many of a
-// connection's messages are committed.
+// ingester sends messages to /ws/ingest in bursts, which the server writes with COPY. The server acknowledges
+// the number of committed messages of the connection.
 type ingester struct {
 	client
 	accounts *accounts
 }
 
-// burst is how many messages are sent at a time.
+// burst is the number of messages in a burst.
 const burst = 100
 
-// accounts are what was sent and answered on each connection. Safe for concurrent use.
+// accounts has the sent and acknowledged messages of each connection. Safe for concurrent use.
 type accounts struct {
 	mu  sync.Mutex // guards all
-	all []*account // a connection's messages are its number here, and theirs
+	all []*account // messages carry the index of their connection, and their number on it
 }
 
 type account struct {
@@ -54,8 +54,8 @@ func (i *ingester) run(ctx context.Context) {
 	}
 }
 
-// ingest sends until the clients are to end, or the connection breaks. A closing handshake that completes means that
-// all is stored.
+// ingest sends until the load ends or the connection breaks. A completed closing handshake means that all messages
+// are stored.
 func (i *ingester) ingest(ctx context.Context, conn *websocket.Conn) error {
 	number, of := i.accounts.open()
 	ended := make(chan error, 1)
@@ -93,7 +93,7 @@ func (i *ingester) readAcks(conn *websocket.Conn, of *account) error {
 			i.accounts.mu.Lock()
 			of.acked = max(of.acked, count)
 			i.accounts.mu.Unlock()
-			i.pulses.answered(kindIngest)
+			i.answerTimes.answered(kindIngest)
 		}
 		if err != nil {
 			if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code == websocket.StatusNormal {
@@ -104,7 +104,7 @@ func (i *ingester) readAcks(conn *websocket.Conn, of *account) error {
 	}
 }
 
-// checkIngest reads the table, and compares it with what was answered.
+// checkIngest reads the table and compares it with the acknowledgements.
 func (r *run) checkIngest(ctx context.Context) error {
 	held := make(map[content]int)
 	err := on(ctx, r.pair.primaryServer(), func(ctx context.Context, conn *pgx.Conn) error {

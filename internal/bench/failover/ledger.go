@@ -11,16 +11,16 @@ import (
 const (
 	PromiseKept     = "nothing acknowledged is lost"
 	PromiseOnce     = "no position has two contents"
-	PromiseTold     = "every loss is told to everyone concerned"
+	PromiseTold     = "every loss is reported to the clients that it concerns"
 	PromiseComplete = "subscribers get everything once, in order"
-	PromiseSettled  = "every message of the queue is settled, and then delivered no more"
+	PromiseSettled  = "every message of the queue is settled, and not delivered again after that"
 	PromiseSeats    = "no seat is taken twice"
-	PromiseOffsets  = "offsets that were answered stay"
+	PromiseOffsets  = "acknowledged offsets stay"
 	PromiseFenced   = "nothing is acknowledged by a former primary"
-	PromiseGoesOn   = "everything goes on after each promotion"
+	PromiseGoesOn   = "every kind of request is answered again after each promotion"
 )
 
-// promises are those of a run with synchronous replication, or without.
+// promises returns the promises of a run with synchronous replication (quorum) or without it.
 func promises(quorum bool) []string {
 	all := []string{PromiseOnce, PromiseComplete, PromiseSettled, PromiseSeats, PromiseFenced, PromiseGoesOn}
 	if quorum {
@@ -29,7 +29,8 @@ func promises(quorum bool) []string {
 	return append(all, PromiseTold)
 }
 
-// content is what was stored: a client's number in the upper half, and that of its request.
+// content identifies what was stored: the client's number in the upper half, the request's number
+// in the lower.
 type content int64
 
 func contentOf(client, sequence int) content { return content(client)<<32 | content(sequence) }
@@ -52,7 +53,7 @@ type ack struct {
 	sent     time.Time
 }
 
-// DeliveryChecker knows what was sent, answered and seen. Safe for concurrent use.
+// Ledger records what was sent, acknowledged and delivered. Safe for concurrent use.
 type Ledger struct {
 	mu         sync.Mutex // guards the fields below
 	stores     map[string]*store
@@ -61,8 +62,8 @@ type Ledger struct {
 	counts     map[string]int
 }
 
-// promoted is when a standby was asked to be the primary, and when the former one came back as a second primary, if it
-// did.
+// promoted has the time at which a standby was told to become the primary, and the time at which the former primary
+// came back as a second one, if it did.
 type promoted struct{ asked, returned time.Time }
 
 // store is a stream, the stream of a queue, or an event store.
@@ -71,13 +72,13 @@ type store struct {
 	acks     []ack
 }
 
-// breach is what broke a promise.
+// breach counts how often a promise was broken, and keeps the first times.
 type breach struct {
 	count int
 	first []string
 }
 
-// NewLedger returns an empty one.
+// NewLedger returns an empty Ledger.
 func NewLedger() *Ledger {
 	return &Ledger{stores: make(map[string]*store), broken: make(map[string]*breach), counts: make(map[string]int)}
 }
@@ -100,7 +101,7 @@ func (l *Ledger) breakLocked(promise, format string, args ...any) {
 	}
 }
 
-// Breach returns how often a promise was broken, and the first times.
+// Breach returns how often a promise was broken, and descriptions of the first times.
 func (l *Ledger) Breach(promise string) (count int, first []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +120,7 @@ func (l *Ledger) Acknowledged(name string, c content, position int64, sent time.
 	l.seen(name, s, position, c)
 }
 
-// Seen records that somebody was sent what is at a position.
+// Seen records that the content at a position was delivered to a client.
 func (l *Ledger) Seen(name string, position int64, c content) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,35 +154,36 @@ const (
 	countUnfenced    = "unfenced"    // answers of a former primary
 )
 
-// Count adds one of something.
+// Count adds 1 to a count.
 func (l *Ledger) Count(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[what]++
 }
 
-// counted returns how often something happened that is only counted.
+// counted returns a count.
 func (l *Ledger) counted(what string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int64(l.counts[what])
 }
 
-// Promoted records when a standby was asked to be the primary.
+// Promoted records when a standby was told to become the primary.
 func (l *Ledger) Promoted(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.promotions = append(l.promotions, promoted{asked: at})
 }
 
-// Returned records when the former primary came back as a second one, after the last promotion.
+// Returned records when the former primary came back as a second one after the last promotion.
 func (l *Ledger) Returned(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.promotions[len(l.promotions)-1].returned = at
 }
 
-// Compare takes what a store holds in the end, and returns the acknowledged positions that are lost.
+// Compare compares the final contents of a store with the acknowledgements, and returns the
+// acknowledged positions that are lost.
 func (l *Ledger) Compare(name string, held map[int64]content, quorum bool) (lost []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,12 +206,12 @@ func (l *Ledger) Compare(name string, held map[int64]content, quorum bool) (lost
 	return lost
 }
 
-// noticedWithin is how long after a former primary came back nodes may take it for the primary, if it was not even silent
-// for long enough to be noticed. Without a quorum nothing but a cluster manager's fencing prevents that.
+// noticedWithin is how long after a former primary came back nodes may use it as the primary, if it was not silent for
+// long enough to be noticed. Without a quorum, only the fencing of a cluster manager prevents that.
 const noticedWithin = 1500 * time.Millisecond
 
-// Fence takes after which position each history has its own, the first one left out, in their order, and checks that all
-// that a store has answered is of the history that went on when it was sent.
+// Fence checks that every acknowledged position of a store belongs to the history that was current when the request was
+// sent. bases has the base of each history except the first, in order.
 func (l *Ledger) Fence(name string, bases []int64, quorum bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +220,8 @@ func (l *Ledger) Fence(name string, bases []int64, quorum bool) {
 	}
 }
 
-// fenced checks that what was sent after a promotion is at a position of the history that began with it.
+// fenced checks that a request sent after a promotion has a position in the history that began with this
+// promotion.
 func (l *Ledger) fenced(name string, a ack, bases []int64, quorum bool) {
 	last := -1
 	for last+1 < len(l.promotions) && l.promotions[last+1].asked.Before(a.sent) {

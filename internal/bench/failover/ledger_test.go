@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// wantBroken wants one promise broken, so many times, and no other.
+// wantBroken checks that one promise was broken the given number of times, and no other promise.
 func wantBroken(t *testing.T, l *Ledger, promise string, times int) {
 	t.Helper()
 	for _, p := range append(promises(true), PromiseTold) {
@@ -65,8 +65,8 @@ func TestLedger_FormerPrimary(t *testing.T) {
 	wantBroken(t, l, PromiseFenced, 1)
 }
 
-// TestLedger_FormerPrimaryReturned: without a quorum, a former primary that is back is taken for the primary until
-// somebody has looked.
+// TestLedger_FormerPrimaryReturned: without a quorum, nodes may use a former primary that is back until they
+// notice.
 func TestLedger_FormerPrimaryReturned(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -95,7 +95,8 @@ func TestCheckSeats(t *testing.T) {
 	wantBroken(t, l, PromiseSeats, 1)
 }
 
-// TestSubscriber_Complete: a subscriber has what is held, but for what it was told is lost.
+// TestSubscriber_Complete: a subscriber has everything that is stored, except what was reported as
+// lost.
 func TestSubscriber_Complete(t *testing.T) {
 	t.Parallel()
 	held := []seen{{1, contentOf(1, 1)}, {2, contentOf(1, 2)}, {50, contentOf(1, 3)}}
@@ -132,7 +133,7 @@ func TestContent_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestPlan_FromSeed: a seed decides, and the faults take turns.
+// TestPlan_FromSeed: the seed determines the plan, and the faults take turns.
 func TestPlan_FromSeed(t *testing.T) {
 	t.Parallel()
 	a, b, other := plan(7, Faults, 9), plan(7, Faults, 9), plan(8, Faults, 9)

@@ -16,24 +16,24 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Pair is two private PostgreSQL servers at two addresses that stay, one of them the primary and the other its
-// standby. It does what a cluster manager such as Patroni does, with the same settings. Not safe for concurrent use.
+// Pair is two private PostgreSQL servers at two fixed addresses, one of them the primary and the other its standby.
+// It does the work of a cluster manager such as Patroni, with the same settings. Not safe for concurrent use.
 type Pair struct {
-	cfg     embedpg.Config // of both, without a directory
+	cfg     embedpg.Config // of both servers, without a directory
 	dir     string
 	servers [2]*embedpg.Server
-	primary int  // which of them
-	quorum  bool // commits wait for the standby, while there is one
+	primary int  // index of the primary
+	quorum  bool // commits wait for the standby, if there is one
 }
 
-// StartPair starts the servers with their data below dir, which the account that PostgreSQL runs as must be able
-// to enter. With quorum, commits wait for the standby. Close the pair in the end, also after an error.
+// StartPair starts the servers with their data in dir, which the operating-system account of PostgreSQL must be
+// able to enter. With quorum, commits wait for the standby. The caller must close the Pair, also after an error.
 func StartPair(ctx context.Context, cfg embedpg.Config, dir string, quorum bool) (*Pair, error) {
 	settings := maps.Clone(cfg.Settings)
 	if settings == nil {
 		settings = make(map[string]string)
 	}
-	settings["wal_retrieve_retry_interval"] = "200ms" // a standby asks for its primary again
+	settings["wal_retrieve_retry_interval"] = "200ms" // how often a standby tries to reach its primary
 	settings["log_min_messages"] = "fatal"
 	cfg.Settings = settings
 	p := &Pair{cfg: cfg, dir: dir, quorum: quorum}
@@ -48,7 +48,7 @@ func (p *Pair) start(ctx context.Context, which int, primary *embedpg.Server) (e
 	cfg := p.cfg
 	cfg.DataDir = filepath.Join(p.dir, string(rune('a'+which)))
 	if cfg.Primary = primary; primary != nil {
-		cfg.Progress = nil // it is one of many copies
+		cfg.Progress = nil // there are many copies
 	}
 	p.servers[which], err = embedpg.Start(ctx, cfg)
 	return err
@@ -64,7 +64,7 @@ func (p *Pair) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// Address returns the connection string that has both servers, of which the one that can be written to is taken.
+// Address returns a connection string with both servers, which connects to the one that accepts writes.
 func (p *Pair) Address() (string, error) {
 	var hosts, ports []string
 	var user, database string
@@ -82,8 +82,8 @@ func (p *Pair) Address() (string, error) {
 func (p *Pair) primaryServer() *embedpg.Server { return p.servers[p.primary] }
 func (p *Pair) standbyServer() *embedpg.Server { return p.servers[1-p.primary] }
 
-// Rejoin makes the server that is not the primary its standby, with a new copy of the data, and waits until it has
-// all that is committed.
+// Rejoin turns the server that is not the primary into its standby, with a new copy of the data, and waits until
+// the standby has everything that is committed.
 func (p *Pair) Rejoin(ctx context.Context) error {
 	if former := p.standbyServer(); former != nil {
 		if err := former.Kill(ctx); err != nil {
@@ -102,7 +102,8 @@ func (p *Pair) Rejoin(ctx context.Context) error {
 	return on(ctx, p.primaryServer(), p.synchronise)
 }
 
-// synchronise has commits wait for the standby, if they shall, and waits until it has what was committed before.
+// synchronise makes commits wait for the standby, with quorum, and waits until the standby has what was
+// committed before.
 func (p *Pair) synchronise(ctx context.Context, conn *pgx.Conn) error {
 	state := "async"
 	if p.quorum {
@@ -114,7 +115,8 @@ func (p *Pair) synchronise(ctx context.Context, conn *pgx.Conn) error {
 	if err := until(ctx, conn, `SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = $1`, state); err != nil {
 		return fmt.Errorf("the standby does not follow: %w", err)
 	}
-	// The checkpointer tells the others that commits wait, which it does before it makes a checkpoint.
+	// The checkpointer tells the other processes that commits wait for the standby. It does so before
+	// it makes a checkpoint.
 	var at string
 	if err := execute(ctx, conn, `CHECKPOINT`); err != nil {
 		return err
@@ -128,8 +130,8 @@ func (p *Pair) synchronise(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Promote makes the standby the primary. While there is no other, its commits wait for nobody.
-// The time is when it was asked to.
+// Promote makes the standby the primary. Its commits wait for no standby until there is one.
+// The returned time is when the promotion was requested.
 func (p *Pair) Promote(ctx context.Context) (asked time.Time, err error) {
 	err = on(ctx, p.standbyServer(), func(ctx context.Context, conn *pgx.Conn) error {
 		asked = time.Now()
@@ -145,7 +147,7 @@ func (p *Pair) Promote(ctx context.Context) (asked time.Time, err error) {
 	return asked, err
 }
 
-// CutOff has the standby receive nothing more.
+// CutOff stops the standby from receiving anything.
 func (p *Pair) CutOff(ctx context.Context) error {
 	return on(ctx, p.standbyServer(), func(ctx context.Context, conn *pgx.Conn) error {
 		if err := execute(ctx, conn, `ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`); err != nil {
@@ -155,8 +157,8 @@ func (p *Pair) CutOff(ctx context.Context) error {
 	})
 }
 
-// EndWaits ends the waits of commits for the standby, with the function of that name, until the time is over. The
-// primary may be away meanwhile, as after a crash.
+// EndWaits repeatedly ends the waits of commits for the standby, with the named function, for the given time. The
+// primary may be unreachable meanwhile, as after a crash.
 func (p *Pair) EndWaits(ctx context.Context, function string, d time.Duration) error {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if function != "" {
@@ -173,7 +175,7 @@ func (p *Pair) EndWaits(ctx context.Context, function string, d time.Duration) e
 	return nil
 }
 
-// Crash kills one backend of a client: the primary ends all sessions, and recovers.
+// Crash kills one backend of a client: then the primary ends all sessions, and recovers.
 func (p *Pair) Crash(ctx context.Context) error {
 	return on(ctx, p.primaryServer(), func(ctx context.Context, conn *pgx.Conn) error {
 		var pid int
@@ -185,7 +187,7 @@ func (p *Pair) Crash(ctx context.Context) error {
 	})
 }
 
-// on connects to a server, and does something. One that recovers is waited for.
+// on connects to a server and calls do. It waits for a server that is recovering.
 func on(ctx context.Context, s *embedpg.Server, do func(context.Context, *pgx.Conn) error) error {
 	for end := time.Now().Add(patience); ; {
 		conn, err := pgx.Connect(ctx, s.URL())
@@ -200,7 +202,7 @@ func on(ctx context.Context, s *embedpg.Server, do func(context.Context, *pgx.Co
 	}
 }
 
-// cannotConnectNow is the SQLSTATE of a server that starts, recovers or stops.
+// cannotConnectNow is the SQLSTATE of a server that is starting, recovering or stopping.
 const cannotConnectNow = "57P03"
 
 func execute(ctx context.Context, conn *pgx.Conn, statements ...string) error {
@@ -212,10 +214,10 @@ func execute(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 	return nil
 }
 
-// patience is how long the servers get for each step.
+// patience is the maximum time for each step of the servers.
 const patience = 2 * time.Minute
 
-// until asks again until the answer is yes.
+// until repeats a query until it returns true.
 func until(ctx context.Context, conn *pgx.Conn, sql string, args ...any) error {
 	for end := time.Now().Add(patience); ; {
 		var yes bool

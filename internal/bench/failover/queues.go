@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// enqueuer puts messages into a queue.
+// enqueuer sends messages to a queue.
 type enqueuer struct {
 	client
 	queue string
@@ -25,18 +25,19 @@ func (e *enqueuer) run(ctx context.Context) {
 			continue
 		}
 		e.ledger.Acknowledged(e.queue, c, m.Position, sent)
-		e.pulses.answered(kindEnqueue)
+		e.answerTimes.answered(kindEnqueue)
 	}
 }
 
-// settlement knows which messages of a queue were acknowledged by a consumer, and answered. Safe for concurrent use.
+// settlement records the messages of a queue whose acknowledgement by a consumer was answered. Safe for concurrent
+// use.
 type settlement struct {
 	mu        sync.Mutex // guards the fields below
 	positions map[int64]settled
 	contents  map[content]bool
 }
 
-// settled is how a delivery was acknowledged.
+// settled describes how a delivery was acknowledged.
 type settled struct {
 	answered time.Time
 	client   int
@@ -54,7 +55,7 @@ func (s *settlement) at(position int64) (how settled, ok bool) {
 	return how, ok
 }
 
-// of reports whether a message was settled, at whatever position.
+// of reports whether a message was settled, at any position.
 func (s *settlement) of(c content) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,7 @@ func (s *settlement) settle(c content, position int64, client int) {
 	s.positions[position], s.contents[c] = settled{time.Now(), client}, true
 }
 
-// consumer takes deliveries, and acknowledges each. It extends some leases before.
+// consumer receives deliveries and acknowledges each of them. It extends some leases before that.
 type consumer struct {
 	client
 	queue   string
@@ -82,7 +83,7 @@ func (c *consumer) run(ctx context.Context) {
 	}
 }
 
-// consume takes deliveries until the consumption ends.
+// consume receives deliveries until the consumption ends.
 func (c *consumer) consume(ctx context.Context) {
 	wire, err := c.dial(ctx)
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *consumer) consume(ctx context.Context) {
 	}
 }
 
-// receive acknowledges a delivery, without waiting for the answer.
+// receive acknowledges a delivery, and does not wait for the answer.
 func (c *consumer) receive(wire *bench.Wire, m bench.WireMessage) {
 	what, err := parseContent(m.Payload)
 	if err != nil {
@@ -124,8 +125,8 @@ func (c *consumer) receive(wire *bench.Wire, m bench.WireMessage) {
 			c.queue, what, m.Position, how.client, c.number, time.Since(how.answered).Round(time.Millisecond), m.Attempt)
 	}
 	if c.settled.of(what) {
-		// The acknowledgement may be lost, with an asynchronous standby, or the message, which was delivered before the
-		// standby had it: then its enqueueing was not answered, and is tried again.
+		// With an asynchronous standby the acknowledgement may be lost. The message may also be lost, if it was
+		// delivered before the standby had it: then the enqueue request was not answered, and is repeated.
 		c.ledger.Count(countRedelivered)
 	}
 	if rand.IntN(10) == 0 {
@@ -135,14 +136,14 @@ func (c *consumer) receive(wire *bench.Wire, m bench.WireMessage) {
 	wire.Send(fmt.Appendf(nil, `"type":"ack","queue":%q,"delivery":%q`, c.queue, m.Delivery), func(m bench.WireMessage, err error) {
 		if err == nil && m.Type != "error" {
 			c.settled.settle(what, position, c.number)
-			c.pulses.answered(kindSettle)
+			c.answerTimes.answered(kindSettle)
 			return
 		}
 		c.counted(m, err)
 	})
 }
 
-// counted counts the answer if it is an error.
+// counted counts an error answer.
 func (c *consumer) counted(m bench.WireMessage, err error) {
 	if err == nil && m.Type == "error" {
 		c.ledger.Count(countErrors)

@@ -18,28 +18,28 @@ import (
 	"github.com/tidewire/tidewire/internal/embedpg"
 )
 
-// Config is what Run does.
+// Config configures Run.
 type Config struct {
 	Quorum     bool // commits wait for the standby
 	Promotions int
-	Seed       uint64 // decides on the faults; not on how fast clients and servers are
+	Seed       uint64 // seed of the faults; the speed of clients and servers does not depend on it
 	Faults     []Fault
-	Pace       time.Duration // from one request of a client to the next, on average
+	Pace       time.Duration // average time between two requests of a client
 
 	PostgreSQL embedpg.Config // of both servers, without a directory
 	Dir        string         // of their data and of the nodes' logs
 	// Serve starts a node on a database.
 	Serve func(ctx context.Context, log io.Writer, database string) (*scenario.ServerProcess, error)
-	// Control is told what goes on. May be nil.
+	// Control steers the run. May be nil.
 	Control *bench.Control
-	// Progress is told what goes on.
+	// Progress is called with lines about the progress.
 	Progress func(format string, args ...any)
 }
 
-// nodes is how many nodes of Tidewire share the work.
+// nodes is the number of Tidewire nodes.
 const nodes = 2
 
-// Name is how a result calls the kind of replication.
+// Name returns the name of the kind of replication in results.
 func (cfg Config) Name() string {
 	if cfg.Quorum {
 		return "quorum"
@@ -47,7 +47,7 @@ func (cfg Config) Name() string {
 	return "asynchronous"
 }
 
-// run is one Run.
+// run is the state of one Run.
 type run struct {
 	cfg     Config
 	result  *bench.Result
@@ -64,7 +64,8 @@ type run struct {
 	settled     *settlement
 	lostOfQueue map[int64]bool
 	accounts    *accounts
-	// acknowledged is how many messages of /ws/ingest were; lost how many of them, and positions of streams and events.
+	// acknowledged counts the acknowledged messages of /ws/ingest. lost counts how many of these are lost, and the lost
+	// positions of streams and events.
 	acknowledged, lost int
 
 	writing, reading sync.WaitGroup // clients
@@ -72,7 +73,7 @@ type run struct {
 	pauses, outages map[Fault][]float64 // in milliseconds
 }
 
-// Run has PostgreSQL fail over under load, and adds rows and checks to the result.
+// Run makes PostgreSQL fail over under load, and adds rows and checks to the result.
 func Run(ctx context.Context, cfg Config, result *bench.Result) (err error) {
 	r := &run{
 		cfg: cfg, result: result, ledger: NewLedger(), settled: newSettlement(), lostOfQueue: make(map[int64]bool),
@@ -92,11 +93,11 @@ func Run(ctx context.Context, cfg Config, result *bench.Result) (err error) {
 	return nil
 }
 
-// underLoad makes the promotions while clients are at work. All of them have ended when it returns.
+// underLoad makes the promotions while clients are active. All clients have ended when it returns.
 func (r *run) underLoad(ctx context.Context) error {
 	clients, stop := context.WithCancel(ctx)
 	pulse := r.result.Recording.StartPulse(ctx, r.cfg.Name(), 0, nil, func() bench.Counters {
-		return r.load.pulses.counters(r.ledger.counted(countErrors))
+		return r.load.answerTimes.counters(r.ledger.counted(countErrors))
 	})
 	defer pulse.Stop()
 	r.cfg.Control.Phase(bench.PhaseMeasured)
@@ -105,7 +106,7 @@ func (r *run) underLoad(ctx context.Context) error {
 	close(r.load.ending)
 	if err != nil {
 		stop()
-		err = errors.Join(err, r.stopNodes()) // or requests would wait for a PostgreSQL that does not come back
+		err = errors.Join(err, r.stopNodes()) // otherwise requests would wait for a PostgreSQL that does not come back
 	}
 	r.writing.Wait()
 	if err == nil {
@@ -116,7 +117,8 @@ func (r *run) underLoad(ctx context.Context) error {
 	return err
 }
 
-// prepare starts PostgreSQL and the nodes, and makes what the clients use.
+// prepare starts PostgreSQL and the nodes, and creates the streams, queues and stores of the
+// clients.
 func (r *run) prepare(ctx context.Context) (err error) {
 	r.cfg.Progress("%s: starting two PostgreSQL servers and %d nodes", r.cfg.Name(), nodes)
 	if r.pair, err = StartPair(ctx, r.cfg.PostgreSQL, r.cfg.Dir, r.cfg.Quorum); err != nil {
@@ -126,7 +128,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.load = &load{ledger: r.ledger, pulses: &pulses{latency: bench.NewHistogram()}, pace: r.cfg.Pace, ending: make(chan struct{})}
+	r.load = &load{ledger: r.ledger, answerTimes: &answerTimes{latency: bench.NewHistogram()}, pace: r.cfg.Pace, ending: make(chan struct{})}
 	for i := range nodes {
 		log, err := os.Create(filepath.Join(r.cfg.Dir, fmt.Sprintf("node-%d.log", i+1)))
 		if err != nil {
@@ -149,7 +151,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// startClients starts all clients: half of them at each node.
+// startClients starts all clients, half of them on each node.
 func (r *run) startClients(ctx context.Context) {
 	number := 0
 	next := func() client { number++; return client{load: r.load, number: number} }
@@ -179,22 +181,24 @@ func (r *run) startClients(ctx context.Context) {
 	}
 }
 
-// promotions does what the seed decided, one after the other.
+// promotions makes the planned promotions, one after the other.
 func (r *run) promotions(ctx context.Context) error {
 	for i, p := range plan(r.cfg.Seed, r.cfg.Faults, r.cfg.Promotions) {
 		pause, err := r.promote(ctx, p)
 		if err != nil {
 			return fmt.Errorf("%s, promotion %d, after %s: %w", r.cfg.Name(), i+1, p.fault, err)
 		}
-		r.cfg.Progress("%s: promotion %d of %d, after %s: everything went on after %.2f s", r.cfg.Name(), i+1, r.cfg.Promotions, p.fault, pause.Seconds())
+		r.cfg.Progress("%s: promotion %d of %d, after %s: every kind of request was answered again after %.2f s", r.cfg.Name(), i+1, r.cfg.Promotions, p.fault, pause.Seconds())
 	}
 	return nil
 }
 
-// patienceAfter is how long everything may take to go on after a promotion, before that is a broken promise.
+// patienceAfter is the maximum time until all kinds of requests are answered after a promotion. Otherwise a
+// promise is broken.
 const patienceAfter = time.Minute
 
-// promote loses the primary and promotes the standby, and returns how long after it was asked to everything went on.
+// promote loses the primary and promotes the standby. pause is the time from the promotion request until all kinds
+// of requests were answered.
 func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, err error) {
 	if err := sleep(ctx, p.calm); err != nil {
 		return 0, err
@@ -209,7 +213,7 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 	if err := errors.Join(r.lose(ctx, p), sleep(ctx, p.undecided)); err != nil {
 		return 0, err
 	}
-	all := r.load.pulses.arm(time.Now())
+	all := r.load.answerTimes.arm(time.Now())
 	asked, err := r.pair.Promote(ctx)
 	r.ledger.Promoted(asked)
 	if err != nil {
@@ -223,7 +227,7 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 	if err := answeredAll(ctx, all); err != nil {
 		return 0, err
 	}
-	pause, missing := r.load.pulses.took(asked)
+	pause, missing := r.load.answerTimes.took(asked)
 	if len(missing) > 0 {
 		r.ledger.Break(PromiseGoesOn, "%s within %v after %s", strings.Join(missing, ", "), patienceAfter, p.fault)
 	}
@@ -232,14 +236,14 @@ func (r *run) promote(ctx context.Context, p promotion) (pause time.Duration, er
 	return pause, r.pair.Rejoin(ctx)
 }
 
-// lose has the primary be lost. Where commits do not wait for the standby, each kind of request is answered after that was
-// cut off, so that each loses something.
+// lose makes the primary fail. If commits do not wait for the standby, it first cuts the standby off and waits until
+// each kind of request is answered, so that each kind loses something.
 func (r *run) lose(ctx context.Context, p promotion) error {
 	if p.fault == CutOff {
 		if err := r.pair.CutOff(ctx); err != nil {
 			return err
 		}
-		all := r.load.pulses.arm(time.Now())
+		all := r.load.answerTimes.arm(time.Now())
 		if err := r.pair.EndWaits(ctx, p.endWaits, p.cutFor); err != nil {
 			return err
 		}
@@ -262,7 +266,7 @@ func answeredAll(ctx context.Context, all <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// comeback has the frozen primary go on for a while, as a second one.
+// comeback lets the frozen primary run again for a while, as a second primary.
 func (r *run) comeback(ctx context.Context, p promotion) error {
 	if err := sleep(ctx, p.comeback); err != nil {
 		return err
@@ -271,9 +275,9 @@ func (r *run) comeback(ctx context.Context, p promotion) error {
 	return errors.Join(r.pair.standbyServer().Thaw(ctx), sleep(ctx, p.stays))
 }
 
-// settleDown waits until readers have what there is.
+// settleDown waits until the readers have received everything.
 func (r *run) settleDown(ctx context.Context) error {
-	r.cfg.Progress("%s: reading what is left", r.cfg.Name())
+	r.cfg.Progress("%s: reading the remaining messages", r.cfg.Name())
 	heads := make(map[string]int64)
 	for _, stream := range r.streams {
 		held, err := readAll(ctx, r.load.nodes[0], messagesPath(stream))
@@ -304,7 +308,7 @@ func (r *run) settleDown(ctx context.Context) error {
 	return nil
 }
 
-// check reads everything once more, and compares.
+// check reads everything once more and compares it with the ledger.
 func (r *run) check(ctx context.Context) error {
 	bases, err := basesOf(ctx, r.pair)
 	if err != nil {
@@ -325,7 +329,7 @@ func (r *run) check(ctx context.Context) error {
 	return r.checkIngest(ctx)
 }
 
-// stopNodes ends the nodes, unless it was done.
+// stopNodes stops the nodes, unless they are stopped already.
 func (r *run) stopNodes() (err error) {
 	for _, s := range r.servers {
 		err = errors.Join(err, s.Stop())
@@ -334,7 +338,7 @@ func (r *run) stopNodes() (err error) {
 	return err
 }
 
-// close ends the nodes and PostgreSQL.
+// close stops the nodes and PostgreSQL.
 func (r *run) close(ctx context.Context) (err error) {
 	err = r.stopNodes()
 	for _, log := range r.logs {

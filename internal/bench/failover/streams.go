@@ -8,8 +8,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// publisher appends to a stream, one message after the other. One that is a producer repeats a request until it is
-// answered.
+// publisher appends to a stream, one message after the other. A publisher with a producer id repeats a request
+// until it is answered.
 type publisher struct {
 	client
 	stream   string
@@ -25,7 +25,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publish reports whether it is not known that the message is stored.
+// publish publishes a message, and reports whether its outcome is unknown.
 func (p *publisher) publish(ctx context.Context, sequence int) (unknown bool) {
 	c, sent := contentOf(p.number, sequence), time.Now()
 	m, err := bench.WireMessage{}, error(nil)
@@ -38,16 +38,16 @@ func (p *publisher) publish(ctx context.Context, sequence int) (unknown bool) {
 		return true
 	}
 	p.ledger.Acknowledged(p.stream, c, m.Position, sent)
-	p.pulses.answered(kindPublish)
+	p.answerTimes.answered(kindPublish)
 	return false
 }
 
-// subscriber follows a stream from its beginning.
+// subscriber reads a stream from its beginning.
 type subscriber struct {
 	client
 	stream string
-	seen   []seen       // what it has had, and was not told to be lost
-	at     atomic.Int64 // the position of the last, for others
+	seen   []seen       // received, and not reported as lost
+	at     atomic.Int64 // position of the last message, for other goroutines
 }
 
 type seen struct {
@@ -69,7 +69,7 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// follow subscribes, and takes messages until the subscription ends.
+// follow subscribes, and receives messages until the subscription ends.
 func (s *subscriber) follow(ctx context.Context) {
 	wire, err := s.dial(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *subscriber) follow(ctx context.Context) {
 	s.take(ctx, inbox, func() {})
 }
 
-// take takes messages until the subscription ends; had is called after some of them.
+// take receives messages until the subscription ends. It calls had after some of them.
 func (s *subscriber) take(ctx context.Context, inbox *bench.Inbox, had func()) {
 	var memory []bench.WireMessage
 	for {
@@ -101,7 +101,7 @@ func (s *subscriber) take(ctx context.Context, inbox *bench.Inbox, had func()) {
 			}
 			s.receive(m)
 		}
-		s.pulses.answered(kindDeliver)
+		s.answerTimes.answered(kindDeliver)
 		had()
 		memory = page
 	}
@@ -120,7 +120,7 @@ func (s *subscriber) receive(m bench.WireMessage) {
 	s.at.Store(m.Position)
 }
 
-// ended deals with the error that ended the subscription, or refused it.
+// ended handles the error that ended or rejected the subscription.
 func (s *subscriber) ended(m bench.WireMessage) {
 	switch m.Code {
 	case "history_lost":
@@ -135,7 +135,7 @@ func (s *subscriber) ended(m bench.WireMessage) {
 	}
 }
 
-// forget drops what it had after a position.
+// forget drops the messages after a position.
 func (s *subscriber) forget(last int64) {
 	for len(s.seen) > 0 && s.last() > last {
 		s.seen = s.seen[:len(s.seen)-1]
@@ -143,7 +143,8 @@ func (s *subscriber) forget(last int64) {
 	s.at.Store(s.last())
 }
 
-// compare checks that it had what the stream holds after its first message.
+// compare checks that the subscriber received everything that the stream holds after its first
+// message.
 func (s *subscriber) compare(held []seen) {
 	if missing := len(held) - len(s.seen); missing != 0 {
 		s.ledger.Break(PromiseComplete, "%s: client %d had %d messages, and %d are there", s.stream, s.number, len(s.seen), len(held))
@@ -157,11 +158,12 @@ func (s *subscriber) compare(held []seen) {
 	}
 }
 
-// reader is the only one of a group: it commits what it has read, and goes on from there.
+// reader is the only member of a group: it commits the offset of what it has read, and continues
+// from there.
 type reader struct {
 	subscriber
 	group     string
-	committed int64 // what was answered
+	committed int64 // the last acknowledged offset
 	quorum    bool
 }
 
@@ -188,17 +190,18 @@ func (r *reader) follow(ctx context.Context) {
 		if !r.rest(ctx, 1) {
 			return
 		}
-		// The connection may end meanwhile: then take notices.
+		// The connection may end meanwhile. Then take returns.
 		if m, err := r.ask(ctx, `"type":"commit","stream":%q,"group":%q,"position":%d`, r.stream, r.group, r.last()); err == nil {
 			r.committed = max(r.committed, m.Position)
-			r.pulses.answered(kindCommit)
+			r.answerTimes.answered(kindCommit)
 		} else if m.Code == "position_ahead" {
 			r.ledger.Count(countTold)
 		}
 	})
 }
 
-// starts checks where the group goes on, and forgets what it will get again.
+// starts checks the position at which the group continues, and forgets the messages that it will
+// receive again.
 func (r *reader) starts(position int64) {
 	if r.quorum && position < r.committed {
 		r.ledger.Break(PromiseOffsets, "%s: group %s committed %d, and goes on after %d", r.stream, r.group, r.committed, position)

@@ -10,7 +10,7 @@
 // The variants:
 //
 //   - plain: nothing else goes on.
-//   - flooded-partition, flooded-store: other callers append to one target as fast as it goes.
+//   - flooded-partition, flooded-store: other callers append to one target as fast as possible.
 //     Its waits do not count among the others'; they have a line of their own.
 //   - held-partition, held-store: somebody else holds the lock of one target for the whole run.
 //     The waits of this target do not count.

@@ -36,7 +36,7 @@ func BenchmarkFairness(b *testing.B) {
 	var lines strings.Builder
 	for _, v := range variants {
 		m := measurement{server: server.URL(), variant: v}
-		if b.Run(v.name, m.measure); m.summary == nil { // it failed, or is not wanted
+		if b.Run(v.name, m.measure); m.summary == nil { // it failed, or was not selected
 			continue
 		}
 		if v.flood {
@@ -70,7 +70,7 @@ func openField(b *testing.B, server string, v variant) *field {
 	return f
 }
 
-// measurement is one variant, and what the last call of measure came to.
+// measurement is one variant, and the result of the last call of measure.
 type measurement struct {
 	server  string // its URL
 	variant variant
@@ -96,7 +96,7 @@ func (m *measurement) measure(b *testing.B) {
 	report(b, m.summary.metrics())
 }
 
-// flooded is a line of its own for the target that is flooded. It measures nothing.
+// flooded reports the flooded target in a separate line. It measures nothing.
 func (m *measurement) flooded(b *testing.B) {
 	report(b, m.summary.flooded.metrics())
 	b.ReportMetric(m.flood, "flood/s")

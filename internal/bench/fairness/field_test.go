@@ -26,7 +26,7 @@ type target struct {
 	append func(ctx context.Context) error
 
 	waits []time.Duration // from when an append was due to its answer
-	late  []time.Duration // how late the writer woke for those that no answer held up
+	late  []time.Duration // how late the writer woke, for appends that no earlier answer delayed
 }
 
 // field is all targets, on one pool.
@@ -41,10 +41,10 @@ type field struct {
 	running sync.WaitGroup
 }
 
-// payload is what is appended.
+// payload is the payload of each append.
 var payload = bytes.Repeat([]byte("x"), 256)
 
-// storeLocks is what eventstore adds to a store's id for the number of its lock.
+// storeLocks is the offset that eventstore adds to a store's id to get its lock number.
 const storeLocks = 1 << 30
 
 // newField makes the streams and event stores of a database and opens them as a server does.

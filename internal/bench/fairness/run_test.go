@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// variant is what else goes on in a run.
+// variant describes the disturbance during a run.
 type variant struct {
 	name        string
 	flood, hold bool
@@ -32,8 +32,8 @@ var variants = []variant{
 // floodCallers are how many callers of a flood wait for an answer each.
 const floodCallers = 200
 
-// run has each target's writer append so many times, one append each interval, and returns how
-// many appends of a flood were answered.
+// run makes each target's writer append the given number of times, once each interval, and
+// returns how many appends of a flood were answered.
 func (f *field) run(ctx context.Context, v variant, appends int, every time.Duration) (flooded int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,8 +116,8 @@ func (f *field) flooded(v variant) *target {
 	return f.special(v)
 }
 
-// write appends at times fixed in advance. A wait counts from when its append was due, also
-// if the one before it was answered later than that.
+// write appends at times fixed in advance. A wait counts from when its append was due, even
+// if the previous append was answered after that.
 func (t *target) write(ctx context.Context, begin time.Time, appends int, every time.Duration) error {
 	for n := range appends {
 		due := begin.Add(time.Duration(n) * every)
@@ -137,7 +137,7 @@ func (t *target) write(ctx context.Context, begin time.Time, appends int, every 
 	return nil
 }
 
-// hold takes the lock of a target, on a connection that is not of the pool, until release.
+// hold takes the lock of a target, on a connection outside the pool, until release.
 func (f *field) hold(ctx context.Context, t *target) (release func(), err error) {
 	conn, err := pgx.Connect(ctx, f.url)
 	if err != nil {

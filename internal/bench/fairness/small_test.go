@@ -12,7 +12,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// small is a field that is quickly made.
+// small is a field that can be created quickly.
 var small = size{streams: 2, partitions: 3, stores: 2}
 
 func openSmall(t *testing.T) *field {
@@ -29,8 +29,8 @@ func openSmall(t *testing.T) *field {
 	return f
 }
 
-// TestRun_EveryVariant: each target gets its appends and has its waits; that one whose lock is
-// held has none; and a flood goes to the target that it is meant for.
+// TestRun_EveryVariant: each target gets its appends and has its waits; a target whose lock is
+// held has none; and a flood goes to the right target.
 func TestRun_EveryVariant(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants {
@@ -159,8 +159,8 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// TestSummarise_Flooded: the others are compared with each other, however long the one that
-// is flooded waits.
+// TestSummarise_Flooded: the other targets are compared with each other, however long the
+// flooded one waits.
 func TestSummarise_Flooded(t *testing.T) {
 	t.Parallel()
 	wait := func(d time.Duration) []time.Duration { return []time.Duration{d * time.Millisecond} }

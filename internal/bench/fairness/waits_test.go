@@ -14,8 +14,8 @@ type targetWaits struct {
 	median, slowest time.Duration
 }
 
-// summary is what the waits of the targets come to. One that is flooded is not counted
-// among the others.
+// summary summarises the waits of the targets. A flooded target is not counted among
+// the others.
 type summary struct {
 	targets []targetWaits // with a wait, those with the longest median first
 	flooded *targetWaits  // nil: none is
@@ -71,7 +71,7 @@ func (w targetWaits) metrics() map[string]float64 {
 	return map[string]float64{"median-ms": milliseconds(w.median), "slowest-ms": milliseconds(w.slowest)}
 }
 
-// metrics are the figures of a benchmark's line: of all targets but the one that is flooded.
+// metrics are the figures of a benchmark's line: of all targets except the flooded one.
 func (s summary) metrics() map[string]float64 {
 	return map[string]float64{
 		"median-ms":             milliseconds(s.medianOfMedians),
@@ -95,7 +95,7 @@ func ratio(a, b time.Duration) float64 {
 
 const tableHead = "variant\ttarget\tflooded\tappends\tmedian_ms\tslowest_ms\n"
 
-// write writes a line for each target, the one that is flooded first.
+// write writes a line for each target, the flooded one first.
 func (s summary) write(w io.Writer, variant string) error {
 	all := s.targets
 	if s.flooded != nil {

@@ -1,6 +1,6 @@
-// From 0 to 1000 clients in ten seconds. Each joins, says one thing, stays for
-// five seconds, and comes back until all are there; then all stay for five
-// seconds and leave within five.
+// Raises the number of clients from 0 to 1000 in ten seconds. Each joins, sends
+// one chat, stays for five seconds, and reconnects until all are connected;
+// then all stay for five seconds and leave within five.
 import exec from 'k6/execution';
 import { sleep } from 'k6';
 import { ms, patience, session, span, stats, userName } from './chat.js';
@@ -28,13 +28,14 @@ export const options = {
   summaryTrendStats: stats,
 };
 
-let came; // when this client first came, since the start
+let came; // when this client first connected, since the start
 
 export default function () {
   const start = exec.scenario.startTime;
   const now = Date.now() - start;
   came ??= now;
-  // k6 takes away first who came last; nobody is to be interrupted by that.
+  // k6 stops the clients that came last first. A client must have left before
+  // that.
   const end = ramp + hold + down * Math.max(0, 1 - came / ramp);
   if (now >= end) {
     sleep((ramp + hold + down - now) / 1000);

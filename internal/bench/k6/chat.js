@@ -19,22 +19,23 @@ if (!(scale > 0)) {
   throw new Error(`TIME_SCALE is ${__ENV.TIME_SCALE}: want a number above 0`);
 }
 
-// How long a client waits for an answer, not scaled: k6 gets to it only after
-// all chats that it was too slow to read.
+// How long a client waits for an answer, not scaled: k6 handles the answer only
+// after all chats that it was too slow to read.
 export const patience = 120e3;
 
-// Around a hold nobody speaks: before it all have joined, after it everything
-// has arrived. Not scaled, since a machine needs that long at any scale.
+// Nobody sends chats around a hold: before it all clients have joined, after it
+// all chats have arrived. The time is not scaled, since a machine needs it at
+// any scale.
 const quiet = 1000;
 
 const errorPause = 1000;
 
 const metrics = {
   sent: new Counter('chats_sent'),
-  late: new Trend('chat_late', true), // from when it was due to the send: k6's own delay
+  late: new Trend('chat_late', true), // time from when a chat was due to the send: k6's own delay
   deliveries: new Counter('deliveries'),
-  missed: new Counter('deliveries_missed'), // left out because k6 read too slowly, as far as the server said so before the leave
-  share: new Trend('delivery_share'), // of the chats of a hold, for each client: what arrived of what had to
+  missed: new Counter('deliveries_missed'), // skipped because k6 read too slowly, as reported by the server before the leave
+  share: new Trend('delivery_share'), // for each client: share of the chats of a hold that arrived
   latency: new Trend('delivery_latency', true), // of a sample
   connect: new Trend('connect_time', true),
   join: new Trend('join_time', true), // from the connect to the confirmation
@@ -48,8 +49,8 @@ export const stats = ['min', 'avg', 'p(50)', 'p(99)', 'max'];
 export const ms = (seconds) => Math.round(seconds * 1000 * scale);
 export const span = (time) => `${time}ms`;
 
-// A chat is told and classed by its place in the text, not parsed: otherwise
-// k6 is busy with JSON long before the server is.
+// A chat is recognised by its position in the text, without parsing: otherwise
+// k6 would be busy with JSON long before the server is.
 const chatBytes = 128;
 const inHold = 'h';
 const notInHold = 'o';
@@ -62,7 +63,7 @@ function chat(user, text) {
   return JSON.stringify({ type: 'chat', room: 'public', user, ts: Date.now(), text });
 }
 
-// What is not JSON is of no known type.
+// Texts that are not JSON have no known type.
 function parse(data) {
   try {
     return JSON.parse(data);
@@ -74,8 +75,8 @@ function parse(data) {
 export const userName = (n) => `u${String(n).padStart(5, '0')}`;
 
 // session connects, joins, does what joined(client) sets up, and returns when
-// the connection is closed, with the number of chats that were marked as of a
-// hold. Every sample-th of those is parsed and timed.
+// the connection is closed, with the number of chats that belong to a hold. It
+// parses and times every sample-th of those.
 export function session(user, sample, joined) {
   const began = Date.now();
   let deliveries = 0;
@@ -109,8 +110,8 @@ export function session(user, sample, joined) {
         socket.send(chat(user, mark + padding));
         metrics.sent.add(1);
       },
-      // The server answers by closing: a client that just goes away would be
-      // an aborted connection there.
+      // The server answers by closing. If the client simply disconnected, the
+      // server would count an aborted connection.
       leave() {
         leaving = true;
         socket.send('{"type":"leave"}');
@@ -124,8 +125,8 @@ export function session(user, sample, joined) {
     socket.on('open', () => {
       metrics.connect.add(Date.now() - began);
       socket.send(`{"type":"join","room":"public","user":"${user}"}`);
-      // The pong confirms the join: a server handles in order what a
-      // connection sends.
+      // The pong confirms the join, since a server handles the messages of a
+      // connection in order.
       socket.send(`{"type":"ping","ts":${Date.now()}}`);
       client.at(Date.now() + patience, () => {
         if (!member) {
@@ -176,14 +177,15 @@ export function session(user, sample, joined) {
     sleep(errorPause / 1000);
   }
   metrics.deliveries.add(deliveries);
-  metrics.errors.add(0); // shown also when there are none
+  metrics.errors.add(0); // so that the metric is shown even if there are none
   return held;
 }
 
-// lasting makes options and the clients' function for loads in which all stay:
-// steps, one after the other, of {clients, rate, ramp, hold, down, sample},
-// times in seconds and chats per second. In the hold each client says the same
-// number of chats, at times fixed in advance and spread evenly over the clients.
+// lasting returns the options and the clients' function for loads in which all
+// clients stay. steps are run one after the other; each is {clients, rate, ramp,
+// hold, down, sample}, with times in seconds and rates in chats per second. In
+// the hold each client sends the same number of chats, at times fixed in advance
+// and spread evenly over the clients.
 export function lasting(steps, pause, thresholds) {
   const scenarios = {};
   const loads = {};
@@ -209,7 +211,7 @@ export function lasting(steps, pause, thresholds) {
 }
 
 function stay({ clients, rate, ramp, hold, down, sample }) {
-  const n = exec.scenario.iterationInTest; // one each: the client's number
+  const n = exec.scenario.iterationInTest; // one iteration for each client: the client's number
   const start = exec.scenario.startTime;
   const rampEnd = start + ramp;
   const holdStart = rampEnd + quiet;

@@ -1,5 +1,5 @@
-// 200 clients connect, join, stay for two seconds, leave, and come back at
-// once, for a minute.
+// For a minute, 200 clients connect, join, stay for two seconds, leave, and
+// reconnect at once.
 import exec from 'k6/execution';
 import { sleep } from 'k6';
 import { ms, patience, session, span, stats, userName } from './chat.js';
@@ -22,7 +22,7 @@ export const options = churn(60);
 export default function () {
   const n = exec.scenario.iterationInTest;
   if (n < clients) {
-    sleep((visit * n) / clients / 1000); // or all would come and go together
+    sleep((visit * n) / clients / 1000); // otherwise all clients would come and go at the same time
   }
   session(userName(exec.vu.idInTest), 1, (client) => client.at(Date.now() + visit, client.leave));
 }

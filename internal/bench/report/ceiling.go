@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// keptShare is how much of an offered rate counts as all of it.
+	// keptShare is the share of an offered rate that counts as all of it.
 	keptShare = 0.99
-	// kneeFactor is how many times the lowest step's 99th percentile is too much.
+	// kneeFactor is the factor over the lowest step's 99th percentile from which latency is too
+	// high.
 	kneeFactor = 5
 )
 
-// kneeMeaning is said on the page.
+// kneeMeaning is the explanation on the page.
 var kneeMeaning = fmt.Sprintf("The knee is the last offered rate that was kept within %.0f %% and whose p99 stayed below %d times that of the lowest rate.",
 	100*(1-keptShare), kneeFactor)
 
@@ -24,17 +25,17 @@ var kneeMeaning = fmt.Sprintf("The knee is the last offered rate that was kept w
 type step struct {
 	bench.Row
 	offered float64
-	prefix  string // of its latencies
+	prefix  string // of the metrics of its latencies
 }
 
-// ceiling is what became of a row as more and more was offered.
+// ceiling has the results of a row at increasing offered rates.
 type ceiling struct {
 	name  string
-	steps []step // by offered rate
-	knee  int    // of steps, or -1
+	steps []step // in ascending order of the offered rate
+	knee  int    // index in steps, or -1
 }
 
-// rateSuffix is what names of steps end with: "lease 5000/s".
+// rateSuffix matches the end of a step's name, as in "lease 5000/s".
 var rateSuffix = regexp.MustCompile(`[ ,:@]+[\d.,_]+ ?[kM]?(/s| msg/s| messages/s)$`)
 
 // ceilings finds rows, or trials of a row, that were offered different rates.
@@ -59,8 +60,9 @@ func ceilings(r *bench.Result) (all []ceiling) {
 	return all
 }
 
-// steps are what the row did at each rate that it was offered: its trials, if their
-// rates differ, otherwise the row; none if it was offered no rate.
+// steps returns the results of a row at each rate that it was offered: its trials
+// if their rates differ, otherwise the row itself. It returns none if no rate was
+// offered.
 func steps(row bench.Row) (all []step) {
 	const name = "offered_messages_per_second"
 	differ := slices.ContainsFunc(row.Trials, func(t map[string]float64) bool { return t[name] != row.Trials[0][name] })
@@ -81,8 +83,8 @@ func (c ceiling) rises() bool {
 	return slices.ContainsFunc(c.steps, func(s step) bool { return s.offered != c.steps[0].offered })
 }
 
-// knee is the step that says that it is, or else the last that kept its rate and
-// its latency; -1 if none did.
+// knee returns the index of the step that is marked as the knee, or else of the
+// last step that kept its rate and its latency; -1 if there is none.
 func knee(steps []step) int {
 	last, bound := -1, kneeFactor*steps[0].p("p99")
 	for i, s := range steps {
@@ -96,10 +98,11 @@ func knee(steps []step) int {
 	return last
 }
 
-// p is a latency of the step in milliseconds; 0 if it has none.
+// p returns a latency of the step in milliseconds; 0 if it is not measured.
 func (s step) p(quantile string) float64 { return s.Metrics[s.prefix+"latency_"+quantile+"_ms"] }
 
-// heldRows are the rows of a result with each ceiling as one row, at its knee.
+// heldRows returns the rows of a result, with the steps of each ceiling replaced by one row: that
+// of the knee.
 func heldRows(r *bench.Result) (rows []bench.Row) {
 	done := make(map[string]bool) // names of steps
 	for _, c := range ceilings(r) {
@@ -120,7 +123,7 @@ func heldRows(r *bench.Result) (rows []bench.Row) {
 	return rows
 }
 
-// ceilingView is a chart of a ceiling, its steps as a table, and a sentence.
+// ceilingView is the chart of a ceiling, its steps as a table, and a sentence about it.
 type ceilingView struct {
 	Name, Verdict string
 	Chart         *chart

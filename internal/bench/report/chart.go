@@ -19,19 +19,19 @@ func (n num) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
 }
 
-// styles is how many colours with their dashes the style sheet has.
+// styles is the number of colours, with their dashes, in the style sheet.
 const styles = 8
 
-// gap is where a series has no value.
+// gap marks a missing value of a series.
 var gap = num(math.NaN())
 
-// tick is a labelled place on an axis.
+// tick is a labelled position on an axis.
 type tick struct {
 	At    num    `json:"at"`
 	Label string `json:"label"`
 }
 
-// axis runs from Min to Max, in proportion or by logarithm.
+// axis runs from Min to Max, linearly or logarithmically.
 type axis struct {
 	Label string `json:"label"`
 	Log   bool   `json:"log"`
@@ -47,21 +47,21 @@ type series struct {
 	Values []num  `json:"values"`
 }
 
-// mark is a vertical line: a knee with a label, a checkpoint without.
+// mark is a vertical line: a knee has a label, a checkpoint has none.
 type mark struct {
 	At    num    `json:"at"`
 	Label string `json:"label"`
 }
 
-// band is a stretch of X that is shaded: a warm-up, a drain.
+// band is a shaded range of X: a warm-up or a drain.
 type band struct {
 	From  num    `json:"from"`
 	To    num    `json:"to"`
 	Label string `json:"label"`
 }
 
-// chart is what the page draws, as a still picture and, with JavaScript, as one to
-// look into.
+// chart is what the page draws: a static picture, and with JavaScript an
+// interactive one.
 type chart struct {
 	ID     string   `json:"id"`
 	Title  string   `json:"title"`
@@ -71,13 +71,13 @@ type chart struct {
 	Series []series `json:"series"`
 	Marks  []mark   `json:"marks,omitempty"`
 	Bands  []band   `json:"bands,omitempty"`
-	// Points shows each value: there are few.
+	// Points draws a dot at each value, for series with few values.
 	Points bool `json:"points,omitempty"`
 	// Sync is shared by charts whose cursors move together.
 	Sync string `json:"sync,omitempty"`
 }
 
-// scale fits both axes to the values; a linear y axis starts at 0. It reports
+// scale fits both axes to the values. A linear y axis starts at 0. It reports
 // whether there is anything to draw.
 func (c *chart) scale() bool {
 	var ys []float64
@@ -119,7 +119,7 @@ func (a *axis) fit(low, high float64, fromZero bool) {
 	}
 }
 
-// fitLog widens the axis to the next 1, 2 or 5, and labels those if there is room.
+// fitLog extends the axis to the next 1, 2 or 5, and labels those if there is room.
 func (a *axis) fitLog(low, high float64) {
 	inside := func(v float64) bool { return v >= float64(a.Min)*0.999 && v <= float64(a.Max)*1.001 }
 	down, up := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
@@ -144,7 +144,7 @@ func (a *axis) fitLog(low, high float64) {
 	}
 }
 
-// niceStep is the next 1, 2 or 5 times a power of ten.
+// niceStep rounds up to 1, 2 or 5 times a power of ten.
 func niceStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, digit := range []float64{1, 2, 5} {
@@ -155,7 +155,7 @@ func niceStep(v float64) float64 {
 	return 10 * power
 }
 
-// short is a number as an axis has it: 20k, 1.5M, 0.05.
+// short formats a number for an axis: 20k, 1.5M, 0.05.
 func short(v float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -171,7 +171,7 @@ func short(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'g', 5, 64)
 }
 
-// The still picture's size, in its own units.
+// The size of the static picture, in its own units.
 const (
 	svgWidth, svgHeight         = 720, 260
 	svgLeft, svgTop             = 68, 12
@@ -180,7 +180,7 @@ const (
 	svgBase                     = svgTop + svgPlotHeight
 )
 
-// place is where a value lies on an axis, 0 to 1 and beyond.
+// place returns the position of a value on an axis: 0 to 1, or outside if the value is.
 func (a *axis) place(v num) float64 {
 	low, high, at := float64(a.Min), float64(a.Max), float64(v)
 	if a.Log {
@@ -192,12 +192,12 @@ func (a *axis) place(v num) float64 {
 func (c *chart) px(v num) float64 { return svgLeft + svgPlotWidth*c.XAxis.place(v) }
 func (c *chart) py(v num) float64 { return svgBase - svgPlotHeight*c.YAxis.place(v) }
 
-// point is a place of a path, with the digits that a screen can show.
+// point formats a point of a path, with as many digits as a screen can show.
 func (c *chart) point(i int, s series) string {
 	return fmt.Sprintf("%.1f %.1f", c.px(c.X[i]), c.py(s.Values[i]))
 }
 
-// path draws a series, in pieces where it has gaps.
+// path draws a series, with interruptions at its gaps.
 func (c *chart) path(s series) string {
 	var b strings.Builder
 	pen := "M"
@@ -212,5 +212,5 @@ func (c *chart) path(s series) string {
 	return b.String()
 }
 
-// Class is the style sheet's name of the series' colour and dashes.
+// Class returns the style sheet's number for the colour and dashes of the series.
 func (s series) Class() int { return s.Style % styles }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SVG is the chart as a still picture, for a page without JavaScript and for paper.
-// Colours and dashes come from the style sheet.
+// SVG returns the chart as a static picture, for a page without JavaScript and for
+// print. Colours and dashes come from the style sheet.
 func (c *chart) SVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, svgWidth, svgHeight, escape(c.Title))
@@ -57,9 +57,9 @@ func (c *chart) drawMarks(b *strings.Builder) {
 			fmt.Fprintf(b, `<path class="mark" d="M%.1f %dV%d"/>`, x, svgTop, svgBase)
 			continue
 		}
-		// Latencies are high to the right of a knee and low to its left.
+		// Latencies are high right of a knee and low left of it.
 		anchor, beside, y := "start", x+4, svgBase-6
-		if x > svgLeft+svgPlotWidth*2/3 { // it has no room to its right
+		if x > svgLeft+svgPlotWidth*2/3 { // there is no room right of it
 			anchor, beside, y = "end", x-4, svgTop+11
 		}
 		fmt.Fprintf(b, `<path class="mark named" d="M%.1f %dV%d"/><text class="marked" text-anchor="%s" x="%.1f" y="%d">%s</text>`,

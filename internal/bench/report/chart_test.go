@@ -49,8 +49,8 @@ func TestTypical_NearestToTheMedian(t *testing.T) {
 	}
 }
 
-// TestCurves_EndAtTheirSlowest: of 100 latencies there is no 99.9th percentile, and
-// more lines than styles make a second chart.
+// TestCurves_EndAtTheirSlowest: 100 latencies have no 99.9th percentile, and more
+// lines than styles need a second chart.
 func TestCurves_EndAtTheirSlowest(t *testing.T) {
 	t.Parallel()
 	r := &bench.Result{Scenario: "queue"}

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// column is one of a table: a heading and what stands below it.
+// column is a column of a table: a heading, and the text of each row.
 type column struct {
 	head  string
 	right bool
@@ -25,7 +25,8 @@ func metric(head, name string, format func(float64) string) column {
 	}}
 }
 
-// columns of a scenario. Those that no row of a result has are left out.
+// columns returns the columns of a scenario. Columns that no row of a result
+// has are left out.
 func columns(scenario string, base *bench.Row) []column {
 	switch {
 	case scenario == "ingest":
@@ -55,7 +56,7 @@ func descriptionColumn() column {
 	return column{"description", false, func(r bench.Row) string { return r.Description }}
 }
 
-// notZero leaves out what did not happen: a column of that alone is none.
+// notZero shows zeros as missing, so that a column with only zeros is left out.
 func notZero(c column) column {
 	cell := c.cell
 	c.cell = func(r bench.Row) string {
@@ -67,7 +68,8 @@ func notZero(c column) column {
 	return c
 }
 
-// maxNote is how much of a note a table has, in characters; the file has all.
+// maxNote is the maximum length of a note in a table, in characters. The file
+// has the whole note.
 const maxNote = 100
 
 func noteColumn() column {
@@ -99,7 +101,7 @@ func ingestColumns(base *bench.Row) []column {
 	}
 }
 
-// tripColumns are those of echo and idle.
+// tripColumns returns the columns of echo and idle.
 func tripColumns() []column {
 	return []column{
 		nameColumn("target"),
@@ -232,7 +234,7 @@ func speedUp(r bench.Row, base *bench.Row) string {
 	return fmt.Sprintf("%.1f", r.Metrics[name]/base.Metrics[name])
 }
 
-// share is a percentage that tells little from nothing.
+// share formats a percentage so that a small value is not shown as 0.
 func share(v float64) string {
 	if v == 0 {
 		return "0"

@@ -20,11 +20,11 @@ import (
 type Change struct {
 	Row, Metric string
 	Old, New    Summary
-	// P is the probability of a difference as large by chance alone, by a
-	// Mann-Whitney U-test over the trials.
+	// P is the probability of a difference at least this large by chance alone,
+	// by a Mann-Whitney U-test over the trials.
 	P float64
-	// Significant: P is below 0.05. With few trials it cannot be: it takes four
-	// of each.
+	// Significant: P is below 0.05. This needs at least four trials in each
+	// result.
 	Significant bool
 }
 
@@ -34,7 +34,7 @@ type Summary struct {
 	Trials            int
 }
 
-// Ratio is new divided by old; NaN where old is 0.
+// Ratio returns new divided by old, or NaN if old is 0.
 func (c Change) Ratio() float64 {
 	if c.Old.Median == 0 {
 		return math.NaN()
@@ -66,7 +66,7 @@ func Compare(a, b *bench.Result) (all []Change) {
 	return all
 }
 
-// trials are the values of a metric, one for each repeat.
+// trials returns the values of a metric, one for each repeat.
 func trials(row bench.Row, metric string) (values []float64) {
 	for _, t := range row.Trials {
 		if v, ok := t[metric]; ok {
@@ -85,9 +85,9 @@ func summarise(values []float64) Summary {
 	return s
 }
 
-// Differences names what must be alike before two results may be compared, and is
-// not: scenario, parameters, machine, database, durability. The program's own
-// version is what comparisons are made for.
+// Differences lists what must be the same before two results may be compared, and
+// differs: scenario, parameters, machine, database, durability. The version of
+// the program may differ, since comparisons are made between versions.
 func Differences(a, b *bench.Result) (all []string) {
 	differ := func(what string, was, is any) {
 		if !reflect.DeepEqual(was, is) {
@@ -114,7 +114,8 @@ func Differences(a, b *bench.Result) (all []string) {
 	return all
 }
 
-// figureSettings are those that may change a figure: results of earlier versions have others.
+// figureSettings returns the settings that may change a figure. Results of earlier versions also
+// have others.
 func figureSettings(p *bench.PostgreSQL) map[string]string {
 	all := maps.Clone(p.Settings)
 	maps.DeleteFunc(all, func(name, _ string) bool { return !bench.ChangesFigures(name) })
@@ -143,7 +144,7 @@ func said(v any, has bool) string {
 	return fmt.Sprint(v)
 }
 
-// mainMetric reports whether a metric is one that people compare first.
+// mainMetric reports whether a metric is among the most important ones.
 func mainMetric(name string) bool {
 	return strings.HasSuffix(name, "_per_second") || strings.HasSuffix(name, "cpu_seconds") ||
 		strings.HasSuffix(name, "latency_p50_ms") || strings.HasSuffix(name, "latency_p99_ms") || strings.HasSuffix(name, "latency_p999_ms") ||
@@ -151,8 +152,8 @@ func mainMetric(name string) bool {
 			"allocs_per_call", "bytes_per_call", "server_cpu_seconds_per_million_deliveries"}, name)
 }
 
-// ComparisonTable writes the changes from a to b as text: of the metrics that
-// people compare first, or of all.
+// ComparisonTable writes the changes from a to b as text: those of the most
+// important metrics, or all.
 func ComparisonTable(w io.Writer, a, b *bench.Result, everything bool) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -197,7 +198,7 @@ func (s Summary) interval() string {
 	return figure(s.Low) + " to " + figure(s.High)
 }
 
-// change is in per cent, or ~.
+// change formats a change in per cent, or "~" if it is not significant.
 func (c Change) change() string {
 	switch ratio := c.Ratio(); {
 	case !c.Significant:
@@ -216,7 +217,7 @@ func probability(c Change) string {
 	return fmt.Sprintf("%.3f", c.P)
 }
 
-// figure has four digits that matter, grouped by thousands.
+// figure formats a number with four significant digits, grouped by thousands.
 func figure(v float64) string {
 	switch size := math.Abs(v); {
 	case size >= 1000 || size == math.Trunc(size):

@@ -7,16 +7,17 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// enough is the share of the deliveries due that must have arrived for a row's
-// latency and CPU time to be compared: who loses the rest has less to do.
+// enough is the share of due deliveries that must have arrived before a row's
+// latency and CPU time may be compared: a server that loses messages has less
+// work.
 const enough = 0.99
 
-// judged are the columns in which a row may be better than the reference; less
-// is better in all of them.
+// judged lists the columns in which a row may be better than the reference.
+// Less is better in all of them.
 var judged = []struct {
 	head, metric string
 	format       func(float64) string
-	arrived      bool // what counts only where enough arrived
+	arrived      bool // counts only if enough deliveries arrived
 }{
 	{"lost share", "drop_rate", share, false},
 	{"errors", "errors", count, false},
@@ -29,9 +30,9 @@ var judged = []struct {
 	{"binary MiB", "binary_bytes", tenths, false},
 }
 
-// rivals says of each row in what it is better than the reference was under the
-// same load, a sentence each; of rows that are better in nothing, nothing.
-func rivals(r *bench.Result) (all []string) {
+// betterServers returns a sentence for each row that is better than the reference
+// under the same load, with the columns in which it is better.
+func betterServers(r *bench.Result) (all []string) {
 	for _, own := range r.Rows {
 		if own.Labels["profile"] != Reference {
 			continue
@@ -48,10 +49,10 @@ func rivals(r *bench.Result) (all []string) {
 	return all
 }
 
-// loadOf is what follows the target in a row's name.
+// loadOf returns the part of a row's name after the target.
 func loadOf(row bench.Row) string { return strings.TrimPrefix(row.Name, row.Labels["target"]) }
 
-// otherLoad reports whether two rows are known to be of different loads.
+// otherLoad reports whether two rows are known to have different loads.
 func otherLoad(a, b bench.Row) bool {
 	for _, row := range []bench.Row{a, b} {
 		if target := row.Labels["target"]; target == "" || !strings.HasPrefix(row.Name, target) {
@@ -61,7 +62,7 @@ func otherLoad(a, b bench.Row) bool {
 	return loadOf(a) != loadOf(b)
 }
 
-// advantages are the columns in which other shows less than own.
+// advantages returns the columns in which other has a lower value than own.
 func advantages(other, own bench.Row) (better []string) {
 	arrived := other.Metrics["drop_rate"] <= 1-enough
 	for _, j := range judged {

@@ -30,7 +30,7 @@ func TestRivals(t *testing.T) {
 		"lossy 200 clients is better than tidewire in peak MiB (10 against 30).",
 		"mine 1000 clients is better than tidewire in p99 ms (2.00 against 2.75).",
 	}
-	if got := rivals(r); !slices.Equal(got, want) {
+	if got := betterServers(r); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	r.Finish()

@@ -9,7 +9,8 @@ import (
 )
 
 // CSV writes one line for each metric of each row of each result: its median, its
-// 95 % interval, and over how many repeats. Numbers are as exact as the results.
+// 95 % interval, and the number of repeats. Numbers are as exact as in the
+// results.
 func CSV(w io.Writer, files []File) error {
 	v, err := newView(files)
 	if err != nil {
@@ -30,7 +31,7 @@ func CSV(w io.Writer, files []File) error {
 	return out.WriteAll(lines)
 }
 
-// exact is a number with all its digits, and nothing for one that is not there.
+// exact formats a number with all its digits, and NaN as an empty text.
 func exact(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""
@@ -38,7 +39,7 @@ func exact(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// safe keeps a spreadsheet from taking a text for a formula.
+// safe prevents that a spreadsheet takes a text for a formula.
 func safe(text string) string {
 	if text != "" && strings.ContainsAny(text[:1], "=+-@\t\r") {
 		return "'" + text

@@ -9,14 +9,14 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// pointsPerDecade is how many points a percentile curve has from 90 % to 99 %, and
-// from there to 99.9 %.
+// pointsPerDecade is the number of points of a percentile curve from 90 % to 99 %,
+// and from there to 99.9 %, and so on.
 const pointsPerDecade = 12
 
-// mostDecades is up to where a curve goes: 99.9999 %.
+// mostDecades is the end of a curve: 99.9999 %.
 const mostDecades = 6
 
-// prefixes of latencies, with what they are of.
+// prefixes of latency metrics, with the meaning of the latencies.
 var prefixes = []struct{ prefix, meaning string }{
 	{"", "latency"},
 	{"end_to_end_", "end-to-end latency"},
@@ -25,7 +25,7 @@ var prefixes = []struct{ prefix, meaning string }{
 	{"connect_", "time to connect"},
 }
 
-// latencyPrefix is that of the latencies which speak for a row.
+// latencyPrefix returns the prefix of the row's main latencies.
 func latencyPrefix(m map[string]float64) string {
 	for _, p := range prefixes {
 		if _, ok := m[p.prefix+"latency_p99_ms"]; ok {
@@ -35,7 +35,7 @@ func latencyPrefix(m map[string]float64) string {
 	return ""
 }
 
-// prefixMeaning says what a latency is of.
+// prefixMeaning returns the meaning of a latency.
 func prefixMeaning(prefix string) string {
 	for _, p := range prefixes {
 		if p.prefix == prefix {
@@ -45,18 +45,18 @@ func prefixMeaning(prefix string) string {
 	return strings.TrimSpace(strings.ReplaceAll(prefix, "_", " ")) + " latency"
 }
 
-// merged are all latencies of a kind of a row, its repeats together.
+// merged has all latencies of one kind of a row, over all repeats.
 type merged struct {
 	name string
 	h    *bench.Histogram
 }
 
-// family is what shares a chart: the rows of one operation, and one kind of
-// latency.
+// family identifies the lines of one chart: the rows of one operation, and one
+// kind of latency.
 type family struct{ operation, prefix string }
 
-// curves draws the percentiles of the recorded latencies of all files, a line for
-// each row, as many to a chart as can be told apart.
+// curves draws the percentiles of the recorded latencies of all files: a line for
+// each row, with as many lines in a chart as there are styles.
 func curves(id string, files []File) (charts []*chart) {
 	var order []family
 	rows := make(map[family][]merged)
@@ -93,8 +93,8 @@ func merge(rows []merged, name string, h *bench.Histogram) []merged {
 	return rows
 }
 
-// operation is what rows of events do, which comes first in their names; of other
-// scenarios all rows do the same.
+// operation returns the operation of a row. In the scenario events, row names
+// begin with it; in other scenarios all rows have the same operation.
 func operation(r *bench.Result, row string) string {
 	if r.Scenario != "events" {
 		return ""
@@ -103,8 +103,8 @@ func operation(r *bench.Result, row string) string {
 	return op
 }
 
-// curve has 1/(1-q) for X, so that each further nine takes as much room as the one
-// before. A line ends where there is one latency left beyond it.
+// curve uses 1/(1-q) for X, so that each further nine takes the same width. A line
+// ends where only one latency is larger.
 func curve(id, title string, rows []merged) *chart {
 	decades := 1.0
 	for _, r := range rows {

@@ -12,17 +12,17 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// File is a result, the name of its file, and what lies beside it. A report is a
-// pure function of some of these.
+// File is a result, the name of its file, and the raw data beside it. A report
+// is a pure function of Files.
 type File struct {
 	Name string // without directories
 	*bench.Result
 	Beside []string // names of the files with raw data
 
-	alias string // by which this report calls it
+	alias string // the name in this report
 }
 
-// Open reads a result file and what lies beside it.
+// Open reads a result file and the raw data beside it.
 func Open(path string) (File, error) {
 	result, err := bench.Read(path)
 	if err != nil {
@@ -40,10 +40,10 @@ func Open(path string) (File, error) {
 	return f, nil
 }
 
-// short is what the report calls the file, without the ending.
+// short returns the name of the file in the report, without the ending.
 func (f File) short() string { return strings.Replace(f.alias, ".json", "", 1) }
 
-// distinct has the report call files of the same name differently.
+// distinct gives files of the same name different names in the report.
 func distinct(files []File) []File {
 	files = slices.Clone(files)
 	seen := make(map[string]int)
@@ -56,8 +56,7 @@ func distinct(files []File) []File {
 	return files
 }
 
-// labelOf names a row, and its file where several of the files have the same
-// scenario.
+// labelOf names a row, with its file if several files have the same scenario.
 func labelOf(files []File, f File, row string) string {
 	same := 0
 	for _, other := range files {

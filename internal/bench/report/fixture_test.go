@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// blank is a result of some machine at some time.
+// blank is a result without rows, from some machine at some time.
 func blank(scenario string, params map[string]any) *bench.Result {
 	r := bench.NewResult(scenario, params)
 	r.Started = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -26,7 +26,7 @@ func blank(scenario string, params map[string]any) *bench.Result {
 	return r
 }
 
-// latencies are a made-up distribution with a long tail: the same every time.
+// latencies are a made-up distribution with a long tail, the same in each run.
 func latencies(median time.Duration, n int) *bench.Histogram {
 	h := bench.NewHistogram()
 	for i := range n {
@@ -85,8 +85,8 @@ func seconds(to *bench.Recording, row string, trial int, rate float64, n int) {
 	}
 }
 
-// ceilingFixture has steps of two strategies. One's knee is marked, the other's is
-// to be found.
+// ceilingFixture has the steps of two strategies. One has a marked knee; the
+// other's must be found.
 func ceilingFixture() *bench.Result {
 	r := blank("pubsub", map[string]any{"payload": 200, "consumer_groups": 5})
 	for _, strategy := range []struct {
@@ -138,7 +138,7 @@ func invalidFixture() *bench.Result {
 	return r
 }
 
-// open writes the result and reads it, with what then lies beside it.
+// open writes the result, and reads it with the files beside it.
 func open(t *testing.T, name string, r *bench.Result) report.File {
 	t.Helper()
 	r.Finish()

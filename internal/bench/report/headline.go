@@ -7,14 +7,14 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// measure is a metric that speaks for a row.
+// measure is a metric that rows are judged by.
 type measure struct {
 	metric, unit string
-	less         bool // is better
+	less         bool // less is better
 }
 
-// of is what a row has of it. Of what is delivered, what was late from before, or
-// came after the end, does not count.
+// of returns the value of the measure for a row. For deliveries it does not count
+// those that were due before the measurement or arrived after it.
 func (m measure) of(row bench.Row) float64 {
 	v := row.Metrics[m.metric]
 	if due, ok := row.Metrics[dueDelivered]; ok && m.metric == "deliveries_per_second" {
@@ -23,7 +23,7 @@ func (m measure) of(row bench.Row) float64 {
 	return v
 }
 
-// measures, of which a row is judged by the first that speaks for it.
+// measures in order of preference: a row is judged by the first that it has.
 var measures = []measure{
 	{"deliveries_per_second", "deliveries/s", false},
 	{"saturation_deliveries_per_second", "deliveries/s", false},
@@ -35,7 +35,7 @@ var measures = []measure{
 	{"latency_mean_ms", "ms on average", true},
 }
 
-// headline is the measure of a row; of one without any, the last.
+// headline returns the measure of a row, or the last measure if it has none.
 func headline(row bench.Row) measure {
 	for _, m := range measures {
 		if speaks(row, m.metric) {
@@ -45,15 +45,15 @@ func headline(row bench.Row) measure {
 	return measures[len(measures)-1]
 }
 
-// speaks reports whether a row has a metric, and not as a zero because only
-// connections come and go.
+// speaks reports whether a row has a metric. A zero does not count if the row
+// only opens and closes connections.
 func speaks(row bench.Row, metric string) bool {
 	v, ok := row.Metrics[metric]
 	return ok && (v > 0 || row.Metrics["connections_per_second"] == 0)
 }
 
-// groupHeadline is the measure that most rows share; a request on a flooded
-// connection is judged by how long it takes.
+// groupHeadline returns the measure of most rows. The rows of lanes are judged
+// by their latency.
 func groupHeadline(scenario string, rows []bench.Row) measure {
 	if scenario == "lanes" {
 		return measures[len(measures)-1]
@@ -76,9 +76,9 @@ type contender struct {
 	valid bool
 }
 
-// glances puts the rows of all files of a scenario side by side, a table for each
+// comparisonTables compares the rows of all files of a scenario, in one table for each
 // operation.
-func glances(files []File) (all []tableView) {
+func comparisonTables(files []File) (all []tableView) {
 	titles, byTitle := []string{}, make(map[string][]contender)
 	for _, f := range files {
 		for _, rows := range tables(&bench.Result{Scenario: f.Scenario, Rows: heldRows(f.Result)}) {
@@ -92,12 +92,12 @@ func glances(files []File) (all []tableView) {
 		}
 	}
 	for _, title := range titles {
-		all = append(all, glance(files[0].Scenario, title, byTitle[title]))
+		all = append(all, comparisonTable(files[0].Scenario, title, byTitle[title]))
 	}
 	return all
 }
 
-func glance(scenario, title string, rows []contender) tableView {
+func comparisonTable(scenario, title string, rows []contender) tableView {
 	plain := make([]bench.Row, len(rows))
 	for i, r := range rows {
 		plain[i] = r.Row
@@ -150,7 +150,7 @@ func glanceRow(r contender, m measure, most float64) []cell {
 	return append(row, cell{Text: limiter})
 }
 
-// withoutEmpty leaves out the columns that nobody has.
+// withoutEmpty removes columns without values.
 func withoutEmpty(t tableView) tableView {
 	out := tableView{Title: t.Title, Rows: make([][]cell, len(t.Rows))}
 	for i, head := range t.Head {

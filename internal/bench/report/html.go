@@ -12,7 +12,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// pageData is what the template gets.
+// pageData is the input of the template.
 type pageData struct {
 	*view
 	Island              island
@@ -20,7 +20,7 @@ type pageData struct {
 	Script, PlotLibrary template.JS
 }
 
-// island is what the page's script gets, as JSON inside the page.
+// island is the input of the page's script, as JSON inside the page.
 type island struct {
 	Charts   []*chart    `json:"charts"`
 	Inputs   []string    `json:"inputs"`
@@ -28,7 +28,7 @@ type island struct {
 	Rows     []candidate `json:"rows"`
 }
 
-// HTML writes the results as one page that needs nothing beside it: no network, no
+// HTML writes the results as one self-contained page: it needs no network and no
 // other file. It shows the same numbers as Markdown and CSV.
 func HTML(w io.Writer, files []File) error {
 	v, err := newView(files)
@@ -40,11 +40,11 @@ func HTML(w io.Writer, files []File) error {
 		return fmt.Errorf("parse the page: %w", err)
 	}
 	data := pageData{view: v, Island: newIsland(v)}
-	// The page is ours and goes in as it is; all that comes from results is escaped.
+	// The assets are trusted and inserted unchanged. Everything that comes from results is escaped.
 	data.Style = template.CSS(asset("report.css"))        // embedded
 	data.PlotStyle = template.CSS(asset("uPlot.min.css")) // embedded
 	data.Script = template.JS(asset("report.js"))         // embedded
-	// Its licence asks to go with every copy.
+	// The licence requires that every copy includes it.
 	data.PlotLibrary = template.JS("/*!\n" + asset("uPlot.LICENSE") + "*/\n" + asset("uPlot.iife.min.js")) // embedded
 	if err := page.Execute(w, data); err != nil {
 		return fmt.Errorf("write the page: %w", err)
@@ -52,8 +52,8 @@ func HTML(w io.Writer, files []File) error {
 	return nil
 }
 
-// asset is an embedded file; one that is missing is a mistake of the build, which
-// the tests find.
+// asset returns an embedded file. A missing file is a build error, which the
+// tests find.
 func asset(name string) string {
 	data, err := assets.ReadFile("assets/" + name)
 	if err != nil {

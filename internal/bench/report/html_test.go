@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// rendered returns what a writer of reports makes of files.
+// rendered returns the output of a report writer for files.
 func rendered(t *testing.T, write func(io.Writer, []report.File) error, files ...report.File) string {
 	t.Helper()
 	var out strings.Builder
@@ -38,7 +38,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s differs; go test ./bench/report -update rewrites it. Got\n%s", name, got)
+		t.Errorf("%s differs; go test ./internal/bench/report -update rewrites it. Got\n%s", name, got)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestHTML_SoakTrends(t *testing.T) {
 	}
 }
 
-// void are elements without an end.
+// void are elements without an end tag.
 var void = []string{"meta", "link", "input", "br", "hr", "img"}
 
 // wellFormed fails if an element is not closed in order, and returns all elements
@@ -150,8 +150,8 @@ func wellFormed(t *testing.T, page string) (elements []html.Token) {
 	}
 }
 
-// TestHTML_StandsAlone: the page is well-formed, asks for nothing outside of itself,
-// and every link and id leads somewhere.
+// TestHTML_StandsAlone: the page is well-formed, loads nothing from outside, and
+// every link and id has a target.
 func TestHTML_StandsAlone(t *testing.T) {
 	t.Parallel()
 	page := rendered(t, report.HTML, append(samples(t), open(t, "soak", soakFixture()))...)
@@ -176,7 +176,7 @@ func TestHTML_StandsAlone(t *testing.T) {
 			t.Errorf("#%s leads nowhere", link)
 		}
 	}
-	// The only addresses are where uPlot's licence comment says it comes from.
+	// The only addresses are those in uPlot's licence comment.
 	rest := strings.Replace(page, "/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1)
 	for _, word := range []string{"https://", "http://", "@import", "url(", "fetch(", "XMLHttpRequest"} {
 		if strings.Contains(rest, word) {
@@ -190,7 +190,7 @@ func TestHTML_StandsAlone(t *testing.T) {
 	}
 }
 
-// hostile has markup wherever a result has text.
+// hostile has markup in every text of a result.
 func hostile(text string) *bench.Result {
 	r := queueFixture("hostile")
 	m := map[string]float64{"messages_per_second": 5, "end_to_end_latency_p99_ms": 2, text: 7}
@@ -285,8 +285,8 @@ func TestReports_OfLittle(t *testing.T) {
 	}
 }
 
-// TestHTML_FilesOfOneScenario: rows of several files share charts, apart by name,
-// even if the files have the same one.
+// TestHTML_FilesOfOneScenario: rows of several files share charts, with different
+// names even if the files have the same name.
 func TestHTML_FilesOfOneScenario(t *testing.T) {
 	t.Parallel()
 	first, second := open(t, "queue", queueFixture("queue")), open(t, "queue", queueFixture("queue"))

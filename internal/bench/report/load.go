@@ -15,15 +15,15 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// input is a number of the load that the reader may change.
+// input is a number that describes the reader's load, and that the reader can change.
 type input struct {
 	Name, Label, Unit string
 	Value             float64
 }
 
-// formula computes one number from inputs, what was measured, and the formulas
-// above it. The expression is what the page shows, what Go evaluates, and what the
-// page's script evaluates: there is no second copy to disagree.
+// formula computes one number from the inputs, the measured numbers, and earlier
+// formulas. The page shows the expression, and Go and the page's script evaluate
+// it: there is no second copy that could differ.
 type formula struct{ Name, Expression, Meaning string }
 
 var formulas = []formula{
@@ -31,30 +31,30 @@ var formulas = []formula{
 	{"peak_messages_per_second", "messages_per_day / 86400 * peak_factor", "needed at the peak, messages/s"},
 	{"peak_deliveries_per_second", "peak_messages_per_second * fan_out", "needed at the peak, deliveries/s"},
 	{"headroom", "min(measured_messages_per_second / peak_messages_per_second, measured_deliveries_per_second / peak_deliveries_per_second)",
-		"how many times the peak was measured; what was not measured does not limit"},
-	{"stored_bytes", "is_stored * (bytes + overhead_bytes)", "bytes on disk of a message, indexes included, without the write-ahead log, which PostgreSQL recycles"},
+		"measured rate divided by the needed rate; a rate that was not measured does not limit"},
+	{"stored_bytes", "is_stored * (bytes + overhead_bytes)", "bytes of a message on disk, including indexes, without the write-ahead log, which PostgreSQL recycles"},
 	{"gb_per_day", "messages_per_day * stored_bytes / 1e9", "growth a day, GB"},
-	{"disk_needed_gb", "gb_per_day * retention_days", "disk that the retention needs, GB"},
-	{"days_until_full", "disk_gb / gb_per_day", "days until the disk is full, if that is more than the disk"},
+	{"disk_needed_gb", "gb_per_day * retention_days", "disk space that the retention needs, GB"},
+	{"days_until_full", "disk_gb / gb_per_day", "days until the disk is full, if the retention needs more than the disk has"},
 	{"cost_per_year", "price_per_year + 12 * disk_needed_gb * price_per_gb_month", "cost a year, in the currency of the prices"},
 	{"cost_per_million", "cost_per_year / (messages_per_day * 365) * 1e6", "cost of a million messages"},
 }
 
-// candidate is a row that a load may be put on.
+// candidate is a row that might carry the reader's load.
 type candidate struct {
 	Name string `json:"name"`
-	// Measured are the numbers that formulas use. A rate that was not measured is
-	// absent, and taken as without limit.
+	// Measured has the numbers that formulas use. A rate that was not measured is
+	// absent, and counts as unlimited.
 	Measured map[string]float64 `json:"measured"`
-	// AtLeast: the rate was kept without effort, so that the headroom is at least
-	// what comes out.
+	// AtLeast: the row kept its rate with capacity to spare, so that the computed
+	// headroom is a lower bound.
 	AtLeast bool `json:"at_least"`
-	// BytesKnown: what a message takes on disk was measured. Otherwise the answers
-	// about the disk count the payload alone.
+	// BytesKnown: the size of a message on disk was measured. Otherwise the
+	// answers about the disk count only the payload.
 	BytesKnown bool `json:"bytes_known"`
 }
 
-// answers are the numbers of all formulas.
+// answers has the results of all formulas.
 type answers map[string]float64
 
 // answer evaluates the formulas for a candidate.
@@ -78,8 +78,8 @@ func answer(inputs []input, c candidate) (answers, error) {
 	return known, nil
 }
 
-// evaluate knows numbers, names, + - * /, parentheses and min: what an expression
-// has in Go and in JavaScript alike.
+// evaluate supports numbers, names, + - * /, parentheses and min: the expressions
+// that are the same in Go and in JavaScript.
 func evaluate(e ast.Expr, known answers) (float64, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -134,8 +134,8 @@ func operate(op token.Token, x, y float64) float64 {
 	return math.NaN()
 }
 
-// defaultInputs are a mid-sized application, with what the results' own parameters
-// say about payload, retention and prices.
+// defaultInputs describes a mid-sized application, with payload, retention and
+// prices from the parameters of the results.
 func defaultInputs(files []File) []input {
 	in := []input{
 		{"users", "users", "", 10_000},
@@ -164,13 +164,13 @@ func defaultInputs(files []File) []input {
 			set("retention_days", number(prices["retention"])/(24*3600e9)) // nanoseconds
 		}
 		if len(candidates([]File{f})) > 0 {
-			break // the first that has something to say
+			break // the first result that has values
 		}
 	}
 	return in
 }
 
-// number is a parameter as a file has it, or as a program does; 0 if it is none.
+// number converts a parameter, from a file or from a program; 0 if it is not a number.
 func number(v any) float64 {
 	switch v := v.(type) {
 	case float64:
@@ -184,7 +184,7 @@ func number(v any) float64 {
 	return 0
 }
 
-// fanOut is to how many a message went, as the first row of a chat measured it.
+// fanOut returns the number of receivers of a message, as measured by the first row of a chat.
 func fanOut(r *bench.Result) float64 {
 	for _, row := range r.Rows {
 		d, ok := row.Metrics["deliveries_per_second"]
@@ -198,11 +198,11 @@ func fanOut(r *bench.Result) float64 {
 	return 0
 }
 
-// maxCandidates is how many rows of a result a load is tried on: the fastest.
+// maxCandidates is the number of rows of a result, the fastest ones, that a load is tried on.
 const maxCandidates = 6
 
-// candidates are the rows with a rate, of results that are valid. Of the steps to
-// a ceiling the knee counts.
+// candidates returns the rows with a rate from valid results. Of a ceiling only
+// the knee counts.
 func candidates(files []File) (all []candidate) {
 	several := slices.ContainsFunc(files, func(f File) bool { return f.Scenario != files[0].Scenario })
 	for _, f := range files {
@@ -212,7 +212,7 @@ func candidates(files []File) (all []candidate) {
 		var own []candidate
 		for _, row := range heldRows(f.Result) {
 			c, ok := candidateOf(f.Result, row)
-			if !ok || row.Name == "raw COPY" { // that is PostgreSQL alone
+			if !ok || row.Name == "raw COPY" { // PostgreSQL alone
 				continue
 			}
 			if c.Name = labelOf(files, f, row.Name); several && c.Name == row.Name {
@@ -225,7 +225,7 @@ func candidates(files []File) (all []candidate) {
 	return all
 }
 
-// fastest keeps the order in which they came.
+// fastest returns the fastest candidates, in their original order.
 func fastest(all []candidate) []candidate {
 	rates := make([]float64, len(all))
 	for i, c := range all {
@@ -255,7 +255,7 @@ func candidateOf(r *bench.Result, row bench.Row) (candidate, bool) {
 		}
 	}
 	take("measured_deliveries_per_second", "deliveries_per_second", "read_messages_per_second")
-	if _, chat := m["deliveries_per_second"]; !chat { // what is said is little beside what is delivered
+	if _, chat := m["deliveries_per_second"]; !chat { // a chat is delivered many times, so the chats sent matter little
 		take("measured_messages_per_second", "messages_per_second", "events_per_second")
 	}
 	if len(c.Measured) == 0 {

@@ -46,7 +46,7 @@ func TestAnswer_KnownLoad(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, a[name], want)
 		}
 	}
-	// Without deliveries, messages alone limit; what is not stored fills no disk.
+	// Without deliveries, only messages limit; messages that are not stored fill no disk.
 	a, err = answer(example(), candidate{Measured: map[string]float64{"measured_messages_per_second": 400}})
 	if err != nil || a["headroom"] != 8 || a["disk_needed_gb"] != 0 || !math.IsInf(a["days_until_full"], 1) {
 		t.Errorf("%v, %v", a, err)
@@ -92,8 +92,8 @@ func TestKnee(t *testing.T) {
 	}
 }
 
-// TestScript_ComputesTheSame runs the page's script on a page of its own, with the
-// few things of a browser that it touches.
+// TestScript_ComputesTheSame runs the page's script on a generated page, with a
+// stub of the few browser functions that it uses.
 func TestScript_ComputesTheSame(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")
@@ -137,8 +137,8 @@ globalThis.matchMedia = () => ({ addEventListener() {} });
 	}
 }
 
-// TestFormulas_AreShown: every formula is evaluated, and none has what Go and
-// JavaScript take differently.
+// TestFormulas_AreShown: every formula is evaluated, and none uses an
+// expression that Go and JavaScript evaluate differently.
 func TestFormulas_AreShown(t *testing.T) {
 	t.Parallel()
 	a, err := answer(example(), measuredRow)

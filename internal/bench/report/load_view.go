@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// loadView is the load that the page lets the reader edit, and what follows from it
-// for each candidate.
+// loadView is the load that the reader can edit on the page, and the results for
+// each candidate.
 type loadView struct {
 	Inputs   []input
 	Formulas []formula
-	Needed   string // what the load comes to
+	Needed   string // the rates that the load needs
 	Rows     []loadRow
 }
 
-// loadRow is what a load means on one candidate, as text. Days is how long until
-// the disk is full.
+// loadRow has the results for one candidate, as text. Days is the time until the
+// disk is full.
 type loadRow struct {
 	candidate
 	Verdict                                                              string
 	Headroom, DiskNeeded, GBPerDay, DaysUntilFull, CostYear, CostMillion string
 }
 
-// newLoadView returns nil if no row can carry a load.
+// newLoadView returns nil if there is no candidate.
 func newLoadView(files []File) (*loadView, error) {
 	all := candidates(files)
 	if len(all) == 0 {
@@ -68,7 +68,7 @@ func atLeast(yes bool, text string) string {
 	return text
 }
 
-// money is "-" where no price was given.
+// money formats an amount, or "-" if no price was given.
 func money(v float64) string {
 	if v == 0 || math.IsNaN(v) {
 		return "-"
@@ -76,7 +76,7 @@ func money(v float64) string {
 	return figure3(v)
 }
 
-// Table is what the page and the Markdown show of the load.
+// Table returns the table of the page and of the Markdown.
 func (v *loadView) Table() tableView {
 	t := tableView{Head: []cell{
 		{Text: "on"}, {Text: ""}, {Text: "headroom", Right: true}, {Text: "GB a day", Right: true}, {Text: "disk GB", Right: true},
@@ -91,7 +91,7 @@ func (v *loadView) Table() tableView {
 	return t
 }
 
-// Assumptions are the inputs in one line.
+// Assumptions returns the inputs in one line.
 func (v *loadView) Assumptions() string {
 	parts := make([]string, len(v.Inputs))
 	for i, in := range v.Inputs {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Markdown writes what HTML writes, without pictures.
+// Markdown writes the same content as HTML, without pictures.
 func Markdown(w io.Writer, files []File) error {
 	v, err := newView(files)
 	if err != nil {
@@ -42,7 +42,7 @@ func Markdown(w io.Writer, files []File) error {
 	return err
 }
 
-// markdown gathers the text; every block ends with an empty line.
+// markdown collects the text. Every block ends with an empty line.
 type markdown struct{ b strings.Builder }
 
 func (m *markdown) line(format string, args ...any) {
@@ -103,7 +103,7 @@ func (m *markdown) evidence(e provenance) {
 		m.line("**%s**", escaped(c))
 	}
 	if e.Command != "" {
-		m.line("The command that runs it again:")
+		m.line("Command to run it again:")
 		m.line("%s", fenced(e.Command))
 	}
 	for _, part := range []struct {
@@ -176,13 +176,13 @@ func (m *markdown) cells(row []cell) {
 	m.b.WriteString("\n")
 }
 
-// escaper keeps a text from being taken for markup.
+// escaper escapes the characters that Markdown or HTML would interpret.
 var escaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "*", "\\*", "_", "\\_", "`", "\\`",
 	"[", "\\[", "]", "\\]", "\r", " ", "\n", " ")
 
 func escaped(text string) string { return escaper.Replace(text) }
 
-// fenced is a code block with a fence longer than any in the text.
+// fenced formats a code block, with a fence longer than any in the text.
 func fenced(text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {

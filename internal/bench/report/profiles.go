@@ -9,16 +9,17 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Profiles of a server, as the label "profile" of a row has them.
+// Profiles of a server: the values of a row's label "profile".
 const (
-	Minimal   = "minimal"   // a library alone
+	Minimal   = "minimal"   // only a library
 	Framework = "framework" // on top of a framework
-	Both      = "both"      // one code base, which counts as either
-	Reference = "reference" // what all are compared with
+	Both      = "both"      // one code base that counts as both
+	Reference = "reference" // what all others are compared with
 )
 
-// compared are the metrics of a comparison, from the rows of which scenario they
-// come, whether a framework's cost is told in them, and whether more is better.
+// compared lists the metrics of a comparison, the scenario whose rows they come
+// from, whether the cost of a framework is computed for them, and whether more
+// is better.
 var compared = []struct {
 	name, scenario, metric string
 	costs, gain            bool
@@ -33,20 +34,20 @@ var compared = []struct {
 	{"binary_bytes", "chat-saturation", "binary_bytes", true, false},
 }
 
-// dueDelivered counts what was due in the measured time, whenever it arrived;
-// deliveries_per_second what arrived in it, whenever it was due. A server that
-// lags is credited with the smaller: it catches up on what was due before, or
-// delivers after the end.
+// dueDelivered counts deliveries that were due in the measured time, whenever
+// they arrived; deliveries_per_second counts deliveries that arrived in it,
+// whenever they were due. A server that lags gets the smaller of the two, since
+// it catches up on earlier deliveries, or delivers after the end.
 const dueDelivered = "due_deliveries_per_second"
 
-// costSuffix makes the name of a cost out of that of what is compared.
+// costSuffix is the suffix that turns the name of a metric into that of its cost.
 const costSuffix = "_framework_cost"
 
-// CompareProfiles sets servers side by side, by language and profile, and tells
-// what each language's framework costs. It goes by the labels of the results'
-// rows: those of chat-steady, chat-burst and chat-saturation, of which the last
-// row of a server counts, the one with the most clients. A profile other than ""
-// leaves the other one out. It returns nil if there is nobody to compare.
+// CompareProfiles compares servers by language and profile, and computes the
+// cost of each language's framework. It uses the labels of the rows of
+// chat-steady, chat-burst and chat-saturation. The last row of a server counts,
+// which has the most clients. A profile other than "" excludes the other
+// profile. It returns nil if there is no server to compare.
 func CompareProfiles(profile string, results ...*bench.Result) *bench.Result {
 	servers := comparedServers(results)
 	out := bench.NewResult("chat-profiles", map[string]any{"profile": profile})
@@ -86,8 +87,8 @@ func CompareProfiles(profile string, results ...*bench.Result) *bench.Result {
 	return out
 }
 
-// comparedServers gathers what is known of each target with a profile, in the
-// order of their rows.
+// comparedServers collects the compared metrics of each target with a profile,
+// in the order of the rows.
 func comparedServers(results []*bench.Result) (servers []bench.Row) {
 	for _, r := range results {
 		for _, row := range r.Rows {
@@ -106,8 +107,8 @@ func comparedServers(results []*bench.Result) (servers []bench.Row) {
 	return servers
 }
 
-// gather takes over what is compared of a row. A later row of the same scenario
-// replaces an earlier one whole, also with nothing.
+// gather copies the compared metrics of a row. A later row of the same scenario
+// replaces all metrics of an earlier one, also if it has none.
 func gather(server *bench.Row, scenario string, row bench.Row) {
 	for _, c := range compared {
 		if c.scenario != scenario {
@@ -123,7 +124,7 @@ func gather(server *bench.Row, scenario string, row bench.Row) {
 	}
 }
 
-// languages are those of all but the reference, in the order of their rows.
+// languages returns the languages of all servers except the reference, in the order of the rows.
 func languages(servers []bench.Row) (names []string) {
 	for _, s := range servers {
 		if name := s.Labels["language"]; s.Labels["profile"] != Reference && !slices.Contains(names, name) {
@@ -144,8 +145,8 @@ func profileRow(server bench.Row, profile string, reference float64) bench.Row {
 	return row
 }
 
-// costRow says how much less is done with the framework, and how much more it
-// takes, as shares of the minimal server's.
+// costRow computes how much slower the framework is, and how much more
+// resources it uses, as shares of the minimal server's values.
 func costRow(language string, minimal, framework bench.Row) bench.Row {
 	row := bench.Row{Name: language + ": cost of the framework", Labels: map[string]string{"language": language}, Metrics: make(map[string]float64)}
 	if minimal.Name == framework.Name {
@@ -166,8 +167,8 @@ func costRow(language string, minimal, framework bench.Row) bench.Row {
 	return row
 }
 
-// profileColumns are those of a comparison. The rows of costs have theirs below
-// what they are about, in per cent.
+// profileColumns returns the columns of a comparison. Rows of costs show per
+// cent in the columns of the metrics.
 func profileColumns() []column {
 	or := func(head, name string, format func(float64) string) column {
 		plain := metric(head, name, format)

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// measured returns results as the chat scenarios leave them.
+// measured returns results like those of the chat scenarios.
 func measured() []*bench.Result {
 	results := []*bench.Result{bench.NewResult("chat-steady", nil), bench.NewResult("chat-burst", nil), bench.NewResult("chat-saturation", nil)}
 	for _, r := range results {
@@ -77,7 +77,7 @@ func TestCompareProfiles_Choice(t *testing.T) {
 		t.Errorf("the row with the most clients counts: %v", got)
 	}
 	behind := results[2].Row("go-a 1000 clients").Metrics
-	for due, want := range map[float64]float64{2e6: 9e5, 5e5: 5e5} { // it arrives after the end, or is from before
+	for due, want := range map[float64]float64{2e6: 9e5, 5e5: 5e5} { // it arrives after the end, or was due before
 		behind["due_deliveries_per_second"] = due
 		got := report.CompareProfiles("", results...).Row("Go minimal: go-a").Metrics["saturation_deliveries_per_second"]
 		if got != want {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// muchSteal is how much CPU time a hypervisor may take until a figure tells of it.
+	// muchSteal is the share of CPU time taken by the hypervisor from which the report warns.
 	muchSteal = 0.02
-	// muchSpread is how far below the median the interval's bound may lie, as a share
-	// of it, until one should repeat more often.
+	// muchSpread is the distance from the median to the interval's lower bound, as a
+	// share of the median, from which the report advises more repeats.
 	muchSpread = 0.2
 )
 
 // fact is a name and what it is.
 type fact struct{ Name, Text string }
 
-// evidence is why somebody should believe a result.
+// provenance has the facts that support a result.
 type provenance struct {
 	Cautions   []string
 	Machine    []fact
@@ -57,7 +57,7 @@ func newProvenance(f File) provenance {
 	return e
 }
 
-// limiters are what limited rows, and which.
+// limiters lists what limited the rows, and which rows.
 func limiters(rows []bench.Row) (all []fact) {
 	names := make(map[string][]string)
 	for _, row := range rows {
@@ -75,7 +75,7 @@ func limiters(rows []bench.Row) (all []fact) {
 	return all
 }
 
-// plain is a parameter in one line.
+// plain formats a parameter in one line.
 func plain(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -94,7 +94,7 @@ func plain(v any) string {
 	return string(data)
 }
 
-// facts leaves out what is not known.
+// facts leaves out unknown facts.
 func facts(all ...fact) (known []fact) {
 	for _, f := range all {
 		if f.Text != "" && f.Text != "-" {
@@ -111,19 +111,19 @@ func factsOf(m map[string]string) (all []fact) {
 	return all
 }
 
-// cautions are reasons to believe a result less.
+// cautions lists reasons to trust a result less.
 func cautions(r *bench.Result) (all []string) {
 	env := r.Environment
 	if strings.HasSuffix(env.Commit, "+changes") {
 		all = append(all, "The program was built from a checkout with changes: nobody else can build the same.")
 	}
 	if env.CPUSteal > muchSteal {
-		all = append(all, fmt.Sprintf("The hypervisor gave %s of the CPU time to other machines meanwhile.", share(env.CPUSteal)))
+		all = append(all, fmt.Sprintf("The hypervisor gave %s of the CPU time to other machines during the run.", share(env.CPUSteal)))
 	}
 	if p := env.PostgreSQL; p != nil {
 		for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
 			if p.Durability[name] == "off" {
-				all = append(all, name+" is off: what was acknowledged may be lost in a crash.")
+				all = append(all, name+" is off: acknowledged data may be lost in a crash.")
 			}
 		}
 	}
@@ -142,10 +142,10 @@ func cautions(r *bench.Result) (all []string) {
 		all = append(all, fmt.Sprintf("%d of %d rows were measured once, and are indicative: --repeat 5 gives intervals.", single, len(r.Rows)))
 	}
 	if len(wide) > 0 {
-		all = append(all, "The repeats differ much, so that more of them are due: "+strings.Join(wide, ", ")+".")
+		all = append(all, "The repeats differ a lot, so more of them are needed: "+strings.Join(wide, ", ")+".")
 	}
 	if len(own) > 0 {
-		all = append(all, "The generator was the limit, and not what was to be measured: "+strings.Join(own, ", ")+".")
+		all = append(all, "The load generator was the limit, not the measured system: "+strings.Join(own, ", ")+".")
 	}
 	return all
 }

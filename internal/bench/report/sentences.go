@@ -10,7 +10,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// sentences are what became of a result, for who reads no further.
+// sentences summarise a result for readers who read only the top.
 func sentences(r *bench.Result) []string {
 	held := 0
 	for _, c := range r.Checks {
@@ -32,7 +32,7 @@ func sentences(r *bench.Result) []string {
 	for _, c := range ceilings(r) {
 		all = append(all, c.verdict(c.name))
 	}
-	if len(all) > 1 || r.Scenario == "events" { // whose rows do different things
+	if len(all) > 1 || r.Scenario == "events" { // its rows are different operations
 		return all
 	}
 	if text := winner(r); text != "" {
@@ -41,10 +41,10 @@ func sentences(r *bench.Result) []string {
 	return all
 }
 
-// even is how much less, as a share of the most, is no difference.
+// even is the difference, as a share of the larger value, up to which two rows count as equal.
 const even = 0.01
 
-// winner says which row is best, how good it is, and by how much.
+// winner says which row is best, its value, and the ratio to the worst.
 func winner(r *bench.Result) string {
 	m := groupHeadline(r.Scenario, r.Rows)
 	best, worst := extremes(m, r.Rows)
@@ -73,12 +73,13 @@ func winner(r *bench.Result) string {
 	return text + "."
 }
 
-// extremes are the best row, of those that are even the one with the lowest p99,
-// and the worst under the same load, nil if all did what they were asked for.
+// extremes returns the best row and the worst row under the same load. Of rows
+// that are equally good, the best is the one with the lowest p99. worst is nil
+// if all rows did what was requested.
 func extremes(m measure, rows []bench.Row) (best, worst *bench.Row) {
 	var ranked []bench.Row
 	for _, row := range rows {
-		if m.of(row) > 0 && row.Name != "raw COPY" { // that is what all are compared with
+		if m.of(row) > 0 && row.Name != "raw COPY" { // all others are compared with it
 			ranked = append(ranked, row)
 		}
 	}
@@ -105,7 +106,7 @@ func extremes(m measure, rows []bench.Row) (best, worst *bench.Row) {
 	return best, &same[len(same)-1]
 }
 
-// p99Of is the 99th percentile of the latencies that speak for a row.
+// p99Of returns the 99th percentile of the row's main latencies.
 func p99Of(row bench.Row) float64 {
 	if p99, ok := row.Metrics[latencyPrefix(row.Metrics)+"latency_p99_ms"]; ok {
 		return p99
@@ -113,12 +114,12 @@ func p99Of(row bench.Row) float64 {
 	return math.Inf(1)
 }
 
-// kept reports whether all rows did what they were asked for: none is the faster.
+// kept reports whether all rows did what was requested: then none is faster.
 func kept(rows []bench.Row) bool {
 	return !slices.ContainsFunc(rows, func(r bench.Row) bool { return r.Limiter != bench.LimitRate })
 }
 
-// figure3 has three digits that matter.
+// figure3 formats a number with three significant digits.
 func figure3(v float64) string {
 	if v >= 100 {
 		return count(v)

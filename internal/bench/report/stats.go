@@ -9,14 +9,14 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// confidence is that of every interval.
+// confidence is the confidence level of every interval.
 const confidence = 0.95
 
-// Interval returns the median of repeats and its 95 % confidence interval. From
-// six repeats on it rests on their order alone, whatever their distribution; fewer
-// cannot bound a median that way, and the interval is Student's, which takes them
-// as normally distributed. One repeat has no interval: low and high are NaN.
-// Repeats that are all 0 or more have no bound below 0.
+// Interval returns the median of repeats and its 95 % confidence interval. With
+// six repeats or more the interval comes from their order alone, and holds for any
+// distribution. Fewer repeats cannot bound a median that way: then it is Student's
+// interval, which assumes a normal distribution. One repeat has no interval: low
+// and high are NaN. If all repeats are 0 or more, low is not below 0.
 func Interval(values []float64) (center, low, high float64) {
 	if len(values) == 0 {
 		return math.NaN(), math.NaN(), math.NaN()
@@ -38,22 +38,23 @@ func Interval(values []float64) (center, low, high float64) {
 }
 
 const (
-	// trendBlocks is how many means a series is reduced to before a line is fitted:
-	// neighbouring seconds are alike, and would make the interval too narrow.
+	// trendBlocks is the number of means that a series is reduced to before a line
+	// is fitted: neighbouring seconds are correlated, and would make the interval
+	// too narrow.
 	trendBlocks = 20
 	// student is the 97.5 % quantile of Student's t with trendBlocks-2 degrees of
 	// freedom.
 	student = 2.101
 )
 
-// line is a straight one through a series, by least squares.
+// line is a straight line through a series, by least squares.
 type line struct {
 	slope, low, high float64 // a second, with its 95 % confidence interval
 	mean, seconds    float64 // of the series
 }
 
-// fit returns the line through values at times, which are seconds; false if there
-// are fewer than two for each block.
+// fit returns the line through values at times, in seconds; false if there are
+// fewer than two values for each block.
 func fit(times, values []float64) (line, bool) {
 	if len(times) < 2*trendBlocks {
 		return line{}, false

@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/report"
 )
 
-// TestInterval_KnownData: few repeats as tables of Student's t have it, many by
-// the order statistics of a binomial.
+// TestInterval_KnownData: for few repeats the values come from tables of
+// Student's t, for many from the order statistics of a binomial distribution.
 func TestInterval_KnownData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

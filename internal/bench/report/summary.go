@@ -8,17 +8,17 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// maxSummary is how many rows a summary has a line for: more are what the table
-// is for.
+// maxSummary is the largest number of rows that a summary describes; the table
+// shows more.
 const maxSummary = 12
 
-// rates are the metrics that a row is judged by, the first that speaks for it.
+// rates are the metrics in order of preference: a row is judged by the first that it has.
 var rates = []struct{ metric, unit string }{
 	{"deliveries_per_second", "deliveries/s"}, {"calls_per_second", "calls/s"}, {"messages_per_second", "msg/s"}, {"connections_per_second", "connections/s"},
 }
 
-// summary says of each row what it sustained and how sure that is, its latency,
-// what limited it and what it cost; and which thresholds were kept.
+// summary says for each row what it sustained, with the confidence interval,
+// its latency, its limit and its cost, and which thresholds were kept.
 func summary(r *bench.Result) string {
 	var b strings.Builder
 	if len(r.Rows) <= maxSummary {
@@ -85,7 +85,7 @@ func sustained(s Summary, unit string) string {
 	return fmt.Sprintf("%s (95 %% interval %s to %s, %d trials)", text, count(s.Low), count(s.High), s.Trials)
 }
 
-// cpuPerMillion is what the server and PostgreSQL used for a million messages.
+// cpuPerMillion returns the CPU time that the server and PostgreSQL used for a million messages.
 func cpuPerMillion(m map[string]float64) (float64, bool) {
 	messages := m["messages_per_second"] * m["seconds"]
 	used := m["server_cpu_seconds"] + m["postgres_cpu_seconds"]

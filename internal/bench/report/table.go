@@ -1,5 +1,5 @@
-// Package report turns results into what people read. A report is a pure
-// function of a result.
+// Package report turns results into reports for people. A report is a pure
+// function of results.
 package report
 
 import (
@@ -14,24 +14,24 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Table writes the result as text: the table, or one for each operation, what it
-// comes to, where another server is better, the checks that failed, and whether it
-// is valid.
+// Table writes the result as text: the table, or one for each operation, a
+// summary, the columns in which another server is better, the failed checks, and
+// whether the result is valid.
 func Table(w io.Writer, r *bench.Result) error {
 	var b strings.Builder
 	for _, rows := range tables(r) {
 		b.WriteString(render(r, rows) + "\n")
 	}
 	b.WriteString(soaks(r) + summary(r))
-	for _, text := range rivals(r) {
+	for _, text := range betterServers(r) {
 		b.WriteString(text + "\n")
 	}
 	_, err := fmt.Fprintf(w, "%s\n%s%s", machine(r.Environment), b.String(), verdict(r))
 	return err
 }
 
-// tables shares out the rows: those of events by operation, which is what comes
-// first in their names.
+// tables divides the rows into tables: those of events by operation, which
+// their names begin with.
 func tables(r *bench.Result) (all [][]bench.Row) {
 	if r.Scenario != "events" {
 		return [][]bench.Row{r.Rows}
@@ -96,7 +96,7 @@ func machine(e bench.Environment) string {
 	return line
 }
 
-// soaks is what became of long runs.
+// soaks formats the verdicts of long runs.
 func soaks(r *bench.Result) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
@@ -147,7 +147,7 @@ func count(v float64) string {
 	return s
 }
 
-// Duration is a duration as a person reads it.
+// Duration formats a duration for people.
 func Duration(d time.Duration) string {
 	if d >= 10*time.Second {
 		return d.Round(time.Second).String()

@@ -9,17 +9,17 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// mostPoints is how many of a line a timeline draws: of a longer run, neighbouring
-// seconds share one.
+// mostPoints is the maximum number of points of a line in a timeline. In longer
+// runs, several neighbouring seconds share a point.
 const mostPoints = 600
 
-// fewestTicks make a timeline: of fewer there is no course to see.
+// fewestTicks is the minimum number of ticks of a timeline.
 const fewestTicks = 3
 
 // checkpointsMetric counts the checkpoints that PostgreSQL completed in a Tick.
 const checkpointsMetric = "postgres_checkpoints"
 
-// timeline is how one repeat of a row went, second by second.
+// timeline shows one repeat of a row, second by second.
 type timeline struct {
 	Name   string
 	Note   string
@@ -49,7 +49,7 @@ var panels = []struct {
 	}},
 }
 
-// timelines are those of a result's rows, each of the repeat nearest to the median.
+// timelines returns a timeline for each row, of the repeat nearest to the median.
 func timelines(id string, r *bench.Result) (all []timeline) {
 	var names []string
 	byRow := make(map[string][]bench.Tick)
@@ -72,7 +72,7 @@ func timelines(id string, r *bench.Result) (all []timeline) {
 	return all
 }
 
-// typical are the ticks of the repeat that came nearest to the row's median.
+// typical returns the ticks of the repeat nearest to the row's median.
 func typical(row *bench.Row, ticks []bench.Tick) ([]bench.Tick, string) {
 	trials := make(map[int][]bench.Tick)
 	var numbers []int
@@ -132,8 +132,8 @@ func newTimeline(id, name string, ticks []bench.Tick) timeline {
 	return t
 }
 
-// values are the track's, a number for each chunk of ticks: the largest, or the
-// mean. It reports whether there are any.
+// values returns the track's values, one for each chunk of ticks: the largest,
+// or the mean. It reports whether there are any.
 func (tr track) values(ticks []bench.Tick, width int, largest bool) (values []num, any bool) {
 	for chunk := range slices.Chunk(ticks, width) {
 		sum, most, n := 0.0, math.Inf(-1), 0.0
@@ -156,7 +156,7 @@ func (tr track) values(ticks []bench.Tick, width int, largest bool) (values []nu
 	return values, any
 }
 
-// events are the checkpoints, and what lay outside the measurement.
+// events returns the checkpoints as marks, and the unmeasured phases as bands.
 func events(ticks []bench.Tick) (marks []mark, bands []band) {
 	for _, t := range ticks {
 		if t.Metrics[checkpointsMetric] > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// trend is how one figure of a row moved in the course of a run.
+// trend describes how one figure of a row changed during a run.
 type trend struct {
 	Row, What        string
 	Slope, Low, High string // an hour
@@ -14,7 +14,7 @@ type trend struct {
 	Judgement        string
 }
 
-// trended are the figures that a soak is judged by.
+// trended lists the figures that a soak is judged by.
 var trended = []struct {
 	what, unit, metric string
 	divisor            float64
@@ -25,12 +25,12 @@ var trended = []struct {
 	{"p99", "ms", "latency_p99_ms", 1},
 }
 
-// slightChange is up to which share of the mean a change over the whole run is not
-// worth a word, however certain it is.
+// slightChange is the change over the whole run, as a share of the mean, up to
+// which a certain trend is not mentioned.
 const slightChange = 0.02
 
-// trends fits lines through the measured seconds of each row. Of memory, the slope
-// that the run itself found, from more samples, goes before.
+// trends fits lines through the measured seconds of each row. For memory it
+// prefers the slope that the run itself computed from more samples.
 func trends(r *bench.Result) (all []trend) {
 	for _, row := range r.Rows {
 		var own []bench.Tick
@@ -53,7 +53,7 @@ func trends(r *bench.Result) (all []trend) {
 	return all
 }
 
-// measuredLine leaves out the first fifth, in which a server takes what it needs.
+// measuredLine leaves out the first fifth, in which a server still allocates what it needs.
 func measuredLine(ticks []bench.Tick, metric string) (line, bool) {
 	var times, values []float64
 	for _, t := range ticks {
@@ -65,7 +65,7 @@ func measuredLine(ticks []bench.Tick, metric string) (line, bool) {
 	return fit(times[first:], values[first:])
 }
 
-// soakLine is the line of memory that the run found; the rest is that of the ticks.
+// soakLine returns the line of memory that the run computed, with the other fields from the ticks.
 func soakLine(m map[string]float64, ticks line) (line, bool) {
 	slope, ok := m["server_rss_slope_bytes_per_second"]
 	l := line{

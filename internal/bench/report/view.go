@@ -9,12 +9,12 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// view is all that a report says, in words and numbers: the page, the Markdown and
-// the CSV are different ways of writing it down.
+// view has the whole content of a report, in words and numbers. The page, the
+// Markdown and the CSV present it in different formats.
 type view struct {
 	Title   string
-	Invalid []resultView // those whose figures do not count
-	Load    *loadView    // nil where no row has a rate
+	Invalid []resultView // their figures do not count
+	Load    *loadView    // nil if no row has a rate
 	Groups  []group
 }
 
@@ -28,7 +28,7 @@ type group struct {
 	Results      []resultView
 }
 
-// resultView is one file.
+// resultView is the content for one file.
 type resultView struct {
 	ID, File, Scenario, Started string
 	Valid                       bool
@@ -36,7 +36,7 @@ type resultView struct {
 	Failed                      []bench.Check
 	Thresholds                  []bench.Check
 	Tables                      []tableView
-	Rivals                      []string // where another server is better
+	Rivals                      []string // sentences about servers that are better
 	Timelines                   []timeline
 	Trends                      []trend
 	Verdicts                    []verdictRow // of a soak
@@ -44,20 +44,20 @@ type resultView struct {
 	Figures                     []figureRow
 }
 
-// verdictRow is one judgement of a soak.
+// verdictRow is one verdict of a soak.
 type verdictRow struct {
 	Row string
 	bench.Check
 }
 
-// cell of a table. Bar is how long its bar is, 0 to 100.
+// cell is a cell of a table. Bar is the length of its bar, 0 to 100.
 type cell struct {
 	Text  string
 	Right bool
 	Bar   float64
 }
 
-// tableView is a table; a heading says how its column is aligned.
+// tableView is a table. A heading says how its column is aligned.
 type tableView struct {
 	Title string
 	Head  []cell
@@ -100,7 +100,7 @@ func newView(files []File) (*view, error) {
 	return v, nil
 }
 
-// newGroup has what the results of a scenario show together.
+// newGroup computes what the results of a scenario show together.
 func newGroup(scenario string, all []File) group {
 	id := "g-" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r == '-' {
@@ -115,7 +115,7 @@ func newGroup(scenario string, all []File) group {
 			files = append(files, f)
 		}
 	}
-	g.Glance = glances(files)
+	g.Glance = comparisonTables(files)
 	for _, f := range files {
 		for _, c := range ceilings(f.Result) {
 			g.Ceilings = append(g.Ceilings, newCeilingView(fmt.Sprintf("%s-knee%d", id, len(g.Ceilings)), labelOf(all, f, c.name), c))
@@ -149,11 +149,11 @@ func newResultView(id string, f File) resultView {
 		}
 		v.Figures = append(v.Figures, figures(row)...)
 	}
-	v.Verdict, v.Rivals = sentences(f.Result), rivals(f.Result)
+	v.Verdict, v.Rivals = sentences(f.Result), betterServers(f.Result)
 	return v
 }
 
-// allColumns is the table that the terminal shows.
+// allColumns returns the same table as on the terminal.
 func allColumns(r *bench.Result, rows []bench.Row) tableView {
 	t := tableView{Rows: make([][]cell, len(rows))}
 	for _, c := range columns(r.Scenario, r.Row("naive")) {
@@ -173,13 +173,13 @@ func figures(row bench.Row) (all []figureRow) {
 	for _, name := range sortedKeys(row.Metrics) {
 		all = append(all, figureRow{row.Name, name, summarise(trials(row, name)), row.Limiter, row.Note})
 	}
-	if len(all) == 0 { // a row that could not be measured says why
+	if len(all) == 0 { // a row that could not be measured has a note
 		all = append(all, figureRow{Row: row.Name, Summary: Summary{Median: math.NaN()}, Limiter: row.Limiter, Note: row.Note})
 	}
 	return all
 }
 
-// optional is "-" for a number that is not there.
+// optional formats a number, or "-" if it is missing.
 func optional(v float64, format func(float64) string) string {
 	if v == 0 || math.IsNaN(v) {
 		return "-"

@@ -8,45 +8,45 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Ceiling says how FindCeiling searches.
+// Ceiling configures FindCeiling.
 type Ceiling struct {
 	// Start is the first rate, in messages, calls or chats a second. Defaults to
 	// 1,000.
 	Start float64
-	// Progress is told what goes on.
+	// Progress is called with lines about the progress.
 	Progress func(format string, args ...any)
 }
 
-// Load runs at one rate and returns the metrics; step names it in results.
+// Load runs at one rate and returns the metrics. step is its name in results.
 type Load func(ctx context.Context, step string, rate float64) (map[string]float64, error)
 
 const (
-	// growth is from one rate to the next while they are kept. A step that fails is
-	// offered at most that much more than can be kept, and a load with a bound on
-	// what is under way holds the rest back: so its backlog is no longer than the
-	// step.
+	// growth is the factor from one rate to the next while rates are kept. So a
+	// step that fails is offered at most twice what can be kept, and a load with a
+	// limit on messages in flight holds the rest back. The backlog is therefore
+	// never longer than the step.
 	growth = 2.0
-	// kneeTolerance is how near the search comes to the knee.
+	// kneeTolerance is the precision of the search for the knee.
 	kneeTolerance = 1.05
-	// keptShare is how much of a rate has to be done, and of the load to be sent,
-	// for it to be kept.
+	// keptShare is the share of a rate that must be done, and the share of the
+	// load that must be sent, for the rate to be kept.
 	keptShare = 0.99
-	// kneeFactor is how many times the 99th percentile of the lowest rate a kept
-	// one's may be; below kneeFloor, in milliseconds, it is never too high.
+	// kneeFactor limits the 99th percentile of a kept rate to a multiple of that
+	// of the lowest rate. Below kneeFloor, in milliseconds, it is never too
+	// high.
 	kneeFactor, kneeFloor = 5, 5
-	// sustainedShare is what of the knee a system is run at.
+	// sustainedShare is the share of the knee at which a system should run.
 	sustainedShare = 0.7
-	// maxSteps bounds the search.
+	// maxSteps limits the search.
 	maxSteps = 24
 )
 
-// FindCeiling raises the offered rate until it is not kept, halves what lies
-// between until it has the knee, the highest rate that is kept, and runs once more
-// at 70 % of it. Each step is a row of the result, called name and its rate; the
-// knee's has the metric knee, and the last, "name at 70 %", has knee_per_second
-// beside its own figures. A rate is kept if 99 % of it is done, nothing is lost or
-// piles up, and the 99th percentile of latencies, of those with prefix, stays below five times
-// that of the first step.
+// FindCeiling searches for the knee, the highest rate that is kept: it raises the rate until
+// one is not kept, and then halves the interval. After that it runs once more at 70 % of the
+// knee. Each step is a row of the result, with the name and its rate. The knee's row has the
+// metric knee; the last row, "name at 70 %", has knee_per_second beside its own figures. A
+// rate is kept if 99 % of it is done, nothing is lost or piles up, and the 99th percentile of
+// the latencies with this prefix stays below five times that of the first step.
 func FindCeiling(ctx context.Context, c Ceiling, name, describe, prefix string, load Load, result *bench.Result) error {
 	if c.Start <= 0 {
 		c.Start = 1000

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// model is a server that does most messages a second, and whose latencies grow as
-// those of a queue with one server do.
+// model is a server that handles at most `most` messages a second, and whose
+// latencies grow as in a queue with one server.
 func model(most float64) Load {
 	return func(_ context.Context, _ string, rate float64) (map[string]float64, error) {
 		m := map[string]float64{"seconds": 5, "messages_per_second": min(rate, most), "sent": 5 * min(rate, most)}

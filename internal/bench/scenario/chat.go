@@ -11,32 +11,32 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// ChatConfig is the workload of Chat.
+// ChatConfig configures Chat.
 type ChatConfig struct {
 	Targets  []Target
 	Scenario string         // one of Chats
 	Soak     time.Duration  // 0: the scenario's own length
-	Scale    float64        // of every duration; 1 is the scenario as it is
-	Share    float64        // of the clients; 1 is the scenario as it is
+	Scale    float64        // multiplies every duration
+	Share    float64        // multiplies the number of clients
 	Custom   *ChatLoad      // replaces the scenario's loads
-	Ceiling  *Ceiling       // looks for the most chats a second, by clients like Custom's; nil: not
+	Ceiling  *Ceiling       // search for the highest rate of chats, with clients like Custom's; nil: no search
 	Repeat   int            // rounds; targets are interleaved over them
 	Control  *bench.Control // steers the run; nil: nobody does
 	Progress func(format string, args ...any)
 }
 
-// ChatLoad is a load of one's own: all clients connect, speak, and leave.
+// ChatLoad is a user-defined load: all clients connect, send chats, and leave.
 type ChatLoad struct {
 	Clients int
-	Rate    float64 // chats/s of each
+	Rate    float64 // chats/s of each client
 	Payload int     // bytes of a chat
 	Hold    time.Duration
 }
 
-// Chat runs one of the chat scenarios against each target, freshly started for
-// each row, and verifies what is delivered. A server that cannot be run, or
-// fails, gets a row with a note, and the others go on; if it is Tidewire, the
-// result is not valid. It is an error if nothing could be measured at all.
+// Chat runs one of the chat scenarios against each target, with a fresh server
+// for each row, and verifies the deliveries. If a server cannot be run, or
+// fails, its row gets a note, and the others still run; if it is Tidewire, the
+// result is not valid. It is an error if nothing could be measured.
 func Chat(ctx context.Context, cfg ChatConfig, result *bench.Result) error {
 	var failures []error
 	steps, targets := targetSteps(cfg.Targets, cfg.Repeat, 0)
@@ -111,16 +111,16 @@ func (cfg ChatConfig) plan() (rows [][]chatStep) {
 	return rows
 }
 
-// ceiling finds how many chats a second a target keeps up with, by ever more
-// clients that say as much as Custom's each: a room's members are what makes it hard,
-// and one says no more than servers allow. Losses at rates that it does
-// not keep up with are what is looked for, and no reason to distrust the result.
+// ceiling finds how many chats a second a target keeps up with. It raises the number
+// of clients, each with Custom's rate: the number of a room's members makes the load
+// hard, and servers limit the rate of one member. Losses at rates that are not kept
+// are expected, and do not make the result invalid.
 func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.Result) error {
 	return FindCeiling(ctx, *cfg.Ceiling, target.Name, target.Description, "", func(ctx context.Context, row string, rate float64) (map[string]float64, error) {
 		load := *cfg.Custom
 		load.Clients = max(2, int(math.Round(rate/load.Rate)))
 		cfg := cfg
-		cfg.Custom, cfg.Share = &load, 1 // the rate says how many clients
+		cfg.Custom, cfg.Share = &load, 1 // the rate determines the number of clients
 		run, server, err := cfg.measure(ctx, target, row, cfg.plan()[0], 0, &result.Recording)
 		if err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func (cfg ChatConfig) ceiling(ctx context.Context, target Target, result *bench.
 	}, result)
 }
 
-// row makes the loads of one row on one server, and keeps what came of it.
+// row makes the loads of one row on one server, and adds the outcome to the result.
 func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads []chatStep, round int, result *bench.Result) error {
 	run, server, err := cfg.measure(ctx, target, name, loads, round, &result.Recording)
 	if run == nil {
@@ -159,8 +159,8 @@ func (cfg ChatConfig) row(ctx context.Context, target Target, name string, loads
 	return err
 }
 
-// measure makes the loads of one row on one server, and records how it goes. The run
-// is nil if not even the first came to its end.
+// measure makes the loads of one row on one server, and records the progress. The
+// run is nil if not even the first load completed.
 func (cfg ChatConfig) measure(
 	ctx context.Context, target Target, name string, loads []chatStep, trial int, recording *bench.Recording,
 ) (run *chatRun, server *ServerProcess, err error) {

@@ -10,18 +10,18 @@ import (
 // Chats are the scenarios of Chat, in the order of "all".
 var Chats = []string{"steady", "burst", "churn", "saturation"}
 
-// chatPayload is the size of a chat's JSON in bytes, as the servers' common
-// contract has it.
+// chatPayload is the size of a chat's JSON in bytes, as specified for all
+// servers.
 const chatPayload = 128
 
-// chatStep is one load on a server; a plan is steps one after the other. Steps
-// of the same name make one row together.
+// chatStep is one load on a server. A plan is a sequence of steps. Steps of the
+// same name form one row together.
 type chatStep struct {
-	name string // after the target's, "" if it is the only row
+	name string // follows the target's name; "" if it is the only row
 	load bench.ChatConfig
 }
 
-// chatPlan returns the loads of a scenario. A soak of 0 is its own length.
+// chatPlan returns the loads of a scenario. A soak of 0 means the scenario's own length.
 func chatPlan(scenario string, soak time.Duration) []chatStep {
 	switch scenario {
 	case "steady":
@@ -36,7 +36,7 @@ func chatPlan(scenario string, soak time.Duration) []chatStep {
 }
 
 // scaled returns the steps with every duration and every number of clients
-// multiplied, for a try.
+// multiplied, for a quick try.
 func scaled(steps []chatStep, times, clients float64) []chatStep {
 	for i := range steps {
 		load := &steps[i].load
@@ -60,8 +60,8 @@ func steady(soak time.Duration) []chatStep {
 	return []chatStep{{load: bench.ChatConfig{Clients: 100, Hold: hold, Rate: 1, Checked: 100}}}
 }
 
-// burst is everybody at once. A soak repeats it, in fifths of whole bursts, so
-// that its beginning and its end can be compared.
+// burst connects everybody at once. A soak repeats it, with a whole number of
+// bursts in each fifth, so that its beginning and its end can be compared.
 func burst(soak time.Duration) []chatStep {
 	const up, stay, down = 10 * time.Second, 5 * time.Second, 5 * time.Second
 	cycles, hold := 1, stay
@@ -89,7 +89,7 @@ func churn(soak time.Duration) []chatStep {
 	}}}
 }
 
-// saturation raises the number of clients; a soak stays at the most.
+// saturation raises the number of clients. A soak uses only the largest number.
 func saturation(soak time.Duration) []chatStep {
 	const ramp, hold = 10 * time.Second, 20 * time.Second
 	load := func(clients int, hold time.Duration) chatStep {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// chatRun is what one row was made of.
+// chatRun has the raw results of one row.
 type chatRun struct {
 	name    string
 	load    bench.ChatConfig
@@ -21,11 +21,11 @@ type chatRun struct {
 	genCPU  float64 // seconds of the generator, in the window
 }
 
-// startPulse has how far a load is recorded each second.
-type startPulse func(sampler *bench.Sampler, count func() bench.Counters) *bench.Ticker
+// startTicker starts to record the progress of a load each second.
+type startTicker func(sampler *bench.Sampler, count func() bench.Counters) *bench.Ticker
 
-// do makes the load.
-func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startPulse, progress func(string, ...any)) (err error) {
+// do runs the load.
+func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startTicker, progress func(string, ...any)) (err error) {
 	load := r.load
 	load.URL, load.Gauge = url, &bench.Progress{}
 	load.Progress = func(m bench.ChatMark) {
@@ -44,9 +44,10 @@ func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startPulse,
 	return err
 }
 
-// offered is how many chats a second all members together are to say, as long as
-// all are members. Where they come and go, each does so at its time: what was done
-// of that is what was offered, unless something could not be done.
+// offered returns how many chats a second all members together should send, while
+// all are members. If memberships begin and end, each at its planned time, the
+// offered rate equals the rate that was done, or is unknown (0) if something was
+// not done.
 func (r *chatRun) offered(m map[string]float64) float64 {
 	switch {
 	case r.load.Session == 0 && r.load.Rate > 0:
@@ -58,11 +59,11 @@ func (r *chatRun) offered(m map[string]float64) float64 {
 	}
 }
 
-// append joins a later part of the same row.
+// append adds a later part of the same row.
 func (r *chatRun) append(next *chatRun) {
 	last := len(r.server)
 	r.server = append(r.server, next.server...)
-	if last > 0 { // CPU time goes on where it was
+	if last > 0 { // CPU time continues from the last sample
 		for i := range r.server[last:] {
 			r.server[last+i].CPUSeconds += r.server[last-1].CPUSeconds
 		}
@@ -72,8 +73,8 @@ func (r *chatRun) append(next *chatRun) {
 	r.seen.Append(next.seen)
 }
 
-// window is the time that figures are about: that in which all were members,
-// or the whole run where memberships end.
+// window returns the time that the figures describe: the time in which all
+// clients were members, or the whole run if memberships end.
 func (r *chatRun) window() (from, to bench.ChatMark) {
 	if r.load.Session > 0 {
 		return bench.ChatMark{}, r.seen.End
@@ -116,9 +117,9 @@ func (r *chatRun) metrics() map[string]float64 {
 	return m
 }
 
-// lost is how many of the deliveries that were due never came. Losses that
-// duplicates hide are known of the checked clients alone, and not of the hold
-// alone: those are counted only where there seem to be no others.
+// lost returns how many of the due deliveries never arrived. If duplicates hide
+// losses, only the checked clients show them, and not only for the hold: these
+// are counted only if the totals show no loss.
 func (r *chatRun) lost() int {
 	if n := r.seen.Expected - r.seen.Received; n > 0 {
 		return n
@@ -126,7 +127,7 @@ func (r *chatRun) lost() int {
 	return min(r.seen.Checked.Lost(), r.seen.Expected)
 }
 
-// counted adds what the server itself said at its end.
+// counted adds the statistics that the server printed at its end.
 func (r *chatRun) counted(server *ServerProcess, target Target, m map[string]float64, result *bench.Result) {
 	if server == nil {
 		return
@@ -143,8 +144,8 @@ func (r *chatRun) counted(server *ServerProcess, target Target, m map[string]flo
 	}
 }
 
-// check records whether everything is accounted for. Another server's losses
-// are results; Tidewire's make the run invalid.
+// check records whether every delivery is accounted for. Losses of another
+// server are results; losses of Tidewire make the run invalid.
 func (r *chatRun) check(target Target, result *bench.Result) {
 	seen := r.seen
 	if !target.Own {

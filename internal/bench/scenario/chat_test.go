@@ -16,8 +16,8 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// crowd is a chat server that leaves out every so many deliveries, and takes its
-// time before each chat.
+// crowd is a chat server that skips one in leaveOut deliveries, and delays each
+// chat.
 type crowd struct {
 	leaveOut int // 0: nothing
 	late     time.Duration
@@ -121,7 +121,7 @@ func TestChat_LossIsTidewiresFault(t *testing.T) {
 	}
 }
 
-// refused is a target that does not come up.
+// refused is a target that does not start.
 func refused(name string, own bool) Target {
 	return Target{Name: name, Own: own, Start: func(context.Context) (*ServerProcess, error) {
 		return nil, errors.New("server ended before it was ready:\n out of luck")
@@ -149,7 +149,7 @@ func TestChat_WhoFailsGetsANoteAndTheOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestChat_BrokenOffIsNoted has one that says it listens, and ends.
+// TestChat_BrokenOffIsNoted uses a server that prints that it listens, and then ends.
 func TestChat_BrokenOffIsNoted(t *testing.T) {
 	t.Parallel()
 	result, err := runChat(t, Target{Name: "short", Start: func(ctx context.Context) (*ServerProcess, error) {

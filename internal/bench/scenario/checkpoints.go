@@ -9,14 +9,15 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Checkpoints are counted in a view of their own from PostgreSQL 17 on.
+// Since PostgreSQL 17, checkpoints are counted in a separate view.
 const (
 	checkpointsSQL     = `SELECT num_timed + num_requested FROM pg_stat_checkpointer`
 	checkpointsSQLTo16 = `SELECT checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter`
 )
 
-// withCheckpoints adds to counters how many checkpoints PostgreSQL has begun, for
-// whoever asks why a second was slow. It does without where PostgreSQL does not say.
+// withCheckpoints adds the number of checkpoints that PostgreSQL has begun to the
+// counters, which may explain a slow second. If PostgreSQL does not report it, the
+// counters stay without it.
 func withCheckpoints(ctx context.Context, pool *pgxpool.Pool, count func() bench.Counters) func() bench.Counters {
 	if pool == nil {
 		return count

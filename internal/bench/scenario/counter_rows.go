@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The usual publish and subscribe on PostgreSQL, to compare with: each
-// partition has a row that counts its messages and that the inserting
-// transaction bumps, so that writers of a partition come one after the other and
-// offsets have no gaps; each group has a row for its offset in each partition,
-// which its reader locks, and moves when it has read a batch.
+// The usual publish/subscribe on PostgreSQL, for comparison. Each partition has
+// a row that counts its messages. The inserting transaction increments it, so
+// that writers of a partition run one after the other and offsets have no gaps.
+// Each group has a row with its offset in each partition. Its reader locks that
+// row, and updates it after each batch.
 
 const (
 	counterRowsSQL = `
@@ -56,11 +56,11 @@ SELECT next_offset - 1 FROM tidewire_bench.topic_partition WHERE id = $1`
 UPDATE tidewire_bench.group_offset SET next_offset = next_offset + $3 WHERE group_id = $1 AND partition = $2`
 )
 
-// emptyPause is how long a textbook reader that found nothing waits.
+// emptyPause is how long a textbook reader waits after it found nothing.
 const emptyPause = 2 * time.Millisecond
 
 var counterRows = sides{
-	describe: "a counter row for each partition, bumped by the inserting transaction",
+	describe: "a counter row for each partition, incremented by the inserting transaction",
 	prepare: func(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) error {
 		if _, err := pool.Exec(ctx, counterRowsSQL); err != nil {
 			return err
@@ -79,7 +79,7 @@ var counterRows = sides{
 	},
 }
 
-// counterStored reads the partitions back.
+// counterStored reads back the contents of the partitions.
 type counterStored struct {
 	pool       *pgxpool.Pool
 	partitions int
@@ -101,7 +101,7 @@ func (s counterStored) read(ctx context.Context, n int, each func(position int64
 	if err != nil {
 		return storedEnd{}, err
 	}
-	end := storedEnd{dense: true} // the row is bumped by the transaction that inserts
+	end := storedEnd{dense: true} // the inserting transaction increments the counter row
 	err = s.pool.QueryRow(ctx, lastOffsetSQL, n).Scan(&end.head)
 	return end, err
 }
@@ -156,7 +156,7 @@ func (s *counterSource) receive(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// read leaves the transaction open if it finds something.
+// read leaves the transaction open if it finds messages.
 func (s *counterSource) read(ctx context.Context) (payloads [][]byte, err error) {
 	tx, err := s.reader.pool.Begin(ctx)
 	if err != nil {

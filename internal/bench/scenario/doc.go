@@ -1,3 +1,3 @@
-// Package scenario holds the workloads of the workbench. Those that measure a
-// server reach it by URL, as a process of its own: what a user would get.
+// Package scenario has the workloads of the workbench. Workloads that measure a
+// server run it as a separate process and reach it by URL, as users do.
 package scenario

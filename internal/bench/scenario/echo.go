@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// EchoConfig is the workload of Echo.
+// EchoConfig configures Echo.
 type EchoConfig struct {
 	Targets  []Target
 	Clients  int
@@ -15,13 +15,13 @@ type EchoConfig struct {
 	Payload  int // bytes
 	Window   int // messages in flight on each connection
 	Repeat   int // rounds; targets are interleaved over them
-	// Control steers the run; nil: nobody does.
+	// Control steers the run. May be nil.
 	Control  *bench.Control
 	Progress func(format string, args ...any)
 }
 
 // Echo measures round trips: each client keeps Window messages in flight, and
-// checks that each comes back as it was, in order.
+// checks that each comes back unchanged and in order.
 func Echo(ctx context.Context, cfg EchoConfig, result *bench.Result) error {
 	steps, targets := targetSteps(cfg.Targets, cfg.Repeat, int64(cfg.Messages))
 	return cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
@@ -37,7 +37,7 @@ func Echo(ctx context.Context, cfg EchoConfig, result *bench.Result) error {
 	})
 }
 
-// targetSteps are all targets, round by round, each with so many messages.
+// targetSteps returns a step for each target in each round, with the given number of messages.
 func targetSteps(all []Target, rounds int, messages int64) (steps []bench.Step, byName map[string]Target) {
 	byName = make(map[string]Target)
 	for round := range rounds {

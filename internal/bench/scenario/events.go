@@ -20,17 +20,17 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// EventsConfig is what Events measures.
+// EventsConfig configures Events.
 type EventsConfig struct {
 	Datasets    []string
 	Ops         []string
 	Concurrency []int
-	Batch       []int // events of an append
-	// Streams is how many event stores callers append to, in turn; those after the first
-	// begin empty. More than one go with StreamsOps alone. Defaults to 1.
+	Batch       []int // events in one append
+	// Streams is the number of event stores that callers append to, in turn. All but the
+	// first begin empty. More than one works only with StreamsOps. Defaults to 1.
 	Streams int
-	// PastEvents is how many events a condition that holds has to look past, and
-	// ConflictEvents how many one that fails finds.
+	// PastEvents is how many events partly match a condition that holds.
+	// ConflictEvents is how many events a failing condition finds.
 	PastEvents     int
 	ConflictEvents []int
 
@@ -39,21 +39,21 @@ type EventsConfig struct {
 	Repeat   int
 
 	Database EventsDatabase
-	// Compare is a second PostgreSQL on which each row is measured as well, or nil.
+	// Compare is a second PostgreSQL on which each row is also measured, or nil.
 	Compare *EventsDatabase
-	// Serve starts a node on a database, for the rows that go by one.
+	// Serve starts a node on a database, for the rows that use one.
 	Serve    func(ctx context.Context, url string) (*ServerProcess, error)
 	Progress func(format string, args ...any)
-	// Control steers the run; nil: nobody does.
+	// Control steers the run. May be nil.
 	Control *bench.Control
-	// Ceiling looks for the most calls a second that are kept up with, of one
-	// database; nil: callers call as fast as they are answered.
+	// Ceiling searches for the highest rate of calls that one database keeps up
+	// with; nil: callers send the next call when the last is answered.
 	Ceiling *Ceiling
 
-	through func(*eventstore.Store) eventLog // what calls go through instead of the store itself, or nil
+	through func(*eventstore.Store) eventLog // wraps the store that is called; may be nil
 }
 
-// events is what the callers call.
+// events returns what the callers call.
 func (cfg EventsConfig) events(store *eventstore.Store) eventLog {
 	if cfg.through == nil {
 		return store
@@ -67,10 +67,10 @@ type EventsDatabase struct {
 	URL  string
 }
 
-// StreamsOps are the operations that several event stores are measured with.
+// StreamsOps are the operations that can be measured with several event stores.
 var StreamsOps = []string{"append", "appendif"}
 
-// CheckEvents returns an error that names what is unknown.
+// CheckEvents returns an error that names unknown datasets or operations.
 func CheckEvents(sets, ops []string) error {
 	for _, name := range sets {
 		if _, ok := datasets[name]; !ok {
@@ -85,18 +85,18 @@ func CheckEvents(sets, ops []string) error {
 	return nil
 }
 
-// limitCallers are the numbers of callers of projectionlimits, and
-// limitProjections is its limit.
+// limitCallers are the numbers of callers of projectionlimits. limitProjections
+// is the limit of concurrent projections.
 var limitCallers = []int{5, 8, 10}
 
 const limitProjections = 5
 
-// smallDataset is the size up to which every row begins with a fresh store; of a
-// larger one, every operation that writes.
+// smallDataset is the size up to which every row begins with a fresh store. For
+// larger datasets, only operations that write do.
 const smallDataset = 100_000
 
-// Events measures the operations of an event store. The result is complete but
-// for the machine's description.
+// Events measures the operations of an event store. The result lacks only the
+// description of the machine.
 func Events(ctx context.Context, cfg EventsConfig, result *bench.Result) error {
 	about, err := bench.CapturePostgreSQL(ctx, cfg.Database.Pool)
 	if err != nil {
@@ -118,7 +118,7 @@ func Events(ctx context.Context, cfg EventsConfig, result *bench.Result) error {
 		sides = append(sides, side)
 	}
 	steps, cells := cfg.steps()
-	var done cell // the last that was measured
+	var done cell // the cell that was measured last
 	return cfg.Control.Run(ctx, result, steps, func(ctx context.Context, s bench.Step) error {
 		c := cells[s.Row]
 		first := done.op != c.op || done.dataset != c.dataset
@@ -135,7 +135,7 @@ func Events(ctx context.Context, cfg EventsConfig, result *bench.Result) error {
 	})
 }
 
-// measureCell measures a row, on one side after the other.
+// measureCell measures a row on each side, one after the other.
 func measureCell(ctx context.Context, sides []*eventsSide, c cell, trial int, first bool, result *bench.Result) error {
 	var m map[string]float64
 	for i, side := range sides {
@@ -164,25 +164,25 @@ func measureCell(ctx context.Context, sides []*eventsSide, c cell, trial int, fi
 	return nil
 }
 
-// eventsSide is one PostgreSQL.
+// eventsSide is one of the PostgreSQL servers that are measured.
 type eventsSide struct {
 	cfg        EventsConfig
 	pool       *pgxpool.Pool
 	url        string
 	result     *bench.Result
 	postmaster int
-	compared   bool // it is the second one: what it records is named so
+	compared   bool // the second side; its records have another prefix
 	trial      int
-	row        string       // in place of the cell's name, or ""
-	rate       float64      // calls a second at times fixed in advance; 0: as fast as it goes
+	row        string       // replaces the cell's name, or ""
+	rate       float64      // calls a second at times fixed in advance; 0: as fast as possible
 	unsent     atomic.Int64 // calls that were due and not made
 
 	store   *eventstore.Store
 	others  []*eventstore.Store
-	set     string // that the store was loaded with
-	limited bool   // the store lets few project at once
-	loaded  int    // events then
-	clean   bool   // nothing was appended since
+	set     string // the dataset in the store
+	limited bool   // the store limits concurrent projections
+	loaded  int    // number of events after loading
+	clean   bool   // nothing was appended after loading
 }
 
 func newEventsSide(ctx context.Context, cfg EventsConfig, db EventsDatabase, result *bench.Result) (*eventsSide, error) {
@@ -193,7 +193,7 @@ func newEventsSide(ctx context.Context, cfg EventsConfig, db EventsDatabase, res
 	return &eventsSide{cfg: cfg, pool: db.Pool, url: db.URL, result: result, postmaster: postmaster}, err
 }
 
-// close leaves nothing.
+// close drops the event stores.
 func (s *eventsSide) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -203,7 +203,7 @@ func (s *eventsSide) close() {
 	}
 }
 
-// load sees to it that the store holds the dataset, and nothing but.
+// load makes the store hold exactly the dataset.
 func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 	d := datasets[c.dataset]
 	limited := c.op == projectionLimits
@@ -233,7 +233,7 @@ func (s *eventsSide) load(ctx context.Context, c cell, first bool) error {
 	return err
 }
 
-// stores are all that callers append to.
+// stores returns all stores that callers append to.
 func (s *eventsSide) stores() []*eventstore.Store {
 	if s.store == nil {
 		return nil
@@ -250,8 +250,8 @@ func (s *eventsSide) closeStores(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// callers returns those of a row. If they go by a serving node, its process is
-// returned as well; hangUp ends both.
+// callers returns the callers of a row. If they use a serving node, its process
+// is returned as well. hangUp ends both.
 func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCaller, node *ServerProcess, hangUp func() error, err error) {
 	hangUp = func() error {
 		var clients []*bench.Wire
@@ -342,8 +342,8 @@ func (s *eventsSide) measure(ctx context.Context, c cell, first bool) (_ map[str
 	return m, s.check(ctx, c, callers, tallies)
 }
 
-// start has the callers call until ctx ends. tally returns where a call counts that
-// has ended now.
+// start makes the callers call until ctx ends. tally returns where to count a call
+// that has ended now.
 func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell, callers []*eventsCaller, tally func() *tallyEvents) {
 	if c.op == projectionLimits {
 		running.Go(func() {
@@ -376,7 +376,7 @@ func (s *eventsSide) start(ctx context.Context, running *sync.WaitGroup, c cell,
 	}
 }
 
-// rowOf names what is being measured.
+// rowOf returns the name of the row that is being measured.
 func (s *eventsSide) rowOf(c cell) string { return cmp.Or(s.row, c.name()) }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -388,7 +388,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// check verifies that what was answered is there, and nothing else.
+// check verifies that the store holds exactly what was acknowledged.
 func (s *eventsSide) check(ctx context.Context, c cell, callers []*eventsCaller, tallies []*tallyEvents) error {
 	errs := append(slices.Clone(tallies[0].errs), tallies[1].errs...)
 	s.result.Check(s.rowOf(c)+": every answer is right", len(errs) == 0, "%v", errs)

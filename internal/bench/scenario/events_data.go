@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// eventsStore is the event store of the benchmark, made anew for each load.
+// eventsStore is the event store of the benchmark, created again for each load.
 const eventsStore = "tidewire-bench"
 
 // Types of events of the course-enrolment domain.
@@ -23,14 +23,14 @@ const (
 	enrollmentCompleted = "EnrollmentCompleted"
 )
 
-// dataset is how much there is before an operation is measured.
+// dataset describes the events that a store holds before an operation is measured.
 type dataset struct {
 	courses, students, enrolments int
 }
 
 func (d dataset) size() int { return d.courses + d.students + d.enrolments }
 
-// datasets that there are. Large has a million events, huge ten.
+// datasets by name. Large has a million events, huge ten million.
 var datasets = map[string]dataset{
 	"tiny":   {5, 10, 20},
 	"small":  {500, 5_000, 25_000},
@@ -40,17 +40,17 @@ var datasets = map[string]dataset{
 }
 
 const (
-	// readCourses is among how many courses reads choose, with readEvents events
-	// each.
+	// readCourses is the number of courses that reads choose from, with
+	// readEvents events each.
 	readCourses = 4
 	readEvents  = 100
-	// pastCourses is the same for conditions that have to look past events.
+	// pastCourses is the same for conditions with events that match partly.
 	pastCourses = 8
-	// loadBatch is how many events one append of a load has.
+	// loadBatch is the number of events in one append while loading.
 	loadBatch = 2_000
 )
 
-// enrolment is an event of a student and a course.
+// enrolment returns an event of a student and a course.
 func enrolment(course, student string) eventstore.Event {
 	return eventstore.Event{
 		Type: enrollmentCompleted, Tags: []string{"course:" + course, "student:" + student}, JSON: true,
@@ -75,12 +75,12 @@ func register(student string, random *rand.Rand) eventstore.Event {
 	}
 }
 
-// specialStudent is the one who enrols as number n in a course that operations
-// look for.
+// specialStudent returns the student who enrols as number n in a course that
+// operations look for.
 func specialStudent(course string, n int) string { return fmt.Sprintf("%s-s%d", course, n) }
 
-// readCourse is a course that reads choose: its tag, and that of the student who
-// enrolled last.
+// readCourse is a course that reads choose: its tag, and the tag of the student
+// who enrolled last.
 type readCourse struct{ tag, last string }
 
 var readable = func() (all [readCourses]readCourse) {
@@ -91,8 +91,8 @@ var readable = func() (all [readCourses]readCourse) {
 	return all
 }()
 
-// events yields the dataset in an order that a university might have, and then
-// the few that the operations look for.
+// events yields the dataset in a realistic order for a university, followed by
+// the few events that the operations look for.
 func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Event) bool) {
 	return func(yield func(eventstore.Event) bool) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -138,8 +138,8 @@ func (d dataset) events(past int, conflicts []int) func(yield func(eventstore.Ev
 	}
 }
 
-// freshEvents makes the store anew with the dataset in it, and returns how many
-// events that is.
+// freshEvents creates the store again with the dataset in it, and returns the
+// number of events.
 func freshEvents(ctx context.Context, pool *pgxpool.Pool, client *eventstore.Client, d dataset, past int, conflicts []int, progress func(string, ...any)) (s *eventstore.Store, size int, err error) {
 	if err := dropEvents(ctx, pool); err != nil {
 		return nil, 0, err
@@ -169,7 +169,7 @@ func freshEvents(ctx context.Context, pool *pgxpool.Pool, client *eventstore.Cli
 	if err := flush(); err != nil {
 		return nil, 0, fmt.Errorf("load: %w", err)
 	}
-	// As autovacuum would have done in time.
+	// Autovacuum would do this in time.
 	_, err = pool.Exec(ctx, fmt.Sprintf(`VACUUM ANALYZE tidewire.events_%d, tidewire.events_%[1]d_tag`, s.ID()))
 	return s, size, err
 }
@@ -182,7 +182,7 @@ func dropEvents(ctx context.Context, pool *pgxpool.Pool) error {
 	for _, name := range names {
 		number, more := strings.CutPrefix(name, eventsStore+"-")
 		if _, err := strconv.Atoi(number); name != eventsStore && (!more || err != nil) {
-			continue // another's
+			continue // belongs to another application
 		}
 		if err := eventstore.Drop(ctx, pool, name); err != nil {
 			return err

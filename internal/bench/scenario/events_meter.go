@@ -12,14 +12,14 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// tallyEvents is what callers did in the measured part.
+// tallyEvents counts what callers did in the measured phase.
 type tallyEvents struct {
 	mu      sync.Mutex
 	latency *bench.Histogram
 	calls   int
 	refused int              // with ErrTooManyProjections
-	wrong   int              // answers that are neither
-	errs    []error          // the first of those
+	wrong   int              // unexpected answers
+	errs    []error          // the first errors of wrong answers
 	recent  *bench.Histogram // latencies since counters was last called
 }
 
@@ -27,7 +27,7 @@ func newTallyEvents() *tallyEvents {
 	return &tallyEvents{latency: bench.NewHistogram(), recent: bench.NewHistogram()}
 }
 
-// counters are how far the row is. Its messages are calls.
+// counters returns how far the row is. Messages counts calls.
 func (t *tallyEvents) counters() bench.Counters {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +53,7 @@ func (t *tallyEvents) add(took time.Duration, err error) {
 	}
 }
 
-// eventsReading is where the counters stand.
+// eventsReading has the values of counters at one moment.
 type eventsReading struct {
 	at              time.Time
 	mallocs, malloc uint64 // of this process
@@ -89,7 +89,7 @@ func (r eventsReading) metrics(before eventsReading, t *tallyEvents, batch int, 
 	return m
 }
 
-// prefix is that of the names of what the side measures.
+// prefix returns the prefix of the side's metric names.
 func (s *eventsSide) prefix() string {
 	if s.compared {
 		return "compare_"
@@ -97,8 +97,8 @@ func (s *eventsSide) prefix() string {
 	return ""
 }
 
-// pulse records each second of the first side; nil of the second, whose row it
-// is not.
+// pulse records each second of the first side. It returns nil for the second
+// side, since the row belongs to the first.
 func (s *eventsSide) pulse(ctx context.Context, c cell, sampler *bench.Sampler, t *tallyEvents) *bench.Ticker {
 	if s.compared {
 		return nil

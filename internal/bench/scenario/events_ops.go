@@ -16,26 +16,26 @@ import (
 // eventsOp is an operation of the benchmark.
 type eventsOp struct {
 	describe string
-	writes   bool // so that each cell begins with a fresh store
-	batches  bool // calls differ by how many events they append
-	conflict bool // calls differ by how many events are in the way
-	wire     bool // by way of a serving node
+	writes   bool // each cell begins with a fresh store
+	batches  bool // cells differ in the number of events in an append
+	conflict bool // cells differ in the number of conflicting events
+	wire     bool // through a serving node
 	call     func(ctx context.Context, c *eventsCaller) error
 }
 
-// eventsOps are all but projectionlimits, whose callers go in step.
+// eventsOps has all operations except projectionlimits, whose callers run in lockstep.
 var eventsOps = map[string]eventsOp{
 	"append":             {describe: "Append", writes: true, batches: true, call: callAppend},
-	"appendif":           {describe: "AppendIf that holds; the whole history counts", writes: true, batches: true, call: callAppendIf},
+	"appendif":           {describe: "AppendIf that succeeds; its condition covers the whole history", writes: true, batches: true, call: callAppendIf},
 	"appendif-conflict":  {describe: "AppendIf that fails", batches: true, conflict: true, call: callConflict},
-	"appendif-websocket": {describe: "AppendIf that holds, by clients of a serving node", writes: true, batches: true, wire: true, call: callWire},
+	"appendif-websocket": {describe: "AppendIf that succeeds, by clients of a serving node", writes: true, batches: true, wire: true, call: callWire},
 	"query":              {describe: "Query, 100 events", call: callQuery},
 	"querystream":        {describe: "QueryStream, 100 events", call: callQueryStream},
 	"project":            {describe: "Project, two projections over 100 events", call: callProject},
 	"projectstream":      {describe: "ProjectStream, two projections over 100 events", call: callProjectStream},
 }
 
-// projectionLimits is the operation whose callers all overlap.
+// projectionLimits is the operation whose callers all run at the same time.
 const projectionLimits = "projectionlimits"
 
 // EventsOps are the names of the operations, in the order of a report.
@@ -43,7 +43,7 @@ var EventsOps = []string{
 	"append", "appendif", "appendif-conflict", "appendif-websocket", "query", "querystream", "project", "projectstream", projectionLimits,
 }
 
-// eventLog is what callers call: an eventstore.Store.
+// eventLog has the methods that callers call, of an eventstore.Store.
 type eventLog interface {
 	Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error)
 	AppendIf(ctx context.Context, events []eventstore.Event, condition eventstore.Condition) (eventstore.Appended, error)
@@ -53,21 +53,21 @@ type eventLog interface {
 	ProjectStream(ctx context.Context, projections ...eventstore.Projected) iter.Seq2[eventstore.Event, error]
 }
 
-// eventsCaller is one of the callers of a cell. Of one goroutine.
+// eventsCaller is one of the callers of a cell, used by one goroutine.
 type eventsCaller struct {
 	store    eventLog
 	wire     *bench.Wire // or nil
 	number   int
 	batch    int
-	conflict int // how many events are in the way
+	conflict int // number of conflicting events
 	n        int // calls made
 	random   *rand.Rand
-	appended int   // events of calls that succeeded
-	last     int64 // position of the latest of them
+	appended int   // events in calls that succeeded
+	last     int64 // position of the last of them
 	events   []eventstore.Event
 }
 
-// fresh makes events of students that nobody has ever heard of.
+// fresh returns events of new students.
 func (c *eventsCaller) fresh(course string) (events []eventstore.Event, student string) {
 	c.n++
 	c.events = c.events[:0]
@@ -87,8 +87,8 @@ func callAppend(ctx context.Context, c *eventsCaller) error {
 	return c.stored(at.First, at.Last)
 }
 
-// stored counts the events of an append that was answered. Their positions are
-// after all that the caller has been told before.
+// stored counts the events of an acknowledged append. Their positions must be
+// after all earlier ones of this caller.
 func (c *eventsCaller) stored(first, last int64) error {
 	c.appended += len(c.events)
 	if n := int(last - first + 1); n != len(c.events) {
@@ -101,8 +101,8 @@ func (c *eventsCaller) stored(first, last int64) error {
 	return nil
 }
 
-// callAppendIf: nobody may be enrolled twice. Of the condition's two tags one has
-// past events, and one has none.
+// callAppendIf appends on the condition that no student is enrolled twice. One of
+// the condition's two tags has past events, and the other has none.
 func callAppendIf(ctx context.Context, c *eventsCaller) error {
 	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
 	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
@@ -115,7 +115,7 @@ func callAppendIf(ctx context.Context, c *eventsCaller) error {
 	return c.stored(at.First, at.Last)
 }
 
-// callWire is callAppendIf as a message of JSON.
+// callWire is callAppendIf as a JSON message to a node.
 func callWire(_ context.Context, c *eventsCaller) error {
 	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
 	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
@@ -145,8 +145,8 @@ func callConflict(ctx context.Context, c *eventsCaller) error {
 	return nil
 }
 
-// projectRound has all callers project once, and counts the round as a whole: half of
-// one would have another share of refusals.
+// projectRound makes all callers project once, and counts the round as a whole: part
+// of a round would have another share of rejections.
 func projectRound(ctx context.Context, callers []*eventsCaller, tally func() *tallyEvents) {
 	type outcome struct {
 		took time.Duration
@@ -161,8 +161,8 @@ func projectRound(ctx context.Context, callers []*eventsCaller, tally func() *ta
 	}
 }
 
-// projectTogether has all callers project at the same time, once: those that are
-// let in go on when all others were let in or refused.
+// projectTogether makes all callers project once at the same time: those that
+// are admitted wait until all others were admitted or rejected.
 func projectTogether(ctx context.Context, callers []*eventsCaller, done func(caller int, err error)) {
 	var arriving, running sync.WaitGroup
 	arriving.Add(len(callers))

@@ -7,13 +7,13 @@ import (
 	"github.com/tidewire/tidewire/eventstore"
 )
 
-// readQuery asks for the events of a course, which is returned too.
+// readQuery returns a query for the events of a course, and the course.
 func (c *eventsCaller) readQuery() (*readCourse, eventstore.Query) {
 	course := &readable[c.random.IntN(readCourses)]
 	return course, eventstore.Tagged(course.tag)
 }
 
-// wrongCount is what a read is told that did not return what is there.
+// wrongCount returns an error for a read that returned a wrong number of events.
 func wrongCount(n int) error {
 	if n != readEvents {
 		return fmt.Errorf("%d events, want %d", n, readEvents)
@@ -21,14 +21,14 @@ func wrongCount(n int) error {
 	return nil
 }
 
-// reading looks at the events of a course, one after the other.
+// reading checks the events of a course, one after the other.
 type reading struct {
 	course *readCourse
 	count  int
 	last   int64
 }
 
-// next is told each event: it is of the course, and after the one before.
+// next checks one event: it belongs to the course, and comes after the previous one.
 func (r *reading) next(e *eventstore.Event) error {
 	if e.Position <= r.last {
 		return fmt.Errorf("an event at position %d, after one at %d", e.Position, r.last)
@@ -69,7 +69,7 @@ func callQueryStream(ctx context.Context, c *eventsCaller) error {
 	return wrongCount(r.count)
 }
 
-// twoProjections count what a course has, and who came last.
+// twoProjections count the events of a course, and find the last student.
 type twoProjections struct {
 	course *readCourse
 	count  *eventstore.Projection[int]
@@ -87,7 +87,7 @@ func newTwoProjections(course *readCourse, q eventstore.Query) twoProjections {
 	}
 }
 
-// check compares both with what was loaded.
+// check compares both projections with the loaded events.
 func (p twoProjections) check() error {
 	if p.last.State != p.course.last {
 		return fmt.Errorf("%s came last, want %s", p.last.State, p.course.last)

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// cell is one row.
+// cell has the parameters of one row.
 type cell struct {
 	op, dataset                  string
 	concurrency, batch, conflict int
@@ -24,7 +24,7 @@ func (c cell) name() string {
 	return name
 }
 
-// cells are the rows of an operation on a dataset.
+// cells returns the rows of an operation on a dataset.
 func (cfg EventsConfig) cells(op, set string) (all []cell) {
 	if op == projectionLimits {
 		for _, n := range limitCallers {
@@ -49,7 +49,7 @@ func (cfg EventsConfig) cells(op, set string) (all []cell) {
 	return all
 }
 
-// steps are the rows, round by round, and what each measures.
+// steps returns the rows, round by round, and the cell of each.
 func (cfg EventsConfig) steps() (steps []bench.Step, cells map[string]cell) {
 	cells = make(map[string]cell)
 	for trial := range cfg.Repeat {
@@ -69,7 +69,7 @@ func (cfg EventsConfig) steps() (steps []bench.Step, cells map[string]cell) {
 	return steps, cells
 }
 
-// ceilingOfCell finds the most calls a second that a row keeps up with.
+// ceilingOfCell finds the highest rate of calls that a row keeps up with.
 func ceilingOfCell(ctx context.Context, sides []*eventsSide, c cell, trial int, first bool, result *bench.Result) error {
 	side := sides[0]
 	side.trial = trial

@@ -8,15 +8,15 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// IdleConfig is the workload of Idle.
+// IdleConfig configures Idle.
 type IdleConfig struct {
-	Targets     []Target // each with Start: their memory is what is measured
+	Targets     []Target // each with Start, since their memory is measured
 	Connections int
-	Settle      time.Duration // after the last connection, before memory is read
+	Settle      time.Duration // time after the last connection before memory is measured
 	Progress    func(format string, args ...any)
 }
 
-// Idle measures the memory of connections that do nothing.
+// Idle measures the memory of idle connections.
 func Idle(ctx context.Context, cfg IdleConfig, result *bench.Result) error {
 	for _, target := range cfg.Targets {
 		cfg.Progress("%s: opening %d connections", target.Name, cfg.Connections)
@@ -31,8 +31,8 @@ func Idle(ctx context.Context, cfg IdleConfig, result *bench.Result) error {
 }
 
 func idle(ctx context.Context, cfg IdleConfig, target Target, url string, pid int, result *bench.Result) error {
-	// A few connections first, so that what the server allocates once is not
-	// counted.
+	// A few connections come first, so that one-time allocations of the server
+	// are not counted.
 	first, err := bench.Hold(ctx, url, min(100, cfg.Connections))
 	if err != nil {
 		return err

@@ -13,47 +13,48 @@ import (
 	"github.com/tidewire/tidewire/internal/ingestlog"
 )
 
-// IngestConfig is the workload of Ingest.
+// IngestConfig configures Ingest.
 type IngestConfig struct {
 	Clients       int
 	Messages      int // of all clients together
-	NaiveMessages int // the same for naive and buffered; 0: as many as the others
+	NaiveMessages int // the same for naive and buffered; 0: Messages
 	Payload       int // bytes
 	Modes         []string
 	Repeat        int // rounds; modes are interleaved over them
 
 	Ack        bool    // measure each mode with ?ack=1 as well
 	ClosedLoop bool    // each client waits for its acknowledgement before the next message
-	Rate       float64 // messages/s at times fixed in advance; 0: as fast as it goes
-	// Ceiling looks for the most messages a second that each mode keeps up with, in
-	// place of Messages and Rate; nil: not.
+	Rate       float64 // messages/s at times fixed in advance; 0: as fast as possible
+	// Ceiling searches for the highest rate that each mode keeps up with, and
+	// replaces Messages and Rate; nil: no search.
 	Ceiling *Ceiling
 
-	// Start runs a server of the mode on a fresh table.
+	// Start starts a server of the mode on a fresh table.
 	Start func(ctx context.Context, mode string) (*ServerProcess, error)
-	// URL of a server that runs already, instead of Start.
+	// URL of a running server, instead of Start.
 	URL string
-	// Pool is on the server's database. With URL it may be nil: then rows are
-	// not verified and the result is not valid.
+	// Pool is connected to the server's database. With URL it may be nil: then
+	// rows are not verified and the result is not valid.
 	Pool *pgxpool.Pool
 	// Describe says what a mode does.
 	Describe func(mode string) string
-	// Control steers the run; nil: nobody does.
+	// Control steers the run. May be nil.
 	Control *bench.Control
-	// Progress is told what goes on.
+	// Progress is called with lines about the progress.
 	Progress func(format string, args ...any)
 }
 
-// rawCopyRow names the row of the reference. One backend does it all: if it uses
-// oneBackend of a core, there is no more CPU for it.
+// rawCopyRow names the row of the reference. One backend does all its work: if
+// it uses oneBackend of a core, it has no CPU left.
 const (
 	rawCopyRow = "raw COPY"
-	runningRow = "server" // that somebody else started
+	runningRow = "server" // started by the user
 	oneBackend = 0.85
 )
 
-// Ingest measures each mode and one raw COPY of the same messages into the
-// same table. The result is complete but for the machine's description.
+// Ingest measures each mode, and for reference one raw COPY of the same
+// messages into the same table. The result lacks only the description of the
+// machine.
 func Ingest(ctx context.Context, cfg IngestConfig, result *bench.Result) error {
 	postmaster := 0
 	if cfg.Pool != nil {
@@ -94,8 +95,8 @@ type ingestRun struct {
 	round      int
 }
 
-// acks says with which acknowledgements each mode is run: loops that wait
-// need them.
+// acks returns whether each mode runs with acknowledgements, without, or both.
+// Loops that wait for answers need them.
 func (in *ingestRun) acks() []bool {
 	switch {
 	case in.cfg.ClosedLoop || in.cfg.Rate > 0:
@@ -150,7 +151,7 @@ func (in *ingestRun) rawCopy(ctx context.Context) error {
 	return nil
 }
 
-// mode measures one mode on a server of its own.
+// mode measures one mode on a new server.
 func (in *ingestRun) mode(ctx context.Context, mode string, ack bool) error {
 	server, err := in.cfg.Start(ctx, mode)
 	if err != nil {
@@ -167,7 +168,7 @@ func (in *ingestRun) mode(ctx context.Context, mode string, ack bool) error {
 	return nil
 }
 
-// running measures a server that somebody else started.
+// running measures a server that the user started.
 func (in *ingestRun) running(ctx context.Context) error {
 	const name = runningRow
 	ack := in.cfg.Ack || in.cfg.ClosedLoop || in.cfg.Rate > 0
@@ -179,7 +180,7 @@ func (in *ingestRun) running(ctx context.Context) error {
 	return nil
 }
 
-// measure makes the load and verifies what it left.
+// measure makes the load and verifies the stored rows.
 func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, each, serverPID int, ours bool) (map[string]float64, error) {
 	cfg := bench.PumpConfig{
 		URL: url, Clients: in.cfg.Clients, Messages: each, Payload: in.cfg.Payload, Rate: in.cfg.Rate,
@@ -257,7 +258,7 @@ func (in *ingestRun) measure(ctx context.Context, name, url string, ack bool, ea
 	return metrics, in.stored(ctx, name, since, each, metrics)
 }
 
-// withAck asks for acknowledgements in the query of a URL.
+// withAck adds the request for acknowledgements to the query of a URL.
 func withAck(url string) string {
 	if strings.Contains(url, "?") {
 		return url + "&ack=1"
@@ -283,8 +284,8 @@ func (in *ingestRun) metrics(seen bench.PumpResult, usage map[bench.Role]bench.U
 	return m
 }
 
-// warmUp has the server connect to PostgreSQL, prepare its statements and
-// grow its buffers, and empties the table again.
+// warmUp makes the server connect to PostgreSQL, prepare its statements and
+// grow its buffers, and then empties the table.
 func (in *ingestRun) warmUp(ctx context.Context, cfg bench.PumpConfig, name string) error {
 	in.cfg.Progress("round %d: %s: warm-up", in.round, name)
 	cfg.Messages = max(1, min(cfg.Messages/10, 20_000/cfg.Clients))
@@ -299,8 +300,8 @@ func (in *ingestRun) warmUp(ctx context.Context, cfg bench.PumpConfig, name stri
 	return nil
 }
 
-// checkpoint keeps the last run's dirty pages out of the next one. A user
-// without the right to it measures without.
+// checkpoint writes the last run's dirty pages, so that they do not slow down
+// the next one. Without the right to do so, the run goes on without it.
 func (in *ingestRun) checkpoint(ctx context.Context) {
 	in.cfg.Pool.Exec(ctx, `CHECKPOINT`)
 }
@@ -308,14 +309,15 @@ func (in *ingestRun) checkpoint(ctx context.Context) {
 const (
 	clockSQL = `SELECT clock_timestamp()`
 	countSQL = `SELECT count(*) FROM public.messages WHERE created_at >= $1`
-	// Transactions that wrote have a number each; those that did not, none.
+	// Only transactions that wrote have a number.
 	xidSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
 	walSQL = `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint`
 )
 
-// allStored returns when the last row was there: at the last closing
-// handshake, if the server answers that as late as it should; otherwise rows
-// are counted until all are there, or none has come for five seconds.
+// allStored returns when the last row was stored: at the last closing
+// handshake, if the server answers that only when everything is stored.
+// Otherwise it counts rows until all are there, or none has arrived for five
+// seconds.
 func (in *ingestRun) allStored(ctx context.Context, since time.Time, total int, closed time.Time) (time.Time, error) {
 	rows, last := 0, closed
 	for time.Since(last) < 5*time.Second {
@@ -334,7 +336,7 @@ func (in *ingestRun) allStored(ctx context.Context, since time.Time, total int, 
 	return last, nil
 }
 
-// stored verifies the table and adds what it found.
+// stored verifies the table and adds the metrics of that.
 func (in *ingestRun) stored(ctx context.Context, name string, since time.Time, each int, metrics map[string]float64) error {
 	stored, err := Verify(ctx, in.cfg.Pool, since, in.cfg.Clients, each, in.cfg.Payload)
 	if err != nil {
@@ -349,14 +351,14 @@ func (in *ingestRun) stored(ctx context.Context, name string, since time.Time, e
 	return nil
 }
 
-// shares compares the modes with the raw COPY.
+// shares adds the throughput of each mode as a share of the raw COPY.
 func (in *ingestRun) shares() {
 	raw := in.result.Row(rawCopyRow)
 	if raw == nil || raw.Metrics == nil {
 		return
 	}
 	for _, row := range in.result.Rows {
-		if row.Metrics == nil { // it was skipped
+		if row.Metrics == nil { // skipped
 			continue
 		}
 		row.Metrics["share_of_raw_copy"] = row.Metrics["messages_per_second"] / raw.Metrics["messages_per_second"]

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// steps are the rows, round by round, and how each is measured.
+// steps returns the rows, round by round, and the function that measures each.
 func (in *ingestRun) steps() (steps []bench.Step, do map[string]func(context.Context) error) {
 	do = make(map[string]func(context.Context) error)
 	add := func(round int, row string, each int, measure func(context.Context) error) {
@@ -36,7 +36,7 @@ func (in *ingestRun) steps() (steps []bench.Step, do map[string]func(context.Con
 	return steps, do
 }
 
-// rowOf names the row of a mode.
+// rowOf returns the name of a mode's row.
 func (in *ingestRun) rowOf(mode string, ack bool) string {
 	if ack && in.cfg.Ack {
 		return mode + " ack"
@@ -47,7 +47,7 @@ func (in *ingestRun) rowOf(mode string, ack bool) string {
 // ceilingTime is how long each rate is offered.
 const ceilingTime = 5 * time.Second
 
-// ceiling finds the rate that a mode keeps up with, with acknowledgements.
+// ceiling finds the highest rate that a mode keeps up with, with acknowledgements.
 func (in *ingestRun) ceiling(ctx context.Context, mode string) error {
 	return FindCeiling(ctx, *in.cfg.Ceiling, mode, in.cfg.Describe(mode), "", func(ctx context.Context, row string, rate float64) (_ map[string]float64, err error) {
 		server, err := in.cfg.Start(ctx, mode)

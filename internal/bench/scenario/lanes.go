@@ -9,10 +9,10 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// LanesVariants are the ways in which Lanes can ask, in the order of comparison.
+// LanesVariants are the kinds of connections that Lanes compares, in order.
 var LanesVariants = []string{"plain", "lanes", "lanes+credit", "two-connections"}
 
-// LanesCell is one load: how often a client asks, and what the server pushes
+// LanesCell is one load: the interval of requests, and what the server pushes
 // meanwhile.
 type LanesCell struct {
 	RequestEvery time.Duration
@@ -36,7 +36,7 @@ func (c LanesCell) String() string {
 	return fmt.Sprintf("every %v, %s / %v", c.RequestEvery, size, c.DummyEvery)
 }
 
-// LanesMatrix returns the reference's six cells.
+// LanesMatrix returns the six cells of bench lanes --matrix.
 func LanesMatrix() (cells []LanesCell) {
 	for _, every := range []time.Duration{10 * time.Millisecond, time.Millisecond} {
 		for _, dummy := range []struct {
@@ -49,22 +49,22 @@ func LanesMatrix() (cells []LanesCell) {
 	return cells
 }
 
-// LanesConfig is the workload of Lanes.
+// LanesConfig configures Lanes.
 type LanesConfig struct {
 	// Start runs a server that pushes what the cell says.
 	Start func(ctx context.Context, cell LanesCell) (*ServerProcess, error)
-	// URL is of one that runs already, and pushes whatever it was told to; in
-	// place of Start.
+	// URL of a running server, which pushes what it was configured to push;
+	// instead of Start.
 	URL      string
 	Variants []string
 	Cells    []LanesCell
 	Repeat   int // rounds; variants are interleaved over them
-	// Control steers the run; nil: nobody does.
+	// Control steers the run. May be nil.
 	Control  *bench.Control
 	Progress func(format string, args ...any)
 }
 
-// Lanes measures what a flood on a connection does to the requests on it.
+// Lanes measures the latency of requests on a connection that the server floods.
 func Lanes(ctx context.Context, cfg LanesConfig, result *bench.Result) error {
 	type kind struct {
 		cell    LanesCell
@@ -151,7 +151,7 @@ func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name s
 	return nil
 }
 
-// worst adds to each row the largest mean of its trials.
+// worst adds to each row the largest mean latency of its trials.
 func worst(result *bench.Result) {
 	for i := range result.Rows {
 		row := &result.Rows[i]

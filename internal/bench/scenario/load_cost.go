@@ -6,15 +6,16 @@ import (
 )
 
 const (
-	// rateTolerance is how near the search for a rate comes.
+	// rateTolerance is the precision of the search for a rate.
 	rateTolerance = 1.05
-	// maxTries bounds that search.
+	// maxTries limits that search.
 	maxTries = 8
 )
 
-// highestRate looks for the highest rate at which PostgreSQL's share of the CPU
-// stays at or below the target and the readers keep up, by halving, from what a
-// run without a limit comes to. It returns the metrics of the run at that rate.
+// highestRate searches for the highest rate at which PostgreSQL's share of the
+// CPU is at most the target and the readers keep up. It starts with the rate of
+// a run without a limit, and halves the interval. It returns the metrics of the
+// run at that rate.
 func highestRate(target float64, run func(rate float64) (map[string]float64, error), progress func(string, ...any)) (map[string]float64, error) {
 	best, err := run(0)
 	if err != nil {
@@ -22,7 +23,7 @@ func highestRate(target float64, run func(rate float64) (map[string]float64, err
 	}
 	top := best["messages_per_second"]
 	if within(best, target) {
-		return best, nil // it has no more to do
+		return best, nil // PostgreSQL does not reach the target
 	}
 	best = nil
 	low, high := 0.0, top
@@ -46,21 +47,21 @@ func highestRate(target float64, run func(rate float64) (map[string]float64, err
 	return best, nil
 }
 
-// within reports whether a run kept to the target: CPU, readers that read what
-// is written, and no more in between than a second's worth.
+// within reports whether a run met the target: PostgreSQL's CPU is low enough,
+// readers read what is written, and at most a second's messages are unread.
 func within(m map[string]float64, target float64) bool {
 	rate := m["messages_per_second"]
 	return m["postgres_cpu_share"] <= target && m["unsent"] <= rate/10 && m["depth_at_end"] <= rate
 }
 
-// Prices are what a box costs, for the user to give. Zero is none.
+// Prices are the costs of a machine, given by the user. Zero means not given.
 type Prices struct {
 	PerYear      float64 `json:"per_year,omitempty"`
 	PerHour      float64 `json:"per_hour,omitempty"`
 	PerGBMonth   float64 `json:"per_gb_month,omitempty"` // of disk
 	IOPS         float64 `json:"iops,omitempty"`
 	PerIOPSMonth float64 `json:"per_iops_month,omitempty"`
-	// Retention is for how long messages are kept.
+	// Retention is how long messages are kept.
 	Retention time.Duration `json:"retention,omitempty"`
 }
 

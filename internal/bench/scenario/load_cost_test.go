@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// box has CPU in proportion to the rate, and readers that keep up to a limit.
+// box is a machine whose CPU use is proportional to the rate, with readers that keep up to a limit.
 func box(top, perMessage, readersUpTo float64) func(rate float64) (map[string]float64, error) {
 	return func(rate float64) (map[string]float64, error) {
 		if rate == 0 || rate > top {

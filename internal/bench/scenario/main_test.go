@@ -10,11 +10,11 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// partVariable asks the test's program to be a part of a run.
-const partVariable = "TIDEWIRE_TEST_PART"
+// workerVariable makes the test's program a worker process of a run.
+const workerVariable = "TIDEWIRE_TEST_PART"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(partVariable) == "" {
+	if os.Getenv(workerVariable) == "" {
 		pgtest.SideBySide(3)
 		pgtest.Main(m)
 	}
@@ -24,9 +24,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// testPart is the command of a part.
-func testPart() *exec.Cmd {
+// testWorker is the command of a worker process.
+func testWorker() *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), partVariable+"=1")
+	cmd.Env = append(os.Environ(), workerVariable+"=1")
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// phase is a part of a run. What is measured lies between a warm-up and the
+// phase is a phase of a run. The measured phase is between a warm-up and the
 // time in which the readers catch up.
 type phase int
 
@@ -18,7 +18,7 @@ const (
 	phases
 )
 
-// tally is what happened in one phase.
+// tally counts what happened in one phase.
 type tally struct {
 	Count    int              `json:"count"` // messages written, or read and acknowledged
 	Errors   int              `json:"errors"`
@@ -39,14 +39,14 @@ func (t *tally) merge(other *tally) {
 	t.Late.Merge(other.Late)
 }
 
-// meter counts what one writer or reader does. Its lock is all but its own: only
-// a change of phase and the reports look in from outside.
+// meter counts what one writer or reader does. Its lock is almost never
+// contended: other goroutines take it only to change the phase and to report.
 type meter struct {
 	mu    sync.Mutex
 	phase phase
 	tally [phases]*tally
-	// recent has the latencies since they were last asked for: end to end of a
-	// reader.
+	// recent has the latencies since the last report: for a reader, from end to
+	// end.
 	recent *bench.Histogram
 }
 
@@ -58,7 +58,7 @@ func newMeter() *meter {
 	return m
 }
 
-// wrote records a message's answer.
+// wrote records the answer to a written message.
 func (m *meter) wrote(took time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,15 +72,15 @@ func (m *meter) wrote(took time.Duration, err error) {
 	m.recent.Record(took)
 }
 
-// sent records how much later than due a message was handed over.
+// sent records how much later than due a message was sent.
 func (m *meter) sent(late time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tally[m.phase].Late.Record(late)
 }
 
-// read records an acknowledged batch: how long it took from the request for work
-// to the acknowledgement, and how old each message was when it came.
+// read records an acknowledged batch: the time from the request for messages to
+// the acknowledgement, and the age of each message when it arrived.
 func (m *meter) read(took time.Duration, ages []time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *meter) read(took time.Duration, ages []time.Duration) {
 	}
 }
 
-// meters are those of a part.
+// meters are the meters of a worker process.
 type meters []*meter
 
 func newMeters(n int) meters {
@@ -125,7 +125,7 @@ func (all meters) counts() (count, errors int) {
 	return count, errors
 }
 
-// takeRecent merges the latencies since it was last called.
+// takeRecent merges the latencies since the last call.
 func (all meters) takeRecent() *bench.Histogram {
 	sum := bench.NewHistogram()
 	for _, m := range all {

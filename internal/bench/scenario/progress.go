@@ -12,16 +12,16 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// ingestProgress is how far an ingest load is.
+// ingestProgress measures how far an ingest load is.
 type ingestProgress struct {
 	gauge     bench.Progress
 	url       string
-	ack       bool // the server acknowledges, so that it need not be asked
-	before    int  // what it had committed before
+	ack       bool // the server acknowledges, so its /metrics are not needed
+	before    int  // number of messages committed before the load
 	committed atomic.Int64
 }
 
-// counters count what is committed, as far as the server says so.
+// counters counts the committed messages, as far as the server reports them.
 func (p *ingestProgress) counters() bench.Counters {
 	c := p.gauge.Counters()
 	if !p.ack && p.before >= 0 {
@@ -33,8 +33,8 @@ func (p *ingestProgress) counters() bench.Counters {
 	return c
 }
 
-// committed asks a server's /metrics how many messages it has committed since
-// it started, for a line of progress; -1 if it does not say.
+// committed reads from a server's /metrics how many messages it has committed
+// since it started, for a line of progress; -1 if it is unknown.
 func committed(ws string) int {
 	u, err := url.Parse(ws)
 	if err != nil {
@@ -48,7 +48,7 @@ func committed(ws string) int {
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), "tidewire_ingest_committed_messages_total "); ok {
-			if n, err := strconv.ParseFloat(value, 64); err == nil { // it may say 1e+06
+			if n, err := strconv.ParseFloat(value, 64); err == nil { // it may be written as 1e+06
 				return int(n)
 			}
 		}

@@ -12,38 +12,38 @@ import (
 )
 
 // A run without groups has no readers. When its writers have ended, it reads back
-// everything that is stored, and compares that with what was acknowledged.
+// everything that is stored, and compares it with what was acknowledged.
 
-// storedSide reads what a run has stored. Its methods may be called at the same time.
+// storedSide reads what a run has stored. Safe for concurrent use.
 type storedSide interface {
 	// count is how many streams, or partitions, there are.
 	count() int
-	// read calls each with all messages of stream n, in the order of their positions.
+	// read calls each with all messages of stream n, in position order.
 	read(ctx context.Context, n int, each func(position int64, payload []byte)) (storedEnd, error)
 }
 
-// storedEnd is what the product says about the end of a stream.
+// storedEnd describes the end of a stream, as the product reports it.
 type storedEnd struct {
 	head int64 // position of its last message
-	// dense: the product promises that positions have no holes.
+	// dense: the product promises that positions have no gaps.
 	dense bool
 }
 
-// stock is what was read back.
+// stock is the outcome of reading back.
 type stock struct {
 	account bench.Account
 	streams int // or partitions
-	dense   int // of those, with positions that may have no holes
-	// wrongEnds are those whose last message is not at the head, or whose positions do
-	// not rise; holes are missing positions of dense ones.
+	dense   int // number of those whose positions may have no gaps
+	// wrongEnds counts the streams whose last message is not at the head, or whose
+	// positions do not rise. holes counts the missing positions of dense streams.
 	wrongEnds, holes int64
 }
 
-// readBackConcurrency is how many streams are read at a time.
+// readBackConcurrency is the number of streams that are read at the same time.
 const readBackConcurrency = 4
 
 // published ends a run without readers: it reads back what is stored.
-func (r *queueRun) published(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage, pulse *bench.Ticker) (m map[string]float64, written *partReport, err error) {
+func (r *queueRun) published(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage, pulse *bench.Ticker) (m map[string]float64, written *workerReport, err error) {
 	if written, err = r.writers.finish(ctx, nil); err != nil {
 		return nil, nil, err
 	}
@@ -109,8 +109,8 @@ func (r *queueRun) readBack(ctx context.Context, side storedSide, sent []int) (s
 	return s, nil
 }
 
-// checkStock verifies that what was published is stored once, and that the heads and
-// the positions say so too.
+// checkStock verifies that each published message is stored once, and that heads and
+// positions are right.
 func (r *queueRun) checkStock(s stock) {
 	r.result.Check(r.row+": every message stored once", s.account.OK() && s.account.Read > 0, "%s", s.account)
 	r.result.Check(r.row+": every head is its last message's position", s.wrongEnds == 0,

@@ -14,7 +14,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// shelf is a side that has two streams, of one message for each position.
+// shelf is a side with two streams, each with one message for each position.
 type shelf struct {
 	positions [2][]int64
 	ends      [2]storedEnd
@@ -30,7 +30,7 @@ func (s shelf) read(_ context.Context, n int, each func(int64, []byte)) (storedE
 	return s.ends[n], s.err
 }
 
-// TestReadBack_Positions: heads and positions have to agree with what is there.
+// TestReadBack_Positions: heads and positions must agree with the stored messages.
 func TestReadBack_Positions(t *testing.T) {
 	t.Parallel()
 	dense := storedEnd{head: 3, dense: true}
@@ -74,7 +74,7 @@ func TestReadBack_Positions(t *testing.T) {
 	}
 }
 
-// TestReadBack_Fails with what the product says.
+// TestReadBack_Fails with the error of the product.
 func TestReadBack_Fails(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
@@ -84,7 +84,7 @@ func TestReadBack_Fails(t *testing.T) {
 	}
 }
 
-// TestLogStored reads streams with a shared table and with tables of their own, over
+// TestLogStored reads streams with a shared table and with separate tables, over
 // several pages.
 func TestLogStored(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestLogStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := []int{3, storedMessages + 5} // so many at a time get the second stream its own tables
+	counts := []int{3, storedMessages + 5} // this many messages at once make the second stream get its own tables
 	for n, count := range counts {
 		var payloads [][]byte
 		for i := range count {

@@ -16,12 +16,13 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// benchStream is the stream of the benchmarks, made anew for each run. A server
-// serves no client a name that begins with "tidewire.".
+// benchStream is the stream of the benchmarks, created again for each run. It
+// does not begin with "tidewire.", since a server rejects such names from
+// clients.
 const benchStream = "tidewire-bench"
 
-// pubsubLog is Tidewire's own: a stream, group commit, and groups that read
-// what one reader of the process has read.
+// pubsubLog is Tidewire's publish/subscribe: a stream with group commit, and
+// groups that share the reads of their process.
 var pubsubLog = sides{
 	describe: "a stream, group commit; the groups of a process share its reads",
 	ordered:  true,
@@ -45,7 +46,7 @@ var pubsubLog = sides{
 	},
 }
 
-// lookupMost is how many streams are looked up with one query.
+// lookupMost is the number of streams that one query looks up.
 const lookupMost = 1000
 
 // lookupStreams finds all streams of the load.
@@ -74,7 +75,7 @@ type logStored []*stream.Stream
 
 func (s logStored) count() int { return len(s) }
 
-// A page that is read back is bounded by both.
+// The limits of a page that is read back.
 const (
 	storedMessages = 1000
 	storedBytes    = 4 << 20
@@ -95,11 +96,11 @@ func (s logStored) read(ctx context.Context, n int, each func(position int64, pa
 		}
 	}
 	info, err := s[n].Info(ctx)
-	// A stream that shares its table has no segments, and no holes (decision 26).
+	// A stream in the shared table has no segments, and no gaps in its positions (decision 26).
 	return storedEnd{head: info.Head, dense: info.Segments == 0}, err
 }
 
-// logWriter appends to the streams for all writers.
+// logWriter appends to the streams for all writers of a process.
 type logWriter struct {
 	appenders []*stream.Appender
 	hub       *stream.Hub
@@ -140,7 +141,7 @@ func (w *logWriter) close() {
 	w.running.Wait()
 }
 
-// logReader is the hub of all groups.
+// logReader is the hub of all groups of a process.
 type logReader struct {
 	load    QueueLoad
 	streams []*stream.Stream
@@ -202,11 +203,11 @@ func (s *logSource) ack(ctx context.Context) error {
 
 func (s *logSource) close() { s.sub.Close() }
 
-// groupName is that of a reader's group.
+// groupName returns the name of a reader's group.
 func groupName(l QueueLoad, source int) string { return fmt.Sprintf("group %d", source%l.Groups+1) }
 
-// freshStreams drops the streams and queues that an earlier run has left, and makes
-// those of this one.
+// freshStreams drops the streams and queues of an earlier run, and creates those of
+// this one.
 func freshStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad, make func(name string) error) error {
 	if _, err := migrate.Up(ctx, pool); err != nil {
 		return err
@@ -239,5 +240,5 @@ func freshStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad, make 
 	return making.Wait()
 }
 
-// prepareConcurrency is how many streams are dropped, or made, at a time.
+// prepareConcurrency is the number of streams that are dropped, or created, at the same time.
 const prepareConcurrency = 4

@@ -14,42 +14,42 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// QueueConfig is what Queue measures.
+// QueueConfig configures Queue.
 type QueueConfig struct {
 	QueueLoad
 	Strategies []string
 	Repeat     int // rounds; strategies are interleaved
 
 	WarmUp   time.Duration
-	Duration time.Duration // of what is measured
-	Report   time.Duration // from one look at how far it is to the next
+	Duration time.Duration // of the measured phase
+	Report   time.Duration // time between two reports
 
 	HoldXmin   bool // keep a transaction with a snapshot open meanwhile
 	TuneVacuum bool // the usual autovacuum settings for a hot table
 
-	// TargetCPU is the share of the machine that PostgreSQL shall have at the
-	// rate to be found; 0: measure at Rate.
+	// TargetCPU is the share of the machine's CPU that PostgreSQL may use at
+	// the rate to find; 0: measure at Rate.
 	TargetCPU float64
 	Prices    Prices
-	// Ceiling looks for the highest rate that is kept; nil: measure at Rate.
+	// Ceiling searches for the highest rate that is kept; nil: measure at Rate.
 	Ceiling *Ceiling
 
 	Pool     *pgxpool.Pool
 	Database string // its URL
-	// Serve starts the node by whose WebSocket the parts go; nil: they go to
-	// PostgreSQL.
+	// Serve starts the node whose WebSocket the worker processes use; nil: they
+	// connect to PostgreSQL.
 	Serve func(ctx context.Context) (*ServerProcess, error)
-	// Part returns the command of a part, not started.
+	// Part returns the command of a worker process, not started.
 	Part func() *exec.Cmd
-	// Progress is told what goes on.
+	// Progress is called with lines about the progress.
 	Progress func(format string, args ...any)
-	// Control steers the run; nil: nobody does.
+	// Control steers the run. May be nil.
 	Control *bench.Control
 }
 
 // Queue measures each strategy on fresh tables, with the writers in one process
-// and the readers in another. The result is complete but for the machine's
-// description.
+// and the readers in another. The result lacks only the description of the
+// machine.
 func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
 	cfg.Streams = max(cfg.Streams, 1)
 	about, err := bench.CapturePostgreSQL(ctx, cfg.Pool)
@@ -70,8 +70,8 @@ func Queue(ctx context.Context, cfg QueueConfig, result *bench.Result) error {
 	})
 }
 
-// steps are the strategies, round by round. How long the search for a rate takes,
-// nobody knows.
+// steps returns the strategies, round by round. A search for a rate has no known
+// duration.
 func (cfg QueueConfig) steps() (steps []bench.Step) {
 	for round := range cfg.Repeat {
 		for _, strategy := range cfg.Strategies {
@@ -85,8 +85,8 @@ func (cfg QueueConfig) steps() (steps []bench.Step) {
 	return steps
 }
 
-// one measures one strategy, at the rate that was asked for or at the highest
-// that keeps PostgreSQL's CPU at the target.
+// one measures one strategy, at the requested rate, or at the highest rate that
+// keeps PostgreSQL's CPU at the target.
 func (cfg QueueConfig) one(ctx context.Context, strategy string, trial, postmaster int, result *bench.Result) error {
 	run := func(row string, rate float64) (map[string]float64, error) {
 		r := &queueRun{cfg: cfg, result: result, postmaster: postmaster, strategy: strategy, row: row, trial: trial}
@@ -131,20 +131,20 @@ type queueRun struct {
 	result     *bench.Result
 	postmaster int
 	strategy   string
-	row        string // of the result
+	row        string // name in the result
 	trial      int
 
 	server           *ServerProcess // or nil
-	writers, readers *partProcess   // without groups there are no readers
-	series           []queueSample  // at the reports
+	writers, readers *workerProcess // without groups there are no readers
+	series           []queueSample  // taken at each report
 	phase            atomic.Pointer[string]
 }
 
-// queueSample is how far the run was at one moment.
+// queueSample is the progress of the run at one moment.
 type queueSample struct {
 	at             time.Time
-	written, acked int // without readers, written is as far as it goes
-	outstanding    int // messages due or sent, whose writing was not answered
+	written, acked int // without readers, only written counts
+	outstanding    int // messages due or sent, whose write is not answered
 }
 
 func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error) {
@@ -159,7 +159,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 		defer release()
 	}
 	defer func() { err = errors.Join(err, r.stopParts()) }()
-	if err := r.startParts(ctx); err != nil {
+	if err := r.startWorkers(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.warmUp(ctx); err != nil {
@@ -170,7 +170,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 		return nil, err
 	}
 	var generators []int
-	for _, p := range r.parts() {
+	for _, p := range r.workers() {
 		generators = append(generators, p.cmd.Process.Pid)
 	}
 	sampler := bench.StartSampler(ctx, r.server.pid(), r.postmaster, generators...)
@@ -185,7 +185,7 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	if err != nil {
 		return nil, err
 	}
-	var written *partReport
+	var written *workerReport
 	if r.cfg.publishOnly() {
 		m, written, err = r.published(ctx, took, usage, pulse)
 	} else {
@@ -198,8 +198,8 @@ func (r *queueRun) measure(ctx context.Context) (m map[string]float64, err error
 	return m, nil
 }
 
-// delivered ends a run with readers: they read what is left.
-func (r *queueRun) delivered(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage) (m map[string]float64, written *partReport, err error) {
+// delivered ends a run with readers: they read the remaining messages.
+func (r *queueRun) delivered(ctx context.Context, took time.Duration, usage map[bench.Role]bench.Usage) (m map[string]float64, written *workerReport, err error) {
 	written, read, drained, err := r.finish(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -214,27 +214,27 @@ func (r *queueRun) delivered(ctx context.Context, took time.Duration, usage map[
 	return m, written, nil
 }
 
-// enter says which phase the run is in.
+// enter starts a phase of the run.
 func (r *queueRun) enter(phase string) {
 	r.phase.Store(&phase)
 	r.cfg.Control.Phase(phase)
 }
 
-// counters are how far the run is.
+// counters returns how far the run is.
 func (r *queueRun) counters() bench.Counters {
 	now := r.sample()
 	c := bench.Counters{
 		Phase: *r.phase.Load(), Messages: int64(now.acked), Missing: int64(r.depth(now)),
 		Offered: r.cfg.Rate * float64(max(r.cfg.groups(), 1)),
 	}
-	for _, p := range r.parts() {
+	for _, p := range r.workers() {
 		c.Errors += int64(p.tick().Errors)
-		c.Latency = p.takeRecent() // of the readers, who are the last, if there are any
+		c.Latency = p.takeRecent() // of the readers if there are any, who come last
 	}
 	return c
 }
 
-// prepare makes fresh tables, and has their pages written before it is measured.
+// prepare creates fresh tables, and writes their pages to disk before the measurement.
 func (r *queueRun) prepare(ctx context.Context) error {
 	r.cfg.Control.Phase(bench.PhasePrepare)
 	if err := sidesOf(r.cfg.QueueLoad).prepare(ctx, r.cfg.Pool, r.cfg.QueueLoad); err != nil {
@@ -245,11 +245,11 @@ func (r *queueRun) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	r.cfg.Pool.Exec(ctx, `CHECKPOINT`) // a user without the right to it measures without
+	r.cfg.Pool.Exec(ctx, `CHECKPOINT`) // without the right to do so, the run goes on without it
 	return nil
 }
 
-// warmUp begins, the readers first.
+// warmUp starts the worker processes' work, the readers first.
 func (r *queueRun) warmUp(ctx context.Context) error {
 	r.enter(bench.PhaseWarmUp)
 	if err := r.order("begin"); err != nil {
@@ -264,7 +264,7 @@ func (r *queueRun) warmUp(ctx context.Context) error {
 	return r.order("measure")
 }
 
-// watch looks how far the run is until the time is up.
+// watch samples the progress until the time is up.
 func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	end := time.NewTimer(r.cfg.Duration)
@@ -276,7 +276,7 @@ func (r *queueRun) watch(ctx context.Context) (time.Duration, error) {
 		select {
 		case <-report.C:
 			r.series = append(r.series, r.sample())
-			for _, p := range r.parts() {
+			for _, p := range r.workers() {
 				if err := p.failed(); err != nil {
 					return 0, err
 				}
@@ -300,8 +300,8 @@ func (r *queueRun) sample() queueSample {
 	return s
 }
 
-// depth is how many readings are outstanding, or writings where nobody reads. The counts
-// of writers and readers are not of quite the same moment.
+// depth returns how many reads are outstanding, or writes if nobody reads. The counts of
+// writers and readers are not taken at exactly the same moment.
 func (r *queueRun) depth(s queueSample) int {
 	if r.cfg.publishOnly() {
 		return s.outstanding
@@ -309,13 +309,13 @@ func (r *queueRun) depth(s queueSample) int {
 	return max(0, s.written*r.cfg.groups()-s.acked)
 }
 
-// drainPatience is for how long readers may get nowhere before what is left
-// counts as lost.
+// drainPatience is the time without any progress of the readers after which the
+// remaining messages count as lost.
 const drainPatience = 10 * time.Second
 
-// finish ends the writers, lets the readers catch up, and collects what both
-// have to say.
-func (r *queueRun) finish(ctx context.Context) (written, read *partReport, drained time.Duration, err error) {
+// finish stops the writers, lets the readers catch up, and collects the reports
+// of both.
+func (r *queueRun) finish(ctx context.Context) (written, read *workerReport, drained time.Duration, err error) {
 	if written, err = r.writers.finish(ctx, nil); err != nil {
 		return nil, nil, 0, err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// lease is Tidewire's own queue: messages are appended to a stream, and claimed
-// and acknowledged by ranges of positions.
+// lease is Tidewire's queue: messages are appended to a stream, and claimed and
+// acknowledged by ranges of positions.
 var lease = sides{
 	describe: "a stream, claimed and acknowledged by ranges; every acknowledgement waits for its commit",
 	wire:     leaseWire,
@@ -31,7 +31,7 @@ var lease = sides{
 	},
 }
 
-// leaseReader has the nodes of all readers of a process, one for each queue.
+// leaseReader has the queue nodes of all readers of a process, one for each queue.
 type leaseReader struct {
 	load    QueueLoad
 	hub     *stream.Hub
@@ -58,7 +58,7 @@ func newLeaseReader(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (*l
 	r.running.Go(func() {
 		var nodes sync.WaitGroup
 		for _, n := range r.nodes {
-			nodes.Go(func() { n.Run(nodeCtx) }) // its error is the reader's
+			nodes.Go(func() { n.Run(nodeCtx) }) // readers get its error
 		}
 		nodes.Wait()
 		stopHub()

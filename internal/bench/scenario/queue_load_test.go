@@ -5,7 +5,7 @@ import (
 )
 
 // TestQueueLoad_Target: each stream has one writer, whose calls go to all its streams
-// in turn; of one stream all are writers.
+// in turn; a single stream has all writers.
 func TestQueueLoad_Target(t *testing.T) {
 	t.Parallel()
 	for _, l := range []QueueLoad{{Writers: 3, Streams: 3}, {Writers: 3, Streams: 10}, {Writers: 7, Streams: 100}} {

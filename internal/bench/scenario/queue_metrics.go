@@ -7,8 +7,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// metrics are those that do not need readers.
-func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage, written *partReport) map[string]float64 {
+// metrics returns the metrics that do not need readers.
+func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage, written *workerReport) map[string]float64 {
 	w := written.Phases[measured]
 	seconds := took.Seconds()
 	m := map[string]float64{
@@ -42,8 +42,8 @@ func (r *queueRun) metrics(took time.Duration, usage map[bench.Role]bench.Usage,
 	return m
 }
 
-// readMetrics adds those of the readers.
-func (r *queueRun) readMetrics(m map[string]float64, read *partReport) {
+// readMetrics adds the metrics of the readers.
+func (r *queueRun) readMetrics(m map[string]float64, read *workerReport) {
 	rd := read.Phases[measured]
 	seconds := m["seconds"]
 	m["read_messages_per_second"] = float64(rd.Count) / seconds
@@ -58,7 +58,7 @@ func (r *queueRun) readMetrics(m map[string]float64, read *partReport) {
 	rd.EndToEnd.Metrics(m, "end_to_end_")
 }
 
-// accountMetrics adds what is wrong with an account.
+// accountMetrics adds the errors in an account.
 func accountMetrics(m map[string]float64, a bench.Account) {
 	m["lost"] += float64(a.Lost)
 	m["duplicated"] += float64(a.Duplicated)
@@ -68,7 +68,7 @@ func accountMetrics(m map[string]float64, a bench.Account) {
 // flatness compares the last fifth of the run with the first.
 func (r *queueRun) flatness(m map[string]float64) {
 	n := len(r.series)
-	if n < 11 { // two reports in each fifth
+	if n < 11 { // at least two reports in each fifth
 		return
 	}
 	rate := func(from, to queueSample) float64 {
@@ -80,8 +80,8 @@ func (r *queueRun) flatness(m map[string]float64) {
 	}
 }
 
-// check verifies that everything written was read once by everybody.
-func (r *queueRun) check(written, read *partReport) {
+// check verifies that each group read every message once.
+func (r *queueRun) check(written, read *workerReport) {
 	r.checkErrors(written, read)
 	for i, a := range read.Accounts {
 		name := r.row
@@ -95,7 +95,7 @@ func (r *queueRun) check(written, read *partReport) {
 	}
 }
 
-func (r *queueRun) checkErrors(reports ...*partReport) {
+func (r *queueRun) checkErrors(reports ...*workerReport) {
 	errs := 0
 	for _, report := range reports {
 		for _, t := range report.Phases {
@@ -108,7 +108,7 @@ func (r *queueRun) checkErrors(reports ...*partReport) {
 // keepsOrder reports whether a writer's messages are stored in its order.
 func (r *queueRun) keepsOrder() bool { return sidesOf(r.cfg.QueueLoad).ordered || r.cfg.InFlight == 1 }
 
-// record keeps all latencies of a kind of what was measured.
+// record stores all measured latencies of one kind.
 func (r *queueRun) record(prefix string, latencies *bench.Histogram) {
 	r.result.Recording.Latencies(r.row, r.trial, prefix, latencies)
 }

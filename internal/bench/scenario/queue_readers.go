@@ -12,12 +12,12 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// readers is the part that reads.
+// readers is the worker process that reads.
 type readers struct {
 	load    QueueLoad
 	sources []source
 	all     meters
-	ledgers []*bench.DeliveryChecker // of each group
+	ledgers []*bench.DeliveryChecker // one for each group
 	pattern []byte
 }
 
@@ -47,14 +47,14 @@ func newReaders(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 	return r, stop, nil
 }
 
-// maxMeters bounds the histograms, of some 100 KiB for each meter: more readers share
-// them.
+// maxMeters limits the number of meters, whose histograms take about 100 KiB each.
+// More readers share them.
 const maxMeters = 64
 
 func (r *readers) meters() meters { return r.all }
 
-func (r *readers) report(sent []int) *partReport {
-	report := &partReport{Phases: r.all.sum()}
+func (r *readers) report(sent []int) *workerReport {
+	report := &workerReport{Phases: r.all.sum()}
 	for _, l := range r.ledgers {
 		report.Accounts = append(report.Accounts, l.Balance(sent))
 	}
@@ -71,7 +71,7 @@ func (r *readers) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// read is one reader. A message counts as read once that is recorded.
+// read is one reader. A message counts as read when that is recorded.
 func (r *readers) read(ctx context.Context, number int) error {
 	s, ledger := r.sources[number], r.ledgers[number%r.load.groups()]
 	var ages []time.Duration

@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// sleepByClock goes by the clock of a test, which the system does not know.
+// sleepByClock uses the fake clock of a test.
 func sleepByClock(ctx context.Context, until time.Time) bool {
 	time.Sleep(time.Until(until))
 	return ctx.Err() == nil
@@ -58,7 +58,7 @@ func TestPace_LateCallsKeepTheirTimes(t *testing.T) {
 	})
 }
 
-// TestMeter_Phases: what is answered counts in the phase in which it is.
+// TestMeter_Phases: an answer counts in the phase in which it arrives.
 func TestMeter_Phases(t *testing.T) {
 	t.Parallel()
 	all := newMeters(2)
@@ -86,7 +86,7 @@ func TestMeter_Phases(t *testing.T) {
 	}
 }
 
-// TestRunPart_BadOrders: a part that is told nonsense says so.
+// TestRunPart_BadOrders: a worker process reports invalid orders.
 func TestRunPart_BadOrders(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, say string }{
@@ -110,8 +110,8 @@ type lazy struct{ all meters }
 
 func (r lazy) run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (r lazy) meters() meters                { return r.all }
-func (r lazy) report(sent []int) *partReport {
-	return &partReport{Phases: r.all.sum(), Sent: sent, Accounts: []bench.Account{{}}}
+func (r lazy) report(sent []int) *workerReport {
+	return &workerReport{Phases: r.all.sum(), Sent: sent, Accounts: []bench.Account{{}}}
 }
 
 // TestPart_Obeys its orders, and ends with its parent.

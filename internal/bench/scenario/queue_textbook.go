@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench/skiplocked"
 )
 
-// skipLocked is the textbook queue, whose readers take batch messages at a time;
-// 0 is as many as they are told.
+// skipLocked is the textbook queue whose readers take batch messages at a time;
+// 0 means the number in the load.
 func skipLocked(describe string, batch int) sides {
 	return sides{
 		describe: describe,

@@ -11,8 +11,8 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// overWire is a strategy by way of a serving node: every writer and every reader
-// is a client of its /ws, and none of them talks to PostgreSQL.
+// overWire is a strategy through a serving node: every writer and every reader
+// is a client of its /ws, and none of them connects to PostgreSQL.
 func overWire(direct sides) sides {
 	direct.describe += "; over a serving node's WebSocket"
 	direct.writer = func(ctx context.Context, _ *pgxpool.Pool, load QueueLoad) (writeSide, error) {
@@ -72,12 +72,12 @@ func (w *wireWriter) send(_ context.Context, writer, stream int, payloads [][]by
 
 func (w *wireWriter) close() { closeAll(w.clients) }
 
-// wireReading is how a reader asks, and says what it has read.
+// wireReading describes the messages with which a reader requests and acknowledges.
 type wireReading struct {
 	name  string                               // of the subscription or queue
 	begin string                               // the request's fields
-	ack   func(got []bench.WireMessage) []byte // of the request that records it
-	more  func(n int) []byte                   // of a message that asks for more; nil: an ack does
+	ack   func(got []bench.WireMessage) []byte // the fields of the acknowledgement
+	more  func(n int) []byte                   // the fields of a request for more credits; nil: an ack renews them
 }
 
 // leaseWire consumes a queue.
@@ -105,7 +105,7 @@ func logWire(l QueueLoad, number int) wireReading {
 	name := fmt.Sprint(number)
 	return wireReading{
 		name: name,
-		// Twice a batch, so that the next is on its way while one is recorded.
+		// Two batches, so that the next is on its way while one is acknowledged.
 		begin: fmt.Sprintf(`"type":"subscribe","stream":%q,"subscription":%q,"group":%q,"credits":%d`, stream, name, group, 2*l.ReadBatch),
 		ack: func(got []bench.WireMessage) []byte {
 			fields := fmt.Appendf(nil, `"type":"commit","stream":%q,"group":%q,"position":`, stream, group)
@@ -117,11 +117,11 @@ func logWire(l QueueLoad, number int) wireReading {
 	}
 }
 
-// readersPerClient is how many readers of many streams share a connection: as many
-// subscriptions as a server lets it have.
+// readersPerClient is the number of readers of many streams that share a
+// connection: the server's maximum of subscriptions on one connection.
 const readersPerClient = 100
 
-// wireReader opens a connection for each reader, or each hundred of them.
+// wireReader opens a connection for each reader, or for each hundred of them.
 type wireReader struct {
 	load    QueueLoad
 	how     func(l QueueLoad, number int) wireReading
@@ -187,9 +187,9 @@ func (s *wireSource) ack(context.Context) error {
 	return err
 }
 
-func (*wireSource) close() {} // wireReader does
+func (*wireSource) close() {} // wireReader closes the connection
 
-// closeAll closes the connections at once.
+// closeAll closes the connections at the same time.
 func closeAll(clients []*bench.Wire) {
 	var closing sync.WaitGroup
 	for _, c := range clients {

@@ -12,13 +12,13 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// writers is the part that writes.
+// writers is the worker process that writes.
 type writers struct {
 	load QueueLoad
 	side writeSide
 	all  meters
-	sent []int        // messages of each origin that may be stored; of its writer's goroutine until run returns
-	late atomic.Int64 // messages due by the end and not sent
+	sent []int        // messages of each origin that may be stored; used only by its writer's goroutine until run returns
+	late atomic.Int64 // messages that were due before the end and not sent
 
 	start atomic.Pointer[time.Time] // of run
 	begun atomic.Int64              // messages sent
@@ -34,8 +34,8 @@ func newWriters(ctx context.Context, pool *pgxpool.Pool, load QueueLoad) (runner
 
 func (w *writers) meters() meters { return w.all }
 
-func (w *writers) report([]int) *partReport {
-	return &partReport{Phases: w.all.sum(), Sent: w.sent, Late: int(w.late.Load())}
+func (w *writers) report([]int) *workerReport {
+	return &workerReport{Phases: w.all.sum(), Sent: w.sent, Late: int(w.late.Load())}
 }
 
 func (w *writers) run(ctx context.Context) error {
@@ -50,7 +50,7 @@ func (w *writers) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// outstanding is how many messages are due or sent, and not answered.
+// outstanding returns how many messages are due or sent, and not answered.
 func (w *writers) outstanding() int {
 	start, begun := w.start.Load(), int(w.begun.Load())
 	if start == nil {
@@ -63,10 +63,10 @@ func (w *writers) outstanding() int {
 	return max(0, begun-answered-failed)
 }
 
-// write is one writer: it sends message after message, at most InFlight calls
-// ahead of the answers, until ctx ends, and waits for the rest of them.
+// write is one writer: it sends messages, with at most InFlight unanswered
+// calls, until ctx ends, and then waits for the remaining answers.
 func (w *writers) write(ctx context.Context, number int, start time.Time) error {
-	slots := make(chan []byte, w.load.InFlight) // free ones, with their memory
+	slots := make(chan []byte, w.load.InFlight) // free slots, with their memory
 	for range w.load.InFlight {
 		slots <- nil
 	}
@@ -96,7 +96,7 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 			w.missed(pace, n)
 			return nil
 		}
-		if w.load.Rate == 0 { // the call begins when there is room for it
+		if w.load.Rate == 0 { // the call begins when there is a free slot
 			due = time.Now()
 		}
 		stream, origin := w.load.target(number, n)
@@ -118,10 +118,10 @@ func (w *writers) write(ctx context.Context, number int, start time.Time) error 
 	return nil
 }
 
-// missed counts what is due from call n on, and is not sent any more.
+// missed counts the messages that are due from call n on and will not be sent.
 func (w *writers) missed(p pace, n int) { w.late.Add(int64(p.missed(n) * w.load.Batch)) }
 
-// payloads makes the messages of one call.
+// payloads builds the messages of one call.
 func (w *writers) payloads(memory []byte, origin int, at time.Time) ([]byte, [][]byte) {
 	payloads := make([][]byte, w.load.Batch)
 	for i := range payloads {
@@ -133,15 +133,15 @@ func (w *writers) payloads(memory []byte, origin int, at time.Time) ([]byte, [][
 	return memory, payloads
 }
 
-// pace says when calls are due. The writers take turns, so that the load is
-// even from the first moment on.
+// pace schedules the calls of a writer. The writers take turns, so that the
+// load is even from the start.
 type pace struct {
 	first time.Time
 	every time.Duration // 0: at once
 	sleep func(ctx context.Context, until time.Time) bool
 }
 
-// between is the time between two calls of all writers; 0 if they keep to no rate.
+// between returns the time between two calls of all writers; 0 if there is no rate.
 func (l QueueLoad) between() time.Duration {
 	if l.Rate == 0 {
 		return 0
@@ -164,7 +164,8 @@ func newPace(start time.Time, load QueueLoad, number int, sleep func(context.Con
 }
 
 // coarse is the interval between calls of all writers below which Go's timers wake
-// them, for several calls at a time: waking for each would cost more than sending it.
+// them, for several calls at a time: waking for each call would cost more than
+// sending it.
 const coarse = 100 * time.Microsecond
 
 func sleepCoarsely(ctx context.Context, due time.Time) bool {
@@ -175,8 +176,9 @@ func sleepCoarsely(ctx context.Context, due time.Time) bool {
 	return ctx.Err() == nil
 }
 
-// wait returns when call n is due, with that time, and whether it had to wait for
-// it: who comes late was held up by answers. It returns false if ctx ended before.
+// wait waits until call n is due, and returns that time, and whether it had to
+// wait: a late call was delayed by missing answers. ok is false if ctx ended
+// before.
 func (p pace) wait(ctx context.Context, n int) (due time.Time, waited, ok bool) {
 	if p.every == 0 {
 		return time.Now(), false, ctx.Err() == nil
@@ -186,7 +188,7 @@ func (p pace) wait(ctx context.Context, n int) (due time.Time, waited, ok bool) 
 	return due, waited, p.sleep(ctx, due)
 }
 
-// missed is how many calls from n on are due.
+// missed returns how many calls from n on are due.
 func (p pace) missed(n int) int {
 	if p.every == 0 {
 		return 0

@@ -20,8 +20,8 @@ func (h held) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) er
 
 func (held) close() {}
 
-// TestWriters_LateAtTheEnd: what was due and not sent counts, in messages, also where
-// nothing was waited for at the end.
+// TestWriters_LateAtTheEnd: messages that were due and not sent count, even if the
+// writer did not wait at the end.
 func TestWriters_LateAtTheEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -36,7 +36,7 @@ func TestWriters_LateAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestWriters_Outstanding: what is due counts, sent or not, until it is answered.
+// TestWriters_Outstanding: due messages count, sent or not, until they are answered.
 func TestWriters_Outstanding(t *testing.T) {
 	t.Parallel()
 	w := &writers{load: QueueLoad{Batch: 1, Rate: 10}, all: newMeters(1)}
@@ -67,8 +67,8 @@ func (s slow) send(_ context.Context, _, _ int, _ [][]byte, done func(error)) er
 
 func (slow) close() {}
 
-// TestWriters_Latency: as fast as it goes, a call takes the time from when it is made,
-// and not from when its writer began to wait for an answer to another.
+// TestWriters_Latency: without a rate, latency counts from when a call is made, not
+// from when its writer began to wait for a free slot.
 func TestWriters_Latency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 const rawCopySQL = `COPY public.messages (position, payload) FROM STDIN (FORMAT binary)`
 
 // RawCopy loads the same messages with one COPY statement on one connection,
-// all of it encoded beforehand: PostgreSQL by itself, without sockets, parsing
-// or batching. It returns how long the statement took, commit included.
+// with everything encoded beforehand: it measures PostgreSQL alone, without
+// sockets, parsing or batching. It returns the duration of the statement,
+// commit included.
 func RawCopy(ctx context.Context, pool *pgxpool.Pool, clients, messages, size int) (time.Duration, error) {
 	data := make([]byte, 0, 21+clients*messages*(18+size))
 	data = append(data, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)

@@ -13,20 +13,21 @@ import (
 	"time"
 )
 
-// ServerProcess is a server under test: a process of its own, so that its CPU
-// time and memory can be told from the generator's.
+// ServerProcess is a server under test. It is a separate process, so that its
+// CPU time and memory can be told from the generator's.
 type ServerProcess struct {
 	cmd  *exec.Cmd
 	port string
 	tail *tail
 	done chan error
-	// statistics is what it printed as "Name: number" when it stopped; of the
-	// goroutine that reads its output until done says that it has ended.
+	// statistics has what the server printed as "Name: number" when it stopped.
+	// Only the goroutine that reads its output uses it, until done reports the
+	// end.
 	statistics map[string]float64
 }
 
 // StartServer runs a program that prints "listening on HOST:PORT" when it is
-// ready, and waits for that.
+// ready, and waits for that line.
 func StartServer(ctx context.Context, log io.Writer, env []string, program string, args ...string) (*ServerProcess, error) {
 	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1), statistics: make(map[string]float64)}
 	s.cmd.Env = append(os.Environ(), env...)
@@ -42,7 +43,7 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
-			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok { // of other servers perhaps without a host
+			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok { // other servers may print no host
 				ready <- address[strings.LastIndexByte(address, ':')+1:]
 				continue
 			}
@@ -74,14 +75,14 @@ func (s *ServerProcess) note(line string) {
 	}
 }
 
-// Statistic is a figure that the server printed when it stopped. Call it after
-// Stop.
+// Statistic returns a figure that the server printed when it stopped. Call it
+// after Stop.
 func (s *ServerProcess) Statistic(name string) (value float64, ok bool) {
 	value, ok = s.statistics[name]
 	return value, ok
 }
 
-// pid is the PID, or 0 of none.
+// pid returns the PID, or 0 for a nil ServerProcess.
 func (s *ServerProcess) pid() int {
 	if s == nil {
 		return 0
@@ -92,13 +93,13 @@ func (s *ServerProcess) pid() int {
 // PID of the process.
 func (s *ServerProcess) PID() int { return s.cmd.Process.Pid }
 
-// Address is where the server listens.
+// Address returns the address that the server listens on.
 func (s *ServerProcess) Address() string { return "127.0.0.1:" + s.port }
 
 // URL of a WebSocket path on the server.
 func (s *ServerProcess) URL(path string) string { return "ws://" + s.Address() + path }
 
-// Stop asks the process to end and waits; an exit code that is not 0 is an
+// Stop asks the process to end and waits. An exit code other than 0 is an
 // error.
 func (s *ServerProcess) Stop() error {
 	s.cmd.Process.Signal(syscall.SIGTERM)
@@ -114,8 +115,8 @@ func (s *ServerProcess) Stop() error {
 	}
 }
 
-// tail passes on what a process says, if anyone listens, and keeps the end of
-// it for error messages.
+// tail passes on the output of a process, if there is a writer for it, and
+// keeps its end for error messages.
 type tail struct {
 	out  io.Writer
 	text []byte

@@ -8,21 +8,22 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Bounds of a soak's verdict.
+// Limits for a soak's verdicts.
 const (
-	// decayShare is how much less than in the first fifth may be done in the
-	// last.
+	// decayShare is the minimum of what is done in the last fifth, as a share
+	// of the first fifth.
 	decayShare = 0.95
-	// growthShare and growthBytes are how much memory may grow, with 95 %
-	// confidence, over the whole run: noise of the allocator is less.
+	// growthShare and growthBytes are the maximum growth of memory over the
+	// whole run, with 95 % confidence. They allow for noise of the allocator.
 	growthShare = 0.02
 	growthBytes = 1 << 20
-	// trendBlocks is how many means the memory's samples are reduced to:
-	// neighbouring samples are alike, and would make the interval too narrow.
+	// trendBlocks is the number of means that the memory's samples are reduced
+	// to: neighbouring samples are correlated, and would make the interval too
+	// narrow.
 	trendBlocks = 20
 )
 
-// verdicts judges a long run; what it is judged by goes to the metrics.
+// verdicts judges a long run, and adds the figures for that to the metrics.
 func (r *chatRun) verdicts(m map[string]float64, stopped error) []bench.Check {
 	first, last := r.fifths()
 	ratio := last.work / first.work
@@ -50,8 +51,8 @@ func (r *chatRun) verdicts(m map[string]float64, stopped error) []bench.Check {
 
 type fifth struct{ work, errors float64 }
 
-// fifths is what was done in the first and the last fifth of the window:
-// deliveries, or connections where nothing is said.
+// fifths returns what was done in the first and the last fifth of the window:
+// deliveries, or connections if no chats are sent.
 func (r *chatRun) fifths() (first, last fifth) {
 	from, to := r.window()
 	length := (to.At - from.At) / 5
@@ -81,11 +82,11 @@ func (r *chatRun) markNear(at time.Duration) (nearest bench.ChatMark) {
 type trend struct {
 	slope, low, high float64 // bytes/s, with its 95 % confidence interval
 	mean             float64 // bytes
-	seconds          float64 // that it was fitted over
+	seconds          float64 // of the samples it was fitted to
 }
 
-// memoryTrend fits one by least squares, leaving out the first fifth, in which
-// a server takes what it needs.
+// memoryTrend fits a line by least squares. It leaves out the first fifth, in
+// which a server still allocates what it needs.
 func memoryTrend(samples bench.Samples) (trend, bool) {
 	samples = samples[len(samples)/5:]
 	if len(samples) < 2*trendBlocks {

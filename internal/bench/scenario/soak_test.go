@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// samples are of ten minutes, with noise of 1 MiB and a slope in bytes/s.
+// samples cover ten minutes, with noise of 1 MiB and a slope in bytes/s.
 func samples(slope float64) bench.Samples {
 	rng := rand.New(rand.NewPCG(1, 2))
 	start := time.Now()

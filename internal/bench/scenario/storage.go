@@ -12,17 +12,17 @@ import (
 
 func cores() int { return runtime.NumCPU() }
 
-// storage is what PostgreSQL keeps, at one moment.
+// storage is what PostgreSQL stores at one moment.
 type storage struct {
 	wal        int64 // bytes ever written
 	tables     int64 // bytes of user tables, without indexes
 	indexes    int64
 	deadTuples int64
-	diskWrites uint64 // of this machine's disks; 0 if they cannot be seen
+	diskWrites uint64 // of this machine's disks; 0 if unknown
 }
 
-// Sizes are those of all user tables: what a strategy does to the catalogue
-// counts too, as dead tuples there.
+// The sizes cover all user tables. Dead tuples also include those of the
+// catalogue, since a strategy may cause them there.
 const storageSQL = `
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint,
   (SELECT coalesce(sum(pg_table_size(relid)), 0)::bigint FROM pg_stat_user_tables),
@@ -55,8 +55,8 @@ func (s storage) metrics(before storage, took time.Duration, messages int, m map
 	}
 }
 
-// tuneVacuum gives every table of the textbook strategies the settings that are
-// usual for a hot queue.
+// tuneVacuum gives every table of the textbook strategies the usual settings
+// for a table that changes often.
 func tuneVacuum(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := pool.Exec(ctx, `
 DO $$

@@ -11,23 +11,24 @@ import (
 type Target struct {
 	Name        string
 	Description string
-	// Start runs it; URL is of one that runs already.
+	// Start starts it; URL is the address of a server that is running.
 	Start func(ctx context.Context) (*ServerProcess, error)
 	URL   string
 	// Missing is why the server cannot be run, such as "not built: needs cargo".
 	// Neither Start nor URL is needed then.
 	Missing string
 	// BinaryBytes is the size of the program without symbols and debug
-	// information, 0 if that is not known.
+	// information, 0 if unknown.
 	BinaryBytes int64
-	// Labels are those of the target's rows.
+	// Labels are the labels of the target's rows.
 	Labels map[string]string
-	// Own is a Tidewire: what it loses makes a run invalid.
+	// Own: the server is Tidewire, whose losses make a run invalid.
 	Own bool
 }
 
-// use runs f with the target's URL and pid, 0 if it is not ours, and stops
-// what it started: the server returned, nil if there was nothing to start.
+// use runs f with the target's URL and pid (0 if it did not start the server),
+// and then stops the server. It returns the stopped server, or nil if it
+// started none.
 func (t Target) use(ctx context.Context, f func(url string, pid int) error) (stopped *ServerProcess, err error) {
 	if t.Start == nil {
 		return nil, f(t.URL, 0)

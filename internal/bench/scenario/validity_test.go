@@ -12,15 +12,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// withoutTime removes the checks that a machine with no time left fails as well.
+// withoutTime removes the checks that also fail on a machine without free CPU time.
 func withoutTime(result *bench.Result) {
 	result.Checks = slices.DeleteFunc(result.Checks, func(c bench.Check) bool {
 		return strings.HasSuffix(c.Name, ": the load was sent") || strings.HasSuffix(c.Name, ": there was something to measure")
 	})
 }
 
-// TestCheckSent: one in a hundred may be missing, of what was sent and what was not
-// or of what the metrics say.
+// TestCheckSent: at most one message in a hundred may be unsent, of those sent and
+// unsent, or of the number in the metrics.
 func TestCheckSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -55,8 +55,8 @@ func TestCheckMeasured(t *testing.T) {
 	}
 }
 
-// nothingMeasured wants a result to be invalid for that alone. It may have been measured
-// after all, where the machine had no time.
+// nothingMeasured checks that a result is invalid only because nothing was measured. On
+// a machine without free CPU time, something may have been measured after all.
 func nothingMeasured(t *testing.T, result *bench.Result, metric string) {
 	t.Helper()
 	row := result.Rows[0]
@@ -72,7 +72,7 @@ func nothingMeasured(t *testing.T, result *bench.Result, metric string) {
 	}
 }
 
-// TestNothingMeasured_Queue: the only message is written, and read, before what is measured.
+// TestNothingMeasured_Queue: the only message is written and read before the measured phase.
 func TestNothingMeasured_Queue(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]QueueLoad{
@@ -87,7 +87,7 @@ func TestNothingMeasured_Queue(t *testing.T) {
 			result := bench.NewResult(load.Mode, nil)
 			err := Queue(t.Context(), QueueConfig{
 				QueueLoad: load, Strategies: []string{load.Strategy}, Repeat: 1, WarmUp: 500 * time.Millisecond, Duration: 100 * time.Millisecond,
-				Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testPart, Progress: t.Logf,
+				Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testWorker, Progress: t.Logf,
 			}, result)
 			if err != nil {
 				t.Fatal(err)
@@ -97,7 +97,7 @@ func TestNothingMeasured_Queue(t *testing.T) {
 	}
 }
 
-// lateLog answers no append before what is measured is over.
+// lateLog answers no append before the measured phase is over.
 type lateLog struct{ *eventstore.Store }
 
 func (l lateLog) Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error) {

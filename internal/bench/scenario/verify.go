@@ -13,19 +13,19 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// Stored is what the messages table holds of the messages that were sent.
+// Stored compares the messages table with the messages that were sent.
 type Stored struct {
 	Rows       int
-	Lost       int // sent and not there
-	Duplicated int // there more than once
-	Foreign    int // there and never sent, or with another content
+	Lost       int // sent and not stored
+	Duplicated int // stored more than once
+	Foreign    int // stored and never sent, or with another content
 	Reordered  int // at a lower position than an earlier message of its client
 	Checksum   uint64
-	// Expected is the checksum over what was sent.
+	// Expected is the checksum of what was sent.
 	Expected uint64
 }
 
-// OK reports whether exactly what was sent is there.
+// OK reports whether exactly the sent messages are stored.
 func (s Stored) OK() bool {
 	return s.Lost == 0 && s.Duplicated == 0 && s.Foreign == 0 && s.Checksum == s.Expected
 }
@@ -38,11 +38,11 @@ func (s Stored) String() string {
 const storedSQL = `COPY (SELECT position, payload FROM public.messages WHERE created_at >= %s) TO STDOUT (FORMAT binary)`
 
 // Verify reads what the messages table has received since a time of the
-// database's clock and compares it with what clients × messages of that size
-// should have left there. The checksum is the sum of the CRC-32C of all
-// payloads.
+// database's clock, and compares it with what clients × messages of that size
+// should have stored. The checksum is the sum of the CRC-32C of all payloads.
 //
-// Not by position: textbook strategies use positions reserved earlier.
+// It does not filter by position: textbook strategies use positions that were
+// reserved earlier.
 func Verify(ctx context.Context, pool *pgxpool.Pool, since time.Time, clients, messages, size int) (Stored, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func Verify(ctx context.Context, pool *pgxpool.Pool, since time.Time, clients, m
 	return c.result(), nil
 }
 
-// checker takes rows in any order.
+// checker accepts rows in any order.
 type checker struct {
 	clients, messages int
 	filler            []byte
@@ -154,7 +154,7 @@ func (c *checker) read(r io.Reader) error {
 	}
 }
 
-// rows takes the whole rows of buf and returns how many bytes they were.
+// rows handles the complete rows of buf and returns their size in bytes.
 func (c *checker) rows(buf []byte) (used int) {
 	const before = 2 + 4 + 8 + 4 // fields, length and value of position, length of payload
 	for {

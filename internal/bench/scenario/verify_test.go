@@ -10,8 +10,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestVerify_NoticesEveryKindOfDamage fills the table rightly, damages it in
-// one way, and wants that way named.
+// TestVerify_NoticesEveryKindOfDamage fills the table correctly, damages it in
+// one way, and checks that Verify names that damage.
 func TestVerify_NoticesEveryKindOfDamage(t *testing.T) {
 	t.Parallel()
 	const clients, messages, size = 3, 50, 20

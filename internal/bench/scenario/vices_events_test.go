@@ -14,15 +14,15 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// viciousLog is a store that answers with something else than what is there.
+// viciousLog is a store whose answers differ from its contents.
 type viciousLog struct {
 	*eventstore.Store
 	vice    faulty.Vice
 	appends atomic.Int64
 }
 
-// Append does wrong with one append in ten, the first among them: a machine with
-// much else to do may get no further.
+// Append damages one append in ten, including the first, since a busy machine
+// may make only a few.
 func (l *viciousLog) Append(ctx context.Context, events ...eventstore.Event) (eventstore.Appended, error) {
 	return l.append(events, func() (eventstore.Appended, error) { return l.Store.Append(ctx, events...) })
 }
@@ -104,7 +104,7 @@ func (l *viciousLog) ProjectStream(ctx context.Context, projections ...eventstor
 	}
 }
 
-// lie changes states as if an event were missing, there twice, or not the last one.
+// lie changes states as if an event were missing, duplicated, or not the last one.
 func (l *viciousLog) lie(projections []eventstore.Projected) {
 	count, last := projections[0].(*eventstore.Projection[int]), projections[1].(*eventstore.Projection[string])
 	switch l.vice {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// The strategies of vice are Tidewire's own, with readers that are told something
-// else than what is there. They have to be known to the parts as well.
+// The strategies with vices are Tidewire's own, but readers see something else
+// than what is stored. The worker processes must know them too.
 func init() {
 	for _, vice := range faulty.Vices {
 		strategies["queue"][vice.String()] = vicious(lease, vice)
@@ -37,7 +37,7 @@ func vicious(s sides, vice faulty.Vice) sides {
 	return s
 }
 
-// viciousStored tells something else than what is stored: the positions are right.
+// viciousStored returns other messages than those stored; the positions are right.
 type viciousStored struct {
 	storedSide
 	vice faulty.Vice
@@ -99,12 +99,12 @@ func TestVices_Queue(t *testing.T) {
 						Partitions: 1, Linger: time.Millisecond,
 					},
 					Strategies: []string{vice.String()}, Repeat: 1, WarmUp: 200 * time.Millisecond, Duration: time.Second,
-					Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testPart, Progress: t.Logf,
+					Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testWorker, Progress: t.Logf,
 				}, result)
 				if err != nil {
 					t.Fatal(err)
 				}
-				// A machine with no time left sends late, which spoils a run too.
+				// A machine without free CPU time sends late, which also makes a run invalid.
 				withoutTime(result)
 				judged(t, result, vice.String(), "end_to_end_", vice, noticed...)
 				if m := result.Row(vice.String()).Metrics; mode == "pubsub" && m["reordered"] > 0 != (vice == faulty.Reordering) {
@@ -115,7 +115,7 @@ func TestVices_Queue(t *testing.T) {
 	}
 }
 
-// TestVices_PublishOnly: what is stored is looked at where nobody reads.
+// TestVices_PublishOnly: without readers, the stored messages are checked.
 func TestVices_PublishOnly(t *testing.T) {
 	t.Parallel()
 	eachVice(t, func(t *testing.T, vice faulty.Vice) {
@@ -129,7 +129,7 @@ func TestVices_PublishOnly(t *testing.T) {
 				Mode: "pubsub", Writers: 1, InFlight: 10, Batch: 4, Payload: 64, Rate: 200, Partitions: 1, Linger: time.Millisecond,
 			},
 			Strategies: []string{vice.String()}, Repeat: 1, WarmUp: 200 * time.Millisecond, Duration: time.Second,
-			Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testPart, Progress: t.Logf,
+			Report: time.Second, Pool: db.Pool, Database: db.URL, Part: testWorker, Progress: t.Logf,
 		}, result)
 		if err != nil {
 			t.Fatal(err)
@@ -144,8 +144,8 @@ func TestVices_PublishOnly(t *testing.T) {
 	})
 }
 
-// stalled is a side that answers at once, but for one moment in which nothing at
-// all goes on.
+// stalled is a side that answers at once, except for one moment in which it
+// answers nothing.
 type stalled struct {
 	from, to time.Time
 }
@@ -160,8 +160,8 @@ func (s stalled) send(_ context.Context, _, _ int, _ [][]byte, done func(error))
 
 func (stalled) close() {}
 
-// TestStall_Writers: what is due while nothing is answered has waited, though it
-// was sent later.
+// TestStall_Writers: the latency of messages due during a stall includes the
+// wait, even if they were sent later.
 func TestStall_Writers(t *testing.T) {
 	t.Parallel()
 	const run, stall = 3 * time.Second, 300 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// eachVice runs a test for each, side by side.
+// eachVice runs a test for each vice in parallel.
 func eachVice(t *testing.T, test func(t *testing.T, vice faulty.Vice)) {
 	t.Helper()
 	for _, vice := range faulty.Vices {
@@ -24,9 +24,9 @@ func eachVice(t *testing.T, test func(t *testing.T, vice faulty.Vice)) {
 	}
 }
 
-// judged wants a result to be valid if its server's vice is none of those that are
-// to be noticed, its raw data to be kept, and slowness to show in the latencies,
-// whose metrics have the prefix.
+// judged checks that a result is invalid if its server's vice is one of noticed,
+// and valid otherwise; that its raw data is kept; and that slowness shows in the
+// latencies, whose metrics have the prefix.
 func judged(t *testing.T, result *bench.Result, row, prefix string, vice faulty.Vice, noticed ...faulty.Vice) {
 	t.Helper()
 	result.Finish()
@@ -140,7 +140,7 @@ func TestVices_Chat(t *testing.T) {
 	})
 }
 
-// TestVices_Ingest has a server that acknowledges as it should, and stores wrongly.
+// TestVices_Ingest uses a server that acknowledges correctly, and stores wrongly.
 func TestVices_Ingest(t *testing.T) {
 	t.Parallel()
 	eachVice(t, func(t *testing.T, vice faulty.Vice) {
@@ -157,7 +157,7 @@ func TestVices_Ingest(t *testing.T) {
 	})
 }
 
-// TestVices_IngestWithoutOrder: the textbook's strategies promise none.
+// TestVices_IngestWithoutOrder: the textbook strategies promise no order.
 func TestVices_IngestWithoutOrder(t *testing.T) {
 	t.Parallel()
 	result := bench.NewResult("ingest", nil)
@@ -205,7 +205,7 @@ SELECT $1::bigint + n, p FROM unnest($2::bytea[]) WITH ORDINALITY AS t (p, n)`, 
 	}
 }
 
-// stand returns a process that does nothing in the name of a server.
+// stand returns an idle process that stands for a server.
 func stand(ctx context.Context, server *faulty.Server) (*ServerProcess, error) {
 	return StartServer(ctx, nil, nil, "sh", "-c",
 		`trap 'exit 0' TERM; echo "listening on :`+server.Port()+`"; while :; do sleep 0.1; done`)

@@ -15,66 +15,65 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// A part of a queue or pubsub run is a process of its own, which writes or
-// reads: nothing that is measured passes through one process's memory. It is
-// told what to do, and says what it did, in lines of JSON on its standard input
-// and output.
+// A worker process of a queue or pubsub run either writes or reads, so that
+// nothing measured passes through the memory of one process. It gets orders and
+// reports events as lines of JSON on its standard input and output.
 
-// WorkerConfig is the first line that a part is told.
+// WorkerConfig is the first line that a worker process gets.
 type WorkerConfig struct {
 	Role     string `json:"role"` // writers or readers
 	Database string `json:"database"`
 	QueueLoad
 }
 
-// order is each line after that.
+// order is each later line.
 type order struct {
 	Do   string `json:"do"`             // begin, measure, end, stop
 	Sent []int  `json:"sent,omitempty"` // with stop: how many messages each writer has sent
 }
 
-// event is what a part says.
+// event is a line that a worker process prints.
 type event struct {
-	Ready  bool        `json:"ready,omitempty"`
-	Error  string      `json:"error,omitempty"`
-	Tick   *tick       `json:"tick,omitempty"`
-	Report *partReport `json:"report,omitempty"`
+	Ready  bool          `json:"ready,omitempty"`
+	Error  string        `json:"error,omitempty"`
+	Tick   *tick         `json:"tick,omitempty"`
+	Report *workerReport `json:"report,omitempty"`
 }
 
-// tick is how far a part is.
+// tick is the progress of a worker process.
 type tick struct {
 	Count  int `json:"count"`
 	Errors int `json:"errors"`
-	// Outstanding is how many messages of a writer are due or sent, and not answered.
+	// Outstanding is how many messages of writers are due or sent, and not answered.
 	Outstanding int `json:"outstanding,omitempty"`
-	// Recent has the latencies of about a second, once a second.
+	// Recent has the latencies of about one second, once a second.
 	Recent *bench.Histogram `json:"recent,omitempty"`
 }
 
-// partReport is what a part did.
-type partReport struct {
+// workerReport is the report of a worker process at its end.
+type workerReport struct {
 	Phases   [phases]*tally  `json:"phases"`
-	Sent     []int           `json:"sent,omitempty"`     // of each writer, answered with success or with nothing
-	Late     int             `json:"late,omitempty"`     // messages due that were not sent any more
-	Accounts []bench.Account `json:"accounts,omitempty"` // of each group
+	Sent     []int           `json:"sent,omitempty"`     // of each writer: messages that may be stored
+	Late     int             `json:"late,omitempty"`     // messages that were due and not sent
+	Accounts []bench.Account `json:"accounts,omitempty"` // one for each group
 }
 
-// tickPeriod is how often a part says how far it is, and recentEvery how many
-// ticks lie between two with latencies.
+// tickPeriod is the interval of ticks. Every recentEvery ticks, one has
+// latencies.
 const (
 	tickPeriod  = 200 * time.Millisecond
 	recentEvery = 5
 )
 
-// runner is what a part does.
+// runner is the work of a worker process.
 type runner interface {
-	// run works until ctx ends, and then finishes what it has begun.
+	// run works until ctx ends, and then completes what it has started.
 	run(ctx context.Context) error
 	meters() meters
-	report(sent []int) *partReport
+	report(sent []int) *workerReport
 }
 
-// RunPart is the process of a part: it obeys what it reads from in.
+// RunPart is the main function of a worker process. It executes the orders that it reads from in.
 func RunPart(ctx context.Context, in io.Reader, out io.Writer) error {
 	p := &worker{lines: json.NewDecoder(bufio.NewReader(in)), out: json.NewEncoder(out)}
 	if err := p.serve(ctx); err != nil {
@@ -147,8 +146,8 @@ func openPool(ctx context.Context, url string, conns int) (*pgxpool.Pool, error)
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// obey does what it is told, in this order: begin, measure, end, stop. The
-// parent's end is everybody's: then there is nothing more to read.
+// obey executes the orders: begin, measure, end, stop, in this sequence. If the
+// parent ends, the input ends, and so does the process.
 func (p *worker) obey(ctx context.Context, r runner) error {
 	work, end := context.WithCancel(ctx)
 	defer end()
@@ -168,7 +167,7 @@ func (p *worker) obey(ctx context.Context, r runner) error {
 			ticking.Go(func() { p.tick(work, r) })
 		case "measure":
 			r.meters().enter(measured)
-		case "end": // of what is measured
+		case "end": // of the measured phase
 			r.meters().enter(drain)
 		case "stop":
 			end()

@@ -1,4 +1,4 @@
-// Package skiplocked is the queue on PostgreSQL as everybody writes it, with SELECT … FOR UPDATE SKIP LOCKED: what package queue is compared with.
+// Package skiplocked is the common queue on PostgreSQL with SELECT … FOR UPDATE SKIP LOCKED. Package queue is compared with it.
 package skiplocked
 
 import (
@@ -10,22 +10,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Queue is a table from
-// which consumers take the first rows that nobody else has locked, and an archive
-// to which they move what they have done, in one transaction. A message is
-// redelivered when its consumer's transaction ends without that. It scales badly:
-// each message is inserted, locked, deleted and inserted again, and every
-// transaction has its own commit.
+// Queue is a table from which consumers take the first rows that nobody else has
+// locked, and an archive to which they move the finished ones, in one
+// transaction. If a consumer's transaction ends without that, its messages are
+// redelivered. It scales badly: each message is inserted, locked, deleted and
+// inserted again, and every transaction has its own commit.
 //
 // Safe for concurrent use. Each Claim holds a connection of the pool until it is
 // settled.
 type Queue struct{ pool *pgxpool.Pool }
 
-// New returns the queue in the given pool. It has no name: there is one
-// to a database, in the schema tidewire_bench.
+// New returns the queue in the given pool. It has no name: there is one queue
+// in a database, in the schema tidewire_bench.
 func New(pool *pgxpool.Pool) *Queue { return &Queue{pool} }
 
-// Recreate drops the tables, if they exist, and makes them anew.
+// Recreate drops the tables, if they exist, and creates them again.
 func (q *Queue) Recreate(ctx context.Context) error {
 	if _, err := q.pool.Exec(ctx, tablesSQL); err != nil {
 		return fmt.Errorf("make the tables of the queue to compare with: %w", err)
@@ -33,7 +32,7 @@ func (q *Queue) Recreate(ctx context.Context) error {
 	return nil
 }
 
-// Enqueue stores one message, or several with one statement, and returns when
+// Enqueue stores one or several messages with one statement, and returns when
 // they are committed.
 func (q *Queue) Enqueue(ctx context.Context, payloads ...[]byte) error {
 	var err error
@@ -48,9 +47,9 @@ func (q *Queue) Enqueue(ctx context.Context, payloads ...[]byte) error {
 	return nil
 }
 
-// Claim is messages that a consumer has taken, in a transaction that is open.
+// Claim is a batch of messages that a consumer has taken, in an open transaction.
 type Claim struct {
-	// Payloads are the messages', in the order in which they were inserted.
+	// Payloads of the messages, in insertion order.
 	Payloads [][]byte
 
 	tx  pgx.Tx
@@ -95,7 +94,7 @@ func (c *Claim) Done(ctx context.Context) error {
 	return nil
 }
 
-// Release gives the messages back.
+// Release rolls back, so that the messages can be claimed again.
 func (c *Claim) Release(ctx context.Context) error {
 	err := c.tx.Rollback(context.WithoutCancel(ctx))
 	if err != nil && !errors.Is(err, pgx.ErrTxClosed) {

@@ -2,7 +2,7 @@ package conformance
 
 import "testing"
 
-// TestSame: a shape is what it says, and nothing else.
+// TestSame: want matches exactly its own shape.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package conformance says what every engine has to do, as exchanges over the wire: requests, and what is answered. [Run] has a server
-// answer them. A second engine passes when the server that it is the engine of does.
+// Package conformance specifies the behaviour of every engine as exchanges over the wire: requests and expected
+// answers. [Run] plays them against a server. Another engine conforms if a server with that engine passes.
 //
 // A transcript is a file in transcripts/. It is run on one WebSocket, line after line:
 //
@@ -7,7 +7,8 @@
 //	POST /v1/streams/orders {"keyed":true}     an HTTP request, with a body if there is one
 //	200 {"stream":"orders","keyed":true}       its answer
 //	→ {"type":"publish",…}                     a message to /ws
-//	← {"type":"ok","id":1,"position":1}        what comes next, in any order among the lines after one request
+//	← {"type":"ok","id":1,"position":1}        the next messages; those after one request may come in any order
 //
-// Answers are compared as JSON. The text "…" stands for any value; in a request, "delivery":"…" is the delivery that came last.
+// Answers are compared as JSON. The text "…" stands for any value; in a request, "delivery":"…" is the last
+// delivery received.
 package conformance

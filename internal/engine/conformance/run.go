@@ -16,7 +16,8 @@ import (
 // patience bounds the wait for an answer.
 const patience = time.Minute
 
-// Run has the server at address, which has an empty database and the stored room "kept", answer all transcripts.
+// Run plays all transcripts against the server at address, which has an empty
+// database and the stored room "kept".
 func Run(t *testing.T, address string) {
 	all, err := Transcripts()
 	if err != nil || len(all) == 0 {
@@ -30,7 +31,7 @@ func Run(t *testing.T, address string) {
 	}
 }
 
-// Play has a server answer exchanges, on one connection.
+// Play plays exchanges against a server, on one connection.
 func Play(t *testing.T, address string, exchanges []Exchange) {
 	t.Helper()
 	c, err := websocket.Dial(t.Context(), "ws://"+address+"/ws", websocket.Config{})
@@ -56,7 +57,7 @@ type player struct {
 	delivery string // the last one
 }
 
-// http does a request, and compares the answer.
+// http sends a request and compares the answer.
 func (p *player) http(e Exchange) {
 	p.Helper()
 	method, rest, _ := strings.Cut(e.Request, " ")
@@ -84,7 +85,7 @@ func (p *player) http(e Exchange) {
 	}
 }
 
-// message sends one, and compares as many as are to come.
+// message sends a message and compares the expected answers.
 func (p *player) message(e Exchange) {
 	p.Helper()
 	request := strings.ReplaceAll(e.Request, `"delivery":"…"`, `"delivery":"`+p.delivery+`"`)

@@ -12,15 +12,15 @@ import (
 //go:embed transcripts/*.txt
 var files embed.FS
 
-// Exchange is a request, and what is to be answered.
+// Exchange is a request and its expected answers.
 type Exchange struct {
 	Line    int
-	Request string   // of the WebSocket, or METHOD PATH BODY
-	HTTP    bool     // the second
-	Answers []string // of HTTP one: STATUS BODY
+	Request string // a WebSocket message, or METHOD PATH BODY if HTTP is set
+	HTTP    bool
+	Answers []string // for HTTP exactly one: STATUS BODY
 }
 
-// Transcripts returns the text of each, by its name.
+// Transcripts returns the texts of all transcripts by name.
 func Transcripts() (map[string]string, error) {
 	names, err := fs.Glob(files, "transcripts/*.txt")
 	if err != nil {
@@ -37,7 +37,8 @@ func Transcripts() (map[string]string, error) {
 	return all, nil
 }
 
-// Parse returns the exchanges of a text, of which other lines than those of a transcript are left out: it may be a page of documentation.
+// Parse returns the exchanges of a text. It ignores lines that do not belong to
+// a transcript, so the text may be a page of documentation.
 func Parse(text string) (all []Exchange) {
 	for n, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -58,7 +59,8 @@ func Parse(text string) (all []Exchange) {
 	return all
 }
 
-// Same reports whether got is what is wanted: both are JSON, and "…" in want is any value.
+// Same reports whether got matches want: both are JSON, and "…" in want matches
+// any value.
 func Same(want, got string) (bool, error) {
 	var w, g any
 	if err := json.Unmarshal([]byte(want), &w); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
-// TestStores_AbandonChain: a queue is made, once or twice, whose name begins that of a stream, to which is published
-// before each, and whose lock somebody has. Abandon gives up all that was accepted.
+// TestStores_AbandonChain publishes to a stream whose lock is held, and then creates a queue whose name is a prefix
+// of the stream's, once or twice. Abandon gives up everything accepted.
 func TestStores_AbandonChain(t *testing.T) {
 	t.Parallel()
 	t.Run("once", func(t *testing.T) { t.Parallel(); abandonChain(t, 1) })

@@ -29,8 +29,8 @@ func (e *Engine) makeAnew(ctx context.Context, t *testing.T) {
 	must(t, err)
 }
 
-// TestStores_CommitToStreamMadeElsewhere: a group that is gone is looked up again, also after commits
-// that nobody waits for.
+// TestStores_CommitToStreamMadeElsewhere: a dropped group is looked up again, also after a
+// CommitLater.
 func TestStores_CommitToStreamMadeElsewhere(t *testing.T) {
 	t.Parallel()
 	ctx, one, two := twoServers(t)

@@ -58,8 +58,8 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// TestStores_StreamMadeAnew: a stream is dropped and made anew, and what is
-// published and committed after that is stored.
+// TestStores_StreamMadeAnew: a stream is dropped and created again. Later
+// publishes and commits are stored.
 func TestStores_StreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := startEngine(t, pgtest.Open(t))
@@ -71,7 +71,7 @@ func TestStores_StreamMadeAnew(t *testing.T) {
 	must(t, err, s.streams.Drop(ctx, "s"))
 	_, err = s.streams.Create(ctx, "s", nil)
 	must(t, err, s.publish(ctx, "s"), s.streams.CommitLater(ctx, "s", "g", 1))
-	for offset := int64(0); offset != 1 && ctx.Err() == nil; { // the group that is there now
+	for offset := int64(0); offset != 1 && ctx.Err() == nil; { // the group that exists now
 		groups, err := s.streams.Groups(ctx, "s", "", 10)
 		must(t, err)
 		if len(groups) == 1 {
@@ -100,8 +100,8 @@ func TestStores_StreamMadeAnewElsewhere(t *testing.T) {
 	}
 }
 
-// TestStores_StreamDroppedUnderLoad: publishers are told of nothing but that the
-// stream is not there.
+// TestStores_StreamDroppedUnderLoad: publishers get no other error than
+// ErrNotFound.
 func TestStores_StreamDroppedUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := startEngine(t, pgtest.Open(t))
@@ -147,8 +147,8 @@ func TestStores_StreamDroppedUnderLoad(t *testing.T) {
 	publishers.Wait()
 }
 
-// TestStores_QueueMadeAnew: a queue is dropped and made anew, and what is enqueued
-// after that is stored.
+// TestStores_QueueMadeAnew: a queue is dropped and created again. Later messages
+// are stored.
 func TestStores_QueueMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := startEngine(t, pgtest.Open(t))
@@ -162,8 +162,8 @@ func TestStores_QueueMadeAnew(t *testing.T) {
 	}
 }
 
-// TestStores_QueueMadeElsewhere: another server makes a queue of a stream that is
-// open here; publishing is refused here too, in the end.
+// TestStores_QueueMadeElsewhere: another server creates a queue from a stream
+// that is open here; in the end publishing fails here too.
 func TestStores_QueueMadeElsewhere(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)
@@ -191,8 +191,8 @@ func TestStores_QueueMadeElsewhere(t *testing.T) {
 	}
 }
 
-// TestStreamStore_ClosesIdle publishes beside a store that closes streams as soon as they
-// rest for a moment.
+// TestStreamStore_ClosesIdle publishes while the store closes streams as soon as they are
+// idle for a moment.
 func TestStreamStore_ClosesIdle(t *testing.T) {
 	t.Parallel()
 	s := startEngine(t, pgtest.Open(t))

@@ -11,7 +11,7 @@ import (
 )
 
 // TestStreamStore_BecameQueueAndAbandoned: a message waits for the lock of a stream that becomes a
-// queue's. It is given up with the others.
+// queue's stream. Abandon gives it up with the others.
 func TestStreamStore_BecameQueueAndAbandoned(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -21,28 +21,30 @@ import (
 // Config configures an Engine.
 type Config struct {
 	Pool *pgxpool.Pool
-	// URL is that of the same database: whether a write would be acknowledged is asked on a connection
-	// of its own, because the pool may be what is exhausted.
+	// URL is the URL of the same database, for the readiness probe. The probe has a separate
+	// connection, because the pool may be exhausted.
 	URL string
-	// Standby is where reads go that it can answer. Defaults to none.
+	// Standby answers the reads that it can answer. Defaults to none.
 	Standby *standby.Reader
-	// Stores has streams, queues and events served. Defaults to false.
+	// Stores enables streams, queues and events. Defaults to false.
 	Stores bool
-	// Rooms has stored rooms served. Defaults to false.
+	// Rooms enables stored rooms. Defaults to false.
 	Rooms bool
-	// RoomBatchBytes is the most that one batch of chats holds. Defaults to the default of stream.AppenderConfig.
+	// RoomBatchBytes is the largest size of one batch of chats, in bytes. Defaults to the
+	// default of stream.AppenderConfig.
 	RoomBatchBytes int
 	// Ingest serves /ws/ingest. Defaults to none.
 	Ingest *ingest.Ingester
-	// MaxOpenStreams is with how many open streams those are closed sooner to which nobody publishes. Defaults to no bound.
+	// MaxOpenStreams is the number of open streams above which idle ones are closed sooner.
+	// Defaults to no limit.
 	MaxOpenStreams int
-	// Metrics gets the figures of the engine. Required.
+	// Metrics gets the metrics of the engine. Required.
 	Metrics prometheus.Registerer
-	// Log receives what is wrong with the database. Required.
+	// Log receives errors of the database. Required.
 	Log *slog.Logger
 }
 
-// Engine is the engine on one PostgreSQL database. End what Run began with Stop.
+// Engine is the engine on one PostgreSQL database. Run starts it, Stop ends it.
 type Engine struct {
 	cfg     Config
 	ingest  *ingest.Ingester // nil if not served
@@ -51,20 +53,22 @@ type Engine struct {
 	queues  *queues          // nil if not served
 	events  *events          // nil if not served
 
-	head     int64 // of the stored rooms, when the engine was opened
+	head     int64 // last position of the stored rooms when the engine was opened
 	ready    *readiness
 	probe    *writeProbe
 	watch    stallWatch
-	received progress // of ingest
+	received progress // progress of ingest
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// roomsStream is the stream that keeps what is said in stored rooms, by room.
+// roomsStream is the stream that stores the messages of stored rooms, with the
+// room as key.
 const roomsStream = engine.ReservedPrefix + "rooms"
 
-// Open makes what the database lacks of what is served. The schema has to be there.
+// Open opens the engine, and creates missing tables of the parts that are served.
+// The schema must exist.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, ingest: cfg.Ingest}
 	history, err := migrate.EnterHistory(ctx, cfg.Pool)
@@ -139,7 +143,7 @@ func (e *Engine) Serves() engine.Engine {
 	return s
 }
 
-// remark says whether a standby is not read that was to be.
+// remark returns why a configured standby is not read, or "".
 func (e *Engine) remark() string {
 	if e.cfg.Standby == nil {
 		return ""
@@ -150,8 +154,8 @@ func (e *Engine) remark() string {
 	return ""
 }
 
-// madeQueue is told of a queue that was made just now, perhaps of a stream, or in place of
-// one that another node has dropped.
+// madeQueue is called after a queue was created, perhaps from a stream, or in place of one
+// that another node has dropped.
 func (e *Engine) madeQueue(ctx context.Context, q *queue.Queue) {
 	if o, open := e.queues.open.peek(q.Name()); open && o.Stream().ID() != q.Stream().ID() {
 		e.queues.changed(ctx, q.Name())
@@ -160,7 +164,7 @@ func (e *Engine) madeQueue(ctx context.Context, q *queue.Queue) {
 	e.streams.becameQueue(q.Name())
 }
 
-// Run lets the engine write until Stop.
+// Run starts the engine, which runs until Stop.
 func (e *Engine) Run(ctx context.Context) {
 	ctx, e.cancel = context.WithCancel(ctx)
 	e.watch.all = e.writers
@@ -181,7 +185,7 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// writers yields what has to get on for the server to be ready.
+// writers yields the progress counters that the readiness check watches.
 func (e *Engine) writers(yield func(*progress)) {
 	if e.ingest != nil {
 		now := e.ingest.Stats()
@@ -206,8 +210,8 @@ func (e *Engine) writers(yield func(*progress)) {
 	}
 }
 
-// Abandon gives up what is accepted and not stored: whoever waits for it is answered
-// that its outcome is unknown. Nothing more is accepted.
+// Abandon gives up accepted messages that are not stored: their callers get the
+// answer that the outcome is unknown. Nothing more is accepted.
 func (e *Engine) Abandon() {
 	if e.ingest != nil {
 		e.ingest.Abandon()
@@ -222,7 +226,8 @@ func (e *Engine) Abandon() {
 	}
 }
 
-// Stop waits until everything accepted is stored, at most until ctx ends. Nothing is asked of the engine any more.
+// Stop waits until everything accepted is stored, at most until ctx ends. The engine must
+// not be used after it.
 func (e *Engine) Stop(ctx context.Context) error {
 	defer e.probe.close()
 	defer e.ready.end()
@@ -239,8 +244,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return lost(e.ingest.Stats())
 }
 
-// lost says what became of messages that were received and are not known to be
-// stored.
+// lost returns an error about messages that were received and are not known to
+// be stored.
 func lost(done ingest.Stats) (err error) {
 	if done.Failed > 0 {
 		err = fmt.Errorf("%d messages were received and could not be stored", done.Failed)

@@ -12,11 +12,11 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// engineErrors are the errors of packages stream, queue and eventstore as engines have them. The first that an error is counts.
+// engineErrors maps errors of packages stream, queue and eventstore to those of package engine. The first match counts.
 var engineErrors = []struct {
 	is, as error
 }{
-	{stream.ErrOutcomeUnknown, engine.ErrOutcomeUnknown}, // also of a stream that is gone now
+	{stream.ErrOutcomeUnknown, engine.ErrOutcomeUnknown}, // first, because it may also wrap ErrNotFound of a dropped stream
 	{queue.ErrOutcomeUnknown, engine.ErrOutcomeUnknown},
 	{eventstore.ErrOutcomeUnknown, engine.ErrOutcomeUnknown},
 	{queue.ErrInvalid, engine.ErrInvalid},
@@ -44,7 +44,7 @@ var engineErrors = []struct {
 	{eventstore.ErrTooExpensive, engine.ErrTooExpensive},
 }
 
-// engineError returns an error as engines have it.
+// engineError maps an error to one of package engine.
 func engineError(err error) error {
 	if err == nil {
 		return nil
@@ -60,15 +60,15 @@ func engineError(err error) error {
 			return fmt.Errorf("%w: %w", known.as, err)
 		}
 	}
-	// An error of PostgreSQL stays until somebody changes the database, unless it passes: PostgreSQL is away, or read-only while
-	// another server becomes the primary.
+	// An error of PostgreSQL is permanent until somebody changes the database, unless it is temporary: PostgreSQL is
+	// away, or read-only while another server becomes the primary.
 	if pg.Code(err) != "" && !pg.Retryable(err) {
 		return fmt.Errorf("%w: %w", engine.ErrRefused, err)
 	}
 	return err
 }
 
-// engineErrorsOf is engineError for each of several.
+// engineErrorsOf maps each of several errors.
 func engineErrorsOf(errs []error) []error {
 	for i, err := range errs {
 		errs[i] = engineError(err)
@@ -76,7 +76,7 @@ func engineErrorsOf(errs []error) []error {
 	return errs
 }
 
-// detailed returns the error that tells more than its code, or nil.
+// detailed returns the engine error with details for err, or nil.
 func detailed(err error) error {
 	if e, ok := errors.AsType[*stream.TooOldError](err); ok {
 		return &engine.TooOldError{Oldest: e.Oldest}
@@ -96,7 +96,7 @@ func detailed(err error) error {
 	return nil
 }
 
-// wireField is a field as it is called on the wire.
+// wireField returns the name of a field on the wire.
 func wireField(field string) string {
 	if rest, ok := strings.CutPrefix(field, "condition.items"); ok {
 		return "condition.query.items" + rest

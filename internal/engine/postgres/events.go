@@ -15,8 +15,8 @@ import (
 	"github.com/tidewire/tidewire/standby"
 )
 
-// events gives the gateway the event stores of one database. The default
-// one is made when it is first asked for.
+// events is engine.Events on the event stores of one database. The default
+// store is created when it is first used.
 type events struct {
 	client *eventstore.Client
 	pool   *pgxpool.Pool
@@ -24,10 +24,10 @@ type events struct {
 
 	open *registry[*eventstore.Store]
 
-	progress progress // of all appends
+	progress progress // progress of all appends
 
-	history int64        // base of the one that was seen last; of watchHistory alone
-	lost    atomic.Int64 // positions of events that failovers have lost
+	history int64        // base of the last history seen; used only by watchHistory
+	lost    atomic.Int64 // number of positions of events that failovers have lost
 }
 
 func newEvents(ctx context.Context, pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) (*events, error) {
@@ -40,7 +40,7 @@ func newEvents(ctx context.Context, pool *pgxpool.Pool, reader *standby.Reader, 
 	return s, nil
 }
 
-// get opens a store, the default one also if it has to be made.
+// get opens a store, and creates the default one if it is missing.
 func (s *events) get(ctx context.Context, name string) (*eventstore.Store, error) {
 	if name == eventstore.DefaultName {
 		return s.client.Ensure(ctx, name)
@@ -48,40 +48,41 @@ func (s *events) get(ctx context.Context, name string) (*eventstore.Store, error
 	return s.client.Lookup(ctx, name)
 }
 
-// closeNow closes a store of which nothing can be stored any more.
+// closeNow closes a store without waiting for accepted events.
 func closeNow(store *eventstore.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	store.Close(ctx)
 }
 
-// close waits until what was accepted is stored; if ctx ends first it gives up.
+// close waits until all accepted events are stored; if ctx ends first it gives
+// up.
 func (s *events) close(ctx context.Context) {
 	s.open.close()
 	var closing sync.WaitGroup
 	for _, store := range s.open.all() {
 		closing.Go(func() {
 			if err := store.Close(ctx); err != nil {
-				s.log.Warn("events given up", "store", store.Name(), "error", err)
+				s.log.Warn("accepted events were given up", "store", store.Name(), "error", err)
 			}
 		})
 	}
 	closing.Wait()
 }
 
-// abandon gives up what is accepted and not stored.
+// abandon gives up accepted events that are not stored.
 func (s *events) abandon() {
 	given, cancel := context.WithCancel(context.Background())
 	cancel()
 	s.close(given)
 }
 
-// with calls use with a store, and says its errors as the gateway does.
+// with calls use with a store, and maps its errors.
 func (s *events) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
 	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
 	if err == nil {
 		if err = use(store); errors.Is(err, eventstore.ErrNotFound) && s.open.forget(store.Name(), store) {
-			closeNow(store) // there may be another of its name
+			closeNow(store) // another store may have its name now
 		}
 	}
 	return engineError(err)
@@ -107,13 +108,13 @@ func (s *events) Append(ctx context.Context, name string, events []engine.Event,
 		}
 		return err
 	})
-	if err != nil && ctx.Err() != nil { // it was accepted, perhaps
+	if err != nil && ctx.Err() != nil { // the events may have been accepted
 		err = errors.Join(engine.ErrOutcomeUnknown, err)
 	}
 	return positions, err
 }
 
-// Query implements engine.Events. It holds about readBytes.
+// Query implements engine.Events. It holds about readBytes bytes.
 func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
 		held := 0

@@ -8,11 +8,12 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// historyEvery is how often it is looked whether another history goes on, while event stores are open.
+// historyEvery is how often watchHistory checks for a new history (a failover), while event stores are
+// open.
 const historyEvery = time.Second
 
-// watchHistory looks after each failover which events are lost that were stored here, until ctx ends. There is nothing to say of it
-// while PostgreSQL is away: others do.
+// watchHistory finds, after each failover, the lost events that this server had stored, until ctx ends. It does not log
+// errors: while PostgreSQL is away, others do.
 func (s *events) watchHistory(ctx context.Context) {
 	tick := time.NewTicker(historyEvery)
 	defer tick.Stop()
@@ -28,7 +29,8 @@ func (s *events) watchHistory(ctx context.Context) {
 	}
 }
 
-// lookForLost looks for lost events if another history goes on than at the last look, and again the next time if that fails.
+// lookForLost looks for lost events if the history has changed since the last call. If that fails, the next call tries
+// again.
 func (s *events) lookForLost(ctx context.Context, open []*eventstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -15,18 +15,18 @@ import (
 // maxFound bounds how many streams are looked up at a time.
 const maxFound = 1000
 
-// finder looks up streams by their names, all that are wanted at a time with two queries
-// (as group commit, for reads): after a start a node opens thousands at once. Safe for
-// concurrent use.
+// finder looks up streams by name. It batches concurrent look-ups into two queries (like
+// group commit, for reads), because a node opens thousands of streams after its start.
+// Safe for concurrent use.
 type finder struct {
 	pool *pgxpool.Pool
 
 	mu      sync.Mutex
 	wanted  []*wanted
-	finding bool // a goroutine looks up what is wanted
+	finding bool // a goroutine is running the look-ups
 }
 
-// wanted is one look-up that waits.
+// wanted is one waiting look-up.
 type wanted struct {
 	name  string
 	found chan foundStream // has room for one
@@ -37,8 +37,8 @@ type foundStream struct {
 	err    error
 }
 
-// find returns a stream, unless it holds the messages of a queue: clients may only read
-// that. Its result was true at a moment after the call.
+// find returns a stream, or ErrQueueStream if it holds the messages of a queue, which
+// clients may only read. The result was true at some moment after the call.
 func (f *finder) find(ctx context.Context, name string) (*stream.Stream, error) {
 	if err := stream.ValidName(name); err != nil {
 		return nil, fmt.Errorf("look up stream: %w", err)
@@ -59,7 +59,7 @@ func (f *finder) find(ctx context.Context, name string) (*stream.Stream, error) 
 	}
 }
 
-// run looks up what is wanted, until nothing is.
+// run does the waiting look-ups until there are none.
 func (f *finder) run() {
 	for {
 		f.mu.Lock()
@@ -74,7 +74,7 @@ func (f *finder) run() {
 	}
 }
 
-// findAll answers look-ups.
+// findAll does one batch of look-ups.
 func (f *finder) findAll(all []*wanted) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()

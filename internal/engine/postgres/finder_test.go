@@ -35,8 +35,8 @@ func (h *heldTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (h *heldTracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestFinder_Shares: what is wanted while a look-up is under way is looked up at once
-// after it, and each name gets its own answer.
+// TestFinder_Shares: names requested during a look-up are looked up together after
+// it, and each name gets its own answer.
 func TestFinder_Shares(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

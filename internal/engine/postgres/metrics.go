@@ -10,26 +10,27 @@ import (
 	"github.com/tidewire/tidewire/standby"
 )
 
-// figures registers metrics that are parts of one snapshot, which is taken anew for
-// each of them when they are asked for.
+// figures registers metrics that are fields of one snapshot. Each metric takes a
+// new snapshot when it is read.
 type figures[S any] struct {
 	metrics  prometheus.Registerer
 	snapshot func() S
 }
 
-// counter registers a figure that never falls.
+// counter registers a value that never falls.
 func (f figures[S]) counter(name, help string, value func(S) float64) {
 	f.metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
 		func() float64 { return value(f.snapshot()) }))
 }
 
-// gauge registers a figure that rises and falls.
+// gauge registers a value that rises and falls.
 func (f figures[S]) gauge(name, help string, value func(S) float64) {
 	f.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 		func() float64 { return value(f.snapshot()) }))
 }
 
-// registerLosses tells how much of a kind failovers have lost that this server knew of.
+// registerLosses registers how many positions of a kind failovers have lost, as far as
+// this server knew them.
 func registerLosses(metrics prometheus.Registerer, kind string, lost func() int64) {
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name:        "tidewire_history_lost_positions_total",
@@ -38,7 +39,8 @@ func registerLosses(metrics prometheus.Registerer, kind string, lost func() int6
 	}, func() float64 { return float64(lost()) }))
 }
 
-// registerHosts tells which servers of the database's address are not used now.
+// registerHosts registers how many servers of the database's address are not
+// used now.
 func registerHosts(metrics prometheus.Registerer, pool *pgxpool.Pool) {
 	f := figures[pg.HostStats]{metrics, func() pg.HostStats { return pg.HostsOf(pool) }}
 	f.gauge("tidewire_postgres_refused_hosts", "PostgreSQL servers that answer and are not used: former primaries, and servers with other data.",
@@ -47,8 +49,8 @@ func registerHosts(metrics prometheus.Registerer, pool *pgxpool.Pool) {
 		func(s pg.HostStats) float64 { return float64(s.Silent) })
 }
 
-// registerPool tells how busy the connections to PostgreSQL are. Long waits for one of
-// them show that the pool is too small, or PostgreSQL too slow.
+// registerPool registers the use of the connection pool. Long waits for a connection
+// show that the pool is too small, or PostgreSQL too slow.
 func registerPool(metrics prometheus.Registerer, pool *pgxpool.Pool) {
 	f := figures[*pgxpool.Stat]{metrics, pool.Stat}
 	f.gauge("tidewire_postgres_connections", "Connections of the pool to PostgreSQL that are open.",
@@ -57,13 +59,13 @@ func registerPool(metrics prometheus.Registerer, pool *pgxpool.Pool) {
 		func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) })
 	f.gauge("tidewire_postgres_max_connections", "Connections that the pool may open.",
 		func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) })
-	f.counter("tidewire_postgres_connection_waits_total", "How often somebody had to wait for a connection of the pool.",
+	f.counter("tidewire_postgres_connection_waits_total", "How often a caller had to wait for a connection of the pool.",
 		func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) })
-	f.counter("tidewire_postgres_connection_wait_seconds_total", "How long they waited, together.",
+	f.counter("tidewire_postgres_connection_wait_seconds_total", "How long callers waited for a connection of the pool, in all.",
 		func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() })
 }
 
-// registerIngest tells what /ws/ingest has taken and stored.
+// registerIngest registers the counts of /ws/ingest.
 func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
 	f := figures[ingest.Stats]{metrics, store.Stats}
 	f.counter("tidewire_ingest_received_messages_total", "Messages received for ingest.",
@@ -74,20 +76,20 @@ func registerIngest(metrics prometheus.Registerer, store *ingest.Ingester) {
 		func(s ingest.Stats) float64 { return float64(s.Committed) })
 	f.counter("tidewire_ingest_failed_messages_total", "Messages that could not be stored.",
 		func(s ingest.Stats) float64 { return float64(s.Failed) })
-	f.counter("tidewire_ingest_abandoned_messages_total", "Messages given up without an answer of PostgreSQL, which may be stored.",
+	f.counter("tidewire_ingest_abandoned_messages_total", "Messages that were abandoned before PostgreSQL answered; they may be stored.",
 		func(s ingest.Stats) float64 { return float64(s.Abandoned) })
 	f.gauge("tidewire_ingest_inflight_messages", "Messages received and not yet answered.",
 		func(s ingest.Stats) float64 { return float64(s.Inflight) })
 }
 
-// registerQueues tells what this server's nodes of all queues have done.
+// registerQueues registers the sums of this server's nodes of all queues.
 func registerQueues(metrics prometheus.Registerer, store *queues) {
 	f := figures[queue.NodeStats]{metrics, store.stats}
 	f.counter("tidewire_queue_claimed_positions_total", "Positions of queues claimed by this server, also where nothing was written yet.",
 		func(s queue.NodeStats) float64 { return float64(s.Claimed) })
 	f.counter("tidewire_queue_released_positions_total", "Positions claimed by this server and released, for any server to claim.",
 		func(s queue.NodeStats) float64 { return float64(s.Released) })
-	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without an answer.",
+	f.counter("tidewire_queue_exhausted_messages_total", "Messages that became dead letters because they were delivered too often without being settled.",
 		func(s queue.NodeStats) float64 { return float64(s.DeadLettered) })
 	f.counter("tidewire_queue_rotations_total", "Journals of queues compacted by this server.",
 		func(s queue.NodeStats) float64 { return float64(s.Rotations) })
@@ -97,7 +99,7 @@ func registerQueues(metrics prometheus.Registerer, store *queues) {
 		func(s queue.NodeStats) float64 { return float64(s.JournalRows) })
 }
 
-// registerStandby tells where reads go.
+// registerStandby registers which server answers reads.
 func registerStandby(metrics prometheus.Registerer, reader *standby.Reader) {
 	for server, value := range map[string]func(standby.Stats) uint64{
 		"primary": func(s standby.Stats) uint64 { return s.Primary },

@@ -9,23 +9,24 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// outageLog is a log that tells of an outage of PostgreSQL once, and of its end.
-// Everything that is at work meanwhile fails again and again, and says so: with a
-// thousand streams that would be thousands of lines a second with one cause.
+// outageLog is a log handler that logs an outage of PostgreSQL once, and its end.
+// During an outage every operation fails repeatedly and logs that: with a
+// thousand streams there would be thousands of lines a second with one cause.
 //
-// The first warning about a lost connection is logged, and has PostgreSQL probed.
-// Until it answers, other such warnings are counted only. Errors are always logged.
+// The first warning about a lost connection is logged, and starts a probe of
+// PostgreSQL. Until PostgreSQL answers, other such warnings are only counted.
+// Errors are always logged.
 type outageLog struct {
 	slog.Handler
 	*outage
 }
 
-// outage is what all logs derived from one outageLog know.
+// outage is the shared state of all logs derived from one outageLog.
 type outage struct {
 	probe func(context.Context) error
-	ctx   context.Context // of the probes
+	ctx   context.Context // context of the probes
 	stop  context.CancelFunc
-	log   *slog.Logger // of the outage itself
+	log   *slog.Logger // for the begin and end of an outage
 
 	mu      sync.Mutex
 	probing bool
@@ -33,24 +34,25 @@ type outage struct {
 	running sync.WaitGroup
 }
 
-// newOutageLog returns a log on top of another. End the outage in the end.
+// newOutageLog returns an outage log that writes to another log. Call
+// outage.end at the end.
 func newOutageLog(on *slog.Logger, probe func(context.Context) error) (*slog.Logger, *outage) {
 	o := &outage{probe: probe, log: on}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return slog.New(outageLog{on.Handler(), o}), o
 }
 
-// OutageLog returns a log on top of another that tells of an outage of the database at the URL once, and of its end. Call end when
-// nothing is logged any more.
+// OutageLog returns a log that writes to another one, and logs an outage of the database at the URL once, and its end.
+// Call end after the last use of the log.
 func OutageLog(on *slog.Logger, url string) (log *slog.Logger, end func()) {
 	log, o := newOutageLog(on, connectOnce(url))
 	return log, o.end
 }
 
-// end returns when PostgreSQL is not probed any more.
+// end stops the probes and waits for them.
 func (o *outage) end() {
 	o.mu.Lock()
-	o.stop() // no probe begins from here on
+	o.stop() // no probe begins after this
 	o.mu.Unlock()
 	o.running.Wait()
 }
@@ -73,7 +75,8 @@ func (h outageLog) WithGroup(name string) slog.Handler {
 	return outageLog{h.Handler.WithGroup(name), h.outage}
 }
 
-// isAway reports whether a record has an error that says that PostgreSQL is away.
+// isAway reports whether a record has an error attribute that means that
+// PostgreSQL is away.
 func isAway(r slog.Record) (away bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok && pg.Away(err) {
@@ -84,8 +87,8 @@ func isAway(r slog.Record) (away bool) {
 	return away
 }
 
-// known reports whether it is known already that PostgreSQL may be away. If not, it
-// begins to look.
+// known reports whether an outage is being probed already, and counts the warning
+// then. If not, it starts the probes.
 func (o *outage) known() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,7 +130,7 @@ func (o *outage) over(was bool, took time.Duration) {
 	o.probing, o.left = false, 0
 }
 
-// connectOnce is a probe: it connects to the database, and leaves.
+// connectOnce returns a probe that connects to the database and disconnects.
 func connectOnce(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := pg.Connect(ctx, url)

@@ -31,8 +31,9 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// TestOutageLog: of a thousand things that fail while PostgreSQL is away, the log tells
-// once, and that it is back; what has another cause, and every error, is told as ever.
+// TestOutageLog: of a thousand failures while PostgreSQL is away, the log has one line,
+// and one when it is back. Failures with another cause, and all errors, are logged as
+// usual.
 func TestOutageLog(t *testing.T) {
 	t.Parallel()
 	var out lines
@@ -58,7 +59,7 @@ func TestOutageLog(t *testing.T) {
 		log.Error("messages given up", "error", lost)
 		log.Info("stopping")
 		probes <- nil
-		for { // until it is known that the outage is over
+		for { // until the end of the outage is logged
 			o.mu.Lock()
 			over := !o.probing
 			o.mu.Unlock()
@@ -77,7 +78,7 @@ func TestOutageLog(t *testing.T) {
 		}
 	}
 	log.Warn("one connection was ended", "error", lost)
-	probes <- nil // PostgreSQL lives: there is nothing more to tell
+	probes <- nil // PostgreSQL answers: there is no outage to log
 	o.end()
 	if n := out.count("does not answer"); n != 2 {
 		t.Errorf("%d outages told, want 2", n)

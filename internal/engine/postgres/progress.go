@@ -9,16 +9,16 @@ import (
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
-// progress counts what one writer has accepted and answered. Its begin and end are
-// two additions, for each request and not for each message.
+// progress counts the requests that one writer has accepted and answered. It costs
+// two additions per request, and nothing per message.
 type progress struct {
 	begun, ended atomic.Int64
 
-	// Of stallWatch alone.
+	// Used only by stallWatch.
 	last  int64
 	since time.Time
 
-	// Of closeIdle alone.
+	// Used only by closeIdle.
 	seen    int64
 	quietAt time.Time
 }
@@ -26,8 +26,8 @@ type progress struct {
 func (p *progress) begin() { p.begun.Add(1) }
 func (p *progress) end()   { p.ended.Add(1) }
 
-// waits returns for how long something has been under way of which nothing was
-// answered; 0 if nothing is.
+// waits returns how long requests have been waiting since the last answer; 0 if
+// none waits.
 func (p *progress) waits(now time.Time) time.Duration {
 	ended := p.ended.Load()
 	if p.begun.Load() <= ended {
@@ -40,8 +40,8 @@ func (p *progress) waits(now time.Time) time.Duration {
 	return now.Sub(p.since)
 }
 
-// idle returns for how long nothing was begun and everything was answered, as far as
-// it was asked before.
+// idle returns how long no request has begun or waited, counted from the call that
+// first found that.
 func (p *progress) idle(now time.Time) time.Duration {
 	ended, begun := p.ended.Load(), p.begun.Load()
 	if begun != ended || begun != p.seen || p.quietAt.IsZero() {
@@ -51,23 +51,23 @@ func (p *progress) idle(now time.Time) time.Duration {
 }
 
 const (
-	// watchEvery is how often writers are looked at.
+	// watchEvery is how often writers are checked.
 	watchEvery = time.Second
 	// stallAfter is how long a writer may take for a batch: some seconds.
 	stallAfter = 5 * time.Second
 )
 
-// stallWatch looks whether writers get on. Not each that waits is the server's
-// fault: an application may have locked its table. More than half of those with
-// something to do are.
+// stallWatch checks whether writers make progress. A single stalled writer need
+// not be the server's fault: an application may have locked its table. The
+// server is not ready if more than half of the busy writers are stalled.
 type stallWatch struct {
-	all func(yield func(*progress)) // the writers there are
+	all func(yield func(*progress)) // all writers
 
 	mu  sync.Mutex
 	err error
 }
 
-// run looks until done is closed.
+// run checks until done is closed.
 func (w *stallWatch) run(done <-chan struct{}) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -103,7 +103,7 @@ func (w *stallWatch) look(now time.Time) {
 	w.err = err
 }
 
-// stalled returns what the last look found.
+// stalled returns the result of the last check.
 func (w *stallWatch) stalled() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,36 +16,36 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// queues gives the gateway the queues of one database.
+// queues is engine.Queues on the queues of one database.
 type queues struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	hub  *stream.Hub
-	made func(ctx context.Context, q *queue.Queue) // is told of a queue that was just made
+	made func(ctx context.Context, q *queue.Queue) // called after a queue was created
 
-	work    context.Context // of producers and nodes; ends with run
+	work    context.Context // context of enqueuers and nodes; ends with run
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
-	accepted context.Context    // of what is accepted and not recorded; ends with abandon
-	abandon  context.CancelFunc // gives that up
+	accepted context.Context    // context of accepted and uncommitted work; ends with abandon
+	abandon  context.CancelFunc // gives up accepted work
 
 	open *registry[*openQueue]
 
-	gone struct { // nodes of queues that are not open any more
+	gone struct { // sums of the nodes of closed queues
 		sync.Mutex
 		stats queue.NodeStats
 	}
 }
 
-// openQueue is a queue that somebody enqueues to or consumes.
+// openQueue is a queue that is in use.
 type openQueue struct {
 	*queue.Queue
 	enqueuer *queue.Enqueuer
 	node     *queue.Node
-	progress progress // of what is enqueued
+	progress progress // progress of enqueues
 	dropped  atomic.Bool
-	counted  bool // among those that are gone; guarded by queues.gone
+	counted  bool // its statistics are in queues.gone; guarded by queues.gone
 }
 
 func newQueues(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queues {
@@ -56,16 +56,16 @@ func newQueues(pool *pgxpool.Pool, hub *stream.Hub, log *slog.Logger) *queues {
 	return s
 }
 
-// run works until ctx ends, what was accepted by then is written, and the nodes
-// have given up what they had claimed.
+// run runs until ctx ends, everything accepted by then is written, and the
+// nodes have released their claims.
 func (s *queues) run(ctx context.Context) {
 	<-ctx.Done()
-	s.open.close() // nothing begins any more
+	s.open.close() // no queue is opened after this
 	s.stop()
 	s.running.Wait()
 }
 
-// lookup finds a queue to be enqueued to or consumed.
+// lookup finds a queue and creates its enqueuer and node.
 func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	q, err := queue.Lookup(ctx, s.pool, name)
 	if err != nil {
@@ -79,8 +79,8 @@ func (s *queues) lookup(ctx context.Context, name string) (*openQueue, error) {
 	}, nil
 }
 
-// start runs the enqueuer and node of a queue. The node alone says when that ends: it tells
-// the consumers why, and the enqueuer ends after it.
+// start runs the enqueuer and node of a queue. The node decides when the queue ends: it
+// tells the consumers why, and the enqueuer ends after it.
 func (s *queues) start(o *openQueue) {
 	s.running.Go(func() {
 		defer context.AfterFunc(s.accepted, func() { o.enqueuer.Abandon(); o.node.Abandon() })()
@@ -90,11 +90,11 @@ func (s *queues) start(o *openQueue) {
 		enqueuer.Go(func() { <-producing.Done(); o.enqueuer.Stop() })
 		if err := o.node.Run(s.work); err != nil {
 			level := slog.LevelWarn
-			if errors.Is(err, queue.ErrNotFound) { // as somebody wanted
+			if errors.Is(err, queue.ErrNotFound) { // somebody dropped it
 				level = slog.LevelInfo
 				o.dropped.Store(true)
 			}
-			s.log.Log(s.work, level, "queue is not served any more", "queue", o.Name(), "error", err)
+			s.log.Log(s.work, level, "the queue is no longer served", "queue", o.Name(), "error", err)
 			s.forget(o)
 			stop()
 		}
@@ -103,8 +103,8 @@ func (s *queues) start(o *openQueue) {
 	})
 }
 
-// end has what serves a queue that is gone end. From now on its name stands for
-// the queue that is there then.
+// end ends the enqueuer and node of a dropped queue. From now on its name is
+// looked up again.
 func (s *queues) end(o *openQueue) {
 	s.forget(o)
 	o.node.Dropped()
@@ -115,8 +115,8 @@ func (s *queues) forget(o *openQueue) {
 	s.open.forget(o.Name(), o)
 }
 
-// changed is told of a queue that was made or dropped just now: there may be another of its
-// name, or none.
+// changed is called after a queue was created or dropped: its name may belong to another
+// queue, or to none.
 func (s *queues) changed(ctx context.Context, name string) {
 	s.open.changed(named(name))
 	o, open := s.open.peek(name)
@@ -128,7 +128,7 @@ func (s *queues) changed(ctx context.Context, name string) {
 	case errors.Is(err, queue.ErrNotFound), err == nil && q.Stream().ID() != o.Stream().ID():
 		s.end(o)
 	case err != nil:
-		s.forget(o) // its node finds out
+		s.forget(o) // its node finds out whether the queue was dropped
 	}
 }
 
@@ -148,8 +148,8 @@ func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Mes
 	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.Submit(ctx, out, done) })
 }
 
-// checkPriority refuses a priority that the queue lacks. Package queue does so too, but
-// does not know what clients call it.
+// checkPriority rejects a priority that the queue does not have. Package queue does so
+// too, but does not know the field's name on the wire.
 func (o *openQueue) checkPriority(priority int) error {
 	has := o.Options().Priorities
 	switch {
@@ -183,7 +183,7 @@ func (s *queues) EnqueueUnique(ctx context.Context, name string, m engine.Messag
 	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.SubmitUnique(ctx, out, done) })
 }
 
-// submit has messages submitted to the queue, and says what became of them.
+// submit submits messages to the queue, and passes the result to done.
 func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit func(done func(queue.Enqueued, error)) error) error {
 	o.progress.begin()
 	err := submit(func(at queue.Enqueued, err error) {
@@ -200,13 +200,13 @@ func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit fun
 	if err != nil { // then done is not called
 		o.progress.end()
 	}
-	if errors.Is(err, queue.ErrClosed) && o.dropped.Load() { // since it was found to be open
+	if errors.Is(err, queue.ErrClosed) && o.dropped.Load() { // it was dropped after the look-up
 		err = queue.ErrNotFound
 	}
 	return engineError(err)
 }
 
-// visibility is how long a delivery is its receiver's, unless it extends that.
+// visibility is the initial lease (visibility timeout) of a delivery.
 const visibility = 30 * time.Second
 
 // Consume implements engine.Queues.
@@ -218,7 +218,7 @@ func (s *queues) Consume(ctx context.Context, name string) (engine.Consumption, 
 	return consumption{o.node.Consume(queue.ConsumerOptions{Credits: -1, Visibility: visibility})}, nil
 }
 
-// consumption is a queue.Consumer with the engine's deliveries.
+// consumption is engine.Consumption on a queue.Consumer.
 type consumption struct{ consumer *queue.Consumer }
 
 // Receive implements engine.Consumption.
@@ -260,14 +260,14 @@ func (s *queues) Ack(ctx context.Context, leases []engine.Lease) []error {
 // AckLater implements engine.Queues.
 func (s *queues) AckLater(leases []engine.Lease) {
 	for _, d := range deliveries(leases) {
-		d.AckLater() // without a promise
+		d.AckLater()
 	}
 }
 
 // Nack implements engine.Queues.
 func (s *queues) Nack(ctx context.Context, leases []engine.Lease, delay time.Duration, reason string) []error {
 	errs := make([]error, len(leases))
-	var waiting sync.WaitGroup // they share a commit
+	var waiting sync.WaitGroup // concurrent, so that they share a commit
 	for i, d := range deliveries(leases) {
 		waiting.Go(func() { errs[i] = d.Nack(ctx, queue.NackOptions{Delay: delay, Reason: reason}) })
 	}
@@ -295,7 +295,7 @@ func (s *queues) Create(ctx context.Context, name string, opts *engine.QueueOpti
 	q, err := queue.Ensure(ctx, s.pool, name, want)
 	if opts == nil && errors.Is(err, queue.ErrExists) {
 		if found, none := queue.Lookup(ctx, s.pool, name); !errors.Is(none, queue.ErrNotFound) {
-			q, err = found, none // there is one; else a stream is in its way
+			q, err = found, none // the queue exists; otherwise a stream has the name
 		}
 	}
 	if err == nil {

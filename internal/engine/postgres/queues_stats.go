@@ -2,7 +2,7 @@ package postgres
 
 import "github.com/tidewire/tidewire/queue"
 
-// stats is what all nodes have done, those of queues that are gone among them.
+// stats returns the sum of all nodes, including those of closed queues.
 func (s *queues) stats() queue.NodeStats {
 	s.gone.Lock()
 	defer s.gone.Unlock()
@@ -15,7 +15,8 @@ func (s *queues) stats() queue.NodeStats {
 	return sum
 }
 
-// count keeps what the node of a queue did that is gone, so that no counter falls.
+// count keeps the statistics of a closing queue's node, so that no counter
+// decreases.
 func (s *queues) count(o *openQueue) {
 	s.gone.Lock()
 	defer s.gone.Unlock()

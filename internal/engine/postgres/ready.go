@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// probeEvery is how often a write is probed at most, whoever asks.
+	// probeEvery is the minimum time between two probes.
 	probeEvery = time.Second
-	// probeTimeout is what "soon" means: a write takes no longer.
+	// probeTimeout bounds a probe: this is "soon" below.
 	probeTimeout = 2 * time.Second
 )
 
-// readiness tells whether a write would be acknowledged soon. It asks PostgreSQL
-// on a connection of its own, because the pool may be what is exhausted, and asks
-// the stores whether they get on. Its methods may be called from several
-// goroutines.
+// readiness tells whether a write would be acknowledged soon. It probes
+// PostgreSQL on a separate connection, because the pool may be exhausted, and
+// checks whether the stores make progress. Safe for concurrent use.
 type readiness struct {
 	probe   func(context.Context) error // one write
-	stalled func() error                // nil if what was accepted is being stored
+	stalled func() error                // nil if the stores make progress
 
 	mu      sync.Mutex
 	last    error
 	at      time.Time
-	running chan struct{} // closed when the probe under way has ended; nil without
+	running chan struct{} // closed when the running probe has ended; nil if none is running
 	ended   bool
 }
 
@@ -77,7 +76,7 @@ func (r *readiness) run() {
 	r.running = nil
 }
 
-// end waits for a probe that is under way; no more begins.
+// end waits for a running probe; no other begins.
 func (r *readiness) end() {
 	r.mu.Lock()
 	running := r.running
@@ -90,7 +89,8 @@ func (r *readiness) end() {
 
 var errStopping = &engine.NotReadyError{Reason: "the server is shutting down"}
 
-// explainProbe says in one line, without names or addresses, why a write failed.
+// explainProbe returns why a write failed, in one line without names or
+// addresses.
 func explainProbe(err error) error {
 	if err == nil {
 		return nil
@@ -121,11 +121,11 @@ func explainProbe(err error) error {
 	return &engine.NotReadyError{Reason: reason, Err: err}
 }
 
-// writeProbe writes as a batch does, so far as one can without a message. Its
-// connection stays open from one probe to the next.
+// writeProbe writes like a batch, as far as possible without a message. Its
+// connection stays open between probes.
 type writeProbe struct {
 	url  string
-	id   int64 // of a writer that there cannot be
+	id   int64 // a negative writer id, which no real writer has
 	conn *pgx.Conn
 }
 
@@ -134,14 +134,15 @@ func newWriteProbe(url string) *writeProbe {
 }
 
 const (
-	// fillSQL makes what shows a full disk: the row of the probe itself finds
-	// room in a page that is there already, where a message needs a new one. A
-	// temporary table is emptied at the commit, so its file grows each time.
+	// fillSQL creates the table that detects a full disk: the probe's own row
+	// fits into an existing page, while a message needs a new one. A temporary
+	// table is emptied at each commit, so its file grows again each time.
 	fillSQL = `
 SET temp_tablespaces = '';
 CREATE TEMPORARY TABLE IF NOT EXISTS tidewire_probe (filler text) ON COMMIT DELETE ROWS;
 ALTER TABLE pg_temp.tidewire_probe ALTER filler SET STORAGE PLAIN`
-	// probeSQL writes 64 KiB and a batch's mark, of which one row is kept.
+	// probeSQL writes 64 KiB and one row of tidewire.batch, which replaces the
+	// last probe's row.
 	probeSQL = `
 BEGIN ISOLATION LEVEL READ COMMITTED;
 INSERT INTO pg_temp.tidewire_probe SELECT repeat('x', 7000) FROM generate_series(1, 8);
@@ -150,8 +151,8 @@ INSERT INTO tidewire.batch (writer, number, first_position) VALUES (%[1]d, 0, 0)
 COMMIT`
 )
 
-// write is one probe. A connection that was lost since the last one says nothing of now: PostgreSQL may have been restarted, or
-// another server promoted.
+// write is one probe. If the kept connection is lost, write tries again on a new one: PostgreSQL may have been
+// restarted meanwhile, or another server promoted.
 func (w *writeProbe) write(ctx context.Context) (err error) {
 	kept := w.conn != nil
 	if err = w.attempt(ctx); kept && pg.Away(err) && ctx.Err() == nil {
@@ -183,13 +184,13 @@ func (w *writeProbe) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// exec runs several statements in one trip.
+// exec runs several statements in one round trip.
 func (w *writeProbe) exec(ctx context.Context, sql string) error {
 	_, err := w.conn.PgConn().Exec(ctx, sql).ReadAll()
 	return err
 }
 
-// close gives the connection up, and what is under way on it.
+// close closes the connection.
 func (w *writeProbe) close() {
 	if w.conn == nil {
 		return

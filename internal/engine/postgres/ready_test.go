@@ -13,7 +13,8 @@ import (
 	"github.com/tidewire/tidewire/migrate"
 )
 
-// TestReadiness_Coalesced: however many ask, one write a second is made.
+// TestReadiness_Coalesced: there is one write a second, with any number of
+// callers.
 func TestReadiness_Coalesced(t *testing.T) {
 	t.Parallel()
 	var probes atomic.Int32
@@ -42,7 +43,7 @@ func TestReadiness_Coalesced(t *testing.T) {
 	}
 }
 
-// TestReadiness_Probe: a probe that does not end is given up, and who asks need not
+// TestReadiness_Probe: a probe that does not end is given up, and callers need not
 // wait for it.
 func TestReadiness_Probe(t *testing.T) {
 	t.Parallel()
@@ -61,7 +62,7 @@ func TestReadiness_Probe(t *testing.T) {
 }
 
 // TestStallWatch: a writer that has answered nothing for some seconds is stalled, and
-// the server is not ready if that is more than half of those at work.
+// the server is not ready if more than half of the busy writers are.
 func TestStallWatch(t *testing.T) {
 	t.Parallel()
 	writers := make([]progress, 4)
@@ -97,7 +98,8 @@ func TestStallWatch(t *testing.T) {
 	look(0, true)
 }
 
-// TestWriteProbe_LostConnection: that the connection of the last probe was lost does not make a server unready that can connect.
+// TestWriteProbe_LostConnection: a server that can connect is ready, even if the
+// connection of the last probe was lost.
 func TestWriteProbe_LostConnection(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Open(t)

@@ -16,45 +16,48 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 )
 
-// registry keeps what is opened by name, such as the writer of a stream. One
-// caller opens it, with a round trip to PostgreSQL, and the others of that name
-// wait for that (the singleflight pattern); nobody waits for another name. While
-// PostgreSQL is away, all wait for it. Its methods may be called from several
-// goroutines.
+// registry caches values that are opened by name, such as the writer of a
+// stream. One caller opens a value, with a round trip to PostgreSQL, and other
+// callers of that name wait for the result (the singleflight pattern); nobody
+// waits for another name. While PostgreSQL is away, all callers wait for it.
+// Safe for concurrent use.
 type registry[V comparable] struct {
 	open registryConfig[V]
 
 	live    sync.Map // name to *entry[V]; written with mu
 	opening singleflight.Group
 	slots   chan struct{} // bounds how many are opened at a time
-	waiting progress      // of callers that wait for something to be opened
+	waiting progress      // callers that wait for an open
 
 	mu     sync.Mutex // guards what follows
 	closed bool
 	count  int
-	gone   map[string]failure // what is not there, or cannot be opened
-	under  map[*lookup]bool   // the look-ups under way
-	change int                // counts the changes, whatever they are of
+	gone   map[string]failure // names that do not exist, or cannot be opened
+	under  map[*lookup]bool   // running look-ups
+	change int                // counts all changes
 	warned time.Time
 }
 
-// registryConfig says how a registry opens.
+// registryConfig configures a registry.
 type registryConfig[V comparable] struct {
-	// Open looks up what a name stands for. It is tried again while its error is
-	// one that passes.
+	// Open opens the value of a name. It is tried again while its error is
+	// temporary.
 	Open func(ctx context.Context, name string) (V, error)
-	// Start is called once with what Open returned, and must not block; or Discard
-	// is, if the registry was closed meanwhile. Both default to nothing.
+	// Start is called once with the value that Open returned, and must not block.
+	// Discard is called instead if the value is not entered: the registry was
+	// closed, the look-up is stale, or another attempt was first. Both default to
+	// nothing.
 	Start, Discard func(V)
-	// MaxAge is for how long an entry counts. Defaults to for ever.
+	// MaxAge is how long an entry is valid. Defaults to no limit.
 	MaxAge time.Duration
-	// MaxOpening bounds the calls of Open at a time. Defaults to 8, for such as take a
-	// connection each, which others need.
+	// MaxOpening bounds the concurrent calls of Open. Defaults to 8, because each call
+	// may take a connection from the pool.
 	MaxOpening int
-	// MaxOpen bounds the entries, of which all are dropped when there are more:
-	// only for what needs no end. Defaults to no bound.
+	// MaxOpen bounds the entries. When there are more, all are dropped without
+	// being closed, so it is only for values that need no close. Defaults to no
+	// limit.
 	MaxOpen int
-	// ErrClosed is what callers get after close.
+	// ErrClosed is the error after close.
 	ErrClosed error
 	Log       *slog.Logger
 }
@@ -67,24 +70,25 @@ type entry[V comparable] struct {
 // lookup is one call of Open.
 type lookup struct {
 	name  string
-	stale bool // there was a change of the name since it began
+	stale bool // the name has changed since the look-up began
 }
 
-// failure is why something was not opened.
+// failure is a cached error of Open.
 type failure struct {
 	err   error
 	until time.Time
 }
 
 const (
-	// openTimeout bounds one attempt to open something.
+	// openTimeout bounds one attempt to open a value.
 	openTimeout = 10 * time.Second
 	// maxOpening is the default of registryConfig.MaxOpening.
 	maxOpening = 8
-	// goneFor is for how long a name is not looked up again that is not there: a
-	// client may go on sending to it. Another node may make it meanwhile.
+	// goneFor is how long a missing name is not looked up again (negative
+	// caching), because clients may keep sending to it. It is short, because
+	// another node may create it meanwhile.
 	goneFor = 250 * time.Millisecond
-	// maxGone bounds how many such names are remembered.
+	// maxGone bounds how many such names are cached.
 	maxGone = 1000
 	// warnEvery is how often the log says that PostgreSQL is away.
 	warnEvery = 10 * time.Second
@@ -94,7 +98,7 @@ func newRegistry[V comparable](cfg registryConfig[V]) *registry[V] {
 	return &registry[V]{open: cfg, slots: make(chan struct{}, cmp.Or(cfg.MaxOpening, maxOpening)), gone: make(map[string]failure), under: make(map[*lookup]bool)}
 }
 
-// get returns what is open by that name, or opens it. It waits while PostgreSQL is
+// get returns the open value of a name, or opens it. It waits while PostgreSQL is
 // away, at most until ctx ends.
 func (r *registry[V]) get(ctx context.Context, name string) (V, error) {
 	if v, ok := r.peek(name); ok {
@@ -113,7 +117,7 @@ func (r *registry[V]) get(ctx context.Context, name string) (V, error) {
 	}
 }
 
-// peek returns what is open by that name, without waiting.
+// peek returns the open value of a name, without waiting.
 func (r *registry[V]) peek(name string) (v V, ok bool) {
 	found, ok := r.live.Load(name)
 	if !ok {
@@ -126,7 +130,7 @@ func (r *registry[V]) peek(name string) (v V, ok bool) {
 	return e.value, true
 }
 
-// once is one attempt, shared with all who want the same at that time. An attempt
+// once is one attempt, shared by all concurrent callers of that name. An attempt
 // that may have begun before a change is not shared with callers after it.
 func (r *registry[V]) once(ctx context.Context, name string) (v V, err error) {
 	r.mu.Lock()
@@ -143,7 +147,7 @@ func (r *registry[V]) once(ctx context.Context, name string) (v V, err error) {
 	}
 }
 
-// attempt opens something, unless that has just been done, or found to be in vain.
+// attempt opens a value, unless it is open by now, or its failure is cached.
 func (r *registry[V]) attempt(name string) (v V, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -176,10 +180,10 @@ func (r *registry[V]) attempt(name string) (v V, err error) {
 	}
 }
 
-// errStale: what was looked up may not be so any more.
+// errStale: the result of a look-up may be outdated.
 var errStale = errors.New("changed while it was looked up")
 
-// begin begins a look-up, or returns why there need not be one.
+// begin begins a look-up, or returns the error that makes it needless.
 func (r *registry[V]) begin(name string) (*lookup, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +201,8 @@ func (r *registry[V]) begin(name string) (*lookup, error) {
 	return l, nil
 }
 
-// fail remembers an error that stays, unless what it is about has changed since.
+// fail caches a permanent error, unless the name has changed since the look-up
+// began.
 func (r *registry[V]) fail(l *lookup, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,12 +217,13 @@ func (r *registry[V]) fail(l *lookup, err error) {
 		}
 	case now.Sub(r.warned) >= warnEvery:
 		r.warned = now
-		r.open.Log.Warn("PostgreSQL does not answer; what is to be opened waits", "name", strings.ReplaceAll(l.name, "\x00", "/"), "error", err)
+		r.open.Log.Warn("PostgreSQL does not answer; the opening of streams, queues and event stores waits", "name", strings.ReplaceAll(l.name, "\x00", "/"), "error", err)
 	}
 }
 
-// enter adds what was opened, and returns what is open now: nothing if the registry
-// is closed or the look-up is stale, or what another attempt entered in the meantime.
+// enter adds an opened value, and returns the value that is open now: v, or the value
+// that another attempt entered meanwhile, or an error if the registry is closed or
+// the look-up is stale.
 func (r *registry[V]) enter(l *lookup, v V) (none V, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +250,9 @@ func (r *registry[V]) enter(l *lookup, v V) (none V, err error) {
 	return v, nil
 }
 
-// changed has names looked up anew that were not there: what they stand for was
-// just made. Callers after it are not told what was so before. Open ones stay open.
+// changed drops the cached failures of names whose values were just created, and
+// marks running look-ups of them as stale. Later callers do not get results from
+// before the change. Open values stay open.
 func (r *registry[V]) changed(is func(name string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,8 +263,8 @@ func (r *registry[V]) changed(is func(name string) bool) {
 	r.change++
 }
 
-// remove is changed for what stands for something else now, or for nothing: what is
-// open by those names is removed and returned.
+// remove is changed for names that have another value now, or none: it also removes
+// and returns their open values.
 func (r *registry[V]) remove(is func(name string) bool) (removed []V) {
 	r.changed(is)
 	for name, e := range r.live.Range {
@@ -268,8 +275,8 @@ func (r *registry[V]) remove(is func(name string) bool) (removed []V) {
 	return removed
 }
 
-// forget removes what is gone, unless it is another by now. It reports whether it
-// was there.
+// forget removes v, if it is still the open value of the name, and reports
+// whether it was.
 func (r *registry[V]) forget(name string, v V) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +289,7 @@ func (r *registry[V]) forget(name string, v V) bool {
 	return true
 }
 
-// all returns what is open.
+// all returns all open values.
 func (r *registry[V]) all() (open []V) {
 	r.live.Range(func(_, e any) bool {
 		open = append(open, e.(*entry[V]).value)
@@ -291,14 +298,14 @@ func (r *registry[V]) all() (open []V) {
 	return open
 }
 
-// len is how many are open.
+// len returns the number of open values.
 func (r *registry[V]) len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count
 }
 
-// close has everything that is opened from now on refused. Open ones stay open.
+// close makes every later open fail with ErrClosed. Open values stay open.
 func (r *registry[V]) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ func testRegistry(open func(ctx context.Context, name string) (*thing, error)) *
 	return newRegistry(registryConfig[*thing]{Open: open, ErrClosed: errors.New("closed"), Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestRegistry_SlowName: who opens something slowly holds up nobody else, and all
-// who want the same get one.
+// TestRegistry_SlowName: a slow open does not delay other names, and all callers
+// of the same name get one value.
 func TestRegistry_SlowName(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})
@@ -54,8 +54,8 @@ func TestRegistry_SlowName(t *testing.T) {
 	}
 }
 
-// TestRegistry_UnknownName is looked up once in a while, whoever asks how often, and
-// at once when it was made.
+// TestRegistry_UnknownName: an unknown name is looked up only now and then, however
+// often it is requested, and at once after it was created.
 func TestRegistry_UnknownName(t *testing.T) {
 	t.Parallel()
 	var lookups atomic.Int32
@@ -105,8 +105,8 @@ func TestRegistry_DatabaseAway(t *testing.T) {
 	}
 }
 
-// TestRegistry_Ends: what is forgotten is opened anew, what has its age too, and
-// after close nothing.
+// TestRegistry_Ends: a forgotten value is opened again, and so is one older than
+// MaxAge; after close nothing is opened.
 func TestRegistry_Ends(t *testing.T) {
 	t.Parallel()
 	var discarded, started atomic.Int32
@@ -179,7 +179,8 @@ func TestRegistry_ChangeDuringLookup(t *testing.T) {
 	}
 }
 
-// TestRegistry_StaleLookup: what was looked up before a change is not kept after it.
+// TestRegistry_StaleLookup: the result of a look-up from before a change is not
+// kept after it.
 func TestRegistry_StaleLookup(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})

@@ -9,12 +9,12 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// rooms is a stream with rooms as its keys.
+// rooms is engine.Rooms on a stream with the rooms as keys.
 type rooms struct {
 	log      *stream.Stream
 	appender *stream.Appender
 	logger   *slog.Logger
-	lost     atomic.Int64 // positions
+	lost     atomic.Int64 // positions that failovers have lost
 }
 
 func (s *rooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {

@@ -17,68 +17,68 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// streams gives the gateway the streams of one database.
+// streams is engine.Streams on the streams of one database.
 type streams struct {
 	pool   *pgxpool.Pool
-	reader *standby.Reader // nil without
+	reader *standby.Reader // nil without a standby
 	log    *slog.Logger
 	finder *finder
 	hub    *stream.Hub
 	groups *stream.Groups
 
-	work    context.Context // ends with stop: no appender begins any more
+	work    context.Context // ends with stop: no appender starts after that
 	stop    context.CancelFunc
 	running sync.WaitGroup // appenders
 
-	followers sync.WaitGroup // of hub, which ends after them
+	followers sync.WaitGroup // users of hub, which ends after them
 
 	open    *registry[*openStream]
-	maxOpen int                      // streams, before idle ones are closed sooner
-	closing sync.Mutex               // of closeIdle
-	ending  sync.Map                 // id of a stream to the done of the appender that was forgotten last
+	maxOpen int                      // open streams above which idle ones are closed sooner
+	closing sync.Mutex               // held by closeIdle
+	ending  sync.Map                 // id of a stream to the *openStream forgotten last, while it ends
 	opened  *registry[*stream.Group] // by groupKey
 }
 
-// groupKey names a group of a stream; no name has a NUL.
+// groupKey is the key of a group of a stream; no name contains a NUL.
 func groupKey(stream, group string) string { return stream + "\x00" + group }
 
-// inFamily tells the keys of the groups of a stream and of its partitions.
+// inFamily matches the keys of the groups of a stream and of its partitions.
 func inFamily(stream string) func(key string) bool {
 	return func(key string) bool {
 		return strings.HasPrefix(key, stream+"\x00") || strings.HasPrefix(key, stream+"/")
 	}
 }
 
-// named tells one name.
+// named matches one name.
 func named(want string) func(name string) bool {
 	return func(name string) bool { return name == want }
 }
 
 const (
-	// groupAge is for how long a group that was looked up counts as there:
-	// somebody may drop it, and make another of that name.
+	// groupAge is how long a group that was looked up is cached: somebody may
+	// drop it, and create another of that name.
 	groupAge = 10 * time.Second
-	// maxGroups bounds how many are remembered.
+	// maxGroups bounds how many groups are cached.
 	maxGroups = 10_000
-	// ownersEvery is how often it is looked whether open streams hold a queue's
-	// messages by now, or are not used any more.
+	// ownersEvery is how often open streams are checked: whether they hold a
+	// queue's messages by now, or are idle.
 	ownersEvery = 5 * time.Second
-	// idleAfter is for how long a stream stays open to which nobody publishes, and
-	// idleAfterMany is that while more than maxOpen are.
+	// idleAfter is how long a stream stays open without a publish. idleAfterMany
+	// applies while more than maxOpen streams are open.
 	idleAfter     = 5 * time.Minute
 	idleAfterMany = ownersEvery
-	// OpenStreamBytes is about what an open stream takes, in bytes.
+	// OpenStreamBytes is the approximate memory of an open stream, in bytes.
 	OpenStreamBytes = 4 << 10
 )
 
-// openStream is a stream that is published to.
+// openStream is a stream with a running appender.
 type openStream struct {
 	*stream.Stream
 	appender *stream.PartitionedAppender
-	started  chan struct{} // closed when the appender has been started; nil if that was at once
+	started  chan struct{} // closed when the appender has been started; nil if it was started at once
 	stopping sync.Once
 	done     chan struct{}              // closed when the appender has ended
-	before   atomic.Pointer[openStream] // that has to end first, or nil
+	before   atomic.Pointer[openStream] // must end before this one starts; or nil
 	progress progress
 }
 
@@ -97,7 +97,7 @@ func newStreams(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *s
 	return s
 }
 
-// run works until ctx ends and what was accepted by then is written.
+// run runs until ctx ends and everything accepted by then is written.
 func (s *streams) run(ctx context.Context) {
 	reading, stopReading := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
@@ -117,7 +117,7 @@ func (s *streams) run(ctx context.Context) {
 	readers.Wait()
 }
 
-// abandon gives up what is accepted and not committed.
+// abandon gives up accepted messages that are not committed.
 func (s *streams) abandon() {
 	for _, o := range s.open.all() {
 		o.abandon()
@@ -128,14 +128,15 @@ func (s *streams) abandon() {
 	})
 }
 
-// abandon gives up what the stream has accepted, and what those have that it waits for.
+// abandon gives up the accepted messages of the stream, and of those that must end
+// before it.
 func (o *openStream) abandon() {
 	for ; o != nil; o = o.before.Load() {
 		o.appender.Abandon()
 	}
 }
 
-// lookup finds a stream to be published to.
+// lookup finds a stream and creates its appender.
 func (s *streams) lookup(ctx context.Context, name string) (*openStream, error) {
 	found, err := s.finder.find(ctx, name)
 	if err != nil {
@@ -162,11 +163,11 @@ func (s *streams) Publish(ctx context.Context, name string, as *engine.RequestID
 		err = s.submit(ctx, o, as, out, done)
 		if !errors.Is(err, stream.ErrClosed) || s.work.Err() != nil {
 			return engineError(err)
-		} // else it was forgotten in between, and took nothing
+		} // else it was closed in between, and accepted nothing
 	}
 }
 
-// submit has messages stored in the stream that is open, and done called.
+// submit submits messages to an open stream; the answer goes to done.
 func (s *streams) submit(ctx context.Context, o *openStream, as *engine.RequestID, out []stream.Message, done func(engine.Place, error)) (err error) {
 	o.progress.begin()
 	answer := func(at stream.Appended, err error) {
@@ -199,7 +200,7 @@ func (s *streams) published(o *openStream, at engine.Place, err error, done func
 func (s *streams) Subscribe(ctx context.Context, name string, from engine.Start) (engine.Subscription, error) {
 	var found *stream.Stream
 	var err error
-	if from.Group != "" { // which has an offset in the stream
+	if from.Group != "" { // a queue's stream has no groups
 		found, err = s.finder.find(ctx, name)
 	} else {
 		found, err = stream.Lookup(ctx, s.pool, name)
@@ -207,7 +208,7 @@ func (s *streams) Subscribe(ctx context.Context, name string, from engine.Start)
 	if err != nil {
 		return nil, engineError(err)
 	}
-	var start stream.Start // the oldest message that is kept
+	var start stream.Start // the zero value is the oldest message kept
 	switch {
 	case from.Group != "":
 		g, err := s.groups.Open(ctx, found, from.Group, stream.GroupOptions{})
@@ -227,7 +228,7 @@ func (s *streams) Subscribe(ctx context.Context, name string, from engine.Start)
 	return subscription{sub}, engineError(err)
 }
 
-// openGroup opens a group of a stream; it is made if there is none.
+// openGroup opens a group of a stream, and creates it if it does not exist.
 func (s *streams) openGroup(ctx context.Context, key string) (*stream.Group, error) {
 	name, group, _ := strings.Cut(key, "\x00")
 	found, err := s.finder.find(ctx, name)
@@ -241,7 +242,7 @@ func (s *streams) openGroup(ctx context.Context, key string) (*stream.Group, err
 func (s *streams) Commit(ctx context.Context, name, group string, position int64) (int64, error) {
 	key := groupKey(name, group)
 	for {
-		_, known := s.opened.peek(key) // from before, so that it may be gone
+		_, known := s.opened.peek(key) // a cached group may have been dropped
 		g, err := s.opened.get(ctx, key)
 		if err != nil {
 			return 0, engineError(err)
@@ -252,11 +253,12 @@ func (s *streams) Commit(ctx context.Context, name, group string, position int64
 		}
 		if s.opened.forget(key, g); !known {
 			return 0, engineError(err)
-		} // else there may be another of its name by now
+		} // else another group may have the name by now
 	}
 }
 
-// groupGone is told of a group that is not there any more: the next commit looks its name up.
+// groupGone is called after a group was found to be dropped: the next commit looks its name
+// up.
 func (s *streams) groupGone(id int32) {
 	for _, g := range s.opened.all() {
 		if g.ID() == id {
@@ -265,8 +267,8 @@ func (s *streams) groupGone(id int32) {
 	}
 }
 
-// CommitLater implements engine.Streams. What is for a group that another node has dropped is
-// lost: whether it was meant for the one that has its name now, nobody knows.
+// CommitLater implements engine.Streams. A commit to a group that another node has dropped is
+// lost: nobody knows whether it was meant for the group that has the name now.
 func (s *streams) CommitLater(ctx context.Context, name, group string, position int64) error {
 	g, err := s.opened.get(ctx, groupKey(name, group))
 	if err != nil {
@@ -276,7 +278,7 @@ func (s *streams) CommitLater(ctx context.Context, name, group string, position 
 	return nil
 }
 
-// subscription is a stream.Subscription with the engine's messages.
+// subscription is engine.Subscription on a stream.Subscription.
 type subscription struct{ *stream.Subscription }
 
 // Next implements engine.Subscription.
@@ -297,7 +299,8 @@ func engineMessage(m *stream.Message) engine.Message {
 	return engine.Message{Position: m.Position, Time: m.Time, Key: m.Key, Headers: m.Headers, Payload: m.Payload}
 }
 
-// readBytes bounds what one Read holds, beside its last message.
+// readBytes bounds the bytes that one Read holds, not counting its last
+// message.
 const readBytes = 4 << 20
 
 // Read implements engine.Streams.

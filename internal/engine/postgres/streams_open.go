@@ -11,7 +11,8 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// start starts the appender of a stream, after the one before it has written all that it accepted.
+// start starts the appender of a stream, after the previous appender of that stream has
+// written everything it accepted.
 func (s *streams) start(o *openStream) {
 	s.running.Add(1)
 	before, waits := s.ending.Load(o.ID())
@@ -29,7 +30,7 @@ func (s *streams) start(o *openStream) {
 	}()
 }
 
-// end has the appender of a stream stop. It does not wait for that.
+// end stops the appender of a stream, without waiting for that.
 func (s *streams) end(o *openStream) {
 	o.stopping.Do(func() {
 		go func() {
@@ -44,8 +45,8 @@ func (s *streams) end(o *openStream) {
 	})
 }
 
-// made is told of a stream that was made just now: what was not found is looked up
-// anew, and so is another one of its name, which another node has dropped.
+// made is called after a stream was created: its name is looked up again, also if
+// an older stream of that name is open, which another node has dropped.
 func (s *streams) made(found *stream.Stream) {
 	if o, open := s.open.peek(found.Name()); open && o.ID() != found.ID() {
 		s.dropped(o.Stream)
@@ -54,8 +55,8 @@ func (s *streams) made(found *stream.Stream) {
 	s.opened.changed(inFamily(found.Name()))
 }
 
-// dropped is told of a stream that was dropped just now: there may be another of its
-// name at once.
+// dropped is called after a stream was dropped: another of its name may exist at
+// once.
 func (s *streams) dropped(gone *stream.Stream) {
 	s.open.changed(named(gone.Name()))
 	for _, o := range s.open.all() {
@@ -66,8 +67,8 @@ func (s *streams) dropped(gone *stream.Stream) {
 	s.opened.remove(inFamily(gone.Name()))
 }
 
-// becameQueue ends the appenders of streams that hold a queue's messages now; a
-// stream that does not is opened again.
+// becameQueue ends the appenders of streams that hold a queue's messages now.
+// If one does not, the next publish opens it again.
 func (s *streams) becameQueue(name string) {
 	for _, o := range s.open.remove(func(open string) bool { return open == name || strings.HasPrefix(open, name+"/") }) {
 		s.forget(o)
@@ -75,8 +76,9 @@ func (s *streams) becameQueue(name string) {
 	s.opened.remove(inFamily(name))
 }
 
-// watchOwners ends, again and again until ctx ends, the appenders of streams that
-// hold a queue's messages by now: another server may have made the queue.
+// watchOwners periodically ends the appenders of streams that hold a queue's
+// messages by now, because another server may have created the queue, and closes
+// idle streams. It runs until ctx ends.
 func (s *streams) watchOwners(ctx context.Context) {
 	tick := time.NewTicker(ownersEvery)
 	defer tick.Stop()
@@ -87,14 +89,14 @@ func (s *streams) watchOwners(ctx context.Context) {
 			return
 		}
 		if err := s.checkOwners(ctx); err != nil && ctx.Err() == nil {
-			s.log.Debug("cannot look for the queues of open streams; tried again", "error", err)
+			s.log.Debug("cannot check which open streams belong to queues; trying again", "error", err)
 		}
 		s.closeIdle(time.Now(), s.idleAfter())
 	}
 }
 
-// idleAfter returns for how long a stream may be idle. That clients keep many open is not to
-// take the memory that others need.
+// idleAfter returns how long a stream may be idle. It is shorter while many are open, to
+// save memory.
 func (s *streams) idleAfter() time.Duration {
 	if s.open.len() > s.maxOpen {
 		return idleAfterMany
@@ -102,8 +104,8 @@ func (s *streams) idleAfter() time.Duration {
 	return idleAfter
 }
 
-// closeIdle ends the appenders to which nobody has published for so long. Whoever
-// publishes next opens the stream again.
+// closeIdle ends the appenders that have been idle for that long. The next
+// publish opens the stream again.
 func (s *streams) closeIdle(now time.Time, after time.Duration) {
 	s.closing.Lock()
 	defer s.closing.Unlock()
@@ -114,7 +116,7 @@ func (s *streams) closeIdle(now time.Time, after time.Duration) {
 	}
 }
 
-// checkOwners looks once, with one query for all streams that are open.
+// checkOwners checks once, with one query for all open streams.
 func (s *streams) checkOwners(ctx context.Context) error {
 	open := make(map[string]*openStream)
 	for _, o := range s.open.all() {
@@ -133,11 +135,12 @@ func (s *streams) checkOwners(ctx context.Context) error {
 	return err
 }
 
-// forget ends the appender of a stream that is gone, or idle.
+// forget removes a dropped or idle stream from the registry and ends its
+// appender.
 func (s *streams) forget(o *openStream) {
 	s.ending.Store(o.ID(), o)
 	select {
-	case <-o.done: // it has ended before
+	case <-o.done: // it has ended already
 		s.ending.CompareAndDelete(o.ID(), o)
 	default:
 	}

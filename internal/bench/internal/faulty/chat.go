@@ -15,8 +15,8 @@ type room struct {
 	members map[*websocket.Conn]map[*websocket.Conn]*Outlet // by sender
 }
 
-// Chat returns a server of one room: what a member says goes to each of the others,
-// with the vice in what every other gets of each sender.
+// Chat returns a server with one room: each chat goes to all other members. The
+// vice affects what every other member receives of each sender.
 func Chat(vice Vice) *Server {
 	r := &room{vice: vice, members: make(map[*websocket.Conn]map[*websocket.Conn]*Outlet)}
 	return start(vice, func(c *websocket.Conn) session {

@@ -12,11 +12,11 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Server is one WebSocket server. Set its fields before the first connection.
+// Server is a WebSocket server. Set its fields before the first connection.
 type Server struct {
 	URL string
-	// Stall is for how long nothing at all goes on when message number StallAt,
-	// from 1 on, has come.
+	// Stall is how long the whole server pauses when message number StallAt,
+	// from 1 on, arrives.
 	Stall   time.Duration
 	StallAt int
 
@@ -24,23 +24,23 @@ type Server struct {
 	open func(c *websocket.Conn) session
 	http *httptest.Server
 
-	mu      sync.Mutex // held while messages are handled, so that a stall is everybody's
+	mu      sync.Mutex // held while messages are handled, so that a stall affects all connections
 	read    int
 	serving []chan struct{} // each closed when its connection has ended
 }
 
-// session is what a server does with a connection.
+// session has the handlers of a connection.
 type session struct {
 	message func(p []byte)
-	turn    func() // when all that was read has been handled; may be nil
-	ended   func() // before the closing handshake; may be nil
+	turn    func() // called when all that was read has been handled; may be nil
+	ended   func() // called before the closing handshake; may be nil
 }
 
 func start(vice Vice, open func(c *websocket.Conn) session) *Server {
 	s := &Server{vice: vice, open: open}
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := websocket.Upgrade(w, r, websocket.Config{}); err == nil {
-			s.mu.Lock() // or Close might not know of it
+			s.mu.Lock() // otherwise Close might miss this connection
 			defer s.mu.Unlock()
 			done := make(chan struct{})
 			s.serving = append(s.serving, done)
@@ -54,10 +54,10 @@ func start(vice Vice, open func(c *websocket.Conn) session) *Server {
 	return s
 }
 
-// Port that it listens on.
+// Port is the port that the server listens on.
 func (s *Server) Port() string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
 
-// Close ends the server when its connections have ended.
+// Close ends the server after its connections have ended.
 func (s *Server) Close() {
 	s.http.Close()
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *Server) handle(messages []websocket.Message, what session) {
 	}
 }
 
-// Echo returns a server that sends back what it gets, with the vice.
+// Echo returns a server that echoes messages, with the vice.
 func Echo(vice Vice) *Server {
 	return start(vice, func(c *websocket.Conn) session {
 		out := Outlet{Vice: vice}
@@ -110,8 +110,8 @@ func Echo(vice Vice) *Server {
 	})
 }
 
-// Lanes returns a server that sends back what it gets, with the vice, and pushes a
-// dummy of that many bytes after each.
+// Lanes returns a server that echoes messages, with the vice, and pushes a dummy
+// of that many bytes after each.
 func Lanes(vice Vice, dummy int) *Server {
 	push := bytes.Repeat([]byte("d"), dummy)
 	return start(vice, func(c *websocket.Conn) session {
@@ -126,8 +126,9 @@ func Lanes(vice Vice, dummy int) *Server {
 	})
 }
 
-// Ingest returns a server that hands all messages of a connection to store when it
-// ends, and counts them before, with the vice in the counts.
+// Ingest returns a server that acknowledges the number of received messages, with
+// the vice in the counts, and passes all messages of a connection to store when
+// the connection ends.
 func Ingest(acks Vice, store func(messages [][]byte)) *Server {
 	return start(acks, func(c *websocket.Conn) session {
 		var messages [][]byte
@@ -143,8 +144,8 @@ func Ingest(acks Vice, store func(messages [][]byte)) *Server {
 	})
 }
 
-// Silent returns a server that gets messages, and hands all of a connection to
-// store when it ends.
+// Silent returns a server that answers nothing, and passes all messages of a
+// connection to store when the connection ends.
 func Silent(store func(messages [][]byte)) *Server {
 	return start(Honest, func(*websocket.Conn) session {
 		var messages [][]byte

@@ -1,5 +1,5 @@
-// Package faulty has servers that do wrong on purpose, for tests of what a
-// benchmark has to notice. Each is the plainest of its kind and has one vice.
+// Package faulty has servers with deliberate faults, for tests of what a
+// benchmark must detect. Each server is as simple as possible and has one vice.
 package faulty
 
 import (
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Vice is what a server does wrong.
+// Vice is a deliberate fault of a server.
 type Vice int
 
-// The vices. All but Slow befall one message in ten.
+// The vices. All except Slow affect one message in ten.
 const (
 	Honest Vice = iota
-	Slow        // it answers all that it has read Delay later
+	Slow        // it answers everything that it has read, Delay later
 	Lossy
 	Duplicating
 	Reordering // a message comes after the next one
@@ -22,21 +22,22 @@ const (
 // Vices are all of them.
 var Vices = []Vice{Honest, Slow, Lossy, Duplicating, Reordering}
 
-// Delay is how slow a Slow server is.
+// Delay is the delay of a Slow server.
 const Delay = 20 * time.Millisecond
 
 func (v Vice) String() string {
 	return [...]string{"honest", "slow", "lossy", "duplicating", "reordering"}[v]
 }
 
-// Outlet passes messages on with a vice. Of ten messages none is held at the end.
+// Outlet passes messages on with a vice. Of each ten messages, it holds none back
+// at the end.
 type Outlet struct {
 	Vice Vice
 	n    int
 	held []byte
 }
 
-// Pass calls send for what is to be seen of p and of those before it.
+// Pass calls send for the messages that the vice lets through after p.
 func (o *Outlet) Pass(p []byte, send func([]byte)) {
 	o.n++
 	if o.n%10 == 5 {

@@ -13,23 +13,23 @@ import (
 	"github.com/tidewire/tidewire/internal/bench"
 )
 
-// partProcess is a part, seen by its parent.
-type partProcess struct {
+// workerProcess is a worker process, seen by its parent.
+type workerProcess struct {
 	role   string
 	cmd    *exec.Cmd
 	orders *json.Encoder
 	stdin  io.Closer
 	tail   *tail
-	events chan event // closed when it has ended
+	events chan event // closed when the process has ended
 
 	mu     sync.Mutex
 	last   tick
 	recent *bench.Histogram // latencies since takeRecent
 }
 
-// startPart runs a part and waits until it is ready.
-func startPart(ctx context.Context, cmd *exec.Cmd, cfg WorkerConfig) (*partProcess, error) {
-	p := &partProcess{role: cfg.Role, cmd: cmd, tail: &tail{}, events: make(chan event, 1), recent: bench.NewHistogram()}
+// startWorker starts a worker process and waits until it is ready.
+func startWorker(ctx context.Context, cmd *exec.Cmd, cfg WorkerConfig) (*workerProcess, error) {
+	p := &workerProcess{role: cfg.Role, cmd: cmd, tail: &tail{}, events: make(chan event, 1), recent: bench.NewHistogram()}
 	cmd.Stderr = p.tail
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,8 +53,8 @@ func startPart(ctx context.Context, cmd *exec.Cmd, cfg WorkerConfig) (*partProce
 	return p, nil
 }
 
-// listen keeps the latest tick and passes on what else the part says.
-func (p *partProcess) listen(out io.Reader) {
+// listen keeps the latest tick and passes on the other events of the process.
+func (p *workerProcess) listen(out io.Reader) {
 	defer close(p.events)
 	for lines := json.NewDecoder(out); ; {
 		var e event
@@ -74,15 +74,15 @@ func (p *partProcess) listen(out io.Reader) {
 	}
 }
 
-// tick is how far the part is.
-func (p *partProcess) tick() tick {
+// tick returns how far the process is.
+func (p *workerProcess) tick() tick {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// takeRecent is the latencies of about the last second.
-func (p *partProcess) takeRecent() *bench.Histogram {
+// takeRecent returns the latencies of about the last second.
+func (p *workerProcess) takeRecent() *bench.Histogram {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := p.recent
@@ -90,15 +90,15 @@ func (p *partProcess) takeRecent() *bench.Histogram {
 	return taken
 }
 
-func (p *partProcess) order(o order) error {
+func (p *workerProcess) order(o order) error {
 	if err := p.orders.Encode(o); err != nil {
 		return fmt.Errorf("tell %s to %s: %w\n%s", p.role, o.Do, err, p.tail.last())
 	}
 	return nil
 }
 
-// next is the next thing that the part says but for ticks.
-func (p *partProcess) next(ctx context.Context, patience time.Duration) (event, error) {
+// next returns the next event of the process that is not a tick.
+func (p *workerProcess) next(ctx context.Context, patience time.Duration) (event, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -117,8 +117,8 @@ func (p *partProcess) next(ctx context.Context, patience time.Duration) (event, 
 	}
 }
 
-// failed is an error that the part has told, without waiting for one.
-func (p *partProcess) failed() error {
+// failed returns an error that the process has reported, without waiting for one.
+func (p *workerProcess) failed() error {
 	select {
 	case e, ok := <-p.events:
 		if !ok || e.Error != "" {
@@ -129,8 +129,8 @@ func (p *partProcess) failed() error {
 	return nil
 }
 
-// finish has the part stop and returns its report.
-func (p *partProcess) finish(ctx context.Context, sent []int) (*partReport, error) {
+// finish stops the process and returns its report.
+func (p *workerProcess) finish(ctx context.Context, sent []int) (*workerReport, error) {
 	if err := p.order(order{Do: "stop", Sent: sent}); err != nil {
 		return nil, err
 	}
@@ -144,8 +144,8 @@ func (p *partProcess) finish(ctx context.Context, sent []int) (*partReport, erro
 	return e.Report, nil
 }
 
-// stop ends the process: the end of its input is the end of it.
-func (p *partProcess) stop() error {
+// stop ends the process by closing its standard input.
+func (p *workerProcess) stop() error {
 	p.stdin.Close()
 	timer := time.AfterFunc(10*time.Second, func() { p.cmd.Process.Kill() })
 	defer timer.Stop()

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// parts are the processes, the readers last.
-func (r *queueRun) parts() (all []*partProcess) {
-	for _, p := range []*partProcess{r.writers, r.readers} {
+// workers returns the worker processes, the readers last.
+func (r *queueRun) workers() (all []*workerProcess) {
+	for _, p := range []*workerProcess{r.writers, r.readers} {
 		if p != nil {
 			all = append(all, p)
 		}
@@ -16,8 +16,8 @@ func (r *queueRun) parts() (all []*partProcess) {
 	return all
 }
 
-// startParts starts the server, if there is one, the readers, and the writers.
-func (r *queueRun) startParts(ctx context.Context) (err error) {
+// startWorkers starts the server (if there is one), the readers, and the writers.
+func (r *queueRun) startWorkers(ctx context.Context) (err error) {
 	if r.cfg.Serve != nil {
 		if r.server, err = r.cfg.Serve(ctx); err != nil {
 			return err
@@ -26,13 +26,13 @@ func (r *queueRun) startParts(ctx context.Context) (err error) {
 	}
 	for _, part := range []struct {
 		role    string
-		process **partProcess
+		process **workerProcess
 	}{{"readers", &r.readers}, {"writers", &r.writers}} {
 		if part.role == "readers" && r.cfg.publishOnly() {
 			continue
 		}
 		cfg := WorkerConfig{Role: part.role, Database: r.cfg.Database, QueueLoad: r.cfg.QueueLoad}
-		if *part.process, err = startPart(ctx, r.cfg.Part(), cfg); err != nil {
+		if *part.process, err = startWorker(ctx, r.cfg.Part(), cfg); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func (r *queueRun) startParts(ctx context.Context) (err error) {
 }
 
 func (r *queueRun) stopParts() (err error) {
-	for _, p := range r.parts() {
+	for _, p := range r.workers() {
 		err = errors.Join(err, p.stop())
 	}
 	if r.server != nil {
@@ -49,9 +49,9 @@ func (r *queueRun) stopParts() (err error) {
 	return err
 }
 
-// order gives an order to the readers and then to the writers.
+// order sends an order to the readers and then to the writers.
 func (r *queueRun) order(do string) (err error) {
-	for _, p := range slices.Backward(r.parts()) {
+	for _, p := range slices.Backward(r.workers()) {
 		err = errors.Join(err, p.order(order{Do: do}))
 	}
 	return err
