@@ -20,7 +20,7 @@ const (
 // Options of a queue, chosen when it is made.
 type Options struct {
 	// MaxAttempts is how often a message is delivered before it becomes a dead
-	// letter, MaxAttempts at most; a delivery that ended with its Node is not counted. Defaults to 10.
+	// letter, at most 1,048,576 (the constant MaxAttempts); a delivery that ended with its Node is not counted. Defaults to 10.
 	MaxAttempts int
 	// RetryMin is the pause after the first nack. It doubles with each further
 	// one (exponential back-off), and a random half is taken off. Defaults to 1

@@ -187,13 +187,38 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 		if err != nil {
 			return err
 		}
-		if !set { // it has no default, or the default is determined later
+		source := p.settings.source(ctx, f)
+		if !set {
+			text, source = c.elsewhere(p, f.Name)
+		}
+		if text == "" { // it has no default, or the default is determined later
 			fmt.Fprintf(p.Out, "# %s =\n", f.Name)
 			continue
 		}
-		fmt.Fprintf(p.Out, "%-60s # %s\n", f.Name+" = "+text, p.settings.source(ctx, f))
+		fmt.Fprintf(p.Out, "%-60s # %s\n", f.Name+" = "+text, source)
 	}
 	return nil
+}
+
+// elsewhere returns the value of a setting that serve takes from somewhere else if neither a flag, its variable nor the file gives one,
+// and its source.
+func (c *configCmd) elsewhere(p *process, name string) (text, source string) {
+	variable := ""
+	switch name {
+	case "port":
+		if c.Only != "lanes" { // whose file may have one
+			return "8080", fromDefault
+		}
+	case "database-url":
+		variable = "DATABASE_URL"
+	case "read-url":
+		variable = "DATABASE_READ_URL"
+	}
+	address := p.Getenv(variable)
+	if variable == "" || address == "" {
+		return "", ""
+	}
+	return "'" + withoutPassword(address) + "'", "variable " + variable
 }
 
 // settingText returns the value of a flag as the file has it, without passwords, and whether there is

@@ -49,7 +49,7 @@ rate-limit = 20
 max-memory = "2GiB"
 stored-rooms = ["lobby", "support-*"]
 migrate = false
-database-url = "postgres://u:secret@localhost/x"
+database-url = "postgres://u:geheim@localhost/x"
 `)
 	env := map[string]string{"TIDEWIRE_CONFIG": file, "TIDEWIRE_PORT": "2", "TIDEWIRE_RATE_LIMIT": "30", "TIDEWIRE_ALLOW_ORIGIN": "https://a.example,https://b.example"}
 	code, out, errOut := run(t, func(name string) string { return env[name] }, "config", "--port", "3")
@@ -105,12 +105,32 @@ func TestConfig_Errors(t *testing.T) {
 func TestConfig_ShowsNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
-		"postgres://u:secret@localhost/x", "postgres://localhost/x?user=u&password=secret&sslmode=disable",
-		"host=localhost password=secret user=u", "host=localhost password='se cret' user=u",
+		"postgres://u:geheim@localhost/x", "postgres://localhost/x?user=u&password=geheim&sslmode=disable",
+		"host=localhost password=geheim user=u", "host=localhost password='ge heim' user=u",
 	} {
 		code, out, errOut := run(t, nil, "config", "--database-url", address, "--read-url", address)
-		if code != cli.ExitOK || strings.Contains(out, "cret") || strings.Count(out, "xxxxx") != 2 {
+		if code != cli.ExitOK || strings.Contains(out, "heim") || strings.Count(out, "xxxxx") != 2 {
 			t.Errorf("%s: %d %s %s", address, code, errOut, out)
 		}
+	}
+}
+
+// TestConfig_OtherSources: the values that serve takes from the usual variables, and its own default port, are shown too.
+func TestConfig_OtherSources(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"DATABASE_URL": "postgres://u:geheim@h/db", "DATABASE_READ_URL": "postgres://u:geheim@r/db"}
+	code, out, errOut := run(t, func(name string) string { return env[name] }, "config")
+	if code != cli.ExitOK || strings.Contains(out, "geheim") {
+		t.Fatalf("%d %s %s", code, errOut, out)
+	}
+	for name, want := range map[string]string{
+		"port": "8080 # default", "database-url": "'postgres://u:xxxxx@h/db' # variable DATABASE_URL", "read-url": "'postgres://u:xxxxx@r/db' # variable DATABASE_READ_URL",
+	} {
+		if got := setting(out, name); got != name+" = "+want {
+			t.Errorf("%q, want %s", got, want)
+		}
+	}
+	if code, out, _ := run(t, onlyEnv("DATABASE_URL", "postgres://h/db"), "config", "--database-url", "postgres://flag/db"); code != cli.ExitOK || setting(out, "database-url") != "database-url = 'postgres://flag/db' # flag" {
+		t.Errorf("a flag beside the variable: %s", setting(out, "database-url"))
 	}
 }

@@ -201,6 +201,9 @@ func (c *streamReplayCmd) print(p *process, pool *pgxpool.Pool, s *stream.Stream
 	if err != nil {
 		return explainStream(err)
 	}
+	if after > head { // a position that the stream has not reached, or has lost
+		return explainStream(s.Check(p.ctx, after))
+	}
 	out := c.printer(p)
 	for after < head {
 		page, err := c.page(p.ctx, s, after, head)

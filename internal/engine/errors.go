@@ -27,9 +27,9 @@ var Errors []*Error
 
 // The errors of engines.
 var (
-	// ErrNotFound: there is no stream, group or queue of that name, or it was
+	// ErrNotFound: there is no stream, group, queue or event store of that name, or it was
 	// dropped.
-	ErrNotFound = newError(CodeNotFound, "there is no stream, group or queue of that name")
+	ErrNotFound = newError(CodeNotFound, "there is no stream, group, queue or event store of that name")
 	// ErrInvalid: a name, key, header or number is outside of the store's limits.
 	ErrInvalid = newError(CodeInvalid, "a name, key, header or number is outside of the documented limits")
 	// ErrExists: one of that name exists, with other options; or a queue cannot be

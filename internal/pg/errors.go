@@ -59,10 +59,19 @@ func Retryable(err error) bool {
 		code == CodeLockNotAvailable,     // a lock is held for too long
 		code == "25006",                  // read-only: a standby not yet promoted
 		code == "25P03", code == "25P04", // idle or transaction timeout ended us
-		code == CodeQueryCanceled:
+		code == CodeQueryCanceled,
+		droppedMeanwhile(err):
 		return true
 	}
 	return false
+}
+
+// droppedMeanwhile reports whether a statement has used a function or table while another transaction dropped it. PostgreSQL
+// reports an internal error then; the same statement gets "does not exist" afterwards.
+func droppedMeanwhile(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "XX000" &&
+		(strings.HasPrefix(e.Message, "cache lookup failed for ") || strings.HasPrefix(e.Message, "could not open relation with OID "))
 }
 
 // Away reports whether err means that PostgreSQL as a whole is unavailable: there is no

@@ -71,6 +71,9 @@ func TestRetryable(t *testing.T) {
 		{wrap(&pgconn.PgError{Code: "42P01"}), false},
 		{wrap(&pgconn.PgError{Code: "23505"}), false},
 		{wrap(&pgconn.PgError{Code: "22001"}), false},
+		{wrap(&pgconn.PgError{Code: "XX000", Message: "cache lookup failed for function 30289"}), true},
+		{wrap(&pgconn.PgError{Code: "XX000", Message: "could not open relation with OID 30289"}), true},
+		{wrap(&pgconn.PgError{Code: "XX000", Message: "tuple concurrently updated"}), false},
 	} {
 		if got := pg.Retryable(c.err); got != c.want {
 			t.Errorf("Retryable(%v) = %v", c.err, got)
