@@ -1,8 +1,9 @@
 # untested: no container engine here
 #
-#   docker build -t tidewire . && docker run --rm -p 8080:8080 -v tidewire:/data tidewire
-#   docker run --rm -p 8080:8080 -e DATABASE_URL=postgres://… tidewire
-#   docker run --rm -p 8080:8080 tidewire serve --host 0.0.0.0 --only chat
+#   docker build -t tidewire .
+#   docker run --rm -p 8080:8080 -v tidewire:/data -v ./secret:/secret -e TIDEWIRE_AUTH_SECRET_FILE=/secret -e 'TIDEWIRE_RULE=user: read stream:*' tidewire
+#   docker run --rm -p 127.0.0.1:8080:8080 -e TIDEWIRE_OPEN=true tidewire     # a try, without authentication, on this machine alone
+#   Add -e DATABASE_URL=postgres://… for your own PostgreSQL.
 
 FROM golang:1.26 AS build
 WORKDIR /src

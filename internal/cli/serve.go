@@ -36,6 +36,7 @@ type serveCmd struct {
 	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
 	accessFlags
+	authFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
@@ -197,10 +198,14 @@ func (c *serveCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
+	auth, err := c.auth(p, onLoopback(listeners))
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access, Auth: auth,
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {

@@ -10,21 +10,26 @@ import (
 type accessFlags struct {
 	AllowOrigin   []string `placeholder:"ORIGIN" help:"Origin of web pages that may use the server, besides the server's own, such as https://app.example.com or https://*.example.com. May be repeated."`
 	AllowedHost   []string `placeholder:"NAME" help:"Another host name of a server that listens on a loopback address, for example the name that its proxy has. May be repeated."`
-	MaxPartitions int      `default:"64" help:"Maximum number of partitions of a stream that a client creates. Each partition has its own files, and its own writer while it is used."`
+	MaxPartitions int      `default:"64" help:"Maximum number of partitions of a stream that a client creates. A busy partition has its own files and its own writer."`
 }
 
 // access returns the policy of origins and host names for a server with these
 // listeners.
 func (f accessFlags) access(listeners []net.Listener) (*websocket.Access, error) {
-	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: f.AllowedHost, Loopback: true}
-	for _, l := range listeners {
-		if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-			cfg.Loopback = false
-		}
-	}
+	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: f.AllowedHost, Loopback: onLoopback(listeners)}
 	access, err := websocket.NewAccess(cfg)
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
 	}
 	return access, nil
+}
+
+// onLoopback reports whether only programs of this machine can connect.
+func onLoopback(listeners []net.Listener) bool {
+	for _, l := range listeners {
+		if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
+			return false
+		}
+	}
+	return true
 }

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 )
 
@@ -32,32 +33,45 @@ type api struct {
 func newAPI(s *Server) *api {
 	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
-	for pattern, handle := range map[string]func(*call){
-		"GET /v1/streams":                                 (*call).listStreams,
-		"POST /v1/streams/{stream}":                       (*call).createStream,
-		"GET /v1/streams/{stream}":                        (*call).streamInfo,
-		"DELETE /v1/streams/{stream}":                     (*call).dropStream,
-		"POST /v1/streams/{stream}/messages":              (*call).publish,
-		"GET /v1/streams/{stream}/messages":               (*call).readStream,
-		"GET /v1/streams/{stream}/groups":                 (*call).listGroups,
-		"POST /v1/streams/{stream}/groups/{group}/commit": (*call).commit,
-		"GET /v1/events":                                  (*call).readEvents,
-		"POST /v1/events":                                 (*call).appendEvents,
-		"POST /v1/events/query":                           (*call).queryEvents,
-		"POST /v1/events/project":                         (*call).project,
-		"GET /v1/queues":                                  (*call).listQueues,
-		"POST /v1/queues/{queue}":                         (*call).createQueue,
-		"GET /v1/queues/{queue}":                          (*call).queueStats,
-		"DELETE /v1/queues/{queue}":                       (*call).dropQueue,
-		"POST /v1/queues/{queue}/messages":                (*call).enqueue,
-		"POST /v1/queues/{queue}/receive":                 (*call).receive,
-		"POST /v1/queues/{queue}/ack":                     func(c *call) { c.settle("ack") },
-		"POST /v1/queues/{queue}/nack":                    func(c *call) { c.settle("nack") },
-		"POST /v1/queues/{queue}/extend":                  func(c *call) { c.settle("extend") },
+	stream := func(v auth.Verb) func(*http.Request) need {
+		return func(r *http.Request) need { return need{v, auth.Stream, r.PathValue("stream")} }
+	}
+	queue := func(v auth.Verb) func(*http.Request) need {
+		return func(r *http.Request) need { return need{v, auth.Queue, r.PathValue("queue")} }
+	}
+	for pattern, route := range map[string]route{
+		"GET /v1/streams":                                 {(*call).listStreams, nil},
+		"POST /v1/streams/{stream}":                       {(*call).createStream, stream("admin")},
+		"GET /v1/streams/{stream}":                        {(*call).streamInfo, stream("read")},
+		"DELETE /v1/streams/{stream}":                     {(*call).dropStream, stream("admin")},
+		"POST /v1/streams/{stream}/messages":              {(*call).publish, stream("publish")},
+		"GET /v1/streams/{stream}/messages":               {(*call).readStream, stream("read")},
+		"GET /v1/streams/{stream}/groups":                 {(*call).listGroups, stream("read")},
+		"POST /v1/streams/{stream}/groups/{group}/commit": {(*call).commit, stream("commit")},
+		"GET /v1/events":                                  {(*call).readEvents, nil},
+		"POST /v1/events":                                 {(*call).appendEvents, nil},
+		"POST /v1/events/query":                           {(*call).queryEvents, nil},
+		"POST /v1/events/project":                         {(*call).project, nil},
+		"GET /v1/queues":                                  {(*call).listQueues, nil},
+		"POST /v1/queues/{queue}":                         {(*call).createQueue, queue("admin")},
+		"GET /v1/queues/{queue}":                          {(*call).queueStats, queue("inspect")},
+		"DELETE /v1/queues/{queue}":                       {(*call).dropQueue, queue("admin")},
+		"POST /v1/queues/{queue}/messages":                {(*call).enqueue, queue("enqueue")},
+		"POST /v1/queues/{queue}/receive":                 {(*call).receive, queue("consume")},
+		"POST /v1/queues/{queue}/ack":                     {func(c *call) { c.settle("ack") }, queue("consume")},
+		"POST /v1/queues/{queue}/nack":                    {func(c *call) { c.settle("nack") }, queue("consume")},
+		"POST /v1/queues/{queue}/extend":                  {func(c *call) { c.settle("extend") }, queue("consume")},
 	} {
-		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, handle) })
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })
 	}
 	return a
+}
+
+// route is what serves a path, and the right that it needs. If need is nil, the handler checks rights itself: they depend on the body,
+// or on the objects that exist.
+type route struct {
+	handle func(*call)
+	need   func(*http.Request) need
 }
 
 // close is called after the last request has ended.
@@ -112,11 +126,12 @@ type call struct {
 	// request.
 	evicting sync.Mutex
 	ended    bool
+	caller   *auth.Caller // nil in open mode
 	// body is the client's request, if it was read.
 	body request
 }
 
-func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
+func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 	// A client that has sent its request may half-close the connection and still gets
 	// its answer. To net/http that client has gone, and the request's context ends, so
 	// it is not used here.
@@ -127,7 +142,7 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
 	c.memory = a.server.cfg.Budget.Open(c.evict)
 	defer c.end()
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		c.refuseFor(&problem{codeParameter, "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
+		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
 	for _, part := range []string{"stream", "queue", "group"} {
@@ -136,7 +151,38 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, handle func(*call)) {
 			return
 		}
 	}
-	handle(c)
+	if a.server.cfg.Auth.Policy != nil && !c.authorized(to) {
+		return
+	}
+	to.handle(c)
+}
+
+// authorized refuses a call without a caller, or without the right that its path needs.
+func (c *call) authorized(to route) bool {
+	if c.caller = callerOf(c.r); c.caller == nil {
+		c.api.server.unauthorized(c.w, codeUnauthenticated)
+		return false
+	}
+	if to.need == nil {
+		return true
+	}
+	return c.permit(mayAll(c.caller, to.need(c.r)))
+}
+
+// permit refuses the call if there is a reason, and reports whether there was none.
+func (c *call) permit(why *problem) bool {
+	if why != nil {
+		c.refuseFor(why)
+	}
+	return why == nil
+}
+
+// pullKey names the pull consumer of the call's queue and caller.
+func (c *call) pullKey() pullKey {
+	if c.caller == nil {
+		return pullKey{queue: c.queue()}
+	}
+	return pullKey{c.queue(), c.caller.User}
 }
 
 func (c *call) stream() string { return c.r.PathValue("stream") }

@@ -31,13 +31,17 @@ type pullConsumers struct {
 	store engine.Queues
 
 	mu     sync.Mutex
-	open   map[string]*pullConsumer
+	open   map[pullKey]*pullConsumer
 	closed bool
 	ending sync.WaitGroup // closing pull consumers
 }
 
-// pullConsumer is the shared consumer of one queue.
+// pullKey names a pull consumer: deliveries belong to the user that received them, and to all clients in open mode.
+type pullKey struct{ queue, user string }
+
+// pullConsumer is the shared consumer of one queue and user.
 type pullConsumer struct {
+	key    pullKey
 	queue  string
 	store  engine.Queues
 	leases *leases
@@ -53,18 +57,18 @@ type pullConsumer struct {
 }
 
 func newPullConsumers(store engine.Queues) *pullConsumers {
-	return &pullConsumers{store: store, open: make(map[string]*pullConsumer)}
+	return &pullConsumers{store: store, open: make(map[pullKey]*pullConsumer)}
 }
 
 // use returns the queue's pull consumer. Call release after use.
-func (ds *pullConsumers) use(queue string) *pullConsumer {
+func (ds *pullConsumers) use(key pullKey) *pullConsumer {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	d := ds.open[queue]
+	d := ds.open[key]
 	if d == nil {
-		d = &pullConsumer{queue: queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
+		d = &pullConsumer{key: key, queue: key.queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
 		d.demand.leases = d.leases
-		ds.open[queue] = d
+		ds.open[key] = d
 	}
 	if d.users++; d.idle != nil {
 		d.idle.Stop()
@@ -78,11 +82,11 @@ func (ds *pullConsumers) use(queue string) *pullConsumer {
 func (ds *pullConsumers) release(d *pullConsumer) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	if d.users--; d.users > 0 || ds.open[d.queue] != d {
+	if d.users--; d.users > 0 || ds.open[d.key] != d {
 		return
 	}
 	if d.source == nil {
-		delete(ds.open, d.queue)
+		delete(ds.open, d.key)
 		return
 	}
 	d.idle = time.AfterFunc(pullIdle, func() { ds.leave(d) })
@@ -91,7 +95,7 @@ func (ds *pullConsumers) release(d *pullConsumer) {
 // leave closes an idle pull consumer, unless it has unsettled deliveries.
 func (ds *pullConsumers) leave(d *pullConsumer) {
 	ds.mu.Lock()
-	if d.users > 0 || ds.closed || ds.open[d.queue] != d {
+	if d.users > 0 || ds.closed || ds.open[d.key] != d {
 		ds.mu.Unlock()
 		return
 	}
@@ -100,7 +104,7 @@ func (ds *pullConsumers) leave(d *pullConsumer) {
 		ds.mu.Unlock()
 		return
 	}
-	delete(ds.open, d.queue)
+	delete(ds.open, d.key)
 	ds.ending.Add(1)
 	ds.mu.Unlock()
 	defer ds.ending.Done()
@@ -113,7 +117,7 @@ func (ds *pullConsumers) close() {
 	ds.mu.Lock()
 	ds.closed = true
 	open := ds.open
-	ds.open = make(map[string]*pullConsumer)
+	ds.open = make(map[pullKey]*pullConsumer)
 	ds.mu.Unlock()
 	for _, d := range open {
 		if d.idle != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 )
@@ -29,9 +30,11 @@ func (c *call) listQueues() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	all := make([]map[string]string, len(names))
-	for i, name := range names {
-		all[i] = map[string]string{"queue": name}
+	all := make([]map[string]string, 0, len(names))
+	for _, name := range names {
+		if c.caller == nil || c.caller.MaySee(auth.Queue, name) {
+			all = append(all, map[string]string{"queue": name})
+		}
 	}
 	c.answer(map[string]any{"queues": all})
 }
@@ -119,7 +122,7 @@ func (c *call) receive() {
 	if !c.reserve(budget.Page, pageReserve) {
 		return
 	}
-	d := c.api.consumers.use(c.queue())
+	d := c.api.consumers.use(c.pullKey())
 	defer c.api.consumers.release(d)
 	ds, tokens, err := c.lease(d, int(limit), max(minWait, time.Duration(wait)*time.Millisecond))
 	switch {
@@ -172,7 +175,7 @@ func (c *call) settle(kind string) {
 		c.refuseFor(why)
 		return
 	}
-	d := c.api.consumers.use(c.queue())
+	d := c.api.consumers.use(c.pullKey())
 	defer c.api.consumers.release(d)
 	taken, lost := d.leases.take(how, tokens)
 	gone, failed, err := d.leases.settle(c.ctx, store, how, taken)

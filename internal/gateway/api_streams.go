@@ -8,6 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
@@ -21,7 +22,9 @@ func (c *call) listStreams() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	all = slices.DeleteFunc(all, func(s engine.StreamInfo) bool { return engine.Reserved(s.Name) })
+	all = slices.DeleteFunc(all, func(s engine.StreamInfo) bool {
+		return engine.Reserved(s.Name) || c.caller != nil && !c.caller.MaySee(auth.Stream, s.Name)
+	})
 	if all == nil {
 		all = []engine.StreamInfo{}
 	}

@@ -82,10 +82,15 @@ func (p *participant) catchUp(msg chatMessage, j *joining) {
 	defer p.mu.Unlock()
 	defer p.conn.memory.Release(budget.CatchUp, int64(j.bytes))
 	delete(p.joins, msg.room())
-	if m != nil {
-		p.enter(msg.room(), m)
+	if denied := p.denied(&msg, 0); denied != nil && m != nil { // since it was asked for
+		m.Leave()
+		p.refuseFor(msg, denied)
+	} else {
+		if m != nil {
+			p.enter(msg.room(), m)
+		}
+		p.joined(msg, m, more, why)
 	}
-	p.joined(msg, m, more, why)
 	now := time.Now()
 	for _, kept := range j.kept {
 		p.handle(kept, now)

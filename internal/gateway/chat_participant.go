@@ -141,6 +141,17 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 		p.refuseFor(msg, why)
 		return
 	}
+	if msg.Type == "auth" {
+		with := p.conn.identity.handle(p.server.work, m.Payload)
+		if with.ID = msg.ID; msg.ID != nil {
+			p.send(with)
+		}
+		return
+	}
+	if why = p.denied(&msg, len(m.Payload)); why != nil {
+		p.refuseFor(msg, why)
+		return
+	}
 	if len(msg.room()) > maxNameBytes || len(msg.User) > maxNameBytes {
 		p.refuse(msg, codeNameTooLong)
 		return
@@ -249,7 +260,11 @@ func (p *participant) refuse(msg chatMessage, why code) { p.refuseFor(msg, becau
 // refuseFor is refuse for a problem that may have its own text.
 func (p *participant) refuseFor(msg chatMessage, why *problem) {
 	p.server.ignored.Add(1)
-	p.answer(msg, why.code, map[string]any{"message": why.message()})
+	more := map[string]any{"message": why.message()}
+	if why.code == codeForbidden {
+		more["verb"], more["kind"], more["name"] = why.need.verb, why.need.kind, why.need.name
+	}
+	p.answer(msg, why.code, more)
 }
 
 func (p *participant) answer(msg chatMessage, why code, more map[string]any) {

@@ -44,6 +44,12 @@ const (
 	codeQueueGone       code = "queue_gone"
 	codeNotSettled      code = "not_settled"
 
+	codeUnauthenticated code = "unauthenticated"
+	codeInvalidToken    code = "invalid_token"
+	codeTokenExpired    code = "token_expired"
+	codeForbidden       code = "forbidden"
+	codeIdentity        code = "identity_mismatch"
+
 	codeInternal      code = "internal"
 	codeOverloaded    code = "overloaded"
 	codeTooLarge      code = "too_large"
@@ -91,6 +97,12 @@ var publicErrors = withEngines(map[code]string{
 	codeQueueGone:       "the queue was dropped",
 	codeNotSettled:      "the outcome for some deliveries is not known: send the request again for those in failed",
 
+	codeUnauthenticated: "send a token first: in the header Authorization, or in a message of type auth",
+	codeInvalidToken:    "the token is not valid here: the server's log says why",
+	codeTokenExpired:    "the token has expired: send a new one",
+	codeForbidden:       "no rule grants you this: see verb, kind and name",
+	codeIdentity:        "the new token is another user's: connect again to be that user",
+
 	codeInternal:      "the server failed, and its log says why; it is not known whether the request had an effect",
 	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
@@ -115,6 +127,10 @@ func withEngines(texts map[code]string) map[code]string {
 
 // statuses are the HTTP statuses of codes; a missing one is 400.
 var statuses = map[code]int{
+	codeUnauthenticated:       http.StatusUnauthorized,
+	codeInvalidToken:          http.StatusUnauthorized,
+	codeTokenExpired:          http.StatusUnauthorized,
+	codeForbidden:             http.StatusForbidden,
 	codeForeign:               http.StatusForbidden,
 	codeHost:                  http.StatusMisdirectedRequest,
 	codeNotServed:             http.StatusNotFound,

@@ -32,6 +32,9 @@ type connection struct {
 	owner  *connections
 	onStop func()      // guarded by owner.mu
 	broken atomic.Bool // its handler has panicked
+	// identity is who the client is, and expired that its token is over.
+	identity identity
+	expired  atomic.Bool
 
 	memory    *budget.Holder
 	evicted   atomic.Bool            // it held the most while memory was short
@@ -135,7 +138,9 @@ func (c *connection) wakeAt(t time.Time) {
 }
 
 // ending reports whether the server is ending the connection.
-func (c *connection) ending() bool { return c.broken.Load() || c.evicted.Load() || c.stopping() }
+func (c *connection) ending() bool {
+	return c.broken.Load() || c.evicted.Load() || c.expired.Load() || c.stopping()
+}
 
 // stopping reports whether the server is shutting down.
 func (c *connection) stopping() bool {

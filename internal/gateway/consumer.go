@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
@@ -20,6 +22,7 @@ type consumer struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	end     ending
+	revoked atomic.Bool // a new token does not allow it
 
 	settling pending       // requests that are settling deliveries
 	changed  chan struct{} // one slot: the client may take more
@@ -34,6 +37,12 @@ func newConsumer(s *session, queue string, credits int64) *consumer {
 	c := &consumer{session: s, queue: queue, leases: newLeases(), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
+}
+
+// revoke ends the consumption because its client may not have it any more. Its deliveries go back.
+func (c *consumer) revoke() {
+	c.revoked.Store(true)
+	c.cancel()
 }
 
 // run is the consumption's goroutine.
@@ -77,6 +86,12 @@ func (c *consumer) leave() {
 
 // tell tells the client that the server has ended the consumption.
 func (c *consumer) tell(err error) {
+	if c.revoked.Load() {
+		with := need{"consume", auth.Queue, c.queue}.refusal().reply()
+		with.Queue = c.queue
+		c.session.pushEnd(with)
+		return
+	}
 	if c.ctx.Err() != nil || c.session.conn.ending() {
 		return
 	}

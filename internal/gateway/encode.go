@@ -96,6 +96,16 @@ type reply struct {
 	Field        string          `json:"field,omitempty"`
 	Lost         []string        `json:"lost,omitempty"`
 	Failed       []string        `json:"failed,omitempty"`
+
+	// Of authentication.
+	User    string `json:"user,omitempty"`
+	Role    string `json:"role,omitempty"`
+	Expires *int64 `json:"expires,omitempty"`
+	Now     *int64 `json:"now,omitempty"`
+	Verb    string `json:"verb,omitempty"`
+	Kind    string `json:"kind,omitempty"`
+	Name    string `json:"name,omitempty"`
+	Room    string `json:"room,omitempty"`
 }
 
 // stored is the answer to a request that stored messages, with their number unless

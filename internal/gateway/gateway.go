@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
@@ -56,6 +57,8 @@ type Config struct {
 	// requests. When memory is short, those that hold the most wait, and then are
 	// ended with 1013 or 503. Defaults to a Budget without a limit.
 	Budget *budget.Budget
+	// Auth configures authentication. Defaults to open mode: everybody may do everything.
+	Auth AuthConfig
 	// DrainTimeout is how long Shutdown waits for the Close frame of a peer
 	// without acknowledgements, which may still send, and for a request's body.
 	// Defaults to 3 s.
@@ -87,6 +90,7 @@ func (c Config) withDefaults() Config {
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = 3 * time.Second
 	}
+	c.Auth = c.Auth.withDefaults()
 	if c.BodyTimeout == 0 {
 		c.BodyTimeout = 30 * time.Second
 	}
@@ -114,19 +118,21 @@ type Server struct {
 	// and ends when Shutdown's time is up.
 	work context.Context
 	stop context.CancelFunc
+
+	authLog *rareLog
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: &rareLog{log: cfg.Log}}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
-	s.mux.Handle("GET /metrics", s.guarded(promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{})))
+	s.mux.Handle("GET /metrics", s.guarded(s.needing(need{"metrics", auth.Server, ""}, promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))))
 	if cfg.Only == All || cfg.Only == Ingest {
-		s.mux.HandleFunc("/ws/ingest", s.ingest)
+		s.mux.Handle("/ws/ingest", s.needing(needIngest, http.HandlerFunc(s.ingest)))
 	}
 	if cfg.Only == All || cfg.Only == Chat {
 		s.chats = newChatServer(cfg.Chat, cfg.Engine, work, cfg.Metrics, &rareLog{log: cfg.Log})
@@ -134,7 +140,7 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Only == All || cfg.Only == Lanes {
 		s.flood = newLanesServer(cfg.Lanes, cfg.Metrics)
-		s.mux.HandleFunc("/ws/lanes", s.lanes)
+		s.mux.Handle("/ws/lanes", s.needing(needBench, http.HandlerFunc(s.lanes)))
 	}
 	switch cfg.Only {
 	case All:
@@ -143,19 +149,20 @@ func New(cfg Config) *Server {
 		s.api = newAPI(s)
 		s.mux.Handle("/v1/", s.api)
 	case Lanes:
-		s.mux.HandleFunc("/ws", s.lanes)
+		s.mux.Handle("/ws", s.needing(needBench, http.HandlerFunc(s.lanes)))
 	case Chat:
 		s.mux.HandleFunc("/ws", s.chat)
 	case Ingest:
-		s.mux.HandleFunc("/ws", s.ingest)
+		s.mux.Handle("/ws", s.needing(needIngest, http.HandlerFunc(s.ingest)))
 	case Echo:
-		s.mux.HandleFunc("/ws", s.echo)
-		s.mux.HandleFunc("/ws/echo", s.echo)
-		s.mux.HandleFunc("/{$}", s.echo) // conformance suites dial the root
+		echo := s.needing(needBench, http.HandlerFunc(s.echo))
+		s.mux.Handle("/ws", echo)
+		s.mux.Handle("/ws/echo", echo)
+		s.mux.Handle("/{$}", echo) // conformance suites dial the root
 	}
 	if cfg.Profile {
 		for path, handle := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
-			s.mux.Handle("/debug/pprof/"+path, s.guarded(handle))
+			s.mux.Handle("/debug/pprof/"+path, s.guarded(s.needing(need{"profile", auth.Server, ""}, handle)))
 		}
 	}
 	return s
@@ -163,6 +170,12 @@ func New(cfg Config) *Server {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Auth.Policy != nil {
+		var ok bool
+		if r, ok = s.identify(w, r); !ok {
+			return
+		}
+	}
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // an earlier request of the connection may have set one
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
@@ -260,9 +273,12 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	}
 	c := slot.open(conn)
 	memory.holder = c.memory
+	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog}
+	c.identity.begin(callerOf(r))
 	serving = true
 	go func() {
 		defer slot.release()
+		defer c.identity.end()
 		c.guard(func() { serve(c) })
 		if c.broken.Load() { // usually serve has closed it, unless the panic was in that part
 			c.Close(websocket.StatusInternalError, "")

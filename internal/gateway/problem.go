@@ -14,6 +14,7 @@ import (
 type problem struct {
 	code code
 	text string
+	need need // the right that is missing, of codeForbidden
 }
 
 // because returns a problem with the code's text, or nil if why is empty.
@@ -26,7 +27,7 @@ func because(why code) *problem {
 
 // wrong returns the problem of a field with an invalid value.
 func wrong(why code, field, want string) *problem {
-	return &problem{why, field + ": want " + want}
+	return &problem{code: why, text: field + ": want " + want}
 }
 
 // malformed returns the problem of a field with a wrong type.
@@ -36,10 +37,10 @@ func malformed(field, want string) *problem { return wrong(codeMalformed, field,
 func between(low, high int64) string { return fmt.Sprintf("a number from %d to %d", low, high) }
 
 var (
-	errNoObject  = &problem{codeMalformed, "want a JSON object"}
-	errNoUTF8    = &problem{codeMalformed, "not UTF-8: want JSON, which is UTF-8"}
-	errTooRich   = &problem{codeMalformed, fmt.Sprintf("more than %d values: send them in several messages", maxElements)}
-	errShortBody = &problem{codeMalformed, "the body did not arrive: want as many bytes as announced, in time"}
+	errNoObject  = &problem{code: codeMalformed, text: "want a JSON object"}
+	errNoUTF8    = &problem{code: codeMalformed, text: "not UTF-8: want JSON, which is UTF-8"}
+	errTooRich   = &problem{code: codeMalformed, text: fmt.Sprintf("more than %d values: send them in several messages", maxElements)}
+	errShortBody = &problem{code: codeMalformed, text: "the body did not arrive: want as many bytes as announced, in time"}
 	errBadID     = malformed("id", fmt.Sprintf("a string or number of at most %d bytes", maxIDBytes))
 )
 
@@ -51,7 +52,9 @@ func (p *problem) message() string {
 	return p.text
 }
 
-func (p *problem) reply() reply { return reply{Type: "error", Code: p.code, Message: p.message()} }
+func (p *problem) reply() reply {
+	return reply{Type: "error", Code: p.code, Message: p.message(), Verb: string(p.need.verb), Kind: string(p.need.kind), Name: p.need.name}
+}
 
 // undecodable returns the problem for an error of encoding/json.
 func undecodable(text []byte, err error) *problem {
@@ -59,7 +62,7 @@ func undecodable(text []byte, err error) *problem {
 	var kind *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
-		return &problem{codeMalformed, fmt.Sprintf("not JSON: %s, at byte %d", syntax, syntax.Offset)}
+		return &problem{code: codeMalformed, text: fmt.Sprintf("not JSON: %s, at byte %d", syntax, syntax.Offset)}
 	case errors.As(err, &kind):
 		return malformed(pathAt(text, int(kind.Offset)-1), wanted(kind.Type))
 	default: // an error of the only field with its own decoder
@@ -182,4 +185,12 @@ func cutValue(text []byte) (value, rest []byte) {
 		}
 	}
 	return nil, nil
+}
+
+// orForbidden is p, or that something is forbidden if p is nil.
+func (p *problem) orForbidden() *problem {
+	if p == nil {
+		return because(codeForbidden)
+	}
+	return p
 }

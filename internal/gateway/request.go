@@ -178,7 +178,7 @@ func (r *request) messages() ([]engine.Message, *problem) {
 	for i, f := range fields {
 		m, why := f.message()
 		if why != nil {
-			return nil, &problem{why.code, fmt.Sprintf("messages[%d].%s", i, why.text)}
+			return nil, &problem{code: why.code, text: fmt.Sprintf("messages[%d].%s", i, why.text)}
 		}
 		out[i] = m
 	}

@@ -76,6 +76,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, cfg, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
+		c.identity.changed = sess.rightsChanged
 		sess.conn, sess.chat = c, newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		sess.chat.stays = true
 		sess.ctx, sess.cancel = context.WithCancel(s.work)
@@ -149,11 +150,18 @@ func (s *session) beat(now time.Time) bool {
 func (s *session) handle(m websocket.Message, now time.Time) {
 	s.size = len(m.Payload)
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
+	if r.Type == "auth" {
+		s.answer(r.asked, s.conn.identity.handle(s.server.work, m.Payload))
+		return
+	}
 	switch r.Type {
 	case "join", "chat", "leave", "ping", "pong": // the chat parses their other fields
 		r.recycle()
 		s.chat.handleAll([]websocket.Message{m}, now)
 		return
+	}
+	if why == nil {
+		why = s.denied(r)
 	}
 	if why != nil {
 		s.refuseFor(r.asked, why)

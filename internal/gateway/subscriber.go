@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
@@ -59,12 +61,23 @@ type subscriber struct {
 	held    int64 // bytes of the memory budget
 	source  feed  // nil until it is open
 	end     ending
+
+	allowed func(*auth.Caller) *problem
+	revoked atomic.Bool // a new token does not allow it
 }
 
 func newSubscriber(s *session, name string, r *request) *subscriber {
 	sub := &subscriber{session: s, name: name, credits: newCredits(r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
+	wants := request{asked: asked{Type: "subscribe"}, Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query}
+	sub.allowed = wants.denied
 	return sub
+}
+
+// revoke ends the subscription because its client may not have it any more.
+func (sub *subscriber) revoke() {
+	sub.revoked.Store(true)
+	sub.cancel()
 }
 
 // run is the subscription's goroutine. Steps that need a deep stack run in another goroutine
@@ -145,6 +158,12 @@ func (sub *subscriber) leave() {
 
 // tell tells the client that the server has ended the subscription.
 func (sub *subscriber) tell(err error) {
+	if sub.revoked.Load() {
+		with := sub.allowed(sub.session.conn.identity.caller.Load()).orForbidden().reply()
+		with.Subscription = sub.name
+		sub.session.pushEnd(with)
+		return
+	}
 	if sub.ctx.Err() != nil || sub.session.conn.ending() {
 		return
 	}

@@ -1,0 +1,235 @@
+package auth
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxKeys and maxSet bound what a JWKS address may answer: keys, and bytes.
+	maxKeys = 64
+	maxSet  = 1 << 20
+	// refetchEvery is the least time between two requests, whatever kids tokens name; refreshEvery the time between two of them without any token.
+	refetchEvery = time.Minute
+	refreshEvery = time.Hour
+	// keepFor is how long the last good set is used while the address does not answer.
+	keepFor = 24 * time.Hour
+	// fetchTimeout bounds one request.
+	fetchTimeout = 10 * time.Second
+)
+
+// KeySet is the set of keys at one JWKS address (RFC 7517), cached. The address is configured, and never from a token: else whoever writes a token could have the
+// server call any address. Safe for concurrent use.
+type KeySet struct {
+	address string
+	client  *http.Client
+	log     *slog.Logger
+	now     func() time.Time
+	set     atomic.Pointer[fetched]
+
+	fetching sync.Mutex // singleflight: one request at a time
+	tried    time.Time
+}
+
+type fetched struct {
+	keys []Key
+	at   time.Time
+}
+
+// NewKeySet returns the KeySet of an address: https, or http on a loopback address. It asks for nothing before Keys.
+func NewKeySet(address string, log *slog.Logger) (*KeySet, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS address: %w", err)
+	}
+	if u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) || u.Host == "" || u.User != nil {
+		return nil, fmt.Errorf("JWKS address %s: want https://…, or http:// on a loopback address, without a password", u.Redacted())
+	}
+	client := &http.Client{Timeout: fetchTimeout, CheckRedirect: func(to *http.Request, via []*http.Request) error {
+		if to.URL.Host != u.Host || to.URL.Scheme != u.Scheme || len(via) > 3 {
+			return fmt.Errorf("redirected to %s: want the same host", to.URL.Redacted())
+		}
+		return nil
+	}}
+	return &KeySet{address: address, client: client, log: log, now: time.Now}, nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// ErrNoKeys: the JWKS address has not answered yet, or not for a day.
+var ErrNoKeys = errors.New("auth: the keys of the issuer cannot be read now")
+
+// Keys returns the keys for a token that names kid. It asks the address if it has none of that name, at most once a minute.
+func (s *KeySet) Keys(ctx context.Context, kid string) ([]Key, error) {
+	set := s.set.Load()
+	if !s.useful(set, kid) {
+		s.fetch(ctx, kid)
+		set = s.set.Load()
+	}
+	if set == nil || s.now().Sub(set.at) > keepFor {
+		return nil, ErrNoKeys
+	}
+	return set.keys, nil
+}
+
+// useful reports whether the set can answer for kid without a request.
+func (s *KeySet) useful(set *fetched, kid string) bool {
+	if set == nil || s.now().Sub(set.at) > refreshEvery {
+		return false
+	}
+	for _, k := range set.keys {
+		if k.ID == kid || k.ID == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fetch asks the address, unless it was asked within the last minute. The callers that come meanwhile wait for the same request.
+func (s *KeySet) fetch(ctx context.Context, kid string) {
+	s.fetching.Lock()
+	defer s.fetching.Unlock()
+	if s.useful(s.set.Load(), kid) || s.now().Sub(s.tried) < refetchEvery {
+		return
+	}
+	s.tried = s.now()
+	keys, err := s.get(ctx)
+	if err != nil {
+		s.log.Warn("the keys of the issuer were not read; the last ones are used for up to a day", "address", s.address, "error", err)
+		return
+	}
+	s.set.Store(&fetched{keys: keys, at: s.now()})
+}
+
+func (s *KeySet) get(ctx context.Context) ([]Key, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // others wait for it, too
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it answers %s", answer.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxSet+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxSet {
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxSet)
+	}
+	return ParseKeySet(body)
+}
+
+// jwk is a key of a set (RFC 7517, 4).
+type jwk struct {
+	Type  string `json:"kty"`
+	Use   string `json:"use"`
+	ID    string `json:"kid"`
+	Curve string `json:"crv"`
+	N     string `json:"n"`
+	E     string `json:"e"`
+	X     string `json:"x"`
+	Y     string `json:"y"`
+}
+
+// ParseKeySet returns the public keys of a JWKS that can verify signatures. It passes over keys for encryption and of unknown types, as RFC 7517 says; secrets
+// in a set are never used. A set without a key that can be used is an error.
+func ParseKeySet(text []byte) ([]Key, error) {
+	var set struct {
+		Keys []jwk `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, fmt.Errorf("a JWKS: %w", err)
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("a JWKS of %d keys, want at most %d", len(set.Keys), maxKeys)
+	}
+	var keys []Key
+	var why error
+	for _, j := range set.Keys {
+		if j.Use == "enc" {
+			continue
+		}
+		k, err := j.key()
+		if err != nil {
+			why = errors.Join(why, fmt.Errorf("key %q: %w", j.ID, err))
+			continue
+		}
+		keys = append(keys, k)
+	}
+	if len(keys) == 0 {
+		return nil, errors.Join(errors.New("the JWKS has no key that can be used"), why)
+	}
+	return keys, nil
+}
+
+func (j jwk) key() (Key, error) {
+	switch {
+	case j.Type == "RSA":
+		n, e := number(j.N), number(j.E)
+		if n == nil || e == nil || !e.IsInt64() || e.Int64() < 3 || e.Int64() > 1<<31-1 || e.Int64()%2 == 0 || n.BitLen() > 16384 {
+			return Key{}, errors.New("n or e is wrong")
+		}
+		return NewPublicKey(j.ID, &rsa.PublicKey{N: n, E: int(e.Int64())})
+	case j.Type == "EC" && j.Curve == "P-256":
+		x, y := bytesOf(j.X), bytesOf(j.Y)
+		if len(x) != 32 || len(y) != 32 {
+			return Key{}, errors.New("x or y has the wrong size")
+		}
+		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...), y...))
+		if err != nil {
+			return Key{}, errors.New("x and y are no point of the curve")
+		}
+		return NewPublicKey(j.ID, public)
+	case j.Type == "OKP" && j.Curve == "Ed25519":
+		return NewPublicKey(j.ID, ed25519.PublicKey(bytesOf(j.X)))
+	}
+	return Key{}, fmt.Errorf("type %q %q is not supported", j.Type, j.Curve)
+}
+
+// bytesOf decodes base64url, which some issuers pad; nil if it is none.
+func bytesOf(text string) []byte {
+	for len(text) > 0 && text[len(text)-1] == '=' {
+		text = text[:len(text)-1]
+	}
+	b, err := base64URL.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func number(text string) *big.Int {
+	b := bytesOf(text)
+	if len(b) == 0 {
+		return nil
+	}
+	return new(big.Int).SetBytes(b)
+}

@@ -1,0 +1,184 @@
+package auth
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// MaxToken is the longest token in bytes.
+const MaxToken = 8 << 10
+
+// minSecret is the shortest secret in bytes, the size of the digest (RFC 7518, 3.2); minRSA the smallest RSA key in bits (3.3).
+const (
+	minSecret = 32
+	minRSA    = 2048
+)
+
+// base64URL is base64url without padding, in which each text has one spelling.
+var base64URL = base64.RawURLEncoding.Strict()
+
+// header is the JOSE header of a token (RFC 7515, 4). Every field that is not here is ignored, above all those that name a key or an address (jku, jwk, x5u, x5c).
+type header struct {
+	Algorithm string `json:"alg"`
+	KeyID     string `json:"kid"`
+	Critical  any    `json:"crit"`
+}
+
+// signed is a token in the compact serialisation, split and decoded, and not verified.
+type signed struct {
+	header    header
+	payload   []byte
+	input     []byte // what the signature is of
+	signature []byte
+}
+
+// split decodes the three parts of a token.
+func split(token string) (signed, error) {
+	if len(token) > MaxToken {
+		return signed{}, fmt.Errorf("%d bytes, want at most %d", len(token), MaxToken)
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return signed{}, fmt.Errorf("%d parts, want three", len(parts))
+	}
+	var decoded [3][]byte
+	for i, p := range parts {
+		b, err := base64URL.DecodeString(p)
+		if err != nil || strings.ContainsAny(p, "\r\n") { // which package base64 passes over
+			return signed{}, fmt.Errorf("part %d is not base64url without padding", i+1)
+		}
+		decoded[i] = b
+	}
+	s := signed{payload: decoded[1], signature: decoded[2], input: []byte(token[:len(parts[0])+1+len(parts[1])])}
+	if err := unmarshalStrict(decoded[0], &s.header); err != nil {
+		return signed{}, fmt.Errorf("header: %w", err)
+	}
+	if s.header.Critical != nil {
+		return signed{}, errors.New("header: crit is not supported")
+	}
+	return s, nil
+}
+
+// unmarshalStrict decodes one JSON object. A field of the object that is there twice, in whatever spelling, is an error: readers would differ in which one counts.
+func unmarshalStrict(data []byte, dst any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("not a JSON object")
+	}
+	var seen []string
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return errors.New("malformed JSON")
+		}
+		name, _ := key.(string)
+		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
+			return fmt.Errorf("%q is there twice", name)
+		}
+		seen = append(seen, name)
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return errors.New("malformed JSON")
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return errors.New("malformed JSON")
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something comes after the JSON object")
+	}
+	full := json.NewDecoder(bytes.NewReader(data))
+	full.UseNumber()
+	if err := full.Decode(dst); err != nil {
+		return errors.New("a field has the wrong type")
+	}
+	return nil
+}
+
+// Key verifies signatures. Which algorithms it takes follows from the key alone, never from a token.
+type Key struct {
+	ID     string // kid; "" matches tokens with any
+	secret []byte
+	public crypto.PublicKey
+}
+
+// NewSecret returns a key for HS256.
+func NewSecret(id string, secret []byte) (Key, error) {
+	if len(secret) < minSecret {
+		return Key{}, fmt.Errorf("the secret has %d bytes, want at least %d", len(secret), minSecret)
+	}
+	return Key{ID: id, secret: slices.Clone(secret)}, nil
+}
+
+// NewPublicKey returns a key for RS256 and PS256 (RSA), ES256 (P-256) or EdDSA (Ed25519).
+func NewPublicKey(id string, key crypto.PublicKey) (Key, error) {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if k.N.BitLen() < minRSA {
+			return Key{}, fmt.Errorf("the RSA key has %d bits, want at least %d", k.N.BitLen(), minRSA)
+		}
+	case *ecdsa.PublicKey:
+		if k.Curve != elliptic.P256() {
+			return Key{}, fmt.Errorf("the key is on the curve %s, want P-256", k.Curve.Params().Name)
+		}
+	case ed25519.PublicKey:
+		if len(k) != ed25519.PublicKeySize {
+			return Key{}, errors.New("the Ed25519 key has the wrong size")
+		}
+	default:
+		return Key{}, fmt.Errorf("a key of type %T: want RSA, P-256 or Ed25519", key)
+	}
+	return Key{ID: id, public: key}, nil
+}
+
+// algorithms are those that the key takes.
+func (k Key) algorithms() []string {
+	switch k.public.(type) {
+	case *rsa.PublicKey:
+		return []string{"RS256", "PS256"}
+	case *ecdsa.PublicKey:
+		return []string{"ES256"}
+	case ed25519.PublicKey:
+		return []string{"EdDSA"}
+	}
+	return []string{"HS256"}
+}
+
+// verifies reports whether the key has made the signature, by the algorithm of the header if the key takes that.
+func (k Key) verifies(s signed) bool {
+	if !slices.Contains(k.algorithms(), s.header.Algorithm) {
+		return false
+	}
+	digest := sha256.Sum256(s.input)
+	switch public := k.public.(type) {
+	case *rsa.PublicKey:
+		if s.header.Algorithm == "PS256" {
+			return rsa.VerifyPSS(public, crypto.SHA256, digest[:], s.signature, &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}) == nil
+		}
+		return rsa.VerifyPKCS1v15(public, crypto.SHA256, digest[:], s.signature) == nil
+	case *ecdsa.PublicKey:
+		if len(s.signature) != 64 { // two numbers of 32 bytes (RFC 7518, 3.4)
+			return false
+		}
+		return ecdsa.Verify(public, digest[:], new(big.Int).SetBytes(s.signature[:32]), new(big.Int).SetBytes(s.signature[32:]))
+	case ed25519.PublicKey:
+		return ed25519.Verify(public, s.input, s.signature)
+	}
+	mac := hmac.New(sha256.New, k.secret)
+	mac.Write(s.input)
+	return hmac.Equal(mac.Sum(nil), s.signature)
+}

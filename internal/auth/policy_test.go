@@ -1,0 +1,124 @@
+package auth
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+func mustPolicy(t *testing.T, cfg Config) *Policy {
+	t.Helper()
+	p, err := NewPolicy(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.now = func() time.Time { return now }
+	return p
+}
+
+func TestPolicy_Authenticate(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, Config{Token: config, Keys: []Key{mustKey(t)(NewSecret("", secret))}, Rules: []RoleRule{
+		{AnyRole, mustRules(t, "join room:public-*")},
+		{"user", mustRules(t, "read stream:user/{sub}", "query events:default#tenant:{claim.tenant}")},
+		{"worker", mustRules(t, "consume queue:*")},
+		{Anonymous, mustRules(t, "read stream:news")},
+	}})
+	caller := func(claims map[string]any) *Caller {
+		t.Helper()
+		c, err := p.Authenticate(t.Context(), sign(t, secret, hs256, claims))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	user := caller(good("tenant", "7", "tidewire", map[string]any{"allow": []string{"publish stream:extra"}}))
+	for right, got := range map[string]bool{
+		"a role's own name":     user.May("read", Stream, "user/u7"),
+		"everybody's":           user.May("join", Room, "public-1"),
+		"the token's":           user.May("publish", Stream, "extra"),
+		"a tenant's":            user.MayQuery("default", [][]string{{"tenant:7"}}),
+		"what it has a part in": user.MaySee(Stream, "user/u7"),
+	} {
+		if !got {
+			t.Errorf("%s: no right", right)
+		}
+	}
+	for right, got := range map[string]bool{
+		"another's name":            user.May("read", Stream, "user/u8"),
+		"a partition":               user.May("read", Stream, "user/u7/0"),
+		"another role's":            user.May("consume", Queue, "jobs"),
+		"anonymous callers'":        user.May("read", Stream, "news"),
+		"another tenant's":          user.MayQuery("default", [][]string{{"tenant:8"}}),
+		"everything":                user.MayQuery("default", nil),
+		"an append":                 user.MayAppend("default", [][]string{{"tenant:7"}}),
+		"what it has no part in":    user.MaySee(Queue, "jobs"),
+		"anonymous said by a token": caller(good("role", Anonymous)).May("read", Stream, "news"),
+		"the role * of a token":     caller(good("role", AnyRole)).May("read", Stream, "user/u7"),
+	} {
+		if got {
+			t.Errorf("%s: a right", right)
+		}
+	}
+	if worker := caller(good("role", "worker")); !worker.May("consume", Queue, "jobs") || worker.May("read", Stream, "user/u7") {
+		t.Error("a worker has a user's rights, or not its own")
+	}
+	if got, want := user.Rights(), []string{"join room:public-*", "publish stream:extra", "query events:default#tenant:{claim.tenant}", "read stream:user/{sub}"}; !slices.Equal(got, want) {
+		t.Errorf("rights %q", got)
+	}
+	if _, ok := p.AnonymousCaller(); ok {
+		t.Error("anonymous callers are let in")
+	}
+}
+
+func TestPolicy_Anonymous(t *testing.T) {
+	t.Parallel()
+	p := mustPolicy(t, Config{Token: config, Keys: []Key{mustKey(t)(NewSecret("", secret))}, Anonymous: true, Rules: []RoleRule{
+		{AnyRole, mustRules(t, "join room:**")}, {Anonymous, mustRules(t, "read stream:news", "read stream:{sub}")},
+	}})
+	c, ok := p.AnonymousCaller()
+	if !ok || c.User != "" || !c.May("read", Stream, "news") || c.May("join", Room, "lobby") || c.May("read", Stream, "") {
+		t.Errorf("%+v, %v", c, ok)
+	}
+}
+
+func TestPolicy_KeySet(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t, "")
+	i.answers(http.StatusServiceUnavailable, "")
+	set, err := NewKeySet(i.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := mustPolicy(t, Config{Token: config, KeySet: set})
+	if _, err := p.Authenticate(t.Context(), "no token"); !errors.Is(err, ErrInvalidToken) || i.asked.Load() > 0 {
+		t.Errorf("%v; the issuer was asked %d times for a text that is no token", err, i.asked.Load())
+	}
+	if _, err := p.Authenticate(t.Context(), sign(t, secret, hs256, good())); !errors.Is(err, ErrNoKeys) || i.asked.Load() != 1 {
+		t.Errorf("%v; asked %d times", err, i.asked.Load())
+	}
+}
+
+func TestNewPolicy_Wrong(t *testing.T) {
+	t.Parallel()
+	key := mustKey(t)(NewSecret("", secret))
+	set, err := NewKeySet("https://id.example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noIssuer := config
+	noIssuer.Issuer = ""
+	for name, cfg := range map[string]Config{
+		"no audience":      {Keys: []Key{key}},
+		"no key":           {Token: config},
+		"no issuer":        {Token: noIssuer, KeySet: set},
+		"two kinds of key": {Token: config, Keys: []Key{key}, KeySet: set},
+	} {
+		if _, err := NewPolicy(cfg); err == nil {
+			t.Errorf("%s: a policy", name)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/gateway"
+)
+
+// authFlags say who callers are and what they may do. Without a key the server is in open mode: everybody may do everything.
+type authFlags struct {
+	AuthAudience      string   `default:"tidewire" placeholder:"NAME" help:"What the claim aud of a token has to be, or to contain."`
+	AuthIssuer        string   `placeholder:"NAME" help:"What the claim iss of a token has to be. Required with --auth-jwks-url. Default: any."`
+	AuthJWKSURL       string   `name:"auth-jwks-url" placeholder:"URL" help:"Address of the public keys of the issuer (JWKS). Tokens are required then."`
+	AuthPublicKeyFile []string `placeholder:"FILE" help:"File with public keys in PEM (RSA, P-256 or Ed25519) that sign tokens. Tokens are required then. May be repeated."`
+	AuthSecretFile    []string `placeholder:"FILE" help:"File with a secret of at least 32 bytes that signs tokens (HS256). Tokens are required then. May be repeated, to change the secret: the former one stays until its tokens have ended."`
+	AuthRoleClaim     string   `default:"role" placeholder:"PATH" help:"Claim that names the role of a caller, with dots between the names of its path. A token without it has the role user."`
+	AuthLeeway        seconds  `default:"30s" help:"How far the clocks of the issuer and of this server may differ."`
+	AuthGrace         seconds  `default:"25s" help:"How long a connection stays open after its token has ended. It can only receive and settle then."`
+	AuthAnonymous     bool     `help:"Let callers without a token in, as the role anonymous."`
+	Rule              []string `sep:"none" placeholder:"'ROLE: RULE'" help:"Grant a right to a role, for example 'user: join,chat room:public-*'. The role * is every caller with a token. May be repeated; in the environment, one line for each. Without rules nobody has a right. docs/how-to/secure.md lists the verbs."`
+	Open              bool     `help:"Serve other machines without authentication: every client that can connect can read, write and drop everything."`
+}
+
+// closed reports whether tokens are required.
+func (f *authFlags) closed() bool {
+	return f.AuthJWKSURL != "" || len(f.AuthPublicKeyFile)+len(f.AuthSecretFile) > 0
+}
+
+// policy returns the policy that the flags ask for, or nil in open mode.
+func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
+	if !f.closed() {
+		if len(f.Rule) > 0 || f.AuthAnonymous || f.AuthIssuer != "" {
+			return nil, exit(ExitUsage, "--rule, --auth-issuer and --auth-anonymous need tokens: give --auth-secret-file, --auth-public-key-file or --auth-jwks-url")
+		}
+		return nil, nil
+	}
+	if f.Open {
+		return nil, exit(ExitUsage, "--open serves without authentication: leave it out, or leave out the keys of tokens")
+	}
+	cfg := auth.Config{
+		Token:     auth.TokenConfig{Issuer: f.AuthIssuer, Audience: f.AuthAudience, RoleClaim: f.AuthRoleClaim, Leeway: time.Duration(f.AuthLeeway)},
+		Anonymous: f.AuthAnonymous,
+	}
+	var err error
+	if cfg.Keys, err = f.keys(log); err == nil && f.AuthJWKSURL != "" {
+		cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log)
+	}
+	if err != nil {
+		return nil, exit(ExitUsage, "%w", err)
+	}
+	if cfg.Rules, err = parseRules(f.Rule); err != nil {
+		return nil, exit(ExitUsage, "--rule: %w", err)
+	}
+	policy, err := auth.NewPolicy(cfg)
+	if err != nil {
+		return nil, exit(ExitUsage, "%w", err)
+	}
+	if len(cfg.Rules) == 0 {
+		log.Warn("there is no --rule: only the rights in tokens count")
+	}
+	return policy, nil
+}
+
+func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {
+	var keys []auth.Key
+	for _, path := range f.AuthSecretFile {
+		k, err := auth.ReadSecretFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			log.Warn("other users of this machine can read the secret: chmod 600 "+path, "mode", info.Mode().Perm())
+		}
+		keys = append(keys, k)
+	}
+	for _, path := range f.AuthPublicKeyFile {
+		more, err := auth.ReadPublicKeyFile(path)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, more...)
+	}
+	return keys, nil
+}
+
+// parseRules parses "ROLE: RULE", one or several lines each.
+func parseRules(texts []string) ([]auth.RoleRule, error) {
+	var rules []auth.RoleRule
+	for line := range strings.Lines(strings.Join(texts, "\n")) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		role, text, ok := strings.Cut(line, ": ")
+		if role = strings.TrimSpace(role); !ok || role == "" {
+			return nil, fmt.Errorf("%q: want ROLE: RULE, such as 'user: read stream:news'", line)
+		}
+		rule, err := auth.ParseRule(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, auth.RoleRule{Role: role, Allow: []auth.Rule{rule}})
+	}
+	return rules, nil
+}
+
+// auth returns the authentication of a server. A server in open mode serves its own machine alone, unless --open says otherwise.
+func (c *serveCmd) auth(p *process, loopback bool) (gateway.AuthConfig, error) {
+	policy, err := c.policy(p.log)
+	if err != nil {
+		return gateway.AuthConfig{}, err
+	}
+	switch {
+	case policy != nil || loopback:
+	case !c.Open:
+		return gateway.AuthConfig{}, exit(ExitUsage, "%w", errOpen)
+	default:
+		p.log.Warn("serving without authentication: every client that can connect can read, write and drop everything")
+	}
+	return gateway.AuthConfig{Policy: policy, Grace: time.Duration(c.AuthGrace)}, nil
+}
+
+var errOpen = errors.New("other machines could read, write and drop everything, because there is no authentication. " +
+	"Require tokens, with --auth-secret-file FILE (or --auth-public-key-file, --auth-jwks-url) and --rule 'user: read stream:*'; " +
+	"or listen on localhost; or give --open")
