@@ -30,19 +30,19 @@
 // is one round trip. Four stages check a condition, and each stage starts at the
 // position that the stage before has reached:
 //
-//  1. append_checker.go: while one batch commits, one query checks the conditions of
+//  1. While one batch commits, one query checks the conditions of
 //     the next batch, without the lock. A match is final. "No match" is valid up to
 //     the last batch that the query saw.
-//  2. tail.go: the Store's own last events, in memory.
-//  3. append_writer.go: the earlier calls of the same batch. A call that might conflict with
+//  2. The Store's own last events are compared in memory.
+//  3. The earlier calls of the same batch are compared. A call that might conflict with
 //     one of them waits for the next transaction, after that call is committed.
-//  4. tidewire.events_N_append: if the store's sequence has moved past the known
-//     position, because other processes have written, it checks the events after
+//  4. In PostgreSQL: if the store's sequence has moved past the known
+//     position, because other processes have written, a function checks the events after
 //     that position, in a statement that began after the lock was taken.
 //
 // Stages 1 and 4 give up on a condition that would need many rows of the index, such as
 // two tags that very many events have, but none has both. Such a call goes back to its
-// caller (append_slow_check.go). The caller's goroutine checks it without the lock,
+// caller. The caller's goroutine checks it without the lock,
 // within Config.CheckTimeout, and hands it over again. So the time under the lock is
 // bounded for all conditions.
 //

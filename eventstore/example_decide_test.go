@@ -228,7 +228,7 @@ func ExampleStore_Watch() {
 func ExampleStore_Subscribe() {
 	var store *eventstore.Store // of a Client
 	ctx := context.Background()
-	for e, err := range store.Subscribe(ctx, eventstore.Typed("InvoiceIssued"), 0) {
+	for e, err := range store.Subscribe(ctx, eventstore.Typed("InvoiceIssued"), eventstore.After(0)) {
 		if err != nil {
 			log.Print(err)
 			return

@@ -28,12 +28,24 @@ type Subscription struct {
 	known, clear int64
 }
 
-// Subscribe yields all events after the position that the query selects, stored and future ones, in order and each exactly
-// once. Position 0 is the beginning of the store. The loop ends with an error and a zero Event: ctx's error, or an error of
+// Start is where a loop over Store.Subscribe begins. The zero value is the beginning of the store.
+type Start struct {
+	after int64
+	end   bool
+}
+
+// After begins with the first event after that position; 0 is the beginning of the store.
+func After(position int64) Start { return Start{after: position} }
+
+// AtEnd begins after the last event that is committed when the loop does its first step.
+func AtEnd() Start { return Start{end: true} }
+
+// Subscribe yields all events from the start on that the query selects, stored and future ones, in order and each exactly
+// once. The loop ends with an error and a zero Event: ctx's error, or an error of
 // Follow or Subscription.Next. The body may break out of the loop at any time. While it runs, the loop holds no connection.
-func (s *Store) Subscribe(ctx context.Context, query Query, after int64) iter.Seq2[Event, error] {
+func (s *Store) Subscribe(ctx context.Context, query Query, start Start) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		sub, err := s.Follow(query, after)
+		sub, err := s.followFrom(ctx, query, start)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -54,7 +66,19 @@ func (s *Store) Subscribe(ctx context.Context, query Query, after int64) iter.Se
 	}
 }
 
-// Follow returns a Subscription, for programs that read page by page; otherwise use Subscribe. The Subscription must be
+func (s *Store) followFrom(ctx context.Context, query Query, start Start) (*Subscription, error) {
+	after := start.after
+	if start.end {
+		head, err := s.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		after = head
+	}
+	return s.Follow(query, after)
+}
+
+// Follow returns a Subscription after a position, for programs that read page by page; otherwise use Subscribe. The Subscription must be
 // closed. Errors: ErrInvalid, ErrClosed.
 func (s *Store) Follow(query Query, after int64) (*Subscription, error) {
 	if err := query.validate("query"); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -99,7 +100,7 @@ func TestSubscribe_Loop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var got []int64
-	for e, err := range s.Subscribe(ctx, eventstore.Everything(), want[0]) {
+	for e, err := range s.Subscribe(ctx, eventstore.Everything(), eventstore.After(want[0])) {
 		if err != nil {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want Canceled", err)
@@ -116,12 +117,12 @@ func TestSubscribe_Loop(t *testing.T) {
 	if !slices.Equal(got, want[1:]) {
 		t.Errorf("got %v, want %v", got, want[1:])
 	}
-	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), -1) {
+	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), eventstore.After(-1)) {
 		if !errors.Is(err, eventstore.ErrInvalid) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
 	}
-	for e, err := range s.Subscribe(t.Context(), eventstore.Everything(), 0) {
+	for e, err := range s.Subscribe(t.Context(), eventstore.Everything(), eventstore.Start{}) {
 		if err != nil || e.Position != want[0] {
 			t.Errorf("%v, %v, want the event at %d", e, err, want[0])
 		}
@@ -130,7 +131,7 @@ func TestSubscribe_Loop(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), 0) {
+	for _, err := range s.Subscribe(t.Context(), eventstore.Everything(), eventstore.Start{}) {
 		if !errors.Is(err, eventstore.ErrClosed) {
 			t.Errorf("%v, want ErrClosed", err)
 		}
@@ -268,5 +269,31 @@ func TestFollow_DroppedStore(t *testing.T) {
 			defer other.Close(context.Background())
 		}
 		waiting.Wait()
+	}
+}
+
+// TestSubscribe_AtEnd: a loop that begins at the end has the events that are appended after its first step.
+func TestSubscribe_AtEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t, setup(t).Pool, eventstore.Config{})
+	mustAppend(t, s, event("Old"))
+	var first eventstore.Event
+	next, stop := iter.Pull2(s.Subscribe(t.Context(), eventstore.Everything(), eventstore.AtEnd()))
+	defer stop()
+	got := make(chan struct{})
+	go func() {
+		defer close(got)
+		first, _, _ = next()
+	}()
+	for done := false; !done; { // until the loop has begun
+		mustAppend(t, s, event("New"))
+		select {
+		case <-got:
+			done = true
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if first.Type != "New" {
+		t.Errorf("the first event is %+v", first)
 	}
 }

@@ -33,7 +33,7 @@ var (
 	// ErrForeignTable: a table or view of that name exists and does not belong to Tidewire.
 	ErrForeignTable = errors.New("migrate: table exists and is not Tidewire's")
 	// ErrTable: the table name is invalid.
-	ErrTable = pg.ErrTable
+	ErrTable = errors.New("migrate: not a name for a table")
 )
 
 // CodeForeignTable is the SQLSTATE of ErrForeignTable.
@@ -190,7 +190,7 @@ func alone(ctx context.Context, tx pgx.Tx) error {
 // Errors: ErrForeignTable if a table that does not belong to Tidewire has that
 // name or its view's; ErrTable for an invalid name; ErrOlder and ErrNewer.
 func Ingest(ctx context.Context, db DB, table string) (made bool, err error) {
-	t, err := pg.ParseTable(table)
+	t, err := parseTable(table)
 	if err != nil {
 		return false, err
 	}

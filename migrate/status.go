@@ -108,7 +108,7 @@ FROM (SELECT to_regclass(format('%I.%I', $1::text, $2::text)) AS oid) AS t`
 // nothing. The database need not be migrated. Errors: ErrForeignTable and
 // ErrTable, as for Ingest.
 func HasIngest(ctx context.Context, db DB, table string) (there bool, err error) {
-	t, err := pg.ParseTable(table)
+	t, err := parseTable(table)
 	if err != nil {
 		return false, err
 	}
@@ -120,4 +120,12 @@ func HasIngest(ctx context.Context, db DB, table string) (there bool, err error)
 		return false, fmt.Errorf("%w: %s or %s_text", ErrForeignTable, t, t)
 	}
 	return there, nil
+}
+
+func parseTable(name string) (pg.Table, error) {
+	t, err := pg.ParseTable(name)
+	if err != nil {
+		return t, fmt.Errorf("%w: %w", ErrTable, err)
+	}
+	return t, nil
 }

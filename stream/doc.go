@@ -16,7 +16,7 @@
 //     and have no meaning.
 //   - Retry is safe. Any process can repeat a request that carries a [RequestID], also while the first
 //     attempt is under way: its messages are stored once, and every attempt gets the same result. See
-//     [Appender.AppendAs].
+//     [Stream.AppendAs].
 //   - An Append stores all of its messages, at consecutive positions, or none.
 //   - Memory is bounded: Submit waits while the open batch is full, and a subscription that lags reads from
 //     PostgreSQL, one page at a time.

@@ -52,7 +52,7 @@ func TestList_DroppedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	all, err := stream.List(t.Context(), pool)
+	all, err := stream.LookupEvery(t.Context(), pool)
 	if err != nil || len(all) != 2 || all[0].Name() != "after" || all[1].Name() != "zero" {
 		t.Errorf("%d streams, %v, want after and zero", len(all), err)
 	}

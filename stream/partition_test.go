@@ -76,7 +76,7 @@ func TestPartitions_AreOneThing(t *testing.T) {
 	if _, err := stream.Ensure(t.Context(), db.Pool, "plain/with/slashes/7", stream.Options{}); err != nil {
 		t.Error(err)
 	}
-	all, err := stream.List(t.Context(), db.Pool)
+	all, err := stream.LookupEvery(t.Context(), db.Pool)
 	if err != nil || len(all) != 2 || all[0].Name() != "parted" || all[0].Partitions() != 3 || all[0].Partition(0).Name() != "parted/0" {
 		t.Errorf("List: %v, %v", all, err)
 	}

@@ -149,9 +149,20 @@ func LookupAll(ctx context.Context, pool *pgxpool.Pool, names []string) (map[str
 	return found, nil
 }
 
-// List returns all streams, ordered by the bytes of their names. Partitions are not
+// List returns the names of all streams, ordered by their bytes. Partitions are not
+// listed; they are part of their streams.
+func List(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	all, err := LookupEvery(ctx, pool)
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	return names, err
+}
+
+// LookupEvery returns all streams, ordered by the bytes of their names. Partitions are not
 // listed separately; they are part of their streams.
-func List(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
+func LookupEvery(ctx context.Context, pool *pgxpool.Pool) ([]*Stream, error) {
 	rows, err := pool.Query(ctx, listStreamsSQL)
 	if err != nil {
 		return nil, fmt.Errorf("list streams: %w", err)

@@ -61,7 +61,7 @@ type Caller struct {
 	Name    string    // for people, if the token has one
 	TokenID string    // jti, if the token has one
 	Issued  time.Time // zero if the token does not say
-	Expires time.Time // zero of an anonymous caller
+	Expires time.Time // when the token ends for this server: its exp and the leeway; zero of an anonymous caller
 	grants  *Grants
 }
 
@@ -84,7 +84,7 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	grants := NewGrants(p.rulesOf(claims.Role, true), claims.Value)
 	grants.rules = append(grants.rules, claims.Allow...)
 	return &Caller{
-		User: claims.Subject, Role: claims.Role, Name: claims.Name, TokenID: claims.ID, Issued: claims.Issued, Expires: claims.Expires, grants: grants,
+		User: claims.Subject, Role: claims.Role, Name: claims.Name, TokenID: claims.ID, Issued: claims.Issued, Expires: claims.Expires.Add(p.cfg.Token.Leeway), grants: grants,
 	}, nil
 }
 

@@ -54,7 +54,7 @@ type streamListCmd struct{ databaseFlags }
 // Run is called by kong.
 func (c *streamListCmd) Run(p *process) error {
 	return c.withPool(p, func(pool *pgxpool.Pool) error {
-		all, err := stream.List(p.ctx, pool)
+		all, err := stream.LookupEvery(p.ctx, pool)
 		if err != nil {
 			return explainStream(err)
 		}

@@ -379,3 +379,30 @@ func TestAuth_OpenMode(t *testing.T) {
 	w.ask(`{"id":1,"type":"auth","token":"whatever"}`, `{"type":"ok","id":1}`)
 	w.ask(`{"id":2,"type":"join","room":"a","user":"anybody"}`, `{"id":2,"type":"ok"}`)
 }
+
+// TestAuth_ExpiryOfIngest: an endpoint without messages of its own sends none, and is closed when the token is over.
+func TestAuth_ExpiryOfIngest(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = 100 * time.Millisecond })
+	w := c.as("/ws/ingest", tokenOf(t, "ann", 4*time.Second, "write ingest:*"))
+	w.SetReadDeadline(time.Now().Add(patience))
+	messages, err := w.Read()
+	if closed, ok := errors.AsType[*websocket.CloseError](err); len(messages) > 0 || !ok || closed.Code != 4401 {
+		t.Errorf("got %q, %v, want a Close with 4401", messages, err)
+	}
+}
+
+// TestAuth_ManyWrongTokens: who tries many tokens on one connection is sent away.
+func TestAuth_ManyWrongTokens(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for _, path := range []string{"/ws", "/ws/chat"} {
+		w := &wire{Conn: dial(t, "ws://"+c.addr+path), t: t}
+		for range 6 {
+			send(t, w.Conn, `{"type":"auth","token":"a.b.c"}`)
+		}
+		if got := closeOf(w); got != 4401 {
+			t.Errorf("%s: closed with %d", path, got)
+		}
+	}
+}

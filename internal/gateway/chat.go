@@ -96,6 +96,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		defer s.chats.open.Add(-1)
 		p = newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		c.identity.changed = p.rightsChanged // called with p.mu held
+		c.identity.begin(true)
 		p.run()
 	})
 }

@@ -13,6 +13,7 @@ import (
 // socket leave in one write.
 func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, websocket.Config{}, func(c *connection) {
+		c.identity.begin(false)
 		c.whenStopped(func() { c.SetReadDeadline(time.Now()) })
 		for {
 			messages, err := c.Read()

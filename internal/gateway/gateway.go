@@ -274,7 +274,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	c := slot.open(conn)
 	memory.holder = c.memory
 	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog}
-	c.identity.begin(callerOf(r))
+	c.identity.caller.Store(callerOf(r))
 	serving = true
 	go func() {
 		defer slot.release()

@@ -40,7 +40,8 @@ type identity struct {
 	caller atomic.Pointer[auth.Caller] // nil: no token yet
 	// changed is called after a new token has taken the place of another one: it ends what the new one does not allow.
 	changed func(*auth.Caller)
-	early   int // messages without a token; of the reading goroutine
+	talks   bool // the endpoint has messages of its own: the client is told before its token ends
+	early   int  // messages without a token, and wrong tokens; of the reading goroutine
 
 	mu    sync.Mutex
 	timer *time.Timer // the next of: no token in time, the notice, the end
@@ -138,12 +139,13 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 	})
 }
 
-// begin is called when the connection is open, with the caller of its handshake, or nil.
-func (i *identity) begin(caller *auth.Caller) {
+// begin is called when the connection is open. Its caller is that of the handshake, or nil. An endpoint that talks has messages of type auth.
+func (i *identity) begin(talks bool) {
 	if i.policy == nil {
 		return
 	}
-	if caller != nil {
+	i.talks = talks
+	if caller := i.caller.Load(); caller != nil {
 		i.set(caller)
 		return
 	}
@@ -203,7 +205,7 @@ func (i *identity) set(c *auth.Caller) {
 func (i *identity) expiring(c *auth.Caller) {
 	left := time.Until(c.Expires)
 	i.after(left+i.cfg.Grace, func() { i.close(statusTokenOver, "the token has expired") })
-	if left > 0 {
+	if left > 0 && i.talks {
 		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": left.Milliseconds()})
 		i.conn.Queue(websocket.OpText, text)
 		i.conn.Flush()
@@ -228,6 +230,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
 		i.log.warn("a token was not accepted", "peer", i.conn.RemoteAddr(), "error", err)
+		i.count(len(text))
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()
@@ -250,9 +253,7 @@ func (i *identity) refuses(kind string, size int) *problem {
 	c := i.caller.Load()
 	switch {
 	case c == nil:
-		if i.early++; i.early > maxEarly || size > maxEarlyBytes {
-			i.close(statusTokenOver, "send a token first")
-		}
+		i.count(size)
 		return because(codeUnauthenticated)
 	case c.Expires.IsZero() || time.Now().Before(c.Expires):
 		return nil
@@ -262,4 +263,14 @@ func (i *identity) refuses(kind string, size int) *problem {
 		return nil
 	}
 	return because(codeTokenExpired)
+}
+
+// count closes a connection that sends too much before it has a good token.
+func (i *identity) count(size int) {
+	if i.caller.Load() != nil {
+		return
+	}
+	if i.early++; i.early > maxEarly || size > maxEarlyBytes {
+		i.close(statusTokenOver, "send a token first")
+	}
 }

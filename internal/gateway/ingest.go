@@ -27,6 +27,7 @@ func (s *Server) ingest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.accept(w, r, websocket.Config{SkipUTF8Check: true}, func(c *connection) {
+		c.identity.begin(false)
 		in := &ingestion{server: s, conn: c}
 		if ack {
 			in.acks = &acks{conn: c}

@@ -83,6 +83,7 @@ func (s *Server) lanes(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.accept(w, r, cfg, func(c *connection) {
+		c.identity.begin(false)
 		f := &flooded{server: s.flood, conn: c, plain: plain, drain: s.cfg.DrainTimeout}
 		f.run()
 	})

@@ -77,6 +77,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
 		c.identity.changed = sess.rightsChanged
+		c.identity.begin(true)
 		sess.conn, sess.chat = c, newParticipant(s.chats, c, s.cfg.DrainTimeout)
 		sess.chat.stays = true
 		sess.ctx, sess.cancel = context.WithCancel(s.work)

@@ -212,7 +212,7 @@ func freshStreams(ctx context.Context, pool *pgxpool.Pool, load QueueLoad, make 
 	if _, err := migrate.Up(ctx, pool); err != nil {
 		return err
 	}
-	left, err := stream.List(ctx, pool)
+	left, err := stream.LookupEvery(ctx, pool)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (s *streams) Create(ctx context.Context, name string, opts *engine.StreamOp
 
 // List implements engine.Streams.
 func (s *streams) List(ctx context.Context) ([]engine.StreamInfo, error) {
-	all, err := stream.List(ctx, s.pool)
+	all, err := stream.LookupEvery(ctx, s.pool)
 	out := make([]engine.StreamInfo, len(all))
 	for i, found := range all {
 		out[i] = streamInfo(found)
