@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ const (
 	maxSet  = 1 << 20
 	// refetchEvery is the least time between two requests, whatever kids tokens name; refreshEvery the time between two of them without any token.
 	refetchEvery = time.Minute
+	// retryEvery is the least time between two requests while the address does not answer.
+	retryEvery   = 5 * time.Second
 	refreshEvery = time.Hour
 	// keepFor is how long the last good set is used while the address does not answer.
 	keepFor = 24 * time.Hour
@@ -42,8 +45,10 @@ type KeySet struct {
 	now     func() time.Time
 	set     atomic.Pointer[fetched]
 
-	fetching sync.Mutex // singleflight: one request at a time
-	tried    time.Time
+	mu     sync.Mutex // guards the fields below
+	asking chan struct{}
+	tried  time.Time
+	failed bool
 }
 
 type fetched struct {
@@ -51,7 +56,7 @@ type fetched struct {
 	at   time.Time
 }
 
-// NewKeySet returns the KeySet of an address: https, or http on a loopback address. It asks for nothing before Keys.
+// NewKeySet returns the KeySet of an address: https, or http on a loopback address. It asks for nothing before Keys or Prepare.
 func NewKeySet(address string, log *slog.Logger) (*KeySet, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -80,12 +85,21 @@ func isLoopback(host string) bool {
 // ErrNoKeys: the JWKS address has not answered yet, or not for a day.
 var ErrNoKeys = errors.New("auth: the keys of the issuer cannot be read now")
 
-// Keys returns the keys for a token that names kid. It asks the address if it has none of that name, at most once a minute.
+// Keys returns the keys for a token that names kid. Keys that are known are returned at once; if they are older than an hour, the address is
+// asked meanwhile. If there is no key of that name, Keys asks the address and waits, until ctx ends: at most once a minute, and every 5 s
+// while the address does not answer.
 func (s *KeySet) Keys(ctx context.Context, kid string) ([]Key, error) {
 	set := s.set.Load()
-	if !s.useful(set, kid) {
-		s.fetch(ctx, kid)
-		set = s.set.Load()
+	fresh := set != nil && s.now().Sub(set.at) <= refreshEvery
+	if !fresh || !set.has(kid) {
+		asked := s.fetch()
+		if set == nil || !set.has(kid) || s.now().Sub(set.at) > keepFor {
+			select {
+			case <-asked:
+			case <-ctx.Done():
+			}
+			set = s.set.Load()
+		}
 	}
 	if set == nil || s.now().Sub(set.at) > keepFor {
 		return nil, ErrNoKeys
@@ -93,37 +107,54 @@ func (s *KeySet) Keys(ctx context.Context, kid string) ([]Key, error) {
 	return set.keys, nil
 }
 
-// useful reports whether the set can answer for kid without a request.
-func (s *KeySet) useful(set *fetched, kid string) bool {
-	if set == nil || s.now().Sub(set.at) > refreshEvery {
-		return false
-	}
-	for _, k := range set.keys {
-		if k.ID == kid || k.ID == "" {
-			return true
-		}
-	}
-	return false
+// Prepare asks the address, so that the first token need not wait.
+func (s *KeySet) Prepare() { s.fetch() }
+
+// has reports whether the set has a key for kid.
+func (f *fetched) has(kid string) bool {
+	return slices.ContainsFunc(f.keys, func(k Key) bool { return k.ID == kid || k.ID == "" })
 }
 
-// fetch asks the address, unless it was asked within the last minute. The callers that come meanwhile wait for the same request.
-func (s *KeySet) fetch(ctx context.Context, kid string) {
-	s.fetching.Lock()
-	defer s.fetching.Unlock()
-	if s.useful(s.set.Load(), kid) || s.now().Sub(s.tried) < refetchEvery {
-		return
+// fetch asks the address, unless it was asked a moment ago, and returns a channel that is closed when that is done. The callers that come
+// meanwhile wait for the same request (singleflight).
+func (s *KeySet) fetch() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := refetchEvery
+	if s.failed {
+		every = retryEvery
 	}
-	s.tried = s.now()
-	keys, err := s.get(ctx)
+	if s.asking == nil || isClosed(s.asking) && s.now().Sub(s.tried) >= every {
+		s.asking, s.tried = make(chan struct{}), s.now()
+		go s.ask(s.asking)
+	}
+	return s.asking
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *KeySet) ask(done chan struct{}) {
+	defer close(done)
+	keys, err := s.get(context.Background())
 	if err != nil {
 		s.log.Warn("the keys of the issuer were not read; the last ones are used for up to a day", "address", s.address, "error", err)
-		return
+	} else {
+		s.set.Store(&fetched{keys: keys, at: s.now()})
 	}
-	s.set.Store(&fetched{keys: keys, at: s.now()})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err != nil
 }
 
 func (s *KeySet) get(ctx context.Context) ([]Key, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // others wait for it, too
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address, nil)
 	if err != nil {

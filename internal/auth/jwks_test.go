@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -125,7 +126,9 @@ func TestKeySet_Fetch(t *testing.T) {
 	}
 	i.answers(http.StatusInternalServerError, "down")
 	pass(refreshEvery + time.Second)
-	if !hasKey(keys("a"), "a") || i.asked.Load() != 3 {
+	known := hasKey(keys("a"), "a")
+	<-s.fetch() // the request that this has begun
+	if !known || i.asked.Load() != 3 {
 		t.Errorf("the last good set is not used while the address is down; asked %d times", i.asked.Load())
 	}
 	pass(keepFor)
@@ -136,6 +139,36 @@ func TestKeySet_Fetch(t *testing.T) {
 	pass(refetchEvery)
 	if got := keys("c"); !hasKey(got, "c") || hasKey(got, "a") {
 		t.Error("a key that the issuer has withdrawn is still there")
+	}
+}
+
+// TestKeySet_HangingAddress: keys that are known do not wait for an address that hangs, and unknown ones no longer than their callers.
+func TestKeySet_HangingAddress(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var hangs atomic.Bool
+	body := setOf(t, "a")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if hangs.Load() {
+			<-release
+		}
+		fmt.Fprint(w, body)
+	}))
+	defer server.Close()
+	defer close(release)
+	s, pass := keySetAt(t, server.URL)
+	if _, err := s.Keys(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	hangs.Store(true)
+	pass(refreshEvery + time.Second)
+	if keys, err := s.Keys(t.Context(), "a"); err != nil || !hasKey(keys, "a") {
+		t.Errorf("a known key: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if keys, err := s.Keys(ctx, "b"); err != nil || hasKey(keys, "b") {
+		t.Errorf("an unknown key: %v", err)
 	}
 }
 

@@ -33,9 +33,8 @@ var base64URL = base64.RawURLEncoding.Strict()
 
 // header is the JOSE header of a token (RFC 7515, 4). Every field that is not here is ignored, above all those that name a key or an address (jku, jwk, x5u, x5c).
 type header struct {
-	Algorithm string `json:"alg"`
-	KeyID     string `json:"kid"`
-	Critical  any    `json:"crit"`
+	Algorithm string
+	KeyID     string
 }
 
 // signed is a token in the compact serialisation, split and decoded, and not verified.
@@ -64,11 +63,21 @@ func split(token string) (signed, error) {
 		decoded[i] = b
 	}
 	s := signed{payload: decoded[1], signature: decoded[2], input: []byte(token[:len(parts[0])+1+len(parts[1])])}
-	if err := unmarshalStrict(decoded[0], &s.header); err != nil {
+	var fields map[string]any // whose names are exact: package json takes ALG for alg
+	if err := unmarshalStrict(decoded[0], &fields); err != nil {
 		return signed{}, fmt.Errorf("header: %w", err)
 	}
-	if s.header.Critical != nil {
+	if _, has := fields["crit"]; has {
 		return signed{}, errors.New("header: crit is not supported")
+	}
+	var ok bool
+	if s.header.Algorithm, ok = fields["alg"].(string); !ok {
+		return signed{}, errors.New("header: want alg, a string")
+	}
+	if kid, has := fields["kid"]; has {
+		if s.header.KeyID, ok = kid.(string); !ok {
+			return signed{}, errors.New("header: kid: want a string")
+		}
 	}
 	return s, nil
 }

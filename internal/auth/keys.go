@@ -21,6 +21,9 @@ func ReadSecretFile(path string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("-----BEGIN ")) {
+		return Key{}, fmt.Errorf("%s: this is a key in PEM, and not a secret: everybody may know a public key", path)
+	}
 	k, err := NewSecret("", bytes.TrimRight(text, "\r\n"))
 	if err != nil {
 		return Key{}, fmt.Errorf("%s: %w; make one with: openssl rand -base64 48", path, err)

@@ -30,7 +30,7 @@ func TestReadSecretFile(t *testing.T) {
 		t.Errorf("the line break counts: %v", err)
 	}
 	for says, text := range map[string]string{
-		"at least 32": string(secret[:31]) + "\n", "is empty": " \n", "this is no key": strings.Repeat("x", maxKeyFile+1),
+		"everybody may know": "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "at least 32": string(secret[:31]) + "\n", "is empty": " \n", "this is no key": strings.Repeat("x", maxKeyFile+1),
 	} {
 		if _, err := ReadSecretFile(writeFile(t, []byte(text))); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

@@ -151,7 +151,8 @@ func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 }
 
 func validSubject(sub string) bool {
-	return sub != "" && len(sub) <= maxSubject && utf8.ValidString(sub) && !strings.ContainsFunc(sub, unicode.IsControl)
+	return sub != "" && len(sub) <= maxSubject && utf8.ValidString(sub) && !strings.ContainsFunc(sub, unicode.IsControl) &&
+		!strings.ContainsRune(sub, utf8.RuneError) // for which package json takes what is no character
 }
 
 // audience is aud, a string or a list of strings.

@@ -14,12 +14,12 @@ import (
 
 // authFlags say who callers are and what they may do. Without a key the server is in open mode: everybody may do everything.
 type authFlags struct {
-	AuthAudience      string   `default:"tidewire" placeholder:"NAME" help:"What the claim aud of a token has to be, or to contain."`
+	AuthAudience      string   `default:"tidewire" placeholder:"NAME" help:"What the claim aud of a token has to be, or to contain. Default: tidewire."`
 	AuthIssuer        string   `placeholder:"NAME" help:"What the claim iss of a token has to be. Required with --auth-jwks-url. Default: any."`
 	AuthJWKSURL       string   `name:"auth-jwks-url" placeholder:"URL" help:"Address of the public keys of the issuer (JWKS). Tokens are required then."`
 	AuthPublicKeyFile []string `placeholder:"FILE" help:"File with public keys in PEM (RSA, P-256 or Ed25519) that sign tokens. Tokens are required then. May be repeated."`
 	AuthSecretFile    []string `placeholder:"FILE" help:"File with a secret of at least 32 bytes that signs tokens (HS256). Tokens are required then. May be repeated, to change the secret: the former one stays until its tokens have ended."`
-	AuthRoleClaim     string   `default:"role" placeholder:"PATH" help:"Claim that names the role of a caller, with dots between the names of its path. A token without it has the role user."`
+	AuthRoleClaim     string   `default:"role" placeholder:"PATH" help:"Claim that names the role of a caller, with dots between the names of its path. A token without it has the role user. Default: role."`
 	AuthLeeway        seconds  `default:"30s" help:"How far the clocks of the issuer and of this server may differ."`
 	AuthGrace         seconds  `default:"25s" help:"How long a connection stays open after its token has ended. It can only receive and settle then."`
 	AuthAnonymous     bool     `help:"Let callers without a token in, as the role anonymous."`
@@ -49,7 +49,9 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 	}
 	var err error
 	if cfg.Keys, err = f.keys(log); err == nil && f.AuthJWKSURL != "" {
-		cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log)
+		if cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log); err == nil {
+			cfg.KeySet.Prepare()
+		}
 	}
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
@@ -60,6 +62,11 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 	policy, err := auth.NewPolicy(cfg)
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
+	}
+	for _, r := range cfg.Rules {
+		if r.Role == auth.Anonymous && !f.AuthAnonymous {
+			log.Warn("a rule for callers without a token has no effect without --auth-anonymous", "rule", r.Allow[0].String())
+		}
 	}
 	if len(cfg.Rules) == 0 {
 		log.Warn("there is no --rule: only the rights in tokens count")
@@ -127,5 +134,5 @@ func (c *serveCmd) auth(p *process, loopback bool) (gateway.AuthConfig, error) {
 }
 
 var errOpen = errors.New("other machines could read, write and drop everything, because there is no authentication. " +
-	"Require tokens, with --auth-secret-file FILE (or --auth-public-key-file, --auth-jwks-url) and --rule 'user: read stream:*'; " +
+	"Require tokens, with --auth-secret-file FILE (or --auth-public-key-file, --auth-jwks-url) and --rule 'user: read stream:news'; " +
 	"or listen on localhost; or give --open")

@@ -24,7 +24,7 @@ func (a *api) allowed(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin) // exactly, and never with credentials
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-		h.Set("Access-Control-Expose-Headers", "Allow, Retry-After")
+		h.Set("Access-Control-Expose-Headers", "Allow, Retry-After, WWW-Authenticate")
 		return true
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")

@@ -159,14 +159,19 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 
 // authorized refuses a call without a caller, or without the right that its path needs.
 func (c *call) authorized(to route) bool {
-	if c.caller = callerOf(c.r); c.caller == nil {
-		c.api.server.unauthorized(c.w, codeUnauthenticated)
+	var why code
+	if c.caller, why = callerOf(c.r); c.caller == nil {
+		c.api.server.unauthorized(c.w, c.r, why)
 		return false
 	}
 	if to.need == nil {
 		return true
 	}
-	return c.permit(mayAll(c.caller, to.need(c.r)))
+	denied := mayAll(c.caller, to.need(c.r))
+	if denied != nil {
+		dropBody(c.w, c.r)
+	}
+	return c.permit(denied)
 }
 
 // permit refuses the call if there is a reason, and reports whether there was none.

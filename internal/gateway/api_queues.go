@@ -49,11 +49,30 @@ func (c *call) createQueue() {
 		c.refuseFor(why)
 		return
 	}
+	if c.caller != nil && !c.permit(c.mayTakeStream()) {
+		return
+	}
 	if err := admin.Create(c.ctx, c.queue(), opts); err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
 	c.answer(map[string]any{"queue": c.queue()})
+}
+
+// mayTakeStream returns why the caller may not make a queue of that name: an unused stream of the name would become the queue's, and go with it.
+func (c *call) mayTakeStream() *problem {
+	n := need{"admin", auth.Stream, c.queue()}
+	streams := c.api.server.cfg.Engine.Streams
+	if n.granted(c.caller) || streams == nil {
+		return nil
+	}
+	if _, err := c.api.server.cfg.Engine.Queues.Stats(c.ctx, c.queue()); err == nil {
+		return nil // there is the queue already
+	}
+	if _, err := streams.Info(c.ctx, c.queue()); errors.Is(err, engine.ErrNotFound) {
+		return nil
+	}
+	return n.refusal()
 }
 
 func (c *call) queueStats() {

@@ -125,7 +125,7 @@ var doors = []struct {
 	{right: "consume queue:jobs", ws: `"type":"nack","queue":"jobs","delivery":"1"`, http: "POST /v1/queues/jobs/nack", body: `{"delivery":"1"}`},
 	{right: "consume queue:jobs", ws: `"type":"extend","queue":"jobs","delivery":"1","lease_ms":5`, http: "POST /v1/queues/jobs/extend", body: `{"delivery":"1","lease_ms":5}`},
 	{right: "inspect queue:jobs", http: "GET /v1/queues/jobs"},
-	{right: "admin queue:new", http: "POST /v1/queues/new"},
+	{right: "admin queue:fresh", http: "POST /v1/queues/fresh"},
 	{right: "admin queue:jobs", http: "DELETE /v1/queues/jobs"},
 	{right: "append events:default", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
 	{right: "append events:default#t:1", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
@@ -222,9 +222,11 @@ func TestAuth_WrongTokens(t *testing.T) {
 	if got := c.status("GET", "/v1/streams", "", tokenOf(t, "ann", -time.Minute)); got != "401 token_expired" {
 		t.Errorf("an expired token: %s", got)
 	}
-	for path, want := range map[string]string{"/healthz": "200", "/readyz": "200"} {
-		if got := c.status("GET", path, "", ""); got != want {
-			t.Errorf("%s without a token: %s", path, got)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		for _, token := range []string{"", "nonsense"} {
+			if got := c.status("GET", path, "", token); got != "200" {
+				t.Errorf("%s with the token %q: %s", path, token, got)
+			}
 		}
 	}
 }
@@ -403,6 +405,126 @@ func TestAuth_ManyWrongTokens(t *testing.T) {
 		}
 		if got := closeOf(w); got != 4401 {
 			t.Errorf("%s: closed with %d", path, got)
+		}
+	}
+}
+
+// TestAuth_RenewalDuringHistory: a new token without the right ends a history that is being sent.
+func TestAuth_RenewalDuringHistory(t *testing.T) {
+	t.Parallel()
+	store := newMemoryStore(t)
+	store.let = make(chan struct{})
+	for n := range 10 {
+		store.rooms, store.stored = append(store.rooms, "a"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"a","text":"%d"}`, n))
+	}
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Engine.Rooms, cfg.Chat.StoredRooms = store, []string{"a"}
+	})
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "join,history room:a"))
+	send(t, w.Conn, `{"id":1,"type":"join","room":"a","after":0}`, fmt.Sprintf(`{"id":2,"type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour)))
+	for _, want := range []string{`"type":"ok","id":2`, `"code":"forbidden","id":1`} { // and no chat
+		answer := w.next()
+		if !strings.Contains(answer, want) {
+			t.Fatalf("got %s, want %s", answer, want)
+		}
+		if strings.Contains(answer, `"id":2`) {
+			close(store.let) // the store answers only now
+		}
+	}
+}
+
+// TestAuth_PresenceIsTaken: who may not have presence any more leaves the rooms that it watches.
+func TestAuth_PresenceIsTaken(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "join,presence room:*"))
+	w.ask(`{"id":1,"type":"join","room":"a","presence":true}`, `{"id":1,"type":"ok"}`)
+	w.want(`{"type":"presence","room":"a","count":1,"members":["ann"]}`)
+	send(t, w.Conn, fmt.Sprintf(`{"type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour, "join room:*")))
+	if answer := w.next(); !strings.Contains(answer, `"code":"forbidden"`) || !strings.Contains(answer, `"verb":"presence","kind":"room","name":"a","room":"a"`) {
+		t.Errorf("got %s", answer)
+	}
+}
+
+// TestAuth_QueueOfAStream: the right to make queues is no right to take a stream.
+func TestAuth_QueueOfAStream(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	queues := tokenOf(t, "ann", time.Hour, "admin queue:*")
+	if got := c.status("POST", "/v1/queues/secret", "", queues); got != "403 forbidden" {
+		t.Errorf("a queue of another's stream: %s", got)
+	}
+	if got := c.status("POST", "/v1/queues/fresh", "", queues); got != "200" {
+		t.Errorf("a queue of a new name: %s", got)
+	}
+	if got := c.status("POST", "/v1/queues/jobs", "", queues); got != "200" {
+		t.Errorf("a queue that is there: %s", got)
+	}
+}
+
+// TestAuth_EarlyFlood: whatever comes before a token is counted, also what is no JSON, and pings.
+func TestAuth_EarlyFlood(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	for _, path := range []string{"/ws", "/ws/chat"} {
+		for _, message := range []string{`{`, `{"type":"ping"}`, `{"type":"auth","token":1}`, `[]`, ""} {
+			w := &wire{Conn: dial(t, "ws://"+c.addr+path), t: t}
+			for range 5 {
+				send(t, w.Conn, message)
+			}
+			if got := closeOf(w); got != 4401 {
+				t.Errorf("%s, %q: closed with %d", path, message, got)
+			}
+		}
+	}
+}
+
+// TestAuth_LongNames: a name out of its limit is refused as such, and not repeated.
+func TestAuth_LongNames(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, nil)
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "read stream:orders"))
+	long := strings.Repeat("n", 150_000)
+	for request, want := range map[string]string{
+		`"type":"publish","payload":"x","stream":"` + long + `"`: "errorinvalid_name", `"type":"query","query":{},"store":"` + long + `"`: "errorinvalid_name",
+		`"type":"join","room":"` + long + `"`: "errorname_too_long",
+	} {
+		if got := w.code(`{"id":"x",` + request + `}`); got != want {
+			t.Errorf("%.30s: %s, want %s", request, got, want)
+		}
+	}
+}
+
+// TestAuth_ForPages: a page of an allowed origin can read why its token was not accepted.
+func TestAuth_ForPages(t *testing.T) {
+	t.Parallel()
+	access, err := websocket.NewAccess(websocket.AccessConfig{Origins: []string{"https://app.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Access = access })
+	for _, method := range []string{http.MethodGet, http.MethodOptions} {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.addr+"/v1/streams", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "https://app.example.com")
+		if method == http.MethodOptions {
+			r.Header.Set("Access-Control-Request-Method", "GET")
+		} else {
+			r.Header.Set("Authorization", "Bearer "+tokenOf(t, "ann", -time.Minute))
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		h := resp.Header
+		if h.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
+			t.Errorf("%s: %d, %v", method, resp.StatusCode, h)
+		}
+		if method == http.MethodOptions && !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization") {
+			t.Errorf("preflight: %v", h)
 		}
 	}
 }

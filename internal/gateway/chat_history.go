@@ -25,14 +25,14 @@ const (
 
 // join makes p a member that first gets the requested history. It returns the
 // number of history messages, and the position up to which they are complete.
-func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
+func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
 	if past {
-		if after, err = s.begin(p.catchUps, name, msg); err != nil {
+		if after, err = s.begin(ctx, name, msg); err != nil {
 			return nil, 0, 0, err
 		}
 		// Most of the history is sent before the join, so that few new messages are held back.
-		if after, count, err = s.catchUp(p, name, after); err != nil {
+		if after, count, err = s.catchUp(ctx, p, name, after); err != nil {
 			return nil, count, 0, err
 		}
 	}
@@ -48,7 +48,7 @@ func (s *storedRooms) join(p *participant, name string, msg chatMessage, opts ro
 	}()
 	if past {
 		var n int
-		after, n, err = s.send(p, name, after, upTo)
+		after, n, err = s.send(ctx, p, name, after, upTo)
 		count += n
 	}
 	if err != nil {
@@ -85,10 +85,10 @@ func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (
 
 // catchUp sends the published messages after a position, until less than a page
 // is left; join sends the rest to the member.
-func (s *storedRooms) catchUp(p *participant, name string, after int64) (last int64, count int, err error) {
+func (s *storedRooms) catchUp(ctx context.Context, p *participant, name string, after int64) (last int64, count int, err error) {
 	for {
 		var n int
-		after, n, err = s.send(p, name, after, s.head())
+		after, n, err = s.send(ctx, p, name, after, s.head())
 		count += n
 		if err != nil || n < historyPage {
 			return after, count, err
@@ -98,24 +98,24 @@ func (s *storedRooms) catchUp(p *participant, name string, after int64) (last in
 
 // send sends the messages between two positions on the bulk lane, as fast as
 // the peer reads, and returns how many there were.
-func (s *storedRooms) send(p *participant, name string, after, upTo int64) (last int64, count int, err error) {
+func (s *storedRooms) send(ctx context.Context, p *participant, name string, after, upTo int64) (last int64, count int, err error) {
 	var frames []byte
 	memory, held := p.conn.memory, int64(0)
 	defer func() { memory.Release(budget.CatchUp, held) }()
 	for after < upTo {
 		next, n := upTo, 0
-		if err := memory.Reserve(p.catchUps, budget.CatchUp, 2*historyBytes-held); err != nil {
+		if err := memory.Reserve(ctx, budget.CatchUp, 2*historyBytes-held); err != nil {
 			return after, count, err
 		}
 		held = max(held, 2*historyBytes)
-		if frames, next, n, err = s.page(p.catchUps, frames[:0], name, after, upTo); err != nil {
+		if frames, next, n, err = s.page(ctx, frames[:0], name, after, upTo); err != nil {
 			return after, count, err
 		}
 		memory.Take(budget.CatchUp, int64(cap(frames))-held)
 		memory.Release(budget.CatchUp, held-int64(cap(frames)))
 		held = int64(cap(frames))
 		if len(frames) > 0 {
-			if err := p.conn.WriteBulkFrames(p.catchUps, frames); err != nil {
+			if err := p.conn.WriteBulkFrames(ctx, frames); err != nil {
 				return after, count, fmt.Errorf("send history: %w", err)
 			}
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"time"
 
@@ -22,8 +23,11 @@ const (
 // reading goroutine must continue to read, for example pongs. Messages of the
 // connection to that room are kept meanwhile and handled after the join.
 type joining struct {
-	kept  []websocket.Message
-	bytes int
+	msg    chatMessage
+	ctx    context.Context // of the history
+	cancel context.CancelFunc
+	kept   []websocket.Message
+	bytes  int
 }
 
 // keep keeps m for later, and reports whether there was room for it.
@@ -66,7 +70,8 @@ func (p *participant) handleJoin(msg chatMessage) {
 			p.joins = make(map[string]*joining, 1)
 		}
 		msg.ID = bytes.Clone(msg.ID) // it outlives the message
-		j := new(joining)
+		j := &joining{msg: msg}
+		j.ctx, j.cancel = context.WithCancel(p.catchUps)
 		p.joins[name] = j
 		p.joiners.Go(func() { p.conn.guard(func() { p.catchUp(msg, j) }) })
 	default:
@@ -77,13 +82,16 @@ func (p *participant) handleJoin(msg chatMessage) {
 
 // catchUp is the goroutine of a join.
 func (p *participant) catchUp(msg chatMessage, j *joining) {
-	m, more, why := p.joinStored(msg)
+	m, more, why := p.joinStored(j.ctx, msg)
+	j.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.conn.memory.Release(budget.CatchUp, int64(j.bytes))
 	delete(p.joins, msg.room())
-	if denied := p.denied(&msg, 0); denied != nil && m != nil { // since it was asked for
-		m.Leave()
+	if denied := p.deniedJoin(msg); denied != nil { // a new token does not allow it
+		if m != nil {
+			m.Leave()
+		}
 		p.refuseFor(msg, denied)
 	} else {
 		if m != nil {
@@ -107,6 +115,7 @@ func (p *participant) joined(msg chatMessage, m *room.Member, more map[string]an
 	}
 	p.ok(msg, more)
 	if msg.Presence {
+		p.watching[msg.room()] = true
 		m.Watch() // the list comes after the answer
 	}
 	if p.server.stored.has(msg.room()) {
@@ -128,7 +137,7 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 		return nil, nil, codeTooManyRooms
 	}
 	if p.server.stored.has(name) {
-		m, more, why = p.joinStored(msg)
+		m, more, why = p.joinStored(p.catchUps, msg)
 	} else {
 		opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag == "disconnect"}
 		m = p.server.hub.Join(p.conn.Conn, name, opts)
@@ -140,12 +149,12 @@ func (p *participant) join(msg chatMessage) (m *room.Member, more map[string]any
 }
 
 // joinStored is join for a stored room.
-func (p *participant) joinStored(msg chatMessage) (*room.Member, map[string]any, code) {
+func (p *participant) joinStored(ctx context.Context, msg chatMessage) (*room.Member, map[string]any, code) {
 	p.durable.Store(true)
 	// By default a lagging member is disconnected: it can resume and then
 	// misses nothing.
 	opts := room.JoinOptions{User: msg.User, DisconnectOnLag: msg.OnLag != "gap"}
-	m, count, upTo, err := p.server.stored.join(p, msg.room(), msg, opts)
+	m, count, upTo, err := p.server.stored.join(ctx, p, msg.room(), msg, opts)
 	lost, isLost := errors.AsType[*engine.HistoryLostError](err)
 	switch {
 	case isLost:

@@ -29,7 +29,9 @@ type participant struct {
 	mu    sync.Mutex
 	rooms map[string]*room.Member
 	joins map[string]*joining
-	limit rateLimit
+	// watching are the rooms whose presence it gets.
+	watching map[string]bool
+	limit    rateLimit
 
 	joiners  sync.WaitGroup  // the goroutines of joins
 	catchUps context.Context // their context
@@ -51,6 +53,7 @@ type participant struct {
 // newParticipant returns the chat state of a connection. End it with end.
 func newParticipant(server *chatServer, c *connection, drain time.Duration) *participant {
 	p := &participant{server: server, conn: c, drain: drain, limit: newRateLimit(server.cfg)}
+	p.watching = make(map[string]bool)
 	p.catchUps, p.abandon = context.WithCancel(server.work)
 	return p
 }
@@ -131,6 +134,9 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 
 // handle handles one message. p.mu is held.
 func (p *participant) handle(m websocket.Message, now time.Time) {
+	if !p.stays && !p.conn.identity.admits(len(m.Payload)) {
+		return
+	}
 	msg, why := parseChat(m.Payload)
 	if m.Op == websocket.OpBinary && !utf8.Valid(m.Payload) { // text messages were checked when they were read
 		if why = errNoUTF8; !utf8.Valid(msg.ID) {
@@ -148,7 +154,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 		}
 		return
 	}
-	if why = p.denied(&msg, len(m.Payload)); why != nil {
+	if why = p.denied(&msg); why != nil {
 		p.refuseFor(msg, why)
 		return
 	}
@@ -241,6 +247,7 @@ func (p *participant) leave(msg chatMessage) {
 		if msg.Room == nil || name == *msg.Room {
 			m.Leave()
 			delete(p.rooms, name)
+			delete(p.watching, name)
 		}
 	}
 }

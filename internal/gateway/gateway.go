@@ -171,10 +171,7 @@ func New(cfg Config) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Auth.Policy != nil {
-		var ok bool
-		if r, ok = s.identify(w, r); !ok {
-			return
-		}
+		r = s.identify(r)
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // an earlier request of the connection may have set one
 	s.conns.panics.serveHTTP(w, r, s.mux)
@@ -254,6 +251,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		http.Error(w, "the query of the URL is malformed", http.StatusBadRequest)
 		return
 	}
+	caller, why := callerOf(r)
+	if s.cfg.Auth.Policy != nil && caller == nil && why != codeUnauthenticated { // without a token, it may come in a message
+		s.unauthorized(w, r, why)
+		return
+	}
 	slot, ok := s.conns.reserve()
 	if !ok {
 		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
@@ -274,7 +276,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	c := slot.open(conn)
 	memory.holder = c.memory
 	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog}
-	c.identity.caller.Store(callerOf(r))
+	c.identity.caller.Store(caller)
 	serving = true
 	go func() {
 		defer slot.release()

@@ -41,7 +41,7 @@ type identity struct {
 	// changed is called after a new token has taken the place of another one: it ends what the new one does not allow.
 	changed func(*auth.Caller)
 	talks   bool // the endpoint has messages of its own: the client is told before its token ends
-	early   int  // messages without a token, and wrong tokens; of the reading goroutine
+	early   int  // messages before a good token; of the reading goroutine
 
 	mu    sync.Mutex
 	timer *time.Timer // the next of: no token in time, the notice, the end
@@ -55,7 +55,7 @@ type AuthConfig struct {
 	// Timeout is how long a connection may take to send a token. Defaults to 10 s.
 	Timeout time.Duration
 	// Grace is how long a connection goes on after the end of its token: it gets no new requests answered, and what flows goes on.
-	// Defaults to 25 s.
+	// Endpoints without messages of their own have none. Defaults to none.
 	Grace time.Duration
 }
 
@@ -63,39 +63,37 @@ func (c AuthConfig) withDefaults() AuthConfig {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
 	}
-	if c.Grace == 0 {
-		c.Grace = 25 * time.Second
-	}
 	return c
 }
 
 // callerKey is the key of a request's caller in its context.
 type callerKey struct{}
 
-// identify verifies the Authorization header of a request, and returns the request with its caller. A wrong token is answered
-// with 401, and ok is false. A request without a token is anonymous, or has no caller.
-func (s *Server) identify(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
-	policy := s.cfg.Auth.Policy
-	header := r.Header.Get("Authorization")
-	if header == "" {
-		if c, ok := policy.AnonymousCaller(); ok {
-			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
-		}
-		return r, true
-	}
+// identified is who a request is, or why its token was not accepted.
+type identified struct {
+	caller *auth.Caller // nil without a token
+	why    code
+}
+
+// identify verifies the Authorization header of a request, and returns the request with the result. Endpoints that are for everybody
+// take no notice of it. A request without a token is anonymous, or has no caller.
+func (s *Server) identify(r *http.Request) *http.Request {
+	policy, header := s.cfg.Auth.Policy, r.Header.Get("Authorization")
+	var who identified
 	scheme, token, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		s.unauthorized(w, codeInvalidToken)
-		return r, false
+	switch {
+	case header == "":
+		who.caller, _ = policy.AnonymousCaller()
+	case !strings.EqualFold(scheme, "Bearer"):
+		who.why = codeInvalidToken
+	default:
+		var err error
+		if who.caller, err = policy.Authenticate(r.Context(), strings.TrimSpace(token)); err != nil {
+			s.authLog.warn("a token was not accepted", "peer", r.RemoteAddr, "error", err)
+			who.why = tokenCode(err)
+		}
 	}
-	c, err := policy.Authenticate(r.Context(), strings.TrimSpace(token))
-	if err != nil {
-		why := tokenCode(err)
-		s.authLog.warn("a token was not accepted", "peer", r.RemoteAddr, "error", err)
-		s.unauthorized(w, why)
-		return r, false
-	}
-	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c)), true
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
 }
 
 // tokenCode is what a client is told of a token that was not accepted. The reason is for the log alone.
@@ -109,27 +107,41 @@ func tokenCode(err error) code {
 	return codeInvalidToken
 }
 
-func callerOf(r *http.Request) *auth.Caller {
-	c, _ := r.Context().Value(callerKey{}).(*auth.Caller)
-	return c
+// callerOf returns the caller of a request, or nil and why there is none.
+func callerOf(r *http.Request) (*auth.Caller, code) {
+	who, _ := r.Context().Value(callerKey{}).(identified)
+	if who.caller == nil && who.why == "" {
+		who.why = codeUnauthenticated
+	}
+	return who.caller, who.why
 }
 
-func (s *Server) unauthorized(w http.ResponseWriter, why code) {
+// unauthorized answers a request without a good token. Its body is not waited for.
+func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, why code) {
 	challenge := `Bearer realm="tidewire"`
 	if why == codeInvalidToken || why == codeTokenExpired {
 		challenge += `, error="invalid_token"`
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
+	dropBody(w, r)
 	writeError(w, refusal(why))
+}
+
+// dropBody has the answer sent at once, although the body of the request has not arrived: package http would wait for a small one.
+func dropBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+		http.NewResponseController(w).SetReadDeadline(time.Now())
+	}
 }
 
 // needing lets only callers pass that have a right: it is for endpoints that have nothing else to ask for.
 func (s *Server) needing(n need, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch c := callerOf(r); {
+		switch c, why := callerOf(r); {
 		case s.cfg.Auth.Policy == nil:
 		case c == nil:
-			s.unauthorized(w, codeUnauthenticated)
+			s.unauthorized(w, r, why)
 			return
 		case !n.granted(c):
 			writeError(w, n.refusal().reply())
@@ -149,7 +161,11 @@ func (i *identity) begin(talks bool) {
 		i.set(caller)
 		return
 	}
-	i.after(i.cfg.Timeout, func() { i.close(statusNoToken, "no token came in time") })
+	i.plan(nil, i.cfg.Timeout, func() {
+		if i.caller.Load() == nil {
+			i.close(statusNoToken, "no token came in time")
+		}
+	})
 }
 
 // end stops the timer. The connection is closing.
@@ -162,18 +178,6 @@ func (i *identity) end() {
 	}
 }
 
-// after has f called after a time, in place of what was to be called.
-func (i *identity) after(d time.Duration, f func()) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.timer != nil {
-		i.timer.Stop()
-	}
-	if !i.ended {
-		i.timer = time.AfterFunc(max(d, 0), f)
-	}
-}
-
 // close ends the connection with a code that tells the client what to do next.
 func (i *identity) close(code websocket.StatusCode, reason string) {
 	i.conn.StartClose(code, reason)
@@ -181,15 +185,11 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 	i.conn.SetReadDeadline(time.Now())
 }
 
-// set makes the caller the connection's, and plans its end.
+// set makes the caller the connection's, and plans the notice of its end.
 func (i *identity) set(c *auth.Caller) {
 	i.caller.Store(c)
 	if c.Expires.IsZero() { // anonymous
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		if i.timer != nil {
-			i.timer.Stop()
-		}
+		i.plan(c, -1, nil)
 		return
 	}
 	left := time.Until(c.Expires)
@@ -198,18 +198,40 @@ func (i *identity) set(c *auth.Caller) {
 		life = c.Expires.Sub(c.Issued)
 	}
 	notice := min(max(time.Duration((1-noticeShare)*float64(life)), minNotice), maxNotice)
-	i.after(left-notice, func() { i.expiring(c) })
+	i.plan(c, left-notice, func() { i.expiring(c) })
 }
 
-// expiring tells the client that its token ends, and plans the end of the connection.
+// expiring tells the client that its token ends, and plans the end of the connection. A client that cannot send another token has no grace.
 func (i *identity) expiring(c *auth.Caller) {
-	left := time.Until(c.Expires)
-	i.after(left+i.cfg.Grace, func() { i.close(statusTokenOver, "the token has expired") })
-	if left > 0 && i.talks {
-		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": left.Milliseconds()})
+	left, grace := time.Until(c.Expires), i.cfg.Grace
+	if !i.talks {
+		grace = 0
+	}
+	if !i.plan(c, left+grace, func() { i.close(statusTokenOver, "the token has expired") }) {
+		return // a new token has come meanwhile
+	}
+	if i.talks {
+		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": max(left, 0).Milliseconds()})
 		i.conn.Queue(websocket.OpText, text)
 		i.conn.Flush()
 	}
+}
+
+// plan has f called after a time, in place of what was planned before. It does nothing, and returns false, if the connection has ended or
+// the caller is not its caller any more: a timer that has fired may come after a new token. Without f nothing is planned.
+func (i *identity) plan(c *auth.Caller, d time.Duration, f func()) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.ended || i.caller.Load() != c {
+		return false
+	}
+	if i.timer != nil {
+		i.timer.Stop()
+	}
+	if f != nil {
+		i.timer = time.AfterFunc(max(d, 0), f)
+	}
+	return true
 }
 
 // authMessage is a message of type auth.
@@ -230,7 +252,6 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
 		i.log.warn("a token was not accepted", "peer", i.conn.RemoteAddr(), "error", err)
-		i.count(len(text))
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()
@@ -246,14 +267,13 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 }
 
 // refuses returns why a message may not be looked at: there is no token, or it has expired. What only settles or ends something goes on.
-func (i *identity) refuses(kind string, size int) *problem {
+func (i *identity) refuses(kind string) *problem {
 	if i.policy == nil {
 		return nil
 	}
 	c := i.caller.Load()
 	switch {
 	case c == nil:
-		i.count(size)
 		return because(codeUnauthenticated)
 	case c.Expires.IsZero() || time.Now().Before(c.Expires):
 		return nil
@@ -265,12 +285,16 @@ func (i *identity) refuses(kind string, size int) *problem {
 	return because(codeTokenExpired)
 }
 
-// count closes a connection that sends too much before it has a good token.
-func (i *identity) count(size int) {
-	if i.caller.Load() != nil {
-		return
+// admits counts a message that comes before a good token, whatever it is, and closes a connection that sends too much of them. It reports
+// whether the message may be looked at.
+func (i *identity) admits(size int) bool {
+	if i.policy == nil || i.caller.Load() != nil {
+		return true
 	}
-	if i.early++; i.early > maxEarly || size > maxEarlyBytes {
-		i.close(statusTokenOver, "send a token first")
+	i.early++
+	if i.early <= maxEarly && size <= maxEarlyBytes {
+		return true
 	}
+	i.close(statusTokenOver, "send a token first")
+	return false
 }

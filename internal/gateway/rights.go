@@ -29,6 +29,9 @@ const defaultStore = "default"
 // mayQuery returns why the caller may not read what a query matches.
 func mayQuery(c *auth.Caller, store string, queries ...engine.EventQuery) *problem {
 	n := need{"query", auth.Events, storeName(store)}
+	if len(n.name) > maxNameBytes {
+		return because(codeName)
+	}
 	for _, q := range queries {
 		items := make([][]string, len(q.Items))
 		for i := range q.Items {
@@ -48,6 +51,9 @@ func mayAppend(c *auth.Caller, store string, events []eventFields, condition *co
 		tags[i] = events[i].Tags
 	}
 	n := need{"append", auth.Events, storeName(store)}
+	if len(n.name) > maxNameBytes {
+		return because(codeName)
+	}
 	if !c.MayAppend(n.name, tags) {
 		return n.refusal()
 	}
@@ -96,6 +102,12 @@ func (r *request) denied(c *auth.Caller) *problem {
 // mayAll returns the refusal of the first right that the caller lacks.
 func mayAll(c *auth.Caller, needs ...need) *problem {
 	for _, n := range needs {
+		if len(n.name) > maxNameBytes { // a refusal would repeat it
+			if n.kind == auth.Room {
+				return because(codeNameTooLong)
+			}
+			return because(codeName)
+		}
 		if !n.granted(c) {
 			return n.refusal()
 		}

@@ -150,6 +150,9 @@ func (s *session) beat(now time.Time) bool {
 // handle handles one message.
 func (s *session) handle(m websocket.Message, now time.Time) {
 	s.size = len(m.Payload)
+	if !s.conn.identity.admits(s.size) {
+		return
+	}
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
 	if r.Type == "auth" {
 		s.answer(r.asked, s.conn.identity.handle(s.server.work, m.Payload))

@@ -8,7 +8,7 @@ func (s *session) denied(r *request) *problem {
 	if id.policy == nil {
 		return nil
 	}
-	if why := id.refuses(r.Type, s.size); why != nil {
+	if why := id.refuses(r.Type); why != nil {
 		return why
 	}
 	return r.denied(id.caller.Load())
@@ -34,12 +34,12 @@ func (s *session) rightsChanged(c *auth.Caller) {
 }
 
 // denied returns why the client may not have a message. The user of an authenticated client is the sub of its token. p.mu is held.
-func (p *participant) denied(msg *chatMessage, size int) *problem {
+func (p *participant) denied(msg *chatMessage) *problem {
 	id := &p.conn.identity
 	if id.policy == nil || msg.Type == "ping" || msg.Type == "pong" {
 		return nil
 	}
-	if why := id.refuses(msg.Type, size); why != nil {
+	if why := id.refuses(msg.Type); why != nil {
 		return why
 	}
 	c := id.caller.Load()
@@ -50,16 +50,35 @@ func (p *participant) denied(msg *chatMessage, size int) *problem {
 	return nil
 }
 
-// rightsChanged leaves the rooms that a new token does not allow. p.mu is held.
+// deniedJoin returns why the client may not have a join whose history was being sent. The end of its token is no reason. p.mu is held.
+func (p *participant) deniedJoin(msg chatMessage) *problem {
+	if p.conn.identity.policy == nil {
+		return nil
+	}
+	return msg.denied(p.conn.identity.caller.Load(), false)
+}
+
+// rightsChanged leaves the rooms that a new token does not allow, also those whose presence it does not, and ends joins that are
+// under way. p.mu is held.
 func (p *participant) rightsChanged(c *auth.Caller) {
+	for _, j := range p.joins {
+		if j.msg.denied(c, false) != nil {
+			j.cancel() // its goroutine answers
+		}
+	}
 	for name, m := range p.rooms {
-		n := need{"join", auth.Room, name}
-		if n.granted(c) {
+		needs := []need{{"join", auth.Room, name}}
+		if p.watching[name] {
+			needs = append(needs, need{"presence", auth.Room, name})
+		}
+		why := mayAll(c, needs...)
+		if why == nil {
 			continue
 		}
 		m.Leave()
 		delete(p.rooms, name)
-		with := n.refusal().reply()
+		delete(p.watching, name)
+		with := why.reply()
 		with.Room = name
 		p.send(with)
 	}
