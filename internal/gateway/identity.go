@@ -207,8 +207,13 @@ func (i *identity) expiring(c *auth.Caller) {
 	if !i.talks {
 		grace = 0
 	}
-	if !i.plan(c, left+grace, func() { i.close(statusTokenOver, "the token has expired") }) {
-		return // a new token has come meanwhile
+	planned := i.plan(c, left+grace, func() {
+		if i.caller.Load() == c { // no new token has come meanwhile
+			i.close(statusTokenOver, "the token has expired")
+		}
+	})
+	if !planned {
+		return
 	}
 	if i.talks {
 		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": max(left, 0).Milliseconds()})
@@ -234,15 +239,11 @@ func (i *identity) plan(c *auth.Caller, d time.Duration, f func()) bool {
 	return true
 }
 
-// authMessage is a message of type auth.
-type authMessage struct {
-	ID    json.RawMessage `json:"id"`
-	Token string          `json:"token"`
-}
-
 // handle answers a message of type auth.
 func (i *identity) handle(ctx context.Context, text []byte) reply {
-	var m authMessage
+	var m struct {
+		Token string `json:"token"`
+	}
 	if err := json.Unmarshal(text, &m); err != nil || m.Token == "" {
 		return malformed("token", "a string").reply()
 	}
