@@ -96,7 +96,7 @@ func (c *benchLanesCmd) Run(p *process) error {
 }
 
 // starter returns a function that runs a server with the settings of a cell: the size and the rate
-// of what it pushes.
+// of its pushes.
 func (c *benchLanesCmd) starter() (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
 	program, err := self()
 	return func(ctx context.Context, cell scenario.LanesCell) (*scenario.ServerProcess, error) {

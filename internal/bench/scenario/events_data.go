@@ -79,8 +79,8 @@ func register(student string, random *rand.Rand) eventstore.Event {
 // operations look for.
 func specialStudent(course string, n int) string { return fmt.Sprintf("%s-s%d", course, n) }
 
-// readCourse is a course that reads choose: its tag, and the tag of the student
-// who enrolled last.
+// readCourse is a course that reads choose: its tag, and the tag of the last
+// student in it.
 type readCourse struct{ tag, last string }
 
 var readable = func() (all [readCourses]readCourse) {
