@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -58,8 +57,6 @@ func NewPolicy(cfg Config) (*Policy, error) {
 type Caller struct {
 	User    string // the token's sub; "" of an anonymous caller
 	Role    string
-	Name    string    // for people, if the token has one
-	TokenID string    // jti, if the token has one
 	Issued  time.Time // zero if the token does not say
 	Expires time.Time // when the token ends for this server: its exp and the leeway; zero of an anonymous caller
 	grants  *Grants
@@ -84,7 +81,7 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	grants := NewGrants(p.rulesOf(claims.Role, true), claims.Value)
 	grants.rules = append(grants.rules, claims.Allow...)
 	return &Caller{
-		User: claims.Subject, Role: claims.Role, Name: claims.Name, TokenID: claims.ID, Issued: claims.Issued, Expires: claims.Expires.Add(p.cfg.Token.Leeway), grants: grants,
+		User: claims.Subject, Role: claims.Role, Issued: claims.Issued, Expires: claims.Expires.Add(p.cfg.Token.Leeway), grants: grants,
 	}, nil
 }
 
@@ -123,13 +120,3 @@ func (c *Caller) MayAppend(store string, events [][]string) bool {
 
 // MaySee reports whether the caller has any right on the name: such names are in the lists that it gets.
 func (c *Caller) MaySee(k Kind, name string) bool { return c.grants.AllowAny(k, name) }
-
-// Rights returns the caller's rules as they were written, for people.
-func (c *Caller) Rights() []string {
-	texts := make([]string, 0, len(c.grants.rules))
-	for _, r := range c.grants.rules {
-		texts = append(texts, r.text)
-	}
-	slices.Sort(texts)
-	return slices.Compact(texts)
-}

@@ -42,8 +42,6 @@ type TokenConfig struct {
 type Claims struct {
 	Subject string
 	Role    string // "user" if the token has none
-	Name    string // for people, if any
-	ID      string // jti, if any
 	Issued  time.Time
 	Expires time.Time
 	Allow   []Rule // rights that the token itself brings
@@ -146,7 +144,6 @@ func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 			return fmt.Errorf("%s: want a string", path)
 		}
 	}
-	c.ID, _ = all["jti"].(string)
 	return nil
 }
 
@@ -213,7 +210,6 @@ func (c *Claims) rights(all map[string]any) error {
 	if !ok {
 		return errors.New("tidewire: want an object")
 	}
-	c.Name, _ = object["name"].(string)
 	allow, has := object["allow"]
 	if !has {
 		return nil

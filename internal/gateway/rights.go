@@ -114,33 +114,3 @@ func mayAll(c *auth.Caller, needs ...need) *problem {
 	}
 	return nil
 }
-
-// deniedChat returns why the caller may not have a message of a room. A chat that makes its sender a member is a join, too.
-func (m chatMessage) denied(c *auth.Caller, member bool) *problem {
-	name := m.room()
-	var needs []need
-	switch m.Type {
-	case "join":
-		needs = append(needs, need{"join", auth.Room, name})
-		if m.After != nil || m.History > 0 {
-			needs = append(needs, need{"history", auth.Room, name})
-		}
-		if m.Presence {
-			needs = append(needs, need{"presence", auth.Room, name})
-		}
-	case "chat":
-		needs = append(needs, need{"chat", auth.Room, name})
-		if !member && m.Room == nil {
-			needs = append(needs, need{"join", auth.Room, name})
-		}
-	default:
-		return nil
-	}
-	if why := mayAll(c, needs...); why != nil {
-		return why
-	}
-	if m.User != "" && m.User != c.User {
-		return &problem{code: codeForbidden, text: "user: want the sub of your token, or none", need: needs[0]}
-	}
-	return nil
-}
