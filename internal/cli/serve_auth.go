@@ -49,9 +49,7 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 	}
 	var err error
 	if cfg.Keys, err = f.keys(log); err == nil && f.AuthJWKSURL != "" {
-		if cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log); err == nil {
-			cfg.KeySet.Prepare()
-		}
+		cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log)
 	}
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
@@ -62,6 +60,9 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 	policy, err := auth.NewPolicy(cfg)
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
+	}
+	if cfg.KeySet != nil { // all settings are right
+		cfg.KeySet.Prepare()
 	}
 	for _, r := range cfg.Rules {
 		if r.Role == auth.Anonymous && !f.AuthAnonymous {
