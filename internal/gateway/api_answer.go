@@ -139,7 +139,7 @@ func (c *call) answer(v any) {
 
 func writeError(w http.ResponseWriter, with reply) {
 	with.Type = ""
-	text, _ := json.Marshal(map[string]reply{"error": with}) // no value of ours fails
+	text, _ := json.Marshal(map[string]reply{"error": with.complete()}) // no value of ours fails
 	status, ok := statuses[with.Code]
 	if !ok {
 		status = http.StatusBadRequest

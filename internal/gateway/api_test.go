@@ -81,7 +81,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("POST", "/v1/streams/a%2Fb", `{"keyed":false}`, 200, `{"keyed":false,"stream":"a/b"}`)
 	c.refused("POST", "/v1/streams/a%2Fb", `{"keyed":true}`, 409, "exists")
 	c.want("GET", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b","keyed":false,"created":"0001-01-01T00:00:00Z","head":0}`)
-	c.want("POST", "/v1/streams/parts", `{"partitions":65}`, 400, `{"error":{"code":"invalid","message":"partitions: 65, want 0 to 64 (the server's --max-partitions)","field":"partitions"}}`)
+	c.want("POST", "/v1/streams/parts", `{"partitions":65}`, 400, `{"error":{"code":"invalid","message":"partitions: 65, want 0 to 64 (the server's --max-partitions)","retryable":false,"field":"partitions"}}`)
 	c.want("DELETE", "/v1/streams/a%2Fb", "", 200, `{"stream":"a/b"}`)
 	c.refused("DELETE", "/v1/streams/a%2Fb", "", 404, "not_found")
 	c.want("GET", "/v1/streams", "", 200, `{"streams":[{"stream":"orders","keyed":true,"created":"0001-01-01T00:00:00Z"}]}`)
@@ -102,7 +102,7 @@ func TestAPI_Streams(t *testing.T) {
 	c.want("GET", "/v1/streams/orders/groups", "", 200, `{"groups":[{"group":"g","offset":3,"lag":1}],"next":"g"}`)
 	c.want("GET", "/v1/streams/orders/groups?after=g", "", 200, `{"groups":[],"next":"g"}`)
 	streams.change(func() { streams.streams["orders"].oldest = 3; streams.streams["orders"].opts.Keyed = false })
-	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","oldest":3}}`)
+	c.want("GET", "/v1/streams/orders/messages?after=1", "", 410, `{"error":{"code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","retryable":false,"oldest":3}}`)
 	c.refused("GET", "/v1/streams/orders/messages?after=2&key=k", "", 400, "not_keyed")
 	waitMetric(t, addr, "tidewire_stored_messages_total 4")
 }

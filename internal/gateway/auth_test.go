@@ -189,9 +189,9 @@ func TestAuth_ForbiddenSaysNothing(t *testing.T) {
 	c := serveClosed(t, nil)
 	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "read stream:orders"))
 	w.ask(`{"id":1,"type":"subscribe","stream":"secret"}`,
-		`{"type":"error","id":1,"code":"forbidden","message":"no rule grants you this: see verb, kind and name","verb":"read","kind":"stream","name":"secret"}`)
+		`{"type":"error","id":1,"code":"forbidden","message":"no rule grants you this: see verb, kind and name","retryable":false,"verb":"read","kind":"stream","name":"secret"}`)
 	w.ask(`{"id":2,"type":"subscribe","stream":"nowhere"}`,
-		`{"type":"error","id":2,"code":"forbidden","message":"no rule grants you this: see verb, kind and name","verb":"read","kind":"stream","name":"nowhere"}`)
+		`{"type":"error","id":2,"code":"forbidden","message":"no rule grants you this: see verb, kind and name","retryable":false,"verb":"read","kind":"stream","name":"nowhere"}`)
 	list := client{t, c.addr}
 	_, text := list.do("GET", "/v1/streams", "", "Authorization", "Bearer "+tokenOf(t, "ann", time.Hour, "read stream:orders"))
 	if !strings.Contains(text, `"orders"`) || strings.Contains(text, `"secret"`) {
@@ -291,7 +291,7 @@ func TestAuth_Refresh(t *testing.T) {
 	w.ask(`{"id":3,"type":"subscribe","query":{},"subscription":"e"}`, `{"type":"ok","id":3,"position":0}`)
 	w.ask(`{"id":4,"type":"consume","queue":"jobs"}`, `{"type":"ok","id":4}`)
 	send(t, w.Conn, fmt.Sprintf(`{"type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour, "chat room:*")))
-	const text = `"code":"forbidden","message":"no rule grants you this: see verb, kind and name",`
+	const text = `"code":"forbidden","message":"no rule grants you this: see verb, kind and name","retryable":false,`
 	want := []string{
 		`{"type":"error",` + text + `"verb":"join","kind":"room","name":"a","room":"a"}`,
 		`{"type":"error","subscription":"s",` + text + `"verb":"read","kind":"stream","name":"orders"}`,
@@ -311,26 +311,73 @@ func TestAuth_Refresh(t *testing.T) {
 	}
 }
 
+// shortLife is how long the token of shortLived is valid: exp has whole seconds.
+const shortLife = 4 * time.Second
+
+// shortLived calls talk with a connection whose token is about to end, and again with another one if talk or the connecting was too slow
+// for that, as it is on a busy machine: until talk returns true.
+func (c closed) shortLived(path, right string, talk func(w *wire) bool) {
+	c.t.Helper()
+	for range 20 {
+		header := http.Header{"Authorization": {"Bearer " + tokenOf(c.t, "ann", shortLife, right)}}
+		conn, err := websocket.Dial(c.t.Context(), "ws://"+c.addr+path, websocket.Config{Header: header})
+		if err != nil && strings.Contains(err.Error(), "token_expired") {
+			continue
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		done := talk(&wire{Conn: conn, t: c.t})
+		conn.Abort()
+		if done {
+			return
+		}
+	}
+	c.t.Fatal("the machine is too slow")
+}
+
 // TestAuth_Expiry: a client is told before its token ends, gets nothing new done after that, and is closed when the grace is over.
 func TestAuth_Expiry(t *testing.T) {
 	t.Parallel()
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = 200 * time.Millisecond })
-	w := c.as("/ws", tokenOf(t, "ann", 4*time.Second, "read,publish stream:orders"))
-	if first := w.next(); !strings.HasPrefix(first, `{"expires_in_ms":`) || !strings.HasSuffix(first, `,"type":"expiring"}`) {
-		t.Errorf("got %s", first)
-	}
-	for w.code(`{"id":"x","type":"publish","stream":"orders","payload":"x"}`) != "errortoken_expired" {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if got := closeOf(w); got != 4401 {
-		t.Errorf("closed with %d", got)
-	}
-	w = c.as("/ws", tokenOf(t, "ann", 4*time.Second))
-	w.next()
-	if got := w.code(fmt.Sprintf(`{"id":"x","type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour))); got != "ok" {
-		t.Errorf("a new token: %s", got)
-	}
-	w.silent(5 * time.Second) // past the end of the former token and its grace: no close
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = time.Second })
+	c.shortLived("/ws", "read,publish stream:orders", func(w *wire) bool {
+		if first := w.next(); !strings.HasPrefix(first, `{"expires_in_ms":`) || !strings.HasSuffix(first, `,"type":"expiring"}`) {
+			t.Errorf("got %s", first)
+		}
+		for {
+			send(t, w.Conn, `{"id":"x","type":"publish","stream":"orders","payload":"x"}`)
+			w.SetReadDeadline(time.Now().Add(patience))
+			messages, err := w.Read()
+			if err != nil {
+				return false // the grace was over before the next request
+			}
+			if len(messages) > 0 && strings.Contains(string(messages[0].Payload), "token_expired") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := closeOf(w); got != 4401 {
+			t.Errorf("closed with %d", got)
+		}
+		return true
+	})
+}
+
+// TestAuth_Renewal: a connection with a new token does not end with its former one.
+func TestAuth_Renewal(t *testing.T) {
+	t.Parallel()
+	const grace = time.Second
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = grace })
+	c.shortLived("/ws", "read stream:orders", func(w *wire) bool {
+		w.next()
+		send(t, w.Conn, fmt.Sprintf(`{"id":"x","type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour)))
+		w.SetReadDeadline(time.Now().Add(patience))
+		if messages, err := w.Read(); err != nil || !strings.Contains(string(messages[0].Payload), `"type":"ok"`) {
+			return false // the former token and its grace were over before
+		}
+		w.silent(shortLife + 2*grace)
+		return true
+	})
 }
 
 // TestAuth_Users: nobody speaks for another, and presence names the token's user.
@@ -386,12 +433,14 @@ func TestAuth_OpenMode(t *testing.T) {
 func TestAuth_ExpiryOfIngest(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = 100 * time.Millisecond })
-	w := c.as("/ws/ingest", tokenOf(t, "ann", 4*time.Second, "write ingest:*"))
-	w.SetReadDeadline(time.Now().Add(patience))
-	messages, err := w.Read()
-	if closed, ok := errors.AsType[*websocket.CloseError](err); len(messages) > 0 || !ok || closed.Code != 4401 {
-		t.Errorf("got %q, %v, want a Close with 4401", messages, err)
-	}
+	c.shortLived("/ws/ingest", "write ingest:*", func(w *wire) bool {
+		w.SetReadDeadline(time.Now().Add(patience))
+		messages, err := w.Read()
+		if closed, ok := errors.AsType[*websocket.CloseError](err); len(messages) > 0 || !ok || closed.Code != 4401 {
+			t.Errorf("got %q, %v, want a Close with 4401", messages, err)
+		}
+		return true
+	})
 }
 
 // TestAuth_ManyWrongTokens: who tries many tokens on one connection is sent away.

@@ -34,7 +34,7 @@ func TestChat_NobodySpeaksAsAnother(t *testing.T) {
 		if i == len(refused)-1 {
 			want = "none: the server adds it"
 		}
-		expect(t, talker, fmt.Sprintf(`{"code":"malformed","id":%d,"message":"%s: want %s","type":"error"}`, i, field, want))
+		expect(t, talker, fmt.Sprintf(`{"code":"malformed","id":%d,"message":"%s: want %s","retryable":false,"type":"error"}`, i, field, want))
 	}
 	send(t, talker, `{"type":"chat","text":"forged","room":"a","id":1,"ID":2}`) // which answer would it be?
 	for i, fields := range []string{

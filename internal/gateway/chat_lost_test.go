@@ -30,7 +30,7 @@ func TestStored_AFailoverLosesChats(t *testing.T) {
 		send(t, c, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,"after":%d}`, after))
 		expect(t, c, want...)
 	}
-	lost := `{"code":"history_lost","id":9,"last":4,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","type":"error"}`
+	lost := `{"code":"history_lost","id":9,"last":4,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","retryable":false,"type":"error"}`
 	joins(6, lost)
 	joins(4, `{"history":0,"id":9,"position":4,"type":"ok"}`)
 	say(7)

@@ -150,7 +150,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	if msg.Type == "auth" {
 		with := p.conn.identity.handle(p.server.work, m.Payload)
 		if with.ID = msg.ID; msg.ID != nil {
-			p.send(with)
+			p.send(with.complete())
 		}
 		return
 	}
@@ -278,7 +278,7 @@ func (p *participant) answer(msg chatMessage, why code, more map[string]any) {
 	if msg.ID == nil {
 		return
 	}
-	answer := map[string]any{"type": "error", "id": msg.ID, "code": why, "message": publicErrors[why]}
+	answer := map[string]any{"type": "error", "id": msg.ID, "code": why, "message": publicErrors[why], "retryable": retryable[why]}
 	maps.Copy(answer, more)
 	p.send(answer)
 }

@@ -49,7 +49,7 @@ func (p *participant) rightsChanged(c *auth.Caller) {
 		delete(p.watching, name)
 		with := why.reply()
 		with.Room = name
-		p.send(with)
+		p.send(with.complete())
 	}
 }
 

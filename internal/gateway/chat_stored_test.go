@@ -239,8 +239,8 @@ func TestStored_HistoryAndResume(t *testing.T) {
 		{`"after":2`, []string{chat(4), chat(6), `{"history":2,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":6`, []string{`{"history":0,"id":9,"position":6,"type":"ok"}`}},
 		{`"after":0`, []string{chat(2), chat(4), chat(6), `{"history":3,"id":9,"position":6,"type":"ok"}`}},
-		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","type":"error"}`}},
-		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","type":"error"}`}},
+		{`"after":7`, []string{`{"code":"history_lost","id":9,"last":6,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","retryable":false,"type":"error"}`}},
+		{`"after":-1`, []string{`{"code":"malformed","id":9,"message":"after: want a whole number, 0 or more","retryable":false,"type":"error"}`}},
 	} {
 		member := dial(t, "ws://"+addr+"/ws")
 		send(t, member, fmt.Sprintf(`{"type":"join","room":"kept-1","id":9,%s}`, c.join))
@@ -248,7 +248,7 @@ func TestStored_HistoryAndResume(t *testing.T) {
 	}
 	other := dial(t, "ws://"+addr+"/ws")
 	send(t, other, `{"type":"join","room":"loose","after":1,"id":1}`)
-	expect(t, other, `{"code":"room_not_stored","id":1,"message":"the chats of this room are not stored: join without after and history","type":"error"}`)
+	expect(t, other, `{"code":"room_not_stored","id":1,"message":"the chats of this room are not stored: join without after and history","retryable":false,"type":"error"}`)
 }
 
 // TestStored_NoGapAndNothingTwice: members join while messages are published,
@@ -326,11 +326,11 @@ func TestStored_ErrorsAreTold(t *testing.T) {
 	store.fail, store.broken = errors.New("disk full"), errors.New("away")
 	store.mu.Unlock()
 	send(t, c, `{"type":"chat","room":"kept-1","text":"x","id":2}`)
-	expect(t, c, `{"code":"not_stored","id":2,"message":"the message could not be stored","type":"error"}`)
+	expect(t, c, `{"code":"not_stored","id":2,"message":"the message could not be stored","retryable":true,"type":"error"}`)
 	send(t, c, `{"type":"join","room":"kept-2","history":5,"id":3}`)
-	expect(t, c, `{"code":"unavailable","id":3,"message":"this cannot be read now; try again later","type":"error"}`)
+	expect(t, c, `{"code":"unavailable","id":3,"message":"this cannot be read now; try again later","retryable":true,"type":"error"}`)
 	send(t, c, `{"type":"chat","room":"kept-2","text":"x","id":4}`)
-	expect(t, c, `{"code":"not_joined","id":4,"message":"join the room first","type":"error"}`)
+	expect(t, c, `{"code":"not_joined","id":4,"message":"join the room first","retryable":false,"type":"error"}`)
 	for id, known := range map[int]struct {
 		err        error
 		chat, join string

@@ -408,7 +408,7 @@ func TestChat_ThousandsOfRoomsOfOneConnection(t *testing.T) {
 		c.Queue(websocket.OpText, fmt.Appendf(nil, `{"type":"chat","room":"room %d","text":"x"}`, n))
 	}
 	send(t, c, `{"type":"join","room":"one more","id":2}`)
-	expect(t, c, `{"code":"too_many_rooms","id":2,"message":"this connection is in too many rooms; leave one first","type":"error"}`)
+	expect(t, c, `{"code":"too_many_rooms","id":2,"message":"this connection is in too many rooms; leave one first","retryable":false,"type":"error"}`)
 	waitMetric(t, addr, "tidewire_chat_rooms 100")
 	waitMetric(t, addr, "tidewire_chat_messages_total 10") // the rate limit
 	waitMetric(t, addr, "tidewire_chat_dropped_total 89")

@@ -162,6 +162,21 @@ var statuses = map[code]int{
 	codeStopping:              http.StatusServiceUnavailable,
 }
 
+// retryable are the codes after which the same request, sent again later, may succeed and has no second effect: it had none, or has none
+// twice. After the others something has to change first: the request, the token, the rights, or what the client knows.
+var retryable = map[code]bool{
+	codeRateLimited:   true,
+	codeJoining:       true,
+	codeUnavailable:   true,
+	codeNotStored:     true,
+	codeNotSettled:    true,
+	codeTooManyLeases: true,
+	codeOverloaded:    true,
+	codeStopping:      true,
+	codeHalfClosed:    true,
+	engine.CodeBusy:   true,
+}
+
 // codeOf returns the code of an engine's error, or otherwise for any other
 // error.
 func codeOf(err error, otherwise code) code {

@@ -74,7 +74,7 @@ func TestConsume_AckIsAnsweredAfterTheCommit(t *testing.T) {
 	c.want(`{"type":"ok","id":3,"count":1}`)
 	// One of them is lost, and named in the answer; the other is acknowledged.
 	c.ask(fmt.Sprintf(`{"type":"ack","id":4,"queue":"jobs","deliveries":[%q,%q,"never"]}`, a.Delivery, b.Delivery),
-		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"the leases of some deliveries have ended: see lost","count":1,"lost":[%q,"never"]}`, a.Delivery))
+		fmt.Sprintf(`{"type":"error","id":4,"code":"lease_lost","message":"the leases of some deliveries have ended: see lost","retryable":false,"count":1,"lost":[%q,"never"]}`, a.Delivery))
 	send(t, c.Conn, fmt.Sprintf(`{"type":"ack","queue":"jobs","delivery":%q}`, last.Delivery))
 	waitFor(t, func() bool {
 		return slices.Equal(lookAt(queues, func(q *fakeQueue) []int64 { return slices.Clone(q.acked) }), []int64{1, 2, 3})
@@ -183,7 +183,7 @@ func TestConsume_AckThatFailed(t *testing.T) {
 	for _, kind := range []string{`"ack"`, `"nack"`, `"extend","lease_ms":5`} {
 		queues.change(func() { queues.fail = errors.New("disk full") })
 		c.ask(fmt.Sprintf(`{"type":%s,"id":2,"queue":"jobs","delivery":%q}`, kind, token),
-			fmt.Sprintf(`{"type":"error","id":2,"code":"not_settled","message":"the outcome for some deliveries is not known: send the request again for those in failed","failed":[%q]}`, token))
+			fmt.Sprintf(`{"type":"error","id":2,"code":"not_settled","message":"the outcome for some deliveries is not known: send the request again for those in failed","retryable":true,"failed":[%q]}`, token))
 	}
 	queues.change(func() { queues.fail = nil })
 	c.ask(fmt.Sprintf(`{"type":"ack","id":3,"queue":"jobs","delivery":%q}`, token), `{"type":"ok","id":3,"count":1}`)
@@ -234,7 +234,7 @@ func TestConsume_QueueIsDropped(t *testing.T) {
 	c := connect(t, addr)
 	c.ask(`{"type":"consume","id":1,"queue":"jobs"}`, `{"type":"ok","id":1}`)
 	queues.change(func() { delete(queues.queues, "jobs") })
-	c.want(`{"type":"error","queue":"jobs","code":"queue_gone","message":"the queue was dropped"}`)
+	c.want(`{"type":"error","queue":"jobs","code":"queue_gone","message":"the queue was dropped","retryable":false}`)
 	if got := c.code(`{"type":"cancel","id":"x","queue":"jobs"}`); got != "errornot_consuming" {
 		t.Error(got)
 	}

@@ -84,6 +84,7 @@ type reply struct {
 	Queue        string          `json:"queue,omitempty"`
 	Code         code            `json:"code,omitempty"`
 	Message      string          `json:"message,omitempty"`
+	Retryable    *bool           `json:"retryable,omitempty"` // of every error; see complete
 	Partition    *int            `json:"partition,omitempty"`
 	Position     *int64          `json:"position,omitempty"`
 	Count        int             `json:"count,omitempty"`
@@ -124,8 +125,17 @@ func stored(first engine.Place, count int) reply {
 // refusal is an error as a client reads it.
 func refusal(why code) reply { return reply{Type: "error", Code: why, Message: publicErrors[why]} }
 
+// complete adds to an error whether the same request may be sent again.
+func (r reply) complete() reply {
+	if r.Code != "" {
+		again := retryable[r.Code]
+		r.Retryable = &again
+	}
+	return r
+}
+
 func (r reply) text() []byte {
-	text, _ := json.Marshal(r) // no value of ours fails
+	text, _ := json.Marshal(r.complete()) // no value of ours fails
 	return text
 }
 

@@ -118,7 +118,7 @@ func TestEvents_OnTheWire(t *testing.T) {
 	c.ask(`{"type":"append","id":1,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
 		`{"type":"ok","id":1,"positions":[1,2]}`)
 	c.ask(`{"type":"append","id":2,"events":[{"type":"Enrolled"}],"condition":{"query":{"items":[{"types":["Enrolled"],"tags":["c:1"]}]},"after":1}}`,
-		`{"type":"error","id":2,"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","position":2,"event_type":"Enrolled"}`)
+		`{"type":"error","id":2,"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","retryable":false,"position":2,"event_type":"Enrolled"}`)
 	c.ask(`{"type":"append","id":3,"events":[{"type":"Enrolled"}],"condition":{"query":{"items":[{"types":["Enrolled"],"tags":["c:1"]}]},"after":2}}`,
 		`{"type":"ok","id":3,"positions":[3]}`)
 	offered := `"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"event_id":"e","data":{"n": 1}`
@@ -182,12 +182,12 @@ func TestEvents_OverHTTP(t *testing.T) {
 		answer             string
 	}{
 		{"POST", "/v1/events", `{"events":[{"type":"Offered","tags":["c:1"],"data":[1]}]}`, 200, `{"positions":[1]}`},
-		{"POST", "/v1/events", `{"events":[{"type":"X"}],"condition":{"query":{}}}`, 409, `{"error":{"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","position":1,"event_type":"Offered"}}`},
-		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"events: none, want at least 1","field":"events"}}`},
+		{"POST", "/v1/events", `{"events":[{"type":"X"}],"condition":{"query":{}}}`, 409, `{"error":{"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","retryable":false,"position":1,"event_type":"Offered"}}`},
+		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"events: none, want at least 1","retryable":false,"field":"events"}}`},
 		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
 		{"GET", "/v1/events?tag=c:2&after=7", "", 200, `{"events":[],"next":7}`},
-		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false"}}`},
-		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"limit: want a number from 1 to 1000"}}`},
+		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false","retryable":false}}`},
+		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"limit: want a number from 1 to 1000","retryable":false}}`},
 		{"POST", "/v1/events/query", `{"query":{"items":[{"types":["None"]}]}}`, 200, `{"events":[],"next":0}`},
 		{"POST", "/v1/events/project", `{"queries":[{}]}`, 200, `{"counts":[1],"condition":{"query":{"items":[]},"after":99}}`},
 	} {

@@ -262,7 +262,7 @@ func (f *flooded) settings(m websocket.Message) bool {
 func (f *flooded) confirm(id json.RawMessage, why *problem) {
 	answer := map[string]any{"type": "ok"}
 	if why != nil {
-		answer = map[string]any{"type": "error", "code": why.code, "message": why.message()}
+		answer = map[string]any{"type": "error", "code": why.code, "message": why.message(), "retryable": retryable[why.code]}
 	} else if id == nil {
 		return
 	}

@@ -134,7 +134,7 @@ func TestLanes_SettingsWithAnID(t *testing.T) {
 	for _, q := range []struct{ message, want string }{
 		{`{"type":"hello","credit":true,"id":1}`, `{"id":1,"type":"ok"}`},
 		{`{"type":"credit","bytes":1000,"id":"b"}`, `{"id":"b","type":"ok"}`},
-		{`{"type":"credit","bytes":0,"id":3}`, `{"code":"invalid_credit","id":3,"message":"credit: want 1 byte or more, and no more than 1 GiB unused","type":"error"}`},
+		{`{"type":"credit","bytes":0,"id":3}`, `{"code":"invalid_credit","id":3,"message":"credit: want 1 byte or more, and no more than 1 GiB unused","retryable":false,"type":"error"}`},
 		{`{"type":"other","id":4}`, `{"type":"other","id":4}`},
 	} {
 		send(t, c, q.message)

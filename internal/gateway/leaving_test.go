@@ -65,10 +65,10 @@ func TestJoin_InterruptedLeaves(t *testing.T) {
 			close(said)
 			if !connectionBreaks {
 				joiner.want(`{"type":"chat","room":"kept-1","text":"before","id":2,"position":1}`)
-				if a := joiner.next(); a != `{"code":"unavailable","id":"join","message":"this cannot be read now; try again later","type":"error"}` {
+				if a := joiner.next(); a != `{"code":"unavailable","id":"join","message":"this cannot be read now; try again later","retryable":true,"type":"error"}` {
 					t.Errorf("the join was answered with %s", a)
 				}
-				joiner.ask(`{"type":"chat","room":"kept-1","text":"x","id":"chat"}`, `{"code":"not_joined","id":"chat","message":"join the room first","type":"error"}`)
+				joiner.ask(`{"type":"chat","room":"kept-1","text":"x","id":"chat"}`, `{"code":"not_joined","id":"chat","message":"join the room first","retryable":false,"type":"error"}`)
 			} else {
 				awaitMetric(t, addr, "tidewire_connections 1")
 			}

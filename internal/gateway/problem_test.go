@@ -259,7 +259,7 @@ func TestChat_BinaryMessagesAreUTF8(t *testing.T) {
 			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"chat\",\"room\":\""+room+"\",\"text\":\"x\",\"id\":\"\xff\"}"))
 			talker.Queue(websocket.OpBinary, []byte("{\"type\":\"ping\",\"ts\":\"\xff\"}"))
 			talker.Flush()
-			expect(t, talker, `{"code":"malformed","id":2,"message":"not UTF-8: want JSON, which is UTF-8","type":"error"}`)
+			expect(t, talker, `{"code":"malformed","id":2,"message":"not UTF-8: want JSON, which is UTF-8","retryable":false,"type":"error"}`)
 			talker.Queue(websocket.OpBinary, []byte(`{"type":"chat","room":"`+room+`","text":"é","id":3}`))
 			talker.Flush()
 			heard(t, talker, "3")

@@ -116,13 +116,13 @@ func TestSubscribe_EndsWithAnError(t *testing.T) {
 	c.ask(`{"type":"subscribe","id":1,"stream":"orders","subscription":"s","after":2}`, `{"type":"ok","id":1,"position":2}`)
 	c.positions("s", 3, 5)
 	streams.change(func() { delete(streams.streams, "orders") })
-	c.want(`{"type":"error","subscription":"s","code":"stream_gone","message":"the stream was dropped"}`)
+	c.want(`{"type":"error","subscription":"s","code":"stream_gone","message":"the stream was dropped","retryable":false}`)
 	if got := c.code(`{"type":"unsubscribe","id":"x","subscription":"s"}`); got != "errornot_subscribed" {
 		t.Error(got)
 	}
 	streams.change(func() { streams.streams["orders"] = &fakeStream{oldest: 4} })
 	c.ask(`{"type":"subscribe","id":2,"stream":"orders","subscription":"s","after":2}`, `{"type":"ok","id":2,"position":2}`)
-	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","oldest":4}`)
+	c.want(`{"type":"error","subscription":"s","code":"too_old","message":"the next messages after this position were dropped: continue after oldest - 1","retryable":false,"oldest":4}`)
 }
 
 // TestSubscribe_Credits: a subscription gets as many messages as it has credit for,
@@ -276,7 +276,7 @@ func TestSubscribe_StoreFailsForGood(t *testing.T) {
 		t.Error(got)
 	}
 	c.ask(`{"type":"subscribe","id":1,"stream":"orders"}`, `{"type":"ok","id":1,"position":3}`)
-	c.want(`{"type":"error","subscription":"orders","code":"unavailable","message":"this cannot be read now; try again later"}`)
+	c.want(`{"type":"error","subscription":"orders","code":"unavailable","message":"this cannot be read now; try again later","retryable":true}`)
 }
 
 // brokenStreams subscribe, and then fail.
