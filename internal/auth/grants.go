@@ -47,6 +47,17 @@ func (g *Grants) allowsSet(v Verb, store string, tags []string) bool {
 	return false
 }
 
+// AllowID reports whether the verb is granted on an event store without tags, or for these tags, and then the id begins with one of those that the
+// rule names, and a slash.
+func (g *Grants) AllowID(v Verb, store string, tags []string, id string) bool {
+	for i := range g.rules {
+		if r := &g.rules[i]; r.grants(v, Events, store) && (len(r.tags) == 0 || r.coversTags(tags) && r.ownsID(tags, id)) {
+			return true
+		}
+	}
+	return false
+}
+
 // AllowAny reports whether any verb is granted on the name: what is listed to a caller.
 func (g *Grants) AllowAny(k Kind, name string) bool {
 	for i := range g.rules {

@@ -118,5 +118,11 @@ func (c *Caller) MayAppend(store string, events [][]string) bool {
 	return c.grants.AllowTags("append", store, events)
 }
 
+// MayTakeID reports whether the caller may append an event of these tags with the id. Ids are unique in a store: a caller whose right to append
+// is limited to tags takes only ids that begin with one of them and a slash, so that it cannot take those of others.
+func (c *Caller) MayTakeID(store string, tags []string, id string) bool {
+	return c.grants.AllowID("append", store, tags, id)
+}
+
 // MaySee reports whether the caller has any right on the name: such names are in the lists that it gets.
 func (c *Caller) MaySee(k Kind, name string) bool { return c.grants.AllowAny(k, name) }

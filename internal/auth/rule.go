@@ -155,6 +155,13 @@ func (r Rule) coversTags(tags []string) bool {
 	return true
 }
 
+// ownsID reports whether an id begins with one of the tags that the rule names, and a slash.
+func (r Rule) ownsID(tags []string, id string) bool {
+	return slices.ContainsFunc(tags, func(tag string) bool {
+		return strings.HasPrefix(id, tag+"/") && slices.ContainsFunc(r.tags, func(p pattern) bool { return p.match(tag) })
+	})
+}
+
 // listOf is "a, b or c".
 func listOf[T ~string](names []T) string {
 	texts := make([]string, len(names))

@@ -109,7 +109,7 @@ func (c *call) enqueue() {
 	if !ok {
 		return
 	}
-	opts, unique, why := c.body.enqueueOptions()
+	opts, unique, why := c.body.enqueueOptions(c.caller)
 	if why != nil {
 		c.refuseFor(why)
 		return

@@ -123,7 +123,7 @@ func (c *call) publish() {
 	if !ok {
 		return
 	}
-	as, why := c.body.requestID()
+	as, why := c.body.requestID(c.caller)
 	if why != nil {
 		c.refuseFor(why)
 		return

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
@@ -212,9 +213,9 @@ func (f messageFields) message() (m engine.Message, why *problem) {
 	return m, nil
 }
 
-// requestID returns the RequestID of the request, or nil. The two fields go
+// requestID returns the RequestID of the caller's request, or nil. The two fields go
 // together.
-func (r *request) requestID() (*engine.RequestID, *problem) {
+func (r *request) requestID(c *auth.Caller) (*engine.RequestID, *problem) {
 	switch {
 	case r.Client == "" && r.Sequence == nil:
 		return nil, nil
@@ -223,7 +224,7 @@ func (r *request) requestID() (*engine.RequestID, *problem) {
 	case r.Sequence == nil || *r.Sequence < 0:
 		return nil, wrong(engine.CodeInvalid, "sequence", "a number, 0 or more, beside client")
 	}
-	return &engine.RequestID{Client: r.Client, Sequence: *r.Sequence}, nil
+	return &engine.RequestID{Client: ownName(c, r.Client, maxClientBytes), Sequence: *r.Sequence}, nil
 }
 
 // commitPosition returns the position that a request commits.
@@ -365,9 +366,9 @@ func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 	}, nil
 }
 
-// enqueueOptions returns the options for enqueuing a request's messages; unique
-// is nil without a unique_key.
-func (r *request) enqueueOptions() (opts engine.EnqueueOptions, unique *engine.Unique, why *problem) {
+// enqueueOptions returns the options for enqueuing the messages of a caller's request;
+// unique is nil without a unique_key.
+func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, unique *engine.Unique, why *problem) {
 	delay, why := within("delay_ms", r.DelayMS, 0, maxDelay)
 	switch {
 	case why != nil:
@@ -390,5 +391,5 @@ func (r *request) enqueueOptions() (opts engine.EnqueueOptions, unique *engine.U
 	case r.Messages != nil:
 		return opts, nil, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
 	}
-	return opts, &engine.Unique{Key: *r.UniqueKey, Period: period}, nil
+	return opts, &engine.Unique{Key: ownName(c, *r.UniqueKey, maxUniqueKeyBytes), Period: period}, nil
 }

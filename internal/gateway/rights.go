@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"fmt"
+
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 )
@@ -56,6 +58,12 @@ func mayAppend(c *auth.Caller, store string, events []eventFields, condition *co
 	}
 	if !c.MayAppend(n.name, tags) {
 		return n.refusal()
+	}
+	for i := range events {
+		if e := &events[i]; e.ID != "" && !c.MayTakeID(n.name, e.Tags, e.ID) {
+			return &problem{code: codeForbidden, need: n,
+				text: fmt.Sprintf("events[%d].id: want it to begin with the tag that you may append, and a slash, such as tenant:a/17", i)}
+		}
 	}
 	if condition == nil || condition.Query == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r *request) {
-	opts, unique, why := r.enqueueOptions()
+	opts, unique, why := r.enqueueOptions(s.conn.identity.caller.Load())
 	if why != nil {
 		s.refuseFor(r.asked, why)
 		return

@@ -10,7 +10,7 @@ import (
 // publish stores messages in a stream.
 func (s *session) publish(r *request) {
 	streams := s.server.streams
-	id, why := r.requestID()
+	id, why := r.requestID(s.conn.identity.caller.Load())
 	if why != nil {
 		s.refuseFor(r.asked, why)
 		return
