@@ -47,6 +47,7 @@ type serveCmd struct {
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
+	Drain           seconds `default:"0" help:"When the server is told to stop, close its WebSockets one after another over this time, so that their clients do not all connect to another server at once. The stop begins after that."`
 	ShutdownTimeout seconds `default:"30s" help:"Total time that a stop may take. Requests and connections that have not ended by then are aborted."`
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
@@ -110,6 +111,9 @@ func (c *serveCmd) Validate() error {
 	if c.MaxPartitions < 1 || c.MaxPartitions > stream.MaxPartitions {
 		return fmt.Errorf("--max-partitions is %d: want 1 to %d", c.MaxPartitions, stream.MaxPartitions)
 	}
+	if c.Drain < 0 {
+		return errors.New("--drain: want 0 or more")
+	}
 	if c.IdleTimeout <= 0 {
 		return errors.New("--idle-timeout: want more than 0")
 	}
@@ -137,7 +141,7 @@ func (c *serveCmd) Run(p *process) error {
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
 		defer cancel()
 	}
-	c.stop = serve.NewStop(p.ctx, time.Duration(c.ShutdownTimeout))
+	c.stop = serve.NewStop(p.ctx, time.Duration(c.ShutdownTimeout), time.Duration(c.Drain))
 	return c.stop.Run(func() error { return c.serve(p) })
 }
 
@@ -323,7 +327,7 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 
 // run serves until the process is told to stop. The engine is nil if nothing is stored.
 func (c *serveCmd) run(p *process, cfg gateway.Config, listeners []net.Listener, store *postgres.Engine) error {
-	s := serve.Config{Gateway: cfg, Listeners: listeners, IdleTimeout: time.Duration(c.IdleTimeout)}
+	s := serve.Config{Gateway: cfg, Listeners: listeners, IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain)}
 	if store != nil {
 		s.Engine = store
 	}

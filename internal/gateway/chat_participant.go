@@ -62,7 +62,7 @@ func (p *participant) run() {
 	p.conn.whenStopped(p.stopReading)
 	err := p.conn.try(p.read)
 	p.end()
-	p.conn.Close(closeCode(p.conn, err), "")
+	p.conn.Close(ended(p.conn, err))
 }
 
 // end waits for pending answers after reading has ended, and leaves all rooms.
@@ -83,7 +83,7 @@ func (p *participant) stopReading() {
 		p.conn.SetReadDeadline(time.Now())
 		return
 	}
-	p.conn.StartClose(websocket.StatusGoingAway, "server is shutting down")
+	p.conn.StartClose(websocket.StatusGoingAway, p.conn.goingAway())
 	p.conn.SetReadDeadline(time.Now().Add(p.drain))
 }
 

@@ -23,15 +23,19 @@ type connections struct {
 	pending int           // reserved and not released, open or in the handshake
 	closing bool          // no new ones
 	done    chan struct{} // closed when closing and pending is 0
+	// draining: no new WebSockets. returning is the time over which their clients are to come back.
+	draining  bool
+	returning time.Duration
 }
 
 // connection is one WebSocket connection and its state for shutdown, panics and
 // eviction.
 type connection struct {
 	*websocket.Conn
-	owner  *connections
-	onStop func()      // guarded by owner.mu
-	broken atomic.Bool // its handler has panicked
+	owner   *connections
+	onStop  func()      // guarded by owner.mu
+	stopped bool        // the server is ending this connection; guarded by owner.mu
+	broken  atomic.Bool // its handler has panicked
 	// identity is who the client is, and expired that its token is over.
 	identity identity
 	expired  atomic.Bool
@@ -70,11 +74,23 @@ func (c *connections) count() int {
 	return len(c.all)
 }
 
-// reserve takes a slot unless the server is shutting down.
+// reserve takes a slot for a request unless the server is shutting down.
 func (c *connections) reserve() (*slot, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	return c.take(c.closing)
+}
+
+// reserveConnection takes a slot for a WebSocket unless the server is shutting down, or about to.
+func (c *connections) reserveConnection() (*slot, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.take(c.closing || c.draining)
+}
+
+// take takes a slot unless that is refused. c.mu is held.
+func (c *connections) take(refused bool) (*slot, bool) {
+	if refused {
 		return nil, false
 	}
 	c.pending++
@@ -112,9 +128,23 @@ func (s *slot) release() {
 func (c *connection) whenStopped(f func()) {
 	c.owner.mu.Lock()
 	c.onStop = f
-	stopping := c.owner.closing
+	stopping := c.stopped || c.owner.closing
 	c.owner.mu.Unlock()
 	if stopping {
+		f()
+	}
+}
+
+// stop ends the connection because the server stops.
+func (c *connection) stop() {
+	c.owner.mu.Lock()
+	f := c.onStop
+	if c.stopped {
+		f = nil
+	}
+	c.stopped = true
+	c.owner.mu.Unlock()
+	if f != nil {
 		f()
 	}
 }
@@ -142,11 +172,11 @@ func (c *connection) ending() bool {
 	return c.broken.Load() || c.evicted.Load() || c.expired.Load() || c.stopping()
 }
 
-// stopping reports whether the server is shutting down.
+// stopping reports whether the server ends the connection because it stops.
 func (c *connection) stopping() bool {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
-	return c.owner.closing
+	return c.stopped || c.owner.closing
 }
 
 // close asks every connection to end; the channel is closed when all have.
@@ -157,9 +187,10 @@ func (c *connections) close() <-chan struct{} {
 		return c.done
 	}
 	c.closing = true
+	c.beginStop()
 	var calls []func()
 	for conn := range c.all {
-		if conn.onStop != nil {
+		if conn.onStop != nil && !conn.stopped {
 			calls = append(calls, conn.onStop)
 		}
 	}

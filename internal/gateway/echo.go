@@ -24,7 +24,7 @@ func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
 				}
 			}
 			if err != nil {
-				c.Close(closeCode(c, err), "")
+				c.Close(ended(c, err))
 				return
 			}
 		}

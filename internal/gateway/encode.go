@@ -85,6 +85,7 @@ type reply struct {
 	Code         code            `json:"code,omitempty"`
 	Message      string          `json:"message,omitempty"`
 	Retryable    *bool           `json:"retryable,omitempty"` // of every error; see complete
+	RetryAfterMS int64           `json:"retry_after_ms,omitempty"`
 	Partition    *int            `json:"partition,omitempty"`
 	Position     *int64          `json:"position,omitempty"`
 	Count        int             `json:"count,omitempty"`

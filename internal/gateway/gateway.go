@@ -226,7 +226,11 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if err := s.cfg.Engine.Ready(r.Context()); err != nil {
+	err := s.cfg.Engine.Ready(r.Context())
+	if s.conns.stopping() {
+		err = errStopping
+	}
+	if err != nil {
 		s.cfg.Log.Warn("the server is not ready", "error", err)
 		reason := "not ready"
 		if public, ok := errors.AsType[*engine.NotReadyError](err); ok {
@@ -256,9 +260,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		s.unauthorized(w, r, why)
 		return
 	}
-	slot, ok := s.conns.reserve()
+	slot, ok := s.conns.reserveConnection()
 	if !ok {
-		http.Error(w, "server is shutting down", http.StatusServiceUnavailable)
+		s.refuseStopping(w)
 		return
 	}
 	serving := false

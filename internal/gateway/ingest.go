@@ -70,7 +70,7 @@ func (in *ingestion) run() {
 	case in.conn.broken.Load():
 		in.conn.Close(websocket.StatusInternalError, "")
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
-		in.finish(closeCode(in.conn, err))
+		in.finish(ended(in.conn, err))
 	case errors.As(err, &store):
 		in.server.cfg.Log.Error("connection closed", "peer", in.conn.RemoteAddr(), "error", err)
 		in.conn.Close(websocket.StatusInternalError, notStored(store))
@@ -126,7 +126,7 @@ func (in *ingestion) stopReading() {
 		in.conn.SetReadDeadline(time.Now())
 		return
 	}
-	in.conn.StartClose(websocket.StatusGoingAway, "server is shutting down")
+	in.conn.StartClose(websocket.StatusGoingAway, in.conn.goingAway())
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stopped = time.Now()
@@ -150,7 +150,7 @@ func (in *ingestion) waited(began time.Time) {
 }
 
 // finish waits until all messages are committed, tells the peer, and closes.
-func (in *ingestion) finish(code websocket.StatusCode) {
+func (in *ingestion) finish(code websocket.StatusCode, reason string) {
 	if err := in.source.Wait(in.server.work); err != nil {
 		in.conn.Close(websocket.StatusInternalError, notStored(err))
 		return
@@ -158,7 +158,7 @@ func (in *ingestion) finish(code websocket.StatusCode) {
 	if in.acks != nil {
 		in.acks.finish()
 	}
-	in.conn.Close(code, "")
+	in.conn.Close(code, reason)
 }
 
 const (

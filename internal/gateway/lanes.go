@@ -102,7 +102,7 @@ func (f *flooded) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	f.conn.whenStopped(func() {
-		f.conn.StartClose(websocket.StatusGoingAway, "server is shutting down")
+		f.conn.StartClose(websocket.StatusGoingAway, f.conn.goingAway())
 		f.conn.SetReadDeadline(time.Now().Add(f.drain))
 		cancel()
 	})
@@ -110,7 +110,7 @@ func (f *flooded) run() {
 	pushing.Go(func() { f.conn.guard(func() { f.push(ctx) }) })
 	err := f.conn.try(func() error { return f.read(ctx) })
 	cancel()
-	f.conn.Close(closeCode(f.conn, err), "")
+	f.conn.Close(ended(f.conn, err))
 	pushing.Wait()
 }
 

@@ -99,7 +99,7 @@ func (s *session) run() {
 	s.running.Wait()
 	s.cancel() // consumptions release the deliveries that are not settled by now
 	s.feeding.Wait()
-	s.conn.Close(closeCode(s.conn, err), "")
+	s.conn.Close(ended(s.conn, err))
 }
 
 // owed reports whether the peer may still receive answers after reading has

@@ -30,6 +30,8 @@ type Config struct {
 	Listeners []net.Listener
 	// IdleTimeout is how long an HTTP connection may stay open between two requests.
 	IdleTimeout time.Duration
+	// Drain is the time over which connections are closed before the stop begins. Defaults to none.
+	Drain time.Duration
 	// Listening is called when the server answers requests, and Stopped after the last answer. Both default to
 	// nothing.
 	Listening func()
@@ -80,6 +82,7 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	case err = <-failed:
 		failed <- nil
 	}
+	s.drain(stop)
 	stop.begin()
 	log.Info("stopping")
 	defer s.giveUpInTime()()
@@ -91,6 +94,25 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 		err = errors.Join(err, cfg.Stopped(edge))
 	}
 	return err
+}
+
+// drain closes the connections one after another, until the stop begins.
+func (s *server) drain(stop *Stop) {
+	if s.cfg.Drain == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-stop.begun:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	stop.doing("draining")
+	s.http.SetKeepAlivesEnabled(false)
+	s.gateway.Drain(ctx, s.cfg.Drain)
 }
 
 // stopHTTP closes the listeners and the idle connections, and waits for running

@@ -38,11 +38,11 @@ const (
 	SharePostgres Share = 0.95 // the private PostgreSQL ends
 )
 
-// NewStop returns a Stop that begins, at the latest, when ctx ends.
-func NewStop(ctx context.Context, timeout time.Duration) *Stop {
+// NewStop returns a Stop that begins, at the latest, when ctx has ended and the time of a drain is over.
+func NewStop(ctx context.Context, timeout, drain time.Duration) *Stop {
 	s := &Stop{timeout: timeout, begun: make(chan struct{})}
 	s.doing("starting")
-	context.AfterFunc(ctx, s.begin)
+	context.AfterFunc(ctx, func() { time.AfterFunc(drain, s.begin) })
 	return s
 }
 
