@@ -34,6 +34,29 @@ func listen(host string, port int) ([]net.Listener, error) {
 	return open, nil
 }
 
+// listenAdmin opens the listeners of --admin-listen, or none.
+func (c *serveCmd) listenAdmin(p *process) ([]net.Listener, error) {
+	if c.AdminListen == "" {
+		return nil, nil
+	}
+	host, text, err := net.SplitHostPort(c.AdminListen)
+	if err != nil {
+		host, text = "", c.AdminListen
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 0 || port > 65535 {
+		return nil, exit(ExitUsage, "--admin-listen is %q: want PORT or HOST:PORT, such as 8081 or 127.0.0.1:8081", c.AdminListen)
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	open, err := listen(host, port)
+	if err == nil && !onLoopback(open) {
+		p.log.Warn("/metrics needs no token on this address: let only your own machines reach it", "admin-listen", c.AdminListen)
+	}
+	return open, err
+}
+
 func noSuchAddress(err error) bool {
 	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }

@@ -29,11 +29,12 @@ import (
 
 // serveCmd runs the server.
 type serveCmd struct {
-	Config   string  `placeholder:"FILE" help:"Read settings from this TOML file: a key for each flag, without the dashes. Default: TIDEWIRE_CONFIG. A flag overrides its environment variable (TIDEWIRE_MAX_MEMORY for --max-memory), and the variable overrides the file. With --only lanes: the file of the lanes benchmark."`
-	Only     string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve only one endpoint, also at /ws: ingest, chat, lanes or echo."`
-	Host     string  `default:"localhost" help:"Address to listen on; localhost means both IPv4 and IPv6."`
-	Port     *int    `placeholder:"8080" help:"Port to listen on; 0 chooses a free port. Default: 8080."`
-	Duration seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
+	Config      string  `placeholder:"FILE" help:"Read settings from this TOML file: a key for each flag, without the dashes. Default: TIDEWIRE_CONFIG. A flag overrides its environment variable (TIDEWIRE_MAX_MEMORY for --max-memory), and the variable overrides the file. With --only lanes: the file of the lanes benchmark."`
+	Only        string  `enum:",ingest,chat,lanes,echo" default:"" placeholder:"ENDPOINT" help:"Serve only one endpoint, also at /ws: ingest, chat, lanes or echo."`
+	Host        string  `default:"localhost" help:"Address to listen on; localhost means both IPv4 and IPv6."`
+	Port        *int    `placeholder:"8080" help:"Port to listen on; 0 chooses a free port. Default: 8080."`
+	AdminListen string  `placeholder:"[HOST:]PORT" help:"Serve /metrics and /debug/pprof/ at this address alone, without tokens, and not at --port. HOST is localhost unless given. Default: they are served at --port; in closed mode they need a right there."`
+	Duration    seconds `default:"0" help:"Stop after this time; 0 runs until stopped."`
 
 	accessFlags
 	authFlags
@@ -198,6 +199,15 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
+	admin, err := c.listenAdmin(p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range admin {
+			l.Close()
+		}
+	}()
 	access, err := c.access(listeners)
 	if err != nil {
 		return err
@@ -213,14 +223,14 @@ func (c *serveCmd) serve(p *process) error {
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
-		return c.run(p, cfg, listeners, nil)
+		return c.run(p, cfg, listeners, admin, nil)
 	}
-	return c.withDatabase(p, cfg, listeners)
+	return c.withDatabase(p, cfg, listeners, admin)
 }
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: first the connections of clients, last the storage.
-func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.Listener) (err error) {
+func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener) (err error) {
 	db, err := c.open(p)
 	if err != nil {
 		return err
@@ -259,7 +269,7 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners []net.
 	defer stop()
 	var supervising sync.WaitGroup
 	supervising.Go(func() { db.supervise(ctx, p) })
-	err = c.run(p, cfg, listeners, store)
+	err = c.run(p, cfg, listeners, admin, store)
 	stop()
 	supervising.Wait()
 	return err
@@ -326,13 +336,23 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 }
 
 // run serves until the process is told to stop. The engine is nil if nothing is stored.
-func (c *serveCmd) run(p *process, cfg gateway.Config, listeners []net.Listener, store *postgres.Engine) error {
-	s := serve.Config{Gateway: cfg, Listeners: listeners, IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain)}
+func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Listener, store *postgres.Engine) error {
+	adminAccess, err := c.access(admin)
+	if err != nil {
+		return err
+	}
+	s := serve.Config{
+		Gateway: cfg, Listeners: listeners, Admin: admin, AdminAccess: adminAccess,
+		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain),
+	}
 	if store != nil {
 		s.Engine = store
 	}
 	s.Listening = func() {
 		fmt.Fprintln(p.Out, "listening on", net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)))
+		if len(admin) > 0 {
+			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
+		}
 	}
 	if cfg.Only == gateway.Chat {
 		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }

@@ -48,9 +48,11 @@ func foreign(err error) reply {
 }
 
 // guarded protects a handler outside the API with Config.Access.
-func (s *Server) guarded(next http.Handler) http.Handler {
+func (s *Server) guarded(next http.Handler) http.Handler { return guard(s.cfg.Access, next) }
+
+func guard(access *websocket.Access, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.cfg.Access.Check(r); err != nil {
+		if err := access.Check(r); err != nil {
 			writeError(w, foreign(err))
 			return
 		}

@@ -70,6 +70,8 @@ type Config struct {
 	Metrics *prometheus.Registry
 	// Profile adds net/http/pprof under /debug/pprof/. Defaults to false.
 	Profile bool
+	// Admin moves /metrics and /debug/pprof/ to the handler that Admin returns. Defaults to false.
+	Admin bool
 	// Log receives errors of connections and requests. Defaults to none.
 	Log *slog.Logger
 }
@@ -130,7 +132,11 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
-	s.mux.Handle("GET /metrics", s.guarded(s.needing(need{"metrics", auth.Server, ""}, promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))))
+	if !cfg.Admin {
+		s.handleAdmin(s.mux, func(verb auth.Verb, next http.Handler) http.Handler {
+			return s.guarded(s.needing(need{verb, auth.Server, ""}, next))
+		})
+	}
 	if cfg.Only == All || cfg.Only == Ingest {
 		s.mux.Handle("/ws/ingest", s.needing(needIngest, http.HandlerFunc(s.ingest)))
 	}
@@ -160,12 +166,28 @@ func New(cfg Config) *Server {
 		s.mux.Handle("/ws/echo", echo)
 		s.mux.Handle("/{$}", echo) // conformance suites dial the root
 	}
-	if cfg.Profile {
-		for path, handle := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
-			s.mux.Handle("/debug/pprof/"+path, s.guarded(s.needing(need{"profile", auth.Server, ""}, handle)))
-		}
-	}
 	return s
+}
+
+// handleAdmin adds what operators read: /metrics, and /debug/pprof/ if Config.Profile is set. protect adds a right, or nothing.
+func (s *Server) handleAdmin(mux *http.ServeMux, protect func(auth.Verb, http.Handler) http.Handler) {
+	mux.Handle("GET /metrics", protect("metrics", promhttp.HandlerFor(s.cfg.Metrics, promhttp.HandlerOpts{})))
+	if !s.cfg.Profile {
+		return
+	}
+	for path, handle := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
+		mux.Handle("/debug/pprof/"+path, protect("profile", handle))
+	}
+}
+
+// Admin returns the handler of /healthz, /readyz, /metrics and /debug/pprof/ for a listener of its own, with Config.Admin. It asks for
+// no token: whoever reaches the listener may read them.
+func (s *Server) Admin(access *websocket.Access) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	s.handleAdmin(mux, func(_ auth.Verb, next http.Handler) http.Handler { return guard(access, next) })
+	return mux
 }
 
 // ServeHTTP implements http.Handler.

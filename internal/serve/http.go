@@ -26,6 +26,13 @@ func newHTTPServer(server *gateway.Server, idle time.Duration) *http.Server {
 	return h
 }
 
+// newAdminServer returns the server of an admin listener.
+func newAdminServer(handler http.Handler, idle time.Duration) *http.Server {
+	return &http.Server{
+		Handler: boundBody(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
+	}
+}
+
 // boundBody sets a deadline for a request's body: without one, net/http waits
 // without a limit for a body that it only discards. http.Server.ReadTimeout is
 // not used, because it would end long polls.

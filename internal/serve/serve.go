@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // Engine is the lifecycle of an engine: it starts before the first request and stops after the
@@ -28,6 +29,9 @@ type Config struct {
 	Gateway   gateway.Config
 	Engine    Engine // nil if nothing is stored
 	Listeners []net.Listener
+	// Admin are listeners of /metrics and /debug/pprof/ alone, and AdminAccess the host names that they have. Defaults to none.
+	Admin       []net.Listener
+	AdminAccess *websocket.Access
 	// IdleTimeout is how long an HTTP connection may stay open between two requests.
 	IdleTimeout time.Duration
 	// Drain is the time over which connections are closed before the stop begins. Defaults to none.
@@ -60,6 +64,7 @@ func Run(ctx context.Context, stop *Stop, cfg Config) error {
 }
 
 func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
+	cfg.Gateway.Admin = len(cfg.Admin) > 0
 	edge := gateway.New(cfg.Gateway)
 	s := &server{cfg: cfg, stop: stop, gateway: edge, http: newHTTPServer(edge, cfg.IdleTimeout)}
 	log := cfg.Gateway.Log
@@ -68,9 +73,14 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	logging.Go(func() { logEvictions(cfg.Gateway.Budget, log, evictionsEvery, stopLog) })
 	defer logging.Wait()
 	defer close(stopLog)
-	failed := make(chan error, len(cfg.Listeners))
+	admin := newAdminServer(edge.Admin(cfg.AdminAccess), cfg.IdleTimeout)
+	defer admin.Close() // the last of all, so that a stop can be watched
+	failed := make(chan error, len(cfg.Listeners)+len(cfg.Admin))
 	for _, l := range cfg.Listeners {
 		go func() { failed <- s.http.Serve(l) }()
+	}
+	for _, l := range cfg.Admin {
+		go func() { failed <- admin.Serve(l) }()
 	}
 	stop.doing("serving")
 	if cfg.Listening != nil {
