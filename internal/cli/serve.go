@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
 	"path"
 	"runtime/debug"
 	"strconv"
@@ -48,6 +50,7 @@ type serveCmd struct {
 
 	MaxMemory       memory  `default:"50%" placeholder:"SIZE|SHARE" help:"Memory that this process may use: bytes, or a share of the memory of the machine or its control group."`
 	MaxMessage      bytes   `default:"1MiB" help:"Largest message that a client may send. At most about 9 % of --max-memory."`
+	AuditLog        string  `placeholder:"FILE" help:"Append denials and administrative acts to this file, one JSON object in each line. Default: the log of the server."`
 	Drain           seconds `default:"0" help:"When the server is told to stop, close its WebSockets one after another over this time, so that their clients do not all connect to another server at once. The stop begins after that."`
 	ShutdownTimeout seconds `default:"30s" help:"Total time that a stop may take. Requests and connections that have not ended by then are aborted."`
 	IdleTimeout     seconds `default:"2m" help:"How long an HTTP connection may stay open between two requests; load balancers keep theirs for a minute or less."`
@@ -221,6 +224,14 @@ func (c *serveCmd) serve(p *process) error {
 	cfg := gateway.Config{
 		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access, Auth: auth,
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
+	}
+	if c.AuditLog != "" {
+		file, err := os.OpenFile(c.AuditLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return exit(ExitUsage, "--audit-log: %w", err)
+		}
+		defer file.Close()
+		cfg.Audit = slog.New(slog.NewJSONHandler(file, nil))
 	}
 	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
 		return c.run(p, cfg, listeners, admin, nil)

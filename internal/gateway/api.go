@@ -304,4 +304,12 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 
 func (c *call) refuse(why code) { c.refuseFor(because(why)) }
 
-func (c *call) refuseFor(why *problem) { writeError(c.w, why.reply()) }
+func (c *call) refuseFor(why *problem) {
+	c.api.server.audit.denied(address(c.r.RemoteAddr), c.caller, why)
+	writeError(c.w, why.reply())
+}
+
+// acted records an administrative act that had an effect.
+func (c *call) acted(act, target string) {
+	c.api.server.audit.act(address(c.r.RemoteAddr), c.caller, act, target)
+}

@@ -46,6 +46,7 @@ func (c *call) createStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
+	c.acted("create stream", c.stream())
 	answer := map[string]any{"stream": c.stream(), "keyed": made.Keyed}
 	if made.Partitions > 0 {
 		answer["partitions"] = made.Partitions
@@ -111,6 +112,7 @@ func (c *call) dropStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
+	c.acted("drop stream", c.stream())
 	c.answer(map[string]any{"stream": c.stream()})
 }
 

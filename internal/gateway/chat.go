@@ -58,6 +58,7 @@ func (c ChatConfig) withDefaults() ChatConfig {
 type chatServer struct {
 	cfg     ChatConfig
 	hub     *room.Hub
+	audit   *audit
 	stored  *storedRooms    // nil if there are none
 	work    context.Context // the context of store calls by connections
 	started time.Time

@@ -74,6 +74,8 @@ type Config struct {
 	Admin bool
 	// Log receives errors of connections and requests. Defaults to none.
 	Log *slog.Logger
+	// Audit receives denials and administrative acts. Defaults to Log.
+	Audit *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -102,6 +104,9 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Audit == nil {
+		c.Audit = c.Log
+	}
 	return c
 }
 
@@ -122,13 +127,14 @@ type Server struct {
 	stop context.CancelFunc
 
 	authLog *rareLog
+	audit   *audit
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: &rareLog{log: cfg.Log}}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: &rareLog{log: cfg.Log}, audit: newAudit(cfg.Audit, cfg.Metrics)}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
@@ -142,6 +148,7 @@ func New(cfg Config) *Server {
 	}
 	if cfg.Only == All || cfg.Only == Chat {
 		s.chats = newChatServer(cfg.Chat, cfg.Engine, work, cfg.Metrics, &rareLog{log: cfg.Log})
+		s.chats.audit = s.audit
 		s.mux.HandleFunc("/ws/chat", s.chat)
 	}
 	if cfg.Only == All || cfg.Only == Lanes {
@@ -301,7 +308,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	}
 	c := slot.open(conn)
 	memory.holder = c.memory
-	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog}
+	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit}
 	c.identity.caller.Store(caller)
 	serving = true
 	go func() {

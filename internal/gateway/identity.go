@@ -37,6 +37,7 @@ type identity struct {
 	conn   *connection
 	cfg    AuthConfig
 	log    *rareLog
+	audit  *audit
 	caller atomic.Pointer[auth.Caller] // nil: no token yet
 	// changed is called after a new token has taken the place of another one: it ends what the new one does not allow.
 	changed func(*auth.Caller)
@@ -124,6 +125,7 @@ func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, why code) 
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	dropBody(w, r)
+	s.audit.denied(address(r.RemoteAddr), nil, because(why))
 	writeError(w, refusal(why))
 }
 
@@ -144,6 +146,7 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 			s.unauthorized(w, r, why)
 			return
 		case !n.granted(c):
+			s.audit.denied(address(r.RemoteAddr), c, n.refusal())
 			writeError(w, n.refusal().reply())
 			return
 		}
@@ -253,10 +256,12 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
 		i.log.warn("a token was not accepted", "peer", i.conn.RemoteAddr(), "error", err)
+		i.audit.denied(i.conn.RemoteAddr(), i.caller.Load(), because(tokenCode(err)))
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()
 	if before != nil && before.User != "" && before.User != c.User {
+		i.audit.denied(i.conn.RemoteAddr(), before, because(codeIdentity))
 		return refusal(codeIdentity)
 	}
 	i.set(c)

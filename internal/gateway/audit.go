@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/tidewire/tidewire/internal/auth"
+)
+
+// auditRate is how many denials a second have a line in the audit log, after a burst of as many: a flood of them does not fill the disk.
+// All are counted, and the next line says how many had none.
+const auditRate = 20
+
+// audit records what callers were denied, and administrative acts. Safe for concurrent use.
+type audit struct {
+	log     *slog.Logger
+	lines   *rate.Limiter
+	skipped atomic.Int64
+	denials *prometheus.CounterVec
+	acts    *prometheus.CounterVec
+}
+
+func newAudit(log *slog.Logger, metrics prometheus.Registerer) *audit {
+	a := &audit{
+		log: log, lines: rate.NewLimiter(auditRate, auditRate),
+		denials: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_denials_total", Help: "Requests that were denied for want of a token or a right, by code."}, []string{"code"}),
+		acts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_admin_acts_total", Help: "Administrative acts of clients that had an effect, by kind."}, []string{"act"}),
+	}
+	metrics.MustRegister(a.denials, a.acts)
+	return a
+}
+
+// denials are the codes that the audit log records.
+var denials = map[code]bool{
+	codeUnauthenticated: true, codeInvalidToken: true, codeTokenExpired: true, codeForbidden: true, codeIdentity: true,
+}
+
+// denied records that a caller, or a client without one, was denied something. It ignores problems of other kinds.
+func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
+	if !denials[why.code] {
+		return
+	}
+	a.denials.WithLabelValues(string(why.code)).Inc()
+	if !a.lines.Allow() {
+		a.skipped.Add(1)
+		return
+	}
+	fields := append(actor(peer.String(), c), "code", why.code)
+	if n := why.need; n.verb != "" {
+		fields = append(fields, "verb", n.verb, "kind", n.kind, "name", n.name)
+	}
+	if n := a.skipped.Swap(0); n > 0 {
+		fields = append(fields, "without_a_line", n)
+	}
+	a.log.Info("denied", fields...)
+}
+
+// act records an administrative act that had an effect.
+func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
+	a.acts.WithLabelValues(act).Inc()
+	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)
+}
+
+// address is the address of a client as package http writes it.
+type address string
+
+func (a address) String() string { return string(a) }
+
+// actor says who it was. In open mode there is only the address.
+func actor(peer string, c *auth.Caller) []any {
+	fields := []any{"peer", peer}
+	if c != nil {
+		fields = append(fields, "user", c.User, "role", c.Role)
+	}
+	return fields
+}
