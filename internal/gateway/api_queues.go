@@ -56,7 +56,7 @@ func (c *call) createQueue() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.acted("create queue", c.queue())
+	c.acted(actCreateQueue, c.queue())
 	c.answer(map[string]any{"queue": c.queue()})
 }
 
@@ -98,7 +98,7 @@ func (c *call) dropQueue() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.acted("drop queue", c.queue())
+	c.acted(actDropQueue, c.queue())
 	c.answer(map[string]any{"queue": c.queue()})
 }
 

@@ -46,7 +46,7 @@ func (c *call) createStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.acted("create stream", c.stream())
+	c.acted(actCreateStream, c.stream())
 	answer := map[string]any{"stream": c.stream(), "keyed": made.Keyed}
 	if made.Partitions > 0 {
 		answer["partitions"] = made.Partitions
@@ -112,7 +112,7 @@ func (c *call) dropStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.acted("drop stream", c.stream())
+	c.acted(actDropStream, c.stream())
 	c.answer(map[string]any{"stream": c.stream()})
 }
 

@@ -31,8 +31,24 @@ func newAudit(log *slog.Logger, metrics prometheus.Registerer) *audit {
 		acts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_admin_acts_total", Help: "Administrative acts of clients that had an effect, by kind."}, []string{"act"}),
 	}
 	metrics.MustRegister(a.denials, a.acts)
+	for why := range denials { // so that a rate has a beginning
+		a.denials.WithLabelValues(string(why))
+	}
+	for _, act := range acts {
+		a.acts.WithLabelValues(act)
+	}
 	return a
 }
+
+// Administrative acts.
+const (
+	actCreateStream = "create stream"
+	actDropStream   = "drop stream"
+	actCreateQueue  = "create queue"
+	actDropQueue    = "drop queue"
+)
+
+var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue}
 
 // denials are the codes that the audit log records.
 var denials = map[code]bool{
