@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(asConsumer); addr != "" {
 		os.Exit(consume(addr))
 	}
-	if os.Getenv(asProgram) != "" {
+	if os.Getenv(asProgram) != "" && !slices.Contains(os.Args, "-test.fuzzworker") { // a fuzz target's processes inherit it
 		os.Exit(cli.Main())
 	}
 	os.Setenv(asProgram, "1") // for the processes that this one starts
