@@ -347,7 +347,7 @@ func (c *Conn) writeChunk(header, part []byte) error {
 		c.pong = nil
 	}
 	b.out = [3][]byte{header, part, b.trailer}
-	for patient := false; c.err == nil && b.left(); patient = true {
+	for patient := false; c.err == nil && (b.left() || c.sealed > 0); patient = true {
 		if patient {
 			c.setWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
 		}
@@ -355,8 +355,9 @@ func (c *Conn) writeChunk(header, part []byte) error {
 		n, err := c.sendVector(patient)
 		c.mu.Lock()
 		b.took(n)
+		took := c.countSealed() + n
 		c.failWrite(err)
-		if n > 0 {
+		if took > 0 {
 			b.progress = time.Now()
 		}
 		if patient && c.err == nil {
@@ -390,6 +391,9 @@ func (b *bulk) took(n int) {
 // sendVector writes b.out once; if patient, after waiting for room.
 func (c *Conn) sendVector(patient bool) (int, error) {
 	b := c.bulk
+	if c.secure != nil {
+		return c.sendSecure(b.out[:], patient)
+	}
 	if c.raw == nil {
 		for _, part := range b.out {
 			if len(part) > 0 {

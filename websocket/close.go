@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -104,20 +105,42 @@ const lingerTime = time.Second
 
 // linger shuts down the sending side and discards what the peer still sends
 // until it closes. Closing a socket with unread bytes would reset the
-// connection, and the peer might never see why it was closed.
+// connection, and the peer might never see why it was closed. c.mu is held, and
+// nobody writes.
 func (c *Conn) linger() {
-	if half, ok := c.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+	by := c.closeBy
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	if !c.closeWrite(by) {
 		return
 	}
-	c.mu.Unlock()
 	x := getBuffer(plainBuffer)
 	for {
-		if _, err := c.conn.Read(x.b); err != nil {
+		if _, err := c.socket.Read(x.b); err != nil {
 			break
 		}
 	}
 	x.put()
-	c.mu.Lock()
+}
+
+// closeWrite shuts down the sending side: that of TLS, so that the peer knows that nothing was cut off, and that of the
+// socket. It reports whether the socket has one.
+func (c *Conn) closeWrite(by time.Time) bool {
+	half, ok := c.socket.(interface{ CloseWrite() error })
+	if !ok {
+		return false
+	}
+	if over, ok := c.conn.(*tls.Conn); ok {
+		err := over.CloseWrite()
+		_ = c.conn.SetWriteDeadline(by) // package tls has set one that is over
+		for err == nil && c.secure != nil && c.secure.waiting() > 0 {
+			err = c.secure.flush(true)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return half.CloseWrite() == nil
 }
 
 // Abort ends the connection at once, without a Close frame: a TCP connection is
@@ -134,7 +157,7 @@ func (c *Conn) Abort() {
 
 // reset closes the socket with a TCP reset. c.mu is held.
 func (c *Conn) reset() {
-	if tcp, ok := c.conn.(*net.TCPConn); ok {
+	if tcp, ok := c.socket.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	c.shut()
@@ -148,7 +171,7 @@ func (c *Conn) shut() {
 	}
 	c.closeSent = true
 	c.forget()
-	_ = c.conn.Close() // nothing depends on it any more
+	_ = c.socket.Close() // nothing depends on it any more. The Close of package tls might wait for the peer
 	c.moved.Broadcast()
 }
 

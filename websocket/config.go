@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"time"
@@ -81,6 +82,10 @@ type Config struct {
 	// Access decides which web pages may connect, and under which host names.
 	// Upgrade only. Defaults to the pages of the server's own origin.
 	Access *Access
+
+	// TLS is the configuration of Dial for a wss URL, for example with the RootCAs of a private
+	// authority. Defaults to the certificates that the system trusts.
+	TLS *tls.Config
 
 	// Header is sent with the handshake request of Dial. Defaults to none.
 	Header http.Header

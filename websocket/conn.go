@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -32,7 +33,9 @@ func (closedError) Is(target error) bool { return target == net.ErrClosed }
 // or Abort.
 type Conn struct {
 	conn        net.Conn
-	raw         syscall.RawConn // nil if conn is not a plain socket
+	socket      net.Conn        // below TLS, or conn
+	raw         syscall.RawConn // nil if conn is neither a plain socket nor from NewTLSListener or Dial
+	secure      *secureSocket   // nil if conn is not from NewTLSListener or Dial
 	cfg         Config
 	client      bool
 	subprotocol string
@@ -59,7 +62,8 @@ type Conn struct {
 	live       *buffer   // queued on the live lane, or nil
 	liveSince  stamp     // since when that lane waits
 	liveSent   int64     // value of sent at that time
-	unsent     int       // queued bytes of these buffers that the socket has not taken
+	unsent     int       // queued bytes of these buffers that the socket has not taken, and sealed
+	sealed     int       // encrypted bytes that the socket has not taken
 	toldOutput int       // to Config.Memory
 	sent       int64     // bytes of these buffers that the socket has taken
 	writing    bool
@@ -86,7 +90,8 @@ type Conn struct {
 // newConn takes over a socket after the handshake; leftover are bytes that the
 // peer sent right after it.
 func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
-	c := &Conn{conn: conn, raw: rawConn(conn), cfg: cfg, client: client}
+	c := &Conn{conn: conn, socket: conn, cfg: cfg, client: client}
+	c.findSocket()
 	c.moved.L = &c.mu
 	c.onReadable = c.tryRead
 	c.onWritable = c.tryWrite
@@ -99,14 +104,28 @@ func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	}
 	if c.raw == nil {
 		c.dec.size = min(cfg.ReadBuffer, plainBuffer)
-	} else if !client && cfg.KernelUnsent > 0 {
-		_ = c.raw.Control(func(fd uintptr) { limitUnsent(fd, cfg.KernelUnsent) }) // fails only if it is closed
+	}
+	if kernel := rawConn(c.socket); kernel != nil && !client && cfg.KernelUnsent > 0 {
+		_ = kernel.Control(func(fd uintptr) { limitUnsent(fd, cfg.KernelUnsent) }) // fails only if it is closed
 	}
 	if len(leftover) > 0 {
 		c.dec.buf = getBuffer(len(leftover))
 		c.dec.w = copy(c.dec.buf.b, leftover)
 	}
 	return c
+}
+
+// findSocket finds the socket below TLS, and how to access it.
+func (c *Conn) findSocket() {
+	if over, ok := c.conn.(*tls.Conn); ok {
+		c.socket = over.NetConn()
+		if s, ok := c.socket.(*secureSocket); ok {
+			s.takeOver()
+			c.secure, c.socket, c.raw = s, s.TCPConn, s.raw
+		}
+		return
+	}
+	c.raw = rawConn(c.conn)
 }
 
 // Subprotocol returns the protocol agreed on in the handshake, or "".
@@ -129,7 +148,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.conn.SetReadDeadline(c.readDeadline())
 }
 
-// Unsent returns the number of queued bytes that the socket has not taken.
+// Unsent returns the number of queued bytes that the socket has not taken. Bytes that are encrypted already count with
+// the overhead of TLS.
 func (c *Conn) Unsent() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,9 +161,10 @@ func (c *Conn) Unsent() int {
 // Bytes in the peer's kernel are not counted. It costs a system call.
 func (c *Conn) Backlog() int {
 	unsent := c.Unsent()
-	if c.raw == nil {
+	kernel := rawConn(c.socket)
+	if kernel == nil {
 		return unsent
 	}
-	_ = c.raw.Control(func(fd uintptr) { unsent += sysOutgoing(fd) }) // a closed socket holds nothing
+	_ = kernel.Control(func(fd uintptr) { unsent += sysOutgoing(fd) }) // a closed socket holds nothing
 	return unsent
 }

@@ -23,55 +23,42 @@ import (
 // takes on a busy machine.
 const patience = 2 * time.Minute
 
-// listenAndUpgrade starts a server that passes each upgraded connection to a
-// channel.
-func listenAndUpgrade(t testing.TB, cfg Config) (wsURL string, conns <-chan *Conn) {
-	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, patience)
-	ch := make(chan *Conn, 16)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, err := Upgrade(w, r, cfg); err == nil {
-			ch <- c
-		}
-	}))
-	t.Cleanup(s.Close)
-	return "ws" + strings.TrimPrefix(s.URL, "http"), ch
-}
-
 // pair returns both ends of a connection over a loopback socket.
 func pair(t testing.TB, serverCfg, clientCfg Config) (server, client *Conn) {
-	wsURL, conns := listenAndUpgrade(t, serverCfg)
-	clientCfg.CloseTimeout = cmp.Or(clientCfg.CloseTimeout, patience)
-	client, err := Dial(t.Context(), wsURL, clientCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server = <-conns
-	t.Cleanup(client.Abort)
-	t.Cleanup(server.Abort)
-	return server, client
+	t.Helper()
+	return tlsPair(t, os.Getenv(overTLS), serverCfg, clientCfg)
 }
 
 // rawPair returns a server's connection and the bare socket of its client.
-func rawPair(t testing.TB, cfg Config) (*Conn, *net.TCPConn) {
-	wsURL, conns := listenAndUpgrade(t, cfg)
+func rawPair(t testing.TB, cfg Config) (*Conn, socketOf) {
+	t.Helper()
+	cfg.CloseTimeout = cmp.Or(cfg.CloseTimeout, patience)
+	handler, conns := upgradeInto(cfg)
+	wsURL, config := startServer(t, os.Getenv(overTLS), handler)
 	u, err := url.Parse(wsURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket, err := net.Dial("tcp", u.Host)
+	tcp, err := net.Dial("tcp", u.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { socket.Close() })
-	if err := socket.SetDeadline(time.Now().Add(patience)); err != nil {
+	socket := socketOf{tcp, tcp.(*net.TCPConn)}
+	t.Cleanup(func() { socket.tcp.Close() })
+	if err := tcp.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
+	}
+	if config != nil {
+		config = config.Clone()
+		config.ServerName = u.Hostname()
+		socket.Conn = tls.Client(tcp, config)
 	}
 	if leftover, err := ClientHandshake(socket, u); err != nil || len(leftover) > 0 {
 		t.Fatal(leftover, err)
 	}
 	server := <-conns
 	t.Cleanup(server.Abort)
-	return server, socket.(*net.TCPConn)
+	return server, socket
 }
 
 // pipePair returns both ends of a connection that is not a socket.

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -26,7 +27,7 @@ func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("websocket: dial: %w", err)
 	}
-	socket, err := dialSocket(ctx, u)
+	socket, err := dialSocket(ctx, u, cfg.TLS)
 	if err != nil {
 		return nil, fmt.Errorf("websocket: dial %s: %w", u.Host, err)
 	}
@@ -47,16 +48,34 @@ func Dial(ctx context.Context, rawURL string, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-func dialSocket(ctx context.Context, u *url.URL) (net.Conn, error) {
+func dialSocket(ctx context.Context, u *url.URL, config *tls.Config) (net.Conn, error) {
 	var d net.Dialer
 	switch u.Scheme {
 	case "ws":
 		return d.DialContext(ctx, "tcp", hostPort(u, "80"))
 	case "wss":
-		secure := tls.Dialer{NetDialer: &d, Config: &tls.Config{NextProtos: []string{"http/1.1"}}}
-		return secure.DialContext(ctx, "tcp", hostPort(u, "443"))
+		socket, err := d.DialContext(ctx, "tcp", hostPort(u, "443"))
+		if err != nil {
+			return nil, err
+		}
+		return handshakeTLS(ctx, socket, u.Hostname(), config)
 	}
 	return nil, fmt.Errorf("scheme %q is neither ws nor wss", u.Scheme)
+}
+
+// handshakeTLS does the TLS handshake of a client, and closes the socket if it fails.
+func handshakeTLS(ctx context.Context, socket net.Conn, host string, config *tls.Config) (net.Conn, error) {
+	if config == nil {
+		config = &tls.Config{}
+	}
+	config = withHTTP1(config)
+	config.ServerName = cmp.Or(config.ServerName, host)
+	over := tls.Client(newSecureSocket(socket, false), config)
+	if err := over.HandshakeContext(ctx); err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	return over, nil
 }
 
 func hostPort(u *url.URL, port string) string {

@@ -54,6 +54,9 @@ func (c *Conn) tellOutput() {
 			now += cap(b.b)
 		}
 	}
+	if c.sealed > 0 {
+		now += maxSealed
+	}
 	if slow := c.writing && !c.bulking; now <= freeOutput && !slow {
 		now = 0
 	}

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// plainBuffer is the read buffer of a connection that is not a plain socket
-// (TLS, net.Pipe): it is held while the connection is idle.
+// plainBuffer is the read buffer of a connection whose socket cannot be accessed (net.Pipe, or
+// a TLS connection that is not from NewTLSListener or Dial): it is held while the connection is
+// idle.
 const plainBuffer = 4 << 10
 
 // Read waits until at least one message is complete and returns all messages
@@ -146,7 +147,7 @@ func (c *Conn) tryRead(fd uintptr) bool {
 	if len(c.dec.buf.b) > c.dec.size { // the buffer stays in use while the caller handles a large message
 		c.tellAssembly()
 	}
-	c.readN, c.readErr = sysRead(fd, space)
+	c.readN, c.readErr = c.readOnce(fd, space)
 	switch {
 	case c.readErr == nil && c.readN == 0:
 		c.readErr = io.EOF
@@ -160,6 +161,30 @@ func (c *Conn) tryRead(fd uintptr) bool {
 		return false
 	}
 	return true
+}
+
+// readOnce reads what has arrived, without waiting.
+func (c *Conn) readOnce(fd uintptr, space []byte) (n int, err error) {
+	s := c.secure
+	if s == nil {
+		return sysRead(fd, space)
+	}
+	s.fd, s.empty = fd, false
+	for n < len(space) && err == nil { // package tls returns one record a call
+		var k int
+		k, err = c.conn.Read(space[n:])
+		n += k
+	}
+	if s.waiting() > 0 { // package tls has answered: a new key, or an alert
+		c.mu.Lock()
+		c.countSealed()
+		c.flush()
+		c.mu.Unlock()
+	}
+	if n > 0 {
+		err = nil // the next call returns it again
+	}
+	return n, err
 }
 
 // control handles a Ping or Pong between messages.

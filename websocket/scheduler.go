@@ -27,6 +27,14 @@ func (s *stamp) set() {
 
 func (s *stamp) overdue(now time.Time) bool { return !s.IsZero() && now.Sub(s.Time) > maxTurn }
 
+// end is the offset of the end; 0 if there is no buffer.
+func (o *outgoing) end() int {
+	if o.buffer == nil {
+		return 0
+	}
+	return len(o.b)
+}
+
 // rest is what the socket has not taken.
 func (o *outgoing) rest() []byte { return o.b[o.taken:] }
 

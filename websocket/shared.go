@@ -42,6 +42,7 @@ func (c *Conn) WriteShared(frames []byte) (n int, err error) {
 	c.mu.Unlock()
 	sent, err := c.send(frames, false)
 	c.mu.Lock()
+	c.countSealed()
 	if c.failWrite(err); c.err == nil {
 		if n = sent; sent < len(frames) {
 			n = frameEnd(frames, sent)

@@ -17,8 +17,8 @@ const (
 	// delayed: then only the latest ping is answered (RFC 6455, section 5.5.3).
 	maxUnsentPongs = 64 << 10
 
-	// writeChunk limits the bytes of a blocking write on a connection that is not
-	// a plain socket, so that progress is visible: the peer must read that many
+	// writeChunk limits the bytes of a blocking write on a connection whose socket
+	// cannot be accessed, so that progress is visible: the peer must read that many
 	// within WriteTimeout.
 	writeChunk = 16 << 10
 )
@@ -140,10 +140,10 @@ func (c *Conn) flush() {
 		go c.drain()
 		return
 	}
-	c.write(false, len(c.head.b))
-	if c.live != nil && c.head.buffer == nil && c.err == nil {
+	c.write(false, c.head.end())
+	if c.live != nil && c.head.buffer == nil && c.sealed == 0 && c.err == nil {
 		c.advance()
-		c.write(false, len(c.head.b))
+		c.write(false, c.head.end())
 	}
 	c.attempted()
 }
@@ -151,7 +151,7 @@ func (c *Conn) flush() {
 // attempted ends an attempt to write and leaves the rest to the drain
 // goroutine.
 func (c *Conn) attempted() {
-	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.wanted && c.tail != nil) {
+	if c.err == nil && (c.head.buffer != nil || c.parked.buffer != nil || c.live != nil || c.pong != nil || c.sealed > 0 || c.wanted && c.tail != nil) {
 		c.head.since.set()
 		c.tellOutput()
 		go c.drain()
@@ -163,30 +163,49 @@ func (c *Conn) attempted() {
 }
 
 // write writes from the head once, up to an offset, and unlocks c.mu meanwhile.
-// If patient, it first waits for room. Only the owner of c.writing calls it.
+// If patient, it first waits for room. Without a head it writes only what is
+// encrypted already. Only the owner of c.writing calls it.
 func (c *Conn) write(patient bool, until int) {
 	head := c.head.buffer
-	b := head.b[c.head.taken:until]
+	var b []byte
+	if head != nil {
+		b = head.b[c.head.taken:until]
+	}
 	if c.raw == nil {
 		b = b[:min(len(b), writeChunk)]
 	}
 	c.mu.Unlock()
 	n, err := c.send(b, patient)
 	c.mu.Lock()
-	if c.head.buffer == nil { // dropped by forget meanwhile
+	took := c.countSealed() + n
+	if c.head.buffer == nil && head != nil { // dropped by forget or drop meanwhile
 		return
 	}
-	c.head.taken += n
 	c.unsent -= n
-	c.sent += int64(n)
-	if n > 0 && c.bulk != nil {
+	c.sent += int64(max(took, 0))
+	if took > 0 && c.bulk != nil {
 		c.bulk.wrote = time.Now()
 	}
-	if c.head.taken == len(head.b) {
-		c.left()
+	if head != nil {
+		if c.head.taken += n; c.head.taken == len(head.b) {
+			c.left()
+		}
 	}
 	c.failWrite(err)
 	c.moved.Broadcast()
+}
+
+// countSealed updates the count of encrypted bytes that the socket has not taken, and returns how many fewer they are.
+// c.mu is held.
+func (c *Conn) countSealed() (fewer int) {
+	if c.secure == nil || c.err != nil {
+		return 0
+	}
+	now := c.secure.waiting()
+	fewer = c.sealed - now
+	c.sealed = now
+	c.unsent -= fewer
+	return fewer
 }
 
 // failWrite records why nothing more can be written. c.mu is held.
@@ -202,8 +221,8 @@ func (c *Conn) failWrite(err error) {
 }
 
 // drain writes until nothing is left. It is a goroutine, started when an
-// attempt to write leaves something, and for every flush of a connection that
-// is not a plain socket.
+// attempt to write leaves something, and for every flush of a connection whose
+// socket cannot be accessed.
 func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,10 +235,12 @@ func (c *Conn) drain() {
 			return
 		}
 		if c.head.buffer == nil {
-			if c.advance(); c.head.buffer == nil {
+			if c.advance(); c.head.buffer != nil {
+				continue
+			}
+			if c.countSealed(); c.sealed == 0 {
 				break
 			}
-			continue
 		}
 		c.setWriteDeadline(time.Now().Add(c.cfg.WriteTimeout))
 		c.write(true, until)
@@ -245,8 +266,11 @@ func (c *Conn) setWriteDeadline(t time.Time) {
 
 // send writes b once.
 func (c *Conn) send(b []byte, patient bool) (int, error) {
-	if c.raw == nil {
+	switch {
+	case c.raw == nil:
 		return c.conn.Write(b)
+	case c.secure != nil:
+		return c.sendSecure([][]byte{b}, patient)
 	}
 	c.out, c.patient = b, patient
 	c.writeN, c.writeErr = 0, nil
@@ -274,6 +298,6 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 // collector.
 func (c *Conn) forget() {
 	c.head, c.parked = outgoing{}, outgoing{}
-	c.tail, c.live, c.pong, c.unsent = nil, nil, nil, 0
+	c.tail, c.live, c.pong, c.unsent, c.sealed = nil, nil, nil, 0, 0
 	c.tellOutput()
 }
