@@ -40,6 +40,7 @@ type serveCmd struct {
 
 	accessFlags
 	authFlags
+	tlsFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
@@ -57,7 +58,8 @@ type serveCmd struct {
 	Profile         bool    `help:"Serve net/http/pprof under /debug/pprof/."`
 
 	stop   *serve.Stop
-	memory int64 // of the process, in bytes
+	memory int64                 // of the process, in bytes
+	renew  func(context.Context) // looks after the certificates; nil without TLS
 }
 
 // ingestFlags are the settings of the ingest strategies.
@@ -211,7 +213,7 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
-	access, err := c.access(listeners)
+	access, err := c.access(listeners, c.TLSHost)
 	if err != nil {
 		return err
 	}
@@ -219,6 +221,11 @@ func (c *serveCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
+	listeners, renew, err := c.secure(p, listeners)
+	if err != nil {
+		return err
+	}
+	c.renew = renew
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
@@ -348,7 +355,7 @@ func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
 
 // run serves until the process is told to stop. The engine is nil if nothing is stored.
 func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Listener, store *postgres.Engine) error {
-	adminAccess, err := c.access(admin)
+	adminAccess, err := c.access(admin, nil)
 	if err != nil {
 		return err
 	}
@@ -359,8 +366,15 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 	if store != nil {
 		s.Engine = store
 	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
 	s.Listening = func() {
-		fmt.Fprintln(p.Out, "listening on", net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port)))
+		address := net.JoinHostPort(c.Host, strconv.Itoa(listeners[0].Addr().(*net.TCPAddr).Port))
+		if c.renew != nil {
+			address = "https://" + address
+			go c.renew(ctx)
+		}
+		fmt.Fprintln(p.Out, "listening on", address)
 		if len(admin) > 0 {
 			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
 		}

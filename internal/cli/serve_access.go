@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net"
+	"slices"
 
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -14,9 +15,9 @@ type accessFlags struct {
 }
 
 // access returns the policy of origins and host names for a server with these
-// listeners.
-func (f accessFlags) access(listeners []net.Listener) (*websocket.Access, error) {
-	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: f.AllowedHost, Loopback: onLoopback(listeners)}
+// listeners, which has certificates for hosts.
+func (f accessFlags) access(listeners []net.Listener, hosts []string) (*websocket.Access, error) {
+	cfg := websocket.AccessConfig{Origins: f.AllowOrigin, Hosts: append(slices.Clone(f.AllowedHost), hosts...), Loopback: onLoopback(listeners)}
 	access, err := websocket.NewAccess(cfg)
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)

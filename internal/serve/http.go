@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"cmp"
+	"crypto/tls"
+	stdlog "log"
 	"net/http"
 	"time"
 
@@ -8,7 +11,8 @@ import (
 )
 
 const (
-	// headerTimeout bounds how long a request's header takes to arrive.
+	// headerTimeout bounds how long a request's header takes to arrive, and the TLS
+	// handshake before it.
 	headerTimeout = 10 * time.Second
 	// bodyTimeout bounds a body that no handler reads. The HTTP API sets another
 	// deadline for bodies that it reads.
@@ -17,10 +21,12 @@ const (
 
 // newHTTPServer returns the server of HTTP requests, including WebSocket
 // handshakes. Its timeouts do not apply to a connection after the upgrade.
-func newHTTPServer(server *gateway.Server, idle time.Duration) *http.Server {
+func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: 16 << 10,
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
+		ErrorLog:     stdlog.New(&httpLog{log: cfg.Gateway.Log}, "", 0),
 	}
 	h.RegisterOnShutdown(server.EndPolls)
 	return h

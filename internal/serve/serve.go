@@ -36,6 +36,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// Drain is the time over which connections are closed before the stop begins. Defaults to none.
 	Drain time.Duration
+	// HeaderTimeout is how long a TLS handshake may take, and then the header of a request. Defaults to 10 s.
+	HeaderTimeout time.Duration
 	// Listening is called when the server answers requests, and Stopped after the last answer. Both default to
 	// nothing.
 	Listening func()
@@ -66,7 +68,7 @@ func Run(ctx context.Context, stop *Stop, cfg Config) error {
 func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	cfg.Gateway.Admin = len(cfg.Admin) > 0
 	edge := gateway.New(cfg.Gateway)
-	s := &server{cfg: cfg, stop: stop, gateway: edge, http: newHTTPServer(edge, cfg.IdleTimeout)}
+	s := &server{cfg: cfg, stop: stop, gateway: edge, http: newHTTPServer(edge, cfg)}
 	log := cfg.Gateway.Log
 	stopLog := make(chan struct{})
 	var logging sync.WaitGroup
