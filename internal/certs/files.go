@@ -133,7 +133,7 @@ func names(leaf *x509.Certificate) string {
 }
 
 const (
-	// remindBefore is how long before the end of a certificate the warnings begin, unless a third of its life is less.
+	// remindBefore is how long before the end of a certificate the warnings begin.
 	remindBefore = 14 * 24 * time.Hour
 	remindEvery  = 24 * time.Hour
 )
@@ -145,8 +145,7 @@ type reminder struct {
 }
 
 func (r *reminder) check(leaf *x509.Certificate, now time.Time) {
-	before := min(remindBefore, leaf.NotAfter.Sub(leaf.NotBefore)/3)
-	if now.Before(r.next) || now.Before(leaf.NotAfter.Add(-before)) {
+	if now.Before(r.next) || now.Before(leaf.NotAfter.Add(-remindBefore)) {
 		return
 	}
 	r.next = now.Add(remindEvery)
