@@ -190,7 +190,7 @@ func TestPump_ObeysContext(t *testing.T) {
 func TestHold_OpensAndCounts(t *testing.T) {
 	t.Parallel()
 	url := echoServer(t, func(_ int64, p []byte) []byte { return p })
-	h, err := Hold(t.Context(), url, 40)
+	h, err := Hold(t.Context(), url, nil, 40)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestHold_OpensAndCounts(t *testing.T) {
 		t.Errorf("%d connections, want 40", h.Connect.Count())
 	}
 	h.Close()
-	if _, err := Hold(t.Context(), "ws://127.0.0.1:1/", 40); err == nil {
+	if _, err := Hold(t.Context(), "ws://127.0.0.1:1/", nil, 40); err == nil {
 		t.Error("connections to nobody")
 	}
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"crypto/tls"
 	"fmt"
 	"time"
 )
@@ -10,6 +11,8 @@ import (
 type ChatConfig struct {
 	// URL of the WebSocket.
 	URL string
+	// TLS is for wss URLs. Defaults to what the system trusts.
+	TLS *tls.Config
 	// Clients is the number of connections, at most 65,536.
 	Clients int
 	// Ramp is the time over which they connect. 0 means as fast as they can.

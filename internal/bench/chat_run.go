@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -68,7 +66,7 @@ type chatClient struct {
 
 type dialed struct {
 	client   int
-	fd       int
+	socket   rawSocket
 	leftover []byte
 	took     time.Duration
 	err      error
@@ -257,11 +255,11 @@ func (c *chatRun) abandon(cancel func()) {
 	cancel()
 	for ; c.dialing > 0; c.dialing-- {
 		if d := <-c.dialed; d.err == nil {
-			unix.Close(d.fd)
+			d.socket.close()
 		}
 	}
-	for fd := range c.byFD {
-		unix.Close(fd)
+	for _, s := range c.byFD {
+		s.close()
 	}
 }
 
@@ -272,8 +270,8 @@ func (c *chatRun) connect(ctx context.Context, client int) {
 		c.slots <- struct{}{}
 		defer func() { <-c.slots }()
 		start := time.Now()
-		fd, leftover, err := dialRaw(ctx, c.cfg.URL)
-		c.dialed <- dialed{client, fd, leftover, time.Since(start), err}
+		socket, leftover, err := dialRaw(ctx, c.cfg.URL, c.cfg.TLS)
+		c.dialed <- dialed{client, socket, leftover, time.Since(start), err}
 	}()
 }
 

@@ -21,14 +21,14 @@ const (
 
 // chatSession is one connection. Only the run's goroutine uses it.
 type chatSession struct {
-	client  int
-	fd      int // -1: closed
-	state   state
-	rest    []byte // to be sent, and not accepted by the kernel yet
-	partial []byte // the part of a frame that has arrived
-	writing bool   // the poller reports writability
-	check   *chatCheck
-	until   time.Duration // chats sent until then are expected; 0 while it is a member
+	client    int
+	rawSocket // fd is -1: closed
+	state     state
+	rest      []byte // to be sent, and not accepted by the kernel yet
+	partial   []byte // the part of a frame that has arrived
+	writing   bool   // the poller reports writability
+	check     *chatCheck
+	until     time.Duration // chats sent until then are expected; 0 while it is a member
 }
 
 func (s *chatSession) waitingFor() string {
@@ -41,9 +41,9 @@ func (s *chatSession) waitingFor() string {
 // join takes over an open connection and sends the join. The pong confirms it,
 // since a server handles the messages of a connection in order.
 func (c *chatRun) join(d dialed) {
-	s := &chatSession{client: d.client, fd: d.fd, partial: d.leftover}
-	if err := c.poll.add(d.fd); err != nil {
-		unix.Close(d.fd)
+	s := &chatSession{client: d.client, rawSocket: d.socket, partial: d.leftover}
+	if err := c.poll.add(s.fd); err != nil {
+		s.close()
 		c.fail("connect", err)
 		return
 	}
@@ -155,7 +155,7 @@ func (c *chatRun) closed(s *chatSession) {
 		c.result.Checked.add(s.check.finish(&c.history, c.cfg.joinMargin(), s.until))
 	}
 	delete(c.byFD, s.fd)
-	unix.Close(s.fd)
+	s.close()
 	s.fd = -1
 	c.clients[s.client].session = nil
 	pause := time.Duration(0)
@@ -168,7 +168,7 @@ func (c *chatRun) closed(s *chatSession) {
 // flush gives the kernel as much as it accepts.
 func (c *chatRun) flush(s *chatSession) {
 	if len(s.rest) > 0 {
-		n, err := unix.Write(s.fd, s.rest)
+		n, err := s.write(s.rest)
 		switch {
 		case err == unix.EAGAIN || err == unix.EINTR:
 		case err != nil:
@@ -186,10 +186,18 @@ func (c *chatRun) flush(s *chatSession) {
 	}
 }
 
-// receive reads once and handles the frames without copying them.
+// receive handles what has arrived.
 func (c *chatRun) receive(s *chatSession) {
+	c.receiveOnce(s)
+	for s.fd >= 0 && s.buffered() {
+		c.receiveOnce(s)
+	}
+}
+
+// receiveOnce reads once and handles the frames without copying them.
+func (c *chatRun) receiveOnce(s *chatSession) {
 	have := copy(c.in, s.partial)
-	n, err := unix.Read(s.fd, c.in[have:])
+	n, err := s.read(c.in[have:])
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:
 		return

@@ -2,12 +2,12 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
-	"golang.org/x/sys/unix"
 )
 
 // IdleConnections is a number of open connections that do nothing.
@@ -15,15 +15,15 @@ type IdleConnections struct {
 	// Connect is how long each took to open, handshake included.
 	Connect *Histogram
 
-	mu  sync.Mutex
-	fds []int
+	mu      sync.Mutex
+	sockets []rawSocket
 }
 
 // holdDialers is the number of connections that are opened at the same time.
 const holdDialers = 16
 
-// Hold opens n connections. If it fails, it closes those that were opened.
-func Hold(ctx context.Context, url string, n int) (*IdleConnections, error) {
+// Hold opens n connections. config is for wss URLs. If it fails, it closes those that were opened.
+func Hold(ctx context.Context, url string, config *tls.Config, n int) (*IdleConnections, error) {
 	h := &IdleConnections{Connect: NewHistogram()}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -32,7 +32,7 @@ func Hold(ctx context.Context, url string, n int) (*IdleConnections, error) {
 	for range holdDialers {
 		dialers.Go(func() {
 			for range next {
-				if err := h.dial(ctx, url); err != nil {
+				if err := h.dial(ctx, url, config); err != nil {
 					cancel(err)
 					return
 				}
@@ -49,33 +49,33 @@ func Hold(ctx context.Context, url string, n int) (*IdleConnections, error) {
 	}
 	close(next)
 	dialers.Wait()
-	if len(h.fds) < n {
-		opened := len(h.fds)
+	if len(h.sockets) < n {
+		opened := len(h.sockets)
 		h.Close()
 		return nil, fmt.Errorf("connection %d of %d: %w", opened+1, n, context.Cause(ctx))
 	}
 	return h, nil
 }
 
-func (h *IdleConnections) dial(ctx context.Context, url string) error {
+func (h *IdleConnections) dial(ctx context.Context, url string, config *tls.Config) error {
 	start := time.Now()
-	fd, _, err := dialRaw(ctx, url)
+	socket, _, err := dialRaw(ctx, url, config)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.Connect.Record(time.Since(start))
-	h.fds = append(h.fds, fd)
+	h.sockets = append(h.sockets, socket)
 	return nil
 }
 
 // Close closes the connections without a closing handshake.
 func (h *IdleConnections) Close() {
-	for _, fd := range h.fds {
-		unix.Close(fd)
+	for _, s := range h.sockets {
+		s.close()
 	}
-	h.fds = nil
+	h.sockets = nil
 }
 
 // ResidentMemory returns the resident memory of a process, in bytes.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 type LanesConfig struct {
 	// URL is where the requests go.
 	URL string
+	// TLS is for wss URLs. Defaults to what the system trusts.
+	TLS *tls.Config
 	// FloodURL is where a second connection receives the flood. Defaults to none.
 	FloodURL string
 	// Every is the time from one request to the next (open loop).
@@ -110,7 +113,7 @@ type lanesRun struct {
 
 // lanesConn is one connection, with the message that is arriving on it.
 type lanesConn struct {
-	fd      int
+	rawSocket
 	out     []byte // not accepted by the kernel yet
 	writing bool   // the poller reports writability
 	chunked bool   // binary messages are chunks
@@ -137,13 +140,13 @@ type lanesMessage struct {
 }
 
 func (r *lanesRun) dial(ctx context.Context, url string, chunks bool) (*lanesConn, error) {
-	fd, leftover, err := dialRaw(ctx, url)
+	socket, leftover, err := dialRaw(ctx, url, r.cfg.TLS)
 	if err != nil {
 		return nil, err
 	}
-	c := &lanesConn{fd: fd}
-	r.byFD[fd] = c
-	if err := r.poll.add(fd); err != nil {
+	c := &lanesConn{rawSocket: socket}
+	r.byFD[c.fd] = c
+	if err := r.poll.add(c.fd); err != nil {
 		return nil, err
 	}
 	if chunks {
@@ -157,8 +160,8 @@ func (r *lanesRun) dial(ctx context.Context, url string, chunks bool) (*lanesCon
 }
 
 func (r *lanesRun) close() {
-	for fd := range r.byFD {
-		unix.Close(fd)
+	for _, c := range r.byFD {
+		c.close()
 	}
 }
 
@@ -248,7 +251,7 @@ func newUUID() string {
 
 func (r *lanesRun) flush(c *lanesConn) error {
 	if len(c.out) > 0 {
-		n, err := unix.Write(c.fd, c.out)
+		n, err := c.write(c.out)
 		if err != nil && err != unix.EAGAIN && err != unix.EINTR {
 			return err
 		}
@@ -262,7 +265,15 @@ func (r *lanesRun) flush(c *lanesConn) error {
 }
 
 func (r *lanesRun) receive(c *lanesConn) error {
-	n, err := unix.Read(c.fd, r.in)
+	err := r.receiveOnce(c)
+	for err == nil && c.buffered() {
+		err = r.receiveOnce(c)
+	}
+	return err
+}
+
+func (r *lanesRun) receiveOnce(c *lanesConn) error {
+	n, err := c.read(r.in)
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:
 		return nil

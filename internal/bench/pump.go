@@ -2,12 +2,11 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"runtime"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -28,6 +27,8 @@ const (
 type PumpConfig struct {
 	// URL of the WebSocket.
 	URL string
+	// TLS is for wss URLs. Defaults to what the system trusts.
+	TLS *tls.Config
 	// Clients is the number of connections.
 	Clients int
 	// Messages is the number of messages that each client sends.
@@ -102,7 +103,7 @@ const (
 
 // pumpConn is one connection. Only Pump's goroutine uses it.
 type pumpConn struct {
-	fd       int
+	rawSocket
 	index    int
 	frames   *frames
 	rest     []byte // frames that the kernel has not accepted yet
@@ -138,17 +139,17 @@ func NewPump(ctx context.Context, cfg PumpConfig) (*Pump, error) {
 	}
 	op := websocket.OpText
 	for i := range cfg.Clients {
-		fd, leftover, err := dialRaw(ctx, cfg.URL)
+		socket, leftover, err := dialRaw(ctx, cfg.URL, cfg.TLS)
 		if err != nil {
 			p.Close()
 			return nil, fmt.Errorf("connect client %d: %w", i+1, err)
 		}
-		c := &pumpConn{fd: fd, index: i, frames: newFrames(op, i, cfg.Payload), partial: leftover}
+		c := &pumpConn{rawSocket: socket, index: i, frames: newFrames(op, i, cfg.Payload), partial: leftover}
 		if cfg.Window > 0 {
 			c.sentAt = make([]time.Duration, cfg.Window)
 		}
-		p.conns, p.byFD[fd] = append(p.conns, c), c
-		if err := poll.add(fd); err != nil {
+		p.conns, p.byFD[c.fd] = append(p.conns, c), c
+		if err := poll.add(c.fd); err != nil {
 			p.Close()
 			return nil, err
 		}
@@ -162,7 +163,7 @@ func (p *Pump) Close() {
 	for _, c := range p.conns {
 		if !c.done {
 			c.done = true
-			unix.Close(c.fd)
+			c.close()
 		}
 	}
 	p.poll.close()

@@ -84,7 +84,7 @@ func (p *Pump) fill(c *pumpConn, out []byte) []byte {
 }
 
 func (p *Pump) write(c *pumpConn, b []byte) (int, error) {
-	n, err := unix.Write(c.fd, b)
+	n, err := c.write(b)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return 0, nil
 	}
@@ -94,9 +94,18 @@ func (p *Pump) write(c *pumpConn, b []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads once and handles the frames without copying them.
+// receive handles what has arrived.
 func (p *Pump) receive(c *pumpConn) error {
-	n, err := unix.Read(c.fd, p.in)
+	err := p.receiveOnce(c)
+	for err == nil && !c.done && c.buffered() {
+		err = p.receiveOnce(c)
+	}
+	return err
+}
+
+// receiveOnce reads once and handles the frames without copying them.
+func (p *Pump) receiveOnce(c *pumpConn) error {
+	n, err := c.read(p.in)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return nil
 	}
@@ -190,7 +199,7 @@ func (p *Pump) closed(c *pumpConn) error {
 		return fmt.Errorf("client %d: server closed after %d of %d messages", c.index+1, c.sent, p.cfg.Messages)
 	}
 	c.done = true
-	unix.Close(c.fd)
+	c.close()
 	p.open--
 	p.result.Closed++
 	p.result.LastClose = time.Now()

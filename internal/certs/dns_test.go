@@ -1,45 +1,56 @@
 package certs
 
 import (
+	"encoding/binary"
+	"io"
 	"net"
+	"sync"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// dnsServer answers every question for an address with 127.0.0.1, and returns
-// its own address.
+// dnsServer answers every question for an IPv4 address with 127.0.0.1, by TCP as pebble asks, and returns its own
+// address.
 func dnsServer(t *testing.T) string {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	t.Cleanup(func() { conn.Close(); <-done })
-	go func() {
-		defer close(done)
-		buf := make([]byte, 4096)
+	var serving sync.WaitGroup
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	serving.Go(func() {
 		for {
-			n, from, err := conn.ReadFrom(buf)
+			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			if answer, err := answerDNS(buf[:n]); err == nil {
-				conn.WriteTo(answer, from)
-			}
+			serving.Go(func() {
+				defer conn.Close()
+				for err := answerDNS(conn); err == nil; err = answerDNS(conn) {
+				}
+			})
 		}
-	}()
-	return conn.LocalAddr().String()
+	})
+	return l.Addr().String()
 }
 
-func answerDNS(question []byte) ([]byte, error) {
+// answerDNS answers one question.
+func answerDNS(conn net.Conn) error {
+	var size uint16
+	if err := binary.Read(conn, binary.BigEndian, &size); err != nil {
+		return err
+	}
+	question := make([]byte, size)
+	if _, err := io.ReadFull(conn, question); err != nil {
+		return err
+	}
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil {
-		return nil, err
+		return err
 	}
-	m.Response, m.RecursionAvailable = true, true
-	m.Additionals = nil
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	for _, q := range m.Questions {
 		if q.Type == dnsmessage.TypeA {
 			m.Answers = append(m.Answers, dnsmessage.Resource{
@@ -47,5 +58,10 @@ func answerDNS(question []byte) ([]byte, error) {
 			})
 		}
 	}
-	return m.Pack()
+	answer, err := m.Pack()
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
+	return err
 }

@@ -29,6 +29,7 @@ type benchChatCmd struct {
 	Payload int     `default:"128" help:"load: size of a chat in bytes."`
 	Hold    seconds `default:"20s" help:"load: how long to measure."`
 	ceilingFlags
+	tlsBenchFlags
 	resultFlags
 }
 
@@ -65,7 +66,12 @@ func (c *benchChatCmd) Run(p *process) error {
 	if len(c.Target) == 0 {
 		c.Target = c.defaultTargets()
 	}
-	targets, err := targets(p, "chat", c.Target, c.resultFlags)
+	with, err := c.certify()
+	if err != nil {
+		return err
+	}
+	defer with.remove()
+	targets, err := targets(p, "chat", c.Target, c.resultFlags, with)
 	if err != nil {
 		return err
 	}
@@ -140,6 +146,7 @@ func (c *benchChatCmd) runOne(p *process, name string, targets []scenario.Target
 			"hold": c.Hold.String(), "find_ceiling": c.FindCeiling,
 		}
 	}
+	params["tls"] = c.TLS
 	result := bench.NewResult("chat-"+name, params)
 	result.Recording.Observe(view.Observe)
 	if err := scenario.Chat(p.ctx, cfg, result); err != nil {

@@ -11,6 +11,7 @@ import (
 
 // targetFlags name the echo servers to measure.
 type targetFlags struct {
+	tlsBenchFlags
 	Target []string `default:"tidewire" help:"Servers: tidewire, gorilla (built from a checkout), or NAME=ws://… for a server that is running."`
 }
 
@@ -44,13 +45,18 @@ func (c *benchEchoCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchEchoCmd) Run(p *process) error {
-	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags)
+	with, err := c.certify()
+	if err != nil {
+		return err
+	}
+	defer with.remove()
+	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags, with)
 	if err != nil {
 		return err
 	}
 	result := bench.NewResult("echo", map[string]any{
 		"target": c.Target, "clients": c.Clients, "in_flight": c.InFlight,
-		"messages": c.Messages, "payload": c.Payload, "repeat": c.Repeat,
+		"messages": c.Messages, "payload": c.Payload, "repeat": c.Repeat, "tls": c.TLS,
 	})
 	view := c.watch(p, 0)
 	defer view.Stop()
@@ -89,12 +95,17 @@ func (c *benchIdleCmd) Validate() error {
 
 // Run is called by kong.
 func (c *benchIdleCmd) Run(p *process) error {
-	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags)
+	with, err := c.certify()
+	if err != nil {
+		return err
+	}
+	defer with.remove()
+	targets, err := builtTargets(p, "echo", c.Target, c.resultFlags, with)
 	if err != nil {
 		return err
 	}
 	result := bench.NewResult("idle", map[string]any{
-		"target": c.Target, "connections": c.Connections, "settle": c.Settle.String(),
+		"target": c.Target, "connections": c.Connections, "settle": c.Settle.String(), "tls": c.TLS,
 	})
 	view := c.watch(p, 0)
 	defer view.Stop()

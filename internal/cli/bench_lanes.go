@@ -24,6 +24,7 @@ type benchLanesCmd struct {
 	Variants        []string `default:"plain,lanes,lanes+credit" help:"plain: one textbook connection. lanes: Tidewire, with any client. lanes+credit: Tidewire, with a client that reassembles chunks. two-connections: a textbook connection for the flood, and another one for requests."`
 	Repeat          int      `help:"Number of rounds. Each round measures every variant; the result has the medians and the worst. Default: 1, and 5 with --matrix."`
 	Dial            bool     `help:"Measure the running server at the host and port of --config. Default: the benchmark starts one."`
+	tlsBenchFlags
 	resultFlags
 }
 
@@ -41,6 +42,8 @@ func (c *benchLanesCmd) Validate() error {
 		return fmt.Errorf("--total-request is %d: want at least 1", c.TotalRequest)
 	case c.Matrix && c.Dial:
 		return fmt.Errorf("--matrix starts its own servers: it cannot be combined with --dial")
+	case c.TLS && c.Dial:
+		return fmt.Errorf("--tls is for the server that the benchmark starts: it cannot be combined with --dial")
 	case c.Dial && slices.Contains(c.Variants, "two-connections"):
 		return fmt.Errorf("--variants two-connections needs a second server, which pushes nothing: it cannot be combined with --dial")
 	}
@@ -62,9 +65,15 @@ func (c *benchLanesCmd) Run(p *process) error {
 	if c.TotalRequest != 0 {
 		file.Requests = c.TotalRequest
 	}
+	with, err := c.certify()
+	if err != nil {
+		return err
+	}
+	defer with.remove()
 	view := c.watch(p, 0)
 	defer view.Stop()
 	cfg := scenario.LanesConfig{
+		TLS:      with.config,
 		Variants: c.Variants, Repeat: max(c.Repeat, 1), Progress: view.Progress, Control: view.Control(),
 		Cells: []scenario.LanesCell{{RequestEvery: file.RequestEvery, Requests: file.Requests, DummySize: file.DummySize, DummyEvery: file.DummyEvery}},
 	}
@@ -79,11 +88,11 @@ func (c *benchLanesCmd) Run(p *process) error {
 	}
 	if c.Dial {
 		cfg.URL = "ws://" + net.JoinHostPort(file.Host, strconv.Itoa(file.Port)) + "/ws/lanes"
-	} else if cfg.Start, err = c.starter(); err != nil {
+	} else if cfg.Start, err = c.starter(with); err != nil {
 		return err
 	}
 	result := bench.NewResult("lanes", map[string]any{
-		"variants": c.Variants, "matrix": c.Matrix, "repeat": cfg.Repeat, "latency": c.Latency, "dial": c.Dial,
+		"variants": c.Variants, "matrix": c.Matrix, "repeat": cfg.Repeat, "latency": c.Latency, "dial": c.Dial, "tls": c.TLS,
 		"dummy_message_size": file.DummySize, "dummy_message_duration": file.DummyEvery.String(),
 		"request_duration": file.RequestEvery.String(), "total_request": file.Requests,
 	})
@@ -97,10 +106,11 @@ func (c *benchLanesCmd) Run(p *process) error {
 
 // starter returns a function that runs a server with the settings of a cell: the size and the rate
 // of its pushes.
-func (c *benchLanesCmd) starter() (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
+func (c *benchLanesCmd) starter(with *certified) (func(context.Context, scenario.LanesCell) (*scenario.ServerProcess, error), error) {
 	program, err := self()
 	return func(ctx context.Context, cell scenario.LanesCell) (*scenario.ServerProcess, error) {
-		return scenario.StartServer(ctx, nil, nil, program, "serve", "--only", "lanes", "--port", "0", "--latency", c.Latency,
-			"--dummy-message-size", strconv.Itoa(cell.DummySize), "--dummy-message-duration", cell.DummyEvery.String())
+		args := append([]string{"serve", "--only", "lanes", "--port", "0", "--latency", c.Latency,
+			"--dummy-message-size", strconv.Itoa(cell.DummySize), "--dummy-message-duration", cell.DummyEvery.String()}, with.args...)
+		return scenario.StartServer(ctx, nil, nil, program, args...)
 	}, err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tidewire/tidewire/internal/bench/scenario"
@@ -14,8 +15,8 @@ import (
 
 // targets resolves the values of --target to servers of an endpoint, and builds
 // missing programs. A server that cannot be built becomes a target that carries
-// the reason.
-func targets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
+// the reason. with is the certificate of Tidewire.
+func targets(p *process, endpoint string, names []string, flags resultFlags, with *certified) ([]scenario.Target, error) {
 	progress := p.Err
 	if flags.Quiet {
 		progress = io.Discard
@@ -25,9 +26,12 @@ func targets(p *process, endpoint string, names []string, flags resultFlags) ([]
 		if err := known(endpoint, name); err != nil {
 			return nil, err
 		}
+		if with.config != nil && name != "tidewire" {
+			return nil, exit(ExitUsage, "--tls measures Tidewire alone: leave out --target %s, or --tls; a running server with TLS is NAME=wss://HOST:PORT/PATH", name)
+		}
 	}
 	for _, name := range names {
-		t, err := target(p, endpoint, name, progress)
+		t, err := target(p, endpoint, name, progress, with)
 		if err != nil {
 			return nil, err
 		}
@@ -38,8 +42,8 @@ func targets(p *process, endpoint string, names []string, flags resultFlags) ([]
 
 // builtTargets is targets for a benchmark that needs all of its targets: it fails if one cannot be
 // built.
-func builtTargets(p *process, endpoint string, names []string, flags resultFlags) ([]scenario.Target, error) {
-	all, err := targets(p, endpoint, names, flags)
+func builtTargets(p *process, endpoint string, names []string, flags resultFlags, with *certified) ([]scenario.Target, error) {
+	all, err := targets(p, endpoint, names, flags, with)
 	for _, t := range all {
 		if t.Missing != "" {
 			err = errors.Join(err, exit(ExitFailure, "target %s: %s", t.Name, t.Missing))
@@ -51,7 +55,7 @@ func builtTargets(p *process, endpoint string, names []string, flags resultFlags
 // known rejects an unknown value of --target before anything is built.
 func known(endpoint, name string) error {
 	if _, url, ok := strings.Cut(name, "="); ok {
-		if !strings.HasPrefix(url, "ws://") {
+		if !strings.HasPrefix(url, "ws://") && !strings.HasPrefix(url, "wss://") {
 			return exit(ExitUsage, "--target %s: want NAME=ws://HOST:PORT/PATH", name)
 		}
 		return nil
@@ -76,7 +80,7 @@ func targetNames(endpoint, profile string) []string {
 	return names
 }
 
-func target(p *process, endpoint, name string, progress io.Writer) (scenario.Target, error) {
+func target(p *process, endpoint, name string, progress io.Writer, with *certified) (scenario.Target, error) {
 	if label, url, ok := strings.Cut(name, "="); ok {
 		return scenario.Target{Name: label, Description: url, URL: url, Labels: labels(endpoint, label)}, nil
 	}
@@ -93,7 +97,8 @@ func target(p *process, endpoint, name string, progress io.Writer) (scenario.Tar
 	} else {
 		t.Own = true
 		t.Description = "serve --only " + endpoint
-		args = append([]string{"serve", "--only", endpoint}, args...)
+		args = slices.Concat([]string{"serve", "--only", endpoint}, args, with.args)
+		t.TLS = with.config
 		program, err = self()
 	}
 	if err != nil || t.Missing != "" {

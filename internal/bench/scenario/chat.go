@@ -174,7 +174,7 @@ func (cfg ChatConfig) measure(
 				cfg.Progress("%s: part %d of %d", name, i+1, len(loads))
 			}
 			part := &chatRun{name: name, load: step.load}
-			if err := part.do(ctx, url, pid, pulse, cfg.Progress); err != nil {
+			if err := part.do(ctx, url, target.TLS, pid, pulse, cfg.Progress); err != nil {
 				return err
 			}
 			if run == nil {

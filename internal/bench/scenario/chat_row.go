@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,9 +26,9 @@ type chatRun struct {
 type startTicker func(sampler *bench.Sampler, count func() bench.Counters) *bench.Ticker
 
 // do runs the load.
-func (r *chatRun) do(ctx context.Context, url string, pid int, pulse startTicker, progress func(string, ...any)) (err error) {
+func (r *chatRun) do(ctx context.Context, url string, config *tls.Config, pid int, pulse startTicker, progress func(string, ...any)) (err error) {
 	load := r.load
-	load.URL, load.Gauge = url, &bench.Progress{}
+	load.URL, load.TLS, load.Gauge = url, config, &bench.Progress{}
 	load.Progress = func(m bench.ChatMark) {
 		progress("%s: %v, %d members, %d connections, %d sent, %d delivered, %d errors", r.name,
 			m.At.Round(time.Second), m.Open, m.Connections, m.Sent, m.Deliveries, m.Errors)

@@ -52,7 +52,7 @@ func targetSteps(all []Target, rounds int, messages int64) (steps []bench.Step, 
 func echo(ctx context.Context, cfg EchoConfig, target Target, trial int, url string, pid int, result *bench.Result) error {
 	each := max(1, cfg.Messages/cfg.Clients)
 	load := bench.PumpConfig{
-		URL: url, Clients: cfg.Clients, Messages: max(1, each/10), Payload: cfg.Payload,
+		URL: url, TLS: target.TLS, Clients: cfg.Clients, Messages: max(1, each/10), Payload: cfg.Payload,
 		Answer: bench.EchoAnswer, Window: cfg.Window,
 	}
 	if _, err := run(ctx, load); err != nil {

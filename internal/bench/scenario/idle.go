@@ -33,7 +33,7 @@ func Idle(ctx context.Context, cfg IdleConfig, result *bench.Result) error {
 func idle(ctx context.Context, cfg IdleConfig, target Target, url string, pid int, result *bench.Result) error {
 	// A few connections come first, so that one-time allocations of the server
 	// are not counted.
-	first, err := bench.Hold(ctx, url, min(100, cfg.Connections))
+	first, err := bench.Hold(ctx, url, target.TLS, min(100, cfg.Connections))
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func idle(ctx context.Context, cfg IdleConfig, target Target, url string, pid in
 		return fmt.Errorf("memory of the server: %w", err)
 	}
 	start := time.Now()
-	held, err := bench.Hold(ctx, url, cfg.Connections)
+	held, err := bench.Hold(ctx, url, target.TLS, cfg.Connections)
 	if err != nil {
 		return err
 	}

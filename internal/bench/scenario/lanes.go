@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -55,7 +56,9 @@ type LanesConfig struct {
 	Start func(ctx context.Context, cell LanesCell) (*ServerProcess, error)
 	// URL of a running server, which pushes what it was configured to push;
 	// instead of Start.
-	URL      string
+	URL string
+	// TLS is for wss addresses. Defaults to what the system trusts.
+	TLS      *tls.Config
 	Variants []string
 	Cells    []LanesCell
 	Repeat   int // rounds; variants are interleaved over them
@@ -96,7 +99,7 @@ func Lanes(ctx context.Context, cfg LanesConfig, result *bench.Result) error {
 // lanes runs one cell against a fresh server.
 func lanes(ctx context.Context, cfg LanesConfig, cell LanesCell, variant, name string, trial int, result *bench.Result) (err error) {
 	load := bench.LanesConfig{
-		URL: cfg.URL, Every: cell.RequestEvery, Requests: cell.Requests, DummySize: cell.DummySize, Chunks: variant == "lanes+credit",
+		URL: cfg.URL, TLS: cfg.TLS, Every: cell.RequestEvery, Requests: cell.Requests, DummySize: cell.DummySize, Chunks: variant == "lanes+credit",
 		Gauge: &bench.Progress{},
 	}
 	pid := 0

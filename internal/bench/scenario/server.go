@@ -18,6 +18,7 @@ import (
 type ServerProcess struct {
 	cmd  *exec.Cmd
 	port string
+	tls  bool // it serves TLS
 	tail *tail
 	done chan error
 	// statistics has what the server printed as "Name: number" when it stopped.
@@ -26,7 +27,7 @@ type ServerProcess struct {
 	statistics map[string]float64
 }
 
-// StartServer runs a program that prints "listening on HOST:PORT" when it is
+// StartServer runs a program that prints "listening on HOST:PORT", with https:// before it if it serves TLS, when it is
 // ready, and waits for that line.
 func StartServer(ctx context.Context, log io.Writer, env []string, program string, args ...string) (*ServerProcess, error) {
 	s := &ServerProcess{cmd: exec.Command(program, args...), tail: &tail{out: log}, done: make(chan error, 1), statistics: make(map[string]float64)}
@@ -39,12 +40,16 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start server: %w", err)
 	}
-	ready := make(chan string, 1)
+	type listening struct {
+		port string
+		tls  bool
+	}
+	ready := make(chan listening, 1)
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
 			if address, ok := strings.CutPrefix(lines.Text(), "listening on "); ok { // other servers may print no host
-				ready <- address[strings.LastIndexByte(address, ':')+1:]
+				ready <- listening{address[strings.LastIndexByte(address, ':')+1:], strings.HasPrefix(address, "https://")}
 				continue
 			}
 			s.note(lines.Text())
@@ -53,11 +58,11 @@ func StartServer(ctx context.Context, log io.Writer, env []string, program strin
 		s.done <- s.cmd.Wait()
 	}()
 	select {
-	case port, ok := <-ready:
+	case address, ok := <-ready:
 		if !ok {
 			return nil, fmt.Errorf("server ended before it was ready: %v\n%s", <-s.done, s.tail.last())
 		}
-		s.port = port
+		s.port, s.tls = address.port, address.tls
 		return s, nil
 	case <-ctx.Done():
 		s.Stop()
@@ -97,7 +102,12 @@ func (s *ServerProcess) PID() int { return s.cmd.Process.Pid }
 func (s *ServerProcess) Address() string { return "127.0.0.1:" + s.port }
 
 // URL of a WebSocket path on the server.
-func (s *ServerProcess) URL(path string) string { return "ws://" + s.Address() + path }
+func (s *ServerProcess) URL(path string) string {
+	if s.tls {
+		return "wss://" + s.Address() + path
+	}
+	return "ws://" + s.Address() + path
+}
 
 // Stop asks the process to end and waits. An exit code other than 0 is an
 // error.

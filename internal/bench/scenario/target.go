@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 
 	"github.com/tidewire/tidewire/internal/bench"
@@ -14,6 +15,8 @@ type Target struct {
 	// Start starts it; URL is the address of a server that is running.
 	Start func(ctx context.Context) (*ServerProcess, error)
 	URL   string
+	// TLS is for wss addresses. Defaults to what the system trusts.
+	TLS *tls.Config
 	// Missing is why the server cannot be run, such as "not built: needs cargo".
 	// Neither Start nor URL is needed then.
 	Missing string
