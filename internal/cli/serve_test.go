@@ -110,7 +110,7 @@ func start(t *testing.T, cmd *exec.Cmd) *program {
 	for p.addr == "" {
 		if _, after, ok := strings.Cut(p.log(), "listening on "); ok {
 			if address, _, ok := strings.Cut(after, "\n"); ok {
-				_, port, err := net.SplitHostPort(address)
+				_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "https://"))
 				if err != nil {
 					t.Fatal(err)
 				}
