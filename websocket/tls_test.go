@@ -7,16 +7,22 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // overTLS is the variable that makes the tests of this package use TLS: direct for connections of NewTLSListener,
@@ -36,10 +42,11 @@ func TestOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"direct", "standard"} {
+	// A connection of package tls holds a buffer, and cannot look whether more has arrived.
+	for kind, tests := range map[string]string{"direct": ".", "standard": "^Test(Echo|WriteBulk|Close|WriteShared|Lanes_|Grant|Abort)"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), self, "-test.timeout=10m")
+			cmd := exec.CommandContext(t.Context(), self, "-test.timeout=10m", "-test.run", tests)
 			cmd.Env = append(os.Environ(), overTLS+"="+kind)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -137,3 +144,141 @@ func (s socketOf) CloseWrite() error {
 
 // SetReadBuffer is that of the TCP connection.
 func (s socketOf) SetReadBuffer(n int) error { return s.tcp.SetReadBuffer(n) }
+
+// recordingConn keeps what a client receives.
+type recordingConn struct {
+	net.Conn
+	mu   sync.Mutex
+	seen []byte
+}
+
+func (c *recordingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = append(c.seen, b[:n]...)
+	return n, err
+}
+
+// records returns the sizes of the records that arrived since the last call.
+func (c *recordingConn) records() (sizes []int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.seen) >= 5 {
+		size := int(c.seen[3])<<8 | int(c.seen[4])
+		sizes = append(sizes, size)
+		c.seen = c.seen[5+size:]
+	}
+	return sizes
+}
+
+// TestTLS_Records: shared frames, queued frames, and a chunk with its header and ping leave in one record if they fit
+// into one.
+func TestTLS_Records(t *testing.T) {
+	t.Parallel()
+	handler, conns := upgradeInto(Config{CloseTimeout: patience})
+	wsURL, config := startServer(t, "direct", handler)
+	u, err := url.Parse(wsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	wire := &recordingConn{Conn: tcp}
+	config = config.Clone()
+	config.ServerName = u.Hostname()
+	socket := tls.Client(wire, config)
+	if _, err := ClientHandshake(socket, u); err != nil {
+		t.Fatal(err)
+	}
+	server := <-conns
+	defer server.Abort()
+	client := newConn(socket, Config{}.withDefaults(), true, nil)
+	defer client.Abort()
+	wire.records()
+	payload := strings.Repeat("x", 5000)
+	frame := AppendFrame(nil, OpText, []byte(payload))
+	for what, send := range map[string]func() error{
+		"shared": func() error {
+			n, err := server.WriteShared(slices.Concat(frame, frame, frame))
+			if err == nil && n != 3*len(frame) {
+				err = fmt.Errorf("%d bytes taken", n)
+			}
+			return err
+		},
+		"queued": func() error {
+			return errors.Join(server.Queue(OpText, []byte(payload)), server.Queue(OpText, []byte(payload)), server.Queue(OpText, []byte(payload)), server.Flush())
+		},
+		"bulk": func() error { return server.WriteBulk(t.Context(), OpText, []byte(payload+payload+payload)) },
+	} {
+		if err := send(); err != nil {
+			t.Fatal(what, err)
+		}
+		for got := 0; got < 3*len(payload); {
+			msgs, err := client.Read()
+			if err != nil {
+				t.Fatal(what, err)
+			}
+			for _, m := range msgs {
+				got += len(m.Payload)
+			}
+		}
+		if sizes := wire.records(); len(sizes) != 1 {
+			t.Errorf("%s: records of %d bytes", what, sizes)
+		}
+	}
+}
+
+// TestTLS_SmallMessagesOfOneRead: records that arrived together are one Read.
+func TestTLS_SmallMessagesOfOneRead(t *testing.T) {
+	t.Parallel()
+	handler, conns := upgradeInto(Config{CloseTimeout: patience})
+	wsURL, config := startServer(t, "direct", handler)
+	client, err := Dial(t.Context(), wsURL, Config{TLS: config, CloseTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Abort()
+	server := <-conns
+	defer server.Abort()
+	for range 100 {
+		send(t, client, OpText, "one record each")
+	}
+	until(t, "the server's kernel has all of them", func() bool { return client.Backlog() == 0 })
+	if msgs, err := server.Read(); err != nil || len(msgs) != 100 {
+		t.Errorf("%d messages, %v", len(msgs), err)
+	}
+}
+
+// TestTLS_KernelUnsent: the kernel holds as few bytes that it cannot send as without TLS.
+func TestTLS_KernelUnsent(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"", "direct", "standard"} {
+		server, _ := tlsPair(t, kind, Config{KernelUnsent: 77 << 10}, Config{})
+		got := 0
+		rawConn(server.socket).Control(func(fd uintptr) { got, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) })
+		if got != 77<<10 {
+			t.Errorf("%q: TCP_NOTSENT_LOWAT is %d", kind, got)
+		}
+	}
+}
+
+// TestTLS_Abort: Abort does not wait for a peer that reads nothing.
+func TestTLS_Abort(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"direct", "standard"} {
+		server, _ := tlsPair(t, kind, Config{MaxUnsent: 64 << 20, WriteTimeout: time.Hour}, Config{})
+		if err := errors.Join(server.Queue(OpBinary, make([]byte, 32<<20)), server.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the socket is full", func() bool {
+			before := server.Unsent()
+			time.Sleep(20 * time.Millisecond)
+			return before == server.Unsent() && before > 0
+		})
+		server.Abort() // the test would not end
+	}
+}
