@@ -49,22 +49,24 @@
 //     Queue, Flush, WriteShared and StartClose never wait for the peer. Read,
 //     WriteBulk, Close and Abort may wait; Abort waits only until a running write
 //     has noticed it.
-//   - A Conn starts at most one goroutine at a time. On a plain TCP or Unix socket
-//     it runs only while flushed bytes are unwritten; on any other connection
-//     (such as TLS) each flush starts one. Close and Abort wait for it.
+//   - A Conn starts at most one goroutine at a time. On a TCP or Unix socket, and
+//     on TLS of NewTLSListener or Dial, it runs only while flushed bytes are
+//     unwritten; on any other connection each flush starts one. Close and Abort
+//     wait for it.
 //
 // # Memory
 //
-// An idle connection on a plain socket holds no buffer; on any other connection
-// it holds 4 KiB. Buffers come from a pool when bytes arrive or are queued. At
+// An idle connection on such a socket holds no buffer, except those of package tls; on any
+// other connection it holds 4 KiB. Buffers come from a pool when bytes arrive or are queued. At
 // most, a connection holds
 //
 //   - for reading, ReadBuffer and, while a larger message arrives, up to four
 //     times the bytes that have arrived, regardless of the length in its
 //     header; 32 bytes for each message of one Read;
 //   - for writing, MaxUnsent, or one frame if that is larger, in buffers of up to
-//     twice the size; 64 KiB of the live lane while chunks are written. WriteBulk
-//     does not copy its payload.
+//     twice the size; 64 KiB of the live lane while chunks are written; with TLS,
+//     16 KiB that are encrypted. WriteBulk does not copy its payload, except the
+//     first and the last record of a chunk.
 //
 // A connection tells [Config.Memory] how many bytes it holds while it waits for its
 // peer: the buffer of an incomplete message, and buffers of data that the socket
