@@ -134,7 +134,7 @@ func (c *serveCmd) Validate() error {
 	if c.MaxMessage < 1 {
 		return errors.New("--max-message: want at least 1 byte")
 	}
-	return nil
+	return c.tlsFlags.check()
 }
 
 // Run is called by kong.

@@ -69,11 +69,8 @@ func checkTLSHost(host string) error {
 	return nil
 }
 
-// open returns the certificates and the protocols that the server offers; nil if it serves plain HTTP.
+// certificates returns the certificates and the protocols that the server offers; nil if it serves plain HTTP.
 func (c *serveCmd) certificates(p *process) (source certificates, protocols []string, err error) {
-	if err := c.tlsFlags.check(); err != nil {
-		return nil, nil, exit(ExitUsage, "%w", err)
-	}
 	// WebSocket needs HTTP/1.1. HTTP/2 would be a second server, with attacks of its own.
 	protocols = []string{"http/1.1"}
 	switch {
