@@ -40,12 +40,14 @@ type TokenConfig struct {
 
 // Claims are what a verified token says.
 type Claims struct {
+	ID      string // jti, "" if the token has none
 	Subject string
 	Role    string // "user" if the token has none
 	Issued  time.Time
 	Expires time.Time
 	Allow   []Rule // rights that the token itself brings
 	all     map[string]any
+	text    []byte // all claims as JSON
 }
 
 // Value returns what a placeholder of a rule stands for: "sub", or "claim." and the path of a claim that is a string or a whole number.
@@ -98,6 +100,7 @@ func Verify(token string, keys []Key, cfg TokenConfig, now time.Time) (*Claims, 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidToken, err)
 	}
+	c.text = s.payload
 	return c, c.checkTime(now, cfg.Leeway)
 }
 
@@ -125,8 +128,20 @@ func claimsOf(all map[string]any, cfg TokenConfig) (*Claims, error) {
 
 func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 	var ok bool
-	if c.Subject, ok = all["sub"].(string); !ok || !validSubject(c.Subject) {
+	if c.Subject, ok = all["sub"].(string); !ok || !ValidUser(c.Subject) {
 		return fmt.Errorf("sub: want a string of 1 to %d bytes without control characters", maxSubject)
+	}
+	if IsKeyUser(c.Subject) {
+		return fmt.Errorf("sub begins with %s: such users are API keys", keyUserPrefix)
+	}
+	switch id := all["jti"].(type) {
+	case nil:
+	case string:
+		c.ID = id
+	case json.Number: // some issuers count
+		c.ID = id.String()
+	default:
+		return errors.New("jti: want a string")
 	}
 	if iss, _ := all["iss"].(string); cfg.Issuer != "" && iss != cfg.Issuer {
 		return fmt.Errorf("iss is %q, want %q", iss, cfg.Issuer)
@@ -147,7 +162,8 @@ func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 	return nil
 }
 
-func validSubject(sub string) bool {
+// ValidUser reports whether a user may have this name, which is the sub of its tokens.
+func ValidUser(sub string) bool {
 	return sub != "" && len(sub) <= maxSubject && utf8.ValidString(sub) && !strings.ContainsFunc(sub, unicode.IsControl) &&
 		!strings.ContainsRune(sub, utf8.RuneError) // for which package json takes what is no character
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"mime"
 	"net/http"
@@ -39,7 +40,7 @@ func newAPI(s *Server) *api {
 	queue := func(v auth.Verb) func(*http.Request) need {
 		return func(r *http.Request) need { return need{v, auth.Queue, r.PathValue("queue")} }
 	}
-	for pattern, route := range map[string]route{
+	routes := map[string]route{
 		"GET /v1/streams":                                 {(*call).listStreams, nil},
 		"POST /v1/streams/{stream}":                       {(*call).createStream, stream("admin")},
 		"GET /v1/streams/{stream}":                        {(*call).streamInfo, stream("read")},
@@ -61,7 +62,9 @@ func newAPI(s *Server) *api {
 		"POST /v1/queues/{queue}/ack":                     {func(c *call) { c.settle("ack") }, queue("consume")},
 		"POST /v1/queues/{queue}/nack":                    {func(c *call) { c.settle("nack") }, queue("consume")},
 		"POST /v1/queues/{queue}/extend":                  {func(c *call) { c.settle("extend") }, queue("consume")},
-	} {
+	}
+	maps.Copy(routes, accessRoutes())
+	for pattern, route := range routes {
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.call(w, r, route) })
 	}
 	return a
@@ -167,7 +170,7 @@ func (c *call) authorized(to route) bool {
 	if to.need == nil {
 		return true
 	}
-	denied := mayAll(c.caller, to.need(c.r))
+	denied := mayAll(c.ctx, c.caller, to.need(c.r))
 	if denied != nil {
 		dropBody(c.w, c.r)
 	}

@@ -36,7 +36,7 @@ func (c *call) appendEvents() {
 		c.fail(err, engine.CodeInvalid)
 		return
 	}
-	if c.caller != nil && !c.permit(mayAppend(c.caller, name, c.body.Events, c.body.Condition)) {
+	if c.caller != nil && !c.permit(mayAppend(c.ctx, c.caller, name, c.body.Events, c.body.Condition)) {
 		return
 	}
 	positions, err := store.Append(c.ctx, name, events, condition)
@@ -90,7 +90,7 @@ func (c *call) queryEvents() {
 
 func (c *call) query(q engine.EventQuery, span engine.EventRange) {
 	store, name, ok := c.events()
-	if !ok || c.caller != nil && !c.permit(mayQuery(c.caller, name, q)) {
+	if !ok || c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, q)) {
 		return
 	}
 	events, err := readPage(c, func() ([]engine.Event, error) { return store.Query(c.ctx, name, q, span) }, eventBytes)
@@ -114,7 +114,7 @@ func (c *call) project() {
 		c.fail(err, engine.CodeInvalid)
 		return
 	}
-	if c.caller != nil && !c.permit(mayQuery(c.caller, name, queries...)) {
+	if c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, queries...)) {
 		return
 	}
 	counts, guard, err := store.Count(c.ctx, name, queries)

@@ -64,7 +64,8 @@ func (c *call) createQueue() {
 func (c *call) mayTakeStream() *problem {
 	n := need{"admin", auth.Stream, c.queue()}
 	streams := c.api.server.cfg.Engine.Streams
-	if n.granted(c.caller) || streams == nil {
+	denied := n.denied(c.ctx, c.caller)
+	if denied == nil || streams == nil {
 		return nil
 	}
 	if _, err := c.api.server.cfg.Engine.Queues.Stats(c.ctx, c.queue()); err == nil {
@@ -73,7 +74,7 @@ func (c *call) mayTakeStream() *problem {
 	if _, err := streams.Info(c.ctx, c.queue()); errors.Is(err, engine.ErrNotFound) {
 		return nil
 	}
-	return n.refusal()
+	return denied
 }
 
 func (c *call) queueStats() {

@@ -46,9 +46,12 @@ const (
 	actDropStream   = "drop stream"
 	actCreateQueue  = "create queue"
 	actDropQueue    = "drop queue"
+	actDisconnect   = "disconnect user"
+	actRevokeUser   = "revoke tokens of user"
+	actRevokeToken  = "revoke token"
 )
 
-var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue}
+var acts = []string{actCreateStream, actDropStream, actCreateQueue, actDropQueue, actDisconnect, actRevokeUser, actRevokeToken}
 
 // denials are the codes that the audit log records.
 var denials = map[code]bool{

@@ -130,6 +130,9 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 	for _, m := range messages {
 		p.handle(m, now)
 	}
+	if !p.stays { // else the session does
+		p.conn.identity.recheck(p.server.work)
+	}
 }
 
 // handle handles one message. p.mu is held.

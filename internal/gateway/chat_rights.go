@@ -1,6 +1,10 @@
 package gateway
 
-import "github.com/tidewire/tidewire/internal/auth"
+import (
+	"context"
+
+	"github.com/tidewire/tidewire/internal/auth"
+)
 
 // denied returns why the client may not have a message. The user of an authenticated client is the sub of its token. p.mu is held.
 func (p *participant) denied(msg *chatMessage) *problem {
@@ -12,7 +16,7 @@ func (p *participant) denied(msg *chatMessage) *problem {
 		return why
 	}
 	c := id.caller.Load()
-	if why := msg.denied(c, p.rooms[msg.room()] != nil); why != nil {
+	if why := msg.denied(p.server.work, c, p.rooms[msg.room()] != nil); why != nil {
 		return why
 	}
 	msg.User = c.User
@@ -24,14 +28,14 @@ func (p *participant) deniedJoin(msg chatMessage) *problem {
 	if p.conn.identity.policy == nil {
 		return nil
 	}
-	return msg.denied(p.conn.identity.caller.Load(), false)
+	return msg.denied(p.server.work, p.conn.identity.caller.Load(), false)
 }
 
-// rightsChanged leaves the rooms that a new token does not allow, also those whose presence it does not, and ends joins that are
-// under way. p.mu is held.
-func (p *participant) rightsChanged(c *auth.Caller) {
+// rightsChanged leaves the rooms that the caller may not be in any more, also those whose presence it may not have, and ends joins that are
+// under way. p.mu is held: nothing but this connection waits for it.
+func (p *participant) rightsChanged(ctx context.Context, c *auth.Caller) {
 	for _, j := range p.joins {
-		if j.msg.denied(c, false) != nil {
+		if j.msg.denied(ctx, c, false) != nil {
 			j.cancel() // its goroutine answers
 		}
 	}
@@ -40,7 +44,7 @@ func (p *participant) rightsChanged(c *auth.Caller) {
 		if p.watching[name] {
 			needs = append(needs, need{"presence", auth.Room, name})
 		}
-		why := mayAll(c, needs...)
+		why := mayAll(ctx, c, needs...)
 		if why == nil {
 			continue
 		}
@@ -54,7 +58,7 @@ func (p *participant) rightsChanged(c *auth.Caller) {
 }
 
 // denied returns why the caller may not have a message of a room. A chat that makes its sender a member is a join, too.
-func (m chatMessage) denied(c *auth.Caller, member bool) *problem {
+func (m chatMessage) denied(ctx context.Context, c *auth.Caller, member bool) *problem {
 	name := m.room()
 	var needs []need
 	switch m.Type {
@@ -74,7 +78,7 @@ func (m chatMessage) denied(c *auth.Caller, member bool) *problem {
 	default:
 		return nil
 	}
-	if why := mayAll(c, needs...); why != nil {
+	if why := mayAll(ctx, c, needs...); why != nil {
 		return why
 	}
 	if m.User != "" && m.User != c.User {

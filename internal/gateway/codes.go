@@ -50,6 +50,8 @@ const (
 	codeForbidden       code = "forbidden"
 	codeIdentity        code = "identity_mismatch"
 
+	codeTooManyRevocations code = "too_many_revocations"
+
 	codeInternal      code = "internal"
 	codeOverloaded    code = "overloaded"
 	codeTooLarge      code = "too_large"
@@ -103,6 +105,8 @@ var publicErrors = withEngines(map[code]string{
 	codeForbidden:       "no rule grants you this: see verb, kind and name",
 	codeIdentity:        "the new token is another user's: connect again to be that user",
 
+	codeTooManyRevocations: "there are as many revocations as servers hold in memory: revoke all tokens of a user instead of many of its tokens, and give expires, after which a revocation can be forgotten",
+
 	codeInternal:      "the server failed, and its log says why; it is not known whether the request had an effect",
 	codeOverloaded:    "the server is short of memory, and this request held the most; try again later",
 	codeTooLarge:      "the body is larger than the server takes",
@@ -131,6 +135,7 @@ var statuses = map[code]int{
 	codeInvalidToken:          http.StatusUnauthorized,
 	codeTokenExpired:          http.StatusUnauthorized,
 	codeForbidden:             http.StatusForbidden,
+	codeTooManyRevocations:    http.StatusConflict,
 	codeForeign:               http.StatusForbidden,
 	codeHost:                  http.StatusMisdirectedRequest,
 	codeNotServed:             http.StatusNotFound,

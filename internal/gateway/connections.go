@@ -97,11 +97,13 @@ func (c *connections) take(refused bool) (*slot, bool) {
 	return &slot{owner: c}, true
 }
 
-func (s *slot) open(conn *websocket.Conn) *connection {
+// open adds a connection, which identify has given its identity: from then on others look at it.
+func (s *slot) open(conn *websocket.Conn, identify func(*connection)) *connection {
 	c := s.owner
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.conn = &connection{Conn: conn, owner: c}
+	identify(s.conn)
 	s.conn.memory = c.budget.Open(s.conn.evict)
 	c.all[s.conn] = struct{}{}
 	c.opened.Inc()
@@ -159,10 +161,10 @@ func (c *connection) whenEvicted(f func()) {
 }
 
 // wakeAt makes Read return at t if nothing arrives, or at once if the
-// connection is ending, even if that began just now.
+// connection is ending or its rights are to be checked again, even if that began just now.
 func (c *connection) wakeAt(t time.Time) {
 	c.SetReadDeadline(t)
-	if c.ending() {
+	if c.ending() || c.identity.stale.Load() {
 		c.SetReadDeadline(time.Now())
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/websocket"
@@ -22,7 +21,7 @@ type consumer struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	end     ending
-	revoked atomic.Bool // a new token does not allow it
+	revoked atomic.Pointer[problem] // why the client may not have it any more
 
 	settling pending       // requests that are settling deliveries
 	changed  chan struct{} // one slot: the client may take more
@@ -40,8 +39,8 @@ func newConsumer(s *session, queue string, credits int64) *consumer {
 }
 
 // revoke ends the consumption because its client may not have it any more. Its deliveries go back.
-func (c *consumer) revoke() {
-	c.revoked.Store(true)
+func (c *consumer) revoke(why *problem) {
+	c.revoked.Store(why)
 	c.cancel()
 }
 
@@ -86,8 +85,8 @@ func (c *consumer) leave() {
 
 // tell tells the client that the server has ended the consumption.
 func (c *consumer) tell(err error) {
-	if c.revoked.Load() {
-		with := need{"consume", auth.Queue, c.queue}.refusal().reply()
+	if why := c.revoked.Load(); why != nil {
+		with := why.reply()
 		with.Queue = c.queue
 		c.session.pushEnd(with)
 		return

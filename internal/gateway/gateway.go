@@ -173,6 +173,9 @@ func New(cfg Config) *Server {
 		s.mux.Handle("/ws/echo", echo)
 		s.mux.Handle("/{$}", echo) // conformance suites dial the root
 	}
+	if cfg.Auth.Policy != nil && cfg.Auth.Administration != nil {
+		cfg.Auth.Administration.OnChange(s.accessChanged)
+	}
 	return s
 }
 
@@ -306,10 +309,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	if err != nil {
 		return // answered already
 	}
-	c := slot.open(conn)
+	c := slot.open(conn, func(c *connection) {
+		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit}
+		c.identity.caller.Store(caller)
+	})
 	memory.holder = c.memory
-	c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit}
-	c.identity.caller.Store(caller)
 	serving = true
 	go func() {
 		defer slot.release()

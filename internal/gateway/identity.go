@@ -39,10 +39,12 @@ type identity struct {
 	log    *rareLog
 	audit  *audit
 	caller atomic.Pointer[auth.Caller] // nil: no token yet
-	// changed is called after a new token has taken the place of another one: it ends what the new one does not allow.
-	changed func(*auth.Caller)
-	talks   bool // the endpoint has messages of its own: the client is told before its token ends
-	early   int  // messages before a good token; of the reading goroutine
+	// changed is called after a new token has taken the place of another one, or when rights may have changed: it ends what the caller may not have.
+	changed func(context.Context, *auth.Caller)
+	talks   atomic.Bool // the endpoint has messages of its own: the client is told before its token ends
+	early   int         // messages before a good token; of the reading goroutine
+	stale   atomic.Bool // the reading goroutine has to check the rights again
+	revoked atomic.Bool // the token or key was revoked: the connection is closing
 
 	mu    sync.Mutex
 	timer *time.Timer // the next of: no token in time, the notice, the end
@@ -53,6 +55,8 @@ type identity struct {
 type AuthConfig struct {
 	// Policy decides who callers are, and what they may do. Defaults to none: everybody may do everything.
 	Policy *auth.Policy
+	// Administration records acts of administrators, and tells what they change. Defaults to none: then the routes for such acts are not served.
+	Administration Administration
 	// Timeout is how long a connection may take to send a token. Defaults to 10 s.
 	Timeout time.Duration
 	// Grace is how long a connection goes on after the end of its token: it gets no new requests answered, and what flows goes on.
@@ -145,10 +149,12 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 		case c == nil:
 			s.unauthorized(w, r, why)
 			return
-		case !n.granted(c):
-			s.audit.denied(address(r.RemoteAddr), c, n.refusal())
-			writeError(w, n.refusal().reply())
-			return
+		default:
+			if denied := n.denied(r.Context(), c); denied != nil {
+				s.audit.denied(address(r.RemoteAddr), c, denied)
+				writeError(w, denied.reply())
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -159,7 +165,7 @@ func (i *identity) begin(talks bool) {
 	if i.policy == nil {
 		return
 	}
-	i.talks = talks
+	i.talks.Store(talks)
 	if caller := i.caller.Load(); caller != nil {
 		i.set(caller)
 		return
@@ -191,7 +197,11 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 // set makes the caller the connection's, and plans the notice of its end.
 func (i *identity) set(c *auth.Caller) {
 	i.caller.Store(c)
-	if c.Expires.IsZero() { // anonymous
+	if !i.policy.Valid(c) { // revoked since it was verified: accessChanged may have missed it
+		i.revoke()
+		return
+	}
+	if c.Expires.IsZero() { // anonymous, or a key without an end
 		i.plan(c, -1, nil)
 		return
 	}
@@ -207,7 +217,7 @@ func (i *identity) set(c *auth.Caller) {
 // expiring tells the client that its token ends, and plans the end of the connection. A client that cannot send another token has no grace.
 func (i *identity) expiring(c *auth.Caller) {
 	left, grace := time.Until(c.Expires), i.cfg.Grace
-	if !i.talks {
+	if !i.talks.Load() {
 		grace = 0
 	}
 	planned := i.plan(c, left+grace, func() {
@@ -218,7 +228,7 @@ func (i *identity) expiring(c *auth.Caller) {
 	if !planned {
 		return
 	}
-	if i.talks {
+	if i.talks.Load() {
 		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": max(left, 0).Milliseconds()})
 		i.conn.Queue(websocket.OpText, text)
 		i.conn.Flush()
@@ -266,10 +276,15 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	}
 	i.set(c)
 	if before != nil && i.changed != nil {
-		i.changed(c)
+		i.apply(ctx, c)
 	}
-	expires, now := c.Expires.Unix(), time.Now().Unix()
-	return reply{Type: "ok", User: c.User, Role: c.Role, Expires: &expires, Now: &now}
+	now := time.Now().Unix()
+	with := reply{Type: "ok", User: c.User, Role: c.Role, Now: &now}
+	if !c.Expires.IsZero() {
+		expires := c.Expires.Unix()
+		with.Expires = &expires
+	}
+	return with
 }
 
 // refuses returns why a message may not be looked at: there is no token, or it has expired. What only settles or ends something goes on.
@@ -279,6 +294,8 @@ func (i *identity) refuses(kind string) *problem {
 	}
 	c := i.caller.Load()
 	switch {
+	case i.revoked.Load():
+		return because(codeInvalidToken)
 	case c == nil:
 		return because(codeUnauthenticated)
 	case c.Expires.IsZero() || time.Now().Before(c.Expires):

@@ -186,11 +186,3 @@ func cutValue(text []byte) (value, rest []byte) {
 	}
 	return nil, nil
 }
-
-// orForbidden is p, or that something is forbidden if p is nil.
-func (p *problem) orForbidden() *problem {
-	if p == nil {
-		return because(codeForbidden)
-	}
-	return p
-}

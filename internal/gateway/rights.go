@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tidewire/tidewire/internal/auth"
@@ -14,7 +15,25 @@ type need struct {
 	name string // "" where there is only one of the kind: rules match it with *
 }
 
-func (n need) granted(c *auth.Caller) bool { return c.May(n.verb, n.kind, n.name) }
+// denied returns why the caller does not have the right, or nil.
+func (n need) denied(ctx context.Context, c *auth.Caller) *problem {
+	may, err := c.May(ctx, n.verb, n.kind, n.name)
+	return n.verdict(may, err)
+}
+
+// verdict is denied, for what has decided about the right.
+func (n need) verdict(may bool, err error) *problem {
+	switch {
+	case err != nil:
+		return errUnknownRight
+	case !may:
+		return n.refusal()
+	}
+	return nil
+}
+
+// errUnknownRight: the SQL function that has the last word did not answer.
+var errUnknownRight = &problem{code: codeUnavailable, text: "whether you may do this cannot be checked now; try again later"}
 
 // refusal says which right is missing. Whether there is something of that name is not said.
 func (n need) refusal() *problem { return &problem{code: codeForbidden, need: n} }
@@ -23,13 +42,15 @@ func (n need) refusal() *problem { return &problem{code: codeForbidden, need: n}
 var (
 	needIngest = need{"write", auth.Ingest, ""}
 	needBench  = need{"bench", auth.Server, ""}
+
+	needConnections = need{"connections", auth.Server, ""}
 )
 
 // defaultStore is the name of the event store of requests that name none.
 const defaultStore = "default"
 
 // mayQuery returns why the caller may not read what a query matches.
-func mayQuery(c *auth.Caller, store string, queries ...engine.EventQuery) *problem {
+func mayQuery(ctx context.Context, c *auth.Caller, store string, queries ...engine.EventQuery) *problem {
 	n := need{"query", auth.Events, storeName(store)}
 	if len(n.name) > maxNameBytes {
 		return because(codeName)
@@ -39,15 +60,16 @@ func mayQuery(c *auth.Caller, store string, queries ...engine.EventQuery) *probl
 		for i := range q.Items {
 			items[i] = q.Items[i].Tags
 		}
-		if !c.MayQuery(n.name, items) {
-			return n.refusal()
+		may, err := c.MayQuery(ctx, n.name, items)
+		if why := n.verdict(may, err); why != nil {
+			return why
 		}
 	}
 	return nil
 }
 
 // mayAppend returns why the caller may not append the events. A condition tells whether there are events that match it: so it needs the right to query.
-func mayAppend(c *auth.Caller, store string, events []eventFields, condition *conditionFields) *problem {
+func mayAppend(ctx context.Context, c *auth.Caller, store string, events []eventFields, condition *conditionFields) *problem {
 	tags := make([][]string, len(events))
 	for i := range events {
 		tags[i] = events[i].Tags
@@ -56,19 +78,29 @@ func mayAppend(c *auth.Caller, store string, events []eventFields, condition *co
 	if len(n.name) > maxNameBytes {
 		return because(codeName)
 	}
-	if !c.MayAppend(n.name, tags) {
-		return n.refusal()
+	may, err := c.MayAppend(ctx, n.name, tags)
+	if why := n.verdict(may, err); why != nil {
+		return why
 	}
 	for i := range events {
-		if e := &events[i]; e.ID != "" && !c.MayTakeID(n.name, e.Tags, e.ID) {
-			return &problem{code: codeForbidden, need: n,
-				text: fmt.Sprintf("events[%d].id: want it to begin with the tag that you may append, and a slash, such as tenant:a/17", i)}
+		e := &events[i]
+		if e.ID == "" {
+			continue
 		}
+		may, err := c.MayTakeID(ctx, n.name, e.Tags, e.ID)
+		why := n.verdict(may, err)
+		if why == nil {
+			continue
+		}
+		if err == nil {
+			why.text = fmt.Sprintf("events[%d].id: want it to begin with the tag that you may append, and a slash, such as tenant:a/17", i)
+		}
+		return why
 	}
 	if condition == nil || condition.Query == nil {
 		return nil
 	}
-	return mayQuery(c, store, *condition.Query)
+	return mayQuery(ctx, c, store, *condition.Query)
 }
 
 func storeName(store string) string {
@@ -79,36 +111,36 @@ func storeName(store string) string {
 }
 
 // denied returns why the caller may not have a request on /ws. Requests about what the connection has already need no right.
-func (r *request) denied(c *auth.Caller) *problem {
+func (r *request) denied(ctx context.Context, c *auth.Caller) *problem {
 	switch r.Type {
 	case "publish":
-		return mayAll(c, need{"publish", auth.Stream, r.Stream})
+		return mayAll(ctx, c, need{"publish", auth.Stream, r.Stream})
 	case "subscribe":
 		if r.Stream == "" && r.Query != nil {
-			return mayQuery(c, r.Store, *r.Query)
+			return mayQuery(ctx, c, r.Store, *r.Query)
 		}
 		if r.Group != "" { // makes the group
-			return mayAll(c, need{"read", auth.Stream, r.Stream}, need{"commit", auth.Stream, r.Stream})
+			return mayAll(ctx, c, need{"read", auth.Stream, r.Stream}, need{"commit", auth.Stream, r.Stream})
 		}
-		return mayAll(c, need{"read", auth.Stream, r.Stream})
+		return mayAll(ctx, c, need{"read", auth.Stream, r.Stream})
 	case "commit":
-		return mayAll(c, need{"commit", auth.Stream, r.Stream})
+		return mayAll(ctx, c, need{"commit", auth.Stream, r.Stream})
 	case "enqueue":
-		return mayAll(c, need{"enqueue", auth.Queue, r.Queue})
+		return mayAll(ctx, c, need{"enqueue", auth.Queue, r.Queue})
 	case "consume", "ack", "nack", "extend":
-		return mayAll(c, need{"consume", auth.Queue, r.Queue})
+		return mayAll(ctx, c, need{"consume", auth.Queue, r.Queue})
 	case "append":
-		return mayAppend(c, r.Store, r.Events, r.Condition)
+		return mayAppend(ctx, c, r.Store, r.Events, r.Condition)
 	case "query":
-		return mayQuery(c, r.Store, r.query())
+		return mayQuery(ctx, c, r.Store, r.query())
 	case "project":
-		return mayQuery(c, r.Store, r.Queries...)
+		return mayQuery(ctx, c, r.Store, r.Queries...)
 	}
 	return nil
 }
 
-// mayAll returns the refusal of the first right that the caller lacks.
-func mayAll(c *auth.Caller, needs ...need) *problem {
+// mayAll returns why the caller does not have the first right that it lacks.
+func mayAll(ctx context.Context, c *auth.Caller, needs ...need) *problem {
 	for _, n := range needs {
 		if len(n.name) > maxNameBytes { // a refusal would repeat it
 			if n.kind == auth.Room {
@@ -116,8 +148,8 @@ func mayAll(c *auth.Caller, needs ...need) *problem {
 			}
 			return because(codeName)
 		}
-		if !n.granted(c) {
-			return n.refusal()
+		if why := n.denied(ctx, c); why != nil {
+			return why
 		}
 	}
 	return nil

@@ -117,8 +117,10 @@ func (s *session) read() error {
 	for {
 		messages, err := s.conn.Read()
 		now := time.Now()
+		s.conn.identity.recheck(s.server.work)
 		for _, m := range messages {
 			s.handle(m, now)
+			s.conn.identity.recheck(s.server.work)
 		}
 		if len(messages) > 0 {
 			s.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile

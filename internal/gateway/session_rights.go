@@ -1,6 +1,12 @@
 package gateway
 
-import "github.com/tidewire/tidewire/internal/auth"
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/tidewire/tidewire/internal/auth"
+)
 
 // denied returns why the client may not have a request.
 func (s *session) denied(r *request) *problem {
@@ -11,24 +17,25 @@ func (s *session) denied(r *request) *problem {
 	if why := id.refuses(r.Type); why != nil {
 		return why
 	}
-	return r.denied(id.caller.Load())
+	return r.denied(s.server.work, id.caller.Load())
 }
 
-// rightsChanged ends what a new token does not allow.
-func (s *session) rightsChanged(c *auth.Caller) {
+// rightsChanged ends what the caller may not have any more. It may wait for the database; the goroutines of the connection go on meanwhile.
+func (s *session) rightsChanged(ctx context.Context, c *auth.Caller) {
 	s.mu.Lock()
-	for _, sub := range s.subscriptions {
-		if sub.allowed(c) != nil {
-			sub.revoke()
-		}
-	}
-	for _, consumer := range s.consumers {
-		if !(need{"consume", auth.Queue, consumer.queue}).granted(c) {
-			consumer.revoke()
-		}
-	}
+	subscriptions, consumers := slices.Collect(maps.Values(s.subscriptions)), slices.Collect(maps.Values(s.consumers))
 	s.mu.Unlock()
+	for _, sub := range subscriptions {
+		if why := sub.allowed(ctx, c); why != nil {
+			sub.revoke(why)
+		}
+	}
+	for _, consumer := range consumers {
+		if why := (need{"consume", auth.Queue, consumer.queue}).denied(ctx, c); why != nil {
+			consumer.revoke(why)
+		}
+	}
 	s.chat.mu.Lock()
 	defer s.chat.mu.Unlock()
-	s.chat.rightsChanged(c)
+	s.chat.rightsChanged(ctx, c)
 }

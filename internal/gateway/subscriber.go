@@ -62,8 +62,8 @@ type subscriber struct {
 	source  feed  // nil until it is open
 	end     ending
 
-	allowed func(*auth.Caller) *problem
-	revoked atomic.Bool // a new token does not allow it
+	allowed func(context.Context, *auth.Caller) *problem
+	revoked atomic.Pointer[problem] // why the client may not have it any more
 }
 
 func newSubscriber(s *session, name string, r *request) *subscriber {
@@ -75,8 +75,8 @@ func newSubscriber(s *session, name string, r *request) *subscriber {
 }
 
 // revoke ends the subscription because its client may not have it any more.
-func (sub *subscriber) revoke() {
-	sub.revoked.Store(true)
+func (sub *subscriber) revoke(why *problem) {
+	sub.revoked.Store(why)
 	sub.cancel()
 }
 
@@ -158,8 +158,8 @@ func (sub *subscriber) leave() {
 
 // tell tells the client that the server has ended the subscription.
 func (sub *subscriber) tell(err error) {
-	if sub.revoked.Load() {
-		with := sub.allowed(sub.session.conn.identity.caller.Load()).orForbidden().reply()
+	if why := sub.revoked.Load(); why != nil {
+		with := why.reply()
 		with.Subscription = sub.name
 		sub.session.pushEnd(with)
 		return
