@@ -217,7 +217,11 @@ func (c *serveCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
-	auth, err := c.auth(p, onLoopback(listeners))
+	var auths *authDatabase
+	if c.storing() {
+		auths = new(authDatabase)
+	}
+	auth, err := c.auth(p, onLoopback(listeners), auths)
 	if err != nil {
 		return err
 	}
@@ -240,15 +244,20 @@ func (c *serveCmd) serve(p *process) error {
 		defer file.Close()
 		cfg.Audit = slog.New(slog.NewJSONHandler(file, nil))
 	}
-	if c.Only == "echo" || c.Only == "lanes" || c.Only == "chat" && len(c.StoredRooms) == 0 {
+	if auths == nil {
 		return c.run(p, cfg, listeners, admin, nil)
 	}
-	return c.withDatabase(p, cfg, listeners, admin)
+	return c.withDatabase(p, cfg, listeners, admin, auths)
+}
+
+// storing reports whether what is served needs a database.
+func (c *serveCmd) storing() bool {
+	return c.Only != "echo" && c.Only != "lanes" && (c.Only != "chat" || len(c.StoredRooms) > 0)
 }
 
 // withDatabase opens the database and an engine on it, serves, and closes everything in the
 // reverse order: first the connections of clients, last the storage.
-func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener) (err error) {
+func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener, auths *authDatabase) (err error) {
 	db, err := c.open(p)
 	if err != nil {
 		return err
@@ -282,6 +291,11 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	cfg.Engine = store.Serves()
+	endAuth, err := auths.open(c, p, db, pool)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endAuth()) }()
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer stop()

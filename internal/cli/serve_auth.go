@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/access"
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
 )
@@ -23,22 +28,33 @@ type authFlags struct {
 	AuthLeeway        seconds  `default:"30s" help:"How far the clocks of the issuer and of this server may differ."`
 	AuthGrace         seconds  `default:"25s" help:"How long a connection stays open after its token has ended. It can only receive and settle then."`
 	AuthAnonymous     bool     `help:"Let callers without a token in, as the role anonymous."`
+	AuthAPIKeys       bool     `name:"auth-api-keys" help:"Accept API keys, which tidewire keys create makes, without keys of tokens. Tokens or API keys are required then. With keys of tokens, API keys are accepted too wherever a database is open."`
+	AuthSQL           string   `name:"auth-sql" placeholder:"SCHEMA.NAME" help:"SQL function that is asked when no rule grants a right: (claims jsonb, verb text, kind text, name text) RETURNS boolean. An answer counts for a minute. docs/how-to/secure.md has an example."`
 	Rule              []string `sep:"none" placeholder:"'ROLE: RULE'" help:"Grant a right to a role, for example 'user: join,chat room:public-*'. The role * is every caller with a token. May be repeated; in the environment, one line for each. Without rules nobody has a right. docs/how-to/secure.md lists the verbs."`
 	Open              bool     `help:"Serve other machines without authentication: every client that can connect can read, write and drop everything."`
 }
 
 // closed reports whether tokens are required.
 func (f *authFlags) closed() bool {
-	return f.AuthJWKSURL != "" || len(f.AuthPublicKeyFile)+len(f.AuthSecretFile) > 0
+	return f.AuthAPIKeys || f.AuthJWKSURL != "" || len(f.AuthPublicKeyFile)+len(f.AuthSecretFile) > 0
 }
 
-// policy returns the policy that the flags ask for, or nil in open mode.
-func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
+// authDatabase is what authentication needs of the database. It is made before the database is open, so that wrong settings end the start first.
+type authDatabase struct {
+	store    access.Store
+	function access.Function
+}
+
+// policy returns the policy that the flags ask for, or nil in open mode. Without a database db is nil.
+func (f *authFlags) policy(log *slog.Logger, db *authDatabase) (*auth.Policy, error) {
 	if !f.closed() {
-		if len(f.Rule) > 0 || f.AuthAnonymous || f.AuthIssuer != "" {
-			return nil, exit(ExitUsage, "--rule, --auth-issuer and --auth-anonymous need tokens: give --auth-secret-file, --auth-public-key-file or --auth-jwks-url")
+		if len(f.Rule) > 0 || f.AuthAnonymous || f.AuthIssuer != "" || f.AuthSQL != "" {
+			return nil, exit(ExitUsage, "--rule, --auth-sql, --auth-issuer and --auth-anonymous need tokens: give --auth-secret-file, --auth-public-key-file, --auth-jwks-url or --auth-api-keys")
 		}
 		return nil, nil
+	}
+	if db == nil && (f.AuthAPIKeys || f.AuthSQL != "") {
+		return nil, exit(ExitUsage, "--auth-api-keys and --auth-sql need a database, and what this server serves needs none: leave out --only, or these flags")
 	}
 	if f.Open {
 		return nil, exit(ExitUsage, "--open serves without authentication: leave it out, or leave out the keys of tokens")
@@ -51,8 +67,17 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 	if cfg.Keys, err = f.keys(log); err == nil && f.AuthJWKSURL != "" {
 		cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log)
 	}
+	if err == nil && f.AuthSQL != "" {
+		err = access.CheckFunctionName(f.AuthSQL)
+	}
 	if err != nil {
 		return nil, exit(ExitUsage, "%w", err)
+	}
+	if db != nil {
+		cfg.Access = db.store.Snapshot
+		if f.AuthSQL != "" {
+			cfg.Ask = db.function.Ask
+		}
 	}
 	if cfg.Rules, err = parseRules(f.Rule); err != nil {
 		return nil, exit(ExitUsage, "--rule: %w", err)
@@ -69,7 +94,7 @@ func (f *authFlags) policy(log *slog.Logger) (*auth.Policy, error) {
 			log.Warn("a rule for callers without a token has no effect without --auth-anonymous", "rule", r.Allow[0].String())
 		}
 	}
-	if len(cfg.Rules) == 0 {
+	if len(cfg.Rules) == 0 && f.AuthSQL == "" && !f.AuthAPIKeys {
 		log.Warn("there is no --rule: only the rights in tokens count")
 	}
 	return policy, nil
@@ -118,9 +143,10 @@ func parseRules(texts []string) ([]auth.RoleRule, error) {
 	return rules, nil
 }
 
-// auth returns the authentication of a server. A server in open mode serves its own machine alone, unless --open says otherwise.
-func (c *serveCmd) auth(p *process, loopback bool) (gateway.AuthConfig, error) {
-	policy, err := c.policy(p.log)
+// auth returns the authentication of a server. A server in open mode serves its own machine alone, unless --open says otherwise. Without a database
+// db is nil.
+func (c *serveCmd) auth(p *process, loopback bool, db *authDatabase) (gateway.AuthConfig, error) {
+	policy, err := c.policy(p.log, db)
 	if err != nil {
 		return gateway.AuthConfig{}, err
 	}
@@ -131,9 +157,44 @@ func (c *serveCmd) auth(p *process, loopback bool) (gateway.AuthConfig, error) {
 	default:
 		p.log.Warn("serving without authentication: every client that can connect can read, write and drop everything")
 	}
-	return gateway.AuthConfig{Policy: policy, Grace: time.Duration(c.AuthGrace)}, nil
+	cfg := gateway.AuthConfig{Policy: policy, Grace: time.Duration(c.AuthGrace)}
+	if policy != nil && db != nil {
+		cfg.Administration = &db.store
+	}
+	return cfg, nil
+}
+
+// open opens what authentication needs of the database. The function has a pool of its own, so that it holds up nothing else. stop ends it.
+func (d *authDatabase) open(c *serveCmd, p *process, db *database, pool *pgxpool.Pool) (stop func() error, err error) {
+	if !c.closed() {
+		return func() error { return nil }, nil
+	}
+	if err := d.store.Open(p.ctx, pool, p.log); err != nil {
+		return nil, explainDatabase(err)
+	}
+	own := pool
+	if c.AuthSQL != "" {
+		if own, err = db.connect(p.ctx, access.FunctionConnections, p.log); err != nil {
+			return nil, err
+		}
+		if err := d.function.Open(p.ctx, own, p.log, c.AuthSQL); err != nil {
+			own.Close()
+			return nil, exit(ExitDatabase, "--auth-sql: %w", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
+	var running sync.WaitGroup
+	running.Go(func() { d.store.Run(ctx) })
+	return func() error {
+		cancel()
+		running.Wait()
+		if own == pool {
+			return nil
+		}
+		return c.closePool(own)
+	}, nil
 }
 
 var errOpen = errors.New("other machines could read, write and drop everything, because there is no authentication. " +
-	"Require tokens, with --auth-secret-file FILE (or --auth-public-key-file, --auth-jwks-url) and --rule 'user: read stream:news'; " +
+	"Require tokens, with --auth-secret-file FILE (or --auth-public-key-file, --auth-jwks-url, or --auth-api-keys for API keys alone) and --rule 'user: read stream:news'; " +
 	"or listen on localhost; or give --open")

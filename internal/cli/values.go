@@ -70,6 +70,7 @@ func valueMappers() kong.Option {
 	return kong.OptionFunc(func(k *kong.Kong) error {
 		for _, o := range []kong.Option{
 			kong.TypeMapper(reflect.TypeFor[seconds](), mapper(parseSeconds)),
+			kong.TypeMapper(reflect.TypeFor[lifetime](), mapper(parseLifetime)),
 			kong.TypeMapper(reflect.TypeFor[percent](), mapper(parsePercent)),
 			kong.TypeMapper(reflect.TypeFor[bytes](), mapper(parseBytes)),
 			kong.TypeMapper(reflect.TypeFor[memory](), mapper(parseMemory)),
