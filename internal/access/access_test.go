@@ -1,0 +1,251 @@
+package access_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/access"
+	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/pgtest"
+)
+
+const readOrders = "/v1/streams/orders/messages"
+
+// TestKeys_Rights: a key has its own rights on both doors, and no others; wrong ones are all refused alike.
+func TestKeys_Rights(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, migrated.Open(t).URL, "")
+	id, key := n.key("shop", 0, "read stream:orders")
+	n.await("GET", readOrders, key, "200")
+	if got := n.http("GET", "/v1/streams/other/messages", "", key); got != "403 forbidden" {
+		t.Errorf("another stream: %s", got)
+	}
+	w := n.connect(key)
+	if got := w.ask(`"type":"subscribe","stream":"orders"`); got != "ok" {
+		t.Errorf("subscribe: %s", got)
+	}
+	if got := w.ask(`"type":"publish","stream":"orders","payload":"x"`); got != "forbidden" {
+		t.Errorf("publish: %s", got)
+	}
+	if got := n.connect(token(t, "ann", nil)).ask(`"type":"auth","token":"` + key + `"`); got != "identity_mismatch" {
+		t.Errorf("the key of a connection that is a user: %s", got)
+	}
+	last := key[len(key)-1]
+	for _, wrong := range []string{
+		"tw_", "tw_" + id, key[:len(key)-1], key + "x", key[:len(key)-1] + string(last^1), strings.Replace(key, id, "00000000", 1), strings.ToUpper(key),
+		token(t, "key:shop", nil, "read stream:orders"),
+	} {
+		if got := n.http("GET", readOrders, "", wrong); got != "401 invalid_token" {
+			t.Errorf("%q: %s", wrong, got)
+		}
+	}
+}
+
+// TestKeys_WrongOnesAskNothing: a flood of wrong keys costs no query.
+func TestKeys_WrongOnesAskNothing(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	store := new(access.Store)
+	if err := store.Open(t.Context(), db.Pool, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	policy, err := auth.NewPolicy(auth.Config{Token: auth.TokenConfig{Audience: "tidewire"}, Access: store.Snapshot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := db.Pool.Stat().AcquireCount()
+	for i := range 1000 {
+		if _, err := policy.Authenticate(t.Context(), fmt.Sprintf("tw_%08d_%043d", i, i)); err == nil {
+			t.Fatal("a wrong key is accepted")
+		}
+	}
+	if asked := db.Pool.Stat().AcquireCount() - before; asked != 0 {
+		t.Errorf("%d queries", asked)
+	}
+}
+
+// TestKeys_Revoked: a key that is revoked ends its connections on all servers, and one that expires cannot connect.
+func TestKeys_Revoked(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	nodes := []node{startNode(t, db.URL, ""), startNode(t, db.URL, "")}
+	id, key := nodes[0].key("shop", 0, "read stream:orders")
+	_, other := nodes[0].key("shop", time.Hour, "read stream:orders")
+	_, short := nodes[0].key("shop", time.Microsecond, "read stream:orders")
+	var revoked, kept []*wire
+	for _, n := range nodes {
+		n.await("GET", readOrders, short, "401 token_expired")
+		n.await("GET", readOrders, key, "200")
+		revoked, kept = append(revoked, n.connect(key)), append(kept, n.connect(other))
+	}
+	if err := access.RevokeKey(t.Context(), db.Pool, slog.New(slog.DiscardHandler), "test", id); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range nodes {
+		if got := revoked[i].next(); got != "4403" {
+			t.Errorf("server %d: %s", i, got)
+		}
+		if got := n.http("GET", readOrders, "", key); got != "401 invalid_token" {
+			t.Errorf("server %d: %s", i, got)
+		}
+		if got := kept[i].ask(`"type":"subscribe","stream":"orders"`); got != "ok" {
+			t.Errorf("server %d, the key of the same name: %s", i, got)
+		}
+	}
+	if err := access.RevokeKey(t.Context(), db.Pool, slog.New(slog.DiscardHandler), "test", id); err != access.ErrNoKey {
+		t.Errorf("revoked again: %v", err)
+	}
+}
+
+// TestTokens_Revoked: tokens are revoked by jti, and by user and time, on all servers.
+func TestTokens_Revoked(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	a, b := startNode(t, db.URL, ""), startNode(t, db.URL, "")
+	admin := token(t, "ops", nil, "connections server:*")
+	one, two := token(t, "ann", map[string]any{"jti": "1"}, "read stream:*"), token(t, "ann", map[string]any{"jti": "2"}, "read stream:*")
+	oneB, twoB := b.connect(one), b.connect(two)
+	if got := a.http("POST", "/v1/tokens/revoke", `{"jti":"1","expires":4000000000}`, one); got != "403 forbidden" {
+		t.Errorf("without the right: %s", got)
+	}
+	if got := a.http("POST", "/v1/tokens/revoke", `{"jti":"1","expires":4000000000}`, admin); got != "200" {
+		t.Fatalf("revoke: %s", got)
+	}
+	if got := a.http("GET", readOrders, "", one); got != "401 invalid_token" { // at once, where it was revoked
+		t.Errorf("a revoked token: %s", got)
+	}
+	if got := oneB.next(); got != "4403" {
+		t.Errorf("the connection of a revoked token: %s", got)
+	}
+	if got := twoB.ask(`"type":"subscribe","stream":"orders"`); got != "ok" {
+		t.Errorf("another token of the user: %s", got)
+	}
+	now := time.Now().Unix()
+	older, none, newer := token(t, "ann", map[string]any{"iat": now - 100}, "read stream:*"), token(t, "ann", map[string]any{"iat": nil}, "read stream:*"),
+		token(t, "ann", map[string]any{"iat": now}, "read stream:*")
+	_ = none
+	if got := a.http("POST", "/v1/tokens/revoke", fmt.Sprintf(`{"user":"ann","before":%d}`, now-50), admin); got != "200" {
+		t.Fatalf("revoke: %s", got)
+	}
+	for name, want := range map[string]string{older: "401 invalid_token", newer: "200"} {
+		b.await("GET", readOrders, name, want)
+	}
+	if got := a.http("POST", "/v1/tokens/revoke", `{"user":"ann"}`, admin); got != "200" {
+		t.Fatalf("revoke: %s", got)
+	}
+	if got := twoB.next(); got != "4403" {
+		t.Errorf("the connection of a revoked user: %s", got)
+	}
+	b.await("GET", readOrders, newer, "401 invalid_token")
+	for body, want := range map[string]string{
+		`{}`: "400 malformed", `{"jti":"1","user":"x"}`: "400 malformed", `{"jti":"1","before":5}`: "400 malformed", `{"user":"key:x"}`: "400 malformed",
+		`{"usr":"x"}`: "400 malformed", `{"jti":"` + strings.Repeat("x", 257) + `"}`: "400 malformed", `{"user":"a\u0000"}`: "400 invalid_name", `[]`: "400 malformed",
+	} {
+		if got := a.http("POST", "/v1/tokens/revoke", body, admin); got != want {
+			t.Errorf("%.40s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+// TestUsers_Disconnected: all connections of a user end, whatever its name is; with reconnect false its tokens end too.
+func TestUsers_Disconnected(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	a, b := startNode(t, db.URL, ""), startNode(t, db.URL, "")
+	admin := token(t, "ops", nil, "connections server:*")
+	bystander := b.connect(token(t, "ann2", nil, "read stream:*"))
+	for _, user := range []string{"ann", "team/ann", "100% ä?#", "..", "*"} {
+		path := "/v1/users/" + strings.ReplaceAll(url.PathEscape(user), ".", "%2E") + "/disconnect"
+		access := token(t, user, nil, "read stream:*")
+		onA, onB := a.connect(access), b.connect(access)
+		if got := a.http("POST", path, "", admin); got != "200" {
+			t.Fatalf("%s: %s", user, got)
+		}
+		if gotA, gotB := onA.next(), onB.next(); gotA != "4401" || gotB != "4401" {
+			t.Errorf("%s: closed with %s and %s", user, gotA, gotB)
+		}
+		again := b.connect(access)
+		if got := again.ask(`"type":"subscribe","stream":"orders"`); got != "ok" {
+			t.Errorf("%s, connected again: %s", user, got)
+		}
+		if got := a.http("POST", path, `{"reconnect":false}`, admin); got != "200" {
+			t.Fatalf("%s: %s", user, got)
+		}
+		if got := again.next(); got != "4403" {
+			t.Errorf("%s: closed with %s", user, got)
+		}
+		if got := a.http("GET", readOrders, "", access); got != "401 invalid_token" {
+			t.Errorf("%s: %s", user, got)
+		}
+	}
+	_, key := a.key("shop", 0, "read stream:orders")
+	b.await("GET", readOrders, key, "200")
+	w := b.connect(key)
+	if got := a.http("POST", "/v1/users/key:shop/disconnect", `{"reconnect":false}`, admin); got != "400 malformed" {
+		t.Errorf("the tokens of a key: %s", got)
+	}
+	if got := a.http("POST", "/v1/users/key:shop/disconnect", `{"reconnect":true}`, admin); got != "200" {
+		t.Errorf("a key: %s", got)
+	}
+	if got := w.next(); got != "4401" {
+		t.Errorf("a key: closed with %s", got)
+	}
+	if got := bystander.ask(`"type":"subscribe","stream":"orders"`); got != "ok" {
+		t.Errorf("another user: %s", got)
+	}
+	var acts, gaps int
+	if err := db.Pool.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE actor = 'ops' AND act = 'user_disconnected') FROM tidewire.access_acts`).Scan(&acts, &gaps); err != nil || acts != 12 || gaps != 6 {
+		t.Errorf("%d acts, %d disconnects, %v", acts, gaps, err)
+	}
+}
+
+// TestStore_DatabaseAway: while the database is away, the last snapshot counts; acts during the time without a listening connection are not missed.
+func TestStore_DatabaseAway(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t)
+	prepare(t, server.URL())
+	n := startNode(t, server.URL(), "")
+	_, key := n.key("shop", 0, "read stream:orders", "join room:*")
+	n.await("GET", readOrders, key, "200")
+	victim, bystander := n.connect(token(t, "ann", nil, "join room:*")), n.connect(key)
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := bystander.ask(`"type":"join","room":"a"`); got != "ok" {
+		t.Errorf("while the database is away: %s", got)
+	}
+	if got := n.connect(key).ask(`"type":"join","room":"a"`); got != "ok" {
+		t.Errorf("a new connection while the database is away: %s", got)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	disconnect(t, server.URL(), "ann")
+	if got := victim.next(); got != "4401" {
+		t.Errorf("closed with %s", got)
+	}
+}
+
+// TestStore_TooMany: acts beyond the bounds are refused, and ended revocations are forgotten.
+func TestStore_TooMany(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, migrated.Open(t).URL, "")
+	if _, err := n.pool.Exec(t.Context(), `
+		INSERT INTO tidewire.revoked_tokens (kind, name, ends_at) SELECT 'jti', n, CASE WHEN n = 1 THEN now() - interval '2 hours' END FROM generate_series(1, 100000) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	admin := token(t, "ops", nil, "connections server:*")
+	if got := n.http("POST", "/v1/tokens/revoke", `{"jti":"a"}`, admin); got != "200" {
+		t.Errorf("with one that is forgotten: %s", got)
+	}
+	if got := n.http("POST", "/v1/tokens/revoke", `{"jti":"b"}`, admin); got != "409 too_many_revocations" {
+		t.Errorf("the next one: %s", got)
+	}
+	if got := n.http("GET", readOrders, "", token(t, "ann", map[string]any{"jti": "77"}, "read stream:*")); got != "401 invalid_token" {
+		t.Errorf("a revoked token: %s", got)
+	}
+}
