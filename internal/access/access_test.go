@@ -212,7 +212,7 @@ func TestStore_DatabaseAway(t *testing.T) {
 	_, key := n.key("shop", 0, "read stream:orders", "join room:*")
 	n.await("GET", readOrders, key, "200")
 	victim, bystander := n.connect(token(t, "ann", nil, "join room:*")), n.connect(key)
-	if err := server.Stop(t.Context()); err != nil {
+	if err := server.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := bystander.ask(`"type":"join","room":"a"`); got != "ok" {
