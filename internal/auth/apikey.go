@@ -34,7 +34,7 @@ type APIKey struct {
 
 // NewAPIKey makes a key. It returns the text of the key too, which is kept nowhere. The rules of a key have no placeholders.
 func NewAPIKey(name string, allow []string, expires time.Time) (key APIKey, text string, err error) {
-	if !ValidUser(keyUserPrefix + name) {
+	if name == "" || !ValidUser(keyUserPrefix+name) {
 		return key, "", fmt.Errorf("name of a key: want 1 to %d bytes without control characters", maxSubject-len(keyUserPrefix))
 	}
 	if len(allow) == 0 {

@@ -577,3 +577,14 @@ func TestAuth_ForPages(t *testing.T) {
 		}
 	}
 }
+
+// TestAuth_ActsNeedKeys: a server without users says so, and does not act.
+func TestAuth_ActsNeedKeys(t *testing.T) {
+	t.Parallel()
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Ingest: (&memory{}).source}})
+	for _, path := range []string{"/v1/users/ann/disconnect", "/v1/tokens/revoke"} {
+		if status, text := (client{t, addr}).do("POST", path, `{"user":"ann"}`, "Content-Type", "application/json"); status != 404 || !strings.Contains(text, "not_served") || !strings.Contains(text, "--auth-secret-file") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+}

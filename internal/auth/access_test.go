@@ -1,0 +1,175 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestAPIKey_Form: keys have one form, which scanners for secrets can find, and are made only of good rules.
+func TestAPIKey_Form(t *testing.T) {
+	t.Parallel()
+	form := regexp.MustCompile(`^tw_[0-9A-Za-z]{8}_[0-9A-Za-z]{43}$`)
+	seen := make(map[string]bool)
+	for range 1000 {
+		key, text, err := NewAPIKey("shop", []string{"read stream:orders"}, time.Time{})
+		if err != nil || !form.MatchString(text) || seen[text] || text[3:11] != key.ID {
+			t.Fatalf("%q, %v", text, err)
+		}
+		seen[text] = true
+	}
+	for name, allow := range map[string][]string{"": {"read stream:a"}, "a\x00": {"read stream:a"}, "none": nil, "placeholder": {"read stream:{sub}"}, "wrong": {"reed stream:a"}} {
+		if _, _, err := NewAPIKey(name, allow, time.Time{}); err == nil {
+			t.Errorf("%q %v: no error", name, allow)
+		}
+	}
+}
+
+// TestPolicy_KeysAlone: API keys need no keys of tokens, and then no token is taken.
+func TestPolicy_KeysAlone(t *testing.T) {
+	t.Parallel()
+	key, text, err := NewAPIKey("shop", []string{"read stream:orders"}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := mustPolicy(t, Config{
+		Token: config, Access: func() *Snapshot { return NewSnapshot([]APIKey{key}, nil, nil) }, Rules: []RoleRule{{AnyRole, mustRules(t, "join room:*")}, {"key", mustRules(t, "join room:*")}},
+	})
+	c, err := p.Authenticate(t.Context(), text)
+	if err != nil || c.User != "key:shop" || c.Role != "key" || c.Kind != ByKey || !c.Expires.IsZero() || !yes(c.May(t.Context(), "read", Stream, "orders")) || yes(c.May(t.Context(), "join", Room, "a")) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := p.Authenticate(t.Context(), sign(t, secret, hs256, good())); !errors.Is(err, ErrInvalidToken) {
+		t.Errorf("a token: %v", err)
+	}
+}
+
+// asking is a policy whose questions a test answers.
+func asking(t *testing.T, ask func(context.Context, Question) (bool, error)) (*Policy, *Caller) {
+	t.Helper()
+	p := mustPolicy(t, Config{Token: config, Keys: []Key{mustKey(t)(NewSecret("", secret))}, Ask: ask})
+	c, err := p.Authenticate(t.Context(), sign(t, secret, hs256, good("role", "worker")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, c
+}
+
+// TestAsk_Once: one question for each object, also for callers at the same time, until a minute has passed. Errors are not kept.
+func TestAsk_Once(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var clock atomic.Int64
+	fails := atomic.Bool{}
+	let := make(chan struct{})
+	p, c := asking(t, func(_ context.Context, q Question) (bool, error) {
+		asked.Add(1)
+		<-let
+		if fails.Load() {
+			return true, errors.New("wrong")
+		}
+		return q.Name == "yes", nil
+	})
+	p.answers.now = func() time.Time { return time.Unix(clock.Load(), 0) }
+	var callers sync.WaitGroup
+	for range 50 {
+		callers.Go(func() {
+			if may, err := c.May(t.Context(), "read", Stream, "yes"); !may || err != nil {
+				t.Errorf("%v, %v", may, err)
+			}
+		})
+	}
+	close(let)
+	callers.Wait()
+	if !yes(c.May(t.Context(), "read", Stream, "yes")) || yes(c.May(t.Context(), "read", Stream, "no")) || asked.Load() != 2 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+	clock.Store(60)
+	if !yes(c.May(t.Context(), "read", Stream, "yes")) || asked.Load() != 3 {
+		t.Errorf("after a minute: asked %d times", asked.Load())
+	}
+	p.Forget(Change{Rights: []string{"somebody"}})
+	if !yes(c.May(t.Context(), "read", Stream, "yes")) || asked.Load() != 3 {
+		t.Errorf("another user's rights have changed: asked %d times", asked.Load())
+	}
+	fails.Store(true)
+	p.Forget(Change{Rights: []string{c.User}})
+	for range 2 {
+		if may, err := c.May(t.Context(), "read", Stream, "yes"); may || err == nil {
+			t.Errorf("after an error: %v, %v", may, err)
+		}
+	}
+	if asked.Load() != 5 {
+		t.Errorf("asked %d times", asked.Load())
+	}
+}
+
+// TestAsk_ForgottenInFlight: an answer to a question that was asked before the rights changed is not kept.
+func TestAsk_ForgottenInFlight(t *testing.T) {
+	t.Parallel()
+	begun, let := make(chan struct{}, 10), make(chan bool)
+	p, c := asking(t, func(context.Context, Question) (bool, error) {
+		begun <- struct{}{}
+		return <-let, nil
+	})
+	got := make(chan bool)
+	go func() { got <- yes(c.May(t.Context(), "read", Stream, "a")) }()
+	<-begun
+	p.Forget(Change{AllRights: true})
+	let <- true
+	if !<-got {
+		t.Error("the question of before has another answer")
+	}
+	go func() { got <- yes(c.May(t.Context(), "read", Stream, "a")) }()
+	<-begun // asks again
+	let <- false
+	if <-got {
+		t.Error("the answer of before was kept")
+	}
+}
+
+// TestAsk_Bounds: a caller has at most 1,000 answers, and all callers together 100,000.
+func TestAsk_Bounds(t *testing.T) {
+	t.Parallel()
+	p, c := asking(t, func(context.Context, Question) (bool, error) { return true, nil })
+	for i := range 3*maxAnswers + 7 {
+		if !yes(c.May(t.Context(), "read", Stream, fmt.Sprint(i))) {
+			t.Fatal("no answer")
+		}
+	}
+	p.answers.mu.Lock()
+	defer p.answers.mu.Unlock()
+	if n := len(p.answers.callers[c.id].all); n != p.answers.total || n > maxAnswers {
+		t.Errorf("%d answers of %d", n, p.answers.total)
+	}
+	p.answers.total = maxAllAnswers
+	p.answers.mu.Unlock()
+	may := yes(c.May(t.Context(), "read", Stream, "one more"))
+	p.answers.mu.Lock()
+	if n := len(p.answers.callers[c.id].all); !may || n != 1 {
+		t.Errorf("%v, %d answers", may, n)
+	}
+}
+
+// TestSnapshot_Revokes: by jti, and by user and time.
+func TestSnapshot_Revokes(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	s := NewSnapshot(nil, map[string]struct{}{"j": {}, "": {}}, map[string]time.Time{"ann": at})
+	for _, c := range []struct {
+		jti, user string
+		issued    time.Time
+		want      bool
+	}{
+		{"j", "bob", at, true}, {"", "bob", at, false}, {"i", "bob", at, false}, {"i", "ann", at.Add(-1), true}, {"i", "ann", at, false}, {"", "ann", time.Time{}, true},
+	} {
+		if got := s.revokes(c.jti, c.user, c.issued); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
