@@ -89,8 +89,8 @@ func (p *Policy) byAPIKey(text string) (*Caller, error) {
 		return nil, fmt.Errorf("%w: it does not have the form of an API key", ErrInvalidToken)
 	}
 	var known *knownKey
-	if p.cfg.Access != nil {
-		known = p.cfg.Access().keys[id]
+	if p.cfg.Load().Access != nil {
+		known = p.cfg.Load().Access().keys[id]
 	}
 	switch {
 	case known == nil:

@@ -30,6 +30,8 @@ type Caller struct {
 	answers    *answers // nil if rules alone decide
 	id         callerID
 	claims     []byte
+	token      *Claims // nil of an API key and of an anonymous caller
+	rules      *Config // whose rules the grants are of; nil of an API key
 	asked      atomic.Bool
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,30 +40,40 @@ type Config struct {
 	Ask func(context.Context, Question) (bool, error)
 }
 
-// Policy decides who a caller is, and what it may do. It never changes: a new configuration is a new Policy, behind one atomic pointer. Safe for concurrent use.
+// Policy decides who a caller is, and what it may do. Its configuration is one value, which Reload replaces as a whole. Safe for concurrent use.
 type Policy struct {
-	cfg     Config
+	cfg     atomic.Pointer[Config]
 	now     func() time.Time
 	answers *answers // nil without Config.Ask
 }
 
 // NewPolicy checks the configuration and returns its Policy.
 func NewPolicy(cfg Config) (*Policy, error) {
-	switch {
-	case cfg.Token.Audience == "":
-		return nil, errors.New("auth: the audience is missing: a token says for which server it was made")
-	case len(cfg.Keys) == 0 && cfg.KeySet == nil && cfg.Access == nil:
-		return nil, errors.New("auth: no key: give a secret file, a public key file or a JWKS address, or accept API keys")
-	case cfg.KeySet != nil && cfg.Token.Issuer == "":
-		return nil, errors.New("auth: a JWKS address needs the issuer, so that tokens of another issuer with the same keys are not taken")
-	case len(cfg.Keys) > 0 && cfg.KeySet != nil:
-		return nil, errors.New("auth: keys from files and from a JWKS address: give one of them")
+	p := &Policy{now: time.Now}
+	if err := p.Reload(cfg); err != nil {
+		return nil, err
 	}
-	p := &Policy{cfg: cfg, now: time.Now}
 	if cfg.Ask != nil {
 		p.answers = newAnswers(cfg.Ask)
 	}
 	return p, nil
+}
+
+// Reload checks the configuration and puts it in the place of the former one. Access and Ask have to be those of NewPolicy. Callers keep the
+// rights that they have: see Renew.
+func (p *Policy) Reload(cfg Config) error {
+	switch {
+	case cfg.Token.Audience == "":
+		return errors.New("auth: the audience is missing: a token says for which server it was made")
+	case len(cfg.Keys) == 0 && cfg.KeySet == nil && cfg.Access == nil:
+		return errors.New("auth: no key: give a secret file, a public key file or a JWKS address, or accept API keys")
+	case cfg.KeySet != nil && cfg.Token.Issuer == "":
+		return errors.New("auth: a JWKS address needs the issuer, so that tokens of another issuer with the same keys are not taken")
+	case len(cfg.Keys) > 0 && cfg.KeySet != nil:
+		return errors.New("auth: keys from files and from a JWKS address: give one of them")
+	}
+	p.cfg.Store(&cfg)
+	return nil
 }
 
 // Authenticate returns the caller of a token or of an API key. The error is ErrInvalidToken, ErrTokenExpired or ErrNoKeys; its text is for the log, and not for clients.
@@ -70,49 +81,72 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	if strings.HasPrefix(token, apiKeyPrefix) {
 		return p.byAPIKey(token)
 	}
-	keys := p.cfg.Keys
-	if p.cfg.KeySet != nil {
+	cfg := p.cfg.Load()
+	keys := cfg.Keys
+	if cfg.KeySet != nil {
 		s, err := split(token)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalidToken, err)
 		}
-		if keys, err = p.cfg.KeySet.Keys(ctx, s.header.KeyID); err != nil {
+		if keys, err = cfg.KeySet.Keys(ctx, s.header.KeyID); err != nil {
 			return nil, err
 		}
 	}
-	claims, err := Verify(token, keys, p.cfg.Token, p.now())
+	claims, err := Verify(token, keys, cfg.Token, p.now())
 	if err != nil {
 		return nil, err
 	}
-	if p.cfg.Access != nil && p.cfg.Access().revokes(claims.ID, claims.Subject, claims.Issued) {
+	if cfg.Access != nil && cfg.Access().revokes(claims.ID, claims.Subject, claims.Issued) {
 		return nil, fmt.Errorf("%w: the token with the jti %q of the user %q was revoked", ErrInvalidToken, claims.ID, claims.Subject)
 	}
-	grants := NewGrants(p.rulesOf(claims.Role, true), claims.Value)
-	grants.rules = append(grants.rules, claims.Allow...)
-	c := &Caller{
-		User: claims.Subject, Role: claims.Role, Kind: ByToken, Issued: claims.Issued, Expires: claims.Expires.Add(p.cfg.Token.Leeway),
-		jti: claims.ID, grants: grants, answers: p.answers,
-	}
+	c := cfg.caller(claims)
+	c.Expires, c.answers = claims.Expires.Add(cfg.Token.Leeway), p.answers
 	if p.answers != nil {
 		c.id, c.claims = sha256.Sum256([]byte(token)), claims.text
 	}
 	return c, nil
 }
 
+// caller is who the claims say, with the rights of its role and its own.
+func (cfg *Config) caller(claims *Claims) *Caller {
+	grants := NewGrants(cfg.rulesOf(claims.Role, true), claims.Value)
+	grants.rules = append(grants.rules, claims.Allow...)
+	return &Caller{User: claims.Subject, Role: claims.Role, Kind: ByToken, Issued: claims.Issued, jti: claims.ID, grants: grants, token: claims, rules: cfg}
+}
+
+// Renew returns the caller with the rights of the rules as they are now, or false if it is not let in any more. A token is not verified again: the
+// keys and claims that counted when it came count until its end.
+func (p *Policy) Renew(c *Caller) (*Caller, bool) {
+	switch c.Kind {
+	case ByAnonymous:
+		return p.AnonymousCaller()
+	case ByKey:
+		return c, true
+	}
+	renewed := p.cfg.Load().caller(c.token)
+	renewed.Expires, renewed.answers, renewed.id, renewed.claims = c.Expires, c.answers, c.id, c.claims
+	renewed.asked.Store(c.asked.Load())
+	return renewed, true
+}
+
 // AnonymousCaller returns the caller of a connection without a token, or false if there is none.
 func (p *Policy) AnonymousCaller() (*Caller, bool) {
-	if !p.cfg.Anonymous {
+	cfg := p.cfg.Load()
+	if !cfg.Anonymous {
 		return nil, false
 	}
 	nothing := func(string) (string, bool) { return "", false }
 	return &Caller{
-		Role: Anonymous, Kind: ByAnonymous, grants: NewGrants(p.rulesOf(Anonymous, false), nothing), answers: p.answers, claims: []byte(`{"role":"anonymous"}`),
+		Role: Anonymous, Kind: ByAnonymous, grants: NewGrants(cfg.rulesOf(Anonymous, false), nothing), answers: p.answers, claims: []byte(`{"role":"anonymous"}`), rules: cfg,
 	}, true
 }
 
-func (p *Policy) rulesOf(role string, token bool) []Rule {
+// Current reports whether the caller has its rights from the rules as they are now.
+func (p *Policy) Current(c *Caller) bool { return c.Kind == ByKey || c.rules == p.cfg.Load() }
+
+func (cfg *Config) rulesOf(role string, token bool) []Rule {
 	var rules []Rule
-	for _, r := range p.cfg.Rules {
+	for _, r := range cfg.Rules {
 		if r.Role == role && (role != Anonymous || !token) || r.Role == AnyRole && token {
 			rules = append(rules, r.Allow...)
 		}

@@ -42,10 +42,10 @@ func (s *Snapshot) revokes(jti, user string, issued time.Time) bool {
 
 // Valid reports whether the caller's key or token has not been revoked since it came. It does not look at its end. It takes less than a microsecond.
 func (p *Policy) Valid(c *Caller) bool {
-	if p.cfg.Access == nil {
+	if p.cfg.Load().Access == nil {
 		return true
 	}
-	s := p.cfg.Access()
+	s := p.cfg.Load().Access()
 	switch c.Kind {
 	case ByKey:
 		return s.keys[c.keyID] != nil

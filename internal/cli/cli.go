@@ -106,15 +106,7 @@ func Run(ctx context.Context, env Env) (code int) {
 	}()
 	var cmds commands
 	settings := newSettings(env.Getenv)
-	parser, err := kong.New(&cmds,
-		kong.Name("tidewire"),
-		kong.Description("Durable real-time messaging on the PostgreSQL you already run, and the workbench that measures it."),
-		kong.Writers(env.Out, env.Err),
-		kong.Exit(func(int) { panic(helpShown{}) }),
-		kong.UsageOnError(),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL. Default: TIDEWIRE_DATA_DIR, or " + defaultDataDir(env) + ".", "version": "tidewire " + version()},
-		valueMappers(), kong.Resolvers(settings))
+	parser, err := newParser(env, &cmds, settings)
 	if err != nil {
 		fmt.Fprintln(env.Err, "tidewire:", err)
 		return ExitFailure
@@ -143,6 +135,19 @@ func Run(ctx context.Context, env Env) (code int) {
 		return ExitFailure
 	}
 	return ExitOK
+}
+
+// newParser returns the parser of the command line.
+func newParser(env Env, cmds *commands, settings *settings) (*kong.Kong, error) {
+	return kong.New(cmds,
+		kong.Name("tidewire"),
+		kong.Description("Durable real-time messaging on the PostgreSQL you already run, and the workbench that measures it."),
+		kong.Writers(env.Out, env.Err),
+		kong.Exit(func(int) { panic(helpShown{}) }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"data_dir": defaultDataDir(env), "data_dir_help": "Directory of the private PostgreSQL. Default: TIDEWIRE_DATA_DIR, or " + defaultDataDir(env) + ".", "version": "tidewire " + version()},
+		valueMappers(), kong.Resolvers(settings))
 }
 
 // commandOf returns the command whose arguments could not be parsed, as far as it is known.

@@ -60,6 +60,7 @@ type serveCmd struct {
 	stop   *serve.Stop
 	memory int64                 // of the process, in bytes
 	renew  func(context.Context) // looks after the certificates; nil without TLS
+	reload *reload               // looks after the keys and rules; nil if there is nothing to read
 }
 
 // ingestFlags are the settings of the ingest strategies.
@@ -230,6 +231,7 @@ func (c *serveCmd) serve(p *process) error {
 		return err
 	}
 	c.renew = renew
+	c.reload = newReload(p, c, auths, auth.Policy)
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
@@ -392,6 +394,9 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 		if len(admin) > 0 {
 			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
 		}
+	}
+	if c.reload != nil {
+		s.Background = c.reload.run
 	}
 	if cfg.Only == gateway.Chat {
 		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }

@@ -19,19 +19,20 @@ import (
 
 // authFlags say who callers are and what they may do. Without a key the server is in open mode: everybody may do everything.
 type authFlags struct {
-	AuthAudience      string   `default:"tidewire" placeholder:"NAME" help:"What the claim aud of a token has to be, or to contain. Default: tidewire."`
-	AuthIssuer        string   `placeholder:"NAME" help:"What the claim iss of a token has to be. Required with --auth-jwks-url. Default: any."`
-	AuthJWKSURL       string   `name:"auth-jwks-url" placeholder:"URL" help:"Address of the public keys of the issuer (JWKS). Tokens are required then."`
-	AuthPublicKeyFile []string `placeholder:"FILE" help:"File with public keys in PEM (RSA, P-256 or Ed25519) that sign tokens. Tokens are required then. May be repeated."`
-	AuthSecretFile    []string `placeholder:"FILE" help:"File with a secret of at least 32 bytes that signs tokens (HS256). Tokens are required then. May be repeated, to change the secret: the former one stays until its tokens have ended."`
-	AuthRoleClaim     string   `default:"role" placeholder:"PATH" help:"Claim that names the role of a caller, with dots between the names of its path. A token without it has the role user. Default: role."`
-	AuthLeeway        seconds  `default:"30s" help:"How far the clocks of the issuer and of this server may differ."`
-	AuthGrace         seconds  `default:"25s" help:"How long a connection stays open after its token has ended. It can only receive and settle then."`
-	AuthAnonymous     bool     `help:"Let callers without a token in, as the role anonymous."`
-	AuthAPIKeys       bool     `name:"auth-api-keys" help:"Accept API keys, which tidewire keys create makes, without keys of tokens. Tokens or API keys are required then. With keys of tokens, API keys are accepted too wherever a database is open."`
-	AuthSQL           string   `name:"auth-sql" placeholder:"SCHEMA.NAME" help:"SQL function that is asked when no rule grants a right: (claims jsonb, verb text, kind text, name text) RETURNS boolean. An answer counts for a minute. docs/how-to/secure.md has an example."`
-	Rule              []string `sep:"none" placeholder:"'ROLE: RULE'" help:"Grant a right to a role, for example 'user: join,chat room:public-*'. The role * is every caller with a token. May be repeated; in the environment, one line for each. Without rules nobody has a right. docs/how-to/secure.md lists the verbs."`
-	Open              bool     `help:"Serve other machines without authentication: every client that can connect can read, write and drop everything."`
+	AuthAudience      string       `default:"tidewire" placeholder:"NAME" help:"What the claim aud of a token has to be, or to contain. Default: tidewire."`
+	AuthIssuer        string       `placeholder:"NAME" help:"What the claim iss of a token has to be. Required with --auth-jwks-url. Default: any."`
+	AuthJWKSURL       string       `name:"auth-jwks-url" placeholder:"URL" help:"Address of the public keys of the issuer (JWKS). Tokens are required then."`
+	AuthPublicKeyFile []string     `placeholder:"FILE" help:"File with public keys in PEM (RSA, P-256 or Ed25519) that sign tokens. Tokens are required then. May be repeated."`
+	AuthSecretFile    []string     `placeholder:"FILE" help:"File with a secret of at least 32 bytes that signs tokens (HS256). Tokens are required then. May be repeated, to change the secret: the former one stays until its tokens have ended."`
+	AuthRoleClaim     string       `default:"role" placeholder:"PATH" help:"Claim that names the role of a caller, with dots between the names of its path. A token without it has the role user. Default: role."`
+	AuthLeeway        seconds      `default:"30s" help:"How far the clocks of the issuer and of this server may differ."`
+	AuthGrace         seconds      `default:"25s" help:"How long a connection stays open after its token has ended. It can only receive and settle then."`
+	AuthAnonymous     bool         `help:"Let callers without a token in, as the role anonymous."`
+	AuthAPIKeys       bool         `name:"auth-api-keys" help:"Accept API keys, which tidewire keys create makes, without keys of tokens. Tokens or API keys are required then. With keys of tokens, API keys are accepted too wherever a database is open."`
+	AuthSQL           string       `name:"auth-sql" placeholder:"SCHEMA.NAME" help:"SQL function that is asked when no rule grants a right: (claims jsonb, verb text, kind text, name text) RETURNS boolean. An answer counts for a minute. docs/how-to/secure.md has an example."`
+	Rule              []string     `sep:"none" placeholder:"'ROLE: RULE'" help:"Grant a right to a role, for example 'user: join,chat room:public-*'. The role * is every caller with a token. May be repeated; in the environment, one line for each. Without rules nobody has a right. docs/how-to/secure.md lists the verbs."`
+	keySet            *auth.KeySet // of AuthJWKSURL
+	Open              bool         `help:"Serve other machines without authentication: every client that can connect can read, write and drop everything."`
 }
 
 // closed reports whether tokens are required.
@@ -47,6 +48,28 @@ type authDatabase struct {
 
 // policy returns the policy that the flags ask for, or nil in open mode. Without a database db is nil.
 func (f *authFlags) policy(log *slog.Logger, db *authDatabase) (*auth.Policy, error) {
+	cfg, err := f.policyConfig(log, db)
+	if cfg == nil || err != nil {
+		return nil, err
+	}
+	if f.AuthJWKSURL != "" {
+		if cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log); err != nil {
+			return nil, exit(ExitUsage, "%w", err)
+		}
+		f.keySet = cfg.KeySet
+	}
+	policy, err := auth.NewPolicy(*cfg)
+	if err != nil {
+		return nil, exit(ExitUsage, "%w", err)
+	}
+	if cfg.KeySet != nil { // all settings are right
+		cfg.KeySet.Prepare()
+	}
+	return policy, nil
+}
+
+// policyConfig returns what the flags say, but for the JWKS, or nil in open mode.
+func (f *authFlags) policyConfig(log *slog.Logger, db *authDatabase) (*auth.Config, error) {
 	if !f.closed() {
 		if len(f.Rule) > 0 || f.AuthAnonymous || f.AuthIssuer != "" || f.AuthSQL != "" {
 			return nil, exit(ExitUsage, "--rule, --auth-sql, --auth-issuer and --auth-anonymous need tokens: give --auth-secret-file, --auth-public-key-file, --auth-jwks-url or --auth-api-keys")
@@ -59,15 +82,12 @@ func (f *authFlags) policy(log *slog.Logger, db *authDatabase) (*auth.Policy, er
 	if f.Open {
 		return nil, exit(ExitUsage, "--open serves without authentication: leave it out, or leave out the keys of tokens")
 	}
-	cfg := auth.Config{
+	cfg := &auth.Config{
 		Token:     auth.TokenConfig{Issuer: f.AuthIssuer, Audience: f.AuthAudience, RoleClaim: f.AuthRoleClaim, Leeway: time.Duration(f.AuthLeeway)},
 		Anonymous: f.AuthAnonymous,
 	}
 	var err error
-	if cfg.Keys, err = f.keys(log); err == nil && f.AuthJWKSURL != "" {
-		cfg.KeySet, err = auth.NewKeySet(f.AuthJWKSURL, log)
-	}
-	if err == nil && f.AuthSQL != "" {
+	if cfg.Keys, err = f.keys(log); err == nil && f.AuthSQL != "" {
 		err = access.CheckFunctionName(f.AuthSQL)
 	}
 	if err != nil {
@@ -82,13 +102,6 @@ func (f *authFlags) policy(log *slog.Logger, db *authDatabase) (*auth.Policy, er
 	if cfg.Rules, err = parseRules(f.Rule); err != nil {
 		return nil, exit(ExitUsage, "--rule: %w", err)
 	}
-	policy, err := auth.NewPolicy(cfg)
-	if err != nil {
-		return nil, exit(ExitUsage, "%w", err)
-	}
-	if cfg.KeySet != nil { // all settings are right
-		cfg.KeySet.Prepare()
-	}
 	for _, r := range cfg.Rules {
 		if r.Role == auth.Anonymous && !f.AuthAnonymous {
 			log.Warn("a rule for callers without a token has no effect without --auth-anonymous", "rule", r.Allow[0].String())
@@ -97,7 +110,7 @@ func (f *authFlags) policy(log *slog.Logger, db *authDatabase) (*auth.Policy, er
 	if len(cfg.Rules) == 0 && f.AuthSQL == "" && !f.AuthAPIKeys {
 		log.Warn("there is no --rule: only the rights in tokens count")
 	}
-	return policy, nil
+	return cfg, nil
 }
 
 func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {

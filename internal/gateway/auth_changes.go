@@ -32,6 +32,29 @@ func (s *Server) accessChanged(change auth.Change) {
 	}
 }
 
+// RulesChanged gives the open connections the rights of the rules as they are now, after Policy.Reload. What a connection may not have any more ends.
+func (s *Server) RulesChanged() {
+	for _, c := range s.conns.snapshot() {
+		c.identity.renew()
+	}
+}
+
+// renew gives the connection the rights of the rules as they are now.
+func (i *identity) renew() {
+	before := i.caller.Load()
+	if before == nil || i.policy.Current(before) {
+		return
+	}
+	next, ok := i.policy.Renew(before)
+	switch {
+	case !ok:
+		i.close(statusTokenOver, "a token is required now: connect again with one")
+	case i.caller.CompareAndSwap(before, next): // if not, a new token has come, and set looks at the rules after that
+		i.schedule(next)
+		i.recheckSoon()
+	}
+}
+
 func setOf(names []string) map[string]bool {
 	set := make(map[string]bool, len(names))
 	for _, n := range names {

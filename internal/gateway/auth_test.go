@@ -31,6 +31,7 @@ type closed struct {
 	addr    string
 	streams *fakeStreams
 	queues  *fakeQueues
+	server  *gateway.Server
 }
 
 func serveClosed(t *testing.T, change func(*gateway.Config), rules ...auth.RoleRule) closed {
@@ -51,7 +52,7 @@ func serveClosed(t *testing.T, change func(*gateway.Config), rules ...auth.RoleR
 	if change != nil {
 		change(&cfg)
 	}
-	_, c.addr = serve(t, cfg)
+	c.server, c.addr = serve(t, cfg)
 	return c
 }
 

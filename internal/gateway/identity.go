@@ -201,6 +201,15 @@ func (i *identity) set(c *auth.Caller) {
 		i.revoke()
 		return
 	}
+	if !i.policy.Current(c) { // the rules have changed since: RulesChanged may have missed it
+		i.renew()
+		return
+	}
+	i.schedule(c)
+}
+
+// schedule plans the notice of the end of the caller's token.
+func (i *identity) schedule(c *auth.Caller) {
 	if c.Expires.IsZero() { // anonymous, or a key without an end
 		i.plan(c, -1, nil)
 		return

@@ -38,6 +38,8 @@ type Config struct {
 	Drain time.Duration
 	// HeaderTimeout is how long a TLS handshake may take, and then the header of a request. Defaults to 10 s.
 	HeaderTimeout time.Duration
+	// Background is called in its own goroutine while the server runs. Its context ends when the server begins to stop. Defaults to nothing.
+	Background func(context.Context, *gateway.Server)
 	// Listening is called when the server answers requests, and Stopped after the last answer. Both default to
 	// nothing.
 	Listening func()
@@ -83,6 +85,11 @@ func listenAndServe(ctx context.Context, stop *Stop, cfg Config) error {
 	}
 	for _, l := range cfg.Admin {
 		go func() { failed <- admin.Serve(l) }()
+	}
+	background, endBackground := context.WithCancel(ctx)
+	defer endBackground()
+	if cfg.Background != nil {
+		logging.Go(func() { cfg.Background(background, edge) })
 	}
 	stop.doing("serving")
 	if cfg.Listening != nil {
