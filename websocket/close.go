@@ -3,7 +3,6 @@ package websocket
 import (
 	"crypto/tls"
 	"errors"
-	"net"
 	"time"
 )
 
@@ -157,7 +156,7 @@ func (c *Conn) Abort() {
 
 // reset closes the socket with a TCP reset. c.mu is held.
 func (c *Conn) reset() {
-	if tcp, ok := c.socket.(*net.TCPConn); ok {
+	if tcp, ok := c.socket.(interface{ SetLinger(int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
 	c.shut()

@@ -9,12 +9,14 @@ import (
 )
 
 // rawConn returns access to the socket, or nil if the connection is not exactly
-// a socket: a type that wraps one may do more than the socket does.
+// a socket: a type that wraps one may do more than the socket does. One that only closes it in another way has a method PlainSocket.
 func rawConn(conn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	switch s := conn.(type) {
 	case *net.TCPConn:
 		raw, _ = s.SyscallConn()
+	case interface{ PlainSocket() *net.TCPConn }:
+		raw, _ = s.PlainSocket().SyscallConn()
 	case *net.UnixConn:
 		raw, _ = s.SyscallConn()
 	}

@@ -57,6 +57,7 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 // what the socket does not take. The Conn waits for the socket, and calls flush when there is room.
 type secureSocket struct {
 	*net.TCPConn
+	outer  net.Conn // what the listener has accepted: the socket, or a type that has something to do when it is closed
 	raw    syscall.RawConn
 	opened bool // the first bytes were examined
 	direct bool // takeOver was called
@@ -81,6 +82,9 @@ type secureSocket struct {
 // newSecureSocket returns conn itself if it is no TCP socket, or if the system offers no direct access to it.
 func newSecureSocket(conn net.Conn, server bool) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
+	if plain, is := conn.(interface{ PlainSocket() *net.TCPConn }); is {
+		tcp, ok = plain.PlainSocket(), true
+	}
 	if !ok {
 		return conn
 	}
@@ -88,10 +92,16 @@ func newSecureSocket(conn net.Conn, server bool) net.Conn {
 	if raw == nil {
 		return conn
 	}
-	s := &secureSocket{TCPConn: tcp, raw: raw, opened: !server}
+	s := &secureSocket{TCPConn: tcp, outer: conn, raw: raw, opened: !server}
 	s.onWrite, s.onRoom = s.tryWrite, s.tryFlush
 	return s
 }
+
+// Close implements net.Conn.
+func (s *secureSocket) Close() error { return s.outer.Close() }
+
+// NetConn returns what the listener has accepted.
+func (s *secureSocket) NetConn() net.Conn { return s.outer }
 
 // Read implements net.Conn for package tls.
 func (s *secureSocket) Read(b []byte) (int, error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/limits"
 )
 
 // api is the HTTP API under /v1/. Requests and answers are JSON.
@@ -130,6 +131,7 @@ type call struct {
 	evicting sync.Mutex
 	ended    bool
 	caller   *auth.Caller // nil in open mode
+	count    *limits.Request
 	// body is the client's request, if it was read.
 	body request
 }
@@ -148,6 +150,11 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
+	end, refused := c.limited()
+	if refused {
+		return
+	}
+	defer end()
 	for _, part := range []string{"stream", "queue", "group"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
@@ -216,6 +223,9 @@ func (c *call) read() ([]byte, bool) {
 	end := c.boundRead()
 	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, int64(c.api.server.cfg.MaxMessage)))
 	end(err == nil)
+	if c.r.ContentLength < 0 { // else it is counted already
+		c.count.Owe(time.Now(), len(body))
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -308,11 +318,11 @@ func (c *call) number(name string, low, high, fallback int64) (int64, bool) {
 func (c *call) refuse(why code) { c.refuseFor(because(why)) }
 
 func (c *call) refuseFor(why *problem) {
-	c.api.server.audit.denied(address(c.r.RemoteAddr), c.caller, why)
+	c.api.server.audit.denied(c.api.server.limits.ClientAddress(c.r), c.caller, why)
 	writeError(c.w, why.reply())
 }
 
 // acted records an administrative act that had an effect.
 func (c *call) acted(act, target string) {
-	c.api.server.audit.act(address(c.r.RemoteAddr), c.caller, act, target)
+	c.api.server.audit.act(c.api.server.limits.ClientAddress(c.r), c.caller, act, target)
 }

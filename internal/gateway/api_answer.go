@@ -146,6 +146,9 @@ func writeError(w http.ResponseWriter, with reply) {
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTimeout)) // an error means that the connection has no deadlines
 	setHeaders(w.Header())
+	if with.RetryAfterMS > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt((with.RetryAfterMS+999)/1000, 10))
+	}
 	w.WriteHeader(status)
 	w.Write(append(text, '\n'))
 }

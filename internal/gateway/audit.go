@@ -84,11 +84,6 @@ func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
 	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)
 }
 
-// address is the address of a client as package http writes it.
-type address string
-
-func (a address) String() string { return string(a) }
-
 // actor says who it was. In open mode there is only the address.
 func actor(peer string, c *auth.Caller) []any {
 	fields := []any{"peer", peer}

@@ -95,7 +95,7 @@ func (p *participant) read() error {
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
-		p.handleAll(messages, now)
+		p.receive(messages, now)
 		if len(messages) > 0 {
 			p.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile
 		}
@@ -270,7 +270,7 @@ func (p *participant) refuse(msg chatMessage, why code) { p.refuseFor(msg, becau
 // refuseFor is refuse for a problem that may have its own text.
 func (p *participant) refuseFor(msg chatMessage, why *problem) {
 	p.server.ignored.Add(1)
-	p.server.audit.denied(p.conn.RemoteAddr(), p.conn.identity.caller.Load(), why)
+	p.server.audit.denied(p.conn.address, p.conn.identity.caller.Load(), why)
 	more := map[string]any{"message": why.message()}
 	if why.code == codeForbidden {
 		more["verb"], more["kind"], more["name"] = why.need.verb, why.need.kind, why.need.name

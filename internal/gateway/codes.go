@@ -13,16 +13,17 @@ import (
 type code = engine.Code
 
 const (
-	codeMalformed    code = "malformed"
-	codeUnknownType  code = "unknown_type"
-	codeRateLimited  code = "rate_limited"
-	codeNotJoined    code = "not_joined"
-	codeTooManyRooms code = "too_many_rooms"
-	codeJoining      code = "join_pending"
-	codeNameTooLong  code = "name_too_long"
-	codeNotStoredIn  code = "room_not_stored"
-	codeUnavailable  code = "unavailable"
-	codeNotStored    code = "not_stored"
+	codeMalformed          code = "malformed"
+	codeUnknownType        code = "unknown_type"
+	codeRateLimited        code = "rate_limited"
+	codeNotJoined          code = "not_joined"
+	codeTooManyRooms       code = "too_many_rooms"
+	codeTooManyConnections code = "too_many_connections"
+	codeJoining            code = "join_pending"
+	codeNameTooLong        code = "name_too_long"
+	codeNotStoredIn        code = "room_not_stored"
+	codeUnavailable        code = "unavailable"
+	codeNotStored          code = "not_stored"
 
 	codeChunksNotOffered code = "chunks_not_offered"
 	codeCreditNotOffered code = "credit_not_offered"
@@ -68,16 +69,17 @@ const (
 
 // publicErrors are the texts that clients get with each code.
 var publicErrors = withEngines(map[code]string{
-	codeMalformed:    "the message is not a JSON object with fields of the documented types",
-	codeUnknownType:  "there is no such type here",
-	codeRateLimited:  "too many messages; retry later",
-	codeNotJoined:    "join the room first",
-	codeTooManyRooms: "this connection is in too many rooms; leave one first",
-	codeJoining:      "the join of this room is still sending the history: wait for its answer",
-	codeNameTooLong:  "a room's or user's name is at most 128 bytes",
-	codeNotStoredIn:  "the chats of this room are not stored: join without after and history",
-	codeUnavailable:  "this cannot be read now; try again later",
-	codeNotStored:    "the message could not be stored",
+	codeMalformed:          "the message is not a JSON object with fields of the documented types",
+	codeUnknownType:        "there is no such type here",
+	codeRateLimited:        "too many messages; retry later",
+	codeNotJoined:          "join the room first",
+	codeTooManyConnections: "too many connections or requests of this server, user or address; retry later",
+	codeTooManyRooms:       "this connection is in too many rooms; leave one first",
+	codeJoining:            "the join of this room is still sending the history: wait for its answer",
+	codeNameTooLong:        "a room's or user's name is at most 128 bytes",
+	codeNotStoredIn:        "the chats of this room are not stored: join without after and history",
+	codeUnavailable:        "this cannot be read now; try again later",
+	codeNotStored:          "the message could not be stored",
 
 	codeChunksNotOffered: "clients cannot send chunks",
 	codeCreditNotOffered: "say hello with credit first",
@@ -152,6 +154,8 @@ var statuses = map[code]int{
 	engine.CodeDuplicateID:    http.StatusConflict,
 	engine.CodeTooExpensive:   http.StatusUnprocessableEntity,
 	engine.CodeBusy:           http.StatusTooManyRequests,
+	codeRateLimited:           http.StatusTooManyRequests,
+	codeTooManyConnections:    http.StatusTooManyRequests,
 	engine.CodeTooOld:         http.StatusGone,
 	engine.CodeHistoryLost:    http.StatusGone,
 	codeInternal:              http.StatusInternalServerError,
@@ -170,16 +174,17 @@ var statuses = map[code]int{
 // retryable are the codes after which the same request, sent again later, may succeed and has no second effect: it had none, or has none
 // twice. After the others something has to change first: the request, the token, the rights, or what the client knows.
 var retryable = map[code]bool{
-	codeRateLimited:   true,
-	codeJoining:       true,
-	codeUnavailable:   true,
-	codeNotStored:     true,
-	codeNotSettled:    true,
-	codeTooManyLeases: true,
-	codeOverloaded:    true,
-	codeStopping:      true,
-	codeHalfClosed:    true,
-	engine.CodeBusy:   true,
+	codeRateLimited:        true,
+	codeTooManyConnections: true,
+	codeJoining:            true,
+	codeUnavailable:        true,
+	codeNotStored:          true,
+	codeNotSettled:         true,
+	codeTooManyLeases:      true,
+	codeOverloaded:         true,
+	codeStopping:           true,
+	codeHalfClosed:         true,
+	engine.CodeBusy:        true,
 }
 
 // codeOf returns the code of an engine's error, or otherwise for any other

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/limits"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -17,6 +19,7 @@ type connections struct {
 	panics *panics
 	budget *budget.Budget
 	lanes  laneTotals
+	limits *limits.Registry
 
 	mu      sync.Mutex
 	all     map[*connection]struct{}
@@ -40,6 +43,12 @@ type connection struct {
 	identity identity
 	expired  atomic.Bool
 
+	// Of the limits: the client's address, what counts it, its rate (used by the reading goroutine; nil without one), and why it is ended.
+	address netip.Addr
+	socket  *limits.Conn
+	meter   *limits.Meter
+	final   atomic.Pointer[finalClose]
+
 	memory    *budget.Holder
 	evicted   atomic.Bool            // it held the most while memory was short
 	onEvicted atomic.Pointer[func()] // called when it is evicted
@@ -50,6 +59,10 @@ type connection struct {
 type slot struct {
 	owner *connections
 	conn  *connection
+
+	address   netip.Addr
+	socket    *limits.Conn // nil for a request
+	ownSocket bool         // no listener has made it
 }
 
 func newConnections(cfg Config) *connections {
@@ -57,7 +70,7 @@ func newConnections(cfg Config) *connections {
 		all:    make(map[*connection]struct{}),
 		done:   make(chan struct{}),
 		panics: newPanics(cfg.Metrics, cfg.Log),
-		budget: cfg.Budget,
+		budget: cfg.Budget, limits: cfg.Limits,
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "tidewire_connections_opened_total", Help: "WebSocket connections accepted."}),
 	}
 	registerBudget(cfg.Budget, cfg.Metrics)
@@ -102,7 +115,7 @@ func (s *slot) open(conn *websocket.Conn, identify func(*connection)) *connectio
 	c := s.owner
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.conn = &connection{Conn: conn, owner: c}
+	s.conn = &connection{Conn: conn, owner: c, address: s.address, socket: s.socket}
 	identify(s.conn)
 	s.conn.memory = c.budget.Open(s.conn.evict)
 	c.all[s.conn] = struct{}{}
@@ -113,6 +126,7 @@ func (s *slot) open(conn *websocket.Conn, identify func(*connection)) *connectio
 
 func (s *slot) release() {
 	c := s.owner
+	s.uncount()
 	if s.conn != nil {
 		c.lanes.closed(s.conn.Conn)
 		s.conn.memory.Close()
@@ -171,7 +185,7 @@ func (c *connection) wakeAt(t time.Time) {
 
 // ending reports whether the server is ending the connection.
 func (c *connection) ending() bool {
-	return c.broken.Load() || c.evicted.Load() || c.expired.Load() || c.stopping()
+	return c.broken.Load() || c.evicted.Load() || c.expired.Load() || c.final.Load() != nil || c.stopping()
 }
 
 // stopping reports whether the server ends the connection because it stops.

@@ -43,6 +43,8 @@ func closeCode(c *connection, err error) websocket.StatusCode {
 		return websocket.StatusInternalError
 	case c.evicted.Load():
 		return websocket.StatusTryAgainLater
+	case c.final.Load() != nil:
+		return c.final.Load().code
 	case c.stopping():
 		return websocket.StatusGoingAway
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -17,6 +17,7 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/limits"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -65,6 +66,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// BodyTimeout is how long the body of an HTTP request may take to arrive. Defaults to 30 s.
 	BodyTimeout time.Duration
+	// Limits bounds connections and rates. Its Listener and ConnContext count sockets too that send no request. Defaults to no limits.
+	Limits *limits.Registry
 	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
 	// registry.
 	Metrics *prometheus.Registry
@@ -107,6 +110,9 @@ func (c Config) withDefaults() Config {
 	if c.Audit == nil {
 		c.Audit = c.Log
 	}
+	if c.Limits == nil {
+		c.Limits = limits.New(limits.Config{Log: c.Log})
+	}
 	return c
 }
 
@@ -126,15 +132,17 @@ type Server struct {
 	work context.Context
 	stop context.CancelFunc
 
-	authLog *rareLog
+	authLog *limits.Log
 	audit   *audit
+	limits  *limits.Registry
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: &rareLog{log: cfg.Log}, audit: newAudit(cfg.Audit, cfg.Metrics)}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: limits.NewLog(cfg.Log), limits: cfg.Limits, audit: newAudit(cfg.Audit, cfg.Metrics)}
+	registerLimits(s.limits, cfg.Metrics)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
 	s.mux.HandleFunc("GET /readyz", s.readyz)
@@ -202,9 +210,13 @@ func (s *Server) Admin(access *websocket.Access) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if tooManyHeaders(w, r) {
+		return
+	}
 	if s.cfg.Auth.Policy != nil {
 		r = s.identify(r)
 	}
+	s.known(r)
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // an earlier request of the connection may have set one
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
@@ -303,17 +315,31 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 			slot.release()
 		}
 	}()
+	if !slot.count(s, w, r, caller) {
+		return
+	}
 	memory := new(socketMemory)
 	cfg.MaxMessage, cfg.Access, cfg.Memory = s.cfg.MaxMessage, s.cfg.Access, memory
+	var c *connection
+	onPing := cfg.OnPing
+	cfg.OnPing = func(payload []byte) {
+		c.pinged(len(payload))
+		if onPing != nil {
+			onPing(payload)
+		}
+	}
 	conn, err := websocket.Upgrade(w, r, cfg)
 	if err != nil {
 		return // answered already
 	}
-	c := slot.open(conn, func(c *connection) {
-		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit}
+	c = slot.open(conn, func(c *connection) {
+		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit, renewals: newRenewalLimit()}
 		c.identity.caller.Store(caller)
 	})
 	memory.holder = c.memory
+	if caller != nil || s.cfg.Auth.Policy == nil {
+		c.meterFor(caller)
+	}
 	serving = true
 	go func() {
 		defer slot.release()

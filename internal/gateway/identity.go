@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
+	"github.com/tidewire/tidewire/internal/limits"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -36,7 +37,7 @@ type identity struct {
 	policy *auth.Policy
 	conn   *connection
 	cfg    AuthConfig
-	log    *rareLog
+	log    *limits.Log
 	audit  *audit
 	caller atomic.Pointer[auth.Caller] // nil: no token yet
 	// changed is called after a new token has taken the place of another one, or when rights may have changed: it ends what the caller may not have.
@@ -45,6 +46,8 @@ type identity struct {
 	early   int         // messages before a good token; of the reading goroutine
 	stale   atomic.Bool // the reading goroutine has to check the rights again
 	revoked atomic.Bool // the token or key was revoked: the connection is closing
+	// renewals bounds how often tokens are sent: of the reading goroutine.
+	renewals rateLimit
 
 	mu    sync.Mutex
 	timer *time.Timer // the next of: no token in time, the notice, the end
@@ -94,7 +97,7 @@ func (s *Server) identify(r *http.Request) *http.Request {
 	default:
 		var err error
 		if who.caller, err = policy.Authenticate(r.Context(), strings.TrimSpace(token)); err != nil {
-			s.authLog.warn("a token was not accepted", "peer", r.RemoteAddr, "error", err)
+			s.authLog.Warn(s.limits.ClientAddress(r), "a token was not accepted", "error", err)
 			who.why = tokenCode(err)
 		}
 	}
@@ -129,7 +132,7 @@ func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, why code) 
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	dropBody(w, r)
-	s.audit.denied(address(r.RemoteAddr), nil, because(why))
+	s.audit.denied(s.limits.ClientAddress(r), nil, because(why))
 	writeError(w, refusal(why))
 }
 
@@ -151,7 +154,7 @@ func (s *Server) needing(n need, next http.Handler) http.Handler {
 			return
 		default:
 			if denied := n.denied(r.Context(), c); denied != nil {
-				s.audit.denied(address(r.RemoteAddr), c, denied)
+				s.audit.denied(s.limits.ClientAddress(r), c, denied)
 				writeError(w, denied.reply())
 				return
 			}
@@ -272,16 +275,22 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	if i.policy == nil {
 		return reply{Type: "ok"} // open mode: the same client works there
 	}
+	if wait, ok := i.renewals.take(time.Now()); !ok { // each costs the check of a signature
+		return later(codeRateLimited, wait)
+	}
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
-		i.log.warn("a token was not accepted", "peer", i.conn.RemoteAddr(), "error", err)
-		i.audit.denied(i.conn.RemoteAddr(), i.caller.Load(), because(tokenCode(err)))
+		i.log.Warn(i.conn.address, "a token was not accepted", "error", err)
+		i.audit.denied(i.conn.address, i.caller.Load(), because(tokenCode(err)))
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()
 	if before != nil && before.User != "" && before.User != c.User {
-		i.audit.denied(i.conn.RemoteAddr(), before, because(codeIdentity))
+		i.audit.denied(i.conn.address, before, because(codeIdentity))
 		return refusal(codeIdentity)
+	}
+	if why := i.conn.identified(c); why != nil {
+		return later(why.code, connectionRetry)
 	}
 	i.set(c)
 	if before != nil && i.changed != nil {

@@ -72,7 +72,7 @@ func (in *ingestion) run() {
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
 		in.finish(ended(in.conn, err))
 	case errors.As(err, &store):
-		in.server.cfg.Log.Error("connection closed", "peer", in.conn.RemoteAddr(), "error", err)
+		in.server.cfg.Log.Error("connection closed", "peer", in.conn.address, "error", err)
 		in.conn.Close(websocket.StatusInternalError, notStored(store))
 	default: // no Close frame: received messages are stored, and nobody waits for an answer
 		in.conn.Close(websocket.StatusNormal, "")
@@ -102,6 +102,7 @@ func (in *ingestion) read() error {
 	var payloads [][]byte
 	for {
 		messages, err := in.conn.Read()
+		in.conn.pace(time.Now(), messages)
 		payloads = payloads[:0]
 		for _, m := range messages {
 			payloads = append(payloads, m.Payload)

@@ -69,7 +69,7 @@ func (c *connection) guard(f func()) {
 	c.try(func() error { f(); return nil })
 }
 
-func (c *connection) peer() string { return "connection of " + c.RemoteAddr().String() }
+func (c *connection) peer() string { return "connection of " + c.address.String() }
 
 // serveHTTP answers 500 after a panic, or aborts the connection if the answer
 // has begun.

@@ -14,6 +14,16 @@ func newRateLimit(cfg ChatConfig) rateLimit {
 	return rateLimit{rate.NewLimiter(rate.Limit(cfg.RateLimit), int(cfg.RateBurst))}
 }
 
+// Tokens that one connection may send at once, and then one each renewEvery.
+const (
+	renewBurst = 10
+	renewEvery = 6 * time.Second
+)
+
+func newRenewalLimit() rateLimit {
+	return rateLimit{rate.NewLimiter(rate.Every(renewEvery), renewBurst)}
+}
+
 // take takes a token, or returns the wait until the next one.
 func (l rateLimit) take(now time.Time) (wait time.Duration, ok bool) {
 	if l.AllowN(now, 1) {

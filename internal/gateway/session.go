@@ -155,7 +155,13 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	if !s.conn.identity.admits(s.size) {
 		return
 	}
+	if s.tooManyBytes(m, now) {
+		return
+	}
 	r, why := s.server.decoders.parse(s.server.work, m.Payload)
+	if s.tooManyRequests(r.asked, now) {
+		return
+	}
 	if r.Type == "auth" {
 		s.answer(r.asked, s.conn.identity.handle(s.server.work, m.Payload))
 		return
@@ -312,7 +318,7 @@ func (s *session) refuse(r asked, why code) { s.refuseFor(r, because(why)) }
 // refuseFor is refuse for a problem that may have its own text.
 func (s *session) refuseFor(r asked, why *problem) {
 	s.server.ignored.Add(1)
-	s.server.chats.audit.denied(s.conn.RemoteAddr(), s.conn.identity.caller.Load(), why)
+	s.server.chats.audit.denied(s.conn.address, s.conn.identity.caller.Load(), why)
 	s.answer(r, why.reply())
 }
 

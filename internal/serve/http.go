@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/limits"
 )
 
 const (
@@ -24,6 +25,7 @@ const (
 func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
+		ConnContext:       limits.ConnContext,
 		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: 16 << 10,
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
 		ErrorLog:     stdlog.New(&httpLog{log: cfg.Gateway.Log}, "", 0),

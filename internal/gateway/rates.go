@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"path"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// settles reports whether a message of that type only settles or ends something. It is let through when others are not: refusing it would
+// keep what it ends.
+func settles(kind string) bool {
+	switch kind {
+	case "ack", "nack", "extend", "unsubscribe", "cancel", "leave", "pong", "credit":
+		return true
+	}
+	return false
+}
+
+// overRate is told of a message over the rate, and ends the connection if its client goes on like that.
+func (c *connection) overRate(now time.Time, wait time.Duration) reply {
+	if c.meter.Refused(now, wait) {
+		c.owner.limits.Log().Warn(c.address, "a connection was closed: it sends more than it may")
+		c.endWith(statusTooMany, "sends more than it may")
+	}
+	return later(codeRateLimited, wait)
+}
+
+// tooManyBytes refuses a message over the rate of bytes, without decoding it.
+func (s *session) tooManyBytes(m websocket.Message, now time.Time) bool {
+	wait, ok := s.conn.meter.Bytes(now, len(m.Payload))
+	if ok {
+		return false
+	}
+	r := identify(m.Payload)
+	if settles(r.Type) {
+		s.conn.meter.Owe(now, 0, len(m.Payload))
+		return false
+	}
+	s.limited(r.asked, now, wait)
+	return true
+}
+
+// tooManyRequests refuses a message over the rate of requests.
+func (s *session) tooManyRequests(r asked, now time.Time) bool {
+	if s.conn.meter == nil || settles(r.Type) {
+		return false
+	}
+	wait, ok := s.conn.meter.Request(now)
+	if !ok {
+		s.limited(r, now, wait)
+	}
+	return !ok
+}
+
+func (s *session) limited(r asked, now time.Time, wait time.Duration) {
+	s.server.ignored.Add(1)
+	s.answer(r, s.conn.overRate(now, wait))
+}
+
+// receive handles the messages of one read, as far as the rate allows.
+func (p *participant) receive(messages []websocket.Message, now time.Time) {
+	if p.conn.meter == nil {
+		p.handleAll(messages, now)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range messages {
+		if !p.limited(m, now) {
+			p.handle(m, now)
+		}
+	}
+}
+
+// limited refuses a message over the rate. p.mu is held.
+func (p *participant) limited(m websocket.Message, now time.Time) bool {
+	wait, ok := p.conn.meter.Bytes(now, len(m.Payload))
+	if ok {
+		wait, ok = p.conn.meter.Request(now)
+	}
+	if ok {
+		return false
+	}
+	if settles(identify(m.Payload).Type) {
+		p.conn.meter.Owe(now, 0, len(m.Payload))
+		return false
+	}
+	p.server.ignored.Add(1)
+	with := p.conn.overRate(now, wait)
+	p.answer(chatMessage{ID: identifyChat(trimSpace(m.Payload))}, codeRateLimited, map[string]any{"retry_after_ms": with.RetryAfterMS})
+	return true
+}
+
+// pinged counts the Pings of a peer, which it may send in place of messages.
+func (c *connection) pinged(size int) {
+	if c.meter == nil {
+		return
+	}
+	now := time.Now()
+	wait, ok := c.meter.Bytes(now, size)
+	if ok {
+		wait, ok = c.meter.Request(now)
+	}
+	if !ok {
+		c.overRate(now, wait)
+	}
+}
+
+// paceSlice is after how long at most a connection that sends too fast is looked at again: it may be ending.
+const paceSlice = 100 * time.Millisecond
+
+// pace waits until messages that have been read are within the rate: meanwhile nothing is read, and the peer cannot send more.
+// It is for endpoints without answers.
+func (c *connection) pace(now time.Time, messages []websocket.Message) {
+	if c.meter == nil || len(messages) == 0 {
+		return
+	}
+	bytes := 0
+	for _, m := range messages {
+		bytes += len(m.Payload)
+	}
+	for until := now.Add(c.meter.Owe(now, len(messages), bytes)); !c.ending(); {
+		left := time.Until(until)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(left, paceSlice))
+	}
+}
+
+// limited refuses a request that is one too many, or over the rate of its user. Otherwise end is called after it.
+func (c *call) limited() (end func(), refused bool) {
+	s := c.api.server
+	caller, _ := callerOf(c.r)
+	client := s.client(c.r, caller)
+	count, why := s.limits.Begin(client)
+	if why != limits.None {
+		s.tooMany(c.w, c.r, why, client.Address)
+		return nil, true
+	}
+	c.count = count
+	size, now := int(max(c.r.ContentLength, 0)), time.Now()
+	if settles(path.Base(c.r.Pattern)) {
+		count.Owe(now, size)
+		return count.End, false
+	}
+	wait, ok := count.Take(now, size)
+	if !ok {
+		count.End()
+		dropBody(c.w, c.r)
+		writeError(c.w, later(codeRateLimited, wait))
+	}
+	return count.End, !ok
+}

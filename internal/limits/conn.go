@@ -1,0 +1,142 @@
+package limits
+
+import "net/netip"
+
+// Conn is what is counted of one socket.
+type Conn struct {
+	registry *Registry
+
+	// Guarded by registry.mu.
+	at      place
+	home    place // as the listener counted it
+	counted bool
+	closed  bool
+	meter   *Meter
+}
+
+// accept counts a socket that has just been accepted, or returns why not.
+func (r *Registry) accept(peer netip.Addr) (*Conn, Reason) {
+	at := place{address: Key(peer), pending: true}
+	if r.cfg.Proxies.Trusts(peer) { // its clients count, once they are known
+		at = place{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why := r.fits(at, spare, addressSpare); why != None {
+		return nil, r.refuse(why)
+	}
+	r.add(at, 1)
+	return &Conn{registry: r, at: at, home: at, counted: true}, None
+}
+
+// New returns the Conn of a socket that no Listener has accepted. It counts from its handshake on.
+func (r *Registry) New() *Conn { return &Conn{registry: r} }
+
+// Handshake says that the socket becomes a WebSocket, and whose. It is pending as long as that is not known for certain. If a limit would be
+// exceeded, Handshake returns it, and nothing has changed.
+func (c *Conn) Handshake(of Client, pending bool) Reason {
+	to := of.place(pending)
+	return c.move(to, func() Reason { return c.registry.fits(to, 0, 0) })
+}
+
+// Identify says whose WebSocket it is, once that is known. If the user has too many already, it returns that, and nothing has changed.
+func (c *Conn) Identify(of Client) Reason {
+	to := of.place(false)
+	return c.move(to, func() Reason { return c.registry.fitsUser(to) })
+}
+
+// move changes the place of a Conn, if it fits there.
+func (c *Conn) move(to place, fits func() Reason) Reason {
+	r := c.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.closed {
+		return None
+	}
+	if c.counted {
+		r.add(c.at, -1)
+	}
+	why := fits()
+	if why == None {
+		c.at, c.counted = to, true
+	}
+	if c.counted {
+		r.add(c.at, 1)
+	}
+	return r.refuse(why)
+}
+
+// Known says that the client of the socket is known: it is pending no more.
+func (c *Conn) Known() {
+	if c == nil {
+		return
+	}
+	c.change(func() { c.at.pending, c.home.pending = false, false })
+}
+
+// Undo is called after a handshake that has failed: the socket counts as before.
+func (c *Conn) Undo() { c.change(func() { c.at = c.home }) }
+
+// change changes the place of a Conn, without a limit.
+func (c *Conn) change(f func()) {
+	r := c.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.closed || !c.counted {
+		return
+	}
+	r.add(c.at, -1)
+	f()
+	r.add(c.at, 1)
+}
+
+// Close ends it. Further calls do nothing.
+func (c *Conn) Close() {
+	r := c.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.counted && !c.closed {
+		r.add(c.at, -1)
+	}
+	c.closed = true
+}
+
+// Request is an HTTP request in progress.
+type Request struct {
+	registry *Registry
+	at       place
+}
+
+// Begin counts an HTTP request, or returns which limit it would exceed.
+func (r *Registry) Begin(of Client) (*Request, Reason) {
+	at := of.place(false)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var address counts
+	if c := r.addresses[at.address]; c != nil {
+		address = *c
+	}
+	switch {
+	case over(r.all.sockets, r.cfg.Connections):
+		return nil, r.refuse(Total)
+	case over(max(address.requests+1, address.sockets), r.cfg.AddressConnections):
+		return nil, r.refuse(Address)
+	case at.named && over(r.userCounts(at.user).requests+1, r.cfg.UserConnections):
+		return nil, r.refuse(User)
+	}
+	r.count(at, 1)
+	return &Request{r, at}, None
+}
+
+func (r *Registry) count(at place, n int) {
+	change := func(c *counts) { c.requests += n }
+	change(&r.all)
+	r.change(at, change)
+}
+
+// End is called once.
+func (q *Request) End() {
+	q.registry.mu.Lock()
+	defer q.registry.mu.Unlock()
+	q.registry.count(q.at, -1)
+}

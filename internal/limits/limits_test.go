@@ -1,0 +1,361 @@
+package limits
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// TestKey: IPv4 counts alone, however it is written; IPv6 by its /64, without its zone.
+func TestKey(t *testing.T) {
+	t.Parallel()
+	for a, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "2001:db8:1:2::": "2001:db8:1:2::",
+		"fe80::1%eth0": "fe80::", "::1": "::",
+	} {
+		if got := Key(addr(a)); got != addr(want) {
+			t.Errorf("%s counts as %s, want %s", a, got, want)
+		}
+	}
+	if got := Key(netip.Addr{}); got.IsValid() {
+		t.Errorf("no address counts as %s", got)
+	}
+}
+
+// TestProxies_Client: X-Forwarded-For counts only after trusted proxies, from the right, up to the first foreign or malformed entry.
+func TestProxies_Client(t *testing.T) {
+	t.Parallel()
+	trusted := Proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	for _, c := range []struct {
+		peer  string
+		lines []string
+		want  string
+	}{
+		{"192.0.2.1:5", nil, "192.0.2.1"},
+		{"192.0.2.1:5", []string{"198.51.100.9"}, "192.0.2.1"}, // no proxy
+		{"10.1.1.1:5", nil, "10.1.1.1"},
+		{"10.1.1.1:5", []string{"198.51.100.9"}, "198.51.100.9"},
+		{"10.1.1.1:5", []string{"1.2.3.4, 198.51.100.9"}, "198.51.100.9"}, // the client has written the first
+		{"10.1.1.1:5", []string{"1.2.3.4", "198.51.100.9 , 10.2.2.2"}, "198.51.100.9"},
+		{"10.1.1.1:5", []string{"1.2.3.4, 10.3.3.3", "10.2.2.2"}, "1.2.3.4"},
+		{"10.1.1.1:5", []string{"10.3.3.3,10.2.2.2"}, "10.3.3.3"},
+		{"10.1.1.1:5", []string{"1.2.3.4, unknown, 10.2.2.2"}, "10.2.2.2"},
+		{"10.1.1.1:5", []string{"garbage"}, "10.1.1.1"},
+		{"10.1.1.1:5", []string{""}, "10.1.1.1"},
+		{"10.1.1.1:5", []string{",,"}, "10.1.1.1"},
+		{"10.1.1.1:5", []string{"198.51.100.9:4711"}, "198.51.100.9"},
+		{"10.1.1.1:5", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},
+		{"10.1.1.1:5", []string{"[2001:db8::1]"}, "2001:db8::1"},
+		{"10.1.1.1:5", []string{"::ffff:198.51.100.9"}, "198.51.100.9"},
+		{"[fd00::1]:5", []string{"2001:db8::1"}, "2001:db8::1"},
+		{"[::ffff:10.1.1.1]:5", []string{"198.51.100.9"}, "198.51.100.9"},
+		{"@", []string{"198.51.100.9"}, ""},
+		{"", nil, ""},
+	} {
+		r := &http.Request{RemoteAddr: c.peer, Header: http.Header{"X-Forwarded-For": c.lines}}
+		got := trusted.Client(r)
+		if (c.want == "") == got.IsValid() || got.IsValid() && got != addr(c.want) {
+			t.Errorf("peer %s, header %q: %s, want %q", c.peer, c.lines, got, c.want)
+		}
+	}
+}
+
+// model counts in the plainest way: it walks everything that is open.
+type model struct {
+	conns    map[*Conn]modelConn
+	requests map[*Request]place
+}
+
+type modelConn struct{ at, home place }
+
+func (m *model) stats() (s Stats, addresses map[netip.Addr]counts, users map[string]counts) {
+	addresses, users = make(map[netip.Addr]counts), make(map[string]counts)
+	count := func(at place, n counts) {
+		if at.address.IsValid() {
+			c := addresses[at.address]
+			addresses[at.address] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests}
+		}
+		if at.user != "" {
+			c := users[at.user]
+			users[at.user] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests}
+		}
+		s.Sockets, s.Pending, s.Requests = s.Sockets+n.sockets, s.Pending+n.pending, s.Requests+n.requests
+	}
+	for _, c := range m.conns {
+		n := counts{sockets: 1}
+		if c.at.pending {
+			n.pending = 1
+		}
+		count(c.at, n)
+	}
+	for _, at := range m.requests {
+		count(at, counts{requests: 1})
+	}
+	return s, addresses, users
+}
+
+// TestRegistry_Model: after any operations the counts are those of what is open, no limit is exceeded, and nothing is left at the end.
+func TestRegistry_Model(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		cfg := Config{
+			Connections: r.IntN(3) * 40, UserConnections: r.IntN(4), AddressConnections: r.IntN(3) * 8, Pending: r.IntN(3) * 30,
+			RequestRate: float64(r.IntN(2)), Proxies: Proxies{netip.MustParsePrefix("10.0.0.0/8")},
+		}
+		drive(t, New(cfg), r, 800)
+	}
+}
+
+func drive(t *testing.T, reg *Registry, r *rand.Rand, steps int) {
+	now := time.Unix(1000, 0)
+	reg.now = func() time.Time { return now }
+	m := &model{make(map[*Conn]modelConn), make(map[*Request]place)}
+	var conns []*Conn
+	var requests []*Request
+	client := func() Client {
+		c := Client{Address: addr([]string{"192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"}[r.IntN(4)]), Service: r.IntN(8) == 0}
+		if r.IntN(3) > 0 {
+			c.User = string(rune('a' + r.IntN(4)))
+		}
+		return c
+	}
+	for range steps {
+		now = now.Add(time.Duration(r.IntN(200)) * time.Millisecond)
+		var c *Conn
+		if len(conns) > 0 {
+			c = conns[r.IntN(len(conns))]
+		}
+		switch op := r.IntN(8); {
+		case op == 0 || c == nil:
+			peer := addr([]string{"192.0.2.1", "192.0.2.2", "10.0.0.1", "2001:db8::3"}[r.IntN(4)])
+			if c, why := reg.accept(peer); why == None {
+				conns, m.conns[c] = append(conns, c), modelConn{c.at, c.at}
+			}
+		case op == 1:
+			of, pending := client(), r.IntN(3) == 0
+			if c.Handshake(of, pending) == None {
+				m.conns[c] = modelConn{of.place(pending), m.conns[c].home}
+			}
+		case op == 2:
+			if of := client(); c.Identify(of) == None {
+				m.conns[c] = modelConn{of.place(false), m.conns[c].home}
+			}
+		case op == 3:
+			c.Known()
+			both := m.conns[c]
+			both.at.pending, both.home.pending = false, false
+			m.conns[c] = both
+		case op == 4:
+			c.Undo()
+			both := m.conns[c]
+			m.conns[c] = modelConn{c.home, both.home}
+			if c.home != both.home {
+				t.Fatalf("home is %v, want %v", c.home, both.home)
+			}
+		case op == 5:
+			c.Close()
+			c.Close()
+			delete(m.conns, c)
+			conns = remove(conns, c)
+		case op == 6:
+			of := client()
+			if q, why := reg.Begin(of); why == None {
+				requests, m.requests[q] = append(requests, q), of.place(false)
+			}
+		case len(requests) > 0:
+			q := requests[r.IntN(len(requests))]
+			q.End()
+			delete(m.requests, q)
+			requests = remove(requests, q)
+		}
+		agree(t, reg, m)
+	}
+	for _, c := range conns {
+		c.Close()
+	}
+	for _, q := range requests {
+		q.End()
+	}
+	now = now.Add(time.Hour)
+	reg.mu.Lock()
+	reg.forget(now)
+	reg.mu.Unlock()
+	if s := reg.Stats(); s != (Stats{}) {
+		t.Errorf("left: %+v", s)
+	}
+}
+
+func remove[T comparable](list []T, x T) []T {
+	for i, y := range list {
+		if x == y {
+			list[i] = list[len(list)-1]
+			return list[:len(list)-1]
+		}
+	}
+	return list
+}
+
+// agree compares the registry with the model, and with its limits.
+func agree(t *testing.T, reg *Registry, m *model) {
+	t.Helper()
+	want, addresses, users := m.stats()
+	got := reg.Stats()
+	want.Addresses, want.Users = len(addresses), got.Users
+	if got != want {
+		t.Fatalf("counted %+v, want %+v", got, want)
+	}
+	for a, c := range addresses {
+		if *reg.addresses[a] != c {
+			t.Fatalf("%s: counted %+v, want %+v", a, *reg.addresses[a], c)
+		}
+		if over(c.sockets, reg.cfg.AddressConnections+addressSpare) && reg.cfg.AddressConnections > 0 {
+			t.Fatalf("%s has %d sockets", a, c.sockets)
+		}
+	}
+	for u, c := range users {
+		if reg.users[u].counts != c {
+			t.Fatalf("%s: counted %+v, want %+v", u, reg.users[u].counts, c)
+		}
+	}
+	for u, c := range reg.users {
+		if c.counts != users[u] {
+			t.Fatalf("%s: counted %+v, want %+v", u, c.counts, users[u])
+		}
+		if u[0] == 'u' && (over(c.sockets, reg.cfg.UserConnections) || over(c.requests, reg.cfg.UserConnections)) {
+			t.Fatalf("%s has %+v", u, c.counts)
+		}
+	}
+	if reg.cfg.Connections > 0 && got.Sockets > reg.cfg.Connections+spare || over(got.Pending, reg.cfg.Pending) {
+		t.Fatalf("over the limit: %+v", got)
+	}
+}
+
+// TestUsers_BucketsStay: a user that connects again finds the bucket that it has emptied, and once it is full again the user is forgotten.
+func TestUsers_BucketsStay(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 1})
+	now := time.Unix(1000, 0)
+	r.now = func() time.Time { return now }
+	for i := range 2 * UserShare * 2 { // twice what one burst allows
+		q, _ := r.Begin(Client{User: "ann"})
+		if _, ok := q.Take(now, 0); ok != (i < 2*UserShare) {
+			t.Fatalf("request %d: allowed is %v", i, ok)
+		}
+		q.End()
+	}
+	if s := r.Stats(); s.Users != 1 {
+		t.Errorf("%d users are known, want 1", s.Users)
+	}
+	now = now.Add(2 * time.Second)
+	q, _ := r.Begin(Client{User: "bob"})
+	q.End()
+	now = now.Add(2 * time.Second)
+	q, _ = r.Begin(Client{User: "carol"})
+	q.End()
+	if s := r.Stats(); s.Users != 2-1 {
+		t.Errorf("%d users are known, want only the last", s.Users)
+	}
+}
+
+// TestUsers_Bounded: the memory for users without connections is bounded.
+func TestUsers_Bounded(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 1})
+	now := time.Unix(1000, 0)
+	r.now = func() time.Time { return now }
+	for i := range maxIdle + 1000 {
+		q, _ := r.Begin(Client{User: string([]byte{byte(i), byte(i >> 8), byte(i >> 16)})})
+		q.End()
+	}
+	if s := r.Stats(); s.Users > maxIdle || len(r.idle) > maxIdle {
+		t.Errorf("%d users are remembered, want at most %d", s.Users, maxIdle)
+	}
+}
+
+// TestMeter_EndsWhoDoesNotPause: three seconds of messages over the rate are too long. A pause as long as it was told begins anew.
+func TestMeter_EndsWhoDoesNotPause(t *testing.T) {
+	t.Parallel()
+	send := func(every time.Duration, obeys bool) (ended bool) {
+		r := New(Config{RequestRate: 10})
+		c := r.New()
+		c.Handshake(Client{User: "ann"}, false)
+		m, now := c.Meter(), time.Unix(1000, 0)
+		for end := now.Add(30 * time.Second); now.Before(end) && !ended; {
+			pause := every
+			m.Bytes(now, 1)
+			if wait, ok := m.Request(now); !ok {
+				ended = m.Refused(now, wait)
+				if obeys {
+					pause = wait
+				}
+			}
+			now = now.Add(pause)
+		}
+		return ended
+	}
+	for _, c := range []struct {
+		every       time.Duration
+		obeys, want bool
+	}{{time.Millisecond, false, true}, {30 * time.Millisecond, false, true}, {time.Millisecond, true, false}, {101 * time.Millisecond, false, false}} {
+		if got := send(c.every, c.obeys); got != c.want {
+			t.Errorf("a message each %v, obeys %v: ended is %v", c.every, c.obeys, got)
+		}
+	}
+}
+
+// TestMeter_Paces: what is owed is paid by the time, however much it is.
+func TestMeter_Paces(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 100, ByteRate: 1000, MaxMessage: 5000})
+	c := r.New()
+	c.Handshake(Client{}, false)
+	m, now := c.Meter(), time.Unix(1000, 0)
+	if wait := m.Owe(now, 200, 5000); wait != 0 {
+		t.Errorf("the burst waits %v", wait)
+	}
+	if wait := m.Owe(now, 1000, 0).Round(time.Millisecond); wait != 10*time.Second {
+		t.Errorf("1000 requests wait %v, want 10s", wait)
+	}
+	if wait := m.Owe(now, 0, 12_000).Round(time.Millisecond); wait != 12*time.Second {
+		t.Errorf("12000 bytes wait %v, want 12s", wait)
+	}
+}
+
+func TestMeter_NoneCostsNothing(t *testing.T) {
+	t.Parallel()
+	c := New(Config{}).New()
+	if m := c.Meter(); m != nil {
+		t.Error("there is a meter without a rate")
+	}
+	var m *Meter
+	if _, ok := m.Request(time.Time{}); !ok || m.Owe(time.Time{}, 1, 1) != 0 {
+		t.Error("no meter has a limit")
+	}
+}
+
+func BenchmarkMeter(b *testing.B) {
+	r := New(Config{RequestRate: 1e12, ByteRate: 1 << 50, MaxMessage: 1 << 20})
+	c := r.New()
+	c.Handshake(Client{User: "ann"}, false)
+	m, now := c.Meter(), time.Now()
+	b.ReportAllocs()
+	for range b.N {
+		m.Bytes(now, 100)
+		m.Request(now)
+	}
+}
+
+func BenchmarkRegistry(b *testing.B) {
+	r := New(Config{Connections: 100, UserConnections: 20, AddressConnections: 100, Pending: 10, RequestRate: 1e9})
+	of := Client{User: "ann", Address: addr("192.0.2.1")}
+	b.ReportAllocs()
+	for range b.N {
+		q, _ := r.Begin(of)
+		q.End()
+	}
+}

@@ -1,0 +1,75 @@
+package limits
+
+import "time"
+
+// maxIdle is how many users without connections are remembered. One takes about 400 bytes.
+const maxIdle = 50_000
+
+// user is what is counted of one user. It stays for a while after the last connection: a user that connects again finds its buckets as they are.
+type user struct {
+	counts
+	bucket *bucket // nil without rates
+	since  time.Time
+	queued bool // in Registry.idle
+}
+
+// idleUser is a user that may be forgotten at that time, if it has been idle meanwhile.
+type idleUser struct {
+	name string
+	at   time.Time
+}
+
+// userCounts returns the counts of a user, which may be unknown. r.mu is held.
+func (r *Registry) userCounts(name string) counts {
+	if u := r.users[name]; u != nil {
+		return u.counts
+	}
+	return counts{}
+}
+
+// user returns a user, new if it is unknown. r.mu is held.
+func (r *Registry) user(name string) *user {
+	u := r.users[name]
+	if u == nil {
+		u = &user{bucket: newBucket(UserShare*r.cfg.RequestRate, UserShare*r.cfg.ByteRate, r.cfg.MaxMessage)}
+		r.users[name] = u
+	}
+	return u
+}
+
+// settle plans that a user without connections and requests is forgotten: at once, or when its buckets must be full again, as those of a new user
+// are. r.mu is held.
+func (r *Registry) settle(name string, u *user) {
+	if u.counts != (counts{}) {
+		return
+	}
+	if u.bucket == nil {
+		delete(r.users, name)
+		return
+	}
+	now := r.now()
+	u.since = now
+	if !u.queued {
+		u.queued = true
+		r.idle = append(r.idle, idleUser{name, now.Add(u.bucket.fills)})
+	}
+	r.forget(now)
+}
+
+// forget removes users that have been idle long enough, and the oldest if there are too many. r.mu is held.
+func (r *Registry) forget(now time.Time) {
+	for len(r.idle) > 0 && (len(r.idle) > maxIdle || !now.Before(r.idle[0].at)) {
+		first := r.idle[0]
+		r.idle[0] = idleUser{}
+		r.idle = r.idle[1:]
+		u := r.users[first.name]
+		switch full := u.since.Add(u.bucket.fills); {
+		case u.counts != (counts{}): // it is back
+			u.queued = false
+		case now.Before(full) && len(r.idle) < maxIdle:
+			r.idle = append(r.idle, idleUser{first.name, full})
+		default:
+			delete(r.users, first.name)
+		}
+	}
+}
