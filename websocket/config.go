@@ -50,6 +50,10 @@ type Config struct {
 	// 30 seconds.
 	MessageTimeout time.Duration
 
+	// MaxFragments is how many frames one message of the peer may have; with more the connection fails with StatusPolicyViolation. A negative value
+	// sets no limit. Defaults to 1024.
+	MaxFragments int
+
 	// WriteTimeout is how long the peer may read nothing at all while bytes are
 	// queued; then the connection is aborted with ErrWriteTimeout. Defaults to
 	// 30 seconds.
@@ -97,6 +101,7 @@ func (c Config) withDefaults() Config {
 	c.MaxUnsent = cmp.Or(c.MaxUnsent, 4<<20)
 	c.KernelUnsent = cmp.Or(c.KernelUnsent, 128<<10)
 	c.BulkChunk = cmp.Or(c.BulkChunk, 128<<10)
+	c.MaxFragments = cmp.Or(c.MaxFragments, 1024)
 	c.MessageTimeout = cmp.Or(c.MessageTimeout, 30*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)

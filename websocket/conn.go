@@ -96,11 +96,12 @@ func newConn(conn net.Conn, cfg Config, client bool, leftover []byte) *Conn {
 	c.onReadable = c.tryRead
 	c.onWritable = c.tryWrite
 	c.dec = decoder{
-		size:    cfg.ReadBuffer,
-		max:     cfg.MaxMessage,
-		client:  client,
-		anyText: cfg.SkipUTF8Check,
-		control: c.control,
+		size:      cfg.ReadBuffer,
+		max:       cfg.MaxMessage,
+		maxFrames: max(cfg.MaxFragments, 0),
+		client:    client,
+		anyText:   cfg.SkipUTF8Check,
+		control:   c.control,
 	}
 	if c.raw == nil {
 		c.dec.size = min(cfg.ReadBuffer, plainBuffer)
@@ -121,7 +122,7 @@ func (c *Conn) findSocket() {
 		c.socket = over.NetConn()
 		if s, ok := c.socket.(*secureSocket); ok {
 			s.takeOver()
-			c.secure, c.socket, c.raw = s, s.TCPConn, s.raw
+			c.secure, c.socket, c.raw = s, s.outer, s.raw
 		}
 		return
 	}

@@ -27,17 +27,18 @@ type decoder struct {
 	op      Opcode // of the unfinished message; OpContinuation if there is none
 	fin     bool   // the current frame is its last
 	checked int    // bytes of it, from start, known to be whole UTF-8 runes
-	empty   int    // frames of it without payload
+	frames  int    // of it, before the current one
 
 	finished int // number of messages, and of control frames outside a message
 
 	err error // why reading ended: *CloseError, *ProtocolError or the socket's error
 
-	size    int  // of the buffer to read into
-	max     int  // bytes of the largest message
-	client  bool // frames come from a server, unmasked
-	anyText bool // text need not be UTF-8
-	control func(Opcode, []byte)
+	size      int  // of the buffer to read into
+	max       int  // bytes of the largest message
+	maxFrames int  // of a message; 0: any number
+	client    bool // frames come from a server, unmasked
+	anyText   bool // text need not be UTF-8
+	control   func(Opcode, []byte)
 }
 
 // held returns how many bytes in the buffer are still needed.
@@ -228,10 +229,8 @@ func (d *decoder) header(b []byte) bool {
 		d.err = errInterleaved
 	case h.Length > int64(d.max-(d.end-d.start)):
 		d.err = errTooBig
-	case h.Length == 0 && !h.Fin:
-		if d.empty++; d.empty > maxEmptyFragments {
-			d.err = errEmptyFragments
-		}
+	case d.maxFrames > 0 && d.frames >= d.maxFrames:
+		d.err = errFragments
 	}
 	if d.err != nil {
 		return false
@@ -240,8 +239,8 @@ func (d *decoder) header(b []byte) bool {
 	if h.Op != OpContinuation {
 		d.op, d.start, d.end, d.checked = h.Op, d.r, d.r, 0
 	}
-	if h.Fin {
-		d.empty = 0
+	if d.frames++; h.Fin {
+		d.frames = 0
 	}
 	d.fin, d.left, d.key = h.Fin, int(h.Length), word(h.Key, 0)
 	return true

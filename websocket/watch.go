@@ -13,11 +13,8 @@ const leastRate = 4 << 10
 // errOverdue says that the peer has not completed a message in time.
 var errOverdue = errors.New("websocket: message overdue")
 
-// errEmptyFragments ends a message that consists of too many empty frames.
-var errEmptyFragments = &ProtocolError{StatusPolicyViolation, "too many empty fragments in one message"}
-
-// maxEmptyFragments is how many frames without payload one message may have.
-const maxEmptyFragments = 1000
+// errFragments ends a message of more frames than Config.MaxFragments.
+var errFragments = &ProtocolError{StatusPolicyViolation, "too many fragments in one message"}
 
 // watch is the time limit of unfinished messages. Its deadline on the socket is
 // lazy: it is set when Read waits in the middle of a message, at most once per

@@ -191,7 +191,7 @@ func TestDecoder_emptyFragments(t *testing.T) {
 			socket.Write(some)
 		}
 	}()
-	if _, err := server.Read(); err != errEmptyFragments {
+	if _, err := server.Read(); err != errFragments {
 		t.Errorf("got %v", err)
 	}
 	server.Abort()

@@ -26,10 +26,13 @@
 // to it, the demands of all holders would fill the budget up to the mark. Waiting
 // holders are served smallest first.
 //
+// Holders of one client are a group ([Holder.Join]): the fair share is that of a group, and its size is what counts for all its members. So a client
+// with many connections gets no more than a client with one.
+//
 // Waiting does not help if holders never release their memory. So one or several
 // holders are evicted when a Reserve has waited for [Patience], or when the limit
-// is reached. The greediest is evicted first: the one with the largest product of
-// bytes held and time since it released something. Its pending Reserves fail with
+// is reached. The greediest holder of the greediest group is evicted first. The greed of a holder is the product of
+// bytes held and time since it released something, and that of a group is the sum. Its pending Reserves fail with
 // [ErrEvicted]; its owner ends the connection or request, which calls Close.
 //
 // A nil *Budget opens a nil *Holder, and a nil *Holder counts and bounds nothing.
@@ -104,6 +107,7 @@ type Budget struct {
 
 	mu           sync.Mutex
 	holders      []*Holder
+	groups       map[string]*group
 	queue        waitQueue
 	pressedSince time.Time
 	timer        *time.Timer // evict; nil if never used
@@ -119,7 +123,7 @@ func New(limit int64) *Budget {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	return &Budget{limit: limit, mark: limit / 4 * 3}
+	return &Budget{limit: limit, mark: limit / 4 * 3, groups: make(map[string]*group)}
 }
 
 // Open registers a holder. evict is called at most once, in a new goroutine, when the
@@ -129,7 +133,8 @@ func (b *Budget) Open(evict func()) *Holder {
 	if b == nil {
 		return nil
 	}
-	h := &Holder{b: b, onEvict: evict}
+	h := &Holder{b: b, onEvict: evict, own: group{members: 1}}
+	h.group = &h.own
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pressed.Load() {
@@ -147,6 +152,7 @@ func (b *Budget) remove(h *Holder) {
 	b.holders[h.index].index = h.index
 	b.holders[last] = nil
 	b.holders = b.holders[:last]
+	b.leave(h.group)
 }
 
 // Stats holds the counts of a budget.

@@ -23,52 +23,85 @@ func (v victims) evict() {
 	}
 }
 
-// choose selects holders to evict so that need more bytes fit below bound, and
-// marks them. Bytes that evicted holders still hold count as free: they will be
-// released soon. w is the waiter to be served, or nil. The first victim is the
-// greediest. Further holders are evicted only if they have released nothing for
-// Patience, or if bound is the limit. b.mu is held.
-func (b *Budget) choose(need, bound int64, w *waiter) victims {
-	left := b.held.Load() - b.evicting.Load()
-	if left <= bound-need {
-		return nil
-	}
+// candidate is a holder that may be evicted.
+type candidate struct {
+	*Holder
+	idle  time.Duration
+	greed float64
+}
+
+// candidates are the holders of one group that may be evicted, the greediest first.
+type candidates struct {
+	members []candidate
+	held    int64
+	greed   float64
+}
+
+// candidates returns the groups of which a holder may be evicted: those above their fair share come first, since they are enough to make room, and
+// among these the greediest. b.mu is held.
+func (b *Budget) candidates(share int64) []*candidates {
 	now := time.Now()
-	type candidate struct {
-		*Holder
-		idle  time.Duration
-		greed float64
-		above bool // its fair share
-	}
-	share := max(b.fairShare(), smallest)
-	order := make([]candidate, 0, len(b.holders))
+	of := make(map[*group]*candidates)
+	var order []*candidates
 	for _, h := range b.holders {
-		if held := h.total.Load(); held > 0 && h.ended() == nil {
-			idle := b.idle(h, now)
-			order = append(order, candidate{h, idle, float64(held) * (1 + idle.Seconds()), held > share})
+		held := h.total.Load()
+		if held <= 0 || h.ended() != nil {
+			continue
 		}
+		c := of[h.group]
+		if c == nil {
+			c = new(candidates)
+			of[h.group] = c
+			order = append(order, c)
+		}
+		idle := b.idle(h, now)
+		m := candidate{h, idle, float64(held) * (1 + idle.Seconds())}
+		c.members, c.held, c.greed = append(c.members, m), c.held+held, c.greed+m.greed
 	}
-	slices.SortFunc(order, func(x, y candidate) int {
-		if x.above != y.above { // the holders above the fair share are enough to make room
-			if x.above {
+	slices.SortFunc(order, func(x, y *candidates) int {
+		if above := x.held > share; above != (y.held > share) {
+			if above {
 				return -1
 			}
 			return 1
 		}
 		return cmp.Compare(y.greed, x.greed)
 	})
-	var found victims
 	for _, c := range order {
-		if left <= bound-need || len(found) > 0 && !c.above {
-			break
-		}
-		if len(found) > 0 && bound < b.limit && c.idle < Patience {
-			continue
-		}
-		left -= c.total.Load()
-		found = append(found, b.markEvicted(c.Holder)...)
-		if w != nil && c.Holder == w.h {
-			break
+		slices.SortFunc(c.members, func(x, y candidate) int { return cmp.Compare(y.greed, x.greed) })
+	}
+	return order
+}
+
+// choose selects holders to evict so that need more bytes fit below bound, and
+// marks them. Bytes that evicted holders still hold count as free: they will be
+// released soon. w is the waiter to be served, or nil. The first victim is the
+// greediest of the greediest group. Further holders are evicted only of groups above their fair share, and only if they
+// have released nothing for Patience, or if bound is the limit. b.mu is held.
+func (b *Budget) choose(need, bound int64, w *waiter) victims {
+	left := b.held.Load() - b.evicting.Load()
+	if left <= bound-need {
+		return nil
+	}
+	share := max(b.fairShare(), smallest)
+	var found victims
+	for _, c := range b.candidates(share) {
+		for _, m := range c.members {
+			if left <= bound-need {
+				return found
+			}
+			if len(found) > 0 && c.held <= share {
+				break
+			}
+			if len(found) > 0 && bound < b.limit && m.idle < Patience {
+				continue
+			}
+			n := m.total.Load()
+			left, c.held = left-n, c.held-n
+			found = append(found, b.markEvicted(m.Holder)...)
+			if w != nil && m.Holder == w.h {
+				return found
+			}
 		}
 	}
 	return found
@@ -101,8 +134,8 @@ func (b *Budget) markEvicted(h *Holder) victims {
 	return victims{h}
 }
 
-// fairShare returns the max-min fair share: the bytes that each holder may have, if
-// holders that want less leave the rest to the others. b.mu is held.
+// fairShare returns the max-min fair share: the bytes that each group may have, if
+// groups that want less leave the rest to the others. b.mu is held.
 func (b *Budget) fairShare() int64 {
 	now := time.Now()
 	if b.shareAt.IsZero() || now.Sub(b.shareAt) > shareAge {
@@ -112,18 +145,25 @@ func (b *Budget) fairShare() int64 {
 }
 
 // level computes the fair share by progressive filling, also known as water filling, of
-// the mark with the demands of all holders (Bertsekas and Gallager, Data Networks,
+// the mark with the demands of all groups (Bertsekas and Gallager, Data Networks,
 // 6.5.2).
 func (b *Budget) level() int64 {
 	demands := make([]int64, 0, len(b.holders))
-	for _, h := range b.holders {
-		d := h.total.Load()
-		for _, w := range h.waiting {
+	demand := func(d int64, g *group) {
+		for _, w := range g.waiting {
 			d += w.n
 		}
 		if d > 0 {
 			demands = append(demands, d)
 		}
+	}
+	for _, h := range b.holders {
+		if h.group == &h.own {
+			demand(h.total.Load(), h.group)
+		}
+	}
+	for _, g := range b.groups {
+		demand(g.total.Load(), g)
 	}
 	slices.Sort(demands)
 	rest := b.mark

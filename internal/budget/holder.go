@@ -15,13 +15,14 @@ type Holder struct {
 
 	// Lock order: Budget.mu before mu.
 	mu      sync.Mutex
+	group   *group // written under both locks
+	own     group
 	held    [Kinds]int64
 	evicted bool
 	closed  bool
 
 	// Guarded by Budget.mu.
 	index      int       // in Budget.holders
-	waiting    []*waiter // its Reserves that wait
 	releasedAt time.Time // when it last released something under pressure; zero before
 }
 
@@ -135,6 +136,9 @@ func (h *Holder) count(k Kind, n int64) (all int64) {
 	if h.evicted {
 		h.b.evicting.Add(n)
 	}
+	if h.group != &h.own {
+		h.group.total.Add(n)
+	}
 	h.b.byKind[k].Add(n)
 	return h.b.held.Add(n)
 }
@@ -157,6 +161,9 @@ func (h *Holder) tryAdd(k Kind, n, bound int64) (bool, error) {
 	}
 	h.held[k] += n
 	h.total.Add(n)
+	if h.group != &h.own {
+		h.group.total.Add(n)
+	}
 	h.b.byKind[k].Add(n)
 	return true, nil
 }

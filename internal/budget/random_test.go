@@ -14,6 +14,17 @@ import (
 func consistent(t *testing.T, b *Budget) {
 	t.Helper()
 	s := b.Stats()
+	b.mu.Lock()
+	members := make(map[*group]int)
+	for _, h := range b.holders {
+		members[h.group]++
+	}
+	for name, g := range b.groups {
+		if g.name != name || g.members == 0 || g.members != members[g] || g.total.Load() < 0 {
+			t.Errorf("group %s: %d members, %d holders, %d bytes", name, g.members, members[g], g.total.Load())
+		}
+	}
+	b.mu.Unlock()
 	if s.Held < 0 || s.Excess != 0 || b.evicting.Load() < 0 {
 		t.Errorf("%+v, evicting %d", s, b.evicting.Load())
 	}
@@ -29,7 +40,7 @@ func empty(t *testing.T, b *Budget) {
 	t.Helper()
 	consistent(t, b)
 	s := b.Stats()
-	if s.Held != 0 || s.Holders != 0 || s.Waiting != 0 || s.ByKind != [Kinds]int64{} || b.evicting.Load() != 0 || b.pressed.Load() {
+	if s.Held != 0 || s.Holders != 0 || s.Waiting != 0 || s.ByKind != [Kinds]int64{} || b.evicting.Load() != 0 || b.pressed.Load() || len(b.groups) != 0 {
 		t.Errorf("left: %+v, evicting %d, pressed %v", s, b.evicting.Load(), b.pressed.Load())
 	}
 }
@@ -70,6 +81,7 @@ func TestBudget_concurrent(t *testing.T) {
 func hold(t *testing.T, ctx context.Context, b *Budget) {
 	h := b.Open(nil)
 	defer h.Close()
+	h.Join([]string{"", "ann", "bob"}[rand.IntN(3)])
 	var both sync.WaitGroup
 	for _, k := range []Kind{Page, CatchUp} {
 		both.Go(func() {
@@ -117,7 +129,7 @@ func run(t *testing.T, program []byte) {
 	var clients []*client
 	taken := int64(0)
 	for ; len(program) >= 3; program = program[3:] {
-		op, who, n := program[0]%6, int(program[1]), int64(program[2])*8<<10
+		op, who, n := program[0]%7, int(program[1]), int64(program[2])*8<<10
 		if op == 5 || len(clients) == 0 {
 			clients = append(clients, open(b, time.Duration(n)))
 			continue
@@ -149,6 +161,8 @@ func run(t *testing.T, program []byte) {
 			c.Close()
 		case 4:
 			time.Sleep(time.Duration(n) * time.Microsecond)
+		case 6:
+			c.Join([]string{"", "ann", "bob", "carol"}[n>>13%4])
 		}
 		synctest.Wait()
 		consistent(t, b)

@@ -13,12 +13,12 @@ type waiter struct {
 	k     Kind
 	n     int64
 	since time.Time
-	size  int64      // bytes of the holder if this is granted, as of the last update
+	size  int64      // bytes of its group if this is granted, as of the last update
 	index int        // in Budget.queue; -1 once it is answered
 	done  chan error // one slot: the answer
 }
 
-// waitQueue is a heap of waiters, the smallest holder first, and among equals the
+// waitQueue is a heap of waiters, the smallest group first, and among equals the
 // one that has waited longest.
 type waitQueue []*waiter
 
@@ -48,8 +48,9 @@ func (q *waitQueue) Pop() any {
 
 // wait is the slow path of Reserve.
 func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
-	w := &waiter{h: h, k: k, n: n, since: time.Now(), size: h.total.Load() + n, done: make(chan error, 1)}
+	w := &waiter{h: h, k: k, n: n, since: time.Now(), done: make(chan error, 1)}
 	b.mu.Lock()
+	w.size = h.size() + n
 	if err := h.ended(); err != nil {
 		b.mu.Unlock()
 		return err
@@ -58,7 +59,7 @@ func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
 	// pressed came before that read, so no wake-up is lost.
 	b.press()
 	heap.Push(&b.queue, w)
-	h.waiting = append(h.waiting, w)
+	h.group.waiting = append(h.group.waiting, w)
 	victims := b.settle()
 	if w.index >= 0 {
 		b.waits++
@@ -115,7 +116,7 @@ func (b *Budget) settle() victims {
 			break
 		}
 		b.answer(w, err)
-		b.reorder(w.h)
+		b.reorder(w.h.group)
 	}
 	if len(b.queue) == 0 && b.pressed.Load() {
 		b.pressed.Store(false)
@@ -128,16 +129,17 @@ func (b *Budget) settle() victims {
 func (b *Budget) answer(w *waiter, err error) {
 	heap.Remove(&b.queue, w.index)
 	w.index = -1
-	i := slices.Index(w.h.waiting, w)
-	w.h.waiting = slices.Delete(w.h.waiting, i, i+1)
+	g := w.h.group
+	i := slices.Index(g.waiting, w)
+	g.waiting = slices.Delete(g.waiting, i, i+1)
 	w.done <- err
 }
 
-// reorder moves the waiters of a holder whose size has changed to their new places in
+// reorder moves the waiters of a group whose size has changed to their new places in
 // the queue. b.mu is held.
-func (b *Budget) reorder(h *Holder) {
-	for _, w := range h.waiting {
-		if size := h.total.Load() + w.n; size != w.size {
+func (b *Budget) reorder(g *group) {
+	for _, w := range g.waiting {
+		if size := w.h.size() + w.n; size != w.size {
 			w.size = size
 			heap.Fix(&b.queue, w.index)
 		}
@@ -150,7 +152,7 @@ func (b *Budget) changed(h *Holder, released bool) {
 	if released {
 		h.releasedAt = time.Now()
 	}
-	b.reorder(h)
+	b.reorder(h.group)
 	victims := b.settle()
 	b.mu.Unlock()
 	victims.evict()
@@ -159,8 +161,9 @@ func (b *Budget) changed(h *Holder, released bool) {
 // closed removes a holder that has been closed.
 func (b *Budget) closed(h *Holder) {
 	b.mu.Lock()
-	b.remove(h)
 	b.fail(h, ErrClosed)
+	b.remove(h)
+	b.reorder(h.group)
 	victims := b.settle()
 	b.mu.Unlock()
 	victims.evict()
@@ -168,8 +171,10 @@ func (b *Budget) closed(h *Holder) {
 
 // fail ends all waits of a holder. b.mu is held.
 func (b *Budget) fail(h *Holder, err error) {
-	for len(h.waiting) > 0 {
-		b.answer(h.waiting[0], err)
+	for _, w := range slices.Clone(h.group.waiting) {
+		if w.h == h {
+			b.answer(w, err)
+		}
 	}
 }
 
@@ -191,7 +196,7 @@ func (b *Budget) overdue() {
 	var found victims
 	switch {
 	case first == nil:
-	case first.size > b.mark: // its own bytes are too many: no other eviction helps
+	case first.h.total.Load()+first.n > b.mark: // its own bytes are too many: no other eviction helps
 		found = b.markEvicted(first.h)
 	default:
 		found = b.choose(min(need, b.mark), b.mark, first)

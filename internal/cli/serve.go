@@ -41,6 +41,7 @@ type serveCmd struct {
 	accessFlags
 	authFlags
 	tlsFlags
+	limitFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
@@ -85,9 +86,9 @@ type chatFlags struct {
 	StoredRooms []string `placeholder:"PATTERN" help:"Rooms whose chats are stored in PostgreSQL, by name or pattern ('support-*'). Members get earlier chats, and an answered chat is committed."`
 }
 
-func (f chatFlags) chat() gateway.ChatConfig {
+func (f chatFlags) chat(maxRooms int) gateway.ChatConfig {
 	return gateway.ChatConfig{
-		RateLimit: f.RateLimit, RateBurst: f.RateBurst,
+		MaxRooms: maxRooms, RateLimit: f.RateLimit, RateBurst: f.RateBurst,
 		PingInterval: time.Duration(f.PingInterval), PongTimeout: time.Duration(f.PongTimeout),
 		Room:        room.Config{MaxLagBytes: int64(f.MaxLagBytes), MaxLagAge: time.Duration(f.MaxLagAge)},
 		StoredRooms: f.StoredRooms,
@@ -120,6 +121,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.Drain < 0 {
 		return errors.New("--drain: want 0 or more")
+	}
+	if err := c.limitFlags.check(); err != nil {
+		return err
 	}
 	if c.IdleTimeout <= 0 {
 		return errors.New("--idle-timeout: want more than 0")
@@ -214,6 +218,10 @@ func (c *serveCmd) serve(p *process) error {
 			l.Close()
 		}
 	}()
+	registry := c.limits(c.closed(), c.MaxMessage, p.log)
+	for i, l := range listeners {
+		listeners[i] = registry.Listener(l) // before TLS: sockets that do not finish the handshake count
+	}
 	access, err := c.access(listeners, c.TLSHost)
 	if err != nil {
 		return err
@@ -235,7 +243,8 @@ func (c *serveCmd) serve(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(), Lanes: c.lanes(lanes), Access: access, Auth: auth,
+		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(c.MaxRooms), Lanes: c.lanes(lanes), Access: access, Auth: auth,
+		Limits: registry, MaxJSONDepth: c.MaxJSONDepth, Sessions: gateway.SessionConfig{MaxSubscriptions: c.MaxSubscriptions},
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}
 	if c.AuditLog != "" {
@@ -377,7 +386,7 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 	}
 	s := serve.Config{
 		Gateway: cfg, Listeners: listeners, Admin: admin, AdminAccess: adminAccess,
-		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain),
+		IdleTimeout: time.Duration(c.IdleTimeout), Drain: time.Duration(c.Drain), MaxHeaderBytes: int(c.MaxHeaderBytes),
 	}
 	if store != nil {
 		s.Engine = store

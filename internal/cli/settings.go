@@ -213,6 +213,10 @@ func (c *configCmd) elsewhere(p *process, name string) (text, source string) {
 		variable = "DATABASE_URL"
 	case "read-url":
 		variable = "DATABASE_READ_URL"
+	default:
+		if limit := c.limitFlags.defaultOf(name, c.closed()); limit != "" {
+			return limit, fromDefault
+		}
 	}
 	address := p.Getenv(variable)
 	if variable == "" || address == "" {

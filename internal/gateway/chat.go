@@ -33,6 +33,8 @@ type ChatConfig struct {
 	// Engine's Rooms keep. A chat in such a room is committed before it is answered
 	// and before any member gets it. Defaults to none.
 	StoredRooms []string
+
+	maxDepth int // Config.MaxJSONDepth
 }
 
 func (c ChatConfig) withDefaults() ChatConfig {

@@ -51,6 +51,14 @@ func parseChat(payload []byte) (m chatMessage, why *problem) {
 	return m, nil
 }
 
+// parse is parseChat for messages that are not nested too deeply.
+func (p *participant) parse(payload []byte) (chatMessage, *problem) {
+	if why := tooDeep(payload, p.server.cfg.maxDepth); why != nil {
+		return chatMessage{ID: identifyChat(trimSpace(payload))}, why
+	}
+	return parseChat(payload)
+}
+
 // identifyChat returns the ID of an object that is invalid JSON or nested too
 // deeply, unless the ID is ambiguous.
 func identifyChat(object []byte) json.RawMessage {

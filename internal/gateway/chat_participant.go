@@ -140,7 +140,7 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 	if !p.stays && !p.conn.identity.admits(len(m.Payload)) {
 		return
 	}
-	msg, why := parseChat(m.Payload)
+	msg, why := p.parse(m.Payload)
 	if m.Op == websocket.OpBinary && !utf8.Valid(m.Payload) { // text messages were checked when they were read
 		if why = errNoUTF8; !utf8.Valid(msg.ID) {
 			msg.ID = nil

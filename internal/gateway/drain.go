@@ -104,6 +104,9 @@ func (c *connection) goingAway() string {
 // ended is the code and the reason of the Close frame after Read has ended with err.
 func ended(c *connection, err error) (websocket.StatusCode, string) {
 	status := closeCode(c, err)
+	if f := c.final.Load(); f != nil && status == f.code {
+		return status, f.reason
+	}
 	if status == websocket.StatusGoingAway && c.stopping() {
 		return status, c.goingAway()
 	}

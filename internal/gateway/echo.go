@@ -10,9 +10,9 @@ import (
 )
 
 // echo returns every message with its opcode. All answers to one read of the
-// socket leave in one write.
+// socket leave in one write. A message may have any number of fragments: conformance suites try that.
 func (s *Server) echo(w http.ResponseWriter, r *http.Request) {
-	s.accept(w, r, websocket.Config{}, func(c *connection) {
+	s.accept(w, r, websocket.Config{MaxFragments: -1}, func(c *connection) {
 		c.identity.begin(false)
 		c.whenStopped(func() { c.SetReadDeadline(time.Now()) })
 		for {

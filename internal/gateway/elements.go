@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"fmt"
 )
 
 const (
@@ -36,6 +37,28 @@ func tooRich(text []byte) bool {
 	return false
 }
 
+// tooDeep returns the problem of a JSON text that is nested more than most deep. The text may be invalid JSON. Most texts have fewer braces
+// and brackets than that, which is quick to see.
+func tooDeep(text []byte, most int) *problem {
+	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
+		return nil
+	}
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = skipString(text, i+1)
+		case '{', '[':
+			if depth++; depth > most {
+				return &problem{code: codeMalformed, text: fmt.Sprintf("nested too deeply: want at most %d objects and arrays within each other", most)}
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return nil
+}
+
 // skipString returns the end of the string that begins before i: the index of its
 // closing quotation mark, or len(text) if there is none.
 func skipString(text []byte, i int) int {
@@ -53,18 +76,25 @@ func skipString(text []byte, i int) int {
 	}
 }
 
-// decoders is a semaphore that bounds how many large messages are decoded at a
-// time.
-type decoders chan struct{}
+// decoders decodes messages. large is a semaphore that bounds how many large ones are decoded at a time.
+type decoders struct {
+	large    chan struct{}
+	maxDepth int
+}
 
-func newDecoders() decoders { return make(decoders, maxDecoding) }
+func newDecoders(maxDepth int) decoders {
+	return decoders{make(chan struct{}, maxDecoding), maxDepth}
+}
 
-// parse is parseRequest, which waits for its turn where the text is large.
+// parse is parseRequest for texts that are not nested too deeply. It waits for its turn where the text is large.
 func (d decoders) parse(ctx context.Context, text []byte) (*request, *problem) {
+	if why := tooDeep(text, d.maxDepth); why != nil {
+		return identify(text), why
+	}
 	if len(text) >= largeText {
 		select {
-		case d <- struct{}{}:
-			defer func() { <-d }()
+		case d.large <- struct{}{}:
+			defer func() { <-d.large }()
 		case <-ctx.Done(): // the server gives up, so there will be no answer
 		}
 	}

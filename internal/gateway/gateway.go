@@ -51,6 +51,8 @@ type Config struct {
 	MaxPartitions int
 	// MaxMessage is the largest message accepted, in bytes. Defaults to 1 MiB.
 	MaxMessage int
+	// MaxJSONDepth is how deep the JSON of a message may be nested, with its own braces. Defaults to 64.
+	MaxJSONDepth int
 	// Access decides which web pages may use /ws and /v1, and under which host
 	// names. Defaults to the pages of the server's own origin.
 	Access *websocket.Access
@@ -88,6 +90,10 @@ func (c Config) withDefaults() Config {
 	if c.MaxMessage == 0 {
 		c.MaxMessage = 1 << 20
 	}
+	if c.MaxJSONDepth == 0 {
+		c.MaxJSONDepth = 64
+	}
+	c.Chat.maxDepth = c.MaxJSONDepth
 	if c.MaxPartitions == 0 {
 		c.MaxPartitions = 64
 	}
@@ -337,6 +343,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		c.identity.caller.Store(caller)
 	})
 	memory.holder = c.memory
+	c.memory.Join(s.memoryGroup(c.address, caller))
 	if caller != nil || s.cfg.Auth.Policy == nil {
 		c.meterFor(caller)
 	}

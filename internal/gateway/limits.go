@@ -126,7 +126,19 @@ func (c *connection) identified(caller *auth.Caller) *problem {
 		return because(codeTooManyConnections)
 	}
 	c.meterFor(caller)
+	c.memory.Join("user " + caller.User)
 	return nil
+}
+
+// memoryGroup names the group of a client in the memory budget: its user once that is known, and before that its address. In open mode each connection has its own.
+func (s *Server) memoryGroup(address netip.Addr, caller *auth.Caller) string {
+	switch {
+	case s.cfg.Auth.Policy == nil:
+		return ""
+	case caller != nil && caller.User != "":
+		return "user " + caller.User
+	}
+	return "address " + limits.Key(address).String()
 }
 
 // meterFor sets the rate of the connection. Programs with an API key have none.

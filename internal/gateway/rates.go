@@ -141,6 +141,7 @@ func (c *call) limited() (end func(), refused bool) {
 		return nil, true
 	}
 	c.count = count
+	c.memory.Join(s.memoryGroup(client.Address, caller))
 	size, now := int(max(c.r.ContentLength, 0)), time.Now()
 	if settles(path.Base(c.r.Pattern)) {
 		count.Owe(now, size)

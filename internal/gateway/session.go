@@ -162,7 +162,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	if s.tooManyRequests(r.asked, now) {
 		return
 	}
-	if r.Type == "auth" {
+	if r.Type == "auth" && why == nil {
 		s.answer(r.asked, s.conn.identity.handle(s.server.work, m.Payload))
 		return
 	}

@@ -47,7 +47,7 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 	s := &sessions{
 		cfg: cfg.Sessions.withDefaults(), streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
-		querying: make(chan struct{}, maxReading), decoders: newDecoders(),
+		querying: make(chan struct{}, maxReading), decoders: newDecoders(cfg.MaxJSONDepth),
 	}
 	for _, m := range []struct {
 		name, help string

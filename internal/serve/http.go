@@ -15,6 +15,8 @@ const (
 	// headerTimeout bounds how long a request's header takes to arrive, and the TLS
 	// handshake before it.
 	headerTimeout = 10 * time.Second
+	// headerSlop is how many more bytes net/http takes than it is told.
+	headerSlop = 4 << 10
 	// bodyTimeout bounds a body that no handler reads. The HTTP API sets another
 	// deadline for bodies that it reads.
 	bodyTimeout = 30 * time.Second
@@ -26,7 +28,7 @@ func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
 		ConnContext:       limits.ConnContext,
-		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: max(cmp.Or(cfg.MaxHeaderBytes, 16<<10)-headerSlop, 1),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
 		ErrorLog:     stdlog.New(&httpLog{log: cfg.Gateway.Log}, "", 0),
 	}

@@ -40,6 +40,8 @@ type Config struct {
 	HeaderTimeout time.Duration
 	// Background is called in its own goroutine while the server runs. Its context ends when the server begins to stop. Defaults to nothing.
 	Background func(context.Context, *gateway.Server)
+	// MaxHeaderBytes is the largest header of a request. Defaults to 16 KiB.
+	MaxHeaderBytes int
 	// Listening is called when the server answers requests, and Stopped after the last answer. Both default to
 	// nothing.
 	Listening func()

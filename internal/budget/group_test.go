@@ -1,0 +1,97 @@
+package budget
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGroup_SharesAsOne: the demands of a group are one demand.
+func TestGroup_SharesAsOne(t *testing.T) {
+	b := New(100)
+	for i := range 9 {
+		h := b.Open(nil)
+		h.Join("many")
+		h.add(Page, int64(10+i))
+	}
+	b.Open(nil).add(Page, 60)
+	if got := b.level(); got != 37 {
+		t.Errorf("share %d, want half of 75", got)
+	}
+}
+
+// TestGroup_IsEvictedBeforeALargerHolder: many small holders of one client are evicted before one of another client that is larger than each, and
+// only as many as needed.
+func TestGroup_IsEvictedBeforeALargerHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16 * mib)
+		single := open(b, 0)
+		single.Take(Output, 3*mib)
+		var many []*client
+		for range 24 {
+			c := open(b, 0)
+			c.Join("many")
+			c.Take(Output, mib/2)
+			many = append(many, c)
+		}
+		small := open(b, 0)
+		small.Take(Output, 2*mib) // more than the limit
+		synctest.Wait()
+		evicted := 0
+		for _, c := range many {
+			if c.evicted.Load() {
+				evicted++
+			}
+		}
+		if single.evicted.Load() || small.evicted.Load() || evicted != 2 {
+			t.Errorf("evicted: the single one %v, the last %v, %d of the group, want two", single.evicted.Load(), small.evicted.Load(), evicted)
+		}
+	})
+}
+
+// TestGroup_WaitsAsOne: a new holder of a client that holds much waits, and the first of another client does not.
+func TestGroup_WaitsAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16 * mib)
+		for range 24 {
+			c := open(b, time.Hour)
+			c.Join("many")
+			c.Take(Output, mib/2) // 12 MiB in all: the mark
+		}
+		fresh, other := open(b, time.Hour), open(b, time.Hour)
+		fresh.Join("many")
+		first := fresh.reserve(mib)
+		synctest.Wait()
+		waits(t, "a new one of the group", first)
+		second := other.reserve(mib)
+		synctest.Wait()
+		select {
+		case err := <-second:
+			check(t, "another client", err, nil)
+		default:
+			t.Error("another client waits")
+		}
+		fresh.Join("") // it is known now that it is somebody else
+		synctest.Wait()
+		select {
+		case err := <-first:
+			check(t, "after it has left the group", err, nil)
+		default:
+			t.Error("it still waits")
+		}
+	})
+}
+
+func BenchmarkTakeRelease_Group(b *testing.B) {
+	budget := New(1 << 40)
+	b.RunParallel(func(pb *testing.PB) {
+		h := budget.Open(nil)
+		defer h.Close()
+		h.Join(fmt.Sprintf("%p", h))
+		for pb.Next() {
+			h.Take(Output, 4096)
+			h.Release(Output, 4096)
+		}
+	})
+}
