@@ -102,7 +102,6 @@ func (in *ingestion) read() error {
 	var payloads [][]byte
 	for {
 		messages, err := in.conn.Read()
-		in.conn.pace(time.Now(), messages)
 		payloads = payloads[:0]
 		for _, m := range messages {
 			payloads = append(payloads, m.Payload)
@@ -115,6 +114,7 @@ func (in *ingestion) read() error {
 		if err != nil {
 			return err
 		}
+		in.conn.pace(began, messages)
 	}
 }
 

@@ -1,0 +1,85 @@
+package cli_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidewire/tidewire/internal/cli"
+)
+
+// TestServe_LimitSettings: values that cannot be end the start.
+func TestServe_LimitSettings(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		"want an address or a network": {"--trusted-proxy", "10.0.0.0/99"},
+		"--max-connections is -1":      {"--max-connections=-1"},
+		"--max-pending is -1":          {"--max-pending=-1"},
+		"--request-rate is":            {"--request-rate=-5"},
+		"--max-json-depth is 3":        {"--max-json-depth", "3"},
+		"--max-header-bytes":           {"--max-header-bytes", "1KiB"},
+	} {
+		code, _, errOut := run(t, nil, append([]string{"serve", "--only", "chat", "--port", "0"}, args...)...)
+		if code != cli.ExitUsage || !strings.Contains(errOut, says) {
+			t.Errorf("%v: %d %s, want %q", args, code, errOut, says)
+		}
+	}
+}
+
+// TestConfig_Limits: the defaults depend on the mode.
+func TestConfig_Limits(t *testing.T) {
+	t.Parallel()
+	for mode, args := range map[string][]string{"0 ": nil, "20 ": {"--auth-secret-file", secretFile(t, serverSecret)}} {
+		code, out, errOut := run(t, nil, append([]string{"config"}, args...)...)
+		if code != cli.ExitOK || !strings.Contains(out, "max-user-connections = "+mode) || !strings.Contains(out, "max-connections = 20000 ") {
+			t.Errorf("%v: %d %s %s", args, code, out, errOut)
+		}
+	}
+}
+
+// TestServe_Sockets: sockets that send no request count. With more than there may be, the server closes them, and serves again when some have ended.
+func TestServe_Sockets(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "--only", "chat", "--max-connections", "5", "--max-header-bytes", "8KiB")
+	var idle []net.Conn
+	for range 150 {
+		if conn, err := net.Dial("tcp", p.addr); err == nil {
+			defer conn.Close()
+			idle = append(idle, conn)
+		}
+	}
+	p.await(t, "there are too many")
+	for _, conn := range idle {
+		conn.Close()
+	}
+	get := func(header string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X", header)
+		r.Close = true
+		resp, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return 0
+		}
+		defer resp.Body.Close()
+		io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	}
+	for end := time.Now().Add(time.Minute); get("") != http.StatusOK; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the server does not serve again")
+		}
+	}
+	if got := get(strings.Repeat("x", 6<<10)); got != http.StatusOK {
+		t.Errorf("a header of 6 KiB got %d", got)
+	}
+	if got := get(string(bytes.Repeat([]byte("x"), 12<<10))); got != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 12 KiB got %d, want 431", got)
+	}
+}
