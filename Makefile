@@ -77,11 +77,11 @@ test-long: $(TOOLS)/gotestsum
 test-flake:
 	GO='$(GO)' PKG='$(PKG)' MINUTES='$(MINUTES)' ./scripts/flake.sh
 
-## test-hostile: attacks on a running server beside well-behaved clients, first built with the race detector and then without (SEED=7 DURATION=5m ATTACK=trickle)
+## test-hostile: attacks on a running server beside well-behaved clients, in open and in closed mode, each built with the race detector and without; then a table (MODE=closed SEED=7 DURATION=5m ATTACK=trickle)
 test-hostile: build
-	@code=0; for server in '' '$(CURDIR)/bin/tidewire'; do \
-		SEED='$(SEED)' DURATION='$(or $(DURATION),5m)' ATTACK='$(ATTACK)' TIDEWIRE_HOSTILE_SERVER="$$server" \
-			$(GO) test -race -count=1 -timeout 0 -v -run '^TestHostile$$' ./internal/hostile || code=1; done; exit $$code
+	@code=0; table=$$(mktemp); for mode in $(or $(MODE),open closed); do for server in '' '$(CURDIR)/bin/tidewire'; do \
+		MODE="$$mode" SEED='$(SEED)' DURATION='$(or $(DURATION),5m)' ATTACK='$(ATTACK)' TIDEWIRE_HOSTILE_SERVER="$$server" TIDEWIRE_HOSTILE_TABLE="$$table" \
+			$(GO) test -race -count=1 -timeout 0 -v -run '^TestHostile$$' ./internal/hostile || code=1; done; done; cat "$$table"; rm "$$table"; exit $$code
 
 ## fuzz: each fuzz target for a minute
 fuzz:

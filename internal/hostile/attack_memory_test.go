@@ -33,7 +33,7 @@ var memoryAttacks = []attack{
 				query += "&key=k"
 			}
 			if c := a.raw(); c != nil {
-				fmt.Fprintf(c, "GET /v1/streams/%s/messages?%s HTTP/1.1\r\nHost: %s\r\n\r\n", bigStream, query, a.addr)
+				fmt.Fprintf(c, "GET /v1/streams/%s/messages?%s HTTP/1.1\r\n%s\r\n", bigStream, query, a.head())
 			}
 		}
 		a.hold()
@@ -86,7 +86,7 @@ var memoryAttacks = []attack{
 				continue
 			}
 			c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-			fmt.Fprintf(c, "POST /v1/streams/evil/messages HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{\"payload\":\"%s", a.addr, 1<<20, part)
+			fmt.Fprintf(c, "POST /v1/streams/evil/messages HTTP/1.1\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{\"payload\":\"%s", a.head(), 1<<20, part)
 		}
 		a.hold()
 	}},

@@ -9,7 +9,7 @@ import (
 // Random requests consist of these.
 var (
 	randomTypes = strings.Fields(`publish subscribe unsubscribe commit enqueue consume ack nack extend cancel credit append query project
-		join chat leave ping pong hello chunk presence nonsense`)
+		auth join chat leave ping pong hello chunk presence nonsense`)
 	randomFields = strings.Fields(`stream queue group subscription room user store key headers payload payload_base64 messages producer sequence after at
 		from position credits n delivery deliveries delay_ms priority unique_key unique_ms lease_ms reason events condition query queries before limit
 		backwards text ts on_lag presence history bytes credit chunks id type`)
@@ -37,6 +37,11 @@ func (a *attacker) randomRequest(id int) string {
 	}
 	out.WriteString("}")
 	return out.String()
+}
+
+// bomb returns a request of any type with a value that is costly to read, in any field.
+func (a *attacker) bomb(value string) string {
+	return fmt.Sprintf(`{"type":%q,"stream":"evil-0","queue":"evil-queue",%q:%s,"id":1}`, randomTypes[a.random.IntN(len(randomTypes))], randomFields[a.random.IntN(len(randomFields))], value)
 }
 
 var randomAttacks = []attack{

@@ -7,14 +7,10 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // attack is one kind of attack.
@@ -32,29 +28,58 @@ const (
 	brief                 // when all its requests are answered: it is not cut short
 )
 
+// standing is what the server knows of an attacker in closed mode.
+type standing int
+
+const (
+	entitled  standing = iota // it has a token of its own user, with rights on evil things alone. In open mode all attackers are entitled
+	tokenless                 // it has no token
+	mistaken                  // its tokens are all wrong
+)
+
 // attacker runs one attack. Its sockets are closed, with a reset, when its time
 // is up.
 type attacker struct {
 	context.Context
-	w      *world
-	name   string
-	addr   string
-	random *rand.Rand
-	scale  int // 1 in a short run; more connections and bytes in a long one
+	w        *world
+	name     string
+	addr     string
+	random   *rand.Rand // of the goroutine of run
+	scale    int        // 1 in a short run; more connections and bytes in a long one
+	standing standing
+	user     string
+	token    string       // of an entitled attacker in closed mode
+	client   *http.Client // of call
 
-	mu    sync.Mutex // guards open
-	open  []io.Closer
-	gone  bool
-	calls sync.WaitGroup
+	mu     sync.Mutex // guards open, gone and chance
+	chance *rand.Rand // of any goroutine
+	open   []io.Closer
+	gone   bool
+	calls  sync.WaitGroup
+}
+
+// newAttacker returns an attacker that is entitled.
+func (w *world) newAttacker(ctx context.Context, name, addr string, seed uint64, scale int) *attacker {
+	a := &attacker{Context: ctx, w: w, name: name, addr: addr, scale: scale, random: rand.New(rand.NewPCG(seed, 15)), chance: rand.New(rand.NewPCG(seed, 16))}
+	a.user = fmt.Sprintf("evil-%d", w.users.next())
+	a.token = w.gate.evil(a.user)
+	a.client = &http.Client{Transport: &http.Transport{DialContext: evilDialer().DialContext, DisableKeepAlives: true}}
+	return a
 }
 
 // perform runs one attack for a while.
 func (w *world) perform(ctx context.Context, a attack, addr string, seed uint64, scale int, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	it := &attacker{Context: ctx, w: w, name: a.name, addr: addr, random: rand.New(rand.NewPCG(seed, 15)), scale: scale}
+	it := w.newAttacker(ctx, a.name, addr, seed, scale)
+	if w.gate != nil {
+		it.standing = []standing{entitled, entitled, entitled, tokenless, mistaken}[it.pick(5)]
+	}
 	release := context.AfterFunc(ctx, it.close)
 	a.run(it)
+	if a.ends == brief && ctx.Err() != nil && w.giveUp.Err() == nil {
+		w.t.Logf("attack %s was cut short after %v: its requests have no answers", a.name, length)
+	}
 	cancel()
 	if release() {
 		it.close()
@@ -81,6 +106,13 @@ func (a *attacker) own(c io.Closer) bool {
 	}
 	a.open = append(a.open, c)
 	return true
+}
+
+// pick returns a number below n. Any goroutine may call it.
+func (a *attacker) pick(n int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.chance.IntN(n)
 }
 
 // hold waits until the attack is over.
@@ -112,12 +144,27 @@ func (a *attacker) wrong(kind, format string, args ...any) {
 	}
 }
 
-// raw returns a TCP connection with small buffers; nil if the server rejects
-// it, which it may.
+// evilDialer dials as attackers do: on Linux from an address of their own, so that limits by address tell them from well-behaved clients. Other
+// systems have no such loopback address by themselves.
+func evilDialer() *net.Dialer {
+	d := &net.Dialer{Timeout: patience}
+	if runtime.GOOS == "linux" {
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+	}
+	return d
+}
+
+// raw returns a TCP connection with a small buffer for what it receives; nil if the server
+// rejects it, which it may.
 func (a *attacker) raw() *net.TCPConn {
-	d := net.Dialer{Timeout: patience, Control: func(_, _ string, c syscall.RawConn) error {
+	d := evilDialer()
+	d.Control = func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
-	}}
+	}
+	return a.connect(d)
+}
+
+func (a *attacker) connect(d *net.Dialer) *net.TCPConn {
 	c, err := d.DialContext(a, "tcp", a.addr)
 	if err != nil {
 		return nil
@@ -130,129 +177,22 @@ func (a *attacker) raw() *net.TCPConn {
 	return tcp
 }
 
-// silent returns a WebSocket that is never read; nil if there is none.
-func (a *attacker) silent(path string) *net.TCPConn {
-	c := a.raw()
-	if c == nil {
-		return nil
+// credential is the token that the attacker sends with a request; "" for none.
+func (a *attacker) credential() string {
+	switch {
+	case a.w.gate == nil || a.standing == tokenless:
+		return ""
+	case a.standing == mistaken:
+		return a.wrongToken()
 	}
-	u := &url.URL{Scheme: "ws", Host: a.addr, Path: path}
-	if _, err := websocket.ClientHandshake(c, u); err != nil {
-		return nil
-	}
-	return c
+	return a.token
 }
 
-// text sends a text message, and reports whether the socket accepted it.
-func text(c *net.TCPConn, format string, args ...any) bool {
-	return frame(c, websocket.OpText, fmt.Appendf(nil, format, args...))
-}
-
-func frame(c *net.TCPConn, op websocket.Opcode, payload []byte) bool {
-	if c == nil {
-		return false
+// head is the beginning of the headers of a request: the host, and the token if there is one.
+func (a *attacker) head() string {
+	head := "Host: " + a.addr + "\r\n"
+	if token := a.credential(); token != "" {
+		head += "Authorization: " + bearer(token) + "\r\n"
 	}
-	_, err := c.Write(websocket.AppendMaskedFrame(nil, op, [4]byte{1, 2, 3, 4}, payload))
-	return err == nil
-}
-
-// beginning returns the header of a masked frame that announces a payload.
-func beginning(op websocket.Opcode, fin bool, length int) []byte {
-	return websocket.AppendHeader(nil, websocket.Header{Fin: fin, Op: op, Masked: true, Key: [4]byte{1, 2, 3, 4}, Length: int64(length)})
-}
-
-// heard has the answers of a conversation, by request id, and how it ended.
-type heard struct {
-	answers map[int]message
-	err     error
-}
-
-// converse sends messages on a new connection, with ids from 1 on, and returns
-// when all are answered or the connection has ended.
-func (a *attacker) converse(path string, requests ...string) heard {
-	return a.talk(path, func(h heard) bool { return len(h.answers) == len(requests) }, requests...)
-}
-
-// talk is converse that ends when enough returns true.
-func (a *attacker) talk(path string, enough func(heard) bool, requests ...string) heard {
-	h := heard{answers: make(map[int]message)}
-	c, err := websocket.Dial(a, "ws://"+a.addr+path, websocket.Config{MaxMessage: 4 << 20})
-	if err != nil {
-		h.err = err
-		return h
-	}
-	defer c.Abort()
-	l := &line{Conn: c, w: a.w, who: "attack " + a.name, in: a.w.current(), asked: make(map[int]time.Time)}
-	for i, r := range requests {
-		l.ask(i+1, "%s", r)
-	}
-	for h.err == nil && a.Err() == nil && !enough(h) {
-		h.err = l.next(func(m message) {
-			if m.ID > 0 && (m.Type == "ok" || m.Type == "error") {
-				h.answers[m.ID] = m
-			}
-		})
-	}
-	return h
-}
-
-// refusal checks that the request, with id 1, is rejected with one of the
-// codes, if it is answered.
-func (a *attacker) refusal(path, request string, codes ...string) {
-	m, answered := a.converse(path, request).answers[1]
-	if !answered {
-		return
-	}
-	for _, code := range codes {
-		if m.Type == "error" && m.Code == code {
-			return
-		}
-	}
-	a.wrong("taken", "%.300s on %s was answered %+v, want one of %v", request, path, m, codes)
-}
-
-// refusalOrNone is refusal for a request that the server may leave unanswered, because
-// its id is unclear. The answer to the next request, 2, shows that none will come.
-func (a *attacker) refusalOrNone(path, request string, codes ...string) {
-	const unknown = `{"type":"nonsense","id":2}`
-	h := a.talk(path, func(h heard) bool { return h.answers[2].Type != "" }, request, unknown)
-	if m := h.answers[1]; m.Type != "" && (m.Type != "error" || !slices.Contains(codes, m.Code)) {
-		a.wrong("taken", "%.300s on %s was answered %+v, want one of %v or nothing", request, path, m, codes)
-	}
-	if m := h.answers[2]; h.err == nil && a.Err() == nil && m.Code != "unknown_type" {
-		a.wrong("answer", "%s on %s, after a request in doubt, was answered %+v, want unknown_type", unknown, path, m)
-	}
-}
-
-// call makes a request by HTTP and returns the answer, with status 0 if there is
-// none. Headers are pairs; Host is one of them.
-func (a *attacker) call(method, path, body string, headers ...string) (status int, answer string) {
-	r, err := http.NewRequestWithContext(a, method, "http://"+a.addr+path, strings.NewReader(body))
-	if err != nil {
-		return 0, ""
-	}
-	r.Close = true
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			r.Host = headers[i+1]
-		} else {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-	}
-	text, status, err := do(r)
-	if err != nil {
-		return 0, ""
-	}
-	return status, string(text)
-}
-
-// denied checks that an HTTP request is rejected with a 4xx, if it is answered.
-func (a *attacker) denied(method, path, body string, headers ...string) {
-	status, answer := a.call(method, path, body, headers...)
-	if status != 0 && status/100 != 4 && status != http.StatusServiceUnavailable {
-		a.wrong("taken", "%s %.200s with %.200q %q was answered %d %.200s, want 4xx", method, path, body, headers, status, answer)
-	}
+	return head
 }

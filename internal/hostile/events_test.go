@@ -58,7 +58,7 @@ func (s *slots) race(who string, number *counter) {
 
 func (s *slots) attempt(l *line, who string, ask int64) error {
 	slot, id := ask/2, int(ask)+1
-	l.ask(id, `{"type":"append","events":[{"type":"Taken","tags":["good","slot:%d"],"data":{"by":%q},"id":"%s %d"}],"condition":{"query":{"items":[{"tags":["slot:%d"]}]},"after":0},"id":%d}`,
+	l.ask(id, `{"type":"append","events":[{"type":"Taken","tags":["good","slot:%d"],"data":{"by":%q},"id":"good/%s %d"}],"condition":{"query":{"items":[{"tags":["good","slot:%d"]}]},"after":0},"id":%d}`,
 		slot, who, who, ask, slot, id)
 	for answered := false; !answered; {
 		err := l.next(func(m message) {
@@ -97,7 +97,7 @@ func (s *slots) note(who string, slot, position int64, won bool) {
 
 func (s *slots) take() {
 	last := int64(0)
-	who := "subscriber of events"
+	who := "watcher of events"
 	s.w.keep(who, "/ws", func(l *line) error {
 		l.ask(1, `{"type":"subscribe","subscription":"all","query":{"items":[{"tags":["good"]}]},"after":%d,"id":1}`, last)
 		var deadline time.Time
@@ -147,6 +147,10 @@ func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 		all = append(all, stored{e.Position, fmt.Sprint(e.Tags)})
 		slices.Sort(e.Tags)
+		if e.Type != "Taken" || len(e.Tags) != 2 {
+			s.w.fault("appenders", "not their own", "%s with tags %q is at %d", e.Type, e.Tags, e.Position)
+			continue
+		}
 		if slot := e.Tags[1]; at[slot] != 0 {
 			s.w.fault("appenders", "two of one", "%s is at %d and at %d", slot, at[slot], e.Position)
 		} else {
@@ -158,7 +162,8 @@ func (s *slots) check(ctx context.Context, pool *pgxpool.Pool) error {
 			s.w.fault("appenders", "lost", "slot %d was answered with position %d and is at %d", slot, position, at[fmt.Sprint("slot:", slot)])
 		}
 	}
-	s.w.same("subscriber of events", s.seen, all)
+	s.w.same("watcher of events", s.seen, all)
+	s.w.sent += len(s.taken)
 	s.w.t.Logf("events: %d slots taken, %d seen", len(s.taken), len(s.seen))
 	return nil
 }

@@ -1,10 +1,9 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/pgtest"
-	"github.com/tidewire/tidewire/stream"
 )
 
 const (
@@ -39,11 +36,21 @@ type settings struct {
 	seed   uint64
 	length time.Duration
 	only   []string // names of attacks; none means all
+	closed bool     // the mode of the server
+	long   bool     // DURATION is set
 }
 
-func settingsOf(t *testing.T) settings {
+// settingsOf returns the settings of a test, which has a mode of its own unless MODE names one.
+func settingsOf(t *testing.T, mode string) settings {
 	t.Helper()
 	s := settings{seed: 15, length: 12 * time.Second}
+	switch mode = cmp.Or(os.Getenv("MODE"), mode); mode {
+	case "open":
+	case "closed":
+		s.closed = true
+	default:
+		t.Fatalf("MODE is %q: want open or closed", mode)
+	}
 	if text := os.Getenv("SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -56,7 +63,7 @@ func settingsOf(t *testing.T) settings {
 		if err != nil {
 			t.Fatalf("DURATION is %q: want a time such as 10m", text)
 		}
-		s.length = length
+		s.length, s.long = length, true
 	}
 	if text := os.Getenv("ATTACK"); text != "" {
 		s.only = strings.Split(text, ",")
@@ -67,7 +74,10 @@ func settingsOf(t *testing.T) settings {
 // attacks returns all attacks, or the requested ones.
 func (s settings) attacks(t *testing.T) []attack {
 	t.Helper()
-	all := slices.Concat(memoryAttacks, edgeAttacks, wordAttacks, randomAttacks)
+	all := slices.Concat(memoryAttacks, edgeAttacks, slowAttacks, floodAttacks, wordAttacks, randomAttacks)
+	if s.closed {
+		all = slices.Concat(all, tokenAttacks, rightAttacks)
+	}
 	if s.only == nil {
 		return all
 	}
@@ -86,23 +96,23 @@ func (s settings) attacks(t *testing.T) []attack {
 func (s settings) scale() int { return 1 + min(9, int(s.length/(30*time.Second))) }
 
 // TestHostile runs attacks while well-behaved clients work. See the package's
-// documentation.
+// documentation. Without settings the server is in open mode.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
 	t.Parallel() // with the other test: both mostly wait
-	run(t, settingsOf(t), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
+	run(t, settingsOf(t, "open"), os.Getenv("TIDEWIRE_HOSTILE_SERVER"))
 }
 
 // TestHostile_Memory is TestHostile with a server without the race detector, whose
-// memory is limited.
+// memory is limited, and in closed mode: so a run of all tests has both modes.
 func TestHostile_Memory(t *testing.T) {
 	if testing.Short() || os.Getenv("DURATION") != "" {
 		t.Skip("takes a minute; make test-hostile runs TestHostile with both servers")
 	}
 	t.Parallel()
-	run(t, settingsOf(t), plainServer(t))
+	run(t, settingsOf(t, "closed"), plainServer(t))
 }
 
 // plainServer builds the program without the race detector.
@@ -118,20 +128,21 @@ func plainServer(t *testing.T) (path string) {
 // run runs attacks on the program at a path, or on this program if the path is empty.
 func run(t *testing.T, set settings, program string) {
 	attacks := set.attacks(t)
-	t.Logf("SEED=%d DURATION=%v", set.seed, set.length)
+	t.Logf("SEED=%d DURATION=%v closed: %v", set.seed, set.length, set.closed)
+	var g *gate
+	if set.closed {
+		g = newGate(t)
+	}
 	db := pgtest.Open(t)
-	s := startServer(t, program, db.URL)
+	s := startServer(t, program, db.URL, g)
 	giveUp, stop := context.WithCancel(t.Context())
 	defer stop()
 	producing, enough := context.WithCancel(giveUp)
-	w := &world{t: t, program: program, producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
+	w := &world{t: t, program: program, gate: g, producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
 	w.begin(s.addr)
 	defer w.report()
 	w.prepare(db)
-	citizens := []citizen{
-		&publisher{w: w, stream: "good-0"}, &publisher{w: w, stream: "good-1"}, newJobs(w, "good-jobs"),
-		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w},
-	}
+	citizens := w.citizens(set)
 	var makers, takers sync.WaitGroup
 	for _, c := range citizens {
 		makers.Go(c.make)
@@ -141,12 +152,13 @@ func run(t *testing.T, set settings, program string) {
 		}
 	}
 
-	quiet := w.quiet(s)
-	w.rage(set, attacks, s)
+	var shown figures
+	shown.before = w.quiet(s, set)
+	w.rage(set, attacks, s, &shown)
 	if !s.lives() {
 		t.Fatal("the server has died")
 	}
-	w.judge(s, quiet)
+	w.judge(s, &shown)
 
 	// The next server must continue with what the last one was stopped in the
 	// middle of, while attackers keep their connections.
@@ -165,74 +177,39 @@ func run(t *testing.T, set settings, program string) {
 	if err := s.stop(false); err != nil {
 		w.fault("server", "stop without clients", "%v", err)
 	}
+	w.show(shown)
 }
 
-// prepared are the attackers' streams and queues that exist before the attacks.
-var prepared = []string{"evil-0", "evil-1", "evil-queue", "evil-lanes"}
+// What well-behaved clients and attackers share in closed mode: attackers may publish to the stream and enqueue to the queue, too.
+const sharedStream, sharedQueue = "shared-0", "shared-jobs"
 
-// prepare creates what clients and attackers use.
-func (w *world) prepare(db pgtest.DB) {
-	w.t.Helper()
-	ctx := w.t.Context()
-	for path, body := range map[string]string{
-		"/v1/streams/good-0": "{}", "/v1/streams/good-1": `{}`, "/v1/queues/good-jobs": "{}",
-		"/v1/streams/evil-0": `{"keyed":true}`, "/v1/streams/evil-1": `{"partitions":2}`, "/v1/queues/evil-queue": "{}", "/v1/queues/evil-lanes": `{"partitions":2}`,
-		"/v1/streams/" + bigStream: `{"keyed":true}`,
-	} {
-		var made any
-		if !w.request("prepare", "POST", path, strings.NewReader(body), &made) {
-			w.t.Fatalf("cannot make %s", path)
-		}
+// citizens are the well-behaved clients.
+func (w *world) citizens(set settings) []citizen {
+	regular := 10
+	if set.long {
+		regular = 50
 	}
-	large := strings.Repeat("b", bigEvent)
-	big, err := stream.Lookup(ctx, db.Pool, bigStream)
-	if err != nil {
-		w.t.Fatal(err)
+	all := []citizen{
+		&publisher{w: w, stream: "good-0"}, &publisher{w: w, stream: "good-1"}, newJobs(w, "good-jobs", false),
+		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w}, &regulars{w: w, stream: "good-regulars", n: regular},
 	}
-	appender := stream.NewAppender(db.Pool, big, stream.AppenderConfig{})
-	appending, stop := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	appender.Start()
-	running.Go(func() { <-appending.Done(); appender.Stop() })
-	client, err := eventstore.Open(ctx, db.Pool, eventstore.Config{})
-	if err != nil {
-		w.t.Fatal(err)
+	if set.closed {
+		all = append(all, &publisher{w: w, stream: sharedStream, shared: true}, newJobs(w, sharedQueue, true))
 	}
-	events, err := client.Ensure(ctx, "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for range 100 {
-		if _, err := appender.Append(ctx, stream.Message{Key: "k", Payload: []byte(large)}); err != nil {
-			w.t.Fatal(err)
-		}
-		if _, err := events.Append(ctx, eventstore.Event{Type: "Big", Tags: []string{bigTag}, Data: []byte(large)}); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	stop()
-	running.Wait()
-	if err := events.Close(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	it := &attacker{Context: ctx, w: w, name: "prepare", addr: w.current().addr}
-	for range 40 {
-		join := fmt.Sprintf(`{"type":"join","room":%q,"id":1}`, bigRoom)
-		chat := fmt.Sprintf(`{"type":"chat","room":%q,"text":%q,"id":2}`, bigRoom, strings.Repeat("c", bigChat))
-		if h := it.converse("/ws", join, chat); h.answers[2].Type != "ok" {
-			w.t.Fatalf("a chat was answered %+v, %v", h.answers[2], h.err)
-		}
-	}
-	// Opens the existing streams and queues.
-	it.converse("/ws", `{"type":"publish","stream":"evil-0","payload":"x","id":1}`, `{"type":"publish","stream":"evil-1","payload":"x","id":2}`,
-		`{"type":"enqueue","queue":"evil-queue","payload":"x","id":3}`, `{"type":"enqueue","queue":"evil-lanes","payload":"x","id":4}`,
-		`{"type":"append","events":[{"type":"A","tags":["evil"]}],"id":5}`)
+	return all
 }
 
 // rage runs the attacks: in the middle of the time all attacks on memory at
 // once, and otherwise a few at a time, each at least once if there is enough
 // time.
-func (w *world) rage(set settings, attacks []attack, s *server) {
+func (w *world) rage(set settings, attacks []attack, s *server, shown *figures) {
+	w.times.begin(attacked)
+	defer w.times.begin(other)
+	var sampling sync.WaitGroup
+	over := make(chan struct{})
+	sampling.Go(func() { shown.sample(s, over) })
+	defer sampling.Wait()
+	defer close(over)
 	random := rand.New(rand.NewPCG(set.seed, 1))
 	ctx, cancel := context.WithTimeout(w.giveUp, set.length)
 	defer cancel()
@@ -285,8 +262,14 @@ func (w *world) rage(set settings, attacks []attack, s *server) {
 
 // quiet is the most that the server holds for the well-behaved clients alone,
 // within a short time.
-func (w *world) quiet(s *server) (most held) {
-	for range 30 {
+func (w *world) quiet(s *server, set settings) (most held) {
+	rounds := 30
+	if set.long {
+		time.Sleep(2 * time.Second) // the first requests open streams
+		rounds = 100
+	}
+	w.times.begin(alone)
+	for range rounds {
 		now, err := s.held()
 		if err != nil {
 			w.t.Fatal(err)
@@ -297,37 +280,16 @@ func (w *world) quiet(s *server) (most held) {
 	return most
 }
 
-// tidy removes the streams and queues that attacks have created: each one that is
-// in use has goroutines.
-func (w *world) tidy() {
-	var all struct {
-		Streams []struct{ Stream string }
-		Queues  []struct{ Queue string }
-	}
-	w.request("tidy", "GET", "/v1/queues", nil, &all)
-	for _, q := range all.Queues {
-		if strings.HasPrefix(q.Queue, "evil") && !slices.Contains(prepared, q.Queue) {
-			w.request("tidy", "DELETE", "/v1/queues/"+url.PathEscape(q.Queue), nil, &all)
-		}
-	}
-	w.request("tidy", "GET", "/v1/streams", nil, &all)
-	for _, s := range all.Streams {
-		if name, _, _ := strings.Cut(s.Stream, "/"); strings.HasPrefix(name, "evil") && !slices.Contains(prepared, name) {
-			w.request("tidy", "DELETE", "/v1/streams/"+url.PathEscape(s.Stream), nil, &all)
-		}
-	}
-}
-
 // judge checks the server after the attacks.
-func (w *world) judge(s *server, quiet held) {
+func (w *world) judge(s *server, shown *figures) {
 	w.tidy()
-	var now held
+	quiet, now := shown.before, held{}
 	w.wait("server", "what attackers made it hold is released", func() (ok bool) {
 		var err error
 		now, err = s.held()
 		return err == nil && now.goroutines <= quiet.goroutines+slack && now.files <= quiet.files+slack+poolMost
 	})
-	w.t.Logf("held before: %+v, and after: %+v", quiet, now)
+	shown.after = now
 	samples, err := s.metrics()
 	if err != nil {
 		w.fault("server", "metrics", "%v", err)
@@ -336,7 +298,10 @@ func (w *world) judge(s *server, quiet held) {
 		w.fault("server", "panics", "%v: see what it said", n)
 	}
 	peak := s.peak()
-	w.t.Logf("peak memory: %d MiB", peak>>20)
+	if w.gate != nil {
+		w.t.Logf("%d requests on what others own", w.refused.n.Load())
+	}
+	shown.memory, shown.refused = peak, refusals(samples)
 	if w.program != "" && peak > memoryBound {
 		w.fault("server", "memory", "%d MiB at the peak, want %d at most", peak>>20, memoryBound>>20)
 	}
@@ -346,8 +311,8 @@ func (w *world) judge(s *server, quiet held) {
 func (w *world) restart(set settings, s *server, url string) *server {
 	clinging, release := context.WithCancel(w.giveUp)
 	var attacking sync.WaitGroup
-	for _, it := range slices.Concat(memoryAttacks, edgeAttacks) {
-		if slices.Contains([]string{"messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "no-credits", "idle-keep-alive", "trickle"}, it.name) {
+	for _, it := range slices.Concat(memoryAttacks, edgeAttacks, slowAttacks) {
+		if slices.Contains([]string{"slow-readers", "half-open", "messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "no-credits", "idle-keep-alive", "trickle"}, it.name) {
 			attacking.Go(func() { w.perform(clinging, it, s.addr, set.seed, 1, time.Hour) })
 		}
 	}
@@ -358,7 +323,7 @@ func (w *world) restart(set settings, s *server, url string) *server {
 	}
 	release()
 	attacking.Wait()
-	s = startServer(w.t, w.program, url)
+	s = startServer(w.t, w.program, url, w.gate)
 	w.begin(s.addr)
 	return s
 }

@@ -95,6 +95,7 @@ func (f *feeder) check(ctx context.Context, pool *pgxpool.Pool) error {
 			f.w.fault("feeder", "lost", "%q was acknowledged", payload)
 		}
 	}
+	f.w.sent += len(f.acked)
 	f.w.t.Logf("ingest: %d acknowledged, %d stored", len(f.acked), len(times))
 	return rows.Err()
 }

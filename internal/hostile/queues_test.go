@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 // each job is delivered at least once, and never again after an acknowledgement
 // was answered.
 type jobs struct {
-	w     *world
-	queue string
+	w      *world
+	queue  string
+	shared bool // attackers may enqueue, too; jobs have unique keys
 
 	mu        sync.Mutex
 	enqueued  map[int]int64 // positions, by number
@@ -24,8 +26,8 @@ type jobs struct {
 	acked     map[string]time.Time
 }
 
-func newJobs(w *world, queue string) *jobs {
-	return &jobs{w: w, queue: queue, enqueued: make(map[int]int64), delivered: make(map[string]int), acked: make(map[string]time.Time)}
+func newJobs(w *world, queue string, shared bool) *jobs {
+	return &jobs{w: w, queue: queue, shared: shared, enqueued: make(map[int]int64), delivered: make(map[string]int), acked: make(map[string]time.Time)}
 }
 
 func (j *jobs) make() {
@@ -33,7 +35,11 @@ func (j *jobs) make() {
 	next := 1
 	j.w.keep("producer of "+j.queue, "/ws", func(l *line) error {
 		say := func(n int) {
-			l.ask(n, `{"type":"enqueue","queue":%q,"payload":"job %d","id":%d}`, j.queue, n, n)
+			once := ""
+			if j.shared {
+				once = fmt.Sprintf(`"unique_key":"job-%d","unique_ms":600000,`, n)
+			}
+			l.ask(n, `{"type":"enqueue","queue":%q,%s"payload":"job %d","id":%d}`, j.queue, once, n, n)
 		}
 		for n := range pending {
 			say(n)
@@ -70,7 +76,7 @@ func (j *jobs) take() {
 	for n := range 2 {
 		consuming.Go(func() { j.consume(fmt.Sprintf("consumer %d of %s", n, j.queue)) })
 	}
-	consuming.Go(func() { j.receive("HTTP consumer of " + j.queue) })
+	consuming.Go(func() { j.receive("HTTP-consumer of " + j.queue) })
 	consuming.Wait()
 }
 
@@ -134,6 +140,12 @@ func (j *jobs) receive(who string) {
 func (j *jobs) gotten(who, payload string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if !strings.HasPrefix(payload, "job ") {
+		if !j.shared {
+			j.w.fault(who, "not its own", "%q", payload)
+		}
+		return
+	}
 	j.delivered[payload]++
 	if at := j.acked[payload]; !at.IsZero() {
 		j.w.fault(who, "delivered again", "%q, %v after its acknowledgement was answered", payload, time.Since(at))
@@ -143,7 +155,7 @@ func (j *jobs) gotten(who, payload string) {
 func (j *jobs) done(who, payload string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.acked[payload].IsZero() {
+	if !j.acked[payload].IsZero() && strings.HasPrefix(payload, "job ") {
 		j.w.fault(who, "acknowledged twice", "%q", payload)
 	}
 	j.acked[payload] = time.Now()
@@ -176,6 +188,7 @@ func (j *jobs) check(context.Context, *pgxpool.Pool) error {
 			j.w.fault("producer of "+j.queue, "lost", "job %d, enqueued at %d, was never delivered", n, position)
 		}
 	}
+	j.w.sent += len(j.enqueued)
 	j.w.t.Logf("queue %s: %d enqueued, %d delivered, %d acknowledged", j.queue, len(j.enqueued), len(j.delivered), len(j.acked))
 	return nil
 }

@@ -161,6 +161,10 @@ func chatOf(text string) (who string, n int) {
 func (r *talkers) hear(who string, m message, last *int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !strings.HasPrefix(m.Text, "talker ") {
+		r.w.fault(who, "not of the room", "%q", m.Text)
+		return
+	}
 	if r.heard[m.Text] {
 		r.w.fault(who, "heard twice", "%q", m.Text)
 	}
@@ -197,6 +201,7 @@ func (r *talkers) check(ctx context.Context, pool *pgxpool.Pool) error {
 	if n, some := r.missed(); n > r.gaps {
 		r.w.fault("listener in "+r.room, "lost", "%d answered chats, %q among them, and was told of gaps of %d", n, some, r.gaps)
 	}
+	r.w.sent += len(r.answered)
 	r.w.t.Logf("room %s: %d chats answered, %d heard, gaps of %d told", r.room, len(r.answered), len(r.heard), r.gaps)
 	if !r.stored {
 		return nil

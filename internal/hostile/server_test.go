@@ -32,6 +32,7 @@ const (
 // server is a `tidewire serve` process.
 type server struct {
 	cmd  *exec.Cmd
+	gate *gate
 	addr string
 	done chan struct{} // closed when the process has ended
 
@@ -75,7 +76,7 @@ func (s *server) show(t *testing.T) {
 
 // startServer starts the program at the path, or this program if the path is
 // empty, on the database, and waits until it listens.
-func startServer(t *testing.T, path, url string, flags ...string) *server {
+func startServer(t *testing.T, path, url string, g *gate, flags ...string) *server {
 	t.Helper()
 	bounded, limit := path != "", memoryLimit
 	if !bounded { // the race detector takes several times the memory
@@ -85,10 +86,10 @@ func startServer(t *testing.T, path, url string, flags ...string) *server {
 			t.Fatal(err)
 		}
 	}
-	s := &server{done: make(chan struct{})}
+	s := &server{gate: g, done: make(chan struct{})}
 	args := []string{"serve", "--port", "0", "--database-url", url, "--stored-rooms", "stored-*",
 		"--rate-limit", "1000", "--rate-burst", "1000", "--shutdown-timeout", shutdownTimeout.String(), "--profile", "--max-memory", strconv.Itoa(limit)}
-	s.cmd = exec.Command(path, append(args, flags...)...)
+	s.cmd = exec.Command(path, slices.Concat(args, g.flags(), flags)...)
 	s.cmd.Env = append(os.Environ(), asProgram+"=1")
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	if err := s.cmd.Start(); err != nil {
@@ -166,10 +167,22 @@ func (s *server) stop(clinging bool) error {
 	return fmt.Errorf("exit code %d after SIGTERM (cut off: %v)", code, saysWhy)
 }
 
+// get requests a path as the monitor, on a connection of its own.
+func (s *server) get(path string) (*http.Response, error) {
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := http.NewRequest(http.MethodGet, "http://"+s.addr+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if s.gate != nil {
+		r.Header.Set("Authorization", bearer(s.gate.token("monitor", shortLife)))
+	}
+	return client.Do(r)
+}
+
 // metrics returns the samples at /metrics, by their name with labels.
 func (s *server) metrics() (map[string]float64, error) {
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Get("http://" + s.addr + "/metrics")
+	answer, err := s.get("/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +217,7 @@ func (s *server) watch() {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	client := http.Client{Timeout: time.Minute}
-	answer, err := client.Get("http://" + s.addr + "/debug/pprof/heap")
+	answer, err := s.get("/debug/pprof/heap")
 	if err != nil {
 		return
 	}

@@ -19,14 +19,14 @@ func TestHostile_SmallServer(t *testing.T) {
 		t.Skip("builds a program")
 	}
 	const clients, requests, inFlight = 50, 200, 20
-	s := startServer(t, plainServer(t), pgtest.Open(t).URL, "--max-memory", "64MiB")
+	s := startServer(t, plainServer(t), pgtest.Open(t).URL, nil, "--max-memory", "64MiB")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	w := &world{t: t, giveUp: ctx, faults: make(map[string]*fault)}
 	w.begin(s.addr)
 	defer w.report()
 	var made any
-	if !w.request("prepare", "POST", "/v1/streams/small", strings.NewReader("{}"), &made) {
+	if !w.request("preparer", "POST", "/v1/streams/small", strings.NewReader("{}"), &made) {
 		t.Fatal("cannot make the stream")
 	}
 	var publishing sync.WaitGroup

@@ -30,6 +30,7 @@ type citizen interface {
 type publisher struct {
 	w      *world
 	stream string
+	shared bool // attackers may publish to the stream, too
 
 	stored map[int64]int64 // positions, by sequence
 	last   int64           // the highest of them
@@ -132,7 +133,7 @@ func (w *world) ending(deadline time.Time) (bool, time.Time) {
 
 // readHTTP pages through the stream by HTTP until it has the last message.
 func (p *publisher) readHTTP() {
-	who := "HTTP reader of " + p.stream
+	who := "HTTP-reader of " + p.stream
 	last := int64(0)
 	var deadline time.Time
 	var ended bool
@@ -178,7 +179,10 @@ func (w *world) request(who, method, path string, body io.Reader, answer any) bo
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	text, status, err := do(r)
+	if w.gate != nil {
+		r.Header.Set("Authorization", bearer(w.gate.token(who, shortLife)))
+	}
+	text, status, err := do(goodClient, r)
 	switch {
 	case g.stopping() || w.giveUp.Err() != nil:
 		return false
@@ -198,8 +202,11 @@ func (w *world) request(who, method, path string, body io.Reader, answer any) bo
 	return true
 }
 
-func do(r *http.Request) (text []byte, status int, err error) {
-	answer, err := http.DefaultClient.Do(r)
+// goodClient is that of well-behaved clients, which keep their connections.
+var goodClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+
+func do(client *http.Client, r *http.Request) (text []byte, status int, err error) {
+	answer, err := client.Do(r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -229,6 +236,12 @@ func (p *publisher) check(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	at := make(map[string]int64)
 	for _, m := range all {
+		if !strings.HasPrefix(m.payload, p.stream+" ") {
+			if !p.shared {
+				p.w.fault("publisher of "+p.stream, "not its own", "%q is stored at %d", m.payload, m.position)
+			}
+			continue
+		}
 		if at[m.payload] != 0 {
 			p.w.fault("publisher of "+p.stream, "stored twice", "%q at %d and %d", m.payload, at[m.payload], m.position)
 		}
@@ -240,7 +253,8 @@ func (p *publisher) check(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 	}
 	p.w.same("subscriber of "+p.stream, p.seen, all)
-	p.w.same("HTTP reader of "+p.stream, p.read, all)
+	p.w.same("HTTP-reader of "+p.stream, p.read, all)
+	p.w.sent += len(p.stored)
 	p.w.t.Logf("stream %s: %d published, %d seen, %d read", p.stream, len(p.stored), len(p.seen), len(p.read))
 	return nil
 }

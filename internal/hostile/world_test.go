@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,11 @@ const patience = time.Minute
 type world struct {
 	t       *testing.T
 	program string // the server's; "" means this one
+	gate    *gate  // nil in open mode
+	users   counter
+	times   latencies
+	refused counter // requests of attackers that had no right
+	sent    int     // messages of well-behaved clients that were answered, counted in the end
 
 	producing context.Context // when it ends, nobody starts a request
 	drained   chan struct{}   // closed when all started requests are answered
@@ -114,6 +120,9 @@ type message struct {
 	Duplicate               bool
 }
 
+// authID is the id of all requests with a token.
+const authID = 1 << 50
+
 // line is the connection of a well-behaved client.
 type line struct {
 	*websocket.Conn
@@ -121,6 +130,10 @@ type line struct {
 	who   string
 	in    *generation
 	asked map[int]time.Time // unanswered requests
+
+	manners manners
+	renewed time.Time
+	known   func() // called once the server knows who this is
 }
 
 // keep calls talk with a connection, and again with a new one after a stop of
@@ -143,15 +156,56 @@ func (w *world) keep(who, path string, talk func(*line) error) {
 	}
 }
 
+// connecting has a place for each well-behaved client that the server does not know yet. It allows one address 20 of them.
+var connecting = make(chan struct{}, 4)
+
 func (w *world) connect(g *generation, who, path string, talk func(*line) error) error {
 	ctx, cancel := context.WithTimeout(w.giveUp, patience)
 	defer cancel()
-	c, err := websocket.Dial(ctx, "ws://"+g.addr+path, websocket.Config{MaxMessage: 4 << 20})
+	select {
+	case connecting <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	known := sync.OnceFunc(func() { <-connecting })
+	defer known()
+	cfg := websocket.Config{MaxMessage: 4 << 20}
+	manners := mannersOf(who, path)
+	if w.gate != nil && !manners.byMessage {
+		cfg.Header = http.Header{"Authorization": {bearer(w.gate.token(who, manners.life))}}
+	}
+	c, err := websocket.Dial(ctx, "ws://"+g.addr+path, cfg)
 	if err != nil {
 		return err
 	}
 	defer c.Abort()
-	return talk(&line{Conn: c, w: w, who: who, in: g, asked: make(map[int]time.Time)})
+	l := &line{Conn: c, w: w, who: who, in: g, asked: make(map[int]time.Time), manners: manners, renewed: time.Now(), known: known}
+	if w.gate != nil && manners.byMessage {
+		l.authenticate()
+	} else {
+		known()
+	}
+	return talk(l)
+}
+
+// authenticate sends a new token. Requests may follow at once.
+func (l *line) authenticate() {
+	l.renewed = time.Now()
+	l.ask(authID, `{"type":"auth","token":%q,"id":%d}`, l.w.gate.token(l.who, l.manners.life), authID)
+}
+
+// identity handles messages about the client's token, and reports whether m was one.
+func (l *line) identity(m message) bool {
+	switch {
+	case m.Type == "expiring":
+		l.authenticate()
+	case m.ID == authID:
+		l.known()
+		l.refused(m)
+	default:
+		return false
+	}
+	return true
 }
 
 // ask sends a request with that id.
@@ -171,6 +225,9 @@ func (l *line) next(handle func(message)) error {
 	if err := l.w.giveUp.Err(); err != nil {
 		return err
 	}
+	if l.w.gate != nil && l.manners.renews > 0 && time.Since(l.renewed) > l.manners.renews {
+		l.authenticate()
+	}
 	l.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	raws, err := l.Read()
 	for _, raw := range raws {
@@ -183,7 +240,9 @@ func (l *line) next(handle func(message)) error {
 			continue
 		}
 		delete(l.asked, m.ID)
-		handle(m)
+		if !l.identity(m) {
+			handle(m)
+		}
 	}
 	if isTimeout(err) {
 		err = nil
