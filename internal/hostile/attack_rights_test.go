@@ -35,37 +35,34 @@ var (
 
 // rightAttacks are those of users on what belongs to others. They are for closed mode alone.
 var rightAttacks = []attack{
-	{"forbidden", lasting, func(a *attacker) {
-		if a.pick(4) > 0 {
-			a.standing = entitled
+	{"each-right", brief, func(a *attacker) {
+		for _, a.standing = range []standing{entitled, tokenless, mistaken} {
+			every := make([]int, len(foreignRequests))
+			for i := range every {
+				every[i] = i
+			}
+			a.claim(every)
+			for i := range foreignCalls {
+				a.claimByHTTP(i)
+			}
 		}
+	}},
+	{"forbidden", lasting, func(a *attacker) {
+		a.standing = entitled
 		a.side(4, func(int) {
 			for a.Err() == nil {
-				requests := make([]string, 500*a.scale)
-				for i := range requests {
-					requests[i] = strings.Replace(foreignRequests[a.pick(len(foreignRequests))], `"id":N`, `"id":`+strconv.Itoa(i+1), 1)
+				some := make([]int, 500*a.scale)
+				for i := range some {
+					some[i] = a.pick(len(foreignRequests))
 				}
-				h := a.converse("/ws", requests...)
-				for id, m := range h.answers {
-					if m.Type != "error" {
-						a.wrong("taken", "%s was answered %+v, want forbidden", requests[id-1], m)
-					}
-				}
-				a.w.refused.n.Add(int64(len(h.answers)))
+				a.claim(some)
 			}
 		})
 	}},
 	{"forbidden-calls", lasting, func(a *attacker) {
-		const body = `{"payload":"evil","delivery":"1","position":1,"events":[{"type":"A","tags":["good"]}],"queries":[{"items":[]}]}`
 		a.side(4, func(int) {
 			for a.Err() == nil {
-				method, path, _ := strings.Cut(foreignCalls[a.pick(len(foreignCalls))], " ")
-				sent := ""
-				if method == http.MethodPost {
-					sent = body
-				}
-				a.denied(method, path, sent)
-				a.w.refused.next()
+				a.claimByHTTP(a.pick(len(foreignCalls)))
 			}
 		})
 	}},
@@ -131,4 +128,31 @@ var rightAttacks = []attack{
 func (a *attacker) listenFor(requests ...string) heard {
 	until := time.Now().Add(200 * time.Millisecond)
 	return a.talk("/ws", func(heard) bool { return time.Now().After(until) }, requests...)
+}
+
+// claim makes some of foreignRequests on one connection, and checks that they are refused.
+func (a *attacker) claim(which []int) {
+	requests := make([]string, len(which))
+	for i, n := range which {
+		requests[i] = strings.Replace(foreignRequests[n], `"id":N`, `"id":`+strconv.Itoa(i+1), 1)
+	}
+	h := a.converse("/ws", requests...)
+	for id, m := range h.answers {
+		if m.Type != "error" {
+			a.wrong("taken", "%s was answered %+v, want forbidden", requests[id-1], m)
+		}
+	}
+	a.w.refused.n.Add(int64(len(h.answers)))
+}
+
+// claimByHTTP makes one of foreignCalls, and checks that it is refused.
+func (a *attacker) claimByHTTP(which int) {
+	const body = `{"payload":"evil","delivery":"1","position":1,"events":[{"type":"A","tags":["good"]}],"queries":[{"items":[]}]}`
+	method, path, _ := strings.Cut(foreignCalls[which], " ")
+	if method == http.MethodPost {
+		a.denied(method, path, body)
+	} else {
+		a.denied(method, path, "")
+	}
+	a.w.refused.next()
 }
