@@ -83,11 +83,12 @@ var rightAttacks = []attack{
 	{"used-up-names", lasting, func(a *attacker) {
 		a.standing = entitled
 		// client and unique_key belong to the user: what this does is nothing to the publisher and the producer, whose ledgers show it.
-		for n := 0; a.Err() == nil; n += 100 {
+		for a.Err() == nil {
+			next := a.random.IntN(30_000) // most of them before their owners get there
 			requests := make([]string, 200)
 			for i := range 100 {
-				requests[i] = fmt.Sprintf(`{"type":"publish","stream":%q,"client":"producer of %[1]s","sequence":%d,"payload":"evil","id":%d}`, sharedStream, n+i, i+1)
-				requests[100+i] = fmt.Sprintf(`{"type":"enqueue","queue":%q,"unique_key":"job-%d","unique_ms":600000,"payload":"evil","id":%d}`, sharedQueue, n+i, 101+i)
+				requests[i] = fmt.Sprintf(`{"type":"publish","stream":%q,"client":"producer of %[1]s","sequence":%d,"payload":"evil","id":%d}`, sharedStream, next+i, i+1)
+				requests[100+i] = fmt.Sprintf(`{"type":"enqueue","queue":%q,"unique_key":"job-%d","unique_ms":600000,"payload":"evil","id":%d}`, sharedQueue, next+i, 101+i)
 			}
 			a.converse("/ws", requests...)
 			a.pause(200 * time.Millisecond)
@@ -95,35 +96,52 @@ var rightAttacks = []attack{
 	}},
 	{"guessed-deliveries", lasting, func(a *attacker) {
 		a.standing = entitled
-		// A delivery of one's own tells how those of the same queue begin. It goes back at once.
-		const path = "/v1/queues/" + sharedQueue
-		_, answer := a.call("POST", path+"/receive?max=1&wait_ms=1000", "")
-		var own struct{ Deliveries []struct{ Delivery string } }
-		prefix := "AAAAAAAAAAAA-"
-		if json.Unmarshal([]byte(answer), &own) == nil && len(own.Deliveries) > 0 {
-			token := own.Deliveries[0].Delivery
-			a.call("POST", path+"/nack", fmt.Sprintf(`{"delivery":%q}`, token))
-			prefix = token[:strings.Index(token, "-")+1]
-		}
-		a.side(2, func(way int) {
-			for n := uint64(0); a.Err() == nil; n += 100 {
+		for a.Err() == nil {
+			prefix, last := a.ownDelivery()
+			for range 20 {
 				guesses := make([]string, 100)
 				for i := range guesses {
-					guesses[i] = prefix + strconv.FormatUint(n+uint64(i), 36)
+					guesses[i] = prefix + strconv.FormatUint(last+uint64(i)+1, 36)
 				}
-				list, _ := json.Marshal(guesses)
-				verb := []string{"ack", "nack", "extend"}[a.pick(3)]
-				if way == 0 {
-					a.denied("POST", path+"/"+verb, fmt.Sprintf(`{"deliveries":%s,"lease_ms":1}`, list))
-					continue
-				}
-				h := a.converse("/ws", fmt.Sprintf(`{"type":%q,"queue":%q,"deliveries":%s,"lease_ms":1,"id":1}`, verb, sharedQueue, list))
-				if m := h.answers[1]; m.Type == "ok" {
-					a.wrong("taken", "%s of guessed deliveries of others was answered %+v", verb, m)
-				}
+				a.settle([]string{"ack", "nack", "extend"}[a.pick(3)], guesses)
 			}
-		})
+		}
 	}},
+}
+
+// ownDelivery receives a message of the shared queue by HTTP, gives it back at once, and returns the parts of the delivery's name: those of
+// others may have the next numbers.
+func (a *attacker) ownDelivery() (prefix string, number uint64) {
+	_, answer := a.call("POST", "/v1/queues/"+sharedQueue+"/receive?max=1&wait_ms=1000", "")
+	var own struct{ Deliveries []struct{ Delivery string } }
+	if json.Unmarshal([]byte(answer), &own) != nil || len(own.Deliveries) == 0 {
+		return "AAAAAAAAAAAA-", 0
+	}
+	token := own.Deliveries[0].Delivery
+	a.call("POST", "/v1/queues/"+sharedQueue+"/nack", fmt.Sprintf(`{"delivery":%q}`, token))
+	prefix, text, _ := strings.Cut(token, "-")
+	number, _ = strconv.ParseUint(text, 36, 64)
+	return prefix + "-", number
+}
+
+// settle settles deliveries of others, by HTTP and on a connection. All must be answered as lost.
+func (a *attacker) settle(verb string, guesses []string) {
+	list, _ := json.Marshal(guesses)
+	status, answer := a.call("POST", "/v1/queues/"+sharedQueue+"/"+verb, fmt.Sprintf(`{"deliveries":%s,"lease_ms":1}`, list))
+	var refused struct {
+		Error struct {
+			Code string
+			Lost []string
+		}
+	}
+	json.Unmarshal([]byte(answer), &refused)
+	if status == http.StatusOK || refused.Error.Code == "lease_lost" && len(refused.Error.Lost) < len(guesses) {
+		a.wrong("taken", "%s of deliveries of others was answered %d %.300s", verb, status, answer)
+	}
+	h := a.converse("/ws", fmt.Sprintf(`{"type":%q,"queue":%q,"deliveries":%s,"lease_ms":1,"id":1}`, verb, sharedQueue, list))
+	if m := h.answers[1]; m.Type == "ok" || m.Code == "lease_lost" && len(m.Lost) < len(guesses) {
+		a.wrong("taken", "%s of deliveries of others was answered %+v", verb, m)
+	}
 }
 
 // listenFor sends requests on a new connection, and reads for a moment what they bring.

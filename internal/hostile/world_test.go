@@ -116,7 +116,7 @@ type message struct {
 	ID                      int
 	Position, Count, Missed int64
 	Positions               []int64
-	Tags                    []string
+	Tags, Lost              []string
 	Duplicate               bool
 }
 
