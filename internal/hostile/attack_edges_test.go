@@ -123,7 +123,7 @@ var edgeAttacks = []attack{
 			if c == nil {
 				return
 			}
-			junk := make([]byte, 1+a.random.IntN(200))
+			junk := make([]byte, 2+a.random.IntN(200))
 			for i := range junk {
 				junk[i] = byte(a.random.Uint32())
 			}
