@@ -2,7 +2,10 @@
 
 package websocket
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // TestAllocations: once the buffers are there, neither side allocates, whether
 // it sends, receives or answers. (The race detector makes pools forget.)
@@ -33,7 +36,11 @@ func TestAllocations(t *testing.T) {
 		exchange(client, server, OpText)
 		exchange(server, client, OpBinary)
 	})
-	if perRun >= 1 {
+	most := 0.9
+	if os.Getenv(overTLS) != "" {
+		most = 5 // package tls makes some for each record
+	}
+	if perRun > most {
 		t.Errorf("%v allocations for 32 messages", perRun)
 	}
 }

@@ -134,10 +134,25 @@ func (c *Conn) receive() (int, error) {
 		c.tellAssembly()
 		return c.conn.Read(space)
 	}
-	if err := c.raw.Read(c.onReadable); err != nil {
+	err := c.raw.Read(c.onReadable)
+	c.sendAnswer()
+	if err != nil {
 		return 0, err
 	}
 	return c.readN, c.readErr
+}
+
+// sendAnswer sends what package tls has answered while it read: a new key, or an alert. It is not part of tryRead, which must not wait for
+// c.mu: who holds it may close the socket, and that waits for tryRead.
+func (c *Conn) sendAnswer() {
+	if c.secure == nil || !c.secure.answered {
+		return
+	}
+	c.secure.answered = false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.countSealed()
+	c.flush()
 }
 
 // tryRead reads once. If there is nothing to read it releases the buffer and
@@ -156,6 +171,10 @@ func (c *Conn) tryRead(fd uintptr) bool {
 			c.readErr = errOverdue
 			return true
 		}
+		if c.secure != nil && c.secure.answered { // the answer leaves before the wait
+			c.readErr = nil
+			return true
+		}
 		c.dec.park()
 		c.tellAssembly()
 		return false
@@ -170,17 +189,13 @@ func (c *Conn) readOnce(fd uintptr, space []byte) (n int, err error) {
 		return sysRead(fd, space)
 	}
 	s.fd, s.empty = fd, false
+	before := s.waiting()
 	for n < len(space) && err == nil { // package tls returns one record a call
 		var k int
 		k, err = c.conn.Read(space[n:])
 		n += k
 	}
-	if s.waiting() > 0 { // package tls has answered: a new key, or an alert
-		c.mu.Lock()
-		c.countSealed()
-		c.flush()
-		c.mu.Unlock()
-	}
+	s.answered = s.answered || s.waiting() > before // or a writer has added to it
 	if n > 0 {
 		err = nil // the next call returns it again
 	}

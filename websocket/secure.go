@@ -65,6 +65,8 @@ type secureSocket struct {
 	// Of the reading goroutine, during Conn.tryRead.
 	fd    uintptr
 	empty bool // the last read took everything that the socket had
+	// answered: package tls has written during a read, and the socket may not have taken all of it.
+	answered bool
 
 	mu      sync.Mutex
 	sealed  *buffer          // records that the socket has not taken, or nil
