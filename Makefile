@@ -12,7 +12,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness k6 test-long test-flake test-hostile fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile fuzz clean help FORCE
 
 ## build: write bin/tidewire (the default)
 build:
@@ -60,6 +60,10 @@ bench-go:
 bench-fairness:
 	mkdir -p results
 	$(GO) test -run '^$$' -bench '^BenchmarkFairness$$' -benchtime $(or $(APPENDS),60)x -timeout 60m ./internal/bench/fairness -targets '$(CURDIR)/results/fairness.tsv'
+
+## bench-auth: measure what tokens, rules and limits cost a server, beside one in open mode (ROUNDS=10)
+bench-auth:
+	$(GO) test -run '^$$' -bench '^BenchmarkAuthCost$$' -benchtime 1x -timeout 60m ./internal/bench/authcost -rounds $(or $(ROUNDS),10)
 
 ## k6: load a running chat server with k6 (SCENARIO=steady WS_URL=ws://127.0.0.1:8080/ws)
 k6:

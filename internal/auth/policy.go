@@ -45,6 +45,7 @@ type Policy struct {
 	cfg     atomic.Pointer[Config]
 	now     func() time.Time
 	answers *answers // nil without Config.Ask
+	tokens  verified
 }
 
 // NewPolicy checks the configuration and returns its Policy.
@@ -81,7 +82,10 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	if strings.HasPrefix(token, apiKeyPrefix) {
 		return p.byAPIKey(token)
 	}
-	cfg := p.cfg.Load()
+	cfg, id, now := p.cfg.Load(), sha256.Sum256([]byte(token)), p.now()
+	if c := p.tokens.get(id, cfg, now); c != nil && p.Valid(c) {
+		return c, nil
+	}
 	keys := cfg.Keys
 	if cfg.KeySet != nil {
 		s, err := split(token)
@@ -92,7 +96,7 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 			return nil, err
 		}
 	}
-	claims, err := Verify(token, keys, cfg.Token, p.now())
+	claims, err := Verify(token, keys, cfg.Token, now)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +106,9 @@ func (p *Policy) Authenticate(ctx context.Context, token string) (*Caller, error
 	c := cfg.caller(claims)
 	c.Expires, c.answers = claims.Expires.Add(cfg.Token.Leeway), p.answers
 	if p.answers != nil {
-		c.id, c.claims = sha256.Sum256([]byte(token)), claims.text
+		c.id, c.claims = id, claims.text
 	}
+	p.tokens.put(id, c, now)
 	return c, nil
 }
 

@@ -33,13 +33,14 @@ const countedRequest = 1 << 10
 // to wait for a store gets a goroutine. Each subscription and consumption has
 // its own goroutine, which writes on the bulk lane.
 type session struct {
-	server *sessions
-	conn   *connection
-	chat   *participant
-	heart  heartbeat   // used by the reading goroutine
-	size   int         // size of the current message in bytes; used by the reading goroutine
-	slow   atomic.Bool // the peer reads nothing: reading is to end
-	gone   atomic.Bool // the peer takes no answers: read-only requests need not begin
+	server  *sessions
+	conn    *connection
+	chat    *participant
+	heart   heartbeat   // used by the reading goroutine
+	size    int         // size of the current message in bytes; used by the reading goroutine
+	granted granted     // the last request that was granted; used by the reading goroutine
+	slow    atomic.Bool // the peer reads nothing: reading is to end
+	gone    atomic.Bool // the peer takes no answers: read-only requests need not begin
 
 	// pending counts requests that a store answers, and running those with a
 	// goroutine, at most as many as slots. The session waits for both before it

@@ -17,7 +17,32 @@ func (s *session) denied(r *request) *problem {
 	if why := id.refuses(r.Type); why != nil {
 		return why
 	}
-	return r.denied(s.server.work, id.caller.Load())
+	c := id.caller.Load()
+	same := granted{c, r.Type, r.Stream, r.Queue}
+	if s.granted == same {
+		return nil
+	}
+	why := r.denied(s.server.work, c)
+	if why == nil && r.oneRight() && !c.Asked() { // what a function has answered ends after a while
+		s.granted = same
+	}
+	return why
+}
+
+// granted is a request that the caller was granted: clients send many of the same kind to the same stream or queue, one after another. A caller never
+// changes, so a new token or new rules make it another one.
+type granted struct {
+	caller              *auth.Caller
+	kind, stream, queue string
+}
+
+// oneRight reports whether type, stream and queue say all that the right depends on.
+func (r *request) oneRight() bool {
+	switch r.Type {
+	case "publish", "commit", "enqueue", "ack", "nack", "extend":
+		return true
+	}
+	return false
 }
 
 // rightsChanged ends what the caller may not have any more. It may wait for the database; the goroutines of the connection go on meanwhile.
