@@ -36,6 +36,7 @@ type answers struct {
 
 	mu      sync.Mutex
 	callers map[callerID]*callerAnswers
+	asking  map[string]chan struct{} // a semaphore of maxAsking for each user, whatever its tokens are
 	total   int
 	swept   time.Time
 }
@@ -46,7 +47,7 @@ type callerID [32]byte
 type callerAnswers struct {
 	user   string
 	all    map[object]*answer
-	asking chan struct{} // a semaphore of maxAsking
+	asking chan struct{} // of its user
 }
 
 type object struct {
@@ -63,7 +64,7 @@ type answer struct {
 }
 
 func newAnswers(ask func(context.Context, Question) (bool, error)) *answers {
-	return &answers{ask: ask, now: time.Now, callers: make(map[callerID]*callerAnswers)}
+	return &answers{ask: ask, now: time.Now, callers: make(map[callerID]*callerAnswers), asking: make(map[string]chan struct{})}
 }
 
 // get returns the answer for a caller. It waits at most for askTimeout, or until ctx ends.
@@ -103,7 +104,7 @@ func (a *answers) find(c *Caller, o object) *answer {
 		of = a.callers[c.id]
 	}
 	if of == nil {
-		of = &callerAnswers{user: c.User, all: make(map[object]*answer), asking: make(chan struct{}, maxAsking)}
+		of = &callerAnswers{user: c.User, all: make(map[object]*answer), asking: a.semaphore(c.User)}
 		a.callers[c.id] = of
 	}
 	if of.all[o] == nil {
@@ -113,6 +114,16 @@ func (a *answers) find(c *Caller, o object) *answer {
 	of.all[o] = got
 	go a.run(of, o, got, Question{Claims: c.claims, Verb: o.verb, Kind: o.kind, Name: o.name})
 	return got
+}
+
+// semaphore is that of a user. a.mu is held.
+func (a *answers) semaphore(user string) chan struct{} {
+	s := a.asking[user]
+	if s == nil {
+		s = make(chan struct{}, maxAsking)
+		a.asking[user] = s
+	}
+	return s
 }
 
 // run asks one question. The answer is kept only if it still has its place: the rights may have changed meanwhile.
@@ -152,6 +163,11 @@ func (a *answers) sweep(now time.Time) {
 		}
 		if len(of.all) == 0 {
 			delete(a.callers, id)
+		}
+	}
+	for user, s := range a.asking {
+		if len(s) == 0 {
+			delete(a.asking, user) // one that is about to ask has it, and the next one makes another: that is two more at most
 		}
 	}
 }

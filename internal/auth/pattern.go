@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -114,6 +115,10 @@ func (p pattern) bind(value func(name string) (string, bool)) (pattern, bool) {
 		bound[i] = piece
 	}
 	return bound, true
+}
+
+func (p pattern) hasPlaceholder() bool {
+	return slices.ContainsFunc(p, func(piece part) bool { return piece.kind == placeholder })
 }
 
 // match reports whether the bound pattern matches all of the name. It takes time in proportion to the length of both, whatever they are: it keeps the set of

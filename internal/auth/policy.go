@@ -69,7 +69,7 @@ func (p *Policy) Reload(cfg Config) error {
 	case len(cfg.Keys) == 0 && cfg.KeySet == nil && cfg.Access == nil:
 		return errors.New("auth: no key: give a secret file, a public key file or a JWKS address, or accept API keys")
 	case cfg.KeySet != nil && cfg.Token.Issuer == "":
-		return errors.New("auth: a JWKS address needs the issuer, so that tokens of another issuer with the same keys are not taken")
+		return errors.New("auth: a JWKS address needs the issuer (--auth-issuer), so that tokens of another issuer with the same keys are not taken")
 	case len(cfg.Keys) > 0 && cfg.KeySet != nil:
 		return errors.New("auth: keys from files and from a JWKS address: give one of them")
 	}

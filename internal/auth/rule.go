@@ -43,6 +43,7 @@ type Rule struct {
 	kind    Kind
 	pattern pattern
 	tags    []pattern
+	owners  []pattern // those of tags that had a placeholder
 	text    string
 }
 
@@ -64,6 +65,9 @@ func ParseRule(text string) (Rule, error) {
 	kindName, rest, ok := strings.Cut(object, ":")
 	known, isKind := verbs[Kind(kindName)]
 	if !ok || !isKind {
+		if strings.HasSuffix(list, ",") {
+			return fail("no space after the comma between verbs, such as read,commit stream:orders")
+		}
 		return fail("%q is no kind: want %s", kindName, listOf(slices.Sorted(maps.Keys(verbs))))
 	}
 	r := Rule{kind: Kind(kindName), text: text}
@@ -76,6 +80,9 @@ func ParseRule(text string) (Rule, error) {
 			return fail("%q is there twice", name)
 		}
 		r.verbs = append(r.verbs, v)
+	}
+	if (r.kind == Server || r.kind == Ingest) && rest != "*" && rest != "**" {
+		return fail("there is one %s: want %s:*", kindName, kindName)
 	}
 	names := []string{rest}
 	if r.kind == Events {
@@ -102,7 +109,7 @@ func ParseLiteralRule(text string) (Rule, error) {
 		return r, err
 	}
 	for _, p := range append([]pattern{r.pattern}, r.tags...) {
-		if slices.ContainsFunc(p, func(piece part) bool { return piece.kind == placeholder }) {
+		if p.hasPlaceholder() {
 			return Rule{}, fmt.Errorf("rule %q: placeholders are for rules of the configuration", text)
 		}
 	}
@@ -136,6 +143,11 @@ func (r Rule) bind(value func(name string) (string, bool)) (Rule, bool) {
 			return r, false
 		}
 	}
+	for i, p := range r.tags {
+		if p.hasPlaceholder() {
+			r.owners = append(slices.Clip(r.owners), tags[i])
+		}
+	}
 	r.tags = tags
 	return r, true
 }
@@ -155,10 +167,15 @@ func (r Rule) coversTags(tags []string) bool {
 	return true
 }
 
-// ownsID reports whether an id begins with one of the tags that the rule names, and a slash.
+// ownsID reports whether an id begins with one of the tags that make the caller different from others, and a slash: those of the rule with a
+// placeholder, or its first one.
 func (r Rule) ownsID(tags []string, id string) bool {
+	owners := r.owners
+	if len(owners) == 0 {
+		owners = r.tags[:1]
+	}
 	return slices.ContainsFunc(tags, func(tag string) bool {
-		return strings.HasPrefix(id, tag+"/") && slices.ContainsFunc(r.tags, func(p pattern) bool { return p.match(tag) })
+		return strings.HasPrefix(id, tag+"/") && slices.ContainsFunc(owners, func(p pattern) bool { return p.match(tag) })
 	})
 }
 

@@ -94,7 +94,7 @@ func TestParseRule_Malformed(t *testing.T) {
 		"read topic:orders":          `"topic" is no kind: want events, ingest, queue, room, server or stream`,
 		"write stream:orders":        "no verb of stream: want read, publish, commit or admin",
 		"read,read stream:orders":    "twice",
-		"read, publish stream:a":     "no kind",
+		"read, publish stream:a":     "no space",
 		"read stream:":               "1 to 256 bytes",
 		"read stream:{user}":         "want {sub}",
 		"query events:default#":      "1 to 256 bytes",

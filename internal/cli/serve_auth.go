@@ -118,7 +118,7 @@ func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {
 	for _, path := range f.AuthSecretFile {
 		k, err := auth.ReadSecretFile(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--auth-secret-file: %w", err)
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
 			log.Warn("other users of this machine can read the secret: chmod 600 "+path, "mode", info.Mode().Perm())
@@ -128,7 +128,7 @@ func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {
 	for _, path := range f.AuthPublicKeyFile {
 		more, err := auth.ReadPublicKeyFile(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--auth-public-key-file: %w", err)
 		}
 		keys = append(keys, more...)
 	}
@@ -146,6 +146,9 @@ func parseRules(texts []string) ([]auth.RoleRule, error) {
 		role, text, ok := strings.Cut(line, ": ")
 		if role = strings.TrimSpace(role); !ok || role == "" {
 			return nil, fmt.Errorf("%q: want ROLE: RULE, such as 'user: read stream:news'", line)
+		}
+		if strings.Contains(text, ": ") {
+			return nil, fmt.Errorf("%q: these are several rules: write each as a value of its own; in the environment, on a line of its own", line)
 		}
 		rule, err := auth.ParseRule(strings.TrimSpace(text))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -12,8 +13,13 @@ import (
 	"github.com/tidewire/tidewire/internal/gateway"
 )
 
-// reloadEvery is how often the files of keys and rules are read, as those of certificates are.
-const reloadEvery = 10 * time.Second
+const (
+	// reloadEvery is how often the files of keys and rules are read. A change counts when two reads find the same, so that a file is not used in the middle of
+	// a replacement.
+	reloadEvery = 5 * time.Second
+	// maxReloaded is the largest of these files, in bytes.
+	maxReloaded = 1 << 20
+)
 
 // reload reads the keys and rules again when their files have changed: the file of settings, secrets and public keys. While they cannot be used,
 // the former ones stay.
@@ -23,7 +29,8 @@ type reload struct {
 	db     *authDatabase
 	policy *auth.Policy
 	files  []string
-	seen   [sha256.Size]byte // of what was read last
+	seen   [sha256.Size]byte // of what was used last, or could not be used
+	last   [sha256.Size]byte // of what was read last
 }
 
 // newReload returns what Run needs, or nil if no file can change the policy.
@@ -45,15 +52,32 @@ func filesOf(p *process, f *authFlags) []string {
 	return files
 }
 
-// sumOf is a hash of the contents of files. One that cannot be read counts as empty.
+// sumOf is a hash of the contents of files. One that cannot be read counts as empty, as does one that is no file: a read of a pipe may wait for ever.
 func sumOf(files []string) [sha256.Size]byte {
 	all := sha256.New()
 	for _, path := range files {
-		text, _ := os.ReadFile(path)
+		var text []byte
+		if regular(path) == nil {
+			text, _ = os.ReadFile(path)
+		}
 		one := sha256.Sum256(text)
 		all.Write(one[:])
 	}
 	return [sha256.Size]byte(all.Sum(nil))
+}
+
+// regular returns why a file cannot be read again.
+func regular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", path)
+	case info.Size() > maxReloaded:
+		return fmt.Errorf("%s has more than %d bytes", path, maxReloaded)
+	}
+	return nil
 }
 
 // run looks at the files until ctx ends.
@@ -72,7 +96,8 @@ func (r *reload) run(ctx context.Context, edge *gateway.Server) {
 
 func (r *reload) look(edge *gateway.Server) {
 	sum := sumOf(r.files)
-	if sum == r.seen {
+	if steady := sum == r.last; sum == r.seen || !steady {
+		r.last = sum
 		return
 	}
 	r.seen = sum
@@ -89,6 +114,11 @@ func (r *reload) look(edge *gateway.Server) {
 
 // read gives the policy what the command line, the environment and the files say now.
 func (r *reload) read() (*authFlags, error) {
+	for _, path := range r.files {
+		if err := regular(path); err != nil {
+			return nil, err
+		}
+	}
 	settings := newSettings(r.p.Getenv)
 	var cmds commands
 	parser, err := newParser(r.p.Env, &cmds, settings)

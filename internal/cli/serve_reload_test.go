@@ -25,7 +25,7 @@ rule = [%r]
 		return strings.NewReplacer("%s", `"`+secret+`"`, "%r", rule).Replace(rules)
 	}
 	file := configFile(t, text(`"user: join room:a"`))
-	p := serve(t, "--only", "chat", "--config", file)
+	p := serve(t, "--only", "chat", "--config", file, "--ping-interval", "1h", "--pong-timeout", "1h")
 	write := func(path, text, says string) {
 		t.Helper()
 		seen := strings.Count(p.log(), says)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"reflect"
@@ -196,6 +197,12 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 			continue
 		}
 		fmt.Fprintf(p.Out, "%-60s # %s\n", f.Name+" = "+text, source)
+	}
+	if _, err := c.policyConfig(slog.New(slog.DiscardHandler), new(authDatabase)); err != nil {
+		return err
+	}
+	if err := c.tlsFlags.check(); err != nil {
+		return exit(ExitUsage, "%w", err)
 	}
 	return nil
 }

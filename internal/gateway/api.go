@@ -130,6 +130,7 @@ type call struct {
 	// request.
 	evicting sync.Mutex
 	ended    bool
+	route    route
 	caller   *auth.Caller // nil in open mode
 	count    *limits.Request
 	// body is the client's request, if it was read.
@@ -161,10 +162,35 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 			return
 		}
 	}
+	c.route = to
 	if a.server.cfg.Auth.Policy != nil && !c.authorized(to) {
 		return
 	}
 	to.handle(c)
+}
+
+// stillAuthorized refuses a call whose body came after the end of its token, or after a change of what counts.
+func (c *call) stillAuthorized() bool {
+	if c.caller == nil {
+		return true
+	}
+	policy := c.api.server.cfg.Auth.Policy
+	why := codeInvalidToken
+	switch {
+	case !policy.Valid(c.caller):
+	case !c.caller.Expires.IsZero() && !time.Now().Before(c.caller.Expires):
+		why = codeTokenExpired
+	case policy.Current(c.caller):
+		return true
+	default:
+		if next, ok := policy.Renew(c.caller); ok {
+			c.caller = next
+			return c.route.need == nil || c.permit(mayAll(c.ctx, next, c.route.need(c.r)))
+		}
+		why = codeUnauthenticated
+	}
+	c.api.server.unauthorized(c.w, c.r, why)
+	return false
 }
 
 // authorized refuses a call without a caller, or without the right that its path needs.
@@ -235,7 +261,7 @@ func (c *call) read() ([]byte, bool) {
 	case err != nil: // the client has gone, most likely
 		c.refuseFor(errShortBody)
 	}
-	return body, err == nil
+	return body, err == nil && c.stillAuthorized()
 }
 
 // boundRead sets a deadline for the body: BodyTimeout, or DrainTimeout after

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -93,6 +94,8 @@ func (c *call) revokeTokens() {
 		c.refuseFor(whyBefore)
 	case whyEnds != nil:
 		c.refuseFor(whyEnds)
+	case body.Expires != nil && !ends.After(time.Now()):
+		c.refuseFor(malformed("expires", "a time that is still to come: when the last token that it is about ends"))
 	case (body.JTI == "") == (body.User == ""):
 		c.refuseFor(malformed("jti", "either jti or user"))
 	case body.User != "":
@@ -145,7 +148,11 @@ func (c *call) readStrict(into any) bool {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	switch err := d.Decode(into); {
+	err := d.Decode(into)
+	if _, rest := d.Token(); err == nil && rest != io.EOF {
+		err = errors.New("more than an object")
+	}
+	switch {
 	case !bytes.HasPrefix(trimSpace(body), []byte{'{'}):
 		c.refuseFor(errNoObject)
 	case !utf8.Valid(body):

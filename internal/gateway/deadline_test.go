@@ -51,9 +51,14 @@ func TestHTTP_DeadlineOfTheRequestBefore(t *testing.T) {
 		t.Fatalf("answered with %d until %v", w.Code, w.until)
 	}
 	for _, path := range []string{"/healthz", "/metrics"} {
+		before := time.Now()
+		w.until = before
 		s.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-		if !w.until.IsZero() {
+		if w.until.Before(before.Add(shortAnswer)) {
 			t.Errorf("%s has until %v", path, w.until)
 		}
+	}
+	if s.ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/profile", nil)); !w.until.IsZero() {
+		t.Errorf("a profile has until %v", w.until)
 	}
 }

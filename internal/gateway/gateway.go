@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,16 +139,17 @@ type Server struct {
 	work context.Context
 	stop context.CancelFunc
 
-	authLog *limits.Log
-	audit   *audit
-	limits  *limits.Registry
+	authLog  *limits.Log
+	readyLog *rareLog
+	audit    *audit
+	limits   *limits.Registry
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
 	cfg = cfg.withDefaults()
 	work, stop := context.WithCancel(context.Background())
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: limits.NewLog(cfg.Log), limits: cfg.Limits, audit: newAudit(cfg.Audit, cfg.Metrics)}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), conns: newConnections(cfg), work: work, stop: stop, authLog: limits.NewLog(cfg.Log), limits: cfg.Limits, audit: newAudit(cfg.Audit, cfg.Metrics), readyLog: &rareLog{log: cfg.Log}}
 	registerLimits(s.limits, cfg.Metrics)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("GET /health", s.healthz)
@@ -223,8 +225,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = s.identify(r)
 	}
 	s.known(r)
-	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // an earlier request of the connection may have set one
+	http.NewResponseController(w).SetWriteDeadline(deadlineOf(r)) // in place of that of an earlier request of the connection
 	s.conns.panics.serveHTTP(w, r, s.mux)
+}
+
+// shortAnswer is how long a client may take to read an answer that is not part of the API, which sets a time of its own.
+const shortAnswer = time.Minute
+
+// deadlineOf is until when the answer to a request has to be taken. Profiles take as long as they are asked to.
+func deadlineOf(r *http.Request) time.Time {
+	if strings.HasPrefix(r.URL.Path, "/debug/") {
+		return time.Time{}
+	}
+	return time.Now().Add(shortAnswer)
 }
 
 // Shutdown rejects new connections, stores and answers all received messages,
@@ -281,7 +294,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		err = errStopping
 	}
 	if err != nil {
-		s.cfg.Log.Warn("the server is not ready", "error", err)
+		s.readyLog.warn("the server is not ready", "error", err)
 		reason := "not ready"
 		if public, ok := errors.AsType[*engine.NotReadyError](err); ok {
 			reason += ": " + public.Reason
@@ -327,13 +340,15 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 	memory := new(socketMemory)
 	cfg.MaxMessage, cfg.Access, cfg.Memory = s.cfg.MaxMessage, s.cfg.Access, memory
 	var c *connection
-	onPing := cfg.OnPing
-	cfg.OnPing = func(payload []byte) {
-		c.pinged(len(payload))
-		if onPing != nil {
-			onPing(payload)
+	counted := func(next func([]byte)) func([]byte) { // a peer may send control frames in place of messages
+		return func(payload []byte) {
+			c.pinged(len(payload))
+			if next != nil {
+				next(payload)
+			}
 		}
 	}
+	cfg.OnPing, cfg.OnPong = counted(cfg.OnPing), counted(cfg.OnPong)
 	conn, err := websocket.Upgrade(w, r, cfg)
 	if err != nil {
 		return // answered already

@@ -25,6 +25,8 @@ const (
 	// maxEarly and maxEarlyBytes bound what a connection without a token may send: messages, and bytes of one.
 	maxEarly      = 4
 	maxEarlyBytes = 16 << 10
+	// maxEarlyPings bounds its Pings and Pongs.
+	maxEarlyPings = 100
 	// noticeShare, minNotice and maxNotice say when a client is told that its token ends: when that share of the token's
 	// life has passed, and within these times before its end.
 	noticeShare          = 0.8
@@ -44,8 +46,10 @@ type identity struct {
 	changed func(context.Context, *auth.Caller)
 	talks   atomic.Bool // the endpoint has messages of its own: the client is told before its token ends
 	early   int         // messages before a good token; of the reading goroutine
-	stale   atomic.Bool // the reading goroutine has to check the rights again
-	revoked atomic.Bool // the token or key was revoked: the connection is closing
+	// earlyPings are Pings and Pongs before it.
+	earlyPings int
+	stale      atomic.Bool // the reading goroutine has to check the rights again
+	revoked    atomic.Bool // the token or key was revoked: the connection is closing
 	// renewals bounds how often tokens are sent: of the reading goroutine.
 	renewals rateLimit
 

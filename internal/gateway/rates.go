@@ -93,8 +93,14 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	return true
 }
 
-// pinged counts the Pings of a peer, which it may send in place of messages.
+// pinged counts the Pings of a peer, and its Pongs. Before a token there are few.
 func (c *connection) pinged(size int) {
+	if id := &c.identity; id.policy != nil && id.caller.Load() == nil {
+		if id.earlyPings++; id.earlyPings > maxEarlyPings {
+			id.close(statusTokenOver, "send a token first")
+		}
+		return
+	}
 	if c.meter == nil {
 		return
 	}

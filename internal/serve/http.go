@@ -27,6 +27,8 @@ const (
 func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 	h := &http.Server{
 		Handler:           boundBody(server),
+		// net/http answers "OPTIONS *" itself, after the whole body and without a deadline.
+		DisableGeneralOptionsHandler: true,
 		ConnContext:       limits.ConnContext,
 		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: max(cmp.Or(cfg.MaxHeaderBytes, 16<<10)-headerSlop, 1),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
@@ -39,7 +41,7 @@ func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 // newAdminServer returns the server of an admin listener.
 func newAdminServer(handler http.Handler, idle time.Duration) *http.Server {
 	return &http.Server{
-		Handler: boundBody(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
+		Handler: boundBody(handler), DisableGeneralOptionsHandler: true, ReadHeaderTimeout: headerTimeout, IdleTimeout: idle, MaxHeaderBytes: 16 << 10,
 	}
 }
 
