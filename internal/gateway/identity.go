@@ -31,6 +31,8 @@ const (
 	// life has passed, and within these times before its end.
 	noticeShare          = 0.8
 	minNotice, maxNotice = 15 * time.Second, 120 * time.Second
+	// lastAnswers bounds how long the end of a token waits for answers.
+	lastAnswers = 5 * time.Second
 )
 
 // identity is who a connection is. In open mode, without a policy, it is nobody, who may do everything. A client names itself with a
@@ -201,6 +203,17 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 	i.conn.SetReadDeadline(time.Now())
 }
 
+// finish ends the connection at the end of its token. What was asked for before has its answer first, if that does not take longer than lastAnswers:
+// meanwhile nothing more is read, and what flows goes on. Endpoints without messages of their own have no answers.
+func (i *identity) finish(c *auth.Caller) {
+	const reason = "the token has expired"
+	if !i.talks.Load() {
+		i.close(statusTokenOver, reason)
+	} else if i.plan(c, lastAnswers, func() { i.close(statusTokenOver, reason) }) {
+		i.conn.endWith(statusTokenOver, reason)
+	}
+}
+
 // set makes the caller the connection's, and plans the notice of its end.
 func (i *identity) set(c *auth.Caller) {
 	i.caller.Store(c)
@@ -238,7 +251,7 @@ func (i *identity) expiring(c *auth.Caller) {
 	}
 	planned := i.plan(c, left+grace, func() {
 		if i.caller.Load() == c { // no new token has come meanwhile
-			i.close(statusTokenOver, "the token has expired")
+			i.finish(c)
 		}
 	})
 	if !planned {
