@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
-	"github.com/tidewire/tidewire/internal/gateway"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // bothDoors are the answers to a request on /ws and by HTTP.
@@ -181,6 +179,34 @@ func TestAttack_GuessedDeliveries(t *testing.T) {
 	}
 }
 
+// TestAttack_DeliveriesOfAnotherConnection: without users, deliveries belong to their connection.
+func TestAttack_DeliveriesOfAnotherConnection(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	c := closed{t: t, addr: addr}
+	c.enqueued(2)
+	owner, other := connect(t, addr), connect(t, addr)
+	owner.ask(`{"id":1,"type":"consume","queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	var d struct{ Delivery string }
+	if text := owner.next(); json.Unmarshal([]byte(text), &d) != nil || d.Delivery == "" {
+		t.Fatal(text)
+	}
+	other.ask(`{"id":1,"type":"consume","queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
+	other.next()
+	for _, kind := range []string{"ack", "nack", "extend"} {
+		fields := `"delivery":` + quoted(d.Delivery) + `,"lease_ms":1000`
+		if got := other.code(`{"id":"x","type":"` + kind + `","queue":"jobs",` + fields + `}`); got != "errorlease_lost" {
+			t.Errorf("%s: %s", kind, got)
+		}
+		if got := c.status("POST", "/v1/queues/jobs/"+kind, `{`+fields+`}`, ""); got != "409 lease_lost" {
+			t.Errorf("%s by HTTP: %s", kind, got)
+		}
+	}
+	if got := owner.code(`{"id":"x","type":"ack","queue":"jobs","delivery":` + quoted(d.Delivery) + `}`); got != "ok" {
+		t.Errorf("the receiver's ack: %s", got)
+	}
+}
+
 // TestAttack_DeliveriesAfterTheRight: with a token that does not allow it any more, a consumption gives back what it has, and settles nothing.
 func TestAttack_DeliveriesAfterTheRight(t *testing.T) {
 	t.Parallel()
@@ -262,71 +288,4 @@ func TestAttack_RenewalsInFlight(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestAttack_TokenEndsWhilePublishing: a publish that waits for its commit when the token ends has one answer, ok if it is stored, and
-// what is sent after that is not stored.
-func TestAttack_TokenEndsWhilePublishing(t *testing.T) {
-	t.Parallel()
-	for _, grace := range []time.Duration{0, time.Hour} {
-		t.Run(fmt.Sprint(grace), func(t *testing.T) {
-			t.Parallel()
-			c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Grace = grace })
-			for range 20 {
-				if c.publishAtTheEnd(grace > 0) {
-					return
-				}
-			}
-			t.Fatal("the machine is too slow")
-		})
-	}
-}
-
-// publishAtTheEnd returns false if the token had ended before the server took the publish.
-func (c closed) publishAtTheEnd(grace bool) bool {
-	c.t.Helper()
-	before, _ := c.streams.stored("orders")
-	token := tokenOf(c.t, "ann", shortLife, "publish stream:orders")
-	conn, err := websocket.Dial(c.t.Context(), "ws://"+c.addr+"/ws", websocket.Config{Header: bearer(token)})
-	if err != nil {
-		return false
-	}
-	defer conn.Abort()
-	w := &wire{Conn: conn, t: c.t}
-	c.streams.hold(true)
-	defer c.streams.hold(false)
-	send(c.t, conn, `{"id":"early","type":"publish","stream":"orders","payload":"x"}`)
-	for c.status("GET", "/v1/streams", "", token) != "401 token_expired" {
-	}
-	if grace {
-		send(c.t, conn, `{"id":"late","type":"publish","stream":"orders","payload":"x"}`)
-	}
-	c.streams.hold(false)
-	answers := make(map[string]string)
-	for {
-		w.SetReadDeadline(time.Now().Add(patience))
-		messages, err := w.Read()
-		for _, m := range messages {
-			var got struct{ ID, Type, Code string }
-			json.Unmarshal(m.Payload, &got)
-			if got.ID == "" {
-				continue // that the token expires
-			}
-			if answers[got.ID] != "" {
-				c.t.Errorf("%s is answered twice", got.ID)
-			}
-			answers[got.ID] = got.Type + got.Code
-		}
-		if err != nil || grace && len(answers) == 2 {
-			break
-		}
-	}
-	after, _ := c.streams.stored("orders")
-	if answers["early"] == "errortoken_expired" {
-		return false
-	}
-	if answers["early"] != "ok" || after != before+1 || grace && answers["late"] != "errortoken_expired" {
-		c.t.Errorf("answers %v, and %d messages are stored", answers, after-before)
-	}
-	return true
 }
