@@ -190,9 +190,7 @@ func TestAttack_TagsTwice(t *testing.T) {
 		for _, fields := range twice("items", `[{"tags":["t:1"]}]`, other) {
 			queries = append(queries, `"query":{`+fields+`}`)
 		}
-		for _, fields := range twice("query", `{"items":[{"tags":["t:1"]}]}`, `{"items":`+other+`}`) {
-			queries = append(queries, fields)
-		}
+		queries = append(queries, twice("query", `{"items":[{"tags":["t:1"]}]}`, `{"items":`+other+`}`)...)
 	}
 	w := c.as("/ws", token)
 	for _, query := range queries {
