@@ -130,3 +130,19 @@ func FuzzParseRule(f *testing.F) {
 		g.AllowTags("query", name, [][]string{{name}})
 	})
 }
+
+// TestGrants_IDs: with a placeholder in one of several tags, ids begin with that tag, which is the caller's own; others share the rest.
+func TestGrants_IDs(t *testing.T) {
+	t.Parallel()
+	r, err := ParseRule("append events:multi#kind:x#tenant:{sub}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGrants([]Rule{r}, func(string) (string, bool) { return "ann", true })
+	tags := []string{"kind:x", "tenant:ann"}
+	for id, want := range map[string]bool{"tenant:ann/1": true, "kind:x/1": false, "tenant:bob/1": false, "1": false} {
+		if got := g.AllowID("append", "multi", tags, id); got != want {
+			t.Errorf("%s: %v, want %v", id, got, want)
+		}
+	}
+}

@@ -52,6 +52,8 @@ func TestAuth_EventIDs(t *testing.T) {
 		{"append events:default#tenant:a", `"tags":["tenant:a","tenant:b"],"id":"tenant:b/x"`, "forbidden"},
 		{"append events:default#tenant:a", `"tags":["tenant:a"],"id":"tenant:a"`, "forbidden"},
 		{"append events:default#tenant:*", `"tags":["tenant:a"],"id":"tenant:b/y"`, "forbidden"},
+		{"append events:default#tenant:a#kind:x", `"tags":["tenant:a","kind:x"],"id":"tenant:a/z"`, "ok"},
+		{"append events:default#tenant:a#kind:x", `"tags":["tenant:a","kind:x"],"id":"kind:x/z"`, "forbidden"},
 	} {
 		token := tokenOf(t, "ann", time.Hour, d.right)
 		body := `"events":[{"type":"A",` + d.event + `}]`

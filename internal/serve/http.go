@@ -26,11 +26,11 @@ const (
 // handshakes. Its timeouts do not apply to a connection after the upgrade.
 func newHTTPServer(server *gateway.Server, cfg Config) *http.Server {
 	h := &http.Server{
-		Handler:           boundBody(server),
+		Handler: boundBody(server),
 		// net/http answers "OPTIONS *" itself, after the whole body and without a deadline.
 		DisableGeneralOptionsHandler: true,
-		ConnContext:       limits.ConnContext,
-		ReadHeaderTimeout: cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: max(cmp.Or(cfg.MaxHeaderBytes, 16<<10)-headerSlop, 1),
+		ConnContext:                  limits.ConnContext,
+		ReadHeaderTimeout:            cmp.Or(cfg.HeaderTimeout, headerTimeout), IdleTimeout: cfg.IdleTimeout, MaxHeaderBytes: max(cmp.Or(cfg.MaxHeaderBytes, 16<<10)-headerSlop, 1),
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2
 		ErrorLog:     stdlog.New(&httpLog{log: cfg.Gateway.Log}, "", 0),
 	}
