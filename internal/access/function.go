@@ -27,7 +27,7 @@ var functionName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0
 // ErrFunctionName: the name is not SCHEMA.NAME.
 var ErrFunctionName = errors.New("access: want SCHEMA.NAME, in lower-case letters, digits and underscores")
 
-// Function is an SQL function of the user's own that has the last word on rights:
+// Function is an SQL function of the user's own that is asked when no rule grants a right:
 //
 //	FUNCTION schema.name(claims jsonb, verb text, kind text, name text) RETURNS boolean
 //
@@ -82,7 +82,7 @@ func (f *Function) Open(ctx context.Context, pool *pgxpool.Pool, log *slog.Logge
 func (f *Function) Ask(ctx context.Context, q auth.Question) (may bool, err error) {
 	if may, err = f.call(ctx, q); err != nil {
 		if now := time.Now().Unix(); f.logged.Swap(now) != now {
-			f.log.Warn("the function that has the last word on rights failed: requests get unavailable", "function", f.name,
+			f.log.Warn("the SQL function on rights failed: requests get unavailable", "function", f.name,
 				"verb", q.Verb, "kind", q.Kind, "name", q.Name, "error", err)
 		}
 	}

@@ -75,7 +75,7 @@ func TestKeys_Commands(t *testing.T) {
 	}
 }
 
-// TestServe_AuthSQL: the function is checked at the start, and has the last word.
+// TestServe_AuthSQL: the function is checked at the start, and is asked when no rule grants a right.
 func TestServe_AuthSQL(t *testing.T) {
 	t.Parallel()
 	url := migrated(t).URL

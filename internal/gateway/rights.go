@@ -32,7 +32,7 @@ func (n need) verdict(may bool, err error) *problem {
 	return nil
 }
 
-// errUnknownRight: the SQL function that has the last word did not answer.
+// errUnknownRight: the SQL function on rights did not answer.
 var errUnknownRight = &problem{code: codeUnavailable, text: "whether you may do this cannot be checked now; try again later"}
 
 // refusal says which right is missing. Whether there is something of that name is not said.
