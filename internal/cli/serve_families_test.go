@@ -205,7 +205,7 @@ func TestServe_PriorityThatTheQueueLacks(t *testing.T) {
 		if m, err := w.next(); err != nil || m.Code != "invalid" || m.Field != "priority" || m.Message != c.want {
 			t.Errorf("%s, %s: %+v, %v; want %s", c.queue, c.fields, m, err, c.want)
 		}
-		want := fmt.Sprintf(`{"error":{"code":"invalid","message":%q,"field":"priority"}}`, c.want)
+		want := fmt.Sprintf(`{"error":{"code":"invalid","message":%q,"retryable":false,"field":"priority"}}`, c.want)
 		status, text := request(t, "POST", p.addr, "/v1/queues/"+c.queue+"/messages", "{"+c.fields+"}")
 		if status != 400 || strings.TrimSpace(text) != want {
 			t.Errorf("%s, %s: %d %s; want %s", c.queue, c.fields, status, text, want)

@@ -95,7 +95,7 @@ func (p *participant) read() error {
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
-		p.receive(messages, now)
+		p.handleAll(messages, now)
 		if len(messages) > 0 {
 			p.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile
 		}
@@ -124,15 +124,22 @@ func (p *participant) beat(now time.Time) bool {
 	return true
 }
 
+// handleAll handles the messages of one read, as far as the rate allows.
 func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.stays { // the session looks at the rate and at the rights
+		for _, m := range messages {
+			p.handle(m, now)
+		}
+		return
+	}
 	for _, m := range messages {
-		p.handle(m, now)
+		if p.conn.meter == nil || !p.limited(m, now) {
+			p.handle(m, now)
+		}
 	}
-	if !p.stays { // else the session does
-		p.conn.identity.recheck(p.server.work)
-	}
+	p.conn.identity.recheck(p.server.work)
 }
 
 // handle handles one message. p.mu is held.

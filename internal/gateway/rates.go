@@ -59,21 +59,6 @@ func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 	s.answer(r, s.conn.overRate(now, wait))
 }
 
-// receive handles the messages of one read, as far as the rate allows.
-func (p *participant) receive(messages []websocket.Message, now time.Time) {
-	if p.conn.meter == nil {
-		p.handleAll(messages, now)
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range messages {
-		if !p.limited(m, now) {
-			p.handle(m, now)
-		}
-	}
-}
-
 // limited refuses a message over the rate. p.mu is held.
 func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	wait, ok := p.conn.meter.Bytes(now, len(m.Payload))

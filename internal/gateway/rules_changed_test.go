@@ -6,12 +6,18 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/limits"
 )
 
 // TestRulesChanged: after a change of the rules, connections that say nothing lose what they may not have any more, on every endpoint, and
 // have what they may now.
 func TestRulesChanged(t *testing.T) {
 	t.Parallel()
+	t.Run("without rates", func(t *testing.T) { t.Parallel(); testRulesChanged(t, limits.Config{}) })
+	t.Run("with rates", func(t *testing.T) { t.Parallel(); testRulesChanged(t, limits.Config{RequestRate: 1000, ByteRate: 1 << 20}) })
+}
+
+func testRulesChanged(t *testing.T, rates limits.Config) {
 	key, err := auth.NewSecret("", tokenSecret)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +40,7 @@ func TestRulesChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := serveClosed(t, func(g *gateway.Config) { g.Auth.Policy = policy })
+	c := serveClosed(t, func(g *gateway.Config) { g.Auth.Policy, g.Limits = policy, limits.New(rates) })
 	token := tokenOf(t, "ann", time.Hour, "join room:own")
 	both, chat, ingest := c.as("/ws", token), c.as("/ws/chat", token), c.as("/ws/ingest", token)
 	guest := connect(t, c.addr)
