@@ -14,7 +14,10 @@ import (
 func TestRulesChanged(t *testing.T) {
 	t.Parallel()
 	t.Run("without rates", func(t *testing.T) { t.Parallel(); testRulesChanged(t, limits.Config{}) })
-	t.Run("with rates", func(t *testing.T) { t.Parallel(); testRulesChanged(t, limits.Config{RequestRate: 1000, ByteRate: 1 << 20}) })
+	t.Run("with rates", func(t *testing.T) {
+		t.Parallel()
+		testRulesChanged(t, limits.Config{RequestRate: 1000, ByteRate: 1 << 20})
+	})
 }
 
 func testRulesChanged(t *testing.T, rates limits.Config) {
