@@ -80,7 +80,11 @@ func tomlOf(v reflect.Value) any {
 	if v.Kind() == reflect.Slice {
 		var all []any
 		for i := range v.Len() {
-			all = append(all, tomlOf(v.Index(i)))
+			one := tomlOf(v.Index(i))
+			if one == nil { // an empty text, or 0
+				one = v.Index(i).Interface()
+			}
+			all = append(all, one)
 		}
 		if all == nil {
 			return nil
