@@ -73,29 +73,13 @@ auth-secret-file = ["`+secretFile(t, serverSecret)+`"]
 rule = ["user: join,chat room:dm/{sub}/*", "monitoring: metrics server:*"]
 `)
 	p := serve(t, "--only", "chat", "--config", file)
-	get := func(path, token string) int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
 	ann := authtest.Token(t, serverSecret, "ann", time.Hour, nil)
 	monitor := authtest.Token(t, serverSecret, "m", time.Hour, map[string]any{"role": "monitoring"})
 	for _, c := range []struct {
 		path, token string
 		want        int
 	}{{"/healthz", "", 200}, {"/metrics", "", 401}, {"/metrics", ann, 403}, {"/metrics", monitor, 200}, {"/ws", "wrong", 401}} {
-		if got := get(c.path, c.token); got != c.want {
+		if got := getAs(t, "http://"+p.addr+c.path, c.token); got != c.want {
 			t.Errorf("%s: %d, want %d", c.path, got, c.want)
 		}
 	}

@@ -322,7 +322,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	return with
 }
 
-// refuses returns why a message may not be looked at: there is no token, or it has expired. What only settles or ends something goes on.
+// refuses returns why a message may not be looked at: there is no token, or it has expired. Messages that only settle or end something go on.
 func (i *identity) refuses(kind string) *problem {
 	if i.policy == nil {
 		return nil

@@ -180,7 +180,7 @@ func run(t *testing.T, set settings, program string) {
 	w.show(shown)
 }
 
-// What well-behaved clients and attackers share in closed mode: attackers may publish to the stream and enqueue to the queue, too.
+// These names are shared by well-behaved clients and attackers in closed mode: attackers may publish to the stream and enqueue to the queue, too.
 const sharedStream, sharedQueue = "shared-0", "shared-jobs"
 
 // citizens are the well-behaved clients.
