@@ -34,6 +34,8 @@ func registerLimits(r *limits.Registry, metrics prometheus.Registerer) {
 	metrics.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_rate_limited_total", Help: "Messages and HTTP requests over the rate of a connection or user."},
 			func() float64 { return float64(r.Limited()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_ended_pending_sockets_total", Help: "Sockets of unknown clients closed because another client needed the place."},
+			func() float64 { return float64(r.Ended()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_sockets", Help: "Sockets accepted and open: WebSockets, and those of HTTP."},
 			func() float64 { return float64(r.Stats().Sockets) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_pending_sockets", Help: "Sockets whose client is not known yet."},

@@ -1,10 +1,15 @@
 package limits
 
-import "net/netip"
+import (
+	"container/list"
+	"net/netip"
+	"time"
+)
 
 // Conn is what is counted of one socket.
 type Conn struct {
 	registry *Registry
+	abort    func() // ends the socket; nil if only its owner can
 
 	// Guarded by registry.mu.
 	at      place
@@ -12,21 +17,21 @@ type Conn struct {
 	counted bool
 	closed  bool
 	meter   *Meter
+	since   time.Time     // when it became pending
+	element *list.Element // in registry.waiting, or nil
 }
 
-// accept counts a socket that has just been accepted, or returns why not.
-func (r *Registry) accept(peer netip.Addr) (*Conn, Reason) {
+// accept counts a socket that has just been accepted, or returns why not. abort ends the socket.
+func (r *Registry) accept(peer netip.Addr, abort func()) (*Conn, Reason) {
 	at := place{address: Key(peer), pending: true}
 	if r.cfg.Proxies.Trusts(peer) { // its clients count, once they are known
 		at = place{}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if why := r.fits(at, spare, addressSpare); why != None {
-		return nil, r.refuse(why)
+	c := &Conn{registry: r, abort: abort, home: at}
+	if why := c.move(at, func() Reason { return r.fits(at, spare, addressSpare) }); why != None {
+		return nil, why
 	}
-	r.add(at, 1)
-	return &Conn{registry: r, at: at, home: at, counted: true}, None
+	return c, None
 }
 
 // New returns the Conn of a socket that no Listener has accepted. It counts from its handshake on.
@@ -57,12 +62,16 @@ func (c *Conn) move(to place, fits func() Reason) Reason {
 		r.add(c.at, -1)
 	}
 	why := fits()
+	if why == Pending && r.makeRoom(to, c) {
+		why = fits()
+	}
 	if why == None {
 		c.at, c.counted = to, true
 	}
 	if c.counted {
 		r.add(c.at, 1)
 	}
+	r.list(c)
 	return r.refuse(why)
 }
 
@@ -88,6 +97,7 @@ func (c *Conn) change(f func()) {
 	r.add(c.at, -1)
 	f()
 	r.add(c.at, 1)
+	r.list(c)
 }
 
 // Close ends it. Further calls do nothing.
@@ -95,10 +105,16 @@ func (c *Conn) Close() {
 	r := c.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.close(c)
+}
+
+// close counts a Conn no more. r.mu is held.
+func (r *Registry) close(c *Conn) {
 	if c.counted && !c.closed {
 		r.add(c.at, -1)
 	}
 	c.closed = true
+	r.list(c)
 }
 
 // Request is an HTTP request in progress.

@@ -3,7 +3,8 @@
 // A server has one [Registry]. Each accepted socket has one [Conn], from [Registry.Listener] until the socket is closed, so that clients count which
 // never finish a TLS handshake or an HTTP header. A WebSocket keeps the Conn of its socket. Each HTTP request in progress has a [Request].
 //
-// Until its client is known, a socket is pending. There are separate, smaller limits for pending ones.
+// Until its client is known, a socket is pending. There are separate, smaller limits for pending ones. When they are reached, a new socket takes the
+// place of a pending one of an address that has more of them, or of one that has been pending for long: silent clients keep nobody out.
 //
 // # Room for refusals
 //
@@ -14,6 +15,7 @@
 package limits
 
 import (
+	"container/list"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -31,6 +33,7 @@ type Config struct {
 	// AddressConnections is the same for a client address.
 	AddressConnections int
 	// Pending is how many sockets there may be whose client is not known. If it is set, one address may have at most AddressPending of them.
+	// If there are too many, a new one may take the place of another: see package limits.
 	Pending int
 
 	// RequestRate and ByteRate are how many requests and bytes a second a connection may send. A user may send UserShare times that on all
@@ -122,8 +125,10 @@ type Registry struct {
 
 	refused [Reasons]atomic.Uint64
 	limited atomic.Uint64
+	ended   atomic.Uint64
 
 	mu        sync.Mutex
+	waiting   list.List // of *Conn: the pending sockets that can be ended, the oldest first
 	all       counts
 	addresses map[netip.Addr]*counts
 	users     map[string]*user
@@ -149,6 +154,9 @@ func (r *Registry) Refused(why Reason) uint64 { return r.refused[why].Load() }
 
 // Limited returns how many messages and requests were over a rate.
 func (r *Registry) Limited() uint64 { return r.limited.Load() }
+
+// Ended returns how many pending sockets were ended in favour of others.
+func (r *Registry) Ended() uint64 { return r.ended.Load() }
 
 // Stats are the counts of a Registry.
 type Stats struct {

@@ -133,7 +133,7 @@ func drive(t *testing.T, reg *Registry, r *rand.Rand, steps int) {
 		switch op := r.IntN(8); {
 		case op == 0 || c == nil:
 			peer := addr([]string{"192.0.2.1", "192.0.2.2", "10.0.0.1", "2001:db8::3"}[r.IntN(4)])
-			if c, why := reg.accept(peer); why == None {
+			if c, why := reg.accept(peer, func() {}); why == None {
 				conns, m.conns[c] = append(conns, c), modelConn{c.at, c.at}
 			}
 		case op == 1:
@@ -173,6 +173,12 @@ func drive(t *testing.T, reg *Registry, r *rand.Rand, steps int) {
 			delete(m.requests, q)
 			requests = remove(requests, q)
 		}
+		for c := range m.conns {
+			if c.closed { // in favour of another
+				delete(m.conns, c)
+				conns = remove(conns, c)
+			}
+		}
 		agree(t, reg, m)
 	}
 	for _, c := range conns {
@@ -185,8 +191,8 @@ func drive(t *testing.T, reg *Registry, r *rand.Rand, steps int) {
 	reg.mu.Lock()
 	reg.forget(now)
 	reg.mu.Unlock()
-	if s := reg.Stats(); s != (Stats{}) {
-		t.Errorf("left: %+v", s)
+	if s := reg.Stats(); s != (Stats{}) || reg.waiting.Len() != 0 {
+		t.Errorf("left: %+v, %d waiting", s, reg.waiting.Len())
 	}
 }
 
@@ -206,6 +212,18 @@ func agree(t *testing.T, reg *Registry, m *model) {
 	want, addresses, users := m.stats()
 	got := reg.Stats()
 	want.Addresses, want.Users = len(addresses), got.Users
+	listed := 0
+	for c := range m.conns {
+		if c.element != nil {
+			listed++
+		}
+		if can := c.at.pending && c.at.address.IsValid() && c.abort != nil; can != (c.element != nil) {
+			t.Fatalf("%+v: listed as pending is %v", c.at, !can)
+		}
+	}
+	if reg.waiting.Len() != listed {
+		t.Fatalf("%d are listed as pending, want %d", reg.waiting.Len(), listed)
+	}
 	if got != want {
 		t.Fatalf("counted %+v, want %+v", got, want)
 	}

@@ -23,7 +23,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		peer := parseAddr(conn.RemoteAddr().String())
-		counted, why := l.registry.accept(peer)
+		counted, why := l.registry.accept(peer, func() { reset(conn) })
 		if why != None {
 			reset(conn)
 			l.registry.log.Warn(peer, "a connection was closed at once: there are too many", "limit", why)
