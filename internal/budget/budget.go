@@ -27,7 +27,7 @@
 // holders are served smallest first.
 //
 // Holders of one client are a group ([Holder.Join]): the fair share is that of a group, and its size is what counts for all its members. So a client
-// with many connections gets no more than a client with one.
+// with many connections gets no more than a client with one. A group that wants more than its share divides it among its members in the same way.
 //
 // Waiting does not help if holders never release their memory. So one or several
 // holders are evicted when a Reserve has waited for [Patience], or when the limit

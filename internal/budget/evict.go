@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// shareAge is how long a computed fair share is reused, because computing it walks all
-// holders.
-const shareAge = 20 * time.Millisecond
-
 // victims are evicted holders whose evict function is still to be called, without
 // Budget.mu. Each call gets a new goroutine, because the caller of a Take may hold locks
 // of the connection.
@@ -132,46 +128,4 @@ func (b *Budget) markEvicted(h *Holder) victims {
 	b.evictions++
 	b.fail(h, ErrEvicted)
 	return victims{h}
-}
-
-// fairShare returns the max-min fair share: the bytes that each group may have, if
-// groups that want less leave the rest to the others. b.mu is held.
-func (b *Budget) fairShare() int64 {
-	now := time.Now()
-	if b.shareAt.IsZero() || now.Sub(b.shareAt) > shareAge {
-		b.share, b.shareAt = b.level(), now
-	}
-	return b.share
-}
-
-// level computes the fair share by progressive filling, also known as water filling, of
-// the mark with the demands of all groups (Bertsekas and Gallager, Data Networks,
-// 6.5.2).
-func (b *Budget) level() int64 {
-	demands := make([]int64, 0, len(b.holders))
-	demand := func(d int64, g *group) {
-		for _, w := range g.waiting {
-			d += w.n
-		}
-		if d > 0 {
-			demands = append(demands, d)
-		}
-	}
-	for _, h := range b.holders {
-		if h.group == &h.own {
-			demand(h.total.Load(), h.group)
-		}
-	}
-	for _, g := range b.groups {
-		demand(g.total.Load(), g)
-	}
-	slices.Sort(demands)
-	rest := b.mark
-	for i, d := range demands {
-		if share := rest / int64(len(demands)-i); d > share {
-			return share
-		}
-		rest -= d
-	}
-	return b.mark
 }

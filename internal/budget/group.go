@@ -11,6 +11,8 @@ type group struct {
 	total   atomic.Int64 // bytes of the members; not kept up to date for a holder's own
 	members int          // guarded by Budget.mu
 	waiting []*waiter    // of the members; guarded by Budget.mu
+	// memberShare is the fair share of a member, if the group wants more than its own, and 0 if not. Guarded by Budget.mu.
+	memberShare int64
 }
 
 // Join makes the holder a member of the group of that name, in place of its present one. The fair share is that of a group: its members together get what one

@@ -83,6 +83,32 @@ func TestGroup_WaitsAsOne(t *testing.T) {
 	})
 }
 
+// TestGroup_SharesAmongMembers: if all holders are of one group, the one that holds much waits, and the others do not: as without a group.
+func TestGroup_SharesAmongMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16 * mib)
+		large := open(b, time.Hour)
+		large.Join("all")
+		large.Take(Output, 12*mib) // the mark
+		more := large.reserve(mib)
+		synctest.Wait()
+		waits(t, "the large one", more)
+		for range 3 {
+			small := open(b, time.Hour)
+			small.Join("all")
+			select {
+			case err := <-small.reserve(mib):
+				check(t, "a small one", err, nil)
+			case <-time.After(time.Second):
+				t.Fatal("a small one waits")
+			}
+		}
+		waits(t, "the large one", more)
+		large.Close()
+		check(t, "the large one, after its end", <-more, ErrClosed)
+	})
+}
+
 func BenchmarkTakeRelease_Group(b *testing.B) {
 	budget := New(1 << 40)
 	b.RunParallel(func(pb *testing.PB) {

@@ -13,17 +13,26 @@ type waiter struct {
 	k     Kind
 	n     int64
 	since time.Time
-	size  int64      // bytes of its group if this is granted, as of the last update
 	index int        // in Budget.queue; -1 once it is answered
 	done  chan error // one slot: the answer
+
+	// As of the last update:
+	size   int64 // bytes of its group if this is granted
+	within bool  // its fair share
 }
 
-// waitQueue is a heap of waiters, the smallest group first, and among equals the
+// manyWaiters is how many waiters of a group are measured after each change. With more of them, all are measured once in shareAge.
+const manyWaiters = 64
+
+// waitQueue is a heap of waiters: those within their fair share first, of these the smallest group, and among equals the
 // one that has waited longest.
 type waitQueue []*waiter
 
 func (q waitQueue) Len() int { return len(q) }
 func (q waitQueue) Less(i, j int) bool {
+	if q[i].within != q[j].within {
+		return q[i].within
+	}
 	if q[i].size != q[j].size {
 		return q[i].size < q[j].size
 	}
@@ -50,7 +59,6 @@ func (q *waitQueue) Pop() any {
 func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
 	w := &waiter{h: h, k: k, n: n, since: time.Now(), done: make(chan error, 1)}
 	b.mu.Lock()
-	w.size = h.size() + n
 	if err := h.ended(); err != nil {
 		b.mu.Unlock()
 		return err
@@ -58,6 +66,7 @@ func (b *Budget) wait(ctx context.Context, h *Holder, k Kind, n int64) error {
 	// First set pressed, then read the bytes held: a Release that does not see
 	// pressed came before that read, so no wake-up is lost.
 	b.press()
+	b.measure(w)
 	heap.Push(&b.queue, w)
 	h.group.waiting = append(h.group.waiting, w)
 	victims := b.settle()
@@ -99,13 +108,13 @@ func (b *Budget) press() {
 }
 
 // settle grants the waiters that fit, in order, and returns the holders to evict now.
-// It stops at the first waiter that does not fit, so that the others, whose holders
-// are larger, cannot starve it. b.mu is held.
+// It stops at the first waiter that does not fit, so that the others, whose groups
+// are larger or above their share, cannot starve it. b.mu is held.
 func (b *Budget) settle() victims {
 	for len(b.queue) > 0 {
-		w := b.queue[0]
-		bound := b.mark
-		if w.size <= max(b.fairShare(), smallest) {
+		b.fairShare() // it may change the order
+		w, bound := b.queue[0], b.mark
+		if w.within {
 			bound = b.limit
 		}
 		ok, err := w.h.tryAdd(w.k, w.n, bound)
@@ -138,9 +147,12 @@ func (b *Budget) answer(w *waiter, err error) {
 // reorder moves the waiters of a group whose size has changed to their new places in
 // the queue. b.mu is held.
 func (b *Budget) reorder(g *group) {
+	if len(g.waiting) > manyWaiters { // fairShare will measure them all
+		return
+	}
 	for _, w := range g.waiting {
-		if size := w.h.size() + w.n; size != w.size {
-			w.size = size
+		size, within := w.size, w.within
+		if b.measure(w); w.size != size || w.within != within {
 			heap.Fix(&b.queue, w.index)
 		}
 	}

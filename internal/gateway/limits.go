@@ -132,12 +132,9 @@ func (c *connection) identified(caller *auth.Caller) *problem {
 	return nil
 }
 
-// memoryGroup names the group of a client in the memory budget: its user once that is known, and before that its address. In open mode each connection has its own.
+// memoryGroup names the group of a client in the memory budget: its user once that is known, and otherwise its address.
 func (s *Server) memoryGroup(address netip.Addr, caller *auth.Caller) string {
-	switch {
-	case s.cfg.Auth.Policy == nil:
-		return ""
-	case caller != nil && caller.User != "":
+	if caller != nil && caller.User != "" {
 		return "user " + caller.User
 	}
 	return "address " + limits.Key(address).String()
