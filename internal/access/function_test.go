@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"strings"
 	"testing"
@@ -182,6 +183,30 @@ func TestFunction_Open(t *testing.T) {
 		err := new(access.Function).Open(t.Context(), db.Pool, slog.New(slog.DiscardHandler), name)
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFunction_ClaimsThatAreNoJSONB: a token with claims that PostgreSQL does not take is invalid, and not a reason to try again. What is accepted can be asked about.
+func TestFunction_ClaimsThatAreNoJSONB(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	if _, err := db.Pool.Exec(t.Context(), mayTable); err != nil {
+		t.Fatal(err)
+	}
+	n := startNode(t, db.URL, "app.may")
+	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
+	for name, c := range map[string]struct {
+		claim any
+		want  string
+	}{
+		"NUL": {"a\x00b", "401 invalid_token"}, "a large number": {raw(`1e200000`), "401 invalid_token"}, "a small number": {raw(`1e-20000`), "401 invalid_token"},
+		"depth":            {raw(strings.Repeat("[", 2000) + strings.Repeat("]", 2000)), "401 invalid_token"},
+		"half a character": {raw(`"\ud800"`), "200"}, "the largest number": {raw(`-1e1000`), "200"}, "the smallest number": {raw(strings.Repeat("9", 2000) + `e-1000`), "200"},
+		"the deepest": {raw(strings.Repeat("[", 63) + strings.Repeat("]", 63)), "200"}, "HTML": {"<&>\u2028", "200"},
+	} {
+		if got := n.http("GET", readOrders, "", token(t, "ann", map[string]any{"c": c.claim})); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -13,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"slices"
 	"strings"
@@ -63,59 +61,32 @@ func split(token string) (signed, error) {
 		decoded[i] = b
 	}
 	s := signed{payload: decoded[1], signature: decoded[2], input: []byte(token[:len(parts[0])+1+len(parts[1])])}
-	var fields map[string]any // whose names are exact: package json takes ALG for alg
-	if err := unmarshalStrict(decoded[0], &fields); err != nil {
+	fields, err := splitObject(decoded[0], maxHeaderFields) // names are exact: package json takes ALG for alg
+	if err != nil {
 		return signed{}, fmt.Errorf("header: %w", err)
 	}
 	if _, has := fields["crit"]; has {
 		return signed{}, errors.New("header: crit is not supported")
 	}
 	var ok bool
-	if s.header.Algorithm, ok = fields["alg"].(string); !ok {
+	if s.header.Algorithm, ok = textOf(fields["alg"]); !ok {
 		return signed{}, errors.New("header: want alg, a string")
 	}
 	if kid, has := fields["kid"]; has {
-		if s.header.KeyID, ok = kid.(string); !ok {
+		if s.header.KeyID, ok = textOf(kid); !ok {
 			return signed{}, errors.New("header: kid: want a string")
 		}
 	}
 	return s, nil
 }
 
-// unmarshalStrict decodes one JSON object. A field of the object that is there twice, in whatever spelling, is an error: readers would differ in which one counts.
-func unmarshalStrict(data []byte, dst any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return errors.New("not a JSON object")
+// textOf is a JSON string, or false if it is anything else.
+func textOf(value json.RawMessage) (text string, ok bool) {
+	var decoded *string // null is no string
+	if value == nil || json.Unmarshal(value, &decoded) != nil || decoded == nil {
+		return "", false
 	}
-	var seen []string
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return errors.New("malformed JSON")
-		}
-		name, _ := key.(string)
-		if slices.ContainsFunc(seen, func(s string) bool { return strings.EqualFold(s, name) }) {
-			return fmt.Errorf("%q is there twice", name)
-		}
-		seen = append(seen, name)
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return errors.New("malformed JSON")
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return errors.New("malformed JSON")
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something comes after the JSON object")
-	}
-	full := json.NewDecoder(bytes.NewReader(data))
-	full.UseNumber()
-	if err := full.Decode(dst); err != nil {
-		return errors.New("a field has the wrong type")
-	}
-	return nil
+	return *decoded, true
 }
 
 // Key verifies signatures. Which algorithms it takes follows from the key alone, never from a token.

@@ -47,7 +47,6 @@ type Claims struct {
 	Expires time.Time
 	Allow   []Rule // rights that the token itself brings
 	all     map[string]any
-	text    []byte // all claims as JSON
 }
 
 // Value returns what a placeholder of a rule stands for: "sub", or "claim." and the path of a claim that is a string or a whole number.
@@ -92,15 +91,14 @@ func Verify(token string, keys []Key, cfg TokenConfig, now time.Time) (*Claims, 
 	if !slices.ContainsFunc(keys, signedBy) {
 		return nil, fmt.Errorf("%w: no key has signed it", ErrInvalidToken)
 	}
-	var all map[string]any
-	if err := unmarshalStrict(s.payload, &all); err != nil {
+	all, err := decodeClaims(s.payload)
+	if err != nil {
 		return nil, fmt.Errorf("%w: claims: %w", ErrInvalidToken, err)
 	}
 	c, err := claimsOf(all, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidToken, err)
 	}
-	c.text = s.payload
 	return c, c.checkTime(now, cfg.Leeway)
 }
 
