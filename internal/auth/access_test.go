@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -154,6 +155,49 @@ func TestAsk_Bounds(t *testing.T) {
 	if n := len(p.answers.callers[c.id].all); !may || n != 1 {
 		t.Errorf("%v, %d answers", may, n)
 	}
+}
+
+// TestAsk_TurnsOfAUser: at most two questions of one user are asked at a time, whatever its tokens are and however long ago it has asked.
+func TestAsk_TurnsOfAUser(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var blocked atomic.Bool
+		var at atomic.Int64
+		let := make(chan struct{})
+		p, first := asking(t, func(context.Context, Question) (bool, error) {
+			if blocked.Load() {
+				at.Add(1)
+				<-let
+			}
+			return true, nil
+		})
+		second, err := p.Authenticate(t.Context(), sign(t, secret, hs256, good("jti", "2")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.May(t.Context(), "read", Stream, "1")
+		time.Sleep(answerLife - time.Second) // of a clock that goes on when all goroutines wait
+		first.May(t.Context(), "read", Stream, "2")
+		time.Sleep(2 * time.Second)
+		second.May(t.Context(), "read", Stream, "3") // sweeps: the first token has an answer that counts, and the user no question
+		blocked.Store(true)
+		var all sync.WaitGroup
+		for _, c := range []*Caller{first, second} {
+			for n := range 4 {
+				all.Go(func() { c.May(t.Context(), "read", Stream, fmt.Sprint("slow ", n)) })
+			}
+		}
+		synctest.Wait()
+		if n := at.Load(); n != maxAsking {
+			t.Errorf("%d questions at a time, want %d", n, maxAsking)
+		}
+		close(let)
+		all.Wait()
+		synctest.Wait()
+		if n := len(p.answers.asking); n > 0 {
+			t.Errorf("%d users have turns and no question", n)
+		}
+	})
 }
 
 // TestSnapshot_Revokes: by jti, and by user and time.

@@ -36,7 +36,7 @@ type answers struct {
 
 	mu      sync.Mutex
 	callers map[callerID]*callerAnswers
-	asking  map[string]chan struct{} // a semaphore of maxAsking for each user, whatever its tokens are
+	asking  map[string]*turns // of each user that has questions, whatever its tokens are
 	total   int
 	swept   time.Time
 }
@@ -45,9 +45,14 @@ type answers struct {
 type callerID [32]byte
 
 type callerAnswers struct {
-	user   string
-	all    map[object]*answer
-	asking chan struct{} // of its user
+	user string
+	all  map[object]*answer
+}
+
+// turns bounds how many questions of one user are asked at a time. It exists while the user has a question: so all of them have the same.
+type turns struct {
+	slots     chan struct{} // a semaphore of maxAsking
+	questions int           // that are asked or wait
 }
 
 type object struct {
@@ -64,7 +69,7 @@ type answer struct {
 }
 
 func newAnswers(ask func(context.Context, Question) (bool, error)) *answers {
-	return &answers{ask: ask, now: time.Now, callers: make(map[callerID]*callerAnswers), asking: make(map[string]chan struct{})}
+	return &answers{ask: ask, now: time.Now, callers: make(map[callerID]*callerAnswers), asking: make(map[string]*turns)}
 }
 
 // get returns the answer for a caller. It waits at most for askTimeout, or until ctx ends.
@@ -104,7 +109,7 @@ func (a *answers) find(c *Caller, o object) *answer {
 		of = a.callers[c.id]
 	}
 	if of == nil {
-		of = &callerAnswers{user: c.User, all: make(map[object]*answer), asking: a.semaphore(c.User)}
+		of = &callerAnswers{user: c.User, all: make(map[object]*answer)}
 		a.callers[c.id] = of
 	}
 	if of.all[o] == nil {
@@ -112,35 +117,44 @@ func (a *answers) find(c *Caller, o object) *answer {
 	}
 	got := &answer{done: make(chan struct{})}
 	of.all[o] = got
-	go a.run(of, o, got, Question{Claims: c.claims, Verb: o.verb, Kind: o.kind, Name: o.name})
+	go a.run(of, o, got, a.join(c.User), Question{Claims: c.claims, Verb: o.verb, Kind: o.kind, Name: o.name})
 	return got
 }
 
-// semaphore is that of a user. a.mu is held.
-func (a *answers) semaphore(user string) chan struct{} {
-	s := a.asking[user]
-	if s == nil {
-		s = make(chan struct{}, maxAsking)
-		a.asking[user] = s
+// join counts a question of a user, until leave. a.mu is held.
+func (a *answers) join(user string) *turns {
+	t := a.asking[user]
+	if t == nil {
+		t = &turns{slots: make(chan struct{}, maxAsking)}
+		a.asking[user] = t
 	}
-	return s
+	t.questions++
+	return t
+}
+
+// leave ends what join has begun. a.mu is held.
+func (a *answers) leave(user string, t *turns) {
+	if t.questions--; t.questions == 0 {
+		delete(a.asking, user)
+	}
 }
 
 // run asks one question. The answer is kept only if it still has its place: the rights may have changed meanwhile.
-func (a *answers) run(of *callerAnswers, o object, got *answer, q Question) {
+func (a *answers) run(of *callerAnswers, o object, got *answer, t *turns, q Question) {
 	defer close(got.done)
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout) // several callers may wait for it
 	defer cancel()
 	select {
-	case of.asking <- struct{}{}:
+	case t.slots <- struct{}{}:
 		got.may, got.err = a.ask(ctx, q)
-		<-of.asking
+		<-t.slots
 	case <-ctx.Done():
 		got.err = ctx.Err()
 	}
 	got.may = got.may && got.err == nil
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.leave(of.user, t)
 	switch {
 	case of.all[o] != got:
 	case got.err != nil:
@@ -163,11 +177,6 @@ func (a *answers) sweep(now time.Time) {
 		}
 		if len(of.all) == 0 {
 			delete(a.callers, id)
-		}
-	}
-	for user, s := range a.asking {
-		if len(s) == 0 {
-			delete(a.asking, user) // one that is about to ask has it, and the next one makes another: that is two more at most
 		}
 	}
 }
