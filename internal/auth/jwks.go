@@ -40,6 +40,7 @@ const (
 // server call any address. Safe for concurrent use.
 type KeySet struct {
 	address string
+	shown   string // the address as it may be logged
 	client  *http.Client
 	log     *slog.Logger
 	now     func() time.Time
@@ -60,18 +61,31 @@ type fetched struct {
 func NewKeySet(address string, log *slog.Logger) (*KeySet, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("JWKS address: %w", err)
+		return nil, fmt.Errorf("JWKS address: %w", withoutURL(err))
 	}
 	if u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) || u.Host == "" || u.User != nil {
-		return nil, fmt.Errorf("JWKS address %s: want https://…, or http:// on a loopback address, without a password", u.Redacted())
+		return nil, fmt.Errorf("JWKS address %s: want https://…, or http:// on a loopback address, without a password", shown(u))
 	}
 	client := &http.Client{Timeout: fetchTimeout, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if to.URL.Host != u.Host || to.URL.Scheme != u.Scheme || len(via) > 3 {
-			return fmt.Errorf("redirected to %s: want the same host", to.URL.Redacted())
+			return fmt.Errorf("redirected to %s: want the same host", shown(to.URL))
 		}
 		return nil
 	}}
-	return &KeySet{address: address, client: client, log: log, now: time.Now}, nil
+	return &KeySet{address: address, shown: shown(u), client: client, log: log, now: time.Now}, nil
+}
+
+// shown is an address without what may be secret: its query, fragment, user and password.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// withoutURL is an error of package net/url or net/http without the whole address, which it contains.
+func withoutURL(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
 }
 
 func isLoopback(host string) bool {
@@ -87,7 +101,7 @@ var ErrNoKeys = errors.New("auth: the keys of the issuer cannot be read now")
 
 // Keys returns the keys for a token that names kid. Keys that are known are returned at once; if they are older than an hour, the address is
 // asked meanwhile. If there is no key of that name, Keys asks the address and waits, until ctx ends: at most once a minute, and every 5 s
-// while the address does not answer.
+// while the address does not answer. A key without a name, which may verify any token, makes no difference to that.
 func (s *KeySet) Keys(ctx context.Context, kid string) ([]Key, error) {
 	set := s.set.Load()
 	fresh := set != nil && s.now().Sub(set.at) <= refreshEvery
@@ -110,9 +124,9 @@ func (s *KeySet) Keys(ctx context.Context, kid string) ([]Key, error) {
 // Prepare asks the address, so that the first token need not wait.
 func (s *KeySet) Prepare() { s.fetch() }
 
-// has reports whether the set has a key for kid.
+// has reports whether the set has a key of the name kid. One without a name does not count: else no name would ever be unknown.
 func (f *fetched) has(kid string) bool {
-	return slices.ContainsFunc(f.keys, func(k Key) bool { return k.ID == kid || k.ID == "" })
+	return slices.ContainsFunc(f.keys, func(k Key) bool { return k.ID == kid })
 }
 
 // fetch asks the address, unless it was asked a moment ago, and returns a channel that is closed when that is done. The callers that come
@@ -144,7 +158,7 @@ func (s *KeySet) ask(done chan struct{}) {
 	defer close(done)
 	keys, err := s.get(context.Background())
 	if err != nil {
-		s.log.Warn("the keys of the issuer were not read; the last ones are used for up to a day", "address", s.address, "error", err)
+		s.log.Warn("the keys of the issuer were not read; the last ones are used for up to a day", "address", s.shown, "error", err)
 	} else {
 		s.set.Store(&fetched{keys: keys, at: s.now()})
 	}
@@ -158,11 +172,11 @@ func (s *KeySet) get(ctx context.Context) ([]Key, error) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.address, nil)
 	if err != nil {
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	answer, err := s.client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {

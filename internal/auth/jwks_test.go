@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -139,6 +140,58 @@ func TestKeySet_Fetch(t *testing.T) {
 	pass(refetchEvery)
 	if got := keys("c"); !hasKey(got, "c") || hasKey(got, "a") {
 		t.Error("a key that the issuer has withdrawn is still there")
+	}
+}
+
+// TestKeySet_KeyWithoutName: a set is read again for an unknown name also if one of its keys has none.
+func TestKeySet_KeyWithoutName(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t, setOf(t, "", "a"))
+	s, pass := keySetAt(t, i.URL)
+	if keys, err := s.Keys(t.Context(), "a"); err != nil || !hasKey(keys, "a") {
+		t.Fatal(err)
+	}
+	i.answers(http.StatusOK, setOf(t, "", "a", "b"))
+	pass(refetchEvery)
+	for _, kid := range []string{"a", ""} {
+		if _, err := s.Keys(t.Context(), kid); err != nil || i.asked.Load() != 1 {
+			t.Errorf("%q, which is known: asked %d times, %v", kid, i.asked.Load(), err)
+		}
+	}
+	if keys, err := s.Keys(t.Context(), "b"); err != nil || !hasKey(keys, "b") {
+		t.Errorf("the new key was not read: asked %d times, %v", i.asked.Load(), err)
+	}
+	if keys, err := s.Keys(t.Context(), "c"); err != nil || !hasKey(keys, "") || i.asked.Load() != 2 {
+		t.Errorf("an unknown name: asked %d times, %v", i.asked.Load(), err)
+	}
+}
+
+// TestKeySet_LogWithoutQuery: the query of the address, which may have a key of its own, is in no error and not in the log.
+func TestKeySet_LogWithoutQuery(t *testing.T) {
+	t.Parallel()
+	const word = "hunter2"
+	down := httptest.NewServer(http.NotFoundHandler())
+	down.Close()
+	missing, elsewhere := newIssuer(t, ""), newIssuer(t, "")
+	missing.answers(http.StatusNotFound, "")
+	elsewhere.answers(http.StatusFound, "http://example.com/?key="+word)
+	for _, address := range []string{down.URL, missing.URL, elsewhere.URL} {
+		var log bytes.Buffer // written before Keys returns
+		s, err := NewKeySet(address+"/jwks?key="+word, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Keys(t.Context(), "a"); !errors.Is(err, ErrNoKeys) || strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", address, err)
+		}
+		if text := log.String(); strings.Contains(text, word) || !strings.Contains(text, address+"/jwks") {
+			t.Errorf("log: %s", text)
+		}
+	}
+	for _, address := range []string{"ftp://localhost/?key=" + word, "https://ann:" + word + "@example.com/#" + word, "https://example.com/%zz?key=" + word} {
+		if _, err := NewKeySet(address, nil); err == nil || strings.Contains(err.Error(), word) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
