@@ -24,7 +24,7 @@ func TestAPIKey_Form(t *testing.T) {
 		}
 		seen[text] = true
 	}
-	for name, allow := range map[string][]string{"": {"read stream:a"}, "a\x00": {"read stream:a"}, "none": nil, "placeholder": {"read stream:{sub}"}, "wrong": {"reed stream:a"}} {
+	for name, allow := range map[string][]string{"": {"read stream:a"}, "a\x00": {"read stream:a"}, "key:a": {"read stream:a"}, "none": nil, "placeholder": {"read stream:{sub}"}, "wrong": {"reed stream:a"}} {
 		if _, _, err := NewAPIKey(name, allow, time.Time{}); err == nil {
 			t.Errorf("%q %v: no error", name, allow)
 		}

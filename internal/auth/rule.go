@@ -23,7 +23,7 @@ const (
 // Verb is what a right allows.
 type Verb string
 
-// verbs are the verbs of each kind. docs/reference/rights.md says what each of them covers.
+// verbs are the verbs of each kind. docs/how-to/secure.md says what each of them covers.
 var verbs = map[Kind][]Verb{
 	Room:   {"join", "chat", "history", "presence"},
 	Stream: {"read", "publish", "commit", "admin"},

@@ -23,6 +23,9 @@ var (
 // maxSubject is the longest sub in bytes: it is the name of a user in rooms.
 const maxSubject = 128
 
+// MaxTokenID is the longest jti in bytes: of a token, and of a revocation.
+const MaxTokenID = 256
+
 // latestTime is the last second of the year 9999, in Unix time.
 const latestTime = 253402300799
 
@@ -40,7 +43,7 @@ type TokenConfig struct {
 
 // Claims are what a verified token says.
 type Claims struct {
-	ID      string // jti, "" if the token has none
+	ID      string // jti, "" if the token has none; a revocation can name it
 	Subject string
 	Role    string // "user" if the token has none
 	Issued  time.Time
@@ -140,6 +143,9 @@ func (c *Claims) identify(all map[string]any, cfg TokenConfig) error {
 		c.ID = id.String()
 	default:
 		return errors.New("jti: want a string")
+	}
+	if len(c.ID) > MaxTokenID || strings.ContainsRune(c.ID, utf8.RuneError) {
+		return fmt.Errorf("jti: want at most %d bytes of UTF-8, so that the token can be revoked", MaxTokenID)
 	}
 	if iss, _ := all["iss"].(string); cfg.Issuer != "" && iss != cfg.Issuer {
 		return fmt.Errorf("iss is %q, want %q", iss, cfg.Issuer)

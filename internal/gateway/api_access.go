@@ -15,9 +15,6 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 )
 
-// maxJTI is the longest jti that can be revoked, in bytes.
-const maxJTI = 256
-
 // latestSecond is the last second of the year 9999, since 1970.
 const latestSecond = 253402300799
 
@@ -104,8 +101,8 @@ func (c *call) revokeTokens() {
 			return
 		}
 		c.done(a.RevokeUser(c.ctx, c.caller.User, body.User, before, ends), actRevokeUser, body.User)
-	case len(body.JTI) > maxJTI || strings.IndexByte(body.JTI, 0) >= 0:
-		c.refuseFor(malformed("jti", fmt.Sprintf("at most %d bytes without NUL", maxJTI)))
+	case len(body.JTI) > auth.MaxTokenID || strings.IndexByte(body.JTI, 0) >= 0:
+		c.refuseFor(malformed("jti", fmt.Sprintf("at most %d bytes without NUL", auth.MaxTokenID)))
 	case body.Before != nil:
 		c.refuseFor(malformed("before", "none beside jti"))
 	default:
