@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -230,6 +231,61 @@ func TestStore_DatabaseAway(t *testing.T) {
 	}
 }
 
+// TestStore_AnswersWhenApplied: an act that this server has not applied is no success, also if it is committed. The act can be done again.
+func TestStore_AnswersWhenApplied(t *testing.T) {
+	t.Parallel()
+	db := migrated.Open(t)
+	n := startNode(t, db.URL, "")
+	tx, err := db.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE tidewire.api_keys IN ACCESS EXCLUSIVE MODE`); err != nil { // as VACUUM FULL does: the keys cannot be loaded
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	answered := make(chan error, 1)
+	go func() { answered <- n.store.RevokeToken(ctx, "ops", "1", time.Time{}) }()
+	for committed := false; !committed; time.Sleep(time.Millisecond) {
+		if err := db.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM tidewire.revoked_tokens WHERE name = '1')`).Scan(&committed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	giveUp()
+	if err := <-answered; err == nil {
+		t.Error("an act that this server has not applied is a success")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.store.RevokeToken(t.Context(), "ops", "1", time.Time{}); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if got := n.http("GET", readOrders, "", token(t, "ann", map[string]any{"jti": "1"}, "read stream:*")); got != "401 invalid_token" {
+		t.Errorf("a revoked token: %s", got)
+	}
+}
+
+// TestTokens_ForgottenWhenOver: a revocation of a user is kept until its tokens have ended, and until the time before which they were issued.
+func TestTokens_ForgottenWhenOver(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, migrated.Open(t).URL, "")
+	if _, err := n.pool.Exec(t.Context(), `INSERT INTO tidewire.revoked_tokens (kind, name, issued_before, ends_at) VALUES
+		('user', 'over', now() - interval '3 hours', now() - interval '2 hours'), ('user', 'ahead', now() + interval '1 hour', now() - interval '2 hours'),
+		('user', 'for good', now() - interval '3 hours', NULL), ('jti', 'over too', NULL, now() - interval '2 hours'), ('jti', 'for good too', NULL, NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.store.RevokeToken(t.Context(), "ops", "1", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	var left string
+	if err := n.pool.QueryRow(t.Context(), `SELECT string_agg(name, ',' ORDER BY name) FROM tidewire.revoked_tokens`).Scan(&left); err != nil || left != "1,ahead,for good,for good too" {
+		t.Errorf("left: %s, %v", left, err)
+	}
+}
+
 // TestStore_TooMany: acts beyond the bounds are refused, and ended revocations are forgotten.
 func TestStore_TooMany(t *testing.T) {
 	t.Parallel()
@@ -244,6 +300,12 @@ func TestStore_TooMany(t *testing.T) {
 	}
 	if got := n.http("POST", "/v1/tokens/revoke", `{"jti":"b"}`, admin); got != "409 too_many_revocations" {
 		t.Errorf("the next one: %s", got)
+	}
+	if got := n.http("POST", "/v1/tokens/revoke", `{"jti":"77","expires":4000000000}`, admin); got != "200" {
+		t.Errorf("one that is there already: %s", got)
+	}
+	if got := n.http("POST", "/v1/tokens/revoke", `{"user":"77"}`, admin); got != "409 too_many_revocations" {
+		t.Errorf("a user of the name of a jti: %s", got)
 	}
 	if got := n.http("GET", readOrders, "", token(t, "ann", map[string]any{"jti": "77"}, "read stream:*")); got != "401 invalid_token" {
 		t.Errorf("a revoked token: %s", got)

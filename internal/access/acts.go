@@ -31,10 +31,12 @@ const (
 	revokeKeySQL = `UPDATE tidewire.api_keys SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL RETURNING name`
 	listKeysSQL  = `SELECT id, name, allow, created_at, expires_at, revoked_at, coalesce(expires_at <= clock_timestamp(), false) FROM tidewire.api_keys ORDER BY created_at, id`
 
-	// forgetSQL deletes revocations of tokens that have expired, with an hour for the leeway of servers.
-	forgetSQL       = `DELETE FROM tidewire.revoked_tokens WHERE ends_at < clock_timestamp() - interval '1 hour'`
-	countRevokedSQL = `SELECT count(*) FROM tidewire.revoked_tokens`
-	revokeTokenSQL  = `
+	// forgetSQL deletes revocations of tokens that have expired, with an hour for the leeway of servers. One that is about tokens which are still to be issued
+	// counts until then, whatever its end.
+	forgetSQL = `DELETE FROM tidewire.revoked_tokens WHERE greatest(ends_at, issued_before) < clock_timestamp() - interval '1 hour' AND ends_at IS NOT NULL`
+	// countOthersSQL counts all revocations but one: to revoke again what is revoked needs no room.
+	countOthersSQL = `SELECT count(*) FROM tidewire.revoked_tokens WHERE (kind, name) <> ($1, $2)`
+	revokeTokenSQL = `
 INSERT INTO tidewire.revoked_tokens AS r (kind, name, ends_at) VALUES ('jti', $1, $2)
 ON CONFLICT (kind, name) DO UPDATE SET ends_at = CASE WHEN r.ends_at IS NULL OR excluded.ends_at IS NULL THEN NULL ELSE greatest(r.ends_at, excluded.ends_at) END`
 	revokeUserSQL = `
@@ -48,6 +50,8 @@ RETURNING issued_before`
 var (
 	// ErrNoKey: there is no key of that id, or it is revoked already.
 	ErrNoKey = errors.New("access: no such key that is not revoked")
+	// ErrNotApplied: the act is committed, and this server has not applied it in time. It goes on trying; to do the act again does no harm.
+	ErrNotApplied = errors.New("access: the act is committed, but this server has not applied it yet: try again until there is no error")
 )
 
 // act is an act that is being recorded.
@@ -79,9 +83,9 @@ func perform(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, a *act, 
 }
 
 // below returns auth.ErrTooMany unless a count is below a bound.
-func below(ctx context.Context, tx pgx.Tx, countSQL string, most int) error {
+func below(ctx context.Context, tx pgx.Tx, most int, countSQL string, args ...any) error {
 	var n int
-	if err := tx.QueryRow(ctx, countSQL).Scan(&n); err != nil {
+	if err := tx.QueryRow(ctx, countSQL, args...).Scan(&n); err != nil {
 		return err
 	}
 	if n >= most {
@@ -109,6 +113,9 @@ func details(times map[string]time.Time) map[string]any {
 	return all
 }
 
+// The methods of Store below return nil after the commit, and when this server has applied the act. After any other error than auth.ErrTooMany it is not known
+// whether the act is committed, and it may be done again: twice does no harm.
+
 // DisconnectUser ends the connections of a user, on all servers.
 func (s *Store) DisconnectUser(ctx context.Context, actor, user string) error {
 	return s.perform(ctx, &act{actor: actor, name: "user_disconnected", target: user}, func(pgx.Tx) error { return nil })
@@ -118,7 +125,7 @@ func (s *Store) DisconnectUser(ctx context.Context, actor, user string) error {
 func (s *Store) RevokeUser(ctx context.Context, actor, user string, before, ends time.Time) error {
 	a := &act{actor: actor, name: "user_revoked", target: user}
 	return s.perform(ctx, a, func(tx pgx.Tx) error {
-		if err := room(ctx, tx); err != nil {
+		if err := room(ctx, tx, "user", user); err != nil {
 			return err
 		}
 		if err := tx.QueryRow(ctx, revokeUserSQL, user, optional(before), optional(ends)).Scan(&before); err != nil {
@@ -133,7 +140,7 @@ func (s *Store) RevokeUser(ctx context.Context, actor, user string, before, ends
 func (s *Store) RevokeToken(ctx context.Context, actor, jti string, ends time.Time) error {
 	a := &act{actor: actor, name: "token_revoked", target: jti, detail: details(map[string]time.Time{"expires": ends})}
 	return s.perform(ctx, a, func(tx pgx.Tx) error {
-		if err := room(ctx, tx); err != nil {
+		if err := room(ctx, tx, "jti", jti); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, revokeTokenSQL, jti, optional(ends))
@@ -141,19 +148,20 @@ func (s *Store) RevokeToken(ctx context.Context, actor, jti string, ends time.Ti
 	})
 }
 
-// room forgets revocations of tokens that have expired, and fails if there are still too many.
-func room(ctx context.Context, tx pgx.Tx) error {
+// room forgets revocations of tokens that have expired, and fails if there are still too many for one of that kind and name.
+func room(ctx context.Context, tx pgx.Tx, kind, name string) error {
 	if _, err := tx.Exec(ctx, forgetSQL); err != nil {
 		return err
 	}
-	return below(ctx, tx, countRevokedSQL, maxRevocations)
+	return below(ctx, tx, maxRevocations, countOthersSQL, kind, name)
 }
 
-// perform is the function perform, and waits until the act has begun to have its effects on this server.
+// perform is the function perform, and waits until the act has begun to have its effects on this server. The error is ErrNotApplied if that does not happen
+// within awaitTimeout.
 func (s *Store) perform(ctx context.Context, a *act, do func(tx pgx.Tx) error) error {
 	id, err := perform(ctx, s.pool, s.log, a, do)
-	if err == nil {
-		s.await(ctx, id)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.await(ctx, id)
 }

@@ -29,7 +29,7 @@ func CreateKey(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, actor,
 	}
 	a := &act{actor: actor, name: "key_created", target: key.ID}
 	_, err = perform(ctx, pool, log, a, func(tx pgx.Tx) error {
-		if err := below(ctx, tx, countKeysSQL, maxKeys); err != nil {
+		if err := below(ctx, tx, maxKeys, countKeysSQL); err != nil {
 			return err
 		}
 		if life > 0 { // by the clock of the database

@@ -19,6 +19,8 @@ const (
 	loadEvery = 30 * time.Second
 	// loadTimeout bounds one load.
 	loadTimeout = 30 * time.Second
+	// awaitTimeout bounds the wait of an act until this server has applied it: a load, that of an act before, and the rest between them.
+	awaitTimeout = 10 * time.Second
 	// maxPending bounds the users whose changed rights wait to be told. With more, the rights of all users have changed.
 	maxPending = 1000
 )
@@ -160,10 +162,10 @@ func (s *Store) catchUp(ctx context.Context) error {
 	return err
 }
 
-// await waits until the snapshot has the act, and its effects have begun here. It is not an error if that does not happen in time: the act is committed, and
-// Run goes on.
-func (s *Store) await(ctx context.Context, act int64) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+// await waits until the snapshot has the act, and its effects have begun here. The error is ErrNotApplied if that does not happen in time. Run goes on
+// nevertheless.
+func (s *Store) await(ctx context.Context, act int64) error {
+	ctx, cancel := context.WithTimeout(ctx, awaitTimeout)
 	defer cancel()
 	s.want(func() { s.reload = true })
 	for {
@@ -171,12 +173,12 @@ func (s *Store) await(ctx context.Context, act int64) {
 		last, loaded := s.last, s.loaded
 		s.mu.Unlock()
 		if last >= act {
-			return
+			return nil
 		}
 		select {
 		case <-loaded:
 		case <-ctx.Done():
-			return
+			return ErrNotApplied
 		}
 	}
 }
