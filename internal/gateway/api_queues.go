@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
@@ -49,7 +50,7 @@ func (c *call) createQueue() {
 		c.refuseFor(why)
 		return
 	}
-	if c.caller != nil && !c.permit(c.mayTakeStream()) {
+	if c.caller != nil && !c.permit(c.mayMakeStreams(opts)) {
 		return
 	}
 	if err := admin.Create(c.ctx, c.queue(), opts); err != nil {
@@ -60,21 +61,21 @@ func (c *call) createQueue() {
 	c.answer(map[string]any{"queue": c.queue()})
 }
 
-// mayTakeStream returns why the caller may not make a queue of that name: an unused stream of the name would become the queue's, and go with it.
-func (c *call) mayTakeStream() *problem {
-	n := need{"admin", auth.Stream, c.queue()}
-	streams := c.api.server.cfg.Engine.Streams
-	denied := n.denied(c.ctx, c.caller)
-	if denied == nil || streams == nil {
-		return nil
+// mayMakeStreams returns why the caller may not make the streams that a queue consists of. It asks whether they exist or not, so that an answer does not
+// tell, and nobody can make one meanwhile: an unused stream of such a name becomes the queue's, and goes with it.
+func (c *call) mayMakeStreams(opts *engine.QueueOptions) *problem {
+	names := []string{c.queue()}
+	if opts != nil {
+		for i := range opts.Priorities + opts.Partitions {
+			names = append(names, c.queue()+"/"+strconv.Itoa(i)) // as package queue names the shards
+		}
 	}
-	if _, err := c.api.server.cfg.Engine.Queues.Stats(c.ctx, c.queue()); err == nil {
-		return nil // there is the queue already
+	for _, name := range names {
+		if why := (need{"admin", auth.Stream, name}).denied(c.ctx, c.caller); why != nil {
+			return why
+		}
 	}
-	if _, err := streams.Info(c.ctx, c.queue()); errors.Is(err, engine.ErrNotFound) {
-		return nil
-	}
-	return denied
+	return nil
 }
 
 func (c *call) queueStats() {

@@ -47,7 +47,7 @@ func TestAudit(t *testing.T) {
 	c := serveClosed(t, func(cfg *gateway.Config) {
 		cfg.Audit, cfg.Metrics = slog.New(slog.NewJSONHandler(log, nil)), metrics
 	})
-	ann := tokenOf(t, "ann", time.Hour, "admin stream:new", "admin queue:fresh")
+	ann := tokenOf(t, "ann", time.Hour, "admin stream:new", "admin queue:fresh", "admin stream:fresh")
 	for _, d := range []struct{ method, path, body, token, want string }{
 		{"POST", "/v1/streams/new", "{}", ann, "200"},
 		{"DELETE", "/v1/streams/new", "", ann, "200"},

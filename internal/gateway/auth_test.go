@@ -126,7 +126,8 @@ var doors = []struct {
 	{right: "consume queue:jobs", ws: `"type":"nack","queue":"jobs","delivery":"1"`, http: "POST /v1/queues/jobs/nack", body: `{"delivery":"1"}`},
 	{right: "consume queue:jobs", ws: `"type":"extend","queue":"jobs","delivery":"1","lease_ms":5`, http: "POST /v1/queues/jobs/extend", body: `{"delivery":"1","lease_ms":5}`},
 	{right: "inspect queue:jobs", http: "GET /v1/queues/jobs"},
-	{right: "admin queue:fresh", http: "POST /v1/queues/fresh"},
+	{right: "admin queue:fresh", http: "POST /v1/queues/fresh", and: []string{"admin stream:fresh"}},
+	{right: "admin stream:fresh2", http: "POST /v1/queues/fresh2", and: []string{"admin queue:fresh2"}},
 	{right: "admin queue:jobs", http: "DELETE /v1/queues/jobs"},
 	{right: "append events:default", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
 	{right: "append events:default#t:1", ws: `"type":"append","events":[{"type":"A","tags":["t:1"]}]`, http: "POST /v1/events", body: `{"events":[{"type":"A","tags":["t:1"]}]}`},
@@ -496,19 +497,31 @@ func TestAuth_PresenceIsTaken(t *testing.T) {
 	}
 }
 
-// TestAuth_QueueOfAStream: the right to make queues is no right to take a stream.
-func TestAuth_QueueOfAStream(t *testing.T) {
+// TestAuth_StreamsOfAQueue: a queue consists of streams. A caller that makes one needs the right to make these, whether they exist or not: without it
+// it takes no stream of another, and does not learn that there is one.
+func TestAuth_StreamsOfAQueue(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, nil)
-	queues := tokenOf(t, "ann", time.Hour, "admin queue:*")
-	if got := c.status("POST", "/v1/queues/secret", "", queues); got != "403 forbidden" {
-		t.Errorf("a queue of another's stream: %s", got)
+	owner := tokenOf(t, "bob", time.Hour, "admin,publish stream:shards/0")
+	if got := c.status("POST", "/v1/streams/shards%2F0", "", owner); got != "200" {
+		t.Fatalf("the stream of another: %s", got)
 	}
-	if got := c.status("POST", "/v1/queues/fresh", "", queues); got != "200" {
-		t.Errorf("a queue of a new name: %s", got)
+	queues := tokenOf(t, "ann", time.Hour, "admin queue:**", "admin stream:shards", "admin stream:mine**")
+	for _, name := range []string{"secret", "fresh", "jobs"} { // a stream, nothing, and a queue
+		if got := c.status("POST", "/v1/queues/"+name, "", queues); got != "403 forbidden" {
+			t.Errorf("the queue %s: %s", name, got)
+		}
 	}
-	if got := c.status("POST", "/v1/queues/jobs", "", queues); got != "200" {
-		t.Errorf("a queue that is there: %s", got)
+	for _, options := range []string{`{"priorities":2}`, `{"partitions":2}`} {
+		if got := c.status("POST", "/v1/queues/shards", options, queues); got != "403 forbidden" {
+			t.Errorf("the queue shards with %s: %s", options, got)
+		}
+	}
+	if got := c.status("POST", "/v1/streams/shards%2F0/messages", `{"payload":"x"}`, owner); got != "200" {
+		t.Errorf("the owner publishes: %s", got)
+	}
+	if got := c.status("POST", "/v1/queues/mine", `{"priorities":2}`, queues); got != "200" {
+		t.Errorf("a queue with the rights: %s", got)
 	}
 }
 
