@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
@@ -14,22 +16,70 @@ const statusRevoked websocket.StatusCode = 4403
 // accessChanged applies a change of keys, revocations or rights to the open connections. It takes some milliseconds with 20,000 of them, and waits
 // for nothing: what has to ask the database does so in the goroutines of the connections.
 func (s *Server) accessChanged(change auth.Change) {
-	policy := s.cfg.Auth.Policy
-	policy.Forget(change)
-	disconnected, rights := setOf(change.Disconnected), setOf(change.Rights)
+	s.cfg.Auth.Policy.Forget(change)
+	applied := appliedChange{setOf(change.Disconnected), setOf(change.Rights), change.AllRights}
+	s.changes.add(applied) // before the snapshot: a connection that is not in it yet looks there
 	for _, c := range s.conns.snapshot() {
-		i := &c.identity
-		caller := i.caller.Load()
-		switch {
-		case caller == nil:
-		case !policy.Valid(caller):
-			i.revoke()
-		case caller.User != "" && disconnected[caller.User]:
-			i.close(statusTokenOver, "disconnected by an administrator: get a new token, and connect again")
-		case caller.Asked() && (change.AllRights || rights[caller.User]):
-			i.recheckSoon()
-		}
+		c.identity.accessChanged(applied)
 	}
+}
+
+// appliedChange is an auth.Change that can be looked up by user.
+type appliedChange struct {
+	disconnected, rights map[string]bool
+	allRights            bool
+}
+
+// accessChanged applies a change to the connection. To apply it twice is harmless.
+func (i *identity) accessChanged(change appliedChange) {
+	caller := i.caller.Load()
+	switch {
+	case caller == nil:
+	case !i.policy.Valid(caller):
+		i.revoke()
+	case caller.User != "" && change.disconnected[caller.User]:
+		i.close(statusTokenOver, "disconnected by an administrator: get a new token, and connect again")
+	case caller.Asked() && (change.allRights || change.rights[caller.User]):
+		i.recheckSoon()
+	}
+}
+
+// maxChanges is how many changes are kept for connections whose callers are being verified. That takes seconds at most.
+const maxChanges = 1000
+
+// changes are the last changes, numbered from 1. A connection counts those that came after the verification of its caller began: accessChanged
+// did not know then that it is that caller's.
+type changes struct {
+	mu   sync.Mutex
+	n    uint64 // how many there were in all
+	last []appliedChange
+}
+
+func (c *changes) add(change appliedChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	if c.last = append(c.last, change); len(c.last) > maxChanges {
+		c.last = slices.Clone(c.last[maxChanges/2:])
+	}
+}
+
+// number returns how many there were so far.
+func (c *changes) number() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// since returns those after the first n. If they are not all kept, it returns false.
+func (c *changes) since(n uint64) ([]appliedChange, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missed := c.n - n
+	if missed > uint64(len(c.last)) {
+		return nil, false
+	}
+	return slices.Clone(c.last[uint64(len(c.last))-missed:]), true
 }
 
 // RulesChanged gives the open connections the rights of the rules as they are now, after Policy.Reload. What a connection may not have any more ends.

@@ -140,6 +140,7 @@ type Server struct {
 	stop context.CancelFunc
 
 	authLog  *limits.Log
+	changes  changes
 	readyLog *rareLog
 	audit    *audit
 	limits   *limits.Registry
@@ -221,13 +222,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if tooManyHeaders(w, r) {
 		return
 	}
-	if s.cfg.Auth.Policy != nil {
+	if s.cfg.Auth.Policy != nil && !isProbe(r.URL.Path) {
 		r = s.identify(r)
 	}
 	s.known(r)
 	http.NewResponseController(w).SetWriteDeadline(deadlineOf(r)) // in place of that of an earlier request of the connection
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
+
+// isProbe reports whether everybody may ask that path, at any rate: no token is looked at, since that costs more than the answer.
+func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // shortAnswer is how long a client may take to read an answer that is not part of the API, which sets a time of its own.
 const shortAnswer = time.Minute
@@ -354,7 +358,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		return // answered already
 	}
 	c = slot.open(conn, func(c *connection) {
-		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit, renewals: newRenewalLimit()}
+		c.identity = identity{policy: s.cfg.Auth.Policy, conn: c, cfg: s.cfg.Auth, log: s.authLog, audit: s.audit, renewals: newRenewalLimit(), changes: &s.changes, at: changesBefore(r)}
 		c.identity.caller.Store(caller)
 	})
 	memory.holder = c.memory

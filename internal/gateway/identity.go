@@ -50,6 +50,8 @@ type identity struct {
 	early   int         // messages before a good token; of the reading goroutine
 	// earlyPings are Pings and Pongs before it.
 	earlyPings int
+	changes    *changes
+	at         uint64      // how many changes there were before the caller of the handshake was verified
 	stale      atomic.Bool // the reading goroutine has to check the rights again
 	revoked    atomic.Bool // the token or key was revoked: the connection is closing
 	// renewals bounds how often tokens are sent: of the reading goroutine.
@@ -87,13 +89,14 @@ type callerKey struct{}
 type identified struct {
 	caller *auth.Caller // nil without a token
 	why    code
+	at     uint64 // how many changes there were before
 }
 
 // identify verifies the Authorization header of a request, and returns the request with the result. Endpoints that are for everybody
 // take no notice of it. A request without a token is anonymous, or has no caller.
 func (s *Server) identify(r *http.Request) *http.Request {
 	policy, header := s.cfg.Auth.Policy, r.Header.Get("Authorization")
-	var who identified
+	who := identified{at: s.changes.number()}
 	scheme, token, _ := strings.Cut(header, " ")
 	switch {
 	case header == "":
@@ -128,6 +131,12 @@ func callerOf(r *http.Request) (*auth.Caller, code) {
 		who.why = codeUnauthenticated
 	}
 	return who.caller, who.why
+}
+
+// changesBefore returns how many changes there were before the caller of a request was verified.
+func changesBefore(r *http.Request) uint64 {
+	who, _ := r.Context().Value(callerKey{}).(identified)
+	return who.at
 }
 
 // unauthorized answers a request without a good token. Its body is not waited for.
@@ -176,7 +185,7 @@ func (i *identity) begin(talks bool) {
 	}
 	i.talks.Store(talks)
 	if caller := i.caller.Load(); caller != nil {
-		i.set(caller)
+		i.set(caller, i.at)
 		return
 	}
 	i.plan(nil, i.cfg.Timeout, func() {
@@ -214,9 +223,17 @@ func (i *identity) finish(c *auth.Caller) {
 	}
 }
 
-// set makes the caller the connection's, and plans the notice of its end.
-func (i *identity) set(c *auth.Caller) {
+// set makes the caller the connection's, and plans the notice of its end. There were that many changes before it was verified.
+func (i *identity) set(c *auth.Caller, at uint64) {
 	i.caller.Store(c)
+	missed, ok := i.changes.since(at)
+	if !ok {
+		i.close(statusTokenOver, "the rights have changed: connect again")
+		return
+	}
+	for _, change := range missed {
+		i.accessChanged(change)
+	}
 	if !i.policy.Valid(c) { // revoked since it was verified: accessChanged may have missed it
 		i.revoke()
 		return
@@ -295,6 +312,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	if wait, ok := i.renewals.take(time.Now()); !ok { // each costs the check of a signature
 		return later(codeRateLimited, wait)
 	}
+	at := i.changes.number()
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
 		i.log.Warn(i.conn.address, "a token was not accepted", "error", err)
@@ -309,7 +327,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	if why := i.conn.identified(c); why != nil {
 		return later(why.code, connectionRetry)
 	}
-	i.set(c)
+	i.set(c, at)
 	if before != nil && i.changed != nil {
 		i.apply(ctx, c)
 	}
