@@ -30,18 +30,21 @@ type appliedChange struct {
 	allRights            bool
 }
 
-// accessChanged applies a change to the connection. To apply it twice is harmless.
-func (i *identity) accessChanged(change appliedChange) {
+// accessChanged applies a change to the connection, and reports whether that ends it. To apply it twice is harmless.
+func (i *identity) accessChanged(change appliedChange) (ends bool) {
 	caller := i.caller.Load()
 	switch {
 	case caller == nil:
 	case !i.policy.Valid(caller):
 		i.revoke()
+		return true
 	case caller.User != "" && change.disconnected[caller.User]:
-		i.close(statusTokenOver, "disconnected by an administrator: get a new token, and connect again")
+		i.finish(caller, "disconnected by an administrator: get a new token, and connect again")
+		return true
 	case caller.Asked() && (change.allRights || change.rights[caller.User]):
 		i.recheckSoon()
 	}
+	return false
 }
 
 // maxChanges is how many changes are kept for connections whose callers are being verified. That takes seconds at most.
@@ -98,7 +101,7 @@ func (i *identity) renew() {
 	next, ok := i.policy.Renew(before)
 	switch {
 	case !ok:
-		i.close(statusTokenOver, "a token is required now: connect again with one")
+		i.finish(before, "a token is required now: connect again with one")
 	case i.caller.CompareAndSwap(before, next): // if not, a new token has come, and set looks at the rules after that
 		i.schedule(next)
 		i.recheckSoon()

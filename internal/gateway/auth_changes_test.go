@@ -70,6 +70,31 @@ func TestAccessChanged_DuringAHandshake(t *testing.T) {
 	}
 }
 
+// TestAccessChanged_AnswersFirst: a disconnect comes after the answers to what was asked before it.
+func TestAccessChanged_AnswersFirst(t *testing.T) {
+	t.Parallel()
+	acts := &administration{}
+	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration = acts })
+	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "publish stream:orders"))
+	c.streams.hold(true)
+	send(t, w.Conn, `{"id":7,"type":"publish","stream":"orders","payload":"x"}`)
+	waitFor(t, func() bool {
+		c.streams.commits.mu.Lock()
+		defer c.streams.commits.mu.Unlock()
+		return len(c.streams.waiting) == 1
+	}, "the message was not submitted")
+	if err := acts.DisconnectUser(t.Context(), "ops", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	c.streams.hold(false)
+	if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":7,`) {
+		t.Errorf("got %s", answer)
+	}
+	if code := closeOf(w); code != 4401 {
+		t.Errorf("closed with %d", code)
+	}
+}
+
 // TestProbes_LookAtNoToken: everybody may ask whether the server lives, whatever the token.
 func TestProbes_LookAtNoToken(t *testing.T) {
 	t.Parallel()

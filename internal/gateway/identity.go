@@ -212,10 +212,9 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 	i.conn.SetReadDeadline(time.Now())
 }
 
-// finish ends the connection at the end of its token. What was asked for before has its answer first, if that does not take longer than lastAnswers:
-// meanwhile nothing more is read, and what flows goes on. Endpoints without messages of their own have no answers.
-func (i *identity) finish(c *auth.Caller) {
-	const reason = "the token has expired"
+// finish ends the connection of a caller. The client may come back with a new token. What was asked for before has its answer first, if that does not
+// take longer than lastAnswers: meanwhile nothing more is read, and what flows goes on. Endpoints without messages of their own have no answers.
+func (i *identity) finish(c *auth.Caller, reason string) {
 	if !i.talks.Load() {
 		i.close(statusTokenOver, reason)
 	} else if i.plan(c, lastAnswers, func() { i.close(statusTokenOver, reason) }) {
@@ -232,7 +231,9 @@ func (i *identity) set(c *auth.Caller, at uint64) {
 		return
 	}
 	for _, change := range missed {
-		i.accessChanged(change)
+		if i.accessChanged(change) {
+			return
+		}
 	}
 	if !i.policy.Valid(c) { // revoked since it was verified: accessChanged may have missed it
 		i.revoke()
@@ -268,7 +269,7 @@ func (i *identity) expiring(c *auth.Caller) {
 	}
 	planned := i.plan(c, left+grace, func() {
 		if i.caller.Load() == c { // no new token has come meanwhile
-			i.finish(c)
+			i.finish(c, "the token has expired")
 		}
 	})
 	if !planned {
