@@ -21,10 +21,14 @@ func settles(kind string) bool {
 // overRate is told of a message over the rate, and ends the connection if its client goes on like that.
 func (c *connection) overRate(now time.Time, wait time.Duration) reply {
 	if c.meter.Refused(now, wait) {
-		c.owner.limits.Log().Warn(c.address, "a connection was closed: it sends more than it may")
-		c.endWith(statusTooMany, "sends more than it may")
+		c.tooMuch()
 	}
 	return later(codeRateLimited, wait)
+}
+
+func (c *connection) tooMuch() {
+	c.owner.limits.Log().Warn(c.address, "a connection was closed: it sends more than it may")
+	c.endWith(statusTooMany, "sends more than it may")
 }
 
 // tooManyBytes refuses a message over the rate of bytes, without decoding it.
@@ -61,6 +65,10 @@ func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 
 // limited refuses a message over the rate. p.mu is held.
 func (p *participant) limited(m websocket.Message, now time.Time) bool {
+	if p.conn.meter.Waits() && settles(identify(m.Payload).Type) { // it need not wait
+		p.conn.meter.Owe(now, 1, len(m.Payload))
+		return false
+	}
 	wait, ok := p.conn.meter.Bytes(now, len(m.Payload))
 	if ok {
 		wait, ok = p.conn.meter.Request(now)
@@ -89,13 +97,8 @@ func (c *connection) pinged(size int) {
 	if c.meter == nil {
 		return
 	}
-	now := time.Now()
-	wait, ok := c.meter.Bytes(now, size)
-	if ok {
-		wait, ok = c.meter.Request(now)
-	}
-	if !ok {
-		c.overRate(now, wait)
+	if c.meter.Control(time.Now(), size) {
+		c.tooMuch()
 	}
 }
 

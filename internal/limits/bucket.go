@@ -1,61 +1,79 @@
 package limits
 
 import (
+	"math"
+	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
-// bucket is a token bucket for requests and one for bytes. A nil *bucket has no limit, and neither has a nil limiter. It is safe for concurrent use.
+// bucket is a pair of token buckets, one for requests and one for bytes, which decide together: a message is allowed if both have its tokens, and a
+// message that is refused takes none from either.
+//
+// The algorithm is the token bucket (J. S. Turner, New directions in communications, IEEE Communications Magazine 24(10), 1986; RFC 2697, section 3,
+// states it step by step): a bucket is filled continuously at its rate, up to its size, and a message takes tokens out. It differs from
+// golang.org/x/time/rate in two points. The wait is computed, not reserved and given back: a reservation that another one follows cannot be given
+// back in whole, so that refusals would cost tokens. And its clock never goes back: callers may pass the time of a read that is over, and no second
+// fills the bucket twice.
+//
+// A nil *bucket has no limit. It is safe for concurrent use.
 type bucket struct {
-	requests, bytes *rate.Limiter
-	fills           time.Duration // how long empty ones take to be full
+	fills time.Duration // how long an empty one takes to be full
+
+	mu              sync.Mutex
+	last            time.Time // the latest time that was passed
+	requests, bytes tokens
 }
 
-// newBucket returns a bucket for that many requests and bytes a second, which holds twice as many; nil if neither has a limit.
+// tokens are the tokens of one rate. The zero tokens have no limit.
+type tokens struct {
+	rate float64 // a second; 0 is no limit
+	size float64
+	left float64 // below 0 is a debt
+}
+
+// newBucket returns a full bucket for that many requests and bytes a second, which holds twice as many; nil if neither has a limit.
 func newBucket(requests float64, bytes int64, maxMessage int) *bucket {
 	if requests <= 0 && bytes <= 0 {
 		return nil
 	}
-	b := new(bucket)
-	if requests > 0 {
-		b.requests = b.limiter(requests, 1)
-	}
-	if bytes > 0 {
-		b.bytes = b.limiter(float64(bytes), float64(maxMessage))
-	}
+	b := &bucket{requests: newTokens(requests, 1), bytes: newTokens(float64(bytes), float64(maxMessage))}
+	b.fills = max(b.requests.fills(), b.bytes.fills())
 	return b
 }
 
-func (b *bucket) limiter(a, least float64) *rate.Limiter {
-	burst := max(2*a, least)
-	b.fills = max(b.fills, time.Duration(burst/a*float64(time.Second)))
-	return rate.NewLimiter(rate.Limit(a), int(burst))
+func newTokens(rate, least float64) tokens {
+	if rate <= 0 {
+		return tokens{}
+	}
+	size := max(2*rate, least)
+	return tokens{rate: rate, size: size, left: size}
 }
 
-// take takes n tokens, or returns the wait until they are there.
-func take(l *rate.Limiter, now time.Time, n int) (wait time.Duration, ok bool) {
-	if n = min(n, l.Burst()); l.AllowN(now, n) {
-		return 0, true
+// fill adds the tokens since the last time. A time before that counts as that. b.mu is held.
+func (b *bucket) fill(now time.Time) {
+	passed := now.Sub(b.last)
+	if passed <= 0 {
+		return
 	}
-	r := l.ReserveN(now, n)
-	wait = r.DelayFrom(now)
-	r.CancelAt(now)
-	return max(wait, 1), false
+	b.last = now
+	b.requests.fill(passed)
+	b.bytes.fill(passed)
 }
 
-func (b *bucket) takeBytes(now time.Time, n int) (wait time.Duration, ok bool) {
-	if b == nil || b.bytes == nil {
+// take takes the tokens of a message, or returns the wait until they are there. Then it takes nothing.
+func (b *bucket) take(now time.Time, requests, bytes int) (wait time.Duration, ok bool) {
+	if b == nil {
 		return 0, true
 	}
-	return take(b.bytes, now, n)
-}
-
-func (b *bucket) takeRequest(now time.Time) (wait time.Duration, ok bool) {
-	if b == nil || b.requests == nil {
-		return 0, true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	if wait = max(b.requests.wait(requests), b.bytes.wait(bytes)); wait > 0 {
+		return wait, false
 	}
-	return take(b.requests, now, 1)
+	b.requests.spend(requests)
+	b.bytes.spend(bytes)
+	return 0, true
 }
 
 // owe takes tokens that may not be there yet, and returns the wait until they are.
@@ -63,15 +81,46 @@ func (b *bucket) owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	if b == nil {
 		return 0
 	}
-	return max(owe(b.requests, now, requests), owe(b.bytes, now, bytes))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.requests.left -= float64(requests)
+	b.bytes.left -= float64(bytes)
+	return max(b.requests.debt(), b.bytes.debt())
 }
 
-func owe(l *rate.Limiter, now time.Time, n int) (wait time.Duration) {
-	if l == nil {
+func (t *tokens) fill(passed time.Duration) { t.left = min(t.left+t.rate*passed.Seconds(), t.size) }
+
+// wait returns the wait until n tokens are there, or as many as there can be. It is rounded up by more than the error of the arithmetic: after it they
+// are there. Nothing needs no tokens: it does not wait for a debt.
+func (t *tokens) wait(n int) time.Duration {
+	if n == 0 {
 		return 0
 	}
-	for burst := l.Burst(); n > 0; n -= burst { // more cannot be reserved at once
-		wait = l.ReserveN(now, min(n, burst)).DelayFrom(now)
+	return t.until(min(float64(n), t.size) - t.left)
+}
+
+// debt returns the wait until there is no debt.
+func (t *tokens) debt() time.Duration { return t.until(-t.left) }
+
+func (t *tokens) until(missing float64) time.Duration {
+	if missing <= 0 || t.rate == 0 {
+		return 0
 	}
-	return wait
+	return seconds(missing/t.rate) + 2
+}
+
+// spend takes n tokens, or as many as there can be.
+func (t *tokens) spend(n int) { t.left -= min(float64(n), t.size) }
+
+func (t *tokens) fills() time.Duration {
+	if t.rate == 0 {
+		return 0
+	}
+	return seconds(t.size / t.rate)
+}
+
+// seconds converts to a Duration, of 146 years at most.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s*float64(time.Second), math.MaxInt64/2))
 }

@@ -2,18 +2,12 @@ package limits
 
 import "time"
 
-// overdue is how long a client may send more than it may, without a pause, before its connection is ended.
-const overdue = 3 * time.Second
-
 // Meter measures what one connection sends, against its own rate and that of its user. A nil *Meter has no limit. Only one goroutine may use it.
 type Meter struct {
 	registry  *Registry
 	own, user *bucket
 
-	since time.Time     // the first refusal after the last pause; zero if there was none
-	last  time.Time     // the message before, if since is set
-	told  time.Duration // how long it was told to wait: such a pause is one
-	taken bool          // something was allowed after the last refusal
+	messages, controls patience
 }
 
 // Meter returns the meter of a connection, with the rate of its present user; nil if there are no rates. A connection keeps its own rate when its user changes.
@@ -34,21 +28,13 @@ func (c *Conn) Meter() *Meter {
 	return c.meter
 }
 
-// Bytes counts a message of n bytes that has arrived, or returns after how long it would be allowed.
+// Bytes counts a message of n bytes that has arrived, or returns after how long it would be allowed. It says nothing about the patience of the client:
+// messages that settle or end something need not wait.
 func (m *Meter) Bytes(now time.Time, n int) (wait time.Duration, ok bool) {
 	if m == nil {
 		return 0, true
 	}
-	if !m.since.IsZero() {
-		if now.Sub(m.last) >= m.told {
-			m.since = time.Time{}
-		}
-		m.last = now
-	}
-	if wait, ok = m.own.takeBytes(now, n); ok {
-		wait, ok = m.user.takeBytes(now, n)
-	}
-	return wait, ok
+	return m.take(now, 0, n)
 }
 
 // Request counts a request, or returns after how long it would be allowed.
@@ -56,12 +42,34 @@ func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
 	if m == nil {
 		return 0, true
 	}
-	if wait, ok = m.own.takeRequest(now); ok {
-		wait, ok = m.user.takeRequest(now)
-	}
-	m.taken = m.taken || ok
+	m.messages.sent(now)
+	wait, ok = m.take(now, 1, 0)
+	m.messages.taken = m.messages.taken || ok
 	return wait, ok
 }
+
+func (m *Meter) take(now time.Time, requests, bytes int) (wait time.Duration, ok bool) {
+	if wait, ok = m.own.take(now, requests, bytes); ok {
+		wait, ok = m.user.take(now, requests, bytes)
+	}
+	return wait, ok
+}
+
+// Control counts a Ping or Pong of n bytes. It reports whether the client has sent too many of them for too long. They say nothing about its patience
+// with messages: a client that waits still answers Pings.
+func (m *Meter) Control(now time.Time, n int) (tooLong bool) {
+	m.controls.sent(now)
+	wait, ok := m.take(now, 1, n)
+	if ok {
+		m.controls.taken = true
+		return false
+	}
+	m.registry.limited.Add(1)
+	return m.controls.refused(now, min(wait, controlPause))
+}
+
+// Waits reports whether the client was told to wait, and is not known to have done so.
+func (m *Meter) Waits() bool { return m != nil && !m.messages.since.IsZero() }
 
 // Owe counts requests and bytes that are let through in any case, and returns after how long they would have been allowed.
 func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
@@ -75,22 +83,13 @@ func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 // for too long.
 func (m *Meter) Refused(now time.Time, wait time.Duration) (tooLong bool) {
 	m.registry.limited.Add(1)
-	switch {
-	case m.since.IsZero():
-		m.since, m.last, m.told = now, now, wait
-	case m.taken:
-		m.told = wait
-	}
-	m.taken = false
-	return now.Sub(m.since) >= overdue
+	m.messages.sent(now)
+	return m.messages.refused(now, wait)
 }
 
 // Take counts an HTTP request and its bytes for its user, or returns after how long it would be allowed.
 func (q *Request) Take(now time.Time, bytes int) (wait time.Duration, ok bool) {
-	b := q.bucket()
-	if wait, ok = b.takeBytes(now, bytes); ok {
-		wait, ok = b.takeRequest(now)
-	}
+	wait, ok = q.bucket().take(now, 1, bytes)
 	if !ok {
 		q.registry.limited.Add(1)
 	}
