@@ -33,25 +33,28 @@ func (c *connection) tooMuch() {
 
 // tooManyBytes refuses a message over the rate of bytes, without decoding it.
 func (s *session) tooManyBytes(m websocket.Message, now time.Time) bool {
-	wait, ok := s.conn.meter.Bytes(now, len(m.Payload))
+	wait, ok := s.conn.meter.Fits(now, len(m.Payload))
 	if ok {
 		return false
 	}
 	r := identify(m.Payload)
-	if settles(r.Type) {
-		s.conn.meter.Owe(now, 0, len(m.Payload))
+	if settles(r.Type) { // tooManyRequests counts it
 		return false
 	}
 	s.limited(r.asked, now, wait)
 	return true
 }
 
-// tooManyRequests refuses a message over the rate of requests.
+// tooManyRequests counts a message of s.size bytes, or refuses it if it is over a rate.
 func (s *session) tooManyRequests(r asked, now time.Time) bool {
-	if s.conn.meter == nil || settles(r.Type) {
+	if s.conn.meter == nil {
 		return false
 	}
-	wait, ok := s.conn.meter.Request(now)
+	if settles(r.Type) {
+		s.conn.meter.Owe(now, 0, s.size)
+		return false
+	}
+	wait, ok := s.conn.meter.Take(now, s.size)
 	if !ok {
 		s.limited(r, now, wait)
 	}
@@ -65,19 +68,17 @@ func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 
 // limited refuses a message over the rate. p.mu is held.
 func (p *participant) limited(m websocket.Message, now time.Time) bool {
-	if p.conn.meter.Waits() && settles(identify(m.Payload).Type) { // it need not wait
-		p.conn.meter.Owe(now, 1, len(m.Payload))
+	meter, size := p.conn.meter, len(m.Payload)
+	if meter.Waits() && settles(identify(m.Payload).Type) {
+		meter.Owe(now, 0, size)
 		return false
 	}
-	wait, ok := p.conn.meter.Bytes(now, len(m.Payload))
-	if ok {
-		wait, ok = p.conn.meter.Request(now)
-	}
+	wait, ok := meter.Take(now, size)
 	if ok {
 		return false
 	}
 	if settles(identify(m.Payload).Type) {
-		p.conn.meter.Owe(now, 0, len(m.Payload))
+		meter.Owe(now, 0, size)
 		return false
 	}
 	p.server.ignored.Add(1)

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -96,6 +97,44 @@ func TestRates_Closed(t *testing.T) {
 			}
 			close(stop)
 			<-done
+		})
+	}
+}
+
+// TestRates_AcksWhileItWaits: a client that waits as long as it is told, each time, is not closed, although it settles messages and answers Pings
+// meanwhile.
+func TestRates_AcksWhileItWaits(t *testing.T) {
+	t.Parallel()
+	l := serveLimited(t, "", limits.Config{RequestRate: 2}, true, nil)
+	for path, texts := range map[string][2]string{
+		"/ws":      {`{"type":"publish","stream":"orders","payload":"x","id":"x"}`, `{"type":"ack","queue":"jobs","delivery":"1"}`},
+		"/ws/chat": {`{"type":"leave-not","id":"x"}`, `{"type":"pong"}`},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w, _, _ := l.dial(path, nil)
+			w.t = t
+			for waits := 0; waits < 9; { // four seconds at least
+				var told struct {
+					Code  string
+					After int `json:"retry_after_ms"`
+				}
+				send(t, w.Conn, texts[0])
+				if answer := w.next(); json.Unmarshal([]byte(answer), &told) != nil {
+					t.Fatalf("answered with %s", answer)
+				}
+				if told.Code != "rate_limited" {
+					continue
+				}
+				waits++
+				if err := errors.Join(w.Queue(websocket.OpPong, nil), w.Flush()); err != nil {
+					t.Fatal(err)
+				}
+				for range 4 {
+					send(t, w.Conn, texts[1])
+					<-time.After(time.Duration(told.After)*time.Millisecond/4 + time.Millisecond)
+				}
+			}
 		})
 	}
 }

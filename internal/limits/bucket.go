@@ -15,7 +15,7 @@ import (
 // back in whole, so that refusals would cost tokens. And its clock never goes back: callers may pass the time of a read that is over, and no second
 // fills the bucket twice.
 //
-// A nil *bucket has no limit. It is safe for concurrent use.
+// A nil *bucket has no limit. It is safe for concurrent use. The lock must be held for wait and spend.
 type bucket struct {
 	fills time.Duration // how long an empty one takes to be full
 
@@ -49,6 +49,18 @@ func newTokens(rate, least float64) tokens {
 	return tokens{rate: rate, size: size, left: size}
 }
 
+func (b *bucket) lock() {
+	if b != nil {
+		b.mu.Lock()
+	}
+}
+
+func (b *bucket) unlock() {
+	if b != nil {
+		b.mu.Unlock()
+	}
+}
+
 // fill adds the tokens since the last time. A time before that counts as that. b.mu is held.
 func (b *bucket) fill(now time.Time) {
 	passed := now.Sub(b.last)
@@ -60,23 +72,36 @@ func (b *bucket) fill(now time.Time) {
 	b.bytes.fill(passed)
 }
 
-// take takes the tokens of a message, or returns the wait until they are there. Then it takes nothing.
-func (b *bucket) take(now time.Time, requests, bytes int) (wait time.Duration, ok bool) {
+// wait returns after how long a message would be allowed, 0 if now. It takes nothing.
+func (b *bucket) wait(now time.Time, requests, bytes int) time.Duration {
 	if b == nil {
-		return 0, true
+		return 0
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.fill(now)
-	if wait = max(b.requests.wait(requests), b.bytes.wait(bytes)); wait > 0 {
-		return wait, false
+	return max(b.requests.wait(requests), b.bytes.wait(bytes))
+}
+
+// spend takes the tokens of a message that wait allows.
+func (b *bucket) spend(requests, bytes int) {
+	if b == nil {
+		return
 	}
 	b.requests.spend(requests)
 	b.bytes.spend(bytes)
+}
+
+// take takes the tokens of a message, or returns the wait until they are there. Then it takes nothing. It takes the lock.
+func (b *bucket) take(now time.Time, requests, bytes int) (wait time.Duration, ok bool) {
+	b.lock()
+	defer b.unlock()
+	if wait = b.wait(now, requests, bytes); wait > 0 {
+		return wait, false
+	}
+	b.spend(requests, bytes)
 	return 0, true
 }
 
-// owe takes tokens that may not be there yet, and returns the wait until they are.
+// owe takes tokens that may not be there yet, and returns the wait until they are. It takes the lock.
 func (b *bucket) owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	if b == nil {
 		return 0

@@ -1,6 +1,9 @@
 package limits
 
 import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,12 +31,12 @@ func TestBucket_ClockOfAnotherRead(t *testing.T) {
 	for i := range seconds * 100 {
 		now = now.Add(10 * time.Millisecond)
 		if i%100 == 0 {
-			if _, ok := all[0].Request(start); ok {
+			if _, ok := all[0].Take(start, 0); ok {
 				got++
 			}
 		}
 		for _, m := range all[1:] {
-			if _, ok := m.Request(now); ok {
+			if _, ok := m.Take(now, 0); ok {
 				got++
 			}
 		}
@@ -90,28 +93,107 @@ func TestBucket_BothOrNone(t *testing.T) {
 	}
 }
 
-// TestMeter_ObedientClient: a client that waits as long as it is told is not ended, though it acks and answers Pings meanwhile.
-func TestMeter_ObedientClient(t *testing.T) {
+// TestBucket_RefusalsAtOnce: however many requests of a user are refused at the same time, the user gets its whole rate, and is never told to wait
+// longer than one request takes.
+func TestBucket_RefusalsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := New(Config{RequestRate: 2, ByteRate: 8 << 20, MaxMessage: 1 << 20})
+	r := New(Config{RequestRate: 100}) // 400 a second for a user, 800 at once
 	now := time.Unix(1000, 0)
 	r.now = func() time.Time { return now }
-	m := meters(r, 1)[0]
-	next := now // when the client may publish again
-	for range 3000 {
-		now = now.Add(10 * time.Millisecond)
-		m.Bytes(now, 50) // an ack
-		if now.Sub(next) < 0 {
-			continue
+	for second, want := range []int64{800, 400, 400} {
+		var got, longest atomic.Int64
+		var all sync.WaitGroup
+		at := now.Add(time.Duration(second) * time.Second)
+		for range 8 {
+			all.Go(func() {
+				for range 1000 {
+					q, _ := r.Begin(Client{User: "ann"})
+					wait, ok := q.Take(at, 0)
+					if q.End(); ok {
+						got.Add(1)
+					}
+					for long := longest.Load(); int64(wait) > long && !longest.CompareAndSwap(long, int64(wait)); {
+						long = longest.Load()
+					}
+				}
+			})
 		}
-		m.Bytes(now, 50)
-		wait, ok := m.Request(now)
-		if ok {
-			continue
+		all.Wait()
+		if got.Load() != want || time.Duration(longest.Load()) > time.Second/400+time.Microsecond {
+			t.Errorf("after %d s %d requests are allowed, the longest wait is %v; want %d, 2.5ms", second, got.Load(), time.Duration(longest.Load()), want)
 		}
-		if m.Refused(now, wait) {
-			t.Fatalf("ended after %v", now.Sub(time.Unix(1000, 0)))
+	}
+}
+
+// TestBucket_Random: with random rates, sizes and clocks, no more is allowed than the rates allow, a message that has waited as long as it was told is
+// allowed, and one that is refused takes nothing.
+func TestBucket_Random(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		largest := 1 + r.IntN(1<<20)
+		b := newBucket(r.ExpFloat64()*100, int64(1+r.IntN(1<<20)), largest)
+		start := time.Unix(1000, 0)
+		b.take(start, 0, 0)
+		now, requests, bytes := start, 0.0, 0.0
+		for step := range 1000 {
+			n := r.IntN(largest + 1)
+			before := [2]float64{b.requests.left, b.bytes.left}
+			wait, ok := b.take(now.Add(-time.Duration(r.IntN(2))*time.Second), 1, n)
+			switch after := [2]float64{b.requests.left, b.bytes.left}; {
+			case !ok && (wait <= 0 || after[0] < before[0] || after[1] < before[1]):
+				t.Fatalf("seed %d, step %d: a refusal, with the wait %v, has taken tokens: %v before, %v after", seed, step, wait, before, after)
+			case !ok:
+				now = maxTime(now, b.last).Add(wait)
+				if _, ok = b.take(now, 1, n); !ok {
+					t.Fatalf("seed %d, step %d: refused after waiting %v", seed, step, wait)
+				}
+			}
+			requests, bytes = requests+1, bytes+float64(n)
+			now = now.Add(time.Duration(r.ExpFloat64() * 1e7))
+			passed := now.Sub(start).Seconds()
+			if mostRequests, mostBytes := b.requests.size+b.requests.rate*passed, b.bytes.size+b.bytes.rate*passed; requests > mostRequests+1e-3 || bytes > mostBytes+1e-3 {
+				t.Fatalf("seed %d, step %d: %v requests and %v bytes in %v s, want at most %v and %v", seed, step, requests, bytes, passed, mostRequests, mostBytes)
+			}
 		}
-		next = now.Add(wait)
+	}
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// TestBucket_Extremes: a rate of almost nothing, and one without an end, overflow nothing. What is larger than the bucket takes all of it.
+func TestBucket_Extremes(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	slow := newBucket(1e-300, 1, 10)
+	if _, ok := slow.take(now, 1, 1<<40); !ok || slow.bytes.left != 0 {
+		t.Errorf("the first is allowed: %v; %v bytes are left, want 0", ok, slow.bytes.left)
+	}
+	if wait, ok := slow.take(now, 1, 0); ok || wait <= 0 || slow.fills <= 0 {
+		t.Errorf("allowed %v, the wait is %v; it fills in %v", ok, wait, slow.fills)
+	}
+	fast := newBucket(1e300, 1<<62, 10)
+	if wait, ok := fast.take(now, 1, 1<<40); !ok || fast.fills <= 0 {
+		t.Errorf("the wait is %v; it fills in %v", wait, fast.fills)
+	}
+}
+
+// TestBucket_Debt: a debt of bytes does not hold up what has none, and is paid by the time.
+func TestBucket_Debt(t *testing.T) {
+	t.Parallel()
+	b, now := newBucket(10, 100, 1000), time.Unix(1000, 0)
+	if wait := b.owe(now, 0, 1500).Round(time.Millisecond); wait != 5*time.Second {
+		t.Errorf("1500 of 1000 bytes wait %v, want 5s", wait)
+	}
+	if _, ok := b.take(now, 1, 0); !ok {
+		t.Error("a message without bytes is refused")
+	}
+	if wait, ok := b.take(now, 1, 100); ok || wait.Round(time.Millisecond) != 6*time.Second {
+		t.Errorf("100 bytes: allowed is %v, the wait %v, want 6s", ok, wait)
 	}
 }

@@ -28,38 +28,36 @@ func (c *Conn) Meter() *Meter {
 	return c.meter
 }
 
-// Bytes counts a message of n bytes that has arrived, or returns after how long it would be allowed. It says nothing about the patience of the client:
-// messages that settle or end something need not wait.
-func (m *Meter) Bytes(now time.Time, n int) (wait time.Duration, ok bool) {
+// Fits reports whether a message of n bytes, of which the type is not known yet, is within the rate of bytes, or after how long it would be. It takes nothing.
+func (m *Meter) Fits(now time.Time, n int) (wait time.Duration, ok bool) {
 	if m == nil {
 		return 0, true
 	}
-	return m.take(now, 0, n)
+	m.lock()
+	defer m.unlock()
+	wait = m.wait(now, 0, n)
+	return wait, wait == 0
 }
 
-// Request counts a request, or returns after how long it would be allowed.
-func (m *Meter) Request(now time.Time) (wait time.Duration, ok bool) {
+// Take counts a message of n bytes that its sender could have left for later, or returns after how long it would be allowed. Then it takes nothing.
+func (m *Meter) Take(now time.Time, n int) (wait time.Duration, ok bool) {
 	if m == nil {
 		return 0, true
 	}
 	m.messages.sent(now)
-	wait, ok = m.take(now, 1, 0)
+	wait, ok = m.take(now, n)
 	m.messages.taken = m.messages.taken || ok
-	return wait, ok
-}
-
-func (m *Meter) take(now time.Time, requests, bytes int) (wait time.Duration, ok bool) {
-	if wait, ok = m.own.take(now, requests, bytes); ok {
-		wait, ok = m.user.take(now, requests, bytes)
-	}
 	return wait, ok
 }
 
 // Control counts a Ping or Pong of n bytes. It reports whether the client has sent too many of them for too long. They say nothing about its patience
 // with messages: a client that waits still answers Pings.
 func (m *Meter) Control(now time.Time, n int) (tooLong bool) {
+	if m == nil {
+		return false
+	}
 	m.controls.sent(now)
-	wait, ok := m.take(now, 1, n)
+	wait, ok := m.take(now, n)
 	if ok {
 		m.controls.taken = true
 		return false
@@ -68,10 +66,8 @@ func (m *Meter) Control(now time.Time, n int) (tooLong bool) {
 	return m.controls.refused(now, min(wait, controlPause))
 }
 
-// Waits reports whether the client was told to wait, and is not known to have done so.
-func (m *Meter) Waits() bool { return m != nil && !m.messages.since.IsZero() }
-
-// Owe counts requests and bytes that are let through in any case, and returns after how long they would have been allowed.
+// Owe counts requests and bytes that are let through in any case, and returns after how long they would have been allowed. It says nothing about the
+// patience of the client: what settles or ends something need not wait.
 func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	if m == nil {
 		return 0
@@ -83,14 +79,44 @@ func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 // for too long.
 func (m *Meter) Refused(now time.Time, wait time.Duration) (tooLong bool) {
 	m.registry.limited.Add(1)
-	m.messages.sent(now)
+	m.messages.sent(now) // Fits does not say so
 	return m.messages.refused(now, wait)
 }
 
-// Take counts an HTTP request and its bytes for its user, or returns after how long it would be allowed.
+// Waits reports whether the client was told to wait, and is not known to have done so. Meanwhile Take must not be asked about what need not wait.
+func (m *Meter) Waits() bool { return m != nil && !m.messages.since.IsZero() }
+
+// take takes one request and n bytes from both buckets, or from neither.
+func (m *Meter) take(now time.Time, n int) (wait time.Duration, ok bool) {
+	m.lock()
+	defer m.unlock()
+	if wait = m.wait(now, 1, n); wait > 0 {
+		return wait, false
+	}
+	m.own.spend(1, n)
+	m.user.spend(1, n)
+	return 0, true
+}
+
+// wait returns after how long both buckets allow a message. Both locks are held.
+func (m *Meter) wait(now time.Time, requests, bytes int) time.Duration {
+	return max(m.own.wait(now, requests, bytes), m.user.wait(now, requests, bytes))
+}
+
+// lock takes the locks of both buckets, always in this order. Nobody but this goroutine takes the first one.
+func (m *Meter) lock() {
+	m.own.lock()
+	m.user.lock()
+}
+
+func (m *Meter) unlock() {
+	m.user.unlock()
+	m.own.unlock()
+}
+
+// Take counts an HTTP request and its bytes for its user, or returns after how long it would be allowed. Then it takes nothing.
 func (q *Request) Take(now time.Time, bytes int) (wait time.Duration, ok bool) {
-	wait, ok = q.bucket().take(now, 1, bytes)
-	if !ok {
+	if wait, ok = q.bucket().take(now, 1, bytes); !ok {
 		q.registry.limited.Add(1)
 	}
 	return wait, ok

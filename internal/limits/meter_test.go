@@ -1,0 +1,176 @@
+package limits
+
+import (
+	"testing"
+	"time"
+)
+
+// TestMeter_EndsWhoDoesNotPause: three seconds of messages over the rate are too long. A pause as long as it was told begins anew.
+func TestMeter_EndsWhoDoesNotPause(t *testing.T) {
+	t.Parallel()
+	send := func(every time.Duration, obeys bool) (ended bool) {
+		r := New(Config{RequestRate: 10})
+		c := r.New()
+		c.Handshake(Client{User: "ann"}, false)
+		m, now := c.Meter(), time.Unix(1000, 0)
+		for end := now.Add(30 * time.Second); now.Before(end) && !ended; {
+			pause := every
+			if wait, ok := m.Take(now, 1); !ok {
+				ended = m.Refused(now, wait)
+				if obeys {
+					pause = wait
+				}
+			}
+			now = now.Add(pause)
+		}
+		return ended
+	}
+	for _, c := range []struct {
+		every       time.Duration
+		obeys, want bool
+	}{{time.Millisecond, false, true}, {30 * time.Millisecond, false, true}, {time.Millisecond, true, false}, {101 * time.Millisecond, false, false}} {
+		if got := send(c.every, c.obeys); got != c.want {
+			t.Errorf("a message each %v, obeys %v: ended is %v", c.every, c.obeys, got)
+		}
+	}
+}
+
+// TestMeter_WaitsWhileItSettles: a client that publishes only when it was told, and meanwhile acks and answers Pings, is not ended, whatever the rate.
+// If it publishes sooner it is, also when it acks.
+func TestMeter_WaitsWhileItSettles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate  float64
+		obeys bool
+	}{{0.1, true}, {2, true}, {50, true}, {0.1, false}, {2, false}, {50, false}} {
+		r := New(Config{RequestRate: c.rate, ByteRate: 8 << 20, MaxMessage: 1 << 20})
+		conn := r.New()
+		conn.Handshake(Client{User: "ann"}, false)
+		m, start, ended := conn.Meter(), time.Unix(1000, 0), false
+		now, next := start, start // when the client publishes next
+		for i := 0; i < 10_000 && !ended; i++ {
+			if !now.Before(next) {
+				if wait, ok := m.Take(now, 100); !ok {
+					ended = m.Refused(now, wait)
+					if next = now.Add(wait); !c.obeys {
+						next = now.Add(wait / 8)
+					}
+				}
+			}
+			m.Owe(now, 0, 50) // an ack
+			if i%500 == 0 {   // each five seconds
+				ended = ended || m.Control(now, 0)
+			}
+			now = now.Add(10 * time.Millisecond)
+		}
+		if ended == c.obeys {
+			t.Errorf("rate %v, obeys %v: ended is %v, after %v", c.rate, c.obeys, ended, now.Sub(start))
+		}
+	}
+}
+
+// TestMeter_EndsFloodsOfControls: Pings and Pongs over the rate end the connection after three seconds, and those of a client that sends one now and
+// then do not, also if none of them is within the rate.
+func TestMeter_EndsFloodsOfControls(t *testing.T) {
+	t.Parallel()
+	for every, want := range map[time.Duration]bool{time.Millisecond: true, 900 * time.Millisecond: true, controlPause: false, 20 * time.Second: false} {
+		r := New(Config{RequestRate: 0.0001})
+		m, now, ended := r.New().Meter(), time.Unix(1000, 0), false
+		m.Take(now, 0) // no other one for hours
+		for end := now.Add(time.Minute); now.Before(end); now = now.Add(every) {
+			ended = ended || m.Control(now, 10)
+		}
+		if ended != want || m.Waits() {
+			t.Errorf("one each %v: ended is %v; the client was told to wait: %v", every, ended, m.Waits())
+		}
+	}
+	var m *Meter
+	if m.Control(time.Time{}, 1) || m.Waits() {
+		t.Error("no meter has a limit")
+	}
+}
+
+// TestMeter_Paces: what is owed is paid by the time, however much it is.
+func TestMeter_Paces(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 100, ByteRate: 1000, MaxMessage: 5000})
+	c := r.New()
+	c.Handshake(Client{}, false)
+	m, now := c.Meter(), time.Unix(1000, 0)
+	if wait := m.Owe(now, 200, 5000); wait != 0 {
+		t.Errorf("the burst waits %v", wait)
+	}
+	if wait := m.Owe(now, 1000, 0).Round(time.Millisecond); wait != 10*time.Second {
+		t.Errorf("1000 requests wait %v, want 10s", wait)
+	}
+	if wait := m.Owe(now, 0, 12_000).Round(time.Millisecond); wait != 12*time.Second {
+		t.Errorf("12000 bytes wait %v, want 12s", wait)
+	}
+}
+
+// TestMeter_RefusalsTakeNothing: a message that one of the four buckets refuses takes nothing from the others.
+func TestMeter_RefusalsTakeNothing(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 10, ByteRate: 1000, MaxMessage: 1000})
+	all := meters(r, 2*UserShare)
+	m, now := all[0], time.Unix(1000, 0)
+	left := func() [4]float64 {
+		m.wait(now, 0, 0) // fills them
+		return [4]float64{m.own.requests.left, m.own.bytes.left, m.user.requests.left, m.user.bytes.left}
+	}
+	refused := func(what string, n int) {
+		before := left()
+		if wait, ok := m.Take(now, n); ok || wait <= 0 {
+			t.Errorf("%s: allowed is %v, the wait is %v", what, ok, wait)
+		}
+		if after := left(); after != before {
+			t.Errorf("%s: %v are left, want %v", what, after, before)
+		}
+	}
+	m.Take(now, 1000)
+	m.Take(now, 1000)
+	refused("bytes of the connection", 1)
+	if wait, ok := m.Fits(now, 1); ok || wait <= 0 {
+		t.Errorf("it fits: %v, the wait is %v", ok, wait)
+	}
+	for range 18 {
+		m.Take(now, 0)
+	}
+	refused("requests of the connection", 0)
+	now = now.Add(time.Second)
+	for _, other := range all[1:] {
+		other.Take(now, 1000)
+		other.Take(now, 1000)
+	}
+	refused("bytes of the user", 1000)
+	for _, other := range all[1:] {
+		for range 20 {
+			other.Take(now, 0)
+		}
+	}
+	refused("requests of the user", 0)
+}
+
+func TestMeter_NoneCostsNothing(t *testing.T) {
+	t.Parallel()
+	c := New(Config{}).New()
+	if m := c.Meter(); m != nil {
+		t.Error("there is a meter without a rate")
+	}
+	var m *Meter
+	if _, ok := m.Take(time.Time{}, 1); !ok || m.Owe(time.Time{}, 1, 1) != 0 {
+		t.Error("no meter has a limit")
+	}
+}
+
+func BenchmarkMeter(b *testing.B) {
+	r := New(Config{RequestRate: 1e12, ByteRate: 1 << 50, MaxMessage: 1 << 20})
+	c := r.New()
+	c.Handshake(Client{User: "ann"}, false)
+	m, now := c.Meter(), time.Now()
+	b.ReportAllocs()
+	for range b.N {
+		m.Fits(now, 100)
+		m.Take(now, 100)
+	}
+}
