@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"strconv"
 
 	"github.com/tidewire/tidewire/internal/limits"
@@ -89,17 +88,11 @@ func (f *limitFlags) check() error {
 func (f *limitFlags) proxies() (limits.Proxies, error) {
 	var list limits.Proxies
 	for _, text := range f.TrustedProxy {
-		network, err := netip.ParsePrefix(text)
-		if err != nil {
-			var a netip.Addr
-			if a, err = netip.ParseAddr(text); err == nil {
-				network = netip.PrefixFrom(a, a.BitLen())
-			}
-		}
+		network, err := limits.ParseNetwork(text)
 		if err != nil {
 			return nil, fmt.Errorf("--trusted-proxy %s: want an address or a network, such as 10.0.0.0/8", text)
 		}
-		list = append(list, network.Masked())
+		list = append(list, network)
 	}
 	return list, nil
 }

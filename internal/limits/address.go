@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -18,6 +19,27 @@ func Key(a netip.Addr) netip.Addr {
 
 // Proxies are networks of proxies whose X-Forwarded-For is believed.
 type Proxies []netip.Prefix
+
+// ParseNetwork parses a network, such as 10.0.0.0/8, or an address, which is a network of one. IPv4 ones may be written as IPv6, such as
+// ::ffff:10.0.0.0/104.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		network = netip.PrefixFrom(a, a.BitLen())
+	}
+	if a := network.Addr(); a.Is4In6() {
+		const before = 96 // bits before the IPv4 address
+		if network.Bits() < before {
+			return netip.Prefix{}, fmt.Errorf("%s has IPv4 and other addresses", text)
+		}
+		network = netip.PrefixFrom(a.Unmap(), network.Bits()-before)
+	}
+	return network.Masked(), nil
+}
 
 // Trusts reports whether an address is a proxy's.
 func (p Proxies) Trusts(a netip.Addr) bool {

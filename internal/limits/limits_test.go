@@ -64,6 +64,24 @@ func TestProxies_Client(t *testing.T) {
 	}
 }
 
+// TestParseNetwork: a network matches the addresses in it, however it is written.
+func TestParseNetwork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"10.0.0.0/8": "10.0.0.0/8", "10.1.2.3/8": "10.0.0.0/8", "10.0.0.1": "10.0.0.1/32", "::ffff:10.0.0.0/104": "10.0.0.0/8", "::ffff:10.0.0.1": "10.0.0.1/32",
+		"::ffff:0:0/96": "0.0.0.0/0", "fd00::1/8": "fd00::/8", "::1": "::1/128", "fe80::1%eth0": "fe80::1/128",
+		"::ffff:10.0.0.0/95": "", "10.0.0.0/33": "", "10.0.0": "", "": "", "::ffff:10.0.0.0/129": "",
+	} {
+		got, err := ParseNetwork(text)
+		if (err != nil) != (want == "") || err == nil && got.String() != want {
+			t.Errorf("%q is %v, %v; want %q", text, got, err, want)
+		}
+		if err == nil && !(Proxies{got}).Trusts(got.Addr()) {
+			t.Errorf("%q does not match %s", text, got.Addr())
+		}
+	}
+}
+
 // model counts in the plainest way: it walks everything that is open.
 type model struct {
 	conns    map[*Conn]modelConn
