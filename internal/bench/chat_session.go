@@ -186,18 +186,13 @@ func (c *chatRun) flush(s *chatSession) {
 	}
 }
 
-// receive handles what has arrived.
+// receive reads once and handles the frames without copying them.
 func (c *chatRun) receive(s *chatSession) {
-	c.receiveOnce(s)
-	for s.fd >= 0 && s.buffered() {
-		c.receiveOnce(s)
-	}
-}
-
-// receiveOnce reads once and handles the frames without copying them.
-func (c *chatRun) receiveOnce(s *chatSession) {
 	have := copy(c.in, s.partial)
 	n, err := s.read(c.in[have:])
+	if s.buffered() {
+		c.poll.unread.again(s.fd)
+	}
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:
 		return

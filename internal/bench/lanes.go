@@ -265,15 +265,10 @@ func (r *lanesRun) flush(c *lanesConn) error {
 }
 
 func (r *lanesRun) receive(c *lanesConn) error {
-	err := r.receiveOnce(c)
-	for err == nil && c.buffered() {
-		err = r.receiveOnce(c)
-	}
-	return err
-}
-
-func (r *lanesRun) receiveOnce(c *lanesConn) error {
 	n, err := c.read(r.in)
+	if c.buffered() {
+		r.poll.unread.again(c.fd)
+	}
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:
 		return nil

@@ -10,6 +10,7 @@ import (
 // poller waits for many sockets at once: kqueue, level-triggered.
 type poller struct {
 	fd     int
+	unread unread
 	events []unix.Kevent_t
 }
 
@@ -52,10 +53,14 @@ func (p *poller) control(fd, filter, flags int) error {
 // wait waits for at most timeout, and calls ready for each socket that is
 // ready.
 func (p *poller) wait(timeout time.Duration, ready func(event)) error {
+	unread := p.unread.take()
+	if len(unread) > 0 {
+		timeout = 0
+	}
 	limit := unix.NsecToTimespec(int64(timeout))
 	n, err := unix.Kevent(p.fd, nil, p.events, &limit)
 	if err == unix.EINTR {
-		return nil
+		n, err = 0, nil
 	}
 	if err != nil {
 		return fmt.Errorf("kqueue: %w", err)
@@ -66,6 +71,9 @@ func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 			readable: ev.Filter == unix.EVFILT_READ,
 			writable: ev.Filter == unix.EVFILT_WRITE,
 		})
+	}
+	for _, fd := range unread {
+		ready(event{fd: fd, readable: true})
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 // poller waits for many sockets at once: epoll, level-triggered.
 type poller struct {
 	fd     int
+	unread unread
 	events []unix.EpollEvent
 }
 
@@ -49,12 +50,16 @@ func (p *poller) control(op, fd int, write bool) error {
 // wait waits for at most timeout, and calls ready for each socket that is
 // ready.
 func (p *poller) wait(timeout time.Duration, ready func(event)) error {
+	unread := p.unread.take()
+	if len(unread) > 0 {
+		timeout = 0
+	}
 	n, err := p.waitPrecisely(timeout)
 	if err == unix.ENOSYS { // before Linux 5.11
 		n, err = unix.EpollWait(p.fd, p.events, int((timeout+time.Millisecond-1)/time.Millisecond))
 	}
 	if err == unix.EINTR {
-		return nil
+		n, err = 0, nil
 	}
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -66,6 +71,9 @@ func (p *poller) wait(timeout time.Duration, ready func(event)) error {
 			readable: ev.Events&(unix.EPOLLIN|broken) != 0,
 			writable: ev.Events&(unix.EPOLLOUT|broken) != 0,
 		})
+	}
+	for _, fd := range unread {
+		ready(event{fd: fd, readable: true})
 	}
 	return nil
 }

@@ -94,18 +94,12 @@ func (p *Pump) write(c *pumpConn, b []byte) (int, error) {
 	return n, nil
 }
 
-// receive handles what has arrived.
+// receive reads once and handles the frames without copying them.
 func (p *Pump) receive(c *pumpConn) error {
-	err := p.receiveOnce(c)
-	for err == nil && !c.done && c.buffered() {
-		err = p.receiveOnce(c)
-	}
-	return err
-}
-
-// receiveOnce reads once and handles the frames without copying them.
-func (p *Pump) receiveOnce(c *pumpConn) error {
 	n, err := c.read(p.in)
+	if c.buffered() {
+		p.poll.unread.again(c.fd)
+	}
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return nil
 	}
