@@ -145,17 +145,15 @@ func (a *api) call(w http.ResponseWriter, r *http.Request, to route) {
 	defer cancel()
 	defer context.AfterFunc(a.server.work, cancel)()
 	c := &call{api: a, w: w, r: r, ctx: ctx, cancel: cancel}
+	c.count, _ = r.Context().Value(countKey{}).(*limits.Request)
 	c.memory = a.server.cfg.Budget.Open(c.evict)
 	defer c.end()
+	caller, _ := callerOf(r)
+	c.memory.Join(a.server.memoryGroup(a.server.limits.ClientAddress(r), caller))
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		c.refuseFor(&problem{code: codeParameter, text: "the query of the URL is malformed: want NAME=VALUE&…, percent-encoded"})
 		return
 	}
-	end, refused := c.limited()
-	if refused {
-		return
-	}
-	defer end()
 	for _, part := range []string{"stream", "queue", "group"} {
 		if name := r.PathValue(part); name != "" && !usable(name) {
 			c.refuse(codeName)
@@ -348,7 +346,7 @@ func (c *call) refuseFor(why *problem) {
 	writeError(c.w, why.reply())
 }
 
-// acted records an administrative act that had an effect.
+// acted records an administrative act that was carried out.
 func (c *call) acted(act, target string) {
 	c.api.server.audit.act(c.api.server.limits.ClientAddress(c.r), c.caller, act, target)
 }

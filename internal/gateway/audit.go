@@ -28,7 +28,7 @@ func newAudit(log *slog.Logger, metrics prometheus.Registerer) *audit {
 	a := &audit{
 		log: log, lines: rate.NewLimiter(auditRate, auditRate),
 		denials: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_denials_total", Help: "Requests that were denied for want of a token or a right, by code."}, []string{"code"}),
-		acts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_admin_acts_total", Help: "Administrative acts of clients that had an effect, by kind."}, []string{"act"}),
+		acts:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tidewire_admin_acts_total", Help: "Administrative acts of clients that were carried out, by kind."}, []string{"act"}),
 	}
 	metrics.MustRegister(a.denials, a.acts)
 	for why := range denials { // so that a rate has a beginning
@@ -72,13 +72,16 @@ func (a *audit) denied(peer fmt.Stringer, c *auth.Caller, why *problem) {
 	if n := why.need; n.verb != "" {
 		fields = append(fields, "verb", n.verb, "kind", n.kind, "name", n.name)
 	}
+	if why.cause != nil {
+		fields = append(fields, "reason", why.cause)
+	}
 	if n := a.skipped.Swap(0); n > 0 {
 		fields = append(fields, "without_a_line", n)
 	}
 	a.log.Info("denied", fields...)
 }
 
-// act records an administrative act that had an effect.
+// act records an administrative act that was carried out. To create what is there counts, too.
 func (a *audit) act(peer fmt.Stringer, c *auth.Caller, act, target string) {
 	a.acts.WithLabelValues(act).Inc()
 	a.log.Info("administrative act", append(actor(peer.String(), c), "act", act, "target", target)...)

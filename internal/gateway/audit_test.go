@@ -69,6 +69,9 @@ func TestAudit(t *testing.T) {
 		if line["peer"] == "" {
 			t.Errorf("no peer in %v", line)
 		}
+		if reason, _ := line["reason"].(string); (reason != "") != (line["code"] == "invalid_token") {
+			t.Errorf("the reason %q in %v", reason, line)
+		}
 		var fields []string
 		for _, name := range []string{"msg", "user", "code", "verb", "kind", "name", "act", "target"} {
 			if v, ok := line[name]; ok {

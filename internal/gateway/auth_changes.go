@@ -36,13 +36,13 @@ func (i *identity) accessChanged(change appliedChange) (ends bool) {
 	switch {
 	case caller == nil:
 	case !i.policy.Valid(caller):
-		i.revoke()
+		i.revoke(caller)
 		return true
 	case caller.User != "" && change.disconnected[caller.User]:
-		i.finish(caller, "disconnected by an administrator: get a new token, and connect again")
+		i.finish(caller, statusTokenOver, "disconnected by an administrator: get a new token, and connect again")
 		return true
 	case caller.Asked() && (change.allRights || change.rights[caller.User]):
-		i.recheckSoon()
+		i.recheckSoon(caller)
 	}
 	return false
 }
@@ -101,10 +101,10 @@ func (i *identity) renew() {
 	next, ok := i.policy.Renew(before)
 	switch {
 	case !ok:
-		i.finish(before, "a token is required now: connect again with one")
+		i.finish(before, statusTokenOver, "a token is required now: connect again with one")
 	case i.caller.CompareAndSwap(before, next): // if not, a new token has come, and set looks at the rules after that
 		i.schedule(next)
-		i.recheckSoon()
+		i.recheckSoon(next)
 	}
 }
 
@@ -127,17 +127,18 @@ func (c *connections) snapshot() []*connection {
 	return all
 }
 
-// revoke ends the connection because its token or key was revoked. Requests that have arrived have no effect any more.
-func (i *identity) revoke() {
+// revoke ends the connection because the token or key of its caller was revoked. Requests that have arrived and were not looked at have no effect
+// any more; those that were have their answers first.
+func (i *identity) revoke(c *auth.Caller) {
 	i.revoked.Store(true)
-	i.close(statusRevoked, "the token or key was revoked")
+	i.finish(c, statusRevoked, "the token or key was revoked")
 }
 
-// recheckSoon has the reading goroutine of the connection check its rights again. An endpoint that has nothing to check again ends: its
-// client connects again if it still may.
-func (i *identity) recheckSoon() {
+// recheckSoon has the reading goroutine of the connection check the rights of its caller again. An endpoint that has nothing to check again ends:
+// its client connects again if it still may.
+func (i *identity) recheckSoon(c *auth.Caller) {
 	if !i.talks.Load() {
-		i.close(statusTokenOver, "the rights have changed: connect again")
+		i.finish(c, statusTokenOver, "the rights have changed: connect again")
 		return
 	}
 	i.stale.Store(true)

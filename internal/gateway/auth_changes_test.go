@@ -3,11 +3,13 @@ package gateway_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // administration tells a server of changes, and records nothing.
@@ -42,18 +44,11 @@ func TestAccessChanged_DuringAHandshake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			acts := &administration{}
-			key, err := auth.NewSecret("", tokenSecret)
-			if err != nil {
-				t.Fatal(err)
-			}
 			ask := func(context.Context, auth.Question) (bool, error) { // the change comes while the answer is on its way
 				acts.changed(c.change)
 				return true, nil
 			}
-			policy, err := auth.NewPolicy(auth.Config{Token: auth.TokenConfig{Audience: "tidewire"}, Keys: []auth.Key{key}, Ask: ask})
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := policyOf(t, auth.Config{Ask: ask})
 			server := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Policy, cfg.Auth.Administration = policy, acts })
 			w := server.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
 			if c.ends {
@@ -70,24 +65,66 @@ func TestAccessChanged_DuringAHandshake(t *testing.T) {
 	}
 }
 
-// TestAccessChanged_AnswersFirst: a disconnect comes after the answers to what was asked before it.
+// TestAccessChanged_AnswersFirst: the end of a connection comes after the answers to what was asked before it. Of two reasons the graver one is told.
 func TestAccessChanged_AnswersFirst(t *testing.T) {
 	t.Parallel()
-	acts := &administration{}
-	c := serveClosed(t, func(cfg *gateway.Config) { cfg.Auth.Administration = acts })
-	w := c.as("/ws", tokenOf(t, "ann", time.Hour, "publish stream:orders"))
-	c.streams.hold(true)
-	send(t, w.Conn, `{"id":7,"type":"publish","stream":"orders","payload":"x"}`)
-	waitFor(t, func() bool {
-		c.streams.commits.mu.Lock()
-		defer c.streams.commits.mu.Unlock()
-		return len(c.streams.waiting) == 1
-	}, "the message was not submitted")
-	if err := acts.DisconnectUser(t.Context(), "ops", "ann"); err != nil {
-		t.Fatal(err)
+	disconnect, revoke := auth.Change{Disconnected: []string{"ann"}}, auth.Change{}
+	for name, d := range map[string]struct {
+		changes []auth.Change
+		code    websocket.StatusCode
+	}{
+		"disconnected":              {[]auth.Change{disconnect}, 4401},
+		"revoked":                   {[]auth.Change{revoke}, 4403},
+		"disconnected, and revoked": {[]auth.Change{disconnect, revoke}, 4403},
+	} {
+		for _, path := range []string{"/ws", "/ws/ingest?ack=1"} {
+			t.Run(name+" on "+path, func(t *testing.T) {
+				t.Parallel()
+				acts, stored := &administration{}, &memory{hold: make(chan struct{})}
+				var snapshot atomic.Pointer[auth.Snapshot]
+				snapshot.Store(auth.NewSnapshot(nil, nil, nil))
+				policy := policyOf(t, auth.Config{Access: snapshot.Load})
+				c := serveClosed(t, func(cfg *gateway.Config) {
+					cfg.Auth.Administration, cfg.Auth.Policy, cfg.Engine.Ingest = acts, policy, stored.source
+				})
+				w := c.as(path, tokenOf(t, "ann", time.Hour, "publish stream:orders", "write ingest:*"))
+				c.streams.hold(true)
+				send(t, w.Conn, `{"id":7,"type":"publish","stream":"orders","payload":"x"}`)
+				waitFor(t, func() bool { return stored.waits() || c.streams.waits() }, "the message was not submitted")
+				for _, change := range d.changes {
+					if len(change.Disconnected) == 0 {
+						snapshot.Store(auth.NewSnapshot(nil, nil, map[string]time.Time{"ann": time.Now().Add(time.Hour)}))
+					}
+					acts.changed(change)
+				}
+				c.streams.hold(false)
+				close(stored.hold)
+				if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":7,`) && answer != "1" {
+					t.Errorf("got %s", answer)
+				}
+				if code := closeOf(w); code != d.code {
+					t.Errorf("closed with %d", code)
+				}
+			})
+		}
 	}
-	c.streams.hold(false)
-	if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":7,`) {
+}
+
+// TestAccessChanged_Acknowledged: on an endpoint that has no messages of its own, a change of rights ends the connection. What it has stored is
+// acknowledged first.
+func TestAccessChanged_Acknowledged(t *testing.T) {
+	t.Parallel()
+	acts, stored := &administration{}, &memory{hold: make(chan struct{})}
+	policy := policyOf(t, auth.Config{Ask: func(context.Context, auth.Question) (bool, error) { return true, nil }})
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Auth.Administration, cfg.Auth.Policy, cfg.Engine.Ingest = acts, policy, stored.source
+	})
+	w := c.as("/ws/ingest?ack=1", tokenOf(t, "ann", time.Hour))
+	send(t, w.Conn, "written with the right")
+	waitFor(t, stored.waits, "the message was not submitted")
+	acts.changed(auth.Change{AllRights: true})
+	close(stored.hold)
+	if answer := w.next(); answer != "1" {
 		t.Errorf("got %s", answer)
 	}
 	if code := closeOf(w); code != 4401 {
@@ -95,11 +132,40 @@ func TestAccessChanged_AnswersFirst(t *testing.T) {
 	}
 }
 
+// policyOf returns a policy for the tokens of tokenOf.
+func policyOf(t *testing.T, cfg auth.Config) *auth.Policy {
+	t.Helper()
+	key, err := auth.NewSecret("", tokenSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Token.Audience, cfg.Keys = "tidewire", []auth.Key{key}
+	policy, err := auth.NewPolicy(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+// waits reports whether a message waits for its commit.
+func (m *memory) waits() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.submitted > len(m.stored)
+}
+
+// waits reports whether a message waits for its commit.
+func (c *commits) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) > 0
+}
+
 // TestProbes_LookAtNoToken: everybody may ask whether the server lives, whatever the token.
 func TestProbes_LookAtNoToken(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, nil)
-	for _, path := range []string{"/healthz", "/readyz"} {
+	for _, path := range []string{"/healthz", "/health", "/readyz"} {
 		if got := c.status("GET", path, "", "wrong"); got != "200" {
 			t.Errorf("%s: %s", path, got)
 		}

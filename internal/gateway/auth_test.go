@@ -484,7 +484,7 @@ func TestAuth_RenewalDuringHistory(t *testing.T) {
 	}
 }
 
-// TestAuth_PresenceIsTaken: who may not have presence any more leaves the rooms that it watches.
+// TestAuth_PresenceIsTaken: who may not have presence any more is told nothing more of who is in the room, and stays in it.
 func TestAuth_PresenceIsTaken(t *testing.T) {
 	t.Parallel()
 	c := serveClosed(t, nil)
@@ -494,6 +494,13 @@ func TestAuth_PresenceIsTaken(t *testing.T) {
 	send(t, w.Conn, fmt.Sprintf(`{"type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour, "join room:*")))
 	if answer := w.next(); !strings.Contains(answer, `"code":"forbidden"`) || !strings.Contains(answer, `"verb":"presence","kind":"room","name":"a","room":"a"`) {
 		t.Errorf("got %s", answer)
+	}
+	bob := c.as("/ws", tokenOf(t, "bob", time.Hour, "join,chat,presence room:*"))
+	bob.ask(`{"id":1,"type":"join","room":"a","presence":true}`, `{"id":1,"type":"ok"}`)
+	bob.want(`{"type":"presence","room":"a","count":2,"members":["ann","bob"]}`) // ann would have heard of bob by now
+	send(t, bob.Conn, `{"type":"chat","room":"a","text":"hello"}`)
+	if got := w.next(); !strings.Contains(got, `"text":"hello"`) {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -31,8 +31,8 @@ func (p *participant) deniedJoin(msg chatMessage) *problem {
 	return msg.denied(p.server.work, p.conn.identity.caller.Load(), false)
 }
 
-// rightsChanged leaves the rooms that the caller may not be in any more, also those whose presence it may not have, and ends joins that are
-// under way. p.mu is held: nothing but this connection waits for it.
+// rightsChanged leaves the rooms that the caller may not be in any more, ends the presence that it may not have, and ends joins that are under
+// way. p.mu is held: nothing but this connection waits for it.
 func (p *participant) rightsChanged(ctx context.Context, c *auth.Caller) {
 	for _, j := range p.joins {
 		if j.msg.denied(ctx, c, false) != nil {
@@ -40,16 +40,19 @@ func (p *participant) rightsChanged(ctx context.Context, c *auth.Caller) {
 		}
 	}
 	for name, m := range p.rooms {
-		needs := []need{{"join", auth.Room, name}}
-		if p.watching[name] {
-			needs = append(needs, need{"presence", auth.Room, name})
-		}
-		why := mayAll(ctx, c, needs...)
-		if why == nil {
+		why := need{"join", auth.Room, name}.denied(ctx, c)
+		switch {
+		case why != nil:
+			m.Leave()
+			delete(p.rooms, name)
+		case p.watching[name]:
+			if why = (need{"presence", auth.Room, name}).denied(ctx, c); why == nil {
+				continue
+			}
+			m.Unwatch()
+		default:
 			continue
 		}
-		m.Leave()
-		delete(p.rooms, name)
 		delete(p.watching, name)
 		with := why.reply()
 		with.Room = name

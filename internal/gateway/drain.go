@@ -32,9 +32,13 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	began, told := time.Now(), time.Now()
-	for i := 0; i < len(conns) && s.conns.count() > 0; {
-		for due := time.Since(began); i < len(conns) && over*time.Duration(i)/time.Duration(len(conns)) <= due; i++ {
+	for i := 0; ; {
+		due := time.Since(began)
+		for ; i < len(conns) && over*time.Duration(i)/time.Duration(len(conns)) <= due; i++ {
 			conns[i].stop()
+		}
+		if s.conns.count() == 0 || due >= over {
+			return
 		}
 		if time.Since(told) >= drainTold {
 			told = time.Now()

@@ -78,3 +78,30 @@ func TestDrain(t *testing.T) {
 		}
 	}
 }
+
+// TestDrain_Waits: a drain has its whole time for a client whose answer is not there yet when its turn comes.
+func TestDrain_Waits(t *testing.T) {
+	t.Parallel()
+	streams, _, server, addr := serveAll(t)
+	streams.hold(true)
+	w := connect(t, addr)
+	send(t, w.Conn, `{"id":1,"type":"publish","stream":"orders","payload":"x"}`)
+	waitFor(t, streams.waits, "the message was not submitted")
+	done := make(chan struct{})
+	go func() { server.Drain(context.Background(), time.Hour); close(done) }()
+	waitFor(t, func() bool { return ready(t, addr) == 503 }, "the drain does not begin")
+	select {
+	case <-done:
+		t.Error("the drain has ended before its connection")
+	case <-time.After(100 * time.Millisecond): // for a drain that does not wait
+	}
+	streams.hold(false)
+	if answer := w.next(); !strings.HasPrefix(answer, `{"type":"ok","id":1,`) {
+		t.Errorf("got %s", answer)
+	}
+	if got := closeOf(w); got != websocket.StatusGoingAway {
+		t.Errorf("closed with %d", got)
+	}
+	w.Close(websocket.StatusGoingAway, "")
+	<-done
+}

@@ -226,12 +226,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = s.identify(r)
 	}
 	s.known(r)
+	if !isProbe(r.URL.Path) && !isHandshake(r) {
+		counted, end, refused := s.limited(w, r)
+		if refused {
+			return
+		}
+		defer end()
+		r = counted
+	}
 	http.NewResponseController(w).SetWriteDeadline(deadlineOf(r)) // in place of that of an earlier request of the connection
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
 
 // isProbe reports whether everybody may ask that path, at any rate: no token is looked at, since that costs more than the answer.
-func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" }
+func isProbe(path string) bool { return path == "/healthz" || path == "/health" || path == "/readyz" }
 
 // shortAnswer is how long a client may take to read an answer that is not part of the API, which sets a time of its own.
 const shortAnswer = time.Minute

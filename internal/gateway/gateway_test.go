@@ -40,10 +40,11 @@ func TestMain(m *testing.M) {
 
 // memory is a store that commits when the test allows it.
 type memory struct {
-	mu     sync.Mutex
-	stored []string
-	hold   chan struct{} // nil: commit at once; otherwise when closed
-	fail   error
+	mu        sync.Mutex
+	submitted int
+	stored    []string
+	hold      chan struct{} // nil: commit at once; otherwise when closed
+	fail      error
 }
 
 type memorySource struct {
@@ -68,6 +69,7 @@ func (s *memorySource) Submit(_ context.Context, payloads [][]byte) error {
 		texts = append(texts, string(p))
 	}
 	s.count += uint64(len(payloads))
+	s.store.submitted += len(payloads)
 	count, hold := s.count, s.store.hold
 	s.pending.Go(func() {
 		if hold != nil {

@@ -57,9 +57,10 @@ type identity struct {
 	// renewals bounds how often tokens are sent: of the reading goroutine.
 	renewals rateLimit
 
-	mu    sync.Mutex
-	timer *time.Timer // the next of: no token in time, the notice, the end
-	ended bool
+	mu        sync.Mutex
+	timer     *time.Timer // the next of: no token in time, the notice, the end
+	finishing bool        // the last answers are on their way
+	ended     bool
 }
 
 // AuthConfig configures the authentication of a Server.
@@ -89,6 +90,7 @@ type callerKey struct{}
 type identified struct {
 	caller *auth.Caller // nil without a token
 	why    code
+	cause  error  // of why, for the audit log alone
 	at     uint64 // how many changes there were before
 }
 
@@ -107,7 +109,7 @@ func (s *Server) identify(r *http.Request) *http.Request {
 		var err error
 		if who.caller, err = policy.Authenticate(r.Context(), strings.TrimSpace(token)); err != nil {
 			s.authLog.Warn(s.limits.ClientAddress(r), "a token was not accepted", "error", err)
-			who.why = tokenCode(err)
+			who.why, who.cause = tokenCode(err), err
 		}
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who))
@@ -147,7 +149,8 @@ func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, why code) 
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
 	dropBody(w, r)
-	s.audit.denied(s.limits.ClientAddress(r), nil, because(why))
+	who, _ := r.Context().Value(callerKey{}).(identified)
+	s.audit.denied(s.limits.ClientAddress(r), nil, &problem{code: why, cause: who.cause})
 	writeError(w, refusal(why))
 }
 
@@ -212,13 +215,17 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 	i.conn.SetReadDeadline(time.Now())
 }
 
-// finish ends the connection of a caller. The client may come back with a new token. What was asked for before has its answer first, if that does not
-// take longer than lastAnswers: meanwhile nothing more is read, and what flows goes on. Endpoints without messages of their own have no answers.
-func (i *identity) finish(c *auth.Caller, reason string) {
-	if !i.talks.Load() {
-		i.close(statusTokenOver, reason)
-	} else if i.plan(c, lastAnswers, func() { i.close(statusTokenOver, reason) }) {
-		i.conn.endWith(statusTokenOver, reason)
+// finish ends the connection of a caller, with a code that tells the client what to do next. What was asked for before has its answer first (on
+// /ws/ingest: its acknowledgement), if that does not take longer than lastAnswers: meanwhile nothing more is read, and what flows goes on.
+func (i *identity) finish(c *auth.Caller, code websocket.StatusCode, reason string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.finishing && code == statusRevoked: // what the client is told of two reasons
+		i.conn.final.Store(&finalClose{code, reason})
+	case i.planNext(c, lastAnswers, func() { last := i.conn.final.Load(); i.close(last.code, last.reason) }):
+		i.finishing = true // no new token takes the place of this end
+		i.conn.endWith(code, reason)
 	}
 }
 
@@ -227,7 +234,7 @@ func (i *identity) set(c *auth.Caller, at uint64) {
 	i.caller.Store(c)
 	missed, ok := i.changes.since(at)
 	if !ok {
-		i.close(statusTokenOver, "the rights have changed: connect again")
+		i.finish(c, statusTokenOver, "the rights have changed: connect again")
 		return
 	}
 	for _, change := range missed {
@@ -236,7 +243,7 @@ func (i *identity) set(c *auth.Caller, at uint64) {
 		}
 	}
 	if !i.policy.Valid(c) { // revoked since it was verified: accessChanged may have missed it
-		i.revoke()
+		i.revoke(c)
 		return
 	}
 	if !i.policy.Current(c) { // the rules have changed since: RulesChanged may have missed it
@@ -269,7 +276,7 @@ func (i *identity) expiring(c *auth.Caller) {
 	}
 	planned := i.plan(c, left+grace, func() {
 		if i.caller.Load() == c { // no new token has come meanwhile
-			i.finish(c, "the token has expired")
+			i.finish(c, statusTokenOver, "the token has expired")
 		}
 	})
 	if !planned {
@@ -282,12 +289,17 @@ func (i *identity) expiring(c *auth.Caller) {
 	}
 }
 
-// plan has f called after a time, in place of what was planned before. It does nothing, and returns false, if the connection has ended or
+// plan has f called after a time, in place of what was planned before. It does nothing, and returns false, if the connection is ending or
 // the caller is not its caller any more: a timer that has fired may come after a new token. Without f nothing is planned.
 func (i *identity) plan(c *auth.Caller, d time.Duration, f func()) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.ended || i.caller.Load() != c {
+	return i.planNext(c, d, f)
+}
+
+// planNext is plan. i.mu is held.
+func (i *identity) planNext(c *auth.Caller, d time.Duration, f func()) bool {
+	if i.ended || i.finishing || i.caller.Load() != c {
 		return false
 	}
 	if i.timer != nil {
@@ -317,7 +329,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 	c, err := i.policy.Authenticate(ctx, m.Token)
 	if err != nil {
 		i.log.Warn(i.conn.address, "a token was not accepted", "error", err)
-		i.audit.denied(i.conn.address, i.caller.Load(), because(tokenCode(err)))
+		i.audit.denied(i.conn.address, i.caller.Load(), &problem{code: tokenCode(err), cause: err})
 		return refusal(tokenCode(err)) // the former token stays
 	}
 	before := i.caller.Load()

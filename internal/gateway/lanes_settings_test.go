@@ -21,7 +21,7 @@ func FuzzLaneSettings(f *testing.F) {
 		valid := json.Unmarshal(payload, &plain) == nil
 		_ = json.Unmarshal(plain["type"], &kind) // "" if it is no text
 		if ours && !valid || why != nil && !ours {
-			t.Fatalf("%q: ours %v, %q", payload, ours, why)
+			t.Fatalf("%q: ours %v, %+v", payload, ours, why)
 		}
 		if valid && len(payload) <= maxSettings && kind == "hello" && !ours {
 			t.Fatalf("%q is to be echoed", payload)

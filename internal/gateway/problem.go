@@ -15,6 +15,8 @@ type problem struct {
 	code code
 	text string
 	need need // the right that is missing, of codeForbidden
+	// cause is for the audit log alone.
+	cause error
 }
 
 // because returns a problem with the code's text, or nil if why is empty.

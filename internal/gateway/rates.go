@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"context"
+	"net/http"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/limits"
@@ -125,28 +128,35 @@ func (c *connection) pace(now time.Time, messages []websocket.Message) {
 	}
 }
 
-// limited refuses a request that is one too many, or over the rate of its user. Otherwise end is called after it.
-func (c *call) limited() (end func(), refused bool) {
-	s := c.api.server
-	caller, _ := callerOf(c.r)
-	client := s.client(c.r, caller)
+// countKey is the key of the *limits.Request in a request's context.
+type countKey struct{}
+
+// limited refuses an HTTP request that is one too many, or over the rate of its client. Otherwise end is called after it. It is for all paths: a path that
+// there is not costs the server as much as an object that there is not.
+func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.Request, end func(), refused bool) {
+	caller, _ := callerOf(r)
+	client := s.client(r, caller)
 	count, why := s.limits.Begin(client)
 	if why != limits.None {
-		s.tooMany(c.w, c.r, why, client.Address)
-		return nil, true
+		s.tooMany(w, r, why, client.Address)
+		return nil, nil, true
 	}
-	c.count = count
-	c.memory.Join(s.memoryGroup(client.Address, caller))
-	size, now := int(max(c.r.ContentLength, 0)), time.Now()
-	if settles(path.Base(c.r.Pattern)) {
+	counted = r.WithContext(context.WithValue(r.Context(), countKey{}, count))
+	size, now := int(max(r.ContentLength, 0)), time.Now()
+	if settles(path.Base(r.URL.Path)) {
 		count.Owe(now, size)
-		return count.End, false
+		return counted, count.End, false
 	}
 	wait, ok := count.Take(now, size)
 	if !ok {
 		count.End()
-		dropBody(c.w, c.r)
-		writeError(c.w, later(codeRateLimited, wait))
+		dropBody(w, r)
+		writeError(w, later(codeRateLimited, wait))
 	}
-	return count.End, !ok
+	return counted, count.End, !ok
+}
+
+// isHandshake reports whether a request wants to be a WebSocket: that counts as a connection, not as a request.
+func isHandshake(r *http.Request) bool {
+	return r.Header.Get("Upgrade") != "" && !strings.HasPrefix(r.URL.Path, "/v1/")
 }

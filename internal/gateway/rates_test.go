@@ -48,6 +48,11 @@ func TestRates_Requests(t *testing.T) {
 		if got := l.once("GET", "/v1/streams/orders", tokenOf(t, "ann", time.Hour)); got != "429 rate_limited" {
 			t.Errorf("open %v: HTTP got %s", open, got)
 		}
+		for _, path := range []string{"/nothing", "/v1/nothing", "/v1/streams?a=%zz", "/ws"} {
+			if got := l.once("GET", path, tokenOf(t, "ann", time.Hour)); got != "429 rate_limited" {
+				t.Errorf("open %v: %s got %s", open, path, got)
+			}
+		}
 		if !open {
 			bob, _, _ := l.dial("/ws", bearer(tokenOf(t, "bob", time.Hour)))
 			bob.ask(`{"type":"publish","stream":"orders","payload":"4","id":1}`, `{"type":"ok","id":1,"position":2}`)

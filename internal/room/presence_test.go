@@ -27,11 +27,13 @@ type lobby struct {
 	mu     sync.Mutex
 	ghosts []*room.Member
 	conns  map[string]*websocket.Conn // the server's ends, by user
+	// watching are the members that watch, by user.
+	watching map[string]*room.Member
 }
 
 func newLobby(t *testing.T, cfg room.Config) *lobby {
 	t.Helper()
-	l := &lobby{hub: room.NewHub(cfg), conns: make(map[string]*websocket.Conn)}
+	l := &lobby{hub: room.NewHub(cfg), conns: make(map[string]*websocket.Conn), watching: make(map[string]*room.Member)}
 	var serving sync.WaitGroup
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, err := websocket.Upgrade(w, r, websocket.Config{}); err == nil {
@@ -62,6 +64,9 @@ func (l *lobby) serve(conn *websocket.Conn, query url.Values) {
 		opts := room.JoinOptions{User: query.Get("user"), DisconnectOnLag: query.Get("on_lag") == "disconnect" && name == "watched"}
 		members = append(members, l.hub.Join(conn, name, opts))
 	}
+	l.mu.Lock()
+	l.watching[query.Get("user")] = members[len(members)-1]
+	l.mu.Unlock()
 	conn.Queue(websocket.OpText, []byte(`{"type":"ok"}`))
 	if query.Has("watch") {
 		members[len(members)-1].Watch()

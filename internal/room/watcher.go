@@ -26,6 +26,29 @@ func (m *Member) Watch() {
 	p.nudge()
 }
 
+// Unwatch undoes Watch: after it, the member is told nothing more of who is in the room. A Watch after it begins with a list again. Without a Watch
+// before it, it does nothing.
+func (m *Member) Unwatch() {
+	if w := m.unwatch(); w != nil {
+		w.end() // not under the locks: it waits for a write
+	}
+}
+
+// unwatch removes m's watcher from the presence, and returns it, or nil.
+func (m *Member) unwatch() *watcher {
+	r := m.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := m.watcher
+	if m.index < 0 || w == nil {
+		return nil
+	}
+	m.watcher = nil
+	r.presence.remove(w)
+	r.presence.nudge()
+	return w
+}
+
 // watcher is the watcher state of a member.
 type watcher struct {
 	member *Member
