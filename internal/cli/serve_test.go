@@ -44,7 +44,7 @@ func run(t *testing.T, getenv func(string) string, args ...string) (code int, ou
 // another user. It does not use t.TempDir, since a socket's path must be short.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tw-cli-")
+	dir, err := os.MkdirTemp(pgtest.MemoryDir(), "tw-cli-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func Start(t testing.TB) *embedpg.Server {
 // startFor starts a server that ends with the test.
 func startFor(t testing.TB, cfg embedpg.Config) *embedpg.Server {
 	t.Helper()
-	inst, err := start(cfg, "")
+	inst, err := start(cfg, MemoryDir())
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}

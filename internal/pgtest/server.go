@@ -54,7 +54,7 @@ func (o *once) stop() error {
 func startShared() (*instance, error) {
 	cfg := config()
 	cfg.Settings = map[string]string{"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
-	return start(cfg, memoryDir())
+	return start(cfg, MemoryDir())
 }
 
 // config reads TIDEWIRE_TEST_PG.
