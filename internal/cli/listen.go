@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 	"syscall"
@@ -10,8 +9,8 @@ import (
 
 // listen opens the port on every address of the host: localhost stands for both
 // loopback addresses, if the machine has them. Port 0 chooses a free port, the
-// same for all addresses.
-func listen(host string, port int) ([]net.Listener, error) {
+// same for all addresses. An error names the settings to change.
+func listen(host string, port int, names settingNames) ([]net.Listener, error) {
 	addresses := []string{host}
 	if host == "localhost" {
 		addresses = []string{"127.0.0.1", "::1"}
@@ -26,7 +25,7 @@ func listen(host string, port int) ([]net.Listener, error) {
 			for _, l := range open {
 				l.Close()
 			}
-			return nil, explainListen(err, address, port)
+			return nil, names.explain(err, address, port)
 		}
 		open = append(open, l)
 		port = l.Addr().(*net.TCPAddr).Port
@@ -50,7 +49,7 @@ func (c *serveCmd) listenAdmin(p *process) ([]net.Listener, error) {
 	if host == "" {
 		host = "localhost"
 	}
-	open, err := listen(host, port)
+	open, err := listen(host, port, settingNames{"--admin-listen", "--admin-listen"})
 	if err == nil && !onLoopback(open) {
 		p.log.Warn("/metrics needs no token on this address: let only your own machines reach it", "admin-listen", c.AdminListen)
 	}
@@ -61,13 +60,16 @@ func noSuchAddress(err error) bool {
 	return errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
-func explainListen(err error, address string, port int) error {
+// settingNames are the settings of an address.
+type settingNames struct{ host, port string }
+
+func (n settingNames) explain(err error, address string, port int) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return exit(ExitListen, "port %d is in use; stop what listens there or choose another with --port", port)
+		return exit(ExitListen, "port %d is in use; stop what listens there or choose another with %s", port, n.port)
 	case errors.Is(err, syscall.EACCES):
-		return exit(ExitListen, "not allowed to listen on port %d; choose one above 1023 with --port", port)
+		return exit(ExitListen, "not allowed to listen on port %d; choose one above 1023 with %s", port, n.port)
 	default:
-		return exit(ExitListen, "cannot listen on %s: %w; choose an address of this machine with --host", fmt.Sprintf("%s:%d", address, port), err)
+		return exit(ExitListen, "cannot listen on %s: %w; choose an address of this machine with %s", net.JoinHostPort(address, strconv.Itoa(port)), err, n.host)
 	}
 }

@@ -147,6 +147,7 @@ func (c *serveCmd) Run(p *process) error {
 	if err := c.limitMemory(p); err != nil {
 		return err
 	}
+	p.settings.warnOfReaders(p.log)
 	if c.Duration > 0 {
 		var cancel context.CancelFunc
 		p.ctx, cancel = context.WithTimeout(p.ctx, time.Duration(c.Duration))
@@ -200,7 +201,7 @@ func (c *serveCmd) serve(p *process) error {
 	if c.Port != nil {
 		port = *c.Port
 	}
-	listeners, err := listen(c.Host, port)
+	listeners, err := listen(c.Host, port, settingNames{"--host", "--port"})
 	if err != nil {
 		return err
 	}

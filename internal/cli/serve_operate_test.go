@@ -56,6 +56,9 @@ func TestServe_AdminListen(t *testing.T) {
 	if got := statusOf(t, found[1], "/ws", ""); got != 404 {
 		t.Errorf("/ws on the admin listener: %d", got)
 	}
+	if code, _, errOut := run(t, nil, "serve", "--only", "chat", "--port", "0", "--admin-listen", p.addr); code != cli.ExitListen || !strings.Contains(errOut, "choose another with --admin-listen") {
+		t.Errorf("a port in use: %d %s", code, errOut)
+	}
 	if code := p.stop(t); code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, p.log())
 	}

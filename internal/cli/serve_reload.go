@@ -106,8 +106,9 @@ func (r *reload) look(edge *gateway.Server) {
 		r.p.log.Warn("the new keys and rules cannot be used, and the former ones stay until the files change", "error", err)
 		return
 	}
-	r.files = filesOf(r.p, flags)
-	r.seen = sumOf(r.files)
+	if files := filesOf(r.p, flags); !slices.Equal(files, r.files) { // read again: they may have changed since
+		r.files, r.seen = files, [sha256.Size]byte{}
+	}
 	edge.RulesChanged()
 	r.p.log.Info("the keys and rules were read again", "rules", len(flags.Rule), "keys", len(flags.AuthSecretFile)+len(flags.AuthPublicKeyFile))
 }

@@ -42,6 +42,20 @@ func newSettings(getenv func(string) string) *settings {
 	return &settings{getenv: getenv, from: make(map[string]string)}
 }
 
+// warnOfReaders warns of a password in the file that other users of the machine can read.
+func (s *settings) warnOfReaders(log *slog.Logger) {
+	secret := func(name string) bool {
+		address, _ := s.values[name].(string)
+		return withoutPassword(address) != address
+	}
+	if !secret("database-url") && !secret("read-url") {
+		return
+	}
+	if info, err := os.Stat(s.file); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users of this machine can read the password in the file of settings: chmod 600 "+s.file, "mode", info.Mode().Perm())
+	}
+}
+
 // Validate implements kong.Resolver.
 func (s *settings) Validate(*kong.Application) error { return nil }
 

@@ -1,12 +1,14 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
 )
 
 // configFile writes a file of settings.
@@ -132,5 +134,30 @@ func TestConfig_OtherSources(t *testing.T) {
 	}
 	if code, out, _ := run(t, onlyEnv("DATABASE_URL", "postgres://h/db"), "config", "--database-url", "postgres://flag/db"); code != cli.ExitOK || setting(out, "database-url") != "database-url = 'postgres://flag/db' # flag" {
 		t.Errorf("a flag beside the variable: %s", setting(out, "database-url"))
+	}
+}
+
+// TestSettings_Readable: a file of settings with a password that other users can read is a warning.
+func TestSettings_Readable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	for name, c := range map[string]struct {
+		mode os.FileMode
+		url  string
+		warn bool
+	}{
+		"a password, for everybody":      {0o644, db.URL + "&password=geheim", true},
+		"a password, for the user alone": {0o600, db.URL + "&password=geheim", false},
+		"no password":                    {0o644, db.URL, false},
+	} {
+		file := filepath.Join(t.TempDir(), "tidewire.toml")
+		if err := os.WriteFile(file, fmt.Appendf(nil, "database-url = %q\n", c.url), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		p := serve(t, "--config", file)
+		if warned := strings.Contains(p.log(), "chmod 600 "+file); warned != c.warn || strings.Contains(p.log(), "geheim") {
+			t.Errorf("%s: warned: %v\n%s", name, warned, p.log())
+		}
+		p.stop(t)
 	}
 }

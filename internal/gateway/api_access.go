@@ -19,7 +19,8 @@ import (
 const latestSecond = 253402300799
 
 // Administration records acts of administrators in the database, from where all servers get them in the same order. Its methods return after the commit, and
-// when this server has applied the act. The error is auth.ErrTooMany, or another one after which the act may be tried again: twice does no harm.
+// when this server has applied the act. The error is auth.ErrTooMany, or another one after which the act may be tried again. A second
+// disconnect ends the connections made since the first, too.
 type Administration interface {
 	// OnChange has changed called after keys, revocations or rights have changed, one call at a time. It is called once, before the first connection.
 	OnChange(changed func(auth.Change))

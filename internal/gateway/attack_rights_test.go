@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
 )
 
 // bothDoors are the answers to a request on /ws and by HTTP.
@@ -59,6 +60,29 @@ func TestAttack_RefusalsTellNothing(t *testing.T) {
 		for i := range there {
 			if !strings.Contains(there[i], `"forbidden"`) || strings.ReplaceAll(there[i], "secret", "nowhere") != nowhere[i] {
 				t.Errorf("%s %s\n there   %s\n nowhere %s", d.ws, d.http, there[i], nowhere[i])
+			}
+		}
+	}
+}
+
+// silentStores are stores that answer nothing: each call panics.
+type (
+	silentStreams struct{ engine.Streams }
+	silentQueues  struct{ engine.Queues }
+	silentEvents  struct{ engine.Events }
+)
+
+// TestAttack_RefusalsAskNoStore: what is refused is refused before a store is asked. So the time that a refusal takes tells nothing of what the stores have.
+func TestAttack_RefusalsAskNoStore(t *testing.T) {
+	t.Parallel()
+	c := serveClosed(t, func(cfg *gateway.Config) {
+		cfg.Engine.Streams, cfg.Engine.Queues, cfg.Engine.Events = silentStreams{}, silentQueues{}, silentEvents{}
+	})
+	token := tokenOf(t, "ann", time.Hour, "read,publish stream:mine", "consume queue:mine", "join,chat room:mine", "query,append events:default#t:2")
+	for _, d := range doors {
+		for _, answer := range c.bothDoors(token, d.ws, d.http, d.body) {
+			if !strings.Contains(answer, `"forbidden"`) {
+				t.Errorf("%s %s: %s", d.ws, d.http, answer)
 			}
 		}
 	}

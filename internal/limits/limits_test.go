@@ -322,3 +322,31 @@ func BenchmarkRegistry(b *testing.B) {
 		q.End()
 	}
 }
+
+// TestRegistry_ManyNetworks: a client with a million networks of IPv6 gets no more connections than the server has in all, and leaves nothing.
+func TestRegistry_ManyNetworks(t *testing.T) {
+	t.Parallel()
+	const networks, most = 1_000_000, 500
+	r := New(Config{Connections: most, AddressConnections: 2, Pending: most / 2})
+	var open []*Conn
+	refused := 0
+	for i := range networks {
+		address := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, byte(i >> 16), byte(i >> 8), byte(i), 15: byte(i)})
+		c := r.New()
+		if why := c.Handshake(Client{Address: address}, i%2 == 0); why != None {
+			refused++
+			c.Close()
+			continue
+		}
+		open = append(open, c)
+	}
+	if len(open) > most || refused != networks-len(open) || len(r.addresses) > most {
+		t.Errorf("%d open, %d refused, %d addresses are remembered", len(open), refused, len(r.addresses))
+	}
+	for _, c := range open {
+		c.Close()
+	}
+	if len(r.addresses) != 0 || r.all != (counts{}) {
+		t.Errorf("%d addresses are remembered, and %+v is counted", len(r.addresses), r.all)
+	}
+}
