@@ -26,6 +26,7 @@
 // proof of who a client is, and on what belongs to others.
 //
 // On Linux attackers dial from 127.0.0.2, and the well-behaved from 127.0.0.1.
+// They are a process of their own with the lowest priority: see attackers_test.go.
 //
 // # The table
 //

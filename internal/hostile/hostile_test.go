@@ -3,7 +3,6 @@ package hostile
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,21 +32,21 @@ const (
 
 // settings come from environment variables, which make test-hostile sets.
 type settings struct {
-	seed   uint64
-	length time.Duration
-	only   []string // names of attacks; none means all
-	closed bool     // the mode of the server
-	long   bool     // DURATION is set
+	Seed   uint64
+	Length time.Duration
+	Only   []string // names of attacks; none means all
+	Closed bool     // the mode of the server
+	Long   bool     // DURATION is set
 }
 
 // settingsOf returns the settings of a test, which has a mode of its own unless MODE names one.
 func settingsOf(t *testing.T, mode string) settings {
 	t.Helper()
-	s := settings{seed: 15, length: 12 * time.Second}
+	s := settings{Seed: 15, Length: 12 * time.Second}
 	switch mode = cmp.Or(os.Getenv("MODE"), mode); mode {
 	case "open":
 	case "closed":
-		s.closed = true
+		s.Closed = true
 	default:
 		t.Fatalf("MODE is %q: want open or closed", mode)
 	}
@@ -56,17 +55,17 @@ func settingsOf(t *testing.T, mode string) settings {
 		if err != nil {
 			t.Fatalf("SEED is %q: want a number", text)
 		}
-		s.seed = seed
+		s.Seed = seed
 	}
 	if text := os.Getenv("DURATION"); text != "" {
 		length, err := time.ParseDuration(text)
 		if err != nil {
 			t.Fatalf("DURATION is %q: want a time such as 10m", text)
 		}
-		s.length, s.long = length, true
+		s.Length, s.Long = length, true
 	}
 	if text := os.Getenv("ATTACK"); text != "" {
-		s.only = strings.Split(text, ",")
+		s.Only = strings.Split(text, ",")
 	}
 	return s
 }
@@ -75,25 +74,25 @@ func settingsOf(t *testing.T, mode string) settings {
 func (s settings) attacks(t *testing.T) []attack {
 	t.Helper()
 	all := slices.Concat(memoryAttacks, edgeAttacks, slowAttacks, floodAttacks, wordAttacks, randomAttacks)
-	if s.closed {
+	if s.Closed {
 		all = slices.Concat(all, tokenAttacks, rightAttacks)
 	}
-	if s.only == nil {
+	if s.Only == nil {
 		return all
 	}
-	some := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !slices.Contains(s.only, a.name) })
-	if len(some) < len(s.only) {
+	some := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !slices.Contains(s.Only, a.name) })
+	if len(some) < len(s.Only) {
 		var names []string
 		for _, a := range all {
 			names = append(names, a.name)
 		}
-		t.Fatalf("ATTACK is %s: want some of %s", s.only, strings.Join(names, ","))
+		t.Fatalf("ATTACK is %s: want some of %s", s.Only, strings.Join(names, ","))
 	}
 	return some
 }
 
 // scale is how large an attack is.
-func (s settings) scale() int { return 1 + min(9, int(s.length/(30*time.Second))) }
+func (s settings) scale() int { return 1 + min(9, int(s.Length/(30*time.Second))) }
 
 // TestHostile runs attacks while well-behaved clients work. See the package's
 // documentation. Without settings the server is in open mode.
@@ -127,10 +126,10 @@ func plainServer(t *testing.T) (path string) {
 
 // run runs attacks on the program at a path, or on this program if the path is empty.
 func run(t *testing.T, set settings, program string) {
-	attacks := set.attacks(t)
-	t.Logf("SEED=%d DURATION=%v closed: %v", set.seed, set.length, set.closed)
+	set.attacks(t) // that they exist, before the server starts
+	t.Logf("SEED=%d DURATION=%v closed: %v", set.Seed, set.Length, set.Closed)
 	var g *gate
-	if set.closed {
+	if set.Closed {
 		g = newGate(t)
 	}
 	db := pgtest.Open(t)
@@ -154,7 +153,7 @@ func run(t *testing.T, set settings, program string) {
 
 	var shown figures
 	shown.before = w.quiet(s, set)
-	w.rage(set, attacks, s, &shown)
+	w.attack(set, s, &shown)
 	if !s.lives() {
 		t.Fatal("the server has died")
 	}
@@ -186,23 +185,21 @@ const sharedStream, sharedQueue = "shared-0", "shared-jobs"
 // citizens are the well-behaved clients.
 func (w *world) citizens(set settings) []citizen {
 	regular := 10
-	if set.long {
+	if set.Long {
 		regular = 50
 	}
 	all := []citizen{
 		&publisher{w: w, stream: "good-0"}, &publisher{w: w, stream: "good-1"}, newJobs(w, "good-jobs", false),
 		newTalkers(w, "good", false), newTalkers(w, "stored-good", true), &slots{w: w}, &feeder{w: w}, &regulars{w: w, stream: "good-regulars", n: regular},
 	}
-	if set.closed {
+	if set.Closed {
 		all = append(all, &publisher{w: w, stream: sharedStream, shared: true}, newJobs(w, sharedQueue, true))
 	}
 	return all
 }
 
-// rage runs the attacks: in the middle of the time all attacks on memory at
-// once, and otherwise a few at a time, each at least once if there is enough
-// time.
-func (w *world) rage(set settings, attacks []attack, s *server, shown *figures) {
+// attack has the attackers attack the server for a while, and measures it meanwhile.
+func (w *world) attack(set settings, s *server, shown *figures) {
 	w.times.begin(attacked)
 	defer w.times.begin(other)
 	var sampling sync.WaitGroup
@@ -210,61 +207,19 @@ func (w *world) rage(set settings, attacks []attack, s *server, shown *figures) 
 	sampling.Go(func() { shown.sample(s, over) })
 	defer sampling.Wait()
 	defer close(over)
-	random := rand.New(rand.NewPCG(set.seed, 1))
-	ctx, cancel := context.WithTimeout(w.giveUp, set.length)
-	defer cancel()
-	var mu sync.Mutex
-	var next []attack
-	perform := func(it attack, length time.Duration) {
-		mu.Lock()
-		seed := random.Uint64()
-		mu.Unlock()
-		if it.ends == brief {
-			w.perform(w.giveUp, it, s.addr, seed, set.scale(), patience)
-		} else {
-			w.perform(ctx, it, s.addr, seed, set.scale(), length)
-		}
-	}
-	pick := func() attack {
-		mu.Lock()
-		defer mu.Unlock()
-		if len(next) == 0 {
-			next = slices.Clone(attacks)
-			random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
-		}
-		it := next[0]
-		next = next[1:]
-		return it
-	}
-	// The attacks share the time that is left after the storm.
-	each := min(10*time.Second, max(500*time.Millisecond, set.length*7/10*atOnce/time.Duration(len(attacks))))
-	var attacking sync.WaitGroup
-	storm := time.NewTimer(set.length / 3)
-	defer storm.Stop()
-	for range atOnce {
-		attacking.Go(func() {
-			for ctx.Err() == nil && s.lives() {
-				perform(pick(), each)
-			}
-		})
-	}
+	all := w.startAttackers(orders{settings: set, Addr: s.addr})
+	defer all.release()
 	select {
-	case <-ctx.Done():
-	case <-storm.C:
-		for _, it := range memoryAttacks {
-			if set.only == nil || slices.Contains(set.only, it.name) {
-				attacking.Go(func() { perform(it, max(each, set.length/4, stormLeast)) })
-			}
-		}
+	case <-all.done:
+	case <-s.done: // the server has died
 	}
-	attacking.Wait()
 }
 
 // quiet is the most that the server holds for the well-behaved clients alone,
 // within a short time.
 func (w *world) quiet(s *server, set settings) (most held) {
 	rounds := 30
-	if set.long {
+	if set.Long {
 		time.Sleep(2 * time.Second) // the first requests open streams
 		rounds = 100
 	}
@@ -309,20 +264,13 @@ func (w *world) judge(s *server, shown *figures) {
 
 // restart stops the server while attackers keep their connections, and starts another.
 func (w *world) restart(set settings, s *server, url string) *server {
-	clinging, release := context.WithCancel(w.giveUp)
-	var attacking sync.WaitGroup
-	for _, it := range slices.Concat(memoryAttacks, edgeAttacks, slowAttacks) {
-		if slices.Contains([]string{"slow-readers", "half-open", "messages-unread", "join-unread", "unfinished-messages", "unfinished-bodies", "no-credits", "idle-keep-alive", "trickle"}, it.name) {
-			attacking.Go(func() { w.perform(clinging, it, s.addr, set.seed, 1, time.Hour) })
-		}
-	}
-	time.Sleep(time.Second) // so that they have connected; with less time the stop is easier
+	clinging := w.startAttackers(orders{settings: set, Addr: s.addr, Cling: true})
+	clinging.awaitConnected()
 	close(w.current().stop)
 	if err := s.stop(true); err != nil {
 		w.fault("server", "stop", "%v", err)
 	}
-	release()
-	attacking.Wait()
+	clinging.release()
 	s = startServer(w.t, w.program, url, w.gate)
 	w.begin(s.addr)
 	return s
