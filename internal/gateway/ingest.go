@@ -70,7 +70,7 @@ func (in *ingestion) run() {
 	case in.conn.broken.Load():
 		in.conn.Close(websocket.StatusInternalError, "")
 	case errors.As(err, &closed), errors.Is(err, os.ErrDeadlineExceeded):
-		in.finish(ended(in.conn, err))
+		in.finish(err)
 	case errors.As(err, &store):
 		in.server.cfg.Log.Error("connection closed", "peer", in.conn.address, "error", err)
 		in.conn.Close(websocket.StatusInternalError, notStored(store))
@@ -150,8 +150,8 @@ func (in *ingestion) waited(began time.Time) {
 	in.conn.SetReadDeadline(in.until)
 }
 
-// finish waits until all messages are committed, tells the peer, and closes.
-func (in *ingestion) finish(code websocket.StatusCode, reason string) {
+// finish waits until all messages are committed, tells the peer, and closes. Reading has ended with readErr; a graver reason may come while it waits.
+func (in *ingestion) finish(readErr error) {
 	if err := in.source.Wait(in.server.work); err != nil {
 		in.conn.Close(websocket.StatusInternalError, notStored(err))
 		return
@@ -159,7 +159,7 @@ func (in *ingestion) finish(code websocket.StatusCode, reason string) {
 	if in.acks != nil {
 		in.acks.finish()
 	}
-	in.conn.Close(code, reason)
+	in.conn.Close(ended(in.conn, readErr))
 }
 
 const (
