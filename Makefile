@@ -36,7 +36,7 @@ check: $(TOOLS)/staticcheck $(TOOLS)/depguard
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/depguard ./...
 
-# Two cores are busy all the time. GOGC=200 saves 5 % of their time; the race detector sleeps for a second at the end of each process; check vets.
+# All cores are busy: so there is less garbage collection, no sleep of the race detector at the end of a process, and no second vet.
 ## unit: tests of the Go packages (PKG=./stream)
 unit: $(TOOLS)/gotestsum
 	GOGC=200 GORACE=atexit_sleep_ms=0 $(TOOLS)/gotestsum --format pkgname-and-test-fails --jsonfile .cache/test.json -- \

@@ -114,8 +114,7 @@ func details(times map[string]time.Time) map[string]any {
 }
 
 // The methods of Store below return nil after the commit, and when this server has applied the act. After any other error than auth.ErrTooMany it is not known
-// whether the act is committed, and it may be done again. A second
-// disconnect ends the connections made since the first, too.
+// whether the act is committed, and it may be done again. A second disconnect ends the connections made since the first, too.
 
 // DisconnectUser ends the connections of a user, on all servers.
 func (s *Store) DisconnectUser(ctx context.Context, actor, user string) error {

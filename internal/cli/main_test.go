@@ -21,9 +21,6 @@ func TestMain(m *testing.M) {
 		os.Exit(cli.Main())
 	}
 	os.Setenv(asProgram, "1") // for the processes that this one starts
-	if dir := pgtest.MemoryDir(); dir != "" {
-		os.Setenv("TMPDIR", dir) // for the databases of benchmarks
-	}
 	pgtest.SideBySide(3)
 	pgtest.Main(m)
 }

@@ -154,6 +154,9 @@ func TestSettings_Readable(t *testing.T) {
 		if err := os.WriteFile(file, fmt.Appendf(nil, "database-url = %q\n", c.url), c.mode); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chmod(file, c.mode); err != nil { // whatever the umask is
+			t.Fatal(err)
+		}
 		p := serve(t, "--config", file)
 		if warned := strings.Contains(p.log(), "chmod 600 "+file); warned != c.warn || strings.Contains(p.log(), "geheim") {
 			t.Errorf("%s: warned: %v\n%s", name, warned, p.log())

@@ -65,7 +65,7 @@ func TestAttack_RefusalsTellNothing(t *testing.T) {
 	}
 }
 
-// silentStores are stores that answer nothing: each call panics.
+// silentStreams, silentQueues and silentEvents answer nothing: each call panics.
 type (
 	silentStreams struct{ engine.Streams }
 	silentQueues  struct{ engine.Queues }

@@ -130,7 +130,6 @@ func (c *connections) snapshot() []*connection {
 // revoke ends the connection because the token or key of its caller was revoked. Requests that have arrived and were not looked at have no effect
 // any more; those that were have their answers first.
 func (i *identity) revoke(c *auth.Caller) {
-	i.revoked.Store(true)
 	i.finish(c, statusRevoked, "the token or key was revoked")
 }
 

@@ -226,7 +226,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = s.identify(r)
 	}
 	s.known(r)
-	if !isProbe(r.URL.Path) && !isHandshake(r) {
+	http.NewResponseController(w).SetWriteDeadline(deadlineOf(r)) // in place of that of an earlier request of the connection
+	if !isProbe(r.URL.Path) && !s.isHandshake(r) {
 		counted, end, refused := s.limited(w, r)
 		if refused {
 			return
@@ -234,7 +235,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer end()
 		r = counted
 	}
-	http.NewResponseController(w).SetWriteDeadline(deadlineOf(r)) // in place of that of an earlier request of the connection
 	s.conns.panics.serveHTTP(w, r, s.mux)
 }
 

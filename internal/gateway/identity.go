@@ -216,15 +216,18 @@ func (i *identity) close(code websocket.StatusCode, reason string) {
 }
 
 // finish ends the connection of a caller, with a code that tells the client what to do next. What was asked for before has its answer first (on
-// /ws/ingest: its acknowledgement), if that does not take longer than lastAnswers: meanwhile nothing more is read, and what flows goes on.
+// /ws/ingest: its acknowledgement), if that does not take longer than lastAnswers: meanwhile nothing more is read, and what flows goes on. It does nothing
+// if another caller has come meanwhile.
 func (i *identity) finish(c *auth.Caller, code websocket.StatusCode, reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
-	case i.finishing && code == statusRevoked: // what the client is told of two reasons
+	case i.finishing && code == statusRevoked && i.caller.Load() == c: // what the client is told of two reasons
+		i.revoked.Store(true)
 		i.conn.final.Store(&finalClose{code, reason})
 	case i.planNext(c, lastAnswers, func() { last := i.conn.final.Load(); i.close(last.code, last.reason) }):
 		i.finishing = true // no new token takes the place of this end
+		i.revoked.Store(code == statusRevoked)
 		i.conn.endWith(code, reason)
 	}
 }

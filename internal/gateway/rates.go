@@ -143,7 +143,7 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 	}
 	counted = r.WithContext(context.WithValue(r.Context(), countKey{}, count))
 	size, now := int(max(r.ContentLength, 0)), time.Now()
-	if settles(path.Base(r.URL.Path)) {
+	if s.settles(r) {
 		count.Owe(now, size)
 		return counted, count.End, false
 	}
@@ -156,7 +156,17 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 	return counted, count.End, !ok
 }
 
+// settles reports whether an HTTP request only settles or ends something. The routes decide it: an object may have the name of what settles.
+func (s *Server) settles(r *http.Request) bool {
+	if s.api == nil || !settles(path.Base(r.URL.Path)) {
+		return false
+	}
+	_, pattern := s.api.mux.Handler(r)
+	return settles(path.Base(pattern))
+}
+
 // isHandshake reports whether a request wants to be a WebSocket: that counts as a connection, not as a request.
-func isHandshake(r *http.Request) bool {
-	return r.Header.Get("Upgrade") != "" && !strings.HasPrefix(r.URL.Path, "/v1/")
+func (s *Server) isHandshake(r *http.Request) bool {
+	at := r.URL.Path
+	return r.Header.Get("Upgrade") != "" && (at == "/ws" || strings.HasPrefix(at, "/ws/") || at == "/" && s.cfg.Only == Echo)
 }

@@ -48,7 +48,7 @@ func TestRates_Requests(t *testing.T) {
 		if got := l.once("GET", "/v1/streams/orders", tokenOf(t, "ann", time.Hour)); got != "429 rate_limited" {
 			t.Errorf("open %v: HTTP got %s", open, got)
 		}
-		for _, path := range []string{"/nothing", "/v1/nothing", "/v1/streams?a=%zz", "/ws"} {
+		for _, path := range []string{"/nothing", "/v1/nothing", "/v1/streams?a=%zz", "/ws", "/v1/streams/ack", "/v1/queues/jobs/ack", "/nothing/ack"} {
 			if got := l.once("GET", path, tokenOf(t, "ann", time.Hour)); got != "429 rate_limited" {
 				t.Errorf("open %v: %s got %s", open, path, got)
 			}
