@@ -273,24 +273,21 @@ func TestWrite_IsNamed(t *testing.T) {
 	for name, write := range map[string]func(context.Context, line, request) (*answer, error){
 		"queue_write": q.members[0].write, "record": q.members[0].record,
 	} {
-		tx, err := q.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
+		holder, watcher := unlimited(t, q), unlimited(t, q)
+		if _, err := holder.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(1953064037, -1000)`); err != nil {
 			t.Fatal(err)
 		}
 		wrote := make(chan error, 1)
 		go func() { _, err := write(t.Context(), q.members[0].byPool(), common); wrote <- err }()
 		for named := 0; named == 0; time.Sleep(time.Millisecond) {
-			err := q.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+			err := watcher.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name = $1 AND wait_event_type = 'Lock'`, pg.WriterName).Scan(&named)
 			if err != nil || t.Context().Err() != nil || len(wrote) > 0 {
 				t.Fatalf("%s: no session has the writer's name: %v", name, err)
 			}
 		}
 		time.Sleep(300 * time.Millisecond) // three times what the database allows
-		if err := tx.Rollback(t.Context()); err != nil {
+		if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-wrote; err != nil {
@@ -298,4 +295,18 @@ func TestWrite_IsNamed(t *testing.T) {
 		}
 	}
 	mustWrite(t, q, s, request{}, written)
+}
+
+// unlimited returns a connection of its own to the queue's database, whose statements take as long as they like. It ends with the test, also with one
+// that fails in the middle of a transaction: the pool would wait for it.
+func unlimited(t *testing.T, q *Queue) *pgx.Conn {
+	t.Helper()
+	cfg := q.pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["statement_timeout"] = "0"
+	c, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
 }
