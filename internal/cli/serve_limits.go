@@ -19,6 +19,7 @@ type limitFlags struct {
 	TrustedProxy          []string `placeholder:"CIDR" help:"Network of proxies, such as 10.0.0.0/8, whose X-Forwarded-For says what a client's address is. May be repeated."`
 	RequestRate           *float64 `placeholder:"1000" help:"Messages a second that a connection may send, and twice as many at once. A user may send four times as many on all its connections and by HTTP. API keys have no rate. 0: no limit. Default: 1000 with tokens, or no limit."`
 	ByteRate              *bytes   `placeholder:"SIZE" help:"The same for bytes. Default: 8MiB with tokens, or no limit."`
+	MaxUserQueries        *int     `placeholder:"4" help:"Maximum number of requests of one user that PostgreSQL works on at a time; the others wait. Messages to store do not count: they are stored in groups. API keys have no such limit. 0: no limit. Default: 4 with tokens, or no limit."`
 	MaxRooms              int      `default:"100" help:"Maximum number of rooms that a connection may be in."`
 	MaxSubscriptions      int      `default:"100" help:"Maximum number of subscriptions and consumptions of a connection, together."`
 	MaxJSONDepth          int      `name:"max-json-depth" default:"64" help:"Maximum depth of the JSON that a client sends."`
@@ -31,6 +32,7 @@ const (
 	closedAddressConnections = 200
 	closedPending            = 1000
 	closedRequestRate        = 1000
+	closedUserQueries        = 4
 	closedByteRate           = 8 << 20
 )
 
@@ -48,7 +50,7 @@ func inMode[T int | float64 | bytes](given *T, closed bool, value T) T {
 // defaultOf returns the default of a flag that depends on the mode, or "" for any other flag.
 func (f *limitFlags) defaultOf(name string, closed bool) string {
 	value, depends := map[string]int{
-		"max-user-connections": closedUserConnections, "max-address-connections": closedAddressConnections, "max-pending": closedPending,
+		"max-user-connections": closedUserConnections, "max-address-connections": closedAddressConnections, "max-pending": closedPending, "max-user-queries": closedUserQueries,
 		"request-rate": closedRequestRate, "byte-rate": closedByteRate,
 	}[name]
 	switch {
@@ -69,6 +71,7 @@ func (f *limitFlags) check() error {
 	}{
 		{"max-connections", f.MaxConnections, 0}, {"max-user-connections", inMode(f.MaxUserConnections, false, 0), 0},
 		{"max-address-connections", inMode(f.MaxAddressConnections, false, 0), 0}, {"max-pending", inMode(f.MaxPending, false, 0), 0},
+		{"max-user-queries", inMode(f.MaxUserQueries, false, 0), 0},
 		{"max-rooms", f.MaxRooms, 1}, {"max-subscriptions", f.MaxSubscriptions, 1}, {"max-json-depth", f.MaxJSONDepth, 4},
 	} {
 		if n.value < n.least {
@@ -107,6 +110,7 @@ func (f *limitFlags) limits(closed bool, maxMessage bytes, log *slog.Logger) *li
 		Pending:            inMode(f.MaxPending, closed, closedPending),
 		RequestRate:        inMode(f.RequestRate, closed, closedRequestRate),
 		ByteRate:           int64(inMode(f.ByteRate, closed, closedByteRate)),
+		UserQueries:        inMode(f.MaxUserQueries, closed, closedUserQueries),
 		MaxMessage:         int(maxMessage), Proxies: proxies, Log: log,
 	})
 }

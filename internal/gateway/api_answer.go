@@ -69,7 +69,7 @@ func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T
 	if err := c.memory.Reserve(c.ctx, budget.Page, pageReserve); err != nil {
 		return nil, err
 	}
-	page, err := read()
+	page, err := query(c.ctx, c.count, read)
 	held := 0
 	for i := range page {
 		held += bytes(&page[i])

@@ -133,7 +133,7 @@ func (ds *pullConsumers) close() {
 
 // receive waits for messages until wait ends, and returns those leased, perhaps
 // none, with their tokens. ctx bounds everything else.
-func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
+func (d *pullConsumer) receive(ctx context.Context, by asking, wait context.Context, limit int) ([]engine.Delivery, []string, error) {
 	d.demand.add(limit)
 	defer d.demand.add(-limit)
 	select {
@@ -146,7 +146,7 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 	if limit = min(limit, pullLeases-out); limit < 1 {
 		return nil, nil, errTooManyLeases
 	}
-	if err := d.openSource(ctx); err != nil {
+	if err := d.openSource(ctx, by); err != nil {
 		return nil, nil, err
 	}
 	got, err := d.source.Receive(wait, limit)
@@ -164,13 +164,13 @@ func (d *pullConsumer) receive(ctx, wait context.Context, limit int) ([]engine.D
 }
 
 // openSource opens the consumption of the queue, if it is not open.
-func (d *pullConsumer) openSource(ctx context.Context) error {
+func (d *pullConsumer) openSource(ctx context.Context, by asking) error {
 	if d.source != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	source, err := d.store.Consume(ctx, d.queue)
+	source, err := query(ctx, by, func() (engine.Consumption, error) { return d.store.Consume(ctx, d.queue) })
 	if err == nil {
 		d.source = source
 		d.demand.of(source)

@@ -117,10 +117,10 @@ func (c *call) project() {
 	if c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, queries...)) {
 		return
 	}
-	counts, guard, err := store.Count(c.ctx, name, queries)
+	answer, err := projectionOf(c.ctx, c.count, store, name, queries)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.answer(projection{Counts: counts, Guard: guard}.told())
+	c.answer(answer)
 }

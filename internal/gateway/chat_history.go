@@ -28,7 +28,8 @@ const (
 func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
 	if past {
-		if after, err = s.begin(ctx, name, msg); err != nil {
+		after, err = query(ctx, p.conn.socket, func() (int64, error) { return s.begin(ctx, name, msg) })
+		if err != nil {
 			return nil, 0, 0, err
 		}
 		// Most of the history is sent before the join, so that few new messages are held back.
@@ -108,7 +109,7 @@ func (s *storedRooms) send(ctx context.Context, p *participant, name string, aft
 			return after, count, err
 		}
 		held = max(held, 2*historyBytes)
-		if frames, next, n, err = s.page(ctx, frames[:0], name, after, upTo); err != nil {
+		if frames, next, n, err = s.page(ctx, p.conn.socket, frames[:0], name, after, upTo); err != nil {
 			return after, count, err
 		}
 		memory.Take(budget.CatchUp, int64(cap(frames))-held)
@@ -126,7 +127,12 @@ func (s *storedRooms) send(ctx context.Context, p *participant, name string, aft
 
 // page reads one page and appends its chats as frames. It returns the position up
 // to which the page is complete, and the number of chats.
-func (s *storedRooms) page(ctx context.Context, frames []byte, name string, after, upTo int64) (_ []byte, last int64, count int, err error) {
+func (s *storedRooms) page(ctx context.Context, by asking, frames []byte, name string, after, upTo int64) (_ []byte, last int64, count int, err error) {
+	end, err := by.Query(ctx) // before what all users share: who waits here must not hold that
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer end()
 	select {
 	case s.reading <- struct{}{}:
 		defer func() { <-s.reading }()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,12 @@ func (p *participant) read() error {
 	for {
 		messages, err := p.conn.Read()
 		now := time.Now()
-		p.handleAll(messages, now)
+		p.recheck() // a deadline without messages says that the rights may have changed
+		for some := range slices.Chunk(messages, handledTogether) {
+			p.handleAll(some, now)
+			p.recheck()
+			now = p.conn.rest(now, len(some))
+		}
 		if len(messages) > 0 {
 			p.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile
 		}
@@ -124,7 +130,7 @@ func (p *participant) beat(now time.Time) bool {
 	return true
 }
 
-// handleAll handles the messages of one read, as far as the rate allows.
+// handleAll handles some messages of one read, as far as the rate allows.
 func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,6 +145,12 @@ func (p *participant) handleAll(messages []websocket.Message, now time.Time) {
 			p.handle(m, now)
 		}
 	}
+}
+
+// recheck looks at the rights of the connection again, if they may have changed.
+func (p *participant) recheck() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.conn.identity.recheck(p.server.work)
 }
 

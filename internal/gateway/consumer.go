@@ -52,7 +52,7 @@ func (c *consumer) run(by asked) {
 	err := s.conn.memory.Reserve(c.ctx, budget.Follow, followOverhead)
 	if err == nil {
 		defer s.conn.memory.Release(budget.Follow, followOverhead)
-		source, err = s.server.queues.Consume(c.ctx, c.queue)
+		source, err = query(c.ctx, s.conn.socket, func() (engine.Consumption, error) { return s.server.queues.Consume(c.ctx, c.queue) })
 	}
 	if err != nil {
 		c.leave()

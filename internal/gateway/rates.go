@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"runtime"
 	"strings"
 	"time"
 
@@ -90,6 +91,38 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	return true
 }
 
+// handledTogether is how many messages of one read are handled before other connections get the processor: a read may have 10,000 of them.
+const handledTogether = 32
+
+// rest is called after a few messages of a read. If they are as many as may be handled together, other connections get the processor. If the server has
+// had to refuse too much, nothing is read for a while. It returns the time after that.
+func (c *connection) rest(now time.Time, handled int) time.Time {
+	if handled >= handledTogether {
+		runtime.Gosched()
+	}
+	until := c.meter.Rests()
+	if !now.Before(until) {
+		return now
+	}
+	c.SetUnread(true) // nobody reads, so no answer may wait for a pong
+	c.sleep(until)
+	c.SetUnread(false)
+	after := time.Now()
+	c.meter.Rested(after.Sub(now))
+	return after
+}
+
+// sleep waits until a time, or until the connection is ending.
+func (c *connection) sleep(until time.Time) {
+	for !c.ending() {
+		left := time.Until(until)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(left, paceSlice))
+	}
+}
+
 // pinged counts the Pings of a peer, and its Pongs. Before a token there are few.
 func (c *connection) pinged(size int) {
 	if id := &c.identity; id.policy != nil && id.caller.Load() == nil {
@@ -101,8 +134,12 @@ func (c *connection) pinged(size int) {
 	if c.meter == nil {
 		return
 	}
-	if c.meter.Control(time.Now(), size) {
+	now := time.Now()
+	if c.meter.Control(now, size) {
 		c.tooMuch()
+	}
+	if now.Before(c.meter.Rests()) {
+		c.rest(now, 1)
 	}
 }
 
@@ -119,14 +156,11 @@ func (c *connection) pace(now time.Time, messages []websocket.Message) {
 	for _, m := range messages {
 		bytes += len(m.Payload)
 	}
-	for until := now.Add(c.meter.Owe(now, len(messages), bytes)); !c.ending(); {
-		left := time.Until(until)
-		if left <= 0 {
-			return
-		}
-		time.Sleep(min(left, paceSlice))
-	}
+	c.sleep(now.Add(c.meter.Owe(now, len(messages), bytes)))
 }
+
+// longestRest is how long an HTTP request that is over the rate waits for its answer at most.
+const longestRest = time.Second
 
 // countKey is the key of the *limits.Request in a request's context.
 type countKey struct{}
@@ -149,6 +183,7 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 	}
 	wait, ok := count.Take(now, size)
 	if !ok {
+		time.Sleep(min(count.Refused(now), longestRest))
 		count.End()
 		dropBody(w, r)
 		writeError(w, later(codeRateLimited, wait))

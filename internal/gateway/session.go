@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,9 +120,12 @@ func (s *session) read() error {
 		messages, err := s.conn.Read()
 		now := time.Now()
 		s.conn.identity.recheck(s.server.work)
-		for _, m := range messages {
-			s.handle(m, now)
-			s.conn.identity.recheck(s.server.work)
+		for some := range slices.Chunk(messages, handledTogether) {
+			for _, m := range some {
+				s.handle(m, now)
+				s.conn.identity.recheck(s.server.work)
+			}
+			now = s.conn.rest(now, len(some))
 		}
 		if len(messages) > 0 {
 			s.heart.heard = time.Now() // handling may have waited for a store, and nothing was read meanwhile

@@ -82,6 +82,11 @@ func (s *session) answerQuery(ctx context.Context, r *request, span engine.Event
 		return nil, 0, err
 	}
 	held = pageReserve
+	end, err := s.conn.socket.Query(ctx) // before what all users share: who waits here must not hold that
+	if err != nil {
+		return nil, held, err
+	}
+	defer end()
 	select {
 	case s.server.querying <- struct{}{}:
 		defer func() { <-s.server.querying }()
@@ -106,12 +111,15 @@ type projection struct {
 	Guard  engine.EventCondition `json:"condition"`
 }
 
-// told returns the projection with an empty array in place of null.
-func (p projection) told() projection {
-	if p.Guard.Query.Items == nil {
-		p.Guard.Query.Items = []engine.EventItem{}
-	}
-	return p
+// projectionOf counts the events of queries. Its JSON has an empty array in place of null.
+func projectionOf(ctx context.Context, by asking, store engine.Events, name string, queries []engine.EventQuery) (p projection, err error) {
+	return query(ctx, by, func() (projection, error) {
+		p.Counts, p.Guard, err = store.Count(ctx, name, queries)
+		if p.Guard.Query.Items == nil {
+			p.Guard.Query.Items = []engine.EventItem{}
+		}
+		return p, err
+	})
 }
 
 // project counts events.
@@ -133,12 +141,13 @@ func (s *session) project(r *request) {
 		if s.gone.Load() {
 			return
 		}
-		counts, guard, err := s.server.events.Count(ctx, r.Store, queries)
+		answer, err := projectionOf(ctx, s.conn.socket, s.server.events, r.Store, queries)
 		if err != nil {
 			s.fail(r.asked, err, codeUnavailable)
 			return
 		}
-		text, _ := json.Marshal(projection{"ok", r.ID, counts, guard}.told()) // no value of ours fails
+		answer.Type, answer.ID = "ok", r.ID
+		text, _ := json.Marshal(answer) // no value of ours fails
 		s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, text))
 	})
 }

@@ -103,7 +103,7 @@ func (sub *subscriber) begin(by asked, open func(ctx context.Context) (feed, err
 		return err
 	}
 	sub.held = followOverhead
-	source, err := open(sub.ctx)
+	source, err := query(sub.ctx, s.conn.socket, func() (feed, error) { return open(sub.ctx) })
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *slots) race(who string, number *counter) {
 				return err
 			}
 			again = false
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(s.w.pause)
 		}
 	})
 }

@@ -91,6 +91,15 @@ func (s settings) attacks(t *testing.T) []attack {
 	return some
 }
 
+// pause is how long a well-behaved client that sends as much as it may rests after each read of answers. In a long run, which measures latencies, they
+// must leave the server some of its time: one that has no time left is slow without any attack.
+func (s settings) pause() time.Duration {
+	if s.Long {
+		return 50 * time.Millisecond
+	}
+	return 2 * time.Millisecond
+}
+
 // scale is how large an attack is.
 func (s settings) scale() int { return 1 + min(9, int(s.Length/(30*time.Second))) }
 
@@ -137,7 +146,7 @@ func run(t *testing.T, set settings, program string) {
 	giveUp, stop := context.WithCancel(t.Context())
 	defer stop()
 	producing, enough := context.WithCancel(giveUp)
-	w := &world{t: t, program: program, gate: g, producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
+	w := &world{t: t, program: program, gate: g, pause: set.pause(), producing: producing, giveUp: giveUp, drained: make(chan struct{}), faults: make(map[string]*fault)}
 	w.begin(s.addr)
 	defer w.report()
 	w.prepare(db)

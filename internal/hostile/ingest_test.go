@@ -45,7 +45,7 @@ func (f *feeder) make() {
 				f.w.fault("feeder", "no answer", "%d of %d messages acknowledged, and no more within %v", acked, len(sent), patience)
 				asked = time.Now()
 			}
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(f.w.pause)
 		}
 	})
 }

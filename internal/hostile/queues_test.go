@@ -66,7 +66,7 @@ func (j *jobs) make() {
 			if err != nil {
 				return err
 			}
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(j.w.pause)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func (r *talkers) talk(who string) {
 			if err != nil {
 				return err
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(r.w.pause)
 		}
 	})
 }

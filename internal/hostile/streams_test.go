@@ -82,7 +82,7 @@ func (p *publisher) make() {
 			if err != nil {
 				return err
 			}
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(p.w.pause)
 		}
 	})
 }

@@ -26,8 +26,9 @@ type world struct {
 	gate    *gate  // nil in open mode
 	users   counter
 	times   latencies
-	refused counter // requests of attackers that had no right
-	sent    int     // messages of well-behaved clients that were answered, counted in the end
+	pause   time.Duration // of a well-behaved client between two reads of answers
+	refused counter       // requests of attackers that had no right
+	sent    int           // messages of well-behaved clients that were answered, counted in the end
 
 	producing context.Context // when it ends, nobody starts a request
 	drained   chan struct{}   // closed when all started requests are answered

@@ -40,6 +40,8 @@ type Config struct {
 	// its connections, and by HTTP, together.
 	RequestRate float64
 	ByteRate    int64
+	// UserQueries is how many requests of a user may ask the store at a time. The others wait.
+	UserQueries int
 	// MaxMessage is the largest message in bytes: a client may always send one at once.
 	MaxMessage int
 
@@ -55,6 +57,10 @@ const (
 	AddressPending = 20
 	// UserShare is how many times the rate of a connection a user has.
 	UserShare = 4
+
+	// refusalRate is how many refusals a second a connection may cause before the server reads slower, twice as many at once, and a user
+	// UserShare times that. Refusing a message costs the server about 2 µs: so a user takes a hundredth of a core at most.
+	refusalRate = 1000
 
 	// spare and addressSpare are how many more sockets the listener accepts than there may be, in all and for each address, so that
 	// the others can be told.

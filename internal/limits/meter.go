@@ -4,8 +4,10 @@ import "time"
 
 // Meter measures what one connection sends, against its own rate and that of its user. A nil *Meter has no limit. Only one goroutine may use it.
 type Meter struct {
-	registry  *Registry
-	own, user *bucket
+	registry               *Registry
+	own, user              *bucket
+	refusals, userRefusals *bucket
+	rests                  time.Time // until when nothing is read, because of refusals
 
 	messages, controls patience
 }
@@ -20,10 +22,12 @@ func (c *Conn) Meter() *Meter {
 		if own == nil {
 			return nil
 		}
-		c.meter = &Meter{registry: r, own: own}
+		c.meter = &Meter{registry: r, own: own, refusals: newBucket(refusalRate, 0, 0)}
 	}
-	if c.meter.user = nil; c.at.user != "" && c.counted && !c.closed {
-		c.meter.user = r.user(c.at.user).bucket
+	c.meter.user, c.meter.userRefusals = nil, nil
+	if c.at.user != "" && c.counted && !c.closed {
+		u := r.user(c.at.user)
+		c.meter.user, c.meter.userRefusals = u.bucket, u.refusals
 	}
 	return c.meter
 }
@@ -62,7 +66,7 @@ func (m *Meter) Control(now time.Time, n int) (tooLong bool) {
 		m.controls.taken = true
 		return false
 	}
-	m.registry.limited.Add(1)
+	m.refuse(now)
 	return m.controls.refused(now, min(wait, controlPause))
 }
 
@@ -78,9 +82,29 @@ func (m *Meter) Owe(now time.Time, requests, bytes int) (wait time.Duration) {
 // Refused is told of a message that was over the rate, and after how long it would be allowed. It reports whether the client has gone on like that
 // for too long.
 func (m *Meter) Refused(now time.Time, wait time.Duration) (tooLong bool) {
-	m.registry.limited.Add(1)
+	m.refuse(now)
 	m.messages.sent(now) // Fits does not say so
 	return m.messages.refused(now, wait)
+}
+
+// refuse counts a refusal.
+func (m *Meter) refuse(now time.Time) {
+	m.registry.limited.Add(1)
+	m.rests = now.Add(max(m.refusals.owe(now, 1, 0), m.userRefusals.owe(now, 1, 0)))
+}
+
+// Rests returns until when the server should read nothing from the connection, because it has had to refuse too much. The zero Time is always.
+func (m *Meter) Rests() time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	return m.rests
+}
+
+// Rested says that the server has read nothing for a time: in it, the client may have sent and cannot be said to have paused.
+func (m *Meter) Rested(d time.Duration) {
+	m.messages.last = m.messages.last.Add(d)
+	m.controls.last = m.controls.last.Add(d)
 }
 
 // Waits reports whether the client was told to wait, and is not known to have done so. Meanwhile Take must not be asked about what need not wait.
@@ -116,21 +140,32 @@ func (m *Meter) unlock() {
 
 // Take counts an HTTP request and its bytes for its user, or returns after how long it would be allowed. Then it takes nothing.
 func (q *Request) Take(now time.Time, bytes int) (wait time.Duration, ok bool) {
-	if wait, ok = q.bucket().take(now, 1, bytes); !ok {
-		q.registry.limited.Add(1)
+	return q.bucket().take(now, 1, bytes)
+}
+
+// Refused is told of an HTTP request that was over the rate. It returns how long the answer should wait, because the user has caused too many refusals.
+func (q *Request) Refused(now time.Time) (rest time.Duration) {
+	q.registry.limited.Add(1)
+	if u := q.user(); u != nil {
+		rest = u.refusals.owe(now, 1, 0)
 	}
-	return wait, ok
+	return rest
 }
 
 // Owe counts bytes of an HTTP request that have arrived already.
 func (q *Request) Owe(now time.Time, bytes int) { q.bucket().owe(now, 0, bytes) }
 
 func (q *Request) bucket() *bucket {
-	r := q.registry
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if u := r.users[q.at.user]; u != nil {
+	if u := q.user(); u != nil {
 		return u.bucket
 	}
 	return nil
+}
+
+// user returns the user of a request in progress; nil if it has none.
+func (q *Request) user() *user {
+	r := q.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.users[q.at.user]
 }

@@ -174,3 +174,51 @@ func BenchmarkMeter(b *testing.B) {
 		m.Take(now, 100)
 	}
 }
+
+// TestMeter_Rests: after two seconds' worth of refusals nothing is read for a while, also because of another connection of the user. In that time the client is
+// not said to have paused.
+func TestMeter_Rests(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 10})
+	meter := func() *Meter {
+		c := r.New()
+		c.Handshake(Client{User: "ann"}, false)
+		return c.Meter()
+	}
+	start := time.Unix(1000, 0)
+	refuse := func(m *Meter, now time.Time, times int) (ended bool) {
+		for range times {
+			if wait, ok := m.Take(now, 1); !ok {
+				ended = m.Refused(now, wait) || ended
+			}
+		}
+		return ended
+	}
+	one, ended := meter(), false
+	refuse(one, start, 2000)
+	if rests := one.Rests(); rests.After(start) {
+		t.Errorf("it rests for %v after 2000 refusals", rests.Sub(start))
+	}
+	now := start
+	for range 100 {
+		ended = refuse(one, now, 1000) || ended
+		d := one.Rests().Sub(now)
+		one.Rested(d)
+		now = now.Add(d)
+	}
+	if !ended {
+		t.Error("a client that never pauses is not ended")
+	}
+	if d := now.Sub(start); d < 98*time.Second || d > 101*time.Second {
+		t.Errorf("100000 refusals more took %v, want about 100 s", d)
+	}
+	one = meter()
+	for range 20 { // two seconds' worth of the user's refusals: no connection has had so many
+		m := meter()
+		refuse(m, now, 500)
+		now = now.Add(time.Microsecond)
+	}
+	if refuse(one, now, 1); !one.Rests().After(now) {
+		t.Error("another connection of the user does not rest")
+	}
+}

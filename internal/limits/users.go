@@ -1,6 +1,10 @@
 package limits
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
 
 // maxIdle is how many users without connections are remembered. One takes about 400 bytes.
 const maxIdle = 50_000
@@ -8,9 +12,11 @@ const maxIdle = 50_000
 // user is what is counted of one user. It stays for a while after the last connection: a user that connects again finds its buckets as they are.
 type user struct {
 	counts
-	bucket *bucket // nil without rates
-	since  time.Time
-	queued bool // in Registry.idle
+	bucket   *bucket             // nil without rates
+	refusals *bucket             // nil without rates
+	queries  *semaphore.Weighted // nil without a limit
+	since    time.Time
+	queued   bool // in Registry.idle
 }
 
 // idleUser is a user that may be forgotten at that time, if it has been idle meanwhile.
@@ -32,6 +38,12 @@ func (r *Registry) user(name string) *user {
 	u := r.users[name]
 	if u == nil {
 		u = &user{bucket: newBucket(UserShare*r.cfg.RequestRate, UserShare*r.cfg.ByteRate, r.cfg.MaxMessage)}
+		if u.bucket != nil {
+			u.refusals = newBucket(UserShare*refusalRate, 0, 0)
+		}
+		if r.cfg.UserQueries > 0 {
+			u.queries = semaphore.NewWeighted(int64(r.cfg.UserQueries))
+		}
 		r.users[name] = u
 	}
 	return u
