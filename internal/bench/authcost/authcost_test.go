@@ -149,7 +149,7 @@ var work = []struct {
 		return n
 	}},
 	{"chat", func(b *testing.B, s *server) int {
-		const members, n, inFlight = 50, 4000, 32
+		const members, n, inFlight = 50, 40_000, 32
 		var all []*websocket.Conn
 		for range members {
 			c := s.dial(b)
