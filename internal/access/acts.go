@@ -49,7 +49,7 @@ RETURNING issued_before`
 // Errors of acts.
 var (
 	// ErrNoKey: there is no key of that id, or it is revoked already.
-	ErrNoKey = errors.New("access: no such key that is not revoked")
+	ErrNoKey = errors.New("access: no active key has this id")
 	// ErrNotApplied: the act is committed, and this server has not applied it in time. It goes on trying; to do the act again does no harm.
 	ErrNotApplied = errors.New("access: the act is committed, but this server has not applied it yet: try again until there is no error")
 )

@@ -25,7 +25,7 @@ const functionTimeout = 2 * time.Second
 var functionName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}$`)
 
 // ErrFunctionName: the name is not SCHEMA.NAME.
-var ErrFunctionName = errors.New("access: want SCHEMA.NAME, in lower-case letters, digits and underscores")
+var ErrFunctionName = errors.New("name of an SQL function: want SCHEMA.NAME, in lower-case letters, digits and underscores")
 
 // Function is an SQL function of the user's own that is asked when no rule grants a right:
 //

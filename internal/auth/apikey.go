@@ -38,7 +38,7 @@ func NewAPIKey(name string, allow []string, expires time.Time) (key APIKey, text
 		return key, "", fmt.Errorf("name of a key: want 1 to %d bytes without control characters", maxSubject-len(keyUserPrefix))
 	}
 	if IsKeyUser(name) {
-		return key, "", fmt.Errorf("name of a key: want none that begins with %s: that comes before the name by itself", keyUserPrefix)
+		return key, "", fmt.Errorf("name of a key: leave out %s: the server adds it", keyUserPrefix)
 	}
 	if len(allow) == 0 {
 		return key, "", errors.New("a key without rights can do nothing: want at least one rule")

@@ -110,7 +110,7 @@ func ParseLiteralRule(text string) (Rule, error) {
 	}
 	for _, p := range append([]pattern{r.pattern}, r.tags...) {
 		if p.hasPlaceholder() {
-			return Rule{}, fmt.Errorf("rule %q: placeholders are for rules of the configuration", text)
+			return Rule{}, fmt.Errorf("rule %q: write the name itself: placeholders are for rules of the configuration", text)
 		}
 	}
 	return r, nil

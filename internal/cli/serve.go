@@ -251,7 +251,7 @@ func (c *serveCmd) serve(p *process) error {
 	if c.AuditLog != "" {
 		file, err := os.OpenFile(c.AuditLog, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
-			return exit(ExitUsage, "--audit-log: %w: make its directory, which this user can write to", err)
+			return exit(ExitUsage, "--audit-log: %w: name a file in a directory which this user can write to", err)
 		}
 		defer file.Close()
 		cfg.Audit = slog.New(slog.NewJSONHandler(file, nil))

@@ -145,7 +145,7 @@ func parseRules(texts []string) ([]auth.RoleRule, error) {
 		}
 		role, text, ok := strings.Cut(line, ": ")
 		if role = strings.TrimSpace(role); !ok || role == "" {
-			return nil, fmt.Errorf("%q: want ROLE: RULE, such as 'user: read stream:news'", line)
+			return nil, fmt.Errorf("%q: want ROLE: RULE, with a space after the colon, such as 'user: read stream:news'", line)
 		}
 		if strings.Contains(text, ": ") {
 			return nil, fmt.Errorf("%q: these are several rules: write each as a value of its own; in the environment, on a line of its own", line)
