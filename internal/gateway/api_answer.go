@@ -69,7 +69,7 @@ func readPage[T any](c *call, read func() ([]T, error), bytes func(*T) int) ([]T
 	if err := c.memory.Reserve(c.ctx, budget.Page, pageReserve); err != nil {
 		return nil, err
 	}
-	page, err := query(c.ctx, c.count, read)
+	page, err := query(c.ctx, c, read)
 	held := 0
 	for i := range page {
 		held += bytes(&page[i])
@@ -107,6 +107,8 @@ func (c *call) write(text []byte) {
 // fail refuses the call because of a store's error.
 func (c *call) fail(err error, otherwise code) {
 	switch {
+	case errors.Is(err, errRefused):
+		return
 	case codeOf(err, otherwise) == engine.CodeUnknownOutcome:
 		// No other error may be answered: one that says to try again would store
 		// it twice.

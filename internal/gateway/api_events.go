@@ -39,7 +39,7 @@ func (c *call) appendEvents() {
 	if c.caller != nil && !c.permit(mayAppend(c.ctx, c.caller, name, c.body.Events, c.body.Condition)) {
 		return
 	}
-	positions, err := store.Append(c.ctx, name, events, condition)
+	positions, err := appendInTurn(c.ctx, c, store, name, events, condition)
 	if err != nil {
 		c.fail(err, codeNotStored)
 		return
@@ -117,7 +117,7 @@ func (c *call) project() {
 	if c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, queries...)) {
 		return
 	}
-	answer, err := projectionOf(c.ctx, c.count, store, name, queries)
+	answer, err := projectionOf(c.ctx, c, store, name, queries)
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return

@@ -26,7 +26,7 @@ func (c *call) listQueues() {
 	if !c.served(admin != nil) {
 		return
 	}
-	names, err := query(c.ctx, c.count, func() ([]string, error) { return admin.List(c.ctx) })
+	names, err := query(c.ctx, c, func() ([]string, error) { return admin.List(c.ctx) })
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -83,7 +83,7 @@ func (c *call) queueStats() {
 	if !c.served(admin != nil) {
 		return
 	}
-	stats, err := query(c.ctx, c.count, func() (engine.QueueStats, error) { return admin.Stats(c.ctx, c.queue()) })
+	stats, err := query(c.ctx, c, func() (engine.QueueStats, error) { return admin.Stats(c.ctx, c.queue()) })
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -173,7 +173,7 @@ func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.D
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(c.api.polls, cancel)()
-	ds, tokens, err := d.receive(c.ctx, c.count, ctx, limit)
+	ds, tokens, err := d.receive(c.ctx, c, ctx, limit)
 	if err != nil || c.ctx.Err() == nil {
 		return ds, tokens, err
 	}

@@ -17,7 +17,7 @@ func (c *call) listStreams() {
 	if !c.served(admin != nil) {
 		return
 	}
-	all, err := query(c.ctx, c.count, func() ([]engine.StreamInfo, error) { return admin.List(c.ctx) })
+	all, err := query(c.ctx, c, func() ([]engine.StreamInfo, error) { return admin.List(c.ctx) })
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -59,7 +59,7 @@ func (c *call) streamInfo() {
 	if !c.served(admin != nil) {
 		return
 	}
-	info, err := query(c.ctx, c.count, func() (engine.StreamDetails, error) { return admin.Info(c.ctx, c.stream()) })
+	info, err := query(c.ctx, c, func() (engine.StreamDetails, error) { return admin.Info(c.ctx, c.stream()) })
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -83,7 +83,7 @@ func (c *call) listGroups() {
 		c.refuseFor(wrong(codeParameter, "after", "a name of 1 to 128 bytes"))
 		return
 	}
-	groups, err := query(c.ctx, c.count, func() ([]engine.GroupInfo, error) { return admin.Groups(c.ctx, c.stream(), after, int(limit)) })
+	groups, err := query(c.ctx, c, func() ([]engine.GroupInfo, error) { return admin.Groups(c.ctx, c.stream(), after, int(limit)) })
 	if err != nil {
 		c.fail(err, codeUnavailable)
 		return
@@ -249,7 +249,7 @@ func (c *call) commit() {
 		c.refuseFor(why)
 		return
 	}
-	offset, err := query(c.ctx, c.count, func() (int64, error) { return store.Commit(c.ctx, c.stream(), c.r.PathValue("group"), position) })
+	offset, err := query(c.ctx, c, func() (int64, error) { return store.Commit(c.ctx, c.stream(), c.r.PathValue("group"), position) })
 	if err != nil {
 		c.fail(err, codeNotStored)
 		return

@@ -98,6 +98,9 @@ func (p *participant) read() error {
 		now := time.Now()
 		p.recheck() // a deadline without messages says that the rights may have changed
 		for some := range slices.Chunk(messages, handledTogether) {
+			if p.conn.flooded {
+				break
+			}
 			p.handleAll(some, now)
 			p.recheck()
 			now = p.conn.rest(now, len(some))

@@ -47,6 +47,7 @@ type connection struct {
 	address netip.Addr
 	socket  *limits.Conn
 	meter   *limits.Meter
+	flooded bool // it is ended because it sends too much: nothing more is handled
 	final   atomic.Pointer[finalClose]
 
 	memory    *budget.Holder

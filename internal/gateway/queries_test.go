@@ -3,10 +3,12 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/limits"
@@ -71,5 +73,60 @@ func TestQueries_OfOneUser(t *testing.T) {
 	}
 	if most := held.most.Load(); most != 2 {
 		t.Errorf("%d asked the store at a time, want 2", most)
+	}
+}
+
+// TestQueries_RightsAfterTheWait: a request that has waited for its turn needs its right once more.
+func TestQueries_RightsAfterTheWait(t *testing.T) {
+	t.Parallel()
+	held := &heldStreams{fakeStreams: newFakeStreams(t, "orders", "held"), release: make(chan struct{})}
+	policy, err := auth.NewPolicy(auth.Config{Token: auth.TokenConfig{Audience: "tidewire"}, Keys: []auth.Key{mustSecret(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := serveLimited(t, "", limits.Config{Pending: 100, UserQueries: 1}, false, func(cfg *gateway.Config) {
+		cfg.Engine.Streams, cfg.Auth.Policy = held, policy
+	})
+	first, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour, "read stream:held")))
+	send(t, first.Conn, `{"type":"subscribe","stream":"held","id":1}`)
+	l.eventually("it asks the store", func() bool { return held.now.Load() == 1 })
+
+	second, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour, "commit stream:orders")))
+	send(t, second.Conn, `{"type":"commit","stream":"orders","group":"g","position":1,"id":1}`)
+	send(t, second.Conn, `{"type":"auth","id":2,"token":"`+tokenOf(t, "ann", time.Hour, "read stream:other")+`"}`)
+	if a := second.next(); !strings.Contains(a, `"type":"ok","id":2`) {
+		t.Fatalf("a new token was answered with %s", a)
+	}
+	short := tokenOf(t, "ann", time.Second, "read stream:orders")
+	end := time.Now().Add(2 * time.Second)
+	read := make(chan string)
+	go func() { read <- l.once("GET", "/v1/streams/orders/messages", short) }()
+	time.Sleep(time.Until(end))
+	close(held.release)
+	if a := second.next(); !strings.Contains(a, `"id":1,"code":"forbidden"`) {
+		t.Errorf("a commit whose right has ended was answered with %s", a)
+	}
+	if got := <-read; got != "401 token_expired" {
+		t.Errorf("a read whose token has ended was answered with %s", got)
+	}
+}
+
+// TestRates_Handshakes: only handshakes have no rate.
+func TestRates_Handshakes(t *testing.T) {
+	t.Parallel()
+	l := serveLimited(t, "", limits.Config{RequestRate: oneRequest}, true, nil)
+	l.once("GET", "/v1/streams", "")
+	for _, r := range [][]string{{"GET", "/ws/nothing", "websocket"}, {"GET", "/ws/../v1/streams", "websocket"}, {"POST", "/ws", "websocket"}, {"GET", "/ws/chat", "x"}} {
+		if got := l.once(r[0], r[1], "", "Connection", "Upgrade", "Upgrade", r[2]); got != "429 rate_limited" {
+			t.Errorf("%s: got %s", r, got)
+		}
+	}
+	if w, status, _ := l.dial("/ws", nil); w == nil {
+		t.Errorf("a handshake was answered with %d", status)
+	}
+	for _, at := range []string{"//v1/queues/jobs/ack", "/v1/queues/./jobs/ack"} {
+		if got := l.once("POST", at, ""); got != "429 rate_limited" {
+			t.Errorf("%s: got %s", at, got)
+		}
 	}
 }

@@ -31,6 +31,10 @@ func (c *connection) overRate(now time.Time, wait time.Duration) reply {
 }
 
 func (c *connection) tooMuch() {
+	if c.flooded {
+		return
+	}
+	c.flooded = true
 	c.owner.limits.Log().Warn(c.address, "a connection was closed: it sends more than it may")
 	c.endWith(statusTooMany, "sends more than it may")
 }
@@ -55,7 +59,7 @@ func (s *session) tooManyRequests(r asked, now time.Time) bool {
 		return false
 	}
 	if settles(r.Type) {
-		s.conn.meter.Owe(now, 0, s.size)
+		s.conn.meter.Settle(now, s.size)
 		return false
 	}
 	wait, ok := s.conn.meter.Take(now, s.size)
@@ -74,7 +78,7 @@ func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	meter, size := p.conn.meter, len(m.Payload)
 	if meter.Waits() && settles(identify(m.Payload).Type) {
-		meter.Owe(now, 0, size)
+		meter.Settle(now, size)
 		return false
 	}
 	wait, ok := meter.Take(now, size)
@@ -82,7 +86,7 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 		return false
 	}
 	if settles(identify(m.Payload).Type) {
-		meter.Owe(now, 0, size)
+		meter.Settle(now, size)
 		return false
 	}
 	p.server.ignored.Add(1)
@@ -95,7 +99,7 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 const handledTogether = 32
 
 // rest is called after a few messages of a read. If they are as many as may be handled together, other connections get the processor. If the server has
-// had to refuse too much, nothing is read for a while. It returns the time after that.
+// had to do too much that takes nothing from the rate, nothing is read for a while. It returns the time after that.
 func (c *connection) rest(now time.Time, handled int) time.Time {
 	if handled >= handledTogether {
 		runtime.Gosched()
@@ -104,6 +108,7 @@ func (c *connection) rest(now time.Time, handled int) time.Time {
 	if !now.Before(until) {
 		return now
 	}
+	c.Flush()
 	c.SetUnread(true) // nobody reads, so no answer may wait for a pong
 	c.sleep(until)
 	c.SetUnread(false)
@@ -159,7 +164,7 @@ func (c *connection) pace(now time.Time, messages []websocket.Message) {
 	c.sleep(now.Add(c.meter.Owe(now, len(messages), bytes)))
 }
 
-// longestRest is how long an HTTP request that is over the rate waits for its answer at most.
+// longestRest is how long an HTTP request that is refused, or only settles something, waits at most.
 const longestRest = time.Second
 
 // countKey is the key of the *limits.Request in a request's context.
@@ -178,7 +183,7 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 	counted = r.WithContext(context.WithValue(r.Context(), countKey{}, count))
 	size, now := int(max(r.ContentLength, 0)), time.Now()
 	if s.settles(r) {
-		count.Owe(now, size)
+		time.Sleep(min(count.Settle(now, size), longestRest))
 		return counted, count.End, false
 	}
 	wait, ok := count.Take(now, size)
@@ -193,7 +198,8 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 
 // settles reports whether an HTTP request only settles or ends something. The routes decide it: an object may have the name of what settles.
 func (s *Server) settles(r *http.Request) bool {
-	if s.api == nil || !settles(path.Base(r.URL.Path)) {
+	at := r.URL.EscapedPath()
+	if s.api == nil || !settles(path.Base(at)) || at != path.Clean(at) { // another spelling is redirected
 		return false
 	}
 	_, pattern := s.api.mux.Handler(r)
@@ -202,6 +208,12 @@ func (s *Server) settles(r *http.Request) bool {
 
 // isHandshake reports whether a request wants to be a WebSocket: that counts as a connection, not as a request.
 func (s *Server) isHandshake(r *http.Request) bool {
-	at := r.URL.Path
-	return r.Header.Get("Upgrade") != "" && (at == "/ws" || strings.HasPrefix(at, "/ws/") || at == "/" && s.cfg.Only == Echo)
+	if r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return false
+	}
+	switch r.URL.Path {
+	case "/ws", "/ws/chat", "/ws/ingest", "/ws/lanes":
+		return true
+	}
+	return r.URL.Path == "/" && s.cfg.Only == Echo
 }

@@ -121,6 +121,9 @@ func (s *session) read() error {
 		now := time.Now()
 		s.conn.identity.recheck(s.server.work)
 		for some := range slices.Chunk(messages, handledTogether) {
+			if s.conn.flooded {
+				break
+			}
 			for _, m := range some {
 				s.handle(m, now)
 				s.conn.identity.recheck(s.server.work)
@@ -329,6 +332,9 @@ func (s *session) refuseFor(r asked, why *problem) {
 
 // fail is refuse for an error of a store.
 func (s *session) fail(r asked, err error, otherwise code) {
+	if errors.Is(err, errRefused) {
+		return
+	}
 	with := explained(err, otherwise)
 	if with.Code == otherwise || with.Code == engine.CodeRefused {
 		s.server.log.warn("request failed", "type", r.Type, "error", err)

@@ -35,7 +35,7 @@ func (s *session) appendEvents(r *request) {
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
-		positions, err := s.server.events.Append(ctx, r.Store, events, condition)
+		positions, err := appendInTurn(ctx, sessionQuery{s, r}, s.server.events, r.Store, events, condition)
 		if err != nil {
 			s.fail(r.asked, err, codeNotStored)
 			return
@@ -82,7 +82,7 @@ func (s *session) answerQuery(ctx context.Context, r *request, span engine.Event
 		return nil, 0, err
 	}
 	held = pageReserve
-	end, err := s.conn.socket.Query(ctx) // before what all users share: who waits here must not hold that
+	end, err := sessionQuery{s, r}.Query(ctx) // before what all users share: who waits here must not hold that
 	if err != nil {
 		return nil, held, err
 	}
@@ -141,7 +141,7 @@ func (s *session) project(r *request) {
 		if s.gone.Load() {
 			return
 		}
-		answer, err := projectionOf(ctx, s.conn.socket, s.server.events, r.Store, queries)
+		answer, err := projectionOf(ctx, sessionQuery{s, r}, s.server.events, r.Store, queries)
 		if err != nil {
 			s.fail(r.asked, err, codeUnavailable)
 			return

@@ -78,7 +78,7 @@ func (s *session) commit(r *request) {
 		}
 	default:
 		s.inBackground(func(ctx context.Context) {
-			offset, err := query(ctx, s.conn.socket, func() (int64, error) { return store.Commit(ctx, r.Stream, r.Group, position) })
+			offset, err := query(ctx, sessionQuery{s, r}, func() (int64, error) { return store.Commit(ctx, r.Stream, r.Group, position) })
 			if err != nil {
 				s.fail(r.asked, err, codeNotStored)
 				return

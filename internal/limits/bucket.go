@@ -114,6 +114,18 @@ func (b *bucket) owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	return max(b.requests.debt(), b.bytes.debt())
 }
 
+// oweAtMost is owe for requests, with a debt of at most one second: so one client does not make the others of its user wait for longer.
+func (b *bucket) oweAtMost(now time.Time, requests int) (wait time.Duration) {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.requests.left = max(b.requests.left-float64(requests), -b.requests.rate)
+	return b.requests.debt()
+}
+
 func (t *tokens) fill(passed time.Duration) { t.left = min(t.left+t.rate*passed.Seconds(), t.size) }
 
 // wait returns the wait until n tokens are there, or as many as there can be. It is rounded up by more than the error of the arithmetic: after it they

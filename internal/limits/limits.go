@@ -58,9 +58,10 @@ const (
 	// UserShare is how many times the rate of a connection a user has.
 	UserShare = 4
 
-	// refusalRate is how many refusals a second a connection may cause before the server reads slower, twice as many at once, and a user
-	// UserShare times that. Refusing a message costs the server about 2 µs: so a user takes a hundredth of a core at most.
-	refusalRate = 1000
+	// freeRate bounds what takes nothing from the rate of requests: messages that only settle something cost one each, and refusals refusalCost. When a
+	// connection has caused more a second, twice as much at once, the server reads slower. A user has UserShare times that.
+	freeRate    = 10_000
+	refusalCost = 10
 
 	// spare and addressSpare are how many more sockets the listener accepts than there may be, in all and for each address, so that
 	// the others can be told.
@@ -93,6 +94,7 @@ type counts struct {
 	sockets  int
 	pending  int // of them
 	requests int // HTTP requests in progress
+	queries  int // requests that ask the store, or wait for that; of a user
 }
 
 // Client is whose connection or request it is.

@@ -95,11 +95,11 @@ func (m *model) stats() (s Stats, addresses map[netip.Addr]counts, users map[str
 	count := func(at place, n counts) {
 		if at.address.IsValid() {
 			c := addresses[at.address]
-			addresses[at.address] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests}
+			addresses[at.address] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests, 0}
 		}
 		if at.user != "" {
 			c := users[at.user]
-			users[at.user] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests}
+			users[at.user] = counts{c.sockets + n.sockets, c.pending + n.pending, c.requests + n.requests, 0}
 		}
 		s.Sockets, s.Pending, s.Requests = s.Sockets+n.sockets, s.Pending+n.pending, s.Requests+n.requests
 	}

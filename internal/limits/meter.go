@@ -4,10 +4,10 @@ import "time"
 
 // Meter measures what one connection sends, against its own rate and that of its user. A nil *Meter has no limit. Only one goroutine may use it.
 type Meter struct {
-	registry               *Registry
-	own, user              *bucket
-	refusals, userRefusals *bucket
-	rests                  time.Time // until when nothing is read, because of refusals
+	registry       *Registry
+	own, user      *bucket
+	free, userFree *bucket
+	rests          time.Time // until when nothing is read, because of what is free
 
 	messages, controls patience
 }
@@ -22,12 +22,12 @@ func (c *Conn) Meter() *Meter {
 		if own == nil {
 			return nil
 		}
-		c.meter = &Meter{registry: r, own: own, refusals: newBucket(refusalRate, 0, 0)}
+		c.meter = &Meter{registry: r, own: own, free: newBucket(freeRate, 0, 0)}
 	}
-	c.meter.user, c.meter.userRefusals = nil, nil
+	c.meter.user, c.meter.userFree = nil, nil
 	if c.at.user != "" && c.counted && !c.closed {
 		u := r.user(c.at.user)
-		c.meter.user, c.meter.userRefusals = u.bucket, u.refusals
+		c.meter.user, c.meter.userFree = u.bucket, u.free
 	}
 	return c.meter
 }
@@ -90,10 +90,23 @@ func (m *Meter) Refused(now time.Time, wait time.Duration) (tooLong bool) {
 // refuse counts a refusal.
 func (m *Meter) refuse(now time.Time) {
 	m.registry.limited.Add(1)
-	m.rests = now.Add(max(m.refusals.owe(now, 1, 0), m.userRefusals.owe(now, 1, 0)))
+	m.spendFree(now, refusalCost)
 }
 
-// Rests returns until when the server should read nothing from the connection, because it has had to refuse too much. The zero Time is always.
+// Settle counts a message of n bytes that only settles or ends something. It is let through in any case, and says nothing about the patience of the client.
+func (m *Meter) Settle(now time.Time, n int) {
+	if m == nil {
+		return
+	}
+	m.Owe(now, 0, n)
+	m.spendFree(now, 1)
+}
+
+func (m *Meter) spendFree(now time.Time, cost int) {
+	m.rests = now.Add(max(m.free.oweAtMost(now, cost), m.userFree.oweAtMost(now, cost)))
+}
+
+// Rests returns until when the server should read nothing from the connection, because its client has caused too much that takes nothing from its rate. The zero Time is always.
 func (m *Meter) Rests() time.Time {
 	if m == nil {
 		return time.Time{}
@@ -101,10 +114,11 @@ func (m *Meter) Rests() time.Time {
 	return m.rests
 }
 
-// Rested says that the server has read nothing for a time: in it, the client may have sent and cannot be said to have paused.
+// Rested says that the server has read nothing for a time. What it reads then may have been sent before, so the time is no pause of the client, and no
+// impatience.
 func (m *Meter) Rested(d time.Duration) {
-	m.messages.last = m.messages.last.Add(d)
-	m.controls.last = m.controls.last.Add(d)
+	m.messages.wait(d)
+	m.controls.wait(d)
 }
 
 // Waits reports whether the client was told to wait, and is not known to have done so. Meanwhile Take must not be asked about what need not wait.
@@ -146,8 +160,19 @@ func (q *Request) Take(now time.Time, bytes int) (wait time.Duration, ok bool) {
 // Refused is told of an HTTP request that was over the rate. It returns how long the answer should wait, because the user has caused too many refusals.
 func (q *Request) Refused(now time.Time) (rest time.Duration) {
 	q.registry.limited.Add(1)
+	return q.spendFree(now)
+}
+
+// Settle counts an HTTP request that only settles or ends something, with its bytes. It returns how long it should wait.
+func (q *Request) Settle(now time.Time, bytes int) (rest time.Duration) {
+	q.Owe(now, bytes)
+	return q.spendFree(now)
+}
+
+// spendFree counts a request that takes nothing from the rate: it costs as much as a refusal, whatever it is.
+func (q *Request) spendFree(now time.Time) (rest time.Duration) {
 	if u := q.user(); u != nil {
-		rest = u.refusals.owe(now, 1, 0)
+		rest = u.free.oweAtMost(now, refusalCost)
 	}
 	return rest
 }

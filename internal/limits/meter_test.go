@@ -222,3 +222,43 @@ func TestMeter_Rests(t *testing.T) {
 		t.Error("another connection of the user does not rest")
 	}
 }
+
+// TestMeter_OneBurst: a client that has sent much at once, and then nothing, is not ended while the server reads it slowly.
+func TestMeter_OneBurst(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 50})
+	c := r.New()
+	c.Handshake(Client{User: "ann"}, false)
+	m, now := c.Meter(), time.Unix(1000, 0)
+	for range 7000 {
+		if wait, ok := m.Take(now, 1); !ok && m.Refused(now, wait) {
+			t.Fatal("it is ended")
+		}
+		if d := m.Rests().Sub(now); d > 0 {
+			m.Rested(d)
+			now = now.Add(d)
+		}
+	}
+}
+
+// TestMeter_Settles: what only settles something is never refused, and read slower if there is too much of it. The debt of a user is a second at most.
+func TestMeter_Settles(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 10})
+	now := time.Unix(1000, 0)
+	for n := range 30 {
+		c := r.New()
+		c.Handshake(Client{User: "ann"}, false)
+		m := c.Meter()
+		m.Settle(now, 1)
+		if d := m.Rests().Sub(now); n == 0 && d > 0 || d > time.Second+time.Microsecond {
+			t.Errorf("connection %d rests for %v after one message", n, d)
+		}
+		for range 40_000 {
+			m.Settle(now, 1)
+		}
+		if d := m.Rests().Sub(now); d <= 0 || d > time.Second+time.Microsecond {
+			t.Errorf("connection %d rests for %v after 40001 messages", n, d)
+		}
+	}
+}

@@ -12,9 +12,9 @@ func (c *Conn) Query(ctx context.Context) (end func(), err error) {
 		return func() {}, nil
 	}
 	c.registry.mu.Lock()
-	u := c.registry.users[c.at.user]
+	name := c.at.user
 	c.registry.mu.Unlock()
-	return u.query(ctx)
+	return c.registry.query(ctx, name)
 }
 
 // Query is the same for an HTTP request.
@@ -22,15 +22,29 @@ func (q *Request) Query(ctx context.Context) (end func(), err error) {
 	if q == nil {
 		return func() {}, nil
 	}
-	return q.user().query(ctx)
+	return q.registry.query(ctx, q.at.user)
 }
 
-func (u *user) query(ctx context.Context) (end func(), err error) {
-	if u == nil || u.queries == nil {
+func (r *Registry) query(ctx context.Context, name string) (end func(), err error) {
+	if name == "" || r.cfg.UserQueries <= 0 {
 		return func() {}, nil
 	}
+	r.mu.Lock()
+	u := r.user(name)
+	u.counts.queries++ // the user is not forgotten meanwhile
+	r.mu.Unlock()
+	done := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		u.counts.queries--
+		r.settle(name, u)
+	}
 	if err := u.queries.Acquire(ctx, 1); err != nil {
+		done()
 		return nil, err
 	}
-	return func() { u.queries.Release(1) }, nil
+	return func() {
+		u.queries.Release(1)
+		done()
+	}, nil
 }

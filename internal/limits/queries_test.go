@@ -60,3 +60,39 @@ func TestQuery(t *testing.T) {
 	(<-waits)()
 	second()
 }
+
+// TestQuery_Forgotten: a user whose connections have ended is not forgotten while one of its requests asks, so that nobody asks more by connecting anew.
+func TestQuery_Forgotten(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, rate := range []float64{0, 1e9} { // with a rate, a user is remembered for a while
+		r := New(Config{UserQueries: 1, RequestRate: rate})
+		connect := func() *Conn {
+			c := r.New()
+			c.Handshake(Client{User: "ann"}, false)
+			return c
+		}
+		first := connect()
+		end, err := first.Query(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+		second := connect()
+		for _, c := range []*Conn{first, second} {
+			if _, err := c.Query(ended); err == nil {
+				t.Error("a second request asks while the first does")
+			}
+		}
+		end()
+		if end, err = second.Query(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second.Close()
+		end()
+		if rate == 0 && len(r.users) > 0 {
+			t.Errorf("%d users are remembered", len(r.users))
+		}
+	}
+}

@@ -12,11 +12,11 @@ const maxIdle = 50_000
 // user is what is counted of one user. It stays for a while after the last connection: a user that connects again finds its buckets as they are.
 type user struct {
 	counts
-	bucket   *bucket             // nil without rates
-	refusals *bucket             // nil without rates
-	queries  *semaphore.Weighted // nil without a limit
-	since    time.Time
-	queued   bool // in Registry.idle
+	bucket  *bucket             // nil without rates
+	free    *bucket             // of freeRate; nil without rates
+	queries *semaphore.Weighted // nil without a limit
+	since   time.Time
+	queued  bool // in Registry.idle
 }
 
 // idleUser is a user that may be forgotten at that time, if it has been idle meanwhile.
@@ -39,7 +39,7 @@ func (r *Registry) user(name string) *user {
 	if u == nil {
 		u = &user{bucket: newBucket(UserShare*r.cfg.RequestRate, UserShare*r.cfg.ByteRate, r.cfg.MaxMessage)}
 		if u.bucket != nil {
-			u.refusals = newBucket(UserShare*refusalRate, 0, 0)
+			u.free = newBucket(UserShare*freeRate, 0, 0)
 		}
 		if r.cfg.UserQueries > 0 {
 			u.queries = semaphore.NewWeighted(int64(r.cfg.UserQueries))
