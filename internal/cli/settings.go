@@ -206,6 +206,9 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 		if !set {
 			text, source = c.elsewhere(p, f.Name)
 		}
+		if text == "" && f.Default != "" { // an empty value in place of the default
+			text, source = "''", p.settings.source(ctx, f)
+		}
 		if text == "" { // it has no default, or the default is determined later
 			fmt.Fprintf(p.Out, "# %s =\n", f.Name)
 			continue

@@ -15,7 +15,7 @@ func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"", "port = 8081", "max-memory = \"2GiB\"\nstored-rooms = [\"lobby\", \"support-*\"]", "port = -1", "rate-limit = 1e400", "x = 1", "rule = [\"user: read stream:a\"]",
 		"[server]\nport = 1", "port = \"8080\"", "stored-rooms = [[\"a\"]]", "database-url = \"postgres://u:p@h/x\"", "rule = [\"*: query events:a#t:{claim.x}\"]\nauth-leeway = \"1m\"",
-		"max-message = 9223372036854775808", "shutdown-timeout = 30", "migrate = false", "allow-origin = \"a,b\"", "port = 0x10", "\xff", "a.b = 1", "host = \"\\u0000\"", "open = true", "rule = [\"\"]",
+		"max-message = 9223372036854775808", "shutdown-timeout = 30", "migrate = false", "allow-origin = \"a,b\"", "port = 0x10", "\xff", "a.b = 1", "host = \"\\u0000\"", "open = true", "rule = [\"\"]", "host = \"\"",
 	} {
 		f.Add([]byte(text))
 	}
