@@ -86,35 +86,22 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	return appended(got.first, len(events), got.repeated), nil
 }
 
-// maxUndecided is how often a call is checked alone, outside a batch. Each check
-// continues at the position at which the last one ended.
-const maxUndecided = 20
-
 // submit hands the call to the committer and waits for its answer. err means
-// that there is none. A call with an expensive condition comes back undecided:
-// submit then checks it alone, and hands it over again.
-func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
-	for undecided := 0; ; undecided++ {
-		got, err := s.hand(ctx, c)
-		if err != nil {
-			return got, err
-		}
-		if errors.Is(got.err, errUndecided) {
-			if undecided >= maxUndecided {
-				return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
-			}
-			if err := s.checkSlow(ctx, c); err == nil {
-				continue
-			} else if !errors.Is(err, ErrConflict) {
-				return answer{}, err
-			} else {
-				s.counts.conflicts.Add(1)
-				got.err = err
-			}
-		}
-		c.free()
-		return got, nil
+// that there is none.
+func (s *Store) submit(ctx context.Context, c *call) (got answer, err error) {
+	apart := c.costly()
+	if !apart {
+		got, err = s.hand(ctx, c)
+		apart = err == nil && errors.Is(got.err, errUndecided)
 	}
+	if apart {
+		got, err = s.submitApart(ctx, c)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	c.free()
+	return got, nil
 }
 
 // hand gives the call to the committer once.

@@ -97,7 +97,6 @@ func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 // position, the history that its condition relies on is lost.
 func (s *Store) refusal(position int64, eventType string) error {
 	if position == 0 {
-		s.counts.undecided.Add(1)
 		return errUndecided
 	}
 	if position < 0 {

@@ -139,6 +139,91 @@ func TestAppendIf_CheckedApart(t *testing.T) {
 	}
 }
 
+// manyItems is a condition with 40 items, each of a type and two tags.
+func manyItems() Condition {
+	var q Query
+	for n := range 40 {
+		q.Items = append(q.Items, Item{Types: []string{"T"}, Tags: []string{"many", fmt.Sprint("tag", n)}})
+	}
+	return Condition{FailIfEventsMatch: q}
+}
+
+// TestAppendIf_ManyItemsWaitApart: appends under conditions with many items wait for each other, and no other append
+// waits for them.
+func TestAppendIf_ManyItemsWaitApart(t *testing.T) {
+	t.Parallel()
+	_, s := prepared(t)
+	for range cap(s.slowChecks) {
+		s.slowChecks <- struct{}{}
+	}
+	answered := make(chan error)
+	for n := range 3 {
+		go func() {
+			_, err := s.AppendIf(t.Context(), []Event{{Type: fmt.Sprint("Costly", n)}}, manyItems())
+			answered <- err
+		}()
+	}
+	for n := range 20 {
+		if _, err := s.Append(t.Context(), Event{Type: "Cheap"}); err != nil {
+			t.Fatal(err)
+		}
+		tag := fmt.Sprint(n)
+		if _, err := s.AppendIf(t.Context(), []Event{{Type: "Cheap", Tags: []string{tag}}}, Condition{FailIfEventsMatch: Tagged(tag)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-answered:
+		t.Fatalf("an append was answered without a slot: %v", err)
+	default:
+	}
+	for range cap(s.slowChecks) {
+		<-s.slowChecks
+	}
+	for range 3 {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	if apart := s.Stats().CheckedApart; apart != 3 {
+		t.Errorf("checked apart %d times, want once for each append with many items", apart)
+	}
+}
+
+// TestAppendIf_ManyItemsExclude: of appends under conditions with many items that exclude each other one is stored,
+// also with transactions of the caller.
+func TestAppendIf_ManyItemsExclude(t *testing.T) {
+	t.Parallel()
+	db, s := prepared(t)
+	results := make(chan error)
+	const callers = 12
+	for n := range callers {
+		event := Event{Type: "T", Tags: []string{"many", fmt.Sprint("tag", n)}}
+		go func() {
+			if n%2 == 0 {
+				_, err := s.AppendIf(t.Context(), []Event{event}, manyItems())
+				results <- err
+				return
+			}
+			results <- pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+				_, err := s.AppendIfTx(t.Context(), tx, []Event{event}, manyItems())
+				return err
+			})
+		}()
+	}
+	stored := 0
+	for range callers {
+		if err := <-results; err == nil {
+			stored++
+		} else if !errors.Is(err, ErrConflict) {
+			t.Error(err)
+		}
+	}
+	if events, err := s.Query(t.Context(), Typed("T"), ReadOptions{}); stored != 1 || len(events) != 1 || err != nil {
+		t.Errorf("%d were answered as stored, and %d are stored, want one; %v", stored, len(events), err)
+	}
+}
+
 // TestQueries_CheckUnderLockGivesUp: a check under the lock reads only a few rows,
 // even if the condition needs many.
 func TestQueries_CheckUnderLockGivesUp(t *testing.T) {

@@ -1,6 +1,7 @@
 package eventstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,6 +145,52 @@ func BenchmarkQuery(b *testing.B) {
 				}
 				return err
 			})
+		})
+	}
+}
+
+// BenchmarkAppendBesideCostly appends single events while other callers append under conditions of a thousand items,
+// each of two tags that many events have, but none both.
+func BenchmarkAppendBesideCostly(b *testing.B) {
+	s := benchStore(b, 0)
+	for _, letter := range []string{"A", "B"} {
+		for range 16 {
+			var events []eventstore.Event
+			for n := range 1000 {
+				events = append(events, eventstore.Event{Type: "T", Tags: []string{fmt.Sprint(letter, n%32)}})
+			}
+			mustAppend(b, s, events...)
+		}
+	}
+	var q eventstore.Query
+	for n := range eventstore.MaxItems {
+		q.Items = append(q.Items, eventstore.Item{Tags: []string{fmt.Sprint("A", n%32), fmt.Sprint("B", n/32)}})
+	}
+	for _, costly := range []int{0, 1, 4, 40} {
+		b.Run(fmt.Sprint("costly=", costly), func(b *testing.B) {
+			ctx, stop := context.WithCancel(b.Context())
+			defer stop()
+			var calling sync.WaitGroup
+			var appended atomic.Int64
+			for range costly {
+				calling.Go(func() {
+					for ctx.Err() == nil {
+						_, err := s.AppendIf(ctx, []eventstore.Event{event("C")}, eventstore.Condition{FailIfEventsMatch: q})
+						if err != nil && ctx.Err() == nil {
+							b.Error(err)
+							return
+						}
+						appended.Add(1)
+					}
+				})
+			}
+			closedLoop(b, 1, func(int) error {
+				_, err := s.Append(b.Context(), event("P"))
+				return err
+			})
+			b.ReportMetric(float64(appended.Load())/b.Elapsed().Seconds(), "costly/s")
+			stop()
+			calling.Wait()
 		})
 	}
 }

@@ -58,14 +58,11 @@ func (c *call) Query(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-// costlyItems is the number of items of a condition from which on its append counts as a query: PostgreSQL looks for the events of each item.
-const costlyItems = 8
-
-// appendInTurn appends events. An append with a costly condition waits for the turn of its user: appends are stored in groups, and all of a group
-// wait for its conditions.
+// appendInTurn appends events. An append with a condition waits for the turn of its user, because PostgreSQL looks for the events that the condition
+// names, and few expensive conditions are checked at a time.
 func appendInTurn(ctx context.Context, by asking, store engine.Events, name string, events []engine.Event, condition *engine.EventCondition) ([]int64, error) {
 	ask := func() ([]int64, error) { return store.Append(ctx, name, events, condition) }
-	if condition == nil || len(condition.Query.Items) <= costlyItems {
+	if condition == nil {
 		return ask()
 	}
 	return query(ctx, by, ask)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,8 +38,13 @@ func (h *heldStreams) Subscribe(ctx context.Context, stream string, from engine.
 func TestQueries_OfOneUser(t *testing.T) {
 	t.Parallel()
 	held := &heldStreams{fakeStreams: newFakeStreams(t, "orders", "held"), release: make(chan struct{})}
-	l := serveLimited(t, "", limits.Config{Pending: 100, UserQueries: 2}, false, func(cfg *gateway.Config) { cfg.Engine.Streams = held })
-	ann, bob := tokenOf(t, "ann", time.Hour), tokenOf(t, "bob", time.Hour)
+	events := &fakeEvents{changed: make(chan struct{})}
+	l := serveLimited(t, "", limits.Config{Pending: 100, UserQueries: 2}, false, func(cfg *gateway.Config) {
+		cfg.Engine.Streams, cfg.Engine.Events = held, events
+	})
+	release := sync.OnceFunc(func() { close(held.release) })
+	t.Cleanup(release) // also if the test fails: the server waits for it
+	ann, bob := tokenOf(t, "ann", time.Hour, "read stream:*", "publish stream:*", "append events:*", "query events:*"), tokenOf(t, "bob", time.Hour)
 	var conns []*wire
 	for range 3 {
 		c, _, _ := l.dial("/ws", bearer(ann))
@@ -52,6 +58,8 @@ func TestQueries_OfOneUser(t *testing.T) {
 	go func() { read <- l.once("GET", "/v1/streams/orders/messages", ann) }()
 
 	other, _, _ := l.dial("/ws", bearer(bob))
+	conns[0].ask(`{"type":"append","store":"orders","events":[{"type":"A"}],"id":"a"}`, `{"type":"ok","id":"a","positions":[1]}`)
+	send(t, conns[0].Conn, `{"type":"append","store":"orders","events":[{"type":"A"}],"condition":{"query":{"items":[{"tags":["x"]}]}},"id":"b"}`)
 	other.ask(`{"type":"subscribe","stream":"orders","id":1}`, `{"type":"ok","id":1,"position":0}`)
 	conns[0].ask(`{"type":"publish","stream":"orders","payload":"x","id":"p"}`, `{"type":"ok","id":"p","position":1}`) // is not a query
 	if got := l.once("GET", "/v1/streams/orders/messages", bob); got != "200" {
@@ -62,13 +70,18 @@ func TestQueries_OfOneUser(t *testing.T) {
 		t.Errorf("a request of the user that waits was answered with %q", got)
 	default:
 	}
-	close(held.release)
+	if stored, _ := events.Query(t.Context(), "orders", engine.EventQuery{}, engine.EventRange{Limit: 9}); len(stored) != 1 {
+		t.Errorf("%d events are stored, want only that without a condition", len(stored))
+	}
+	release()
 	if got := <-read; got != "200" {
 		t.Errorf("in the end the request is answered with %q", got)
 	}
-	for _, c := range conns {
-		for range 3 {
-			c.next()
+	for n, c := range conns {
+		for range []int{4, 3, 3}[n] {
+			if a := c.next(); !strings.Contains(a, `"type":"ok"`) {
+				t.Errorf("answered with %s", a)
+			}
 		}
 	}
 	if most := held.most.Load(); most != 2 {
@@ -89,6 +102,8 @@ func TestQueries_RightsAfterTheWait(t *testing.T) {
 	})
 	first, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour, "read stream:held")))
 	send(t, first.Conn, `{"type":"subscribe","stream":"held","id":1}`)
+	release := sync.OnceFunc(func() { close(held.release) })
+	t.Cleanup(release)
 	l.eventually("it asks the store", func() bool { return held.now.Load() == 1 })
 
 	second, _, _ := l.dial("/ws", bearer(tokenOf(t, "ann", time.Hour, "commit stream:orders")))
@@ -102,7 +117,7 @@ func TestQueries_RightsAfterTheWait(t *testing.T) {
 	read := make(chan string)
 	go func() { read <- l.once("GET", "/v1/streams/orders/messages", short) }()
 	time.Sleep(time.Until(end))
-	close(held.release)
+	release()
 	if a := second.next(); !strings.Contains(a, `"id":1,"code":"forbidden"`) {
 		t.Errorf("a commit whose right has ended was answered with %s", a)
 	}
