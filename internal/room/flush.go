@@ -28,13 +28,13 @@ const (
 	blockSize = 32
 )
 
-// run serves the room's members in rounds, while it has any.
+// run serves the room's members in rounds, and ends the room when it has none.
 func (r *Room) run() {
 	timer := stoppedTimer()
 	defer timer.Stop()
 	f := round{room: r}
 	var next time.Time // before which no round begins
-	for {
+	for !r.ended() {
 		var retry <-chan time.Time
 		if f.lagging > 0 {
 			timer.Reset(retryPause)
@@ -43,15 +43,9 @@ func (r *Room) run() {
 		select {
 		case <-r.wake:
 		case <-retry:
-		case <-r.done:
-			return
 		}
 		timer.Reset(time.Until(next))
-		select {
-		case <-timer.C:
-		case <-r.done:
-			return
-		}
+		<-timer.C
 		start := time.Now()
 		f.flush(start)
 		end := time.Now()
@@ -112,8 +106,9 @@ func (f *round) begin(now time.Time) {
 	f.split(now)
 }
 
-// serve visits them.
+// serve visits them, after other nodes, which have the longer way.
 func (f *round) serve() {
+	f.room.outlet.serve(f.room)
 	var others sync.WaitGroup
 	for i := range f.shares[1:] {
 		others.Go(f.shares[i+1].serve)
@@ -170,9 +165,13 @@ func (s *share) look(block []*Member) {
 			m.own = m.own[:0]
 		}
 	}
-	s.head = r.log.head
+	s.lookAt(&r.log)
+}
+
+func (s *share) lookAt(l *log) {
+	s.head = l.head
 	s.chunks = s.chunks[:0]
-	for _, seg := range r.log.segs {
+	for _, seg := range l.segs {
 		s.chunks = append(s.chunks, chunk{seg.start, (*seg.buf)[:len(*seg.buf):len(*seg.buf)]})
 	}
 }

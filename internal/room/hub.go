@@ -7,7 +7,7 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Hub holds the rooms of a server. A room exists while it has members.
+// Hub holds the rooms of a server. A room exists while it has members, and some milliseconds longer.
 type Hub struct {
 	cfg        Config
 	deliveries atomic.Uint64
@@ -45,8 +45,7 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	defer h.mu.Unlock()
 	r := h.rooms[name]
 	if r == nil {
-		r = &Room{hub: h, name: name, wake: make(chan struct{}, 1), done: make(chan struct{})}
-		h.rooms[name] = r
+		r = h.open(name)
 		h.flushers.Go(r.run)
 	}
 	r.mu.Lock()
@@ -57,6 +56,17 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 		r.presence.joined(m.user)
 	}
 	return m
+}
+
+// open makes a room. h.mu is held.
+func (h *Hub) open(name string) *Room {
+	r := &Room{hub: h, name: name, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	r.outlet.next = 1
+	if h.cfg.Connect != nil {
+		r.outlet.to = h.cfg.Connect(name, &Inlet{r})
+	}
+	h.rooms[name] = r
+	return r
 }
 
 // Publish sends a message to the members of the room of that name, if there is

@@ -1,7 +1,6 @@
 package room
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/tidewire/tidewire/websocket"
@@ -65,12 +64,7 @@ func (s *share) caughtUp(m *Member) bool {
 	if m.inFlight > s.room.hub.cfg.MaxLagBytes/2 || m.conn.Unsent() > 0 {
 		return false
 	}
-	notice, _ := json.Marshal(struct {
-		Type   string `json:"type"`
-		Room   string `json:"room"`
-		Missed int    `json:"missed"`
-	}{"gap", s.room.name, m.missed}) // strings and numbers cannot fail
-	m.conn.Queue(websocket.OpText, notice)
+	m.conn.Queue(websocket.OpText, gapNotice(s.room.name, m.missed))
 	m.conn.Flush()
 	m.lagging, m.missed, m.unseen = false, 0, 0
 	return true

@@ -3,6 +3,8 @@ package room
 import (
 	"slices"
 	"sync"
+
+	"github.com/tidewire/tidewire/websocket"
 )
 
 // segmentSize is the capacity of a shared segment, in bytes: some fifteen
@@ -42,6 +44,18 @@ func (l *log) append(frame []byte) (start int64) {
 	l.head += int64(len(frame))
 	l.ends = append(l.ends, l.head)
 	return start
+}
+
+// appendAll adds several whole frames.
+func (l *log) appendAll(frames []byte) {
+	for len(frames) > 0 {
+		h, size, err := websocket.ParseHeader(frames)
+		if err != nil || size == 0 || len(frames) < size+int(h.Length) {
+			return
+		}
+		l.append(frames[:size+int(h.Length)])
+		frames = frames[size+int(h.Length):]
+	}
 }
 
 func newSegment(size int) *[]byte {

@@ -22,6 +22,9 @@ type Config struct {
 	// take to read up to the Close frame and answer it; then its connection is
 	// aborted. Defaults to 1 s.
 	LagCloseTimeout time.Duration
+	// Connect is called when a room gets its first member, and connects it with the same room on other nodes. It returns
+	// nil if there is none. It must not block, nor call the Hub. Defaults to nil: there are no other nodes.
+	Connect func(room string, in *Inlet) Outlet
 }
 
 func (c Config) withDefaults() Config {
@@ -52,7 +55,9 @@ type Room struct {
 	hub  *Hub
 	name string
 	wake chan struct{} // one slot: there is something to flush
-	done chan struct{} // closed when the last member has left
+	done chan struct{} // closed when the room has ended
+
+	outlet outlet
 
 	mu       sync.Mutex
 	log      log
@@ -132,11 +137,8 @@ func (m *Member) Leave() {
 	}
 }
 
-// remove removes m from the room, which ends with its last member, and returns
-// m's watcher, or nil.
+// remove removes m from the room, and returns m's watcher, or nil.
 func (r *Room) remove(m *Member) *watcher {
-	r.hub.mu.Lock()
-	defer r.hub.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.index < 0 {
@@ -156,10 +158,34 @@ func (r *Room) remove(m *Member) *watcher {
 		r.presence.left(m.user)
 	}
 	if len(r.members) == 0 {
-		delete(r.hub.rooms, r.name)
-		close(r.done)
+		r.nudge()
 	}
 	return m.watcher
+}
+
+// ended ends the room if its last member has left, and the outlet has received everything. It reports whether the room has ended.
+func (r *Room) ended() bool {
+	if !r.empty() {
+		return false
+	}
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	if !r.empty() {
+		return false
+	}
+	if r.outlet.to != nil {
+		r.outlet.to.Close()
+	}
+	delete(r.hub.rooms, r.name)
+	close(r.done)
+	return true
+}
+
+// empty reports whether there are no members, and the outlet has received everything. Only the flusher may call it.
+func (r *Room) empty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.members) == 0 && (r.outlet.to == nil || r.outlet.pos == r.log.head)
 }
 
 // expel closes the connection of a lagging member with DisconnectOnLag. The

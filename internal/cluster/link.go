@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// slot is one of the topics onto which the names of rooms are hashed.
+type slot uint16
+
+const slots = 4096
+
+func slotOf(name string) slot {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return slot(h.Sum32() % slots)
+}
+
+func (s slot) topic() string { return "room." + strconv.Itoa(int(s)) }
+
+// link connects a room on this node with the same room on other nodes. It implements room.Outlet. It outlives the room for a
+// while, so that the numbers go on if the room begins again.
+type link struct {
+	node  *Node
+	name  string
+	slot  slot
+	epoch uint64
+	begun time.Time // of the epoch
+
+	// out guards what goes out. It is held until a batch is with the relay: no digest may overtake the batches that it counts.
+	out     sync.Mutex
+	batch   []byte // scratch
+	base    uint64 // what to add to the numbers of the room
+	next    uint64 // number of the next frame
+	digests int    // in how many more digests the room is
+
+	// mu guards what comes in.
+	mu      sync.Mutex
+	in      inlet // nil while the room has no members on this node
+	opened  time.Time
+	closed  time.Time
+	origins map[uint64]*origin
+}
+
+// inlet is what a link needs of a room.Inlet.
+type inlet interface {
+	Publish(frames []byte)
+	Missed(messages int)
+}
+
+// open begins the room on this node.
+func (l *link) open(in inlet, now time.Time) {
+	l.out.Lock()
+	l.base = l.next - 1
+	l.out.Unlock()
+	l.mu.Lock()
+	l.in, l.opened, l.origins = in, now, make(map[uint64]*origin)
+	l.mu.Unlock()
+}
+
+// Close implements room.Outlet.
+func (l *link) Close() {
+	l.mu.Lock()
+	l.in, l.origins, l.closed = nil, nil, l.node.now()
+	l.mu.Unlock()
+	l.node.ended(l)
+}
+
+// Send implements room.Outlet.
+func (l *link) Send(first uint64, count int, frames []byte) {
+	l.out.Lock()
+	defer l.out.Unlock()
+	at := place{l.epoch, l.base + first, l.node.now().Sub(l.begun)}
+	l.next = at.first + uint64(count)
+	if l.digests == 0 {
+		l.node.active.add(l)
+	}
+	l.digests = digests
+	l.batch = appendPlace(appendName(appendHead(l.batch[:0], kindBatch, l.node.id), l.name), at)
+	l.batch = append(binary.BigEndian.AppendUint32(l.batch, uint32(count)), frames...)
+	// A batch that can't be sent is a hole in the numbers, like one that is lost on its way.
+	l.node.relay.Publish(l.slot.topic(), l.batch)
+}
+
+// place returns where the next frame belongs. l.out is held.
+func (l *link) place(now time.Time) place { return place{l.epoch, l.next, now.Sub(l.begun)} }
+
+// receive handles a message of a slot.
+func (n *Node) receive(message []byte) {
+	r := &reader{rest: message}
+	switch kind, from := r.head(); {
+	case r.err != nil || from == n.id:
+	case kind == kindBatch:
+		name, at, count := r.name(), r.place(), r.uint32()
+		if l := n.find(name); r.err == nil && l != nil {
+			l.receive(from, at, int(count), r)
+		}
+	case kind == kindDigest:
+		for len(r.rest) > 0 && r.err == nil {
+			name, at := r.name(), r.place()
+			if l := n.find(name); r.err == nil && l != nil {
+				l.receive(from, at, 0, r)
+			}
+		}
+	default:
+		r.err = errMalformed
+	}
+	if r.err != nil {
+		n.malformed.Add(1)
+	}
+}
+
+// receive gives the room the frames that it does not have yet, after it was told how many are missing before them. With a count of 0 there are no
+// frames.
+func (l *link) receive(from uint64, at place, count int, r *reader) {
+	var frames []byte
+	if count > 0 {
+		if frames = r.rest; !whole(frames, count) {
+			r.err = errMalformed
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock() // also while the room takes the frames: it must not take those of a later batch before
+	if l.in == nil {
+		return
+	}
+	o := l.origins[from]
+	if o == nil {
+		o = &origin{}
+		l.origins[from] = o
+	}
+	drop, missed := o.take(at, uint64(count), l.node.now().Sub(l.opened))
+	if missed > 0 {
+		l.node.missed.Add(missed)
+		l.in.Missed(int(missed))
+	}
+	if frames = after(frames, int(drop)); len(frames) > 0 {
+		l.in.Publish(frames)
+	}
+}
+
+// whole reports whether b consists of so many whole frames, none of which a client has masked.
+func whole(b []byte, count int) bool {
+	for ; len(b) > 0 && count > 0; count-- {
+		h, size, err := websocket.ParseHeader(b)
+		if err != nil || size == 0 || h.Masked || uint64(len(b)-size) < uint64(h.Length) {
+			return false
+		}
+		b = b[size+int(h.Length):]
+	}
+	return len(b) == 0 && count == 0
+}
+
+// after returns the frames without the first ones.
+func after(frames []byte, drop int) []byte {
+	for range drop {
+		h, size, _ := websocket.ParseHeader(frames)
+		frames = frames[size+int(h.Length):]
+	}
+	return frames
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// The messages between nodes. Numbers are big-endian; a name is its length in one byte, and its bytes.
+//
+//	batch      'b' node(8) name epoch(8) age(4, ms) first(8) count(4) frames
+//	digest     'd' node(8), then for each room: name epoch(8) age(4, ms) next(8)
+//	heartbeat  'h' node(8) number(8)
+//	question   'q' node(8) number(8), then slots, 2 bytes each: the node asks another for the numbers of all rooms in the slots;
+//	           number is that of the heartbeat because of which it asks
+//	answered   'a' node(8) number(8): the digests that answer the question have been sent
+const (
+	kindBatch     = 'b'
+	kindDigest    = 'd'
+	kindHeartbeat = 'h'
+	kindQuestion  = 'q'
+	kindAnswered  = 'a'
+)
+
+var errMalformed = errors.New("cluster: malformed message")
+
+func appendHead(dst []byte, kind byte, node uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, kind), node)
+}
+
+func appendName(dst []byte, name string) []byte { return append(append(dst, byte(len(name))), name...) }
+
+func appendPlace(dst []byte, at place) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, at.epoch)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(min(at.age.Milliseconds(), 1<<32-1)))
+	return binary.BigEndian.AppendUint64(dst, at.first)
+}
+
+// reader decodes a message. After a failure all results are zero.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) bytes(n int) []byte {
+	if len(r.rest) < n || r.err != nil {
+		r.err = errMalformed
+		return make([]byte, n)
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) byte() byte     { return r.bytes(1)[0] }
+func (r *reader) uint16() uint16 { return binary.BigEndian.Uint16(r.bytes(2)) }
+func (r *reader) uint32() uint32 { return binary.BigEndian.Uint32(r.bytes(4)) }
+func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.bytes(8)) }
+func (r *reader) name() string   { return string(r.bytes(int(r.byte()))) }
+
+func (r *reader) place() (p place) {
+	p.epoch = r.uint64()
+	p.age = time.Duration(r.uint32()) * time.Millisecond
+	p.first = r.uint64()
+	return p
+}
+
+// head decodes the begin of each message.
+func (r *reader) head() (kind byte, node uint64) { return r.byte(), r.uint64() }

@@ -1,0 +1,125 @@
+package natsrelay
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// routeUser is the user name with which nodes log in at each other.
+	routeUser = "tidewire"
+	// pingEvery is how often a node pings another that it hears nothing from; two pings without an answer mean that the
+	// connection is dead. So a cut is noticed within 3 s, and after it a new connection replaces one whose packets wait for
+	// TCP's next try.
+	pingEvery = time.Second
+	// readyWithin bounds the start of the server.
+	readyWithin = 10 * time.Second
+)
+
+// embedded is a NATS server inside this process.
+type embedded struct {
+	server   *server.Server
+	password string // of the port for clients
+
+	mu      sync.Mutex
+	options *server.Options
+}
+
+func startEmbedded(cfg Config) (*embedded, error) {
+	host, portText, err := net.SplitHostPort(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("cluster address %q: %w", cfg.Listen, err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, fmt.Errorf("cluster address %q: %w", cfg.Listen, err)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	e := &embedded{password: rand.Text()}
+	e.options = &server.Options{
+		ServerName: cfg.Node, NoSigs: true, NoLog: true, NoSystemAccount: true, NoSublistCache: true,
+		// A cluster needs the port for clients: without it the server does not open the other one.
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: routeUser, Password: e.password,
+		MaxPayload: int32(cfg.MaxMessage), MaxPending: max(64<<20, 4*int64(cfg.MaxMessage)),
+		Cluster: server.ClusterOpts{
+			Name: cfg.Cluster, Host: host, Port: port, Advertise: cfg.Advertise, Username: routeUser, Password: cfg.Secret,
+			// One connection for a pair of nodes: messages of one account are in order only within one.
+			PoolSize: -1, NoAdvertise: true, PingInterval: pingEvery, MaxPingsOut: 2, WriteDeadline: 5 * time.Second,
+		},
+	}
+	if e.server, err = server.NewServer(e.options.Clone()); err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
+	go e.server.Start()
+	if !e.server.ReadyForConnections(readyWithin) {
+		e.stop()
+		return nil, fmt.Errorf("NATS does not listen on %s: is the port in use? Choose another with --cluster-listen", cfg.Listen)
+	}
+	return e, nil
+}
+
+// connect returns the options of a connection over a pipe.
+func (e *embedded) connect() []nats.Option {
+	return []nats.Option{nats.InProcessServer(e.server), nats.UserInfo(routeUser, e.password)}
+}
+
+func (e *embedded) stop() {
+	if e != nil {
+		e.server.Shutdown()
+		e.server.WaitForShutdown()
+	}
+}
+
+// Addr returns the address on which the server inside the process listens for other nodes, or "".
+func (r *Relay) Addr() string {
+	if r.server == nil {
+		return ""
+	}
+	return r.server.server.ClusterAddr().String()
+}
+
+// SetPeers sets the addresses of all other nodes, as host:port. The server inside the process connects to each, and tries again
+// until it is not in the list any more. With servers of an operator it does nothing.
+func (r *Relay) SetPeers(addresses []string) error {
+	if r.server == nil {
+		return nil
+	}
+	e := r.server
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var routes []*url.URL
+	for _, address := range addresses {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: address, User: url.UserPassword(routeUser, r.cfg.Secret)})
+	}
+	same := func(a, b *url.URL) bool { return a.Host == b.Host }
+	if slices.EqualFunc(routes, e.options.Routes, same) {
+		return nil
+	}
+	changed := e.options.Clone()
+	changed.Routes = routes
+	if err := e.server.ReloadOptions(changed); err != nil {
+		return errors.Join(fmt.Errorf("connect to other nodes: %v", addresses), err)
+	}
+	e.options.Routes = routes
+	return nil
+}
+
+// Peers returns how many other nodes the server inside the process is connected to.
+func (r *Relay) Peers() int {
+	if r.server == nil {
+		return 0
+	}
+	return r.server.server.NumRoutes()
+}

@@ -1,0 +1,161 @@
+// Package natsrelay implements relay.Relay with core NATS: with a server inside this process, or with servers that an operator
+// runs.
+//
+// The server inside the process has no files and no JetStream. Other nodes reach its cluster port, with a password; its port
+// for clients is on loopback, with a random password, and only this package uses it, over a pipe.
+package natsrelay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tidewire/tidewire/internal/relay"
+)
+
+// Config configures a Relay.
+type Config struct {
+	// Node is the unique name of this node. It has no spaces.
+	Node string
+	// Cluster is the name of the cluster: letters, digits, - and _. Nodes of different clusters do not hear each other.
+	Cluster string
+	// Listen is the address for other nodes, as host:port. Port 0 is any free port.
+	Listen string
+	// Advertise is the address at which other nodes reach Listen, as host:port. Defaults to the address that they see.
+	Advertise string
+	// Secret is the password that nodes of the cluster present to each other.
+	Secret string
+	// URL is the address of NATS servers that an operator runs, several separated by commas. The fields for the server inside
+	// the process are not used then. Defaults to none.
+	URL string
+	// MaxMessage is the largest message, in bytes. Servers at URL may take less. Defaults to 1 MiB.
+	MaxMessage int
+	// Log receives what goes wrong. Defaults to slog.Default().
+	Log *slog.Logger
+}
+
+// queued is how many messages from other nodes wait to be handled. More are lost.
+const queued = 16 << 10
+
+// Relay sends and receives by one connection to a NATS server.
+type Relay struct {
+	cfg     Config
+	server  *embedded // nil if the servers are an operator's
+	conn    *nats.Conn
+	arrived chan *nats.Msg
+	quit    chan struct{}
+	closing sync.Once
+	lost    atomic.Uint64
+	done    sync.WaitGroup
+
+	mu      sync.RWMutex
+	receive map[*nats.Subscription]func([]byte)
+}
+
+var _ relay.Relay = (*Relay)(nil)
+
+// Start begins to take part in the cluster. End it with Close.
+func Start(cfg Config) (*Relay, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.MaxMessage == 0 {
+		cfg.MaxMessage = 1 << 20
+	}
+	r := &Relay{cfg: cfg, arrived: make(chan *nats.Msg, queued), quit: make(chan struct{}), receive: make(map[*nats.Subscription]func([]byte))}
+	options := []nats.Option{
+		nats.Name(cfg.Node), nats.NoEcho(), nats.ErrorHandler(r.failed), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { r.report("the connection to NATS was lost", err) }),
+	}
+	if cfg.URL == "" {
+		var err error
+		if r.server, err = startEmbedded(cfg); err != nil {
+			return nil, err
+		}
+		options = append(options, r.server.connect()...)
+	}
+	var err error
+	if r.conn, err = nats.Connect(cfg.URL, options...); err != nil {
+		r.server.stop()
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	r.done.Go(r.dispatch)
+	return r, nil
+}
+
+// Close leaves the cluster. No function of Listen is called after it. A second call does nothing.
+func (r *Relay) Close() {
+	r.closing.Do(func() {
+		r.conn.Close()
+		r.server.stop()
+		close(r.quit) // arrived stays open: the client library may still write to it
+		r.done.Wait()
+	})
+}
+
+// Publish implements relay.Relay.
+func (r *Relay) Publish(topic string, message []byte) error {
+	err := r.conn.Publish(r.subject(topic), message)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return relay.ErrTooLarge
+	}
+	return err
+}
+
+// Listen implements relay.Relay.
+func (r *Relay) Listen(topic string, receive func([]byte)) (stop func(), err error) {
+	r.mu.Lock() // until the function is known, dispatch waits
+	defer r.mu.Unlock()
+	s, err := r.conn.ChanSubscribe(r.subject(topic), r.arrived)
+	if err != nil {
+		return nil, fmt.Errorf("listen to %s: %w", topic, err)
+	}
+	r.receive[s] = receive
+	return func() {
+		s.Unsubscribe() // fails only if the connection is closed
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.receive, s)
+	}, nil
+}
+
+func (r *Relay) subject(topic string) string { return "tw." + r.cfg.Cluster + "." + topic }
+
+// Lost returns how many messages of other nodes were lost because this node was too slow.
+func (r *Relay) Lost() uint64 { return r.lost.Load() }
+
+// dispatch calls the functions of Listen.
+func (r *Relay) dispatch() {
+	for {
+		select {
+		case m := <-r.arrived:
+			r.mu.RLock()
+			receive := r.receive[m.Sub]
+			r.mu.RUnlock()
+			if receive != nil {
+				receive(m.Data)
+			}
+		case <-r.quit:
+			return
+		}
+	}
+}
+
+// failed is called for errors of subscriptions.
+func (r *Relay) failed(_ *nats.Conn, s *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) {
+		r.lost.Add(1)
+	}
+	r.report("NATS reports an error", err)
+}
+
+func (r *Relay) report(what string, err error) {
+	if err != nil {
+		r.cfg.Log.Warn(what, "node", r.cfg.Node, "error", err)
+	}
+}

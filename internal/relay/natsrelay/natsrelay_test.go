@@ -1,0 +1,178 @@
+package natsrelay_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidewire/tidewire/internal/relay"
+	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, cluster, secret string, n int) *natsrelay.Relay {
+	t.Helper()
+	r, err := natsrelay.Start(natsrelay.Config{
+		Node: fmt.Sprint("node", n), Cluster: cluster, Listen: "127.0.0.1:0", Secret: secret, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// join connects each node with all others, and waits until they are.
+func join(t *testing.T, nodes ...*natsrelay.Relay) {
+	t.Helper()
+	for _, n := range nodes {
+		var peers []string
+		for _, other := range nodes {
+			if other != n {
+				peers = append(peers, other.Addr())
+			}
+		}
+		if err := n.SetPeers(peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range nodes {
+		eventually(t, "all nodes are connected", func() bool { return n.Peers() == len(nodes)-1 })
+	}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not come true that %s", what)
+		}
+	}
+}
+
+// listen returns what a node receives on a topic, once the other nodes know that it listens.
+func listen(t *testing.T, to *natsrelay.Relay, topic string, from ...*natsrelay.Relay) <-chan string {
+	t.Helper()
+	got, ready := make(chan string, 100_000), make(chan struct{}, 100_000)
+	stop, err := to.Listen(topic, func(message []byte) {
+		if string(message) == "ready?" {
+			ready <- struct{}{}
+			return
+		}
+		got <- string(message)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	for _, f := range from {
+		eventually(t, "another node knows of a listener", func() bool {
+			if err := f.Publish(topic, []byte("ready?")); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ready:
+				return true
+			case <-time.After(10 * time.Millisecond):
+				return false
+			}
+		})
+	}
+	return got
+}
+
+// TestRelay_AllOthersInOrder: every other node that listens gets every message of each sender, in its order, and the sender
+// gets none of its own.
+func TestRelay_AllOthersInOrder(t *testing.T) {
+	t.Parallel()
+	nodes := []*natsrelay.Relay{start(t, "c", "s", 0), start(t, "c", "s", 1), start(t, "c", "s", 2)}
+	join(t, nodes...)
+	var got []<-chan string
+	for i, n := range nodes {
+		others := slices.Delete(slices.Clone(nodes), i, i+1)
+		got = append(got, listen(t, n, "r.1", others...))
+	}
+	const each = 2000
+	for i, n := range nodes {
+		go func() {
+			for k := range each {
+				n.Publish("r.1", fmt.Appendf(nil, "%d:%d", i, k))
+				n.Publish("r.2", nil) // nobody listens
+			}
+		}()
+	}
+	for i, messages := range got {
+		next := make([]int, len(nodes))
+		for range (len(nodes) - 1) * each {
+			var from, k int
+			text := <-messages
+			if _, err := fmt.Sscanf(text, "%d:%d", &from, &k); err != nil || from == i || k != next[from] {
+				t.Fatalf("node %d got %q, want message %d of %d", i, text, next[from], from)
+			}
+			next[from]++
+		}
+	}
+}
+
+// TestRelay_Strangers: a node with another secret, or of another cluster, is not heard.
+func TestRelay_Strangers(t *testing.T) {
+	t.Parallel()
+	a, b := start(t, "c", "right", 0), start(t, "c", "right", 1)
+	wrong, other := start(t, "c", "wrong", 2), start(t, "d", "right", 3)
+	join(t, a, b)
+	for _, stranger := range []*natsrelay.Relay{wrong, other} {
+		if err := stranger.SetPeers([]string{a.Addr(), b.Addr()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := listen(t, a, "x", b)
+	for range 200 {
+		wrong.Publish("x", []byte("wrong"))
+		other.Publish("x", []byte("other"))
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := b.Publish("x", []byte("friend")); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-got; text != "friend" {
+		t.Errorf("got %q of a stranger", text)
+	}
+}
+
+// TestRelay_Returns: a node that comes back at another address is heard again, and one that is gone is not tried for ever.
+func TestRelay_Returns(t *testing.T) {
+	t.Parallel()
+	a := start(t, "c", "s", 0)
+	for n := range 3 {
+		b := start(t, "c", "s", n+1)
+		join(t, a, b)
+		got := listen(t, a, "x", b)
+		b.Publish("x", []byte("here"))
+		if text := <-got; text != "here" {
+			t.Errorf("got %q", text)
+		}
+		b.Close()
+		eventually(t, "the node is gone", func() bool { return a.Peers() == 0 })
+	}
+}
+
+// TestRelay_TooLarge: a message over the limit is refused, and the next one is sent.
+func TestRelay_TooLarge(t *testing.T) {
+	t.Parallel()
+	a, b := start(t, "c", "s", 0), start(t, "c", "s", 1)
+	join(t, a, b)
+	got := listen(t, b, "x", a)
+	if err := a.Publish("x", make([]byte, 1<<20+1)); !errors.Is(err, relay.ErrTooLarge) {
+		t.Errorf("%v, want ErrTooLarge", err)
+	}
+	a.Publish("x", []byte("small"))
+	if text := <-got; text != "small" {
+		t.Errorf("got %q", text)
+	}
+}

@@ -1,0 +1,96 @@
+package room
+
+import (
+	"encoding/json"
+
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// Outlet takes what the members of a room on this node publish, for the members on other nodes. Its methods are called
+// by one goroutine of the room, in order, and must not block.
+type Outlet interface {
+	// Send takes whole frames, of which the first is the frame with that number; the frames of a room are numbered from 1.
+	// It keeps no reference to the frames.
+	Send(first uint64, count int, frames []byte)
+	// Close ends the room on this node. No Send follows.
+	Close()
+}
+
+// Inlet takes what the members of a room on other nodes publish. It may be used from any goroutine, also when the room has
+// ended on this node; then it does nothing.
+type Inlet struct{ room *Room }
+
+// Publish sends the frames of another node to all members on this node. The bytes are copied.
+func (in *Inlet) Publish(frames []byte) {
+	in.room.bring(func(l *log) { l.appendAll(frames) })
+}
+
+// Missed tells all members on this node that so many messages of another node are lost.
+func (in *Inlet) Missed(messages int) {
+	text := gapNotice(in.room.name, messages)
+	in.room.bring(func(l *log) { l.append(websocket.AppendFrame(nil, websocket.OpText, text)) })
+}
+
+// bring adds frames to the log that do not go out again.
+func (r *Room) bring(add func(*log)) {
+	select {
+	case <-r.done:
+		return
+	default:
+	}
+	r.mu.Lock()
+	start := r.log.head
+	add(&r.log)
+	r.outlet.own = append(r.outlet.own, span{start, r.log.head})
+	r.mu.Unlock()
+	r.nudge()
+}
+
+// gapNotice tells a member how many messages it has missed.
+func gapNotice(room string, missed int) []byte {
+	text, _ := json.Marshal(struct {
+		Type   string `json:"type"`
+		Room   string `json:"room"`
+		Missed int    `json:"missed"`
+	}{"gap", room, missed}) // strings and numbers cannot fail
+	return text
+}
+
+// outlet is the room's Outlet. To the log it is one more reader, which never lags.
+type outlet struct {
+	to  Outlet // nil if the room has no members on other nodes
+	own []span // frames of other nodes; guarded by room.mu
+
+	// Used only by the flusher.
+	pos  int64
+	skip []span // frames of other nodes after pos
+	next uint64 // number of the next frame
+}
+
+// serve sends everything in the log that has come from members on this node.
+func (o *outlet) serve(r *Room) {
+	if o.to == nil {
+		return
+	}
+	s := share{room: r}
+	r.mu.Lock()
+	o.skip = append(o.skip, o.own...)
+	o.own = o.own[:0]
+	s.lookAt(&r.log)
+	r.mu.Unlock()
+	for o.pos < s.head {
+		if len(o.skip) > 0 && o.skip[0].start == o.pos {
+			o.pos = o.skip[0].end
+			o.skip = o.skip[:copy(o.skip, o.skip[1:])]
+			continue
+		}
+		part := s.from(o.pos)
+		if len(o.skip) > 0 {
+			part = part[:min(int64(len(part)), o.skip[0].start-o.pos)]
+		}
+		n := frames(part)
+		o.to.Send(o.next, n, part)
+		o.next += uint64(n)
+		o.pos += int64(len(part))
+	}
+}
