@@ -68,7 +68,7 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	if err != nil {
 		return Appended{}, err
 	}
-	if p.Client != "" && (errors.Is(got.err, ErrConflict) || errors.Is(got.err, errStoredID)) {
+	if p.Client != "" && mayRepeat(got.err) {
 		got, err = s.recallRequest(ctx, p, got)
 		if err != nil {
 			return Appended{}, err
@@ -86,22 +86,34 @@ func (s *Store) append(ctx context.Context, events []Event, condition *Condition
 	return appended(got.first, len(events), got.repeated), nil
 }
 
+// maxUndecided is how often a call is checked alone, outside a batch. Each check
+// continues at the position at which the last one ended.
+const maxUndecided = 20
+
 // submit hands the call to the committer and waits for its answer. err means
-// that there is none.
-func (s *Store) submit(ctx context.Context, c *call) (got answer, err error) {
-	apart := c.costly()
-	if !apart {
-		got, err = s.hand(ctx, c)
-		apart = err == nil && errors.Is(got.err, errUndecided)
+// that there is none. A call with an expensive condition comes back undecided:
+// submit then checks it alone, and hands it over again.
+func (s *Store) submit(ctx context.Context, c *call) (answer, error) {
+	for undecided := 0; ; undecided++ {
+		got, err := s.hand(ctx, c)
+		if err != nil {
+			return got, err
+		}
+		if errors.Is(got.err, errUndecided) {
+			if undecided >= maxUndecided {
+				return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
+			}
+			if err := s.checkSlow(ctx, c); err == nil {
+				continue
+			} else if got.err = err; errors.Is(err, ErrConflict) {
+				s.counts.conflicts.Add(1)
+			} else if !errors.Is(err, ErrTooExpensive) {
+				return answer{}, err
+			}
+		}
+		c.free()
+		return got, nil
 	}
-	if apart {
-		got, err = s.submitApart(ctx, c)
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	c.free()
-	return got, nil
 }
 
 // hand gives the call to the committer once.
@@ -126,6 +138,11 @@ func (s *Store) hand(ctx context.Context, c *call) (answer, error) {
 	}
 }
 
+// mayRepeat reports whether a call may be rejected because an earlier attempt of it is stored.
+func mayRepeat(err error) bool {
+	return errors.Is(err, ErrConflict) || errors.Is(err, errStoredID) || errors.Is(err, ErrTooExpensive)
+}
+
 // errStoredID is the answer to a call with the id of a stored event.
 var errStoredID = errors.New("eventstore: an id is stored")
 
@@ -134,7 +151,7 @@ var errStoredID = errors.New("eventstore: an id is stored")
 // the rejection are committed, and the earlier attempt cannot commit after them.
 // An append that is not found now is not stored.
 func (s *Store) recall(ctx context.Context, events []Event, got answer) (answer, error) {
-	if !errors.Is(got.err, errStoredID) && !errors.Is(got.err, ErrConflict) {
+	if !mayRepeat(got.err) {
 		return got, nil
 	}
 	for failed := 0; ; failed++ {

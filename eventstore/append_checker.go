@@ -53,10 +53,18 @@ func (c *checker) gathered(ctx context.Context, b *gathering) {
 func (c *checker) check(ctx context.Context, w *work) {
 	start := c.store.tailStart.Load()
 	var asked []*call
+	lookups := 0
 	for _, call := range w.calls {
-		if call.conditional && max(call.after, call.slowBasis.position) < start {
-			asked = append(asked, call)
+		if !call.conditional || max(call.after, call.slowBasis.position) >= start {
+			continue
 		}
+		if call.probes.lookups() > maxLookups && c.store.checksApart(call) {
+			continue
+		}
+		if lookups += call.probes.lookups(); len(asked) > 0 && lookups > maxLookupsAhead {
+			break // the committer checks the others
+		}
+		asked = append(asked, call)
 	}
 	if len(asked) == 0 {
 		return
@@ -97,6 +105,7 @@ func (c *checker) refuse(w *work, asked []*call, found conflicts) {
 // position, the history that its condition relies on is lost.
 func (s *Store) refusal(position int64, eventType string) error {
 	if position == 0 {
+		s.counts.undecided.Add(1)
 		return errUndecided
 	}
 	if position < 0 {

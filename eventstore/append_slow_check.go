@@ -16,50 +16,29 @@ import (
 // under the lock, or together with the conditions of other calls.
 var errUndecided = errors.New("eventstore: undecided")
 
-// costlyLookups is the number of index lookups from which on a condition is checked alone before the call joins a
-// batch: all calls of a batch wait for all of its conditions. It is enough for eight items of one type and two tags.
-const costlyLookups = 32
-
-func (c *call) costly() bool { return c.conditional && c.probes.lookups() > costlyLookups }
-
-// maxUndecided is how often a call is checked alone, outside a batch. Each check
-// continues at the position at which the last one ended.
-const maxUndecided = 20
-
-// submitApart submits a call with an expensive condition: first its condition is checked alone, so that the batch
-// has only to look at the events after that. The calls that have a slot are all that can delay a batch, so a slot is
-// kept until the committer has answered.
-func (s *Store) submitApart(ctx context.Context, c *call) (answer, error) {
-	if err := pg.Acquire(ctx, s.slowChecks); err != nil {
-		return answer{}, err
-	}
-	defer func() { <-s.slowChecks }()
-	for range maxUndecided {
-		s.counts.checkedApart.Add(1)
-		switch err := s.checkSlow(ctx, c); {
-		case errors.Is(err, ErrConflict):
-			s.counts.conflicts.Add(1)
-			return answer{err: err}, nil
-		case err != nil:
-			return answer{}, err
-		}
-		if got, err := s.hand(ctx, c); err != nil || !errors.Is(got.err, errUndecided) {
-			return got, err
-		}
-	}
-	return answer{}, s.explain("append to", fmt.Errorf("%w: too much was appended meanwhile", ErrTooExpensive))
-}
+// checksApart reports whether a call with very many index lookups is to be checked alone first. A small pool may have no
+// connection for that.
+func (s *Store) checksApart(c *call) bool { return c.slowBasis.position == 0 && s.spareConns }
 
 // checkSlow checks the condition of one call alone, without the lock and in the
 // caller's goroutine. It returns the conflict. If there is none, it records in the
 // call up to which position it has looked.
 func (s *Store) checkSlow(ctx context.Context, c *call) error {
+	if err := pg.Acquire(ctx, s.slowChecks); err != nil {
+		return err
+	}
+	defer func() { <-s.slowChecks }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(ErrClosed) })()
 	for failed := 0; ; failed++ {
 		found, err := s.checkAlone(ctx, s.pool, c)
 		switch {
+		case err == nil && len(found.calls) > 0 && c.after > 0:
+			if lost := s.continues(ctx, c.after, found.positions[0]); lost != nil {
+				return s.explain("append to", lost)
+			}
+			return c.decided(found)
 		case err == nil:
 			return c.decided(found)
 		case ctx.Err() != nil:

@@ -52,14 +52,16 @@ func (s *Store) appendTx(ctx context.Context, tx pgx.Tx, events []Event, conditi
 	}
 	c := newCall(events, bytes, condition, &s.frequency)
 	defer c.free()
-	var r result
-	apart := c.costly()
-	if !apart {
-		r, err = s.sendTx(ctx, tx, c)
-		apart = err == nil && undecided(r) // the rollback of the savepoint has released the lock
-	}
-	if apart {
-		r, err = s.sendTxApart(ctx, tx, c)
+	r, err := s.sendTx(ctx, tx, c)
+	if err == nil && undecided(r) {
+		// The rollback of the savepoint has released the lock.
+		var found conflicts
+		if found, err = s.checkAlone(ctx, tx, c); err == nil {
+			r = result{calls: found.calls, positions: found.positions, types: found.types}
+			if c.decided(found) == nil {
+				r, err = s.sendTx(ctx, tx, c)
+			}
+		}
 	}
 	switch {
 	case pg.Code(err) == codeIsolation:
@@ -129,18 +131,6 @@ func (s *Store) sendTx(ctx context.Context, tx pgx.Tx, c *call) (r result, err e
 		err = nil
 	}
 	return r, err
-}
-
-// sendTxApart checks the condition alone, before the append takes the lock.
-func (s *Store) sendTxApart(ctx context.Context, tx pgx.Tx, c *call) (result, error) {
-	found, err := s.checkAlone(ctx, tx, c)
-	if err != nil {
-		return result{}, err
-	}
-	if c.decided(found) != nil {
-		return result{calls: found.calls, positions: found.positions, types: found.types}, nil
-	}
-	return s.sendTx(ctx, tx, c)
 }
 
 // sendOn runs the store's append on the connection of the transaction, as a

@@ -125,7 +125,7 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 	b.segment = w.tail.segment()
 	clear(w.ids)
 	clear(w.asked)
-	bytes := 0
+	bytes, lookups := 0, 0
 	for _, c := range pending {
 		if c.left() {
 			continue
@@ -142,7 +142,14 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 				continue
 			}
 		}
+		cost := w.lookups(c)
 		switch {
+		case cost > maxLookups && w.store.checksApart(c):
+			c.answer(answer{err: w.store.refusal(0, "")})
+			continue
+		case cost > 0 && lookups > 0 && lookups+cost > maxLookups:
+			waiting = append(waiting, c)
+			continue
 		case c.conditional && b.segment.facts.find(&c.query, 0) >= 0:
 			b.checked = append(b.checked, c)
 			waiting = append(waiting, c)
@@ -159,8 +166,17 @@ func (w *writer) assemble(ctx context.Context, pending []*call) (b batch, waitin
 				w.asked[c.request] = struct{}{}
 			}
 		}
+		lookups += cost
 	}
 	return b, waiting
+}
+
+// lookups is how many index lookups PostgreSQL makes for the condition of the call, unless other processes write.
+func (w *writer) lookups(c *call) int {
+	if !c.conditional || w.tail.end.position > 0 && c.from(w.tail.epoch) >= w.tail.end.position {
+		return 0
+	}
+	return c.probes.lookups()
 }
 
 // sharesID reports whether an event of the batch has one of the call's ids.

@@ -36,7 +36,7 @@ type bounds struct{ rows, least, most int }
 
 var (
 	// underLock takes some milliseconds, because all other appends wait for the lock.
-	underLock = bounds{20_000, 20, 1000}
+	underLock = bounds{20_000, 5, 1000}
 	// ahead may take longer, because it delays only the calls of one batch.
 	ahead = bounds{400_000, 100, 5000}
 )
@@ -45,6 +45,13 @@ var (
 func (b bounds) budget(lookups int) int32 {
 	return int32(min(max(b.rows/max(lookups, 1), b.least), b.most))
 }
+
+// maxLookups is how many index lookups PostgreSQL makes in the conditions of one batch. A batch has one condition with more at most: all calls of a
+// batch wait for all of its conditions.
+const maxLookups = 1000
+
+// maxLookupsAhead is the same for the conditions that are checked while another batch commits.
+const maxLookupsAhead = 4 * maxLookups
 
 // lookups is the number of index lookups for a check of the probes.
 func (p *probes) lookups() int { return p.n + p.tagged }

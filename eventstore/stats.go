@@ -11,8 +11,8 @@ type Stats struct {
 	// CheckedAhead counts the conditions that PostgreSQL checked while another batch
 	// was committing.
 	CheckedAhead int64
-	// CheckedApart counts how often a condition was checked alone, because it has many
-	// items, or was too expensive to be checked together with others.
+	// CheckedApart counts how often a condition was too expensive to be checked
+	// together with others, so that it had to be checked alone.
 	CheckedApart int64
 	// DecidedInMemory counts the conflicts that were found without PostgreSQL.
 	DecidedInMemory int64
@@ -25,7 +25,7 @@ type Stats struct {
 type counts struct {
 	batches, events, conflicts           atomic.Int64
 	checkedAhead, decidedInMemory        atomic.Int64
-	checkedApart                         atomic.Int64
+	undecided                            atomic.Int64
 	projectionsBegun, projectionsRefused atomic.Int64
 }
 
@@ -34,7 +34,7 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	return Stats{
 		Batches: c.batches.Load(), Events: c.events.Load(), Conflicts: c.conflicts.Load(),
-		CheckedAhead: c.checkedAhead.Load(), CheckedApart: c.checkedApart.Load(), DecidedInMemory: c.decidedInMemory.Load(),
+		CheckedAhead: c.checkedAhead.Load(), CheckedApart: c.undecided.Load(), DecidedInMemory: c.decidedInMemory.Load(),
 		ProjectionsRunning: int64(len(s.projections)),
 		ProjectionsBegun:   c.projectionsBegun.Load(), ProjectionsRefused: c.projectionsRefused.Load(),
 	}

@@ -70,6 +70,7 @@ type commands struct {
 	Queue   queueCmd   `cmd:"" help:"Queues: each message is delivered to one consumer."`
 	Events  eventsCmd  `cmd:"" help:"Event stores: events with tags. An append can have a condition."`
 	Keys    keysCmd    `cmd:"" help:"API keys: credentials of programs."`
+	Nodes   nodesCmd   `cmd:"" help:"List the servers of clusters."`
 	DB      dbCmd      `cmd:"" name:"db" help:"Manage the private PostgreSQL and the database schema."`
 	Doctor  doctorCmd  `cmd:"" help:"Check the database and recommend changes. It changes nothing itself."`
 	Bench   benchCmd   `kong:"cmd,set='data_dir=',set='data_dir_help=Directory of the private PostgreSQL, which stays after the run. Default: a temporary directory, which is removed.',help='Measure, on this machine.'"`

@@ -42,6 +42,7 @@ type serveCmd struct {
 	authFlags
 	tlsFlags
 	limitFlags
+	clusterFlags
 	ingestFlags
 	chatFlags
 	lanesFlags
@@ -138,6 +139,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.MaxMessage < 1 {
 		return errors.New("--max-message: want at least 1 byte")
+	}
+	if err := c.clusterFlags.check(c.Only); err != nil {
+		return err
 	}
 	return c.tlsFlags.check()
 }
@@ -257,6 +261,11 @@ func (c *serveCmd) serve(p *process) error {
 		cfg.Audit = slog.New(slog.NewJSONHandler(file, nil))
 	}
 	if auths == nil {
+		leave, err := c.join(p, nil, &cfg)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		return c.run(p, cfg, listeners, admin, nil)
 	}
 	return c.withDatabase(p, cfg, listeners, admin, auths)
@@ -308,6 +317,11 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer func() { err = errors.Join(err, endAuth()) }()
+	leave, err := c.join(p, pool, &cfg)
+	if err != nil {
+		return err
+	}
+	defer leave()
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer stop()

@@ -22,6 +22,9 @@ const (
 	kindAnswered  = 'a'
 )
 
+// MaxOverhead is the most that the message between nodes is larger than the message of a client which it carries, in bytes.
+const MaxOverhead = 1 << 10
+
 var errMalformed = errors.New("cluster: malformed message")
 
 func appendHead(dst []byte, kind byte, node uint64) []byte {

@@ -131,7 +131,8 @@ type call struct {
 	evicting sync.Mutex
 	ended    bool
 	route    route
-	caller   *auth.Caller // nil in open mode
+	caller   *auth.Caller                // nil in open mode
+	also     func(*auth.Caller) *problem // why the caller may not have it, beyond what the route needs; nil if nothing is needed
 	count    *limits.Request
 	// body is the client's request, if it was read.
 	body request
@@ -176,19 +177,39 @@ func (c *call) stillAuthorized() bool {
 	why := codeInvalidToken
 	switch {
 	case !policy.Valid(c.caller):
-	case !c.caller.Expires.IsZero() && !time.Now().Before(c.caller.Expires):
+	case expired(c.caller):
 		why = codeTokenExpired
 	case policy.Current(c.caller):
-		return true
+		return c.stillPermitted()
 	default:
 		if next, ok := policy.Renew(c.caller); ok {
 			c.caller = next
-			return c.route.need == nil || c.permit(mayAll(c.ctx, next, c.route.need(c.r)))
+			return c.stillPermitted()
 		}
 		why = codeUnauthenticated
 	}
 	c.api.server.unauthorized(c.w, c.r, why)
 	return false
+}
+
+// expired reports whether the token of a caller has ended.
+func expired(c *auth.Caller) bool { return !c.Expires.IsZero() && !time.Now().Before(c.Expires) }
+
+// stillPermitted refuses a call whose caller does not have its rights any more.
+func (c *call) stillPermitted() bool {
+	if c.route.need != nil && !c.permit(mayAll(c.ctx, c.caller, c.route.need(c.r))) {
+		return false
+	}
+	return c.also == nil || c.permit(c.also(c.caller))
+}
+
+// permitAlso refuses a call without a right that depends on its body, now or when stillPermitted is asked later.
+func (c *call) permitAlso(denied func(*auth.Caller) *problem) bool {
+	if c.caller == nil {
+		return true
+	}
+	c.also = denied
+	return c.permit(denied(c.caller))
 }
 
 // authorized refuses a call without a caller, or without the right that its path needs.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"math"
 
+	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
 )
 
@@ -36,7 +37,9 @@ func (c *call) appendEvents() {
 		c.fail(err, engine.CodeInvalid)
 		return
 	}
-	if c.caller != nil && !c.permit(mayAppend(c.ctx, c.caller, name, c.body.Events, c.body.Condition)) {
+	if !c.permitAlso(func(caller *auth.Caller) *problem {
+		return mayAppend(c.ctx, caller, name, c.body.Events, c.body.Condition)
+	}) {
 		return
 	}
 	positions, err := appendInTurn(c.ctx, c, store, name, events, condition)
@@ -90,7 +93,7 @@ func (c *call) queryEvents() {
 
 func (c *call) query(q engine.EventQuery, span engine.EventRange) {
 	store, name, ok := c.events()
-	if !ok || c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, q)) {
+	if !ok || !c.permitAlso(func(caller *auth.Caller) *problem { return mayQuery(c.ctx, caller, name, q) }) {
 		return
 	}
 	events, err := readPage(c, func() ([]engine.Event, error) { return store.Query(c.ctx, name, q, span) }, eventBytes)
@@ -114,7 +117,7 @@ func (c *call) project() {
 		c.fail(err, engine.CodeInvalid)
 		return
 	}
-	if c.caller != nil && !c.permit(mayQuery(c.ctx, c.caller, name, queries...)) {
+	if !c.permitAlso(func(caller *auth.Caller) *problem { return mayQuery(c.ctx, caller, name, queries...) }) {
 		return
 	}
 	answer, err := projectionOf(c.ctx, c, store, name, queries)

@@ -71,7 +71,16 @@ type chatServer struct {
 
 func newChatServer(cfg ChatConfig, kept engine.Engine, work context.Context, metrics prometheus.Registerer, log *rareLog) *chatServer {
 	cfg = cfg.withDefaults()
-	c := &chatServer{cfg: cfg, hub: room.NewHub(cfg.Room), work: work, started: time.Now()}
+	c := &chatServer{cfg: cfg, work: work, started: time.Now()}
+	if connect := cfg.Room.Connect; connect != nil {
+		cfg.Room.Connect = func(name string, in *room.Inlet) room.Outlet {
+			if c.stored.has(name) {
+				return nil // its chats have one order on all servers, that of the store
+			}
+			return connect(name, in)
+		}
+	}
+	c.hub = room.NewHub(cfg.Room)
 	c.stored = newStoredRooms(cfg, kept, c.hub, work, log)
 	counter := func(name, help string, value func() float64) {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))

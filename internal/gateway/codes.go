@@ -193,7 +193,7 @@ func codeOf(err error, otherwise code) code {
 	if known, ok := errors.AsType[*engine.Error](err); ok {
 		return known.Code
 	}
-	if otherwise == codeNotStored && errors.Is(err, context.Canceled) {
+	if _, never := errors.AsType[notAsked](err); otherwise == codeNotStored && errors.Is(err, context.Canceled) && !never {
 		return engine.CodeUnknownOutcome // the server gave up, and PostgreSQL may have the request
 	}
 	return otherwise

@@ -326,11 +326,17 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 // accept upgrades the request to a WebSocket and runs serve on it in a separate
 // goroutine, so that net/http releases its buffers for the request.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Config, serve func(*connection)) {
+	caller, why := callerOf(r)
+	serving := false
+	defer func() {
+		if !serving {
+			s.failedHandshake(s.client(r, caller))
+		}
+	}()
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		http.Error(w, "the query of the URL is malformed", http.StatusBadRequest)
 		return
 	}
-	caller, why := callerOf(r)
 	if s.cfg.Auth.Policy != nil && caller == nil && why != codeUnauthenticated { // without a token, it may come in a message
 		s.unauthorized(w, r, why)
 		return
@@ -340,12 +346,12 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, cfg websocket.Co
 		s.refuseStopping(w)
 		return
 	}
-	serving := false
 	defer func() {
 		if !serving { // also after a panic
 			slot.release()
 		}
 	}()
+
 	if !slot.count(s, w, r, caller) {
 		return
 	}

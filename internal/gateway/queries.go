@@ -12,6 +12,46 @@ type asking interface {
 	Query(ctx context.Context) (end func(), err error)
 }
 
+// notAsked is the error of a wait for a turn that has ended before it came: the store does not have the request.
+type notAsked struct{ error }
+
+func (e notAsked) Unwrap() error { return e.error }
+
+// shared is asking for what all users share, too: after the turn of its user it waits for a slot. Its rights are looked at after both.
+type shared struct {
+	by    limited
+	slots chan struct{}
+}
+
+// limited is asking that can be told apart from the look at its rights.
+type limited interface {
+	turn(ctx context.Context) (end func(), err error)
+	allowed(ctx context.Context) error
+}
+
+// Query waits for both.
+func (s shared) Query(ctx context.Context) (end func(), err error) {
+	endTurn, err := s.by.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		endTurn()
+		return nil, ctx.Err()
+	}
+	end = func() {
+		<-s.slots
+		endTurn()
+	}
+	if err := s.by.allowed(ctx); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
 // errRefused is the error of a request that has been refused after its wait, and answered.
 var errRefused = errors.New("gateway: refused, and answered")
 
@@ -22,14 +62,29 @@ type sessionQuery struct {
 }
 
 // Query waits for the turn of the user. Then it looks at the rights again: they may have ended meanwhile.
-func (q sessionQuery) Query(ctx context.Context) (end func(), err error) {
-	if end, err = q.s.conn.socket.Query(ctx); err != nil {
+func (q sessionQuery) Query(ctx context.Context) (end func(), err error) { return inTurn(ctx, q) }
+
+func (q sessionQuery) turn(ctx context.Context) (end func(), err error) {
+	return q.s.conn.socket.Query(ctx)
+}
+
+func (q sessionQuery) allowed(ctx context.Context) error {
+	why := q.s.stillDenied(ctx, q.r)
+	if why == nil {
+		return nil
+	}
+	q.s.refuseFor(q.r.asked, why)
+	return errRefused
+}
+
+// inTurn waits for the turn of the user, and then looks at the rights.
+func inTurn(ctx context.Context, by limited) (end func(), err error) {
+	if end, err = by.turn(ctx); err != nil {
 		return nil, err
 	}
-	if why := q.s.stillDenied(ctx, q.r); why != nil {
+	if err := by.allowed(ctx); err != nil {
 		end()
-		q.s.refuseFor(q.r.asked, why)
-		return nil, errRefused
+		return nil, err
 	}
 	return end, nil
 }
@@ -42,20 +97,22 @@ func (s *session) stillDenied(ctx context.Context, r *request) *problem {
 		return nil
 	case caller == nil || !policy.Valid(caller):
 		return because(codeInvalidToken)
+	case expired(caller):
+		return because(codeTokenExpired)
 	}
 	return r.denied(ctx, caller)
 }
 
 // Query is the same for an HTTP request.
-func (c *call) Query(ctx context.Context) (end func(), err error) {
-	if end, err = c.count.Query(ctx); err != nil {
-		return nil, err
-	}
+func (c *call) Query(ctx context.Context) (end func(), err error) { return inTurn(ctx, c) }
+
+func (c *call) turn(ctx context.Context) (end func(), err error) { return c.count.Query(ctx) }
+
+func (c *call) allowed(context.Context) error {
 	if !c.stillAuthorized() {
-		end()
-		return nil, errRefused
+		return errRefused
 	}
-	return end, nil
+	return nil
 }
 
 // appendInTurn appends events. An append with a condition waits for the turn of its user, because PostgreSQL looks for the events that the condition
@@ -72,7 +129,7 @@ func appendInTurn(ctx context.Context, by asking, store engine.Events, name stri
 func query[T any](ctx context.Context, by asking, ask func() (T, error)) (answer T, err error) {
 	end, err := by.Query(ctx)
 	if err != nil {
-		return answer, err
+		return answer, notAsked{err}
 	}
 	defer end()
 	return ask()

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"path"
 	"runtime"
@@ -21,6 +22,9 @@ func settles(kind string) bool {
 	}
 	return false
 }
+
+// maxSettling is the largest message that is let through because it settles something, in bytes. Larger ones are refused like all others.
+const maxSettling = 64 << 10
 
 // overRate is told of a message over the rate, and ends the connection if its client goes on like that.
 func (c *connection) overRate(now time.Time, wait time.Duration) reply {
@@ -46,7 +50,7 @@ func (s *session) tooManyBytes(m websocket.Message, now time.Time) bool {
 		return false
 	}
 	r := identify(m.Payload)
-	if settles(r.Type) { // tooManyRequests counts it
+	if settles(r.Type) && len(m.Payload) <= maxSettling { // tooManyRequests counts it
 		return false
 	}
 	s.limited(r.asked, now, wait)
@@ -58,7 +62,7 @@ func (s *session) tooManyRequests(r asked, now time.Time) bool {
 	if s.conn.meter == nil {
 		return false
 	}
-	if settles(r.Type) {
+	if settles(r.Type) && s.size <= maxSettling {
 		s.conn.meter.Settle(now, s.size)
 		return false
 	}
@@ -77,7 +81,7 @@ func (s *session) limited(r asked, now time.Time, wait time.Duration) {
 // limited refuses a message over the rate. p.mu is held.
 func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	meter, size := p.conn.meter, len(m.Payload)
-	if meter.Waits() && settles(identify(m.Payload).Type) {
+	if meter.Waits() && size <= maxSettling && settles(identify(m.Payload).Type) {
 		meter.Settle(now, size)
 		return false
 	}
@@ -85,7 +89,7 @@ func (p *participant) limited(m websocket.Message, now time.Time) bool {
 	if ok {
 		return false
 	}
-	if settles(identify(m.Payload).Type) {
+	if size <= maxSettling && settles(identify(m.Payload).Type) {
 		meter.Settle(now, size)
 		return false
 	}
@@ -108,6 +112,7 @@ func (c *connection) rest(now time.Time, handled int) time.Time {
 	if !now.Before(until) {
 		return now
 	}
+	now = time.Now() // without the time in which the messages were handled
 	c.Flush()
 	c.SetUnread(true) // nobody reads, so no answer may wait for a pong
 	c.sleep(until)
@@ -181,12 +186,15 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 		return nil, nil, true
 	}
 	counted = r.WithContext(context.WithValue(r.Context(), countKey{}, count))
-	size, now := int(max(r.ContentLength, 0)), time.Now()
-	if s.settles(r) {
-		time.Sleep(min(count.Settle(now, size), longestRest))
+	size, now := r.ContentLength, time.Now()
+	if size < 0 {
+		size = 1 // it is counted when it has come, and must not come while the client owes bytes
+	}
+	if r.ContentLength >= 0 && size <= maxSettling && s.settles(r) {
+		time.Sleep(min(count.Settle(now, int(size)), longestRest))
 		return counted, count.End, false
 	}
-	wait, ok := count.Take(now, size)
+	wait, ok := count.Take(now, int(min(size, math.MaxInt32)))
 	if !ok {
 		time.Sleep(min(count.Refused(now), longestRest))
 		count.End()
@@ -194,6 +202,14 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request) (counted *http.
 		writeError(w, later(codeRateLimited, wait))
 	}
 	return counted, count.End, !ok
+}
+
+// failedHandshake counts a handshake that has failed as a refusal. A connection may send the next one only when it returns.
+func (s *Server) failedHandshake(client limits.Client) {
+	if count, why := s.limits.Begin(client); why == limits.None {
+		time.Sleep(min(count.Refused(time.Now()), longestRest))
+		count.End()
+	}
 }
 
 // settles reports whether an HTTP request only settles or ends something. The routes decide it: an object may have the name of what settles.

@@ -82,17 +82,11 @@ func (s *session) answerQuery(ctx context.Context, r *request, span engine.Event
 		return nil, 0, err
 	}
 	held = pageReserve
-	end, err := sessionQuery{s, r}.Query(ctx) // before what all users share: who waits here must not hold that
+	end, err := shared{sessionQuery{s, r}, s.server.querying}.Query(ctx)
 	if err != nil {
 		return nil, held, err
 	}
 	defer end()
-	select {
-	case s.server.querying <- struct{}{}:
-		defer func() { <-s.server.querying }()
-	case <-ctx.Done():
-		return nil, held, ctx.Err()
-	}
 	events, err := s.server.events.Query(ctx, r.Store, r.query(), span)
 	if err != nil {
 		return nil, held, err

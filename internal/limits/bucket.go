@@ -17,8 +17,6 @@ import (
 //
 // A nil *bucket has no limit. It is safe for concurrent use. The lock must be held for wait and spend.
 type bucket struct {
-	fills time.Duration // how long an empty one takes to be full
-
 	mu              sync.Mutex
 	last            time.Time // the latest time that was passed
 	requests, bytes tokens
@@ -36,9 +34,7 @@ func newBucket(requests float64, bytes int64, maxMessage int) *bucket {
 	if requests <= 0 && bytes <= 0 {
 		return nil
 	}
-	b := &bucket{requests: newTokens(requests, 1), bytes: newTokens(float64(bytes), float64(maxMessage))}
-	b.fills = max(b.requests.fills(), b.bytes.fills())
-	return b
+	return &bucket{requests: newTokens(requests, 1), bytes: newTokens(float64(bytes), float64(maxMessage))}
 }
 
 func newTokens(rate, least float64) tokens {
@@ -114,17 +110,34 @@ func (b *bucket) owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	return max(b.requests.debt(), b.bytes.debt())
 }
 
-// oweAtMost is owe for requests, with a debt of at most one second: so one client does not make the others of its user wait for longer.
-func (b *bucket) oweAtMost(now time.Time, requests int) (wait time.Duration) {
+// oweAtMost is owe with a debt of at most one second: so one client does not make the others of its user wait for longer.
+func (b *bucket) oweAtMost(now time.Time, requests, bytes int) (wait time.Duration) {
 	if b == nil {
 		return 0
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	b.requests.left = max(b.requests.left-float64(requests), -b.requests.rate)
-	return b.requests.debt()
+	b.requests.oweAtMost(requests)
+	b.bytes.oweAtMost(bytes)
+	return max(b.requests.debt(), b.bytes.debt())
 }
+
+// oweAtMost never makes a debt of more than a second larger.
+func (t *tokens) oweAtMost(n int) {
+	t.left = max(t.left-float64(n), min(t.left, -t.rate))
+}
+
+// full returns how long the bucket takes to be full again.
+func (b *bucket) full(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	return max(b.requests.full(), b.bytes.full())
+}
+
+// full returns how long the tokens take to be all there.
+func (t *tokens) full() time.Duration { return t.until(t.size - t.left) }
 
 func (t *tokens) fill(passed time.Duration) { t.left = min(t.left+t.rate*passed.Seconds(), t.size) }
 
@@ -149,13 +162,6 @@ func (t *tokens) until(missing float64) time.Duration {
 
 // spend takes n tokens, or as many as there can be.
 func (t *tokens) spend(n int) { t.left -= min(float64(n), t.size) }
-
-func (t *tokens) fills() time.Duration {
-	if t.rate == 0 {
-		return 0
-	}
-	return seconds(t.size / t.rate)
-}
 
 // seconds converts to a Duration, of 146 years at most.
 func seconds(s float64) time.Duration {

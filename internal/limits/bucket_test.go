@@ -174,12 +174,12 @@ func TestBucket_Extremes(t *testing.T) {
 	if _, ok := slow.take(now, 1, 1<<40); !ok || slow.bytes.left != 0 {
 		t.Errorf("the first is allowed: %v; %v bytes are left, want 0", ok, slow.bytes.left)
 	}
-	if wait, ok := slow.take(now, 1, 0); ok || wait <= 0 || slow.fills <= 0 {
-		t.Errorf("allowed %v, the wait is %v; it fills in %v", ok, wait, slow.fills)
+	if wait, ok := slow.take(now, 1, 0); ok || wait <= 0 || slow.full(now) <= 0 {
+		t.Errorf("allowed %v, the wait is %v; it is full in %v", ok, wait, slow.full(now))
 	}
 	fast := newBucket(1e300, 1<<62, 10)
-	if wait, ok := fast.take(now, 1, 1<<40); !ok || fast.fills <= 0 {
-		t.Errorf("the wait is %v; it fills in %v", wait, fast.fills)
+	if wait, ok := fast.take(now, 1, 1<<40); !ok || fast.full(now) <= 0 {
+		t.Errorf("the wait is %v; it is full in %v", wait, fast.full(now))
 	}
 }
 

@@ -287,14 +287,68 @@ func TestUsers_BucketsStay(t *testing.T) {
 	if s := r.Stats(); s.Users != 1 {
 		t.Errorf("%d users are known, want 1", s.Users)
 	}
-	now = now.Add(2 * time.Second)
+	now = now.Add(time.Second)
 	q, _ := r.Begin(Client{User: "bob"})
 	q.End()
-	now = now.Add(2 * time.Second)
+	if s := r.Stats(); s.Users != 1 {
+		t.Errorf("%d users are known, want only the one whose bucket is not full", s.Users)
+	}
+	now = now.Add(time.Second + time.Millisecond)
 	q, _ = r.Begin(Client{User: "carol"})
 	q.End()
-	if s := r.Stats(); s.Users != 2-1 {
-		t.Errorf("%d users are known, want only the last", s.Users)
+	if s := r.Stats(); s.Users != 0 {
+		t.Errorf("%d users are known, want none: all buckets are full", s.Users)
+	}
+}
+
+// TestUsers_InDebt: a user in debt is known until it owes nothing and its bucket is full.
+func TestUsers_InDebt(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 1000, ByteRate: 1000, MaxMessage: 1000})
+	now := time.Unix(1000, 0)
+	r.now = func() time.Time { return now }
+	q, _ := r.Begin(Client{User: "ann"})
+	q.Owe(now, 100*UserShare*1000) // 100 s
+	q.End()
+	for _, passed := range []time.Duration{time.Second, 97 * time.Second} {
+		now = now.Add(passed)
+		q, _ = r.Begin(Client{User: "ann"})
+		if wait, ok := q.Take(now, 1); ok {
+			t.Errorf("a request is allowed after %v, with a debt of 98 s; wait %v", passed, wait)
+		}
+		q.End()
+	}
+	now = now.Add(3 * time.Second)
+	q, _ = r.Begin(Client{User: "bob"})
+	q.End()
+	if s := r.Stats(); s.Users != 0 {
+		t.Errorf("%d users are known", s.Users)
+	}
+}
+
+// TestSettle_Debt: bytes of what settles something make the server rest, and a debt of a second at most, for a connection and by HTTP.
+func TestSettle_Debt(t *testing.T) {
+	t.Parallel()
+	r := New(Config{RequestRate: 1000, ByteRate: 8 << 20, MaxMessage: 1 << 20})
+	now := time.Unix(1000, 0)
+	connect := func() *Meter {
+		c := r.New()
+		c.Handshake(Client{User: "ann"}, false)
+		return c.Meter()
+	}
+	loud, quiet := connect(), connect()
+	q, _ := r.Begin(Client{User: "ann"})
+	for range 5000 {
+		loud.Settle(now, 1<<20)
+		if rest := q.Settle(now, 1<<20); rest > time.Second+time.Millisecond {
+			t.Fatalf("an HTTP request rests for %v", rest)
+		}
+	}
+	if rest := loud.Rests().Sub(now); rest <= 0 || rest > time.Second+time.Millisecond {
+		t.Errorf("after 5,000 MiB in no time the server rests for %v", rest)
+	}
+	if wait, ok := quiet.Take(now, 1); ok || wait > time.Second+time.Millisecond {
+		t.Errorf("another connection of the user: allowed %v, and is told to wait for %v", ok, wait)
 	}
 }
 

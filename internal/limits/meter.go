@@ -98,12 +98,14 @@ func (m *Meter) Settle(now time.Time, n int) {
 	if m == nil {
 		return
 	}
-	m.Owe(now, 0, n)
 	m.spendFree(now, 1)
+	if owed := max(m.own.oweAtMost(now, 0, n), m.user.oweAtMost(now, 0, n)); m.rests.Before(now.Add(owed)) {
+		m.rests = now.Add(owed)
+	}
 }
 
 func (m *Meter) spendFree(now time.Time, cost int) {
-	m.rests = now.Add(max(m.free.oweAtMost(now, cost), m.userFree.oweAtMost(now, cost)))
+	m.rests = now.Add(max(m.free.oweAtMost(now, cost, 0), m.userFree.oweAtMost(now, cost, 0)))
 }
 
 // Rests returns until when the server should read nothing from the connection, because its client has caused too much that takes nothing from its rate. The zero Time is always.
@@ -165,14 +167,13 @@ func (q *Request) Refused(now time.Time) (rest time.Duration) {
 
 // Settle counts an HTTP request that only settles or ends something, with its bytes. It returns how long it should wait.
 func (q *Request) Settle(now time.Time, bytes int) (rest time.Duration) {
-	q.Owe(now, bytes)
-	return q.spendFree(now)
+	return max(q.bucket().oweAtMost(now, 0, bytes), q.spendFree(now))
 }
 
 // spendFree counts a request that takes nothing from the rate: it costs as much as a refusal, whatever it is.
 func (q *Request) spendFree(now time.Time) (rest time.Duration) {
 	if u := q.user(); u != nil {
-		rest = u.free.oweAtMost(now, refusalCost)
+		rest = u.free.oweAtMost(now, refusalCost, 0)
 	}
 	return rest
 }

@@ -15,8 +15,7 @@ type user struct {
 	bucket  *bucket             // nil without rates
 	free    *bucket             // of freeRate; nil without rates
 	queries *semaphore.Weighted // nil without a limit
-	since   time.Time
-	queued  bool // in Registry.idle
+	queued  bool                // in Registry.idle
 }
 
 // idleUser is a user that may be forgotten at that time, if it has been idle meanwhile.
@@ -49,6 +48,9 @@ func (r *Registry) user(name string) *user {
 	return u
 }
 
+// full returns how long the buckets of a user take to be full again.
+func (u *user) full(now time.Time) time.Duration { return max(u.bucket.full(now), u.free.full(now)) }
+
 // settle plans that a user without connections and requests is forgotten: at once, or when its buckets must be full again, as those of a new user
 // are. r.mu is held.
 func (r *Registry) settle(name string, u *user) {
@@ -60,10 +62,9 @@ func (r *Registry) settle(name string, u *user) {
 		return
 	}
 	now := r.now()
-	u.since = now
 	if !u.queued {
 		u.queued = true
-		r.idle = append(r.idle, idleUser{name, now.Add(u.bucket.fills)})
+		r.idle = append(r.idle, idleUser{name, now.Add(u.full(now))})
 	}
 	r.forget(now)
 }
@@ -75,7 +76,7 @@ func (r *Registry) forget(now time.Time) {
 		r.idle[0] = idleUser{}
 		r.idle = r.idle[1:]
 		u := r.users[first.name]
-		switch full := u.since.Add(u.bucket.fills); {
+		switch full := now.Add(u.full(now)); {
 		case u.counts != (counts{}): // it is back
 			u.queued = false
 		case now.Before(full) && len(r.idle) < maxIdle:

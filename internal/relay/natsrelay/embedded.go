@@ -44,6 +44,11 @@ func startEmbedded(cfg Config) (*embedded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster address %q: %w", cfg.Listen, err)
 	}
+	free, err := net.Listen("tcp", cfg.Listen) // NATS does not report why it can't
+	if err != nil {
+		return nil, fmt.Errorf("listen for other nodes: %w; choose another address with --cluster-listen", err)
+	}
+	free.Close()
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
@@ -65,7 +70,7 @@ func startEmbedded(cfg Config) (*embedded, error) {
 	go e.server.Start()
 	if !e.server.ReadyForConnections(readyWithin) {
 		e.stop()
-		return nil, fmt.Errorf("NATS does not listen on %s: is the port in use? Choose another with --cluster-listen", cfg.Listen)
+		return nil, fmt.Errorf("NATS does not listen on %s within %v", cfg.Listen, readyWithin)
 	}
 	return e, nil
 }

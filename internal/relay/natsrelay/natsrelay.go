@@ -33,6 +33,8 @@ type Config struct {
 	// URL is the address of NATS servers that an operator runs, several separated by commas. The fields for the server inside
 	// the process are not used then. Defaults to none.
 	URL string
+	// Creds is the path of a credentials file for URL. Defaults to none.
+	Creds string
 	// MaxMessage is the largest message, in bytes. Servers at URL may take less. Defaults to 1 MiB.
 	MaxMessage int
 	// Log receives what goes wrong. Defaults to slog.Default().
@@ -78,6 +80,8 @@ func Start(cfg Config) (*Relay, error) {
 			return nil, err
 		}
 		options = append(options, r.server.connect()...)
+	} else if cfg.Creds != "" {
+		options = append(options, nats.UserCredentials(cfg.Creds))
 	}
 	var err error
 	if r.conn, err = nats.Connect(cfg.URL, options...); err != nil {

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidewire/tidewire/internal/cluster"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+)
+
+// clusterFlags make the server a node of a cluster.
+type clusterFlags struct {
+	Cluster           string   `placeholder:"NAME" help:"Form a cluster with all servers that have the same database and this name: rooms that are not stored then span all of them. Letters, digits, - and _."`
+	ClusterListen     string   `default:":6222" placeholder:"[HOST]:PORT" help:"Address for the other servers of the cluster. They have a password, but the connection is not encrypted: use a private network."`
+	ClusterAdvertise  string   `placeholder:"HOST:PORT" help:"Address at which the other servers reach --cluster-listen. Default: an address of this machine, which the log shows."`
+	ClusterPeers      []string `placeholder:"HOST:PORT" help:"Addresses of the other servers, if there is no database (--only chat). Needs --cluster-secret-file."`
+	ClusterSecretFile string   `placeholder:"FILE" help:"File with the password of the cluster, if there is no database. It is the same on all servers."`
+	NATS              string   `name:"nats" placeholder:"URL" help:"Use these NATS servers instead of the one inside this process, which then is not started. Several are separated by commas."`
+	NATSCreds         string   `name:"nats-creds" placeholder:"FILE" help:"Credentials file for --nats."`
+}
+
+var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check is a part of Validate.
+func (f clusterFlags) check(only string) error {
+	switch {
+	case f.Cluster == "" && (f.ClusterAdvertise != "" || len(f.ClusterPeers) > 0 || f.ClusterSecretFile != "" || f.NATS != "" || f.NATSCreds != ""):
+		return errors.New("--cluster-… and --nats have no effect without --cluster NAME")
+	case f.Cluster == "":
+		return nil
+	case !clusterName.MatchString(f.Cluster):
+		return fmt.Errorf("--cluster is %q: want 1 to 64 letters, digits, - and _", f.Cluster)
+	case only != "" && only != string(gateway.Chat):
+		return fmt.Errorf("--cluster connects rooms, and --only %s has none", only)
+	case f.NATS != "" && (f.ClusterAdvertise != "" || len(f.ClusterPeers) > 0 || f.ClusterSecretFile != ""):
+		return errors.New("with --nats there is no server inside the process: leave out --cluster-advertise, --cluster-peers and --cluster-secret-file")
+	case f.NATS == "" && f.NATSCreds != "":
+		return errors.New("--nats-creds is for --nats")
+	case len(f.ClusterPeers) > 0 && f.ClusterSecretFile == "":
+		return errors.New("--cluster-peers needs --cluster-secret-file")
+	}
+	for _, address := range append([]string{f.ClusterListen}, f.ClusterPeers...) {
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("%q is no address of a cluster: want HOST:PORT: %w", address, err)
+		}
+	}
+	return nil
+}
+
+// join makes the server a node of the cluster, if it has to be one, and gives cfg's rooms to it. pool is nil without a database. leave ends
+// that; call it after the gateway has ended.
+func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (leave func(), err error) {
+	if c.Cluster == "" {
+		return func() {}, nil
+	}
+	id := rand.Uint64()
+	relay, err := c.startRelay(p, pool, id)
+	if err != nil {
+		return nil, err
+	}
+	node, err := cluster.NewNode(id, relay)
+	if err != nil {
+		relay.Close()
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	var running sync.WaitGroup
+	leave = func() {
+		stop()
+		running.Wait()
+		relay.Close()
+	}
+	if err := c.find(ctx, &running, p, pool, relay, id); err != nil {
+		leave()
+		return nil, err
+	}
+	running.Go(func() { node.Run(ctx) })
+	clusterMetrics(cfg.Metrics, node, relay)
+	cfg.Chat.Room.Connect = node.Connect
+	return leave, nil
+}
+
+func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64) (*natsrelay.Relay, error) {
+	cfg := natsrelay.Config{
+		Node: nodeName(id), Cluster: c.Cluster, Listen: c.ClusterListen, Advertise: c.ClusterAdvertise, URL: c.NATS, Creds: c.NATSCreds,
+		MaxMessage: int(c.MaxMessage) + cluster.MaxOverhead, Log: p.log,
+	}
+	if c.NATS == "" {
+		var err error
+		if cfg.Secret, err = c.clusterSecret(p, pool); err != nil {
+			return nil, err
+		}
+	}
+	relay, err := natsrelay.Start(cfg)
+	if err != nil {
+		return nil, exit(ExitUsage, "%w", err)
+	}
+	return relay, nil
+}
+
+func nodeName(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error) {
+	switch {
+	case c.ClusterSecretFile != "":
+		text, err := os.ReadFile(c.ClusterSecretFile)
+		if err != nil {
+			return "", exit(ExitUsage, "--cluster-secret-file: %w", err)
+		}
+		secret := strings.TrimSpace(string(text))
+		if len(secret) < 16 {
+			return "", exit(ExitUsage, "--cluster-secret-file %s: want at least 16 characters, for example of: openssl rand -hex 16", c.ClusterSecretFile)
+		}
+		return secret, nil
+	case pool == nil:
+		return "", exit(ExitUsage, "without a database the servers of a cluster need --cluster-peers and --cluster-secret-file, or --nats")
+	default:
+		secret, err := cluster.Secret(p.ctx, pool, c.Cluster)
+		return secret, explainDatabase(err)
+	}
+}
+
+// find finds the other nodes: in the database, or in --cluster-peers.
+func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, id uint64) error {
+	if pool == nil || len(c.ClusterPeers) > 0 {
+		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", nodeName(id), "address", cmp.Or(relay.Addr(), c.NATS), "peers", c.ClusterPeers)
+		return relay.SetPeers(c.ClusterPeers)
+	}
+	own := cluster.Entry{ID: nodeName(id), Cluster: c.Cluster, Version: version()}
+	own.Host, _ = os.Hostname() // only shown
+	if c.NATS == "" {
+		var err error
+		if own.Address, err = c.advertised(relay.Addr()); err != nil {
+			return err
+		}
+	} else if _, err := cluster.Secret(ctx, pool, c.Cluster); err != nil { // makes the row of the cluster
+		return explainDatabase(err)
+	}
+	directory := cluster.OpenDirectory(pool, own, p.log)
+	peers, err := directory.Refresh(ctx)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	found := func(peers []string) {
+		if err := relay.SetPeers(peers); err != nil {
+			p.log.Error("the other nodes are not connected", "error", err)
+		}
+	}
+	found(peers)
+	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", peers)
+	running.Go(func() { directory.Run(ctx, found) })
+	return nil
+}
+
+// advertised returns the address at which other nodes reach this one.
+func (c *serveCmd) advertised(listening string) (string, error) {
+	if c.ClusterAdvertise != "" {
+		return c.ClusterAdvertise, nil
+	}
+	host, port, err := net.SplitHostPort(listening)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return listening, nil
+	}
+	if host = ownAddress(); host == "" {
+		return "", exit(ExitUsage, "this machine has no address for other machines: give --cluster-advertise HOST:%s", port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// ownAddress returns an address of this machine that other machines may reach, IPv4 first, or "".
+func ownAddress() (found string) {
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		ip, ok := a.(*net.IPNet)
+		if !ok || !ip.IP.IsGlobalUnicast() {
+			continue
+		}
+		if ip.IP.To4() != nil {
+			return ip.IP.String()
+		}
+		found = cmp.Or(found, ip.IP.String())
+	}
+	return found
+}
+
+func clusterMetrics(metrics prometheus.Registerer, node *cluster.Node, relay *natsrelay.Relay) {
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidewire_cluster_peers", Help: "Other nodes of the cluster that are heard."},
+			func() float64 { return float64(node.Stats().Peers) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_cluster_missed_total", Help: "Chats of other nodes that did not reach this one."},
+			func() float64 { return float64(node.Stats().Missed) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_cluster_malformed_total", Help: "Messages of other nodes that could not be decoded."},
+			func() float64 { return float64(node.Stats().Malformed) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_cluster_overflow_total", Help: "Times at which messages of other nodes came faster than this one handles them, and were lost."},
+			func() float64 { return float64(relay.Lost()) }))
+}

@@ -1,0 +1,227 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// clusterMember is a client in the room "lobby" of one node.
+type clusterMember struct {
+	conn  *websocket.Conn
+	name  string
+	next  map[string]int // of each other member, the next chat that was not received
+	heard map[string]bool
+}
+
+// enter returns a member of the room, after the server has answered its join.
+func enter(t *testing.T, addr, name string) *clusterMember {
+	t.Helper()
+	m := &clusterMember{conn: chatDial(t, addr), name: name, next: make(map[string]int), heard: make(map[string]bool)}
+	say(m.conn, `{"type":"join","room":"lobby","id":1}`)
+	wantAnswer(t, m.conn, chatAnswer{Type: "ok", ID: 1})
+	return m
+}
+
+// read reads what there is within some time.
+func (m *clusterMember) read(t *testing.T, within time.Duration) {
+	t.Helper()
+	m.conn.SetReadDeadline(time.Now().Add(within))
+	messages, err := m.conn.Read()
+	for _, message := range messages {
+		var a chatAnswer
+		var from string
+		var n int
+		json.Unmarshal(message.Payload, &a)
+		if a.Text == "" {
+			continue // a ping, or an answer
+		}
+		if _, err := fmt.Sscanf(a.Text, "%s %d", &from, &n); err != nil {
+			t.Fatalf("%s got %s", m.name, message.Payload)
+		}
+		switch {
+		case n == 0:
+			m.heard[from] = true
+		case n != m.next[from]+1 || from == m.name:
+			t.Fatalf("%s got %q, want chat %d of it", m.name, a.Text, m.next[from]+1)
+		default:
+			m.next[from] = n
+		}
+	}
+	if err != nil && !os.IsTimeout(err) {
+		t.Fatal(err)
+	}
+}
+
+// converse lets all members hear each other, and then each get a number of chats of each other one.
+func converse(t *testing.T, members ...*clusterMember) {
+	t.Helper()
+	const each = 100
+	deadline := time.Now().Add(time.Minute)
+	until := func(what string, step func(), done func(m, of *clusterMember) bool) {
+		t.Helper()
+		for waiting := true; waiting; {
+			if time.Now().After(deadline) {
+				t.Fatalf("members do not get all %s of the others", what)
+			}
+			step()
+			waiting = false
+			for _, m := range members {
+				m.read(t, 5*time.Millisecond)
+				for _, other := range members {
+					waiting = waiting || m != other && !done(m, other)
+				}
+			}
+		}
+	}
+	for _, m := range members {
+		clear(m.heard)
+		clear(m.next)
+	}
+	until("first chats", func() {
+		for _, m := range members {
+			say(m.conn, `{"type":"chat","room":"lobby","text":"%s 0"}`, m.name)
+		}
+	}, func(m, of *clusterMember) bool { return m.heard[of.name] })
+	for n := range each {
+		for _, m := range members {
+			say(m.conn, `{"type":"chat","room":"lobby","text":"%s %d"}`, m.name, n+1)
+		}
+	}
+	until("chats", func() {}, func(m, of *clusterMember) bool { return m.next[of.name] == each })
+}
+
+// TestCluster_RoomSpansNodes: a room spans three servers that find each other in the database, by a list, or at a NATS server. One is killed and
+// another one starts: the rest goes on, and the room spans the new one.
+func TestCluster_RoomSpansNodes(t *testing.T) {
+	t.Parallel()
+	fast := []string{"--cluster", "tides", "--rate-limit", "1e6", "--rate-burst", "1e6"}
+	ways := map[string]func(t *testing.T) func(n int) []string{
+		"database": func(t *testing.T) func(int) []string {
+			db := pgtest.Open(t)
+			return func(int) []string { return append(fast, "--database-url", db.URL, "--cluster-listen", "127.0.0.1:0") }
+		},
+		"list": func(t *testing.T) func(int) []string {
+			secret := filepath.Join(t.TempDir(), "secret")
+			if err := os.WriteFile(secret, []byte("sixteen letters and more\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			addresses := freeAddresses(t, 4)
+			return func(n int) []string {
+				return append(fast, "--only", "chat", "--cluster-secret-file", secret, "--cluster-listen", addresses[n],
+					"--cluster-peers", strings.Join(append(append([]string{}, addresses[:n]...), addresses[n+1:]...), ","))
+			}
+		},
+		"nats": func(t *testing.T) func(int) []string {
+			url := startNATS(t)
+			return func(int) []string { return append(fast, "--only", "chat", "--nats", url) }
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags := way(t)
+			var nodes []*program
+			var members []*clusterMember
+			begin := func(n int) {
+				nodes = append(nodes, serve(t, flags(n)...))
+				for k := range 2 {
+					members = append(members, enter(t, nodes[n].addr, fmt.Sprintf("member%d.%d", n, k)))
+				}
+			}
+			for n := range 3 {
+				begin(n)
+			}
+			converse(t, members...)
+			nodes[0].cmd.Process.Kill()
+			members = members[2:]
+			converse(t, members...)
+			begin(3)
+			converse(t, members...)
+			if code := nodes[1].stop(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// freeAddresses returns addresses on loopback that nothing listens on.
+func freeAddresses(t *testing.T, n int) (addresses []string) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses
+}
+
+// startNATS returns the address of a NATS server.
+func startNATS(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("NATS does not start")
+	}
+	return s.ClientURL()
+}
+
+// TestCluster_WrongSettings: each is refused at the start, with what to do.
+func TestCluster_WrongSettings(t *testing.T) {
+	t.Parallel()
+	short := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(short, []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]string{
+		"--cluster-listen 127.0.0.1:0 --cluster-peers a:1":                                            "without --cluster NAME",
+		"--nats nats://127.0.0.1:1":                                                                   "without --cluster NAME",
+		"--cluster a.b":                                                                               "letters, digits, - and _",
+		"--cluster a --only lanes":                                                                    "--only lanes has none",
+		"--cluster a --only chat":                                                                     "--cluster-peers and --cluster-secret-file",
+		"--cluster a --only chat --cluster-peers b:1":                                                 "needs --cluster-secret-file",
+		"--cluster a --only chat --cluster-secret-file " + short:                                      "at least 16 characters",
+		"--cluster a --only chat --cluster-secret-file /nowhere":                                      "/nowhere",
+		"--cluster a --only chat --nats nats://127.0.0.1:1 --cluster-peers b:1":                       "leave out",
+		"--cluster a --only chat --nats nats://127.0.0.1:1":                                           "connect to NATS",
+		"--cluster a --only chat --cluster-listen 6222 --cluster-secret-file /x":                      "want HOST:PORT",
+		"--cluster a --only chat --nats-creds /x --cluster-secret-file " + short:                      "is for --nats",
+		"--cluster a --only chat --cluster-listen 192.0.2.1:0 --cluster-secret-file " + longSecret(t): "--cluster-listen",
+	} {
+		code, _, errOut := run(t, func(string) string { return "" }, append([]string{"serve", "--port", "0"}, strings.Fields(flags)...)...)
+		if code != cli.ExitUsage || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit code %d, and not %q in\n%s", flags, code, want, errOut)
+		}
+	}
+}
+
+func longSecret(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("a secret with more than 16 letters"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
