@@ -79,7 +79,7 @@ test-long: $(TOOLS)/gotestsum
 	TIDEWIRE_SEEDS=10 $(TOOLS)/gotestsum -- -race -count=1 -timeout 60m ./...
 	for version in 14 15 16 17 18; do \
 		TIDEWIRE_TEST_PG=fetch:$$version $(TOOLS)/gotestsum -- -race -count=1 -timeout 30m \
-			./internal/pg ./migrate ./stream ./queue ./eventstore ./ingest ./internal/cli || exit 1; done
+			./internal/pg ./migrate ./stream ./queue ./eventstore ./internal/ingest ./internal/cli || exit 1; done
 
 ## test-flake: every package's tests again and again, alone, with -cpu 1,2,4 and beside busy loops (PKG=./stream MINUTES=60)
 test-flake:

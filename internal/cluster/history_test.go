@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/relay/relaytest"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -204,8 +205,8 @@ func (h *history) check() string {
 func TestNode_Histories(t *testing.T) {
 	t.Parallel()
 	histories := 3000
-	if n, err := strconv.Atoi(os.Getenv("HISTORIES")); err == nil {
-		histories = n
+	if seeds := pgtest.Seeds(); seeds > 1 {
+		histories = 10_000 * int(seeds)
 	}
 	first := uint64(time.Now().UnixNano())
 	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
