@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/cluster"
 	"github.com/tidewire/tidewire/internal/engine/postgres"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/ingest"
@@ -62,6 +63,7 @@ type serveCmd struct {
 	stop   *serve.Stop
 	memory int64                 // of the process, in bytes
 	renew  func(context.Context) // looks after the certificates; nil without TLS
+	node   *cluster.Node         // this server in a cluster; nil without one
 	reload *reload               // looks after the keys and rules; nil if there is nothing to read
 }
 
@@ -419,8 +421,13 @@ func (c *serveCmd) run(p *process, cfg gateway.Config, listeners, admin []net.Li
 			fmt.Fprintln(p.Out, "metrics on", admin[0].Addr())
 		}
 	}
-	if c.reload != nil {
-		s.Background = c.reload.run
+	s.Background = func(ctx context.Context, edge *gateway.Server) {
+		if c.node != nil {
+			c.node.Reply(edge.Answer)
+		}
+		if c.reload != nil {
+			c.reload.run(ctx, edge)
+		}
 	}
 	if cfg.Only == gateway.Chat {
 		s.Stopped = func(server *gateway.Server) error { return server.WriteChatStats(p.Out) }

@@ -89,12 +89,25 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	running.Go(func() { node.Run(ctx) })
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
+	cfg.Nodes, c.node = nodes{node}, node
 	return leave, nil
+}
+
+// nodes is the cluster as package gateway knows it.
+type nodes struct{ *cluster.Node }
+
+// Ask implements gateway.Nodes.
+func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
+	answer, err := n.Node.Ask(ctx, node, question)
+	if errors.Is(err, cluster.ErrNoNode) {
+		err = gateway.ErrNoNode
+	}
+	return answer, err
 }
 
 func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64) (*natsrelay.Relay, error) {
 	cfg := natsrelay.Config{
-		Node: nodeName(id), Cluster: c.Cluster, Listen: c.ClusterListen, Advertise: c.ClusterAdvertise, URL: c.NATS, Creds: c.NATSCreds,
+		Node: cluster.NodeName(id), Cluster: c.Cluster, Listen: c.ClusterListen, Advertise: c.ClusterAdvertise, URL: c.NATS, Creds: c.NATSCreds,
 		MaxMessage: int(c.MaxMessage) + cluster.MaxOverhead, Log: p.log,
 	}
 	if c.NATS == "" {
@@ -109,8 +122,6 @@ func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64) (*natsr
 	}
 	return relay, nil
 }
-
-func nodeName(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error) {
 	switch {
@@ -135,10 +146,10 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 // find finds the other nodes: in the database, or in --cluster-peers.
 func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, id uint64) error {
 	if pool == nil || len(c.ClusterPeers) > 0 {
-		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", nodeName(id), "address", cmp.Or(relay.Addr(), c.NATS), "peers", c.ClusterPeers)
+		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), c.NATS), "peers", c.ClusterPeers)
 		return relay.SetPeers(c.ClusterPeers)
 	}
-	own := cluster.Entry{ID: nodeName(id), Cluster: c.Cluster, Version: version()}
+	own := cluster.Entry{ID: cluster.NodeName(id), Cluster: c.Cluster, Version: version()}
 	own.Host, _ = os.Hostname() // only shown
 	if c.NATS == "" {
 		var err error

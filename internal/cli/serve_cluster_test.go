@@ -156,6 +156,67 @@ func TestCluster_RoomSpansNodes(t *testing.T) {
 	}
 }
 
+// TestCluster_SettleAnywhere: deliveries that were taken at one server are settled at others, each once. Those of a server that has been killed are lost, and
+// come again.
+func TestCluster_SettleAnywhere(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	var nodes []*program
+	for range 3 {
+		nodes = append(nodes, serve(t, "--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"))
+	}
+	ask := func(node int, method, path, body string) (status int, text string) {
+		t.Helper()
+		return request(t, method, nodes[node].addr, path, body)
+	}
+	ask(0, "POST", "/v1/queues/jobs", "")
+	ask(0, "POST", "/v1/queues/jobs/messages", `{"messages":[`+strings.Repeat(`{"payload":"x"},`, 39)+`{"payload":"x"}]}`)
+	take := func(node, most int) (tokens []string) {
+		t.Helper()
+		for len(tokens) < most {
+			_, text := ask(node, "POST", fmt.Sprintf("/v1/queues/jobs/receive?wait_ms=20000&max=%d", most-len(tokens)), "")
+			var got struct{ Deliveries []struct{ Delivery string } }
+			if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Deliveries) == 0 {
+				t.Fatalf("received %s", text)
+			}
+			for _, d := range got.Deliveries {
+				tokens = append(tokens, d.Delivery)
+			}
+		}
+		return tokens
+	}
+	settle := func(node int, kind string, tokens ...string) string {
+		t.Helper()
+		quoted, _ := json.Marshal(tokens)
+		status, text := ask(node, "POST", "/v1/queues/jobs/"+kind, `{"deliveries":`+string(quoted)+`,"lease_ms":60000}`)
+		return fmt.Sprint(status, " ", text)
+	}
+	first, second := take(0, 10), take(1, 10)
+	if got := settle(2, "extend", append(first[:5:5], second[:5]...)...); !strings.HasPrefix(got, `200 {"count":10}`) {
+		t.Errorf("extended at another server: %s", got)
+	}
+	if got := settle(2, "ack", append(first[:9:9], second...)...); !strings.HasPrefix(got, `200 {"count":19}`) {
+		t.Errorf("acknowledged at another server: %s", got)
+	}
+	if got := settle(0, "ack", first[8], second[9]); !strings.HasPrefix(got, "409") || !strings.Contains(got, "lease_lost") {
+		t.Errorf("acknowledged again: %s", got)
+	}
+	if got := settle(1, "nack", first[9]); !strings.HasPrefix(got, `200 {"count":1}`) {
+		t.Errorf("rejected at another server: %s", got)
+	}
+	third := take(2, 20)
+	nodes[2].cmd.Process.Kill()
+	<-nodes[2].done
+	if got := settle(0, "ack", third[:3]...); !strings.HasPrefix(got, "409") && !strings.HasPrefix(got, "503") {
+		t.Errorf("acknowledged at another server, while the one that has given them out is gone: %s", got)
+	}
+	for _, token := range []string{"x", "x.y", ".", "0123456789abcdef.x", strings.Repeat("f", 16) + ".ABC-1"} {
+		if got := settle(0, "ack", token); !strings.HasPrefix(got, "409") {
+			t.Errorf("delivery %q: %s", token, got)
+		}
+	}
+}
+
 // freeAddresses returns addresses on loopback that nothing listens on.
 func freeAddresses(t *testing.T, n int) (addresses []string) {
 	t.Helper()

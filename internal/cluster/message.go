@@ -14,12 +14,16 @@ import (
 //	question   'q' node(8) number(8), then slots, 2 bytes each: the node asks another for the numbers of all rooms in the slots;
 //	           number is that of the heartbeat because of which it asks
 //	answered   'a' node(8) number(8): the digests that answer the question have been sent
+//	ask        '?' node(8) number(8) question
+//	answer     '!' node(8) number(8) answer, with the number of the ask
 const (
 	kindBatch     = 'b'
 	kindDigest    = 'd'
 	kindHeartbeat = 'h'
 	kindQuestion  = 'q'
 	kindAnswered  = 'a'
+	kindAsk       = '?'
+	kindAnswer    = '!'
 )
 
 // MaxOverhead is the most that the message between nodes is larger than the message of a client which it carries, in bytes.

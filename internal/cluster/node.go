@@ -38,6 +38,7 @@ type Node struct {
 	malformed  atomic.Uint64
 
 	active activeLinks
+	asks   asks
 
 	mu     sync.RWMutex
 	links  map[string]*link
@@ -79,6 +80,7 @@ func NewNode(id uint64, r relay.Relay) (*Node, error) { return newNode(id, r, ti
 
 func newNode(id uint64, r relay.Relay, now func() time.Time) (*Node, error) {
 	n := &Node{id: id, relay: r, now: now, links: make(map[string]*link), slots: make(map[slot]*listener), peers: make(map[uint64]*peer)}
+	n.asks.slots, n.asks.waiting = make(chan struct{}, answering), make(map[uint64]chan []byte)
 	for topic, receive := range map[string]func(kind byte, rest *reader, from uint64){heartbeatTopic: n.hear, nodeTopic(id): n.toThis} {
 		if _, err := r.Listen(topic, n.decoded(receive)); err != nil {
 			return nil, fmt.Errorf("join the cluster: %w", err)
@@ -101,7 +103,7 @@ func (n *Node) decoded(receive func(kind byte, rest *reader, from uint64)) func(
 	}
 }
 
-// Run sends heartbeats and digests until ctx ends.
+// Run sends heartbeats and digests until ctx ends. Then it waits for answers that are being made.
 func (n *Node) Run(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -110,6 +112,8 @@ func (n *Node) Run(ctx context.Context) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
+			n.Reply(nil)
+			n.asks.running.Wait()
 			return
 		}
 	}
@@ -162,7 +166,7 @@ func (n *Node) hear(_ byte, r *reader, from uint64) {
 }
 
 // nodeTopic is the topic of messages to one node.
-func nodeTopic(id uint64) string { return fmt.Sprintf("node.%016x", id) }
+func nodeTopic(id uint64) string { return "node." + NodeName(id) }
 
 // toThis handles a message to this node.
 func (n *Node) toThis(kind byte, r *reader, from uint64) {
@@ -172,6 +176,10 @@ func (n *Node) toThis(kind byte, r *reader, from uint64) {
 		n.answer(r, from, number)
 	case kind == kindAnswered:
 		n.answered(from, number)
+	case kind == kindAsk:
+		n.asked(from, number, r.rest)
+	case kind == kindAnswer:
+		n.got(number, r.rest)
 	default:
 		r.err = errMalformed
 	}

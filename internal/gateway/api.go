@@ -33,7 +33,7 @@ type api struct {
 }
 
 func newAPI(s *Server) *api {
-	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues)}
+	a := &api{server: s, mux: http.NewServeMux(), consumers: newPullConsumers(s.cfg.Engine.Queues, s.cfg.Nodes)}
 	a.polls, a.endPolls = context.WithCancel(context.Background())
 	stream := func(v auth.Verb) func(*http.Request) need {
 		return func(r *http.Request) need { return need{v, auth.Stream, r.PathValue("stream")} }

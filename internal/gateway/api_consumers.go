@@ -29,6 +29,7 @@ var errTooManyLeases = errors.New("gateway: too many unsettled deliveries")
 // The deliveries belong to the pullConsumer: they outlive the request.
 type pullConsumers struct {
 	store engine.Queues
+	node  string // name of this server in a cluster; "" if there is none
 
 	mu     sync.Mutex
 	open   map[pullKey]*pullConsumer
@@ -56,8 +57,12 @@ type pullConsumer struct {
 	demand demand
 }
 
-func newPullConsumers(store engine.Queues) *pullConsumers {
-	return &pullConsumers{store: store, open: make(map[pullKey]*pullConsumer)}
+func newPullConsumers(store engine.Queues, nodes Nodes) *pullConsumers {
+	node := ""
+	if nodes != nil {
+		node = nodes.Name()
+	}
+	return &pullConsumers{store: store, node: node, open: make(map[pullKey]*pullConsumer)}
 }
 
 // use returns the queue's pull consumer. Call release after use.
@@ -66,7 +71,7 @@ func (ds *pullConsumers) use(key pullKey) *pullConsumer {
 	defer ds.mu.Unlock()
 	d := ds.open[key]
 	if d == nil {
-		d = &pullConsumer{key: key, queue: key.queue, store: ds.store, leases: newLeases(), turn: make(chan struct{}, 1)}
+		d = &pullConsumer{key: key, queue: key.queue, store: ds.store, leases: newLeases(ds.node), turn: make(chan struct{}, 1)}
 		d.demand.leases = d.leases
 		ds.open[key] = d
 	}

@@ -185,8 +185,7 @@ func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.D
 
 // settle settles deliveries of earlier receives.
 func (c *call) settle(kind string) {
-	store := c.api.server.cfg.Engine.Queues
-	if !c.served(store != nil) || !c.readJSON(false) {
+	if !c.served(c.api.server.cfg.Engine.Queues != nil) || !c.readJSON(false) {
 		return
 	}
 	how, why := c.body.settlement(kind)
@@ -198,20 +197,26 @@ func (c *call) settle(kind string) {
 		c.refuseFor(why)
 		return
 	}
-	d := c.api.consumers.use(c.pullKey())
-	defer c.api.consumers.release(d)
-	taken, lost := d.leases.take(how, tokens)
-	gone, failed, err := d.leases.settle(c.ctx, store, how, taken)
-	if err != nil {
-		c.api.server.sessions.log.warn("deliveries not settled", "queue", c.queue(), "type", kind, "error", err)
-	}
-	done := len(taken) - len(gone) - len(failed)
-	c.api.server.sessions.settled.Add(uint64(done))
-	answer := settledReply(append(lost, gone...), failed, done)
+	got := c.api.settleAnywhere(c.ctx, c.pullKey(), how, tokens)
+	answer := settledReply(got.Lost, got.Failed, got.Done)
 	if answer.Code != "" {
-		answer.Count = done
+		answer.Count = got.Done
 		writeError(c.w, answer)
 		return
 	}
-	c.answer(reply{Count: done})
+	c.answer(reply{Count: got.Done})
+}
+
+// settleHere settles deliveries that this server has given out.
+func (a *api) settleHere(ctx context.Context, key pullKey, how settlement, tokens []string) settled {
+	d := a.consumers.use(key)
+	defer a.consumers.release(d)
+	taken, lost := d.leases.take(how, tokens)
+	gone, failed, err := d.leases.settle(ctx, a.server.cfg.Engine.Queues, how, taken)
+	if err != nil {
+		a.server.sessions.log.warn("deliveries not settled", "queue", key.queue, "type", how.kind, "error", err)
+	}
+	done := len(taken) - len(gone) - len(failed)
+	a.server.sessions.settled.Add(uint64(done))
+	return settled{Done: done, Lost: append(lost, gone...), Failed: failed}
 }

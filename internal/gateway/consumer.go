@@ -33,7 +33,7 @@ type consumer struct {
 }
 
 func newConsumer(s *session, queue string, credits int64) *consumer {
-	c := &consumer{session: s, queue: queue, leases: newLeases(), changed: make(chan struct{}, 1), credits: credits}
+	c := &consumer{session: s, queue: queue, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
 }

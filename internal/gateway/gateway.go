@@ -71,6 +71,8 @@ type Config struct {
 	BodyTimeout time.Duration
 	// Limits bounds connections and rates. Its Listener and ConnContext count sockets too that send no request. Defaults to no limits.
 	Limits *limits.Registry
+	// Nodes are the other servers of a cluster: deliveries that clients have taken from one of them by HTTP can be settled here. Defaults to none.
+	Nodes Nodes
 	// Metrics is shown at /metrics; the server adds its own. Defaults to a new
 	// registry.
 	Metrics *prometheus.Registry

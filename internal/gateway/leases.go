@@ -27,8 +27,12 @@ type lease struct {
 	until time.Time
 }
 
-func newLeases() *leases {
-	return &leases{prefix: rand.Text()[:12] + "-", held: make(map[string]lease)}
+// newLeases returns an empty table. Its tokens begin with the name of a node, if it has one.
+func newLeases(node string) *leases {
+	if node != "" {
+		node += nodeSeparator
+	}
+	return &leases{prefix: node + rand.Text()[:12] + "-", held: make(map[string]lease)}
 }
 
 // put adds deliveries and returns their tokens.

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Nodes are the servers of a cluster.
+type Nodes interface {
+	// Name returns the unique name of this server, without dots.
+	Name() string
+	// Ask sends a question to another server, which answers it with Server.Answer. The error is ErrNoNode if there is no such server.
+	Ask(ctx context.Context, node string, question []byte) (answer []byte, err error)
+}
+
+// ErrNoNode is the error of Nodes.Ask for a server that does not exist, or not any more.
+var ErrNoNode = errors.New("gateway: there is no such server")
+
+// nodeSeparator ends the name of the server in the token of a delivery.
+const nodeSeparator = "."
+
+// settled is the result of a settlement: how many deliveries are settled, and the tokens of those whose lease is lost and of those that have to be
+// tried again.
+type settled struct {
+	Done   int      `json:"done,omitempty"`
+	Lost   []string `json:"lost,omitempty"`
+	Failed []string `json:"failed,omitempty"`
+}
+
+// settleQuestion asks a server to settle deliveries that it has given out. The server that asks has looked at the rights of the user.
+type settleQuestion struct {
+	Queue  string        `json:"queue"`
+	User   string        `json:"user,omitempty"`
+	Kind   string        `json:"kind"`
+	Delay  time.Duration `json:"delay,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+	Lease  time.Duration `json:"lease,omitempty"`
+	Tokens []string      `json:"tokens"`
+}
+
+// settleAnywhere settles deliveries that this server or others have given out.
+func (a *api) settleAnywhere(ctx context.Context, key pullKey, how settlement, tokens []string) (all settled) {
+	here, others := a.ownersOf(tokens)
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	add := func(s settled) {
+		mu.Lock()
+		defer mu.Unlock()
+		all.Done += s.Done
+		all.Lost, all.Failed = append(all.Lost, s.Lost...), append(all.Failed, s.Failed...)
+	}
+	for node, tokens := range others {
+		asking.Go(func() { add(a.settleAt(ctx, node, key, how, tokens)) })
+	}
+	if len(here) > 0 || len(others) == 0 {
+		add(a.settleHere(ctx, key, how, here))
+	}
+	asking.Wait()
+	return all
+}
+
+// ownersOf divides tokens among the servers that have given them out. Without a cluster all are of this server.
+func (a *api) ownersOf(tokens []string) (here []string, others map[string][]string) {
+	if a.server.cfg.Nodes == nil {
+		return tokens, nil
+	}
+	for _, token := range tokens {
+		node, _, ok := strings.Cut(token, nodeSeparator)
+		if !ok || node == a.consumers.node {
+			here = append(here, token)
+			continue
+		}
+		if others == nil {
+			others = make(map[string][]string, 1)
+		}
+		others[node] = append(others[node], token)
+	}
+	return here, others
+}
+
+// settleAt has another server settle its deliveries. Those of a server that does not exist any more are lost: their leases end.
+func (a *api) settleAt(ctx context.Context, node string, key pullKey, how settlement, tokens []string) (got settled) {
+	question, _ := json.Marshal(settleQuestion{key.queue, key.user, how.kind, how.delay, how.reason, how.lease, tokens}) // no value of ours fails
+	answer, err := a.server.cfg.Nodes.Ask(ctx, node, question)
+	switch {
+	case errors.Is(err, ErrNoNode):
+		return settled{Lost: tokens}
+	case err == nil:
+		err = json.Unmarshal(answer, &got)
+	}
+	if err != nil {
+		a.server.sessions.log.warn("deliveries not settled", "queue", key.queue, "type", how.kind, "server", node, "error", err)
+		return settled{Failed: tokens}
+	}
+	return got
+}
+
+// Answer answers the question of another server of the cluster.
+func (s *Server) Answer(ctx context.Context, question []byte) []byte {
+	var q settleQuestion
+	if s.api == nil || s.cfg.Engine.Queues == nil || json.Unmarshal(question, &q) != nil {
+		return nil // which the other server can't decode: it tells its client to try again
+	}
+	how := settlement{kind: q.Kind, delay: q.Delay, reason: q.Reason, lease: q.Lease}
+	answer, _ := json.Marshal(s.api.settleHere(ctx, pullKey{q.Queue, q.User}, how, q.Tokens)) // no value of ours fails
+	return answer
+}
