@@ -93,7 +93,7 @@ test-hostile: build
 
 ## fuzz: each fuzz target for a minute
 fuzz:
-	for package in ./websocket ./internal/gateway ./internal/auth ./internal/cli; do \
+	for package in ./websocket ./internal/gateway ./internal/auth ./internal/cli ./internal/cluster; do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			$(GO) test -fuzz "^$$target$$" -fuzztime 60s $$package || exit 1; done; done
 

@@ -18,4 +18,8 @@
 // second: the last number of each room in which it has sent within the last three seconds. Each node also sends a heartbeat,
 // which is numbered, too. A node that notices a hole in the heartbeats of another, or hears another for the first time, asks it
 // for the numbers of all rooms.
+//
+// # Presence
+//
+// Who is in a room is told by each node for its own members, while another node asks for it: see presence.go.
 package cluster

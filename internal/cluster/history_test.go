@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/pgtest"
 	"github.com/tidewire/tidewire/internal/relay/relaytest"
+	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -92,6 +93,15 @@ func (s *session) Missed(n int) {
 	s.told += n
 	s.late += n
 }
+
+// Watched implements inlet.
+func (*session) Watched(bool) {}
+
+// Present implements inlet.
+func (*session) Present(uint64, room.Presence) {}
+
+// Gone implements inlet.
+func (*session) Gone(uint64) {}
 
 // exact checks the number of missing frames before the next one. With more than one other node it does not know whose frames are missing.
 func (s *session) exact(from, next int) {
@@ -201,17 +211,21 @@ func (h *history) check() string {
 	return ""
 }
 
+// seeds returns the first seed of a test, and how many there are: SEED alone, if it is set.
+func seeds() (first uint64, n int) {
+	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
+		return seed, 1
+	}
+	if seeds := pgtest.Seeds(); seeds > 1 {
+		return uint64(time.Now().UnixNano()), 10_000 * int(seeds)
+	}
+	return uint64(time.Now().UnixNano()), 3000
+}
+
 // TestNode_Histories: whatever is cut and mended, opened and closed, each frame is given once or told to be missing.
 func TestNode_Histories(t *testing.T) {
 	t.Parallel()
-	histories := 3000
-	if seeds := pgtest.Seeds(); seeds > 1 {
-		histories = 10_000 * int(seeds)
-	}
-	first := uint64(time.Now().UnixNano())
-	if seed, err := strconv.ParseUint(os.Getenv("SEED"), 10, 64); err == nil {
-		first, histories = seed, 1
-	}
+	first, histories := seeds()
 	gaps, frames := 0, 0
 	for seed := first; seed < first+uint64(histories); seed++ {
 		h := newHistory(seed, 2+int(seed%3))

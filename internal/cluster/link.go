@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -38,6 +39,8 @@ type link struct {
 	base    uint64 // what to add to the numbers of the room
 	next    uint64 // number of the next frame
 	digests int    // in how many more digests the room is
+	version uint64 // of the last message that says who is in the room
+	told    time.Time
 
 	// mu guards what comes in.
 	mu      sync.Mutex
@@ -45,12 +48,16 @@ type link struct {
 	opened  time.Time
 	closed  time.Time
 	origins map[uint64]*origin
+	tellers map[uint64]*teller
 }
 
 // inlet is what a link needs of a room.Inlet.
 type inlet interface {
 	Publish(frames []byte)
 	Missed(messages int)
+	Watched(whole bool)
+	Present(node uint64, p room.Presence)
+	Gone(node uint64)
 }
 
 // open begins the room on this node.
@@ -59,15 +66,17 @@ func (l *link) open(in inlet, now time.Time) {
 	l.base = l.next - 1
 	l.out.Unlock()
 	l.mu.Lock()
-	l.in, l.opened, l.origins = in, now, make(map[uint64]*origin)
+	l.in, l.opened, l.origins, l.tellers = in, now, make(map[uint64]*origin), make(map[uint64]*teller)
 	l.mu.Unlock()
 }
 
 // Close implements room.Outlet.
 func (l *link) Close() {
 	l.mu.Lock()
-	l.in, l.origins, l.closed = nil, nil, l.node.now()
+	l.in, l.origins, l.tellers, l.closed = nil, nil, nil, l.node.now()
 	l.mu.Unlock()
+	l.node.watched.set(l, false)
+	l.nobody()
 	l.node.ended(l)
 }
 
@@ -107,6 +116,10 @@ func (n *Node) receive(message []byte) {
 				l.receive(from, at, 0, r)
 			}
 		}
+	case kind == kindWatch:
+		n.watchedBy(r)
+	case kind == kindPresence:
+		n.presence(r, from)
 	default:
 		r.err = errMalformed
 	}

@@ -14,6 +14,9 @@ import (
 //	question   'q' node(8) number(8), then slots, 2 bytes each: the node asks another for the numbers of all rooms in the slots;
 //	           number is that of the heartbeat because of which it asks
 //	answered   'a' node(8) number(8): the digests that answer the question have been sent
+//	watch      'w' node(8), then for each room: flags(1), name. The node wants to know who is in the room; flag 1: all names
+//	presence   'p' node(8) name version(8) flags(1) count(4), then twice, for who has joined and who has left: how many(2), names.
+//	           Flag 1: those who have joined are all, and with flag 2 there are more
 //	ask        '?' node(8) number(8) question
 //	answer     '!' node(8) number(8) answer, with the number of the ask
 const (
@@ -22,6 +25,8 @@ const (
 	kindHeartbeat = 'h'
 	kindQuestion  = 'q'
 	kindAnswered  = 'a'
+	kindWatch     = 'w'
+	kindPresence  = 'p'
 	kindAsk       = '?'
 	kindAnswer    = '!'
 )
@@ -64,6 +69,17 @@ func (r *reader) uint16() uint16 { return binary.BigEndian.Uint16(r.bytes(2)) }
 func (r *reader) uint32() uint32 { return binary.BigEndian.Uint32(r.bytes(4)) }
 func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.bytes(8)) }
 func (r *reader) name() string   { return string(r.bytes(int(r.byte()))) }
+
+// names decodes a list of names.
+func (r *reader) names() (names []string) {
+	for range r.uint16() {
+		if r.err != nil {
+			return nil
+		}
+		names = append(names, r.name())
+	}
+	return names
+}
 
 func (r *reader) place() (p place) {
 	p.epoch = r.uint64()

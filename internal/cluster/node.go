@@ -37,8 +37,9 @@ type Node struct {
 	missed     atomic.Uint64
 	malformed  atomic.Uint64
 
-	active activeLinks
-	asks   asks
+	active  activeLinks
+	watched watchedLinks
+	asks    asks
 
 	mu     sync.RWMutex
 	links  map[string]*link
@@ -80,6 +81,7 @@ func NewNode(id uint64, r relay.Relay) (*Node, error) { return newNode(id, r, ti
 
 func newNode(id uint64, r relay.Relay, now func() time.Time) (*Node, error) {
 	n := &Node{id: id, relay: r, now: now, links: make(map[string]*link), slots: make(map[slot]*listener), peers: make(map[uint64]*peer)}
+	n.watched.links, n.watched.wake = make(map[*link]bool), make(chan struct{}, 1)
 	n.asks.slots, n.asks.waiting = make(chan struct{}, answering), make(map[uint64]chan []byte)
 	for topic, receive := range map[string]func(kind byte, rest *reader, from uint64){heartbeatTopic: n.hear, nodeTopic(id): n.toThis} {
 		if _, err := r.Listen(topic, n.decoded(receive)); err != nil {
@@ -107,10 +109,13 @@ func (n *Node) decoded(receive func(kind byte, rest *reader, from uint64)) func(
 func (n *Node) Run(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
+	n.beat()
 	for {
-		n.beat()
 		select {
 		case <-ticker.C:
+			n.beat()
+		case <-n.watched.wake:
+			n.askPresence(false)
 		case <-ctx.Done():
 			n.Reply(nil)
 			n.asks.running.Wait()
@@ -132,6 +137,9 @@ func (n *Node) beat() {
 	now := n.now()
 	n.digest(now)
 	n.forget(now)
+	if n.heartbeats%askEvery == 0 {
+		n.askPresence(true)
+	}
 	n.heartbeats++
 	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), n.heartbeats))
 	n.peersMu.Lock()

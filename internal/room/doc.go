@@ -35,4 +35,9 @@
 // frames, too, are encoded once and appended to a log that the watchers share;
 // but a watcher that lags gets a new list instead of a gap. A room without
 // watchers keeps no names.
+//
+// # Other nodes
+//
+// An Outlet takes what members on this node publish, and an Inlet brings what members on other nodes publish: see
+// package cluster. To the log of a room, the Outlet is one more reader.
 package room

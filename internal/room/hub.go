@@ -55,6 +55,10 @@ func (h *Hub) Join(conn *websocket.Conn, name string, opts JoinOptions) *Member 
 	if r.presence != nil {
 		r.presence.joined(m.user)
 	}
+	if r.census != nil {
+		r.census.joined(m.user)
+		r.census.nudge()
+	}
 	return m
 }
 

@@ -6,12 +6,15 @@ import (
 	"github.com/tidewire/tidewire/websocket"
 )
 
-// Outlet takes what the members of a room on this node publish, for the members on other nodes. Its methods are called
-// by one goroutine of the room, in order, and must not block.
+// Outlet takes what the members of a room on this node publish, for the members on other nodes. Its methods must not block.
 type Outlet interface {
-	// Send takes whole frames, of which the first is the frame with that number; the frames of a room are numbered from 1.
+	// Send is called by one goroutine of the room, in order. It takes whole frames, of which the first is the frame with that number; the frames of a room are numbered from 1.
 	// It keeps no reference to the frames.
 	Send(first uint64, count int, frames []byte)
+	// Watch says whether somebody on this node watches who is in the room. It must not call the room.
+	Watch(on bool)
+	// Present takes who is in the room on this node, as long as other nodes ask for that with Inlet.Watched. It is called by one goroutine.
+	Present(p Presence)
 	// Close ends the room on this node. No Send follows.
 	Close()
 }
@@ -65,6 +68,13 @@ type outlet struct {
 	pos  int64
 	skip []span // frames of other nodes after pos
 	next uint64 // number of the next frame
+}
+
+// watch tells the Outlet, if there is one, whether somebody watches. room.mu is held.
+func (o *outlet) watch(on bool) {
+	if o.to != nil {
+		o.to.Watch(on)
+	}
 }
 
 // serve sends everything in the log that has come from members on this node.

@@ -47,6 +47,10 @@ func (l *link) Send(first uint64, count int, frames []byte) {
 	}
 }
 
+func (l *link) Watch(bool) {}
+
+func (l *link) Present(room.Presence) {}
+
 func (l *link) Close() {
 	l.all.mu.Lock()
 	defer l.all.mu.Unlock()

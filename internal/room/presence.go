@@ -34,10 +34,9 @@ type presence struct {
 	wake chan struct{} // one slot: somebody came, left, or wants a list
 
 	// Guarded by room.mu.
-	names    map[string]int  // the connections of each user
-	before   map[string]bool // users who came or left since the last state, and whether they were in it
-	whole    bool            // there were more changes than before may hold
-	watchers []*watcher
+	roster                       // on all nodes
+	elsewhere map[uint64]*others // by node
+	watchers  []*watcher
 
 	// Used only by run.
 	count    int        // connections in the last state
@@ -66,53 +65,34 @@ type batchMessage struct {
 
 // newPresence collects the names of a room's members. r.mu is held.
 func newPresence(r *Room) *presence {
-	p := &presence{
-		room:   r,
-		wake:   make(chan struct{}, 1),
-		names:  make(map[string]int),
-		before: make(map[string]bool),
-		count:  len(r.members),
-	}
+	p := &presence{room: r, wake: make(chan struct{}, 1), roster: newRoster(), elsewhere: make(map[uint64]*others), count: len(r.members)}
 	for _, m := range r.members {
-		if m.user != "" {
-			p.names[m.user]++
-		}
+		p.roster.joined(m.user)
 	}
+	clear(p.before)
+	p.whole = false
 	return p
+}
+
+// connections returns how many connections are in the room, on all nodes. room.mu is held.
+func (p *presence) connections() int {
+	n := len(p.room.members)
+	for _, o := range p.elsewhere {
+		n += o.count
+	}
+	return n
 }
 
 // joined records a new connection of user. room.mu is held.
 func (p *presence) joined(user string) {
-	if user != "" {
-		if p.names[user]++; p.names[user] == 1 {
-			p.note(user, false)
-		}
-	}
+	p.roster.joined(user)
 	p.nudge()
 }
 
 // left records the end of a connection of user. room.mu is held.
 func (p *presence) left(user string) {
-	if user != "" {
-		if p.names[user]--; p.names[user] == 0 {
-			delete(p.names, user)
-			p.note(user, true)
-		}
-	}
+	p.roster.left(user)
 	p.nudge()
-}
-
-// note records whether a changed user was in the last state.
-func (p *presence) note(user string, was bool) {
-	if _, known := p.before[user]; known || p.whole {
-		return
-	}
-	if len(p.before) == maxNames {
-		p.whole = true
-		clear(p.before)
-		return
-	}
-	p.before[user] = was
 }
 
 func (p *presence) nudge() {
@@ -172,6 +152,7 @@ func (p *presence) retire() bool {
 		return false
 	}
 	p.room.presence = nil
+	p.room.outlet.watch(false)
 	return true
 }
 
@@ -218,36 +199,18 @@ func (p *presence) take() (s state) {
 		s.followed = s.followed || w.follows
 		s.wanted = s.wanted || !w.follows
 	}
-	for user, was := range p.before {
-		switch is := p.names[user] > 0; {
-		case is && !was:
-			s.joined = append(s.joined, user)
-		case was && !is:
-			s.left = append(s.left, user)
-		}
-	}
-	clear(p.before)
-	s.whole, p.whole = p.whole, false
-	s.changed = s.whole || len(s.joined)+len(s.left) > 0 || p.count != len(p.room.members)
-	p.count = len(p.room.members)
+	s.joined, s.left, s.whole = p.changes()
+	count := p.connections()
+	s.changed = s.whole || len(s.joined)+len(s.left) > 0 || p.count != count
+	p.count = count
 	s.wanted = s.wanted || s.whole
 	if s.wanted && (s.changed || p.list == nil) {
 		s.members, s.truncated = p.some()
+		for _, o := range p.elsewhere {
+			s.truncated = s.truncated || o.truncated
+		}
 	}
 	return s
-}
-
-// some returns the names of all users, or any maxNames of them: choosing
-// particular ones would mean visiting all.
-func (p *presence) some() (names []string, truncated bool) {
-	names = make([]string, 0, min(len(p.names), maxNames)) // never null in JSON
-	for user := range p.names {
-		if len(names) == maxNames {
-			return names, true
-		}
-		names = append(names, user)
-	}
-	return names, false
 }
 
 // frame encodes a message, once for all watchers.

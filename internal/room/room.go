@@ -64,6 +64,7 @@ type Room struct {
 	members  []*Member
 	scratch  []byte
 	presence *presence // nil if nobody watches
+	census   *census   // nil if nobody on other nodes watches
 }
 
 // Member is a connection in a room.
@@ -156,6 +157,10 @@ func (r *Room) remove(m *Member) *watcher {
 	}
 	if r.presence != nil {
 		r.presence.left(m.user)
+	}
+	if r.census != nil {
+		r.census.left(m.user)
+		r.census.nudge()
 	}
 	if len(r.members) == 0 {
 		r.nudge()

@@ -18,6 +18,7 @@ func (m *Member) Watch() {
 	}
 	if r.presence == nil {
 		r.presence = newPresence(r)
+		r.outlet.watch(true)
 		r.hub.flushers.Go(r.presence.run)
 	}
 	p := r.presence
