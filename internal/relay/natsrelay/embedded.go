@@ -57,7 +57,9 @@ func startEmbedded(cfg Config) (*embedded, error) {
 		ServerName: cfg.Node, NoSigs: true, NoLog: true, NoSystemAccount: true, NoSublistCache: true,
 		// A cluster needs the port for clients: without it the server does not open the other one.
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: routeUser, Password: e.password,
-		MaxPayload: int32(cfg.MaxMessage), MaxPending: max(64<<20, 4*int64(cfg.MaxMessage)),
+		// A node that takes too little loses messages, which it notices. It must not slow down the rooms of this one.
+		NoFastProducerStall: true,
+		MaxPayload:          int32(cfg.MaxMessage), MaxPending: max(64<<20, 4*int64(cfg.MaxMessage)),
 		Cluster: server.ClusterOpts{
 			Name: cfg.Cluster, Host: host, Port: port, Advertise: cfg.Advertise, Username: routeUser, Password: cfg.Secret,
 			// One connection for a pair of nodes: messages of one account are in order only within one.
