@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -89,12 +90,39 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	running.Go(func() { node.Run(ctx) })
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
-	cfg.Nodes, c.node = nodes{node}, node
+	cfg.Nodes, c.node = nodes{node, c.Cluster, pool}, node
 	return leave, nil
 }
 
 // nodes is the cluster as package gateway knows it.
-type nodes struct{ *cluster.Node }
+type nodes struct {
+	*cluster.Node
+	cluster string
+	pool    *pgxpool.Pool // nil without a database
+}
+
+// List implements gateway.Nodes.
+func (n nodes) List(ctx context.Context) (all []gateway.NodeInfo, err error) {
+	heard := append(n.Heard(), n.Name())
+	if n.pool != nil {
+		entries, err := cluster.List(ctx, n.pool)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Cluster == n.cluster {
+				seen := e.Age.Milliseconds()
+				all = append(all, gateway.NodeInfo{Node: e.ID, Address: e.Address, Machine: e.Host, Version: e.Version, Started: &e.Started, SeenMS: &seen, Heard: slices.Contains(heard, e.ID)})
+			}
+		}
+	}
+	for _, name := range heard {
+		if !slices.ContainsFunc(all, func(known gateway.NodeInfo) bool { return known.Node == name }) {
+			all = append(all, gateway.NodeInfo{Node: name, Heard: true})
+		}
+	}
+	return all, nil
+}
 
 // Ask implements gateway.Nodes.
 func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {

@@ -205,6 +205,15 @@ func TestCluster_SettleAnywhere(t *testing.T) {
 		t.Errorf("rejected at another server: %s", got)
 	}
 	third := take(2, 20)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		status, text := ask(1, "GET", "/v1/nodes", "")
+		if strings.Count(text, `"heard":true`) == 3 && strings.Count(text, `"address":"127.0.0.1:`) == 3 {
+			break
+		}
+		if status != 200 || time.Now().After(deadline) {
+			t.Fatalf("nodes: %d %s", status, text)
+		}
+	}
 	nodes[2].cmd.Process.Kill()
 	<-nodes[2].done
 	if got := settle(0, "ack", third[:3]...); !strings.HasPrefix(got, "409") && !strings.HasPrefix(got, "503") {

@@ -97,6 +97,16 @@ func (n *Node) await(ctx context.Context, id uint64) error {
 	return nil
 }
 
+// Heard returns the names of the other nodes that have been heard lately, in any order.
+func (n *Node) Heard() (names []string) {
+	n.peersMu.Lock()
+	defer n.peersMu.Unlock()
+	for id := range n.peers {
+		names = append(names, NodeName(id))
+	}
+	return names
+}
+
 // hears reports whether another node has been heard lately.
 func (n *Node) hears(id uint64) bool {
 	n.peersMu.Lock()

@@ -63,6 +63,7 @@ func newAPI(s *Server) *api {
 		"POST /v1/queues/{queue}/ack":                     {func(c *call) { c.settle("ack") }, queue("consume")},
 		"POST /v1/queues/{queue}/nack":                    {func(c *call) { c.settle("nack") }, queue("consume")},
 		"POST /v1/queues/{queue}/extend":                  {func(c *call) { c.settle("extend") }, queue("consume")},
+		"GET /v1/nodes":                                   {(*call).listNodes, func(*http.Request) need { return needMetrics }},
 	}
 	maps.Copy(routes, accessRoutes())
 	for pattern, route := range routes {

@@ -15,6 +15,34 @@ type Nodes interface {
 	Name() string
 	// Ask sends a question to another server, which answers it with Server.Answer. The error is ErrNoNode if there is no such server.
 	Ask(ctx context.Context, node string, question []byte) (answer []byte, err error)
+	// List returns the servers of the cluster that are known, this one too.
+	List(ctx context.Context) ([]NodeInfo, error)
+}
+
+// NodeInfo is a server of a cluster. Without a database, only names are known.
+type NodeInfo struct {
+	Node    string     `json:"node"`
+	Address string     `json:"address,omitempty"` // where other servers reach it
+	Machine string     `json:"machine,omitempty"`
+	Version string     `json:"version,omitempty"`
+	Started *time.Time `json:"started,omitempty"`
+	SeenMS  *int64     `json:"seen_ms,omitempty"` // how long ago it has written its row
+	Heard   bool       `json:"heard"`             // this server hears it now; it always hears itself
+}
+
+// listNodes lists the servers of the cluster.
+func (c *call) listNodes() {
+	nodes := c.api.server.cfg.Nodes
+	if nodes == nil {
+		c.refuseFor(&problem{code: codeNotServed, text: "this server is in no cluster: start it with --cluster NAME"})
+		return
+	}
+	all, err := nodes.List(c.ctx)
+	if err != nil {
+		c.fail(err, codeUnavailable)
+		return
+	}
+	c.answer(map[string]any{"node": nodes.Name(), "nodes": all})
 }
 
 // ErrNoNode is the error of Nodes.Ask for a server that does not exist, or not any more.

@@ -40,8 +40,9 @@ func (n need) refusal() *problem { return &problem{code: codeForbidden, need: n}
 
 // The rights of endpoints that have one for all they do.
 var (
-	needIngest = need{"write", auth.Ingest, ""}
-	needBench  = need{"bench", auth.Server, ""}
+	needIngest  = need{"write", auth.Ingest, ""}
+	needBench   = need{"bench", auth.Server, ""}
+	needMetrics = need{"metrics", auth.Server, ""}
 
 	needConnections = need{"connections", auth.Server, ""}
 )
