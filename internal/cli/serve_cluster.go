@@ -83,7 +83,7 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		running.Wait()
 		relay.Close()
 	}
-	if err := c.find(ctx, &running, p, pool, relay, id); err != nil {
+	if err := c.find(ctx, &running, p, pool, relay, node, id); err != nil {
 		leave()
 		return nil, err
 	}
@@ -127,10 +127,18 @@ func (n nodes) List(ctx context.Context) (all []gateway.NodeInfo, err error) {
 // Ask implements gateway.Nodes.
 func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
 	answer, err := n.Node.Ask(ctx, node, question)
-	if errors.Is(err, cluster.ErrNoNode) {
+	switch {
+	case !errors.Is(err, cluster.ErrNoNode):
+		return answer, err
+	case n.pool == nil || !cluster.IsNodeName(node):
+		return nil, gateway.ErrNoNode
+	}
+	// It is not heard. Only if it is not in the list either, it does not exist any more.
+	there, listErr := cluster.Present(ctx, n.pool, node)
+	if listErr == nil && !there {
 		err = gateway.ErrNoNode
 	}
-	return answer, err
+	return nil, errors.Join(err, listErr)
 }
 
 func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64) (*natsrelay.Relay, error) {
@@ -172,7 +180,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 }
 
 // find finds the other nodes: in the database, or in --cluster-peers.
-func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, id uint64) error {
+func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, node *cluster.Node, id uint64) error {
 	if pool == nil || len(c.ClusterPeers) > 0 {
 		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), c.NATS), "peers", c.ClusterPeers)
 		return relay.SetPeers(c.ClusterPeers)
@@ -192,15 +200,53 @@ func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process
 	if err != nil {
 		return explainDatabase(err)
 	}
-	found := func(peers []string) {
-		if err := relay.SetPeers(peers); err != nil {
-			p.log.Error("the other nodes are not connected", "error", err)
+	routes := &routes{relay: relay, node: node, missing: make(map[string]int)}
+	for _, peer := range peers {
+		routes.addresses = append(routes.addresses, peer.Address)
+	}
+	if err := relay.SetPeers(routes.addresses); err != nil {
+		return err
+	}
+	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", routes.addresses)
+	running.Go(func() {
+		directory.Run(ctx, func(peers []cluster.Entry) {
+			if err := routes.found(peers); err != nil {
+				p.log.Error("other nodes are not connected", "error", err)
+			}
+		})
+	})
+	return nil
+}
+
+// routes are the addresses to which this node connects. A node connects to those that are there when it starts, and the ones that start later connect to it.
+// So the list has to change only if that fails, and never because a row is gone: each change costs some chats.
+type routes struct {
+	relay     *natsrelay.Relay
+	node      *cluster.Node
+	addresses []string
+	missing   map[string]int // in how many lists in turn a node was that is not heard
+}
+
+// found takes the list of nodes. It connects to those that have not been heard for two lists.
+func (r *routes) found(peers []cluster.Entry) error {
+	heard := r.node.Heard()
+	missing := make(map[string]int)
+	added := false
+	for _, peer := range peers {
+		if slices.Contains(heard, peer.ID) {
+			continue
+		}
+		missing[peer.ID] = r.missing[peer.ID] + 1
+		if missing[peer.ID] >= 2 && !slices.Contains(r.addresses, peer.Address) {
+			r.addresses = append(r.addresses, peer.Address)
+			added = true
 		}
 	}
-	found(peers)
-	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", peers)
-	running.Go(func() { directory.Run(ctx, found) })
-	return nil
+	r.missing = missing
+	if !added {
+		return nil
+	}
+	return r.relay.SetPeers(r.addresses)
 }
 
 // advertised returns the address at which other nodes reach this one.

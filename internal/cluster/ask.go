@@ -16,7 +16,7 @@ const (
 	// askTimeout is how long a node waits for the answer to a question, and how long another one may work on it.
 	askTimeout = 5 * time.Second
 	// answering is how many questions are answered at a time. More are dropped: those who ask get no answer.
-	answering = 256
+	answering = 4096
 )
 
 // Errors of Ask.
@@ -49,13 +49,19 @@ func (n *Node) Reply(reply func(ctx context.Context, question []byte) []byte) {
 	n.asks.reply = reply
 }
 
+// IsNodeName reports whether a node could have that name.
+func IsNodeName(name string) bool {
+	id, err := strconv.ParseUint(name, 16, 64)
+	return err == nil && name == NodeName(id)
+}
+
 // Ask asks another node, once. Without an answer within 5 s the error is ErrNoAnswer: the node may have done what it was asked, or not. ErrNoNode means that
 // there is no such node, or not any more, and that it was not asked.
 func (n *Node) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
-	id, err := strconv.ParseUint(node, 16, 64)
-	if err != nil || node != NodeName(id) {
+	if !IsNodeName(node) {
 		return nil, ErrNoNode
 	}
+	id, _ := strconv.ParseUint(node, 16, 64)
 	if err := n.await(ctx, id); err != nil {
 		return nil, err
 	}
@@ -68,7 +74,9 @@ func (n *Node) Ask(ctx context.Context, node string, question []byte) ([]byte, e
 		defer n.asks.mu.Unlock()
 		delete(n.asks.waiting, number)
 	}()
-	n.relay.Publish(nodeTopic(id), append(n.aside(kindAsk, number), question...))
+	if err := n.relay.Publish(nodeTopic(id), append(n.aside(kindAsk, number), question...)); err != nil {
+		return nil, err
+	}
 	timeout := time.NewTimer(askTimeout)
 	defer timeout.Stop()
 	select {

@@ -74,22 +74,22 @@ func (n *Node) linksOf(asked map[slot]bool) (of []*link) {
 	return of
 }
 
-// forget forgets the links of rooms that have ended long ago.
+// forget forgets the links of rooms that have ended long ago, and the oldest if there are too many. n.mu is held.
 func (n *Node) forget(now time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for len(n.closed) > 0 && now.Sub(n.closed[0].at) > keepLink {
-		if l := n.closed[0].link; l.over(now) {
+	for len(n.closed) > 0 && (len(n.closed) > keepLinks || now.Sub(n.closed[0].at) > keepLink) {
+		first := n.closed[0]
+		n.closed[0] = closing{}
+		n.closed = n.closed[1:]
+		if l := first.link; n.links[l.name] == l && l.ended(first.at) {
 			delete(n.links, l.name)
 			n.unlisten(l.slot)
 		}
-		n.closed = n.closed[1:]
 	}
 }
 
-// over reports whether the room has ended long ago, and has not begun again.
-func (l *link) over(now time.Time) bool {
+// ended reports whether the room has not begun again since it has ended at that time.
+func (l *link) ended(at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.in == nil && now.Sub(l.closed) > keepLink
+	return l.in == nil && !l.closed.After(at)
 }

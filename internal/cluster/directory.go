@@ -58,8 +58,8 @@ func OpenDirectory(pool *pgxpool.Pool, own Entry, log *slog.Logger) *Directory {
 	return &Directory{pool: pool, own: own, log: log}
 }
 
-// Refresh writes the row of this node, and returns the addresses of the others, sorted.
-func (d *Directory) Refresh(ctx context.Context) (peers []string, err error) {
+// Refresh writes the row of this node, and returns the others that have an address, with their IDs and addresses.
+func (d *Directory) Refresh(ctx context.Context) (peers []Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	_, err = d.pool.Exec(ctx, `
@@ -70,11 +70,14 @@ ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp()`, d.own.ID, d.own.Clu
 		return nil, fmt.Errorf("write the row of this node: %w", err)
 	}
 	rows, err := d.pool.Query(ctx, `
-SELECT DISTINCT address FROM tidewire.nodes
+SELECT id, address FROM tidewire.nodes
 WHERE cluster = $1 AND id <> $2 AND address NOT IN ('', $3) AND seen_at > clock_timestamp() - $4::interval ORDER BY address`,
 		d.own.Cluster, d.own.ID, d.own.Address, presentFor)
 	if err == nil {
-		peers, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		peers, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
+			err = row.Scan(&e.ID, &e.Address)
+			return e, err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the other nodes: %w", err)
@@ -82,9 +85,9 @@ WHERE cluster = $1 AND id <> $2 AND address NOT IN ('', $3) AND seen_at > clock_
 	return peers, nil
 }
 
-// Run refreshes until ctx ends, and calls a function with the addresses of the other nodes after each refresh. While PostgreSQL is away,
+// Run refreshes until ctx ends, and calls a function with the other nodes after each refresh. While PostgreSQL is away,
 // the nodes keep the connections that they have. In the end it deletes the row of this node.
-func (d *Directory) Run(ctx context.Context, found func(peers []string)) {
+func (d *Directory) Run(ctx context.Context, found func(peers []Entry)) {
 	ticker := time.NewTicker(refreshEvery)
 	defer ticker.Stop()
 	failing := false
@@ -127,4 +130,13 @@ WHERE seen_at > clock_timestamp() - $1::interval ORDER BY cluster, started_at, i
 		err = row.Scan(&e.ID, &e.Cluster, &e.Address, &e.Host, &e.Version, &e.Started, &e.Age)
 		return e, err
 	})
+}
+
+// Present reports whether a node is in the list, as far as the database knows.
+func Present(ctx context.Context, pool *pgxpool.Pool, id string) (there bool, err error) {
+	err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM tidewire.nodes WHERE id = $1)`, id).Scan(&there)
+	if err != nil {
+		return false, fmt.Errorf("look for a node: %w", err)
+	}
+	return there, nil
 }

@@ -63,7 +63,7 @@ func TestDirectory_TwoAtOnce(t *testing.T) {
 func TestDirectory_Refresh(t *testing.T) {
 	t.Parallel()
 	db := migrated.Open(t)
-	open := func(e cluster.Entry) []string {
+	open := func(e cluster.Entry) (addresses []string) {
 		t.Helper()
 		if _, err := cluster.Secret(t.Context(), db.Pool, e.Cluster); err != nil {
 			t.Fatal(err)
@@ -72,7 +72,10 @@ func TestDirectory_Refresh(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return peers
+		for _, p := range peers {
+			addresses = append(addresses, p.Address)
+		}
+		return addresses
 	}
 	other := entry(9)
 	other.Cluster = "d"

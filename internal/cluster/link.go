@@ -35,7 +35,6 @@ type link struct {
 
 	// out guards what goes out. It is held until a batch is with the relay: no digest may overtake the batches that it counts.
 	out     sync.Mutex
-	batch   []byte // scratch
 	base    uint64 // what to add to the numbers of the room
 	next    uint64 // number of the next frame
 	digests int    // in how many more digests the room is
@@ -44,8 +43,8 @@ type link struct {
 
 	// mu guards what comes in.
 	mu      sync.Mutex
-	in      inlet // nil while the room has no members on this node
-	opened  time.Time
+	in      inlet  // nil while the room has no members on this node
+	opened  uint64 // number of the node's last heartbeat before the room began
 	closed  time.Time
 	origins map[uint64]*origin
 	tellers map[uint64]*teller
@@ -60,24 +59,38 @@ type inlet interface {
 	Gone(node uint64)
 }
 
-// open begins the room on this node.
-func (l *link) open(in inlet, now time.Time) {
-	l.out.Lock()
-	l.base = l.next - 1
-	l.out.Unlock()
+// open begins the room on this node, and says so: other nodes answer with their numbers.
+func (l *link) open(in inlet, heartbeat uint64) {
 	l.mu.Lock()
-	l.in, l.opened, l.origins, l.tellers = in, now, make(map[uint64]*origin), make(map[uint64]*teller)
+	l.in, l.opened, l.origins, l.tellers = in, heartbeat, make(map[uint64]*origin), make(map[uint64]*teller)
 	l.mu.Unlock()
+	l.out.Lock()
+	defer l.out.Unlock()
+	l.base = l.next - 1
+	l.node.relay.Publish(l.slot.topic(), l.numbers(kindOpen))
+}
+
+// numbers returns a message of that kind with the number of the next frame. l.out is held.
+func (l *link) numbers(kind byte) []byte {
+	return appendPlace(appendName(appendHead(nil, kind, l.node.id), l.name), l.place(l.node.now()))
+}
+
+// answerOpen answers another node that has begun the room.
+func (l *link) answerOpen() {
+	l.out.Lock()
+	defer l.out.Unlock()
+	l.node.relay.Publish(l.slot.topic(), l.numbers(kindDigest))
 }
 
 // Close implements room.Outlet.
 func (l *link) Close() {
+	now := l.node.now()
 	l.mu.Lock()
-	l.in, l.origins, l.tellers, l.closed = nil, nil, nil, l.node.now()
+	l.in, l.origins, l.tellers, l.closed = nil, nil, nil, now
 	l.mu.Unlock()
 	l.node.watched.set(l, false)
 	l.nobody()
-	l.node.ended(l)
+	l.node.ended(l, now)
 }
 
 // Send implements room.Outlet.
@@ -90,11 +103,21 @@ func (l *link) Send(first uint64, count int, frames []byte) {
 		l.node.active.add(l)
 	}
 	l.digests = digests
-	l.batch = appendPlace(appendName(appendHead(l.batch[:0], kindBatch, l.node.id), l.name), at)
-	l.batch = append(binary.BigEndian.AppendUint32(l.batch, uint32(count)), frames...)
+	scratch := batches.Get().(*[]byte)
+	batch := appendPlace(appendName(appendHead((*scratch)[:0], kindBatch, l.node.id), l.name), at)
+	batch = append(binary.BigEndian.AppendUint32(batch, uint32(count)), frames...)
 	// A batch that can't be sent is a hole in the numbers, like one that is lost on its way.
-	l.node.relay.Publish(l.slot.topic(), l.batch)
+	l.node.relay.Publish(l.slot.topic(), batch)
+	if cap(batch) <= keepBatch {
+		*scratch = batch
+		batches.Put(scratch)
+	}
 }
+
+// keepBatch is the size up to which the memory of a batch is used again, in bytes: a segment of a room's log fits.
+const keepBatch = 512 << 10
+
+var batches = sync.Pool{New: func() any { return new([]byte) }}
 
 // place returns where the next frame belongs. l.out is held.
 func (l *link) place(now time.Time) place { return place{l.epoch, l.next, now.Sub(l.begun)} }
@@ -115,6 +138,12 @@ func (n *Node) receive(message []byte) {
 			if l := n.find(name); r.err == nil && l != nil {
 				l.receive(from, at, 0, r)
 			}
+		}
+	case kind == kindOpen:
+		name, at := r.name(), r.place()
+		if l := n.find(name); r.err == nil && l != nil {
+			l.receive(from, at, 0, r)
+			l.answerOpen()
 		}
 	case kind == kindWatch:
 		n.watchedBy(r)
@@ -148,7 +177,9 @@ func (l *link) receive(from uint64, at place, count int, r *reader) {
 		o = &origin{}
 		l.origins[from] = o
 	}
-	drop, missed := o.take(at, uint64(count), l.node.now().Sub(l.opened))
+	// By heartbeats, and not by the clock: while this process is stopped, messages wait, and the room gets no older.
+	open := time.Duration(l.node.heartbeats.Load()-l.opened) * tick
+	drop, missed := o.take(at, uint64(count), open)
 	if missed > 0 {
 		l.node.missed.Add(missed)
 		l.in.Missed(int(missed))

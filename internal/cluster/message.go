@@ -9,6 +9,7 @@ import (
 // The messages between nodes. Numbers are big-endian; a name is its length in one byte, and its bytes.
 //
 //	batch      'b' node(8) name epoch(8) age(4, ms) first(8) count(4) frames
+//	open       'o' node(8) name epoch(8) age(4, ms) next(8): the room begins on this node; others answer with a digest
 //	digest     'd' node(8), then for each room: name epoch(8) age(4, ms) next(8)
 //	heartbeat  'h' node(8) number(8)
 //	question   'q' node(8) number(8), then slots, 2 bytes each: the node asks another for the numbers of all rooms in the slots;
@@ -21,6 +22,7 @@ import (
 //	answer     '!' node(8) number(8) answer, with the number of the ask
 const (
 	kindBatch     = 'b'
+	kindOpen      = 'o'
 	kindDigest    = 'd'
 	kindHeartbeat = 'h'
 	kindQuestion  = 'q'

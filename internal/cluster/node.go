@@ -22,6 +22,8 @@ const (
 	// keepLink is for how long a link outlives its room: for so long the numbers go on if the room begins again, and nodes
 	// need not be told that this one does not listen any more, and then does again.
 	keepLink = time.Minute
+	// keepLinks is how many such links are kept at most.
+	keepLinks = 10_000
 
 	heartbeatTopic = "nodes"
 )
@@ -32,7 +34,7 @@ type Node struct {
 	relay relay.Relay
 	now   func() time.Time
 
-	heartbeats uint64 // sent; used only by beat
+	heartbeats atomic.Uint64 // sent
 	epochs     atomic.Uint64
 	missed     atomic.Uint64
 	malformed  atomic.Uint64
@@ -134,14 +136,15 @@ func (n *Node) Stats() Stats {
 // beat sends a heartbeat and the digests, and forgets what is long gone. The digests come first: a node that hears the heartbeat
 // has no hole only if it has them.
 func (n *Node) beat() {
-	now := n.now()
+	now, number := n.now(), n.heartbeats.Add(1)
 	n.digest(now)
+	n.mu.Lock()
 	n.forget(now)
-	if n.heartbeats%askEvery == 0 {
+	n.mu.Unlock()
+	if number%askEvery == 0 {
 		n.askPresence(true)
 	}
-	n.heartbeats++
-	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), n.heartbeats))
+	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), number))
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	for id, p := range n.peers {
@@ -237,7 +240,7 @@ func (n *Node) connect(name string, in inlet) *link {
 		n.links[name] = l
 		n.listen(l.slot)
 	}
-	l.open(in, n.now())
+	l.open(in, n.heartbeats.Load())
 	return l
 }
 
@@ -264,10 +267,11 @@ func (n *Node) unlisten(s slot) {
 }
 
 // ended takes note that a room has ended on this node.
-func (n *Node) ended(l *link) {
+func (n *Node) ended(l *link, at time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.closed = append(n.closed, closing{l, n.now()})
+	n.closed = append(n.closed, closing{l, at})
+	n.forget(at)
 }
 
 // find returns the link of a room, or nil.

@@ -54,12 +54,12 @@ func startEmbedded(cfg Config) (*embedded, error) {
 	}
 	e := &embedded{password: rand.Text()}
 	e.options = &server.Options{
-		ServerName: cfg.Node, NoSigs: true, NoLog: true, NoSystemAccount: true, NoSublistCache: true,
+		ServerName: cfg.Node, NoSigs: true, NoSystemAccount: true, NoSublistCache: true,
 		// A cluster needs the port for clients: without it the server does not open the other one.
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: routeUser, Password: e.password,
 		// A node that takes too little loses messages, which it notices. It must not slow down the rooms of this one.
 		NoFastProducerStall: true,
-		MaxPayload:          int32(cfg.MaxMessage), MaxPending: max(64<<20, 4*int64(cfg.MaxMessage)),
+		MaxPayload:          int32(max(cfg.MaxMessage, smallestLimit)), MaxPending: max(64<<20, 4*int64(cfg.MaxMessage)),
 		Cluster: server.ClusterOpts{
 			Name: cfg.Cluster, Host: host, Port: port, Advertise: cfg.Advertise, Username: routeUser, Password: cfg.Secret,
 			// One connection for a pair of nodes: messages of one account are in order only within one.
@@ -69,6 +69,7 @@ func startEmbedded(cfg Config) (*embedded, error) {
 	if e.server, err = server.NewServer(e.options.Clone()); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
+	e.server.SetLogger(&warnings{log: cfg.Log}, false, false)
 	go e.server.Start()
 	if !e.server.ReadyForConnections(readyWithin) {
 		e.stop()
@@ -97,8 +98,10 @@ func (r *Relay) Addr() string {
 	return r.server.server.ClusterAddr().String()
 }
 
-// SetPeers sets the addresses of all other nodes, as host:port. The server inside the process connects to each, and tries again
-// until it is not in the list any more. With servers of an operator it does nothing.
+// SetPeers sets the addresses of other nodes, as host:port. The server inside the process connects to each, and tries again
+// until it is not in the list any more; the nodes that it reaches tell it of others. A change of the list costs what is sent and
+// received within half a second: the server then closes the connection of this process. With servers of an operator SetPeers
+// does nothing.
 func (r *Relay) SetPeers(addresses []string) error {
 	if r.server == nil {
 		return nil

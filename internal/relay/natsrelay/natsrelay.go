@@ -41,6 +41,12 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// smallestLimit is the limit of a message that a relay has, in bytes: a batch of a room is up to 256 KiB, with its names.
+const smallestLimit = 1 << 20
+
+// writeTimeout is how long a NATS server may take nothing before the connection to it counts as broken.
+const writeTimeout = 5 * time.Second
+
 // queued is how many messages from other nodes wait to be handled. More are lost.
 const queued = 16 << 10
 
@@ -50,6 +56,7 @@ type Relay struct {
 	server  *embedded // nil if the servers are an operator's
 	conn    *nats.Conn
 	arrived chan *nats.Msg
+	out     *outbox // nil with a server inside the process, which always takes what it is given
 	quit    chan struct{}
 	closing sync.Once
 	lost    atomic.Uint64
@@ -71,7 +78,7 @@ func Start(cfg Config) (*Relay, error) {
 	}
 	r := &Relay{cfg: cfg, arrived: make(chan *nats.Msg, queued), quit: make(chan struct{}), receive: make(map[*nats.Subscription]func([]byte))}
 	options := []nats.Option{
-		nats.Name(cfg.Node), nats.NoEcho(), nats.ErrorHandler(r.failed), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+		nats.Name(cfg.Node), nats.NoEcho(), nats.ErrorHandler(r.failed), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.FlusherTimeout(writeTimeout),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { r.report("the connection to NATS was lost", err) }),
 	}
 	if cfg.URL == "" {
@@ -88,13 +95,37 @@ func Start(cfg Config) (*Relay, error) {
 		r.server.stop()
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
+	if err := r.checkLimit(); err != nil {
+		r.conn.Close()
+		r.server.stop()
+		return nil, err
+	}
 	r.done.Go(r.dispatch)
+	if r.server == nil {
+		r.out = newOutbox(r.conn)
+		r.done.Go(func() { r.out.run(r.quit) })
+	}
 	return r, nil
+}
+
+// checkLimit looks at what the NATS servers take.
+func (r *Relay) checkLimit() error {
+	most := r.conn.MaxPayload()
+	if most < smallestLimit/2 {
+		return fmt.Errorf("the NATS servers take messages of at most %d bytes: raise max_payload to %d or more", most, max(smallestLimit, r.cfg.MaxMessage))
+	}
+	if most < int64(r.cfg.MaxMessage) {
+		r.cfg.Log.Warn("the largest chats do not reach other nodes: raise max_payload of the NATS servers, or lower --max-message", "max_payload", most, "needed", r.cfg.MaxMessage)
+	}
+	return nil
 }
 
 // Close leaves the cluster. No function of Listen is called after it. A second call does nothing.
 func (r *Relay) Close() {
 	r.closing.Do(func() {
+		if r.out != nil {
+			r.out.drain()
+		}
 		r.conn.Close()
 		r.server.stop()
 		close(r.quit) // arrived stays open: the client library may still write to it
@@ -104,15 +135,24 @@ func (r *Relay) Close() {
 
 // Publish implements relay.Relay.
 func (r *Relay) Publish(topic string, message []byte) error {
-	err := r.conn.Publish(r.subject(topic), message)
-	if errors.Is(err, nats.ErrMaxPayload) {
+	if int64(len(message)) > r.conn.MaxPayload() {
 		return relay.ErrTooLarge
 	}
-	return err
+	if r.out != nil {
+		return r.out.publish(r.subject(topic), message)
+	}
+	return r.conn.Publish(r.subject(topic), message)
 }
 
 // Listen implements relay.Relay.
 func (r *Relay) Listen(topic string, receive func([]byte)) (stop func(), err error) {
+	if r.out != nil {
+		return r.out.listen(func() (stop func(), err error) { return r.listen(topic, receive) })
+	}
+	return r.listen(topic, receive)
+}
+
+func (r *Relay) listen(topic string, receive func([]byte)) (stop func(), err error) {
 	r.mu.Lock() // until the function is known, dispatch waits
 	defer r.mu.Unlock()
 	s, err := r.conn.ChanSubscribe(r.subject(topic), r.arrived)
