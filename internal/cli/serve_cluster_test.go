@@ -119,7 +119,7 @@ func TestCluster_RoomSpansNodes(t *testing.T) {
 			}
 			addresses := freeAddresses(t, 4)
 			return func(n int) []string {
-				return append(fast, "--only", "chat", "--cluster-secret-file", secret, "--cluster-listen", addresses[n],
+				return append(fast, "--only", "chat", "--max-message", "4KiB", "--cluster-secret-file", secret, "--cluster-listen", addresses[n],
 					"--cluster-peers", strings.Join(append(append([]string{}, addresses[:n]...), addresses[n+1:]...), ","))
 			}
 		},

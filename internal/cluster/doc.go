@@ -14,7 +14,7 @@
 //
 // # Losses
 //
-// A hole in the numbers is noticed with the next batch. For the time after the last batch, each node sends a digest once a
+// When a room begins on a node, the node says so, and the others answer with their numbers. A hole in the numbers is noticed with the next batch. For the time after the last batch, each node sends a digest once a
 // second: the last number of each room in which it has sent within the last three seconds. Each node also sends a heartbeat,
 // which is numbered, too. A node that notices a hole in the heartbeats of another, or hears another for the first time, asks it
 // for the numbers of all rooms.

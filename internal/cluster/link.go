@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/room"
@@ -40,6 +41,8 @@ type link struct {
 	digests int    // in how many more digests the room is
 	version uint64 // of the last message that says who is in the room
 	told    time.Time
+
+	watches atomic.Uint64 // how often somebody on this node has begun to watch
 
 	// mu guards what comes in.
 	mu      sync.Mutex

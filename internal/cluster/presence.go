@@ -94,7 +94,12 @@ func flag(on bool, bit byte) byte {
 }
 
 // Watch implements room.Outlet.
-func (l *link) Watch(on bool) { l.node.watched.set(l, on) }
+func (l *link) Watch(on bool) {
+	if on {
+		l.watches.Add(1)
+	}
+	l.node.watched.set(l, on)
+}
 
 // Present implements room.Outlet.
 func (l *link) Present(p room.Presence) {
@@ -128,6 +133,7 @@ func (l *link) nobody() {
 // teller is what another node has told of who is in a room.
 type teller struct {
 	version uint64
+	watch   uint64 // for which Watch it has told all names: the room does not have those from before
 	at      time.Time
 }
 
@@ -177,10 +183,11 @@ func (l *link) present(from, version uint64, p room.Presence) bool {
 		l.tellers[from] = t
 	}
 	t.at = l.node.now() // it is there, whatever is missing
-	if !p.Whole && version != t.version+1 {
+	watch := l.watches.Load()
+	if !p.Whole && (version != t.version+1 || watch != t.watch) {
 		return false
 	}
-	t.version = version
+	t.version, t.watch = version, watch
 	l.in.Present(from, p)
 	return true
 }

@@ -72,12 +72,12 @@ func (c *crowd) tell(i int) {
 		return
 	}
 	p := room.Presence{Count: len(s.users), Whole: s.fresh}
-	for user := range s.users {
+	for _, user := range slices.Sorted(maps.Keys(s.users)) {
 		if s.fresh || !s.last[user] {
 			p.Joined = append(p.Joined, user)
 		}
 	}
-	for user := range s.last {
+	for _, user := range slices.Sorted(maps.Keys(s.last)) {
 		if !s.fresh && !s.users[user] {
 			p.Left = append(p.Left, user)
 		}

@@ -55,6 +55,7 @@ type Relay struct {
 	cfg     Config
 	server  *embedded // nil if the servers are an operator's
 	conn    *nats.Conn
+	most    int64 // largest message, in bytes
 	arrived chan *nats.Msg
 	out     *outbox // nil with a server inside the process, which always takes what it is given
 	quit    chan struct{}
@@ -110,12 +111,12 @@ func Start(cfg Config) (*Relay, error) {
 
 // checkLimit looks at what the NATS servers take.
 func (r *Relay) checkLimit() error {
-	most := r.conn.MaxPayload()
-	if most < smallestLimit/2 {
-		return fmt.Errorf("the NATS servers take messages of at most %d bytes: raise max_payload to %d or more", most, max(smallestLimit, r.cfg.MaxMessage))
+	r.most = r.conn.MaxPayload() // asked once: the client library would wait for a server that hangs
+	if r.most < smallestLimit/2 {
+		return fmt.Errorf("the NATS servers take messages of at most %d bytes: raise max_payload to %d or more", r.most, max(smallestLimit, r.cfg.MaxMessage))
 	}
-	if most < int64(r.cfg.MaxMessage) {
-		r.cfg.Log.Warn("the largest chats do not reach other nodes: raise max_payload of the NATS servers, or lower --max-message", "max_payload", most, "needed", r.cfg.MaxMessage)
+	if r.most < int64(r.cfg.MaxMessage) {
+		r.cfg.Log.Warn("the largest chats do not reach other nodes: raise max_payload of the NATS servers, or lower --max-message", "max_payload", r.most, "needed", r.cfg.MaxMessage)
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func (r *Relay) Close() {
 
 // Publish implements relay.Relay.
 func (r *Relay) Publish(topic string, message []byte) error {
-	if int64(len(message)) > r.conn.MaxPayload() {
+	if int64(len(message)) > r.most {
 		return relay.ErrTooLarge
 	}
 	if r.out != nil {

@@ -3,11 +3,14 @@ package natsrelay_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
 	"github.com/tidewire/tidewire/internal/relay"
@@ -175,4 +178,92 @@ func TestRelay_TooLarge(t *testing.T) {
 	if text := <-got; text != "small" {
 		t.Errorf("got %q", text)
 	}
+}
+
+// TestRelay_HangingServer: a NATS server of an operator that takes nothing delays nobody who publishes, listens or stops.
+func TestRelay_HangingServer(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("NATS does not start")
+	}
+	hang := make(chan struct{})
+	r, err := natsrelay.Start(natsrelay.Config{Node: "n", Cluster: "c", URL: "nats://" + hangingProxy(t, s.Addr().String(), hang), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	close(hang)
+	full := false
+	for range 3000 { // some 190 MB
+		full = r.Publish("x", make([]byte, 64<<10)) != nil || full
+	}
+	if !full {
+		t.Error("the server takes everything: the test shows nothing")
+	}
+	stop, err := r.Listen("y", func([]byte) {})
+	if err != nil {
+		t.Error(err)
+	}
+	stop()
+}
+
+// hangingProxy returns the address of a proxy that reads nothing more of its clients after hang.
+func hangingProxy(t *testing.T, to string, hang <-chan struct{}) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		close(done)
+		l.Close()
+	})
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			behind, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go func() {
+				<-done
+				client.Close()
+				behind.Close()
+			}()
+			go io.Copy(client, behind)
+			go func() {
+				b := make([]byte, 4096)
+				for {
+					n, err := client.Read(b)
+					if err != nil {
+						return
+					}
+					if _, err := behind.Write(b[:n]); err != nil {
+						return
+					}
+					select {
+					case <-hang:
+						<-done
+						return
+					default:
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
 }

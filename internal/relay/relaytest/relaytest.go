@@ -4,6 +4,7 @@ package relaytest
 
 import (
 	"bytes"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
@@ -108,8 +109,8 @@ func (n *Network) Heal(a, b int) {
 			continue
 		}
 		w.cut = false
-		for topic, listeners := range w.from.listeners {
-			w.queue = append(w.queue, item{topic: topic, news: true, listens: len(listeners) > 0})
+		for _, topic := range slices.Sorted(maps.Keys(w.from.listeners)) { // so that a seed is one history
+			w.queue = append(w.queue, item{topic: topic, news: true, listens: len(w.from.listeners[topic]) > 0})
 		}
 	}
 }
