@@ -9,7 +9,7 @@ import (
 // ChatConfig describes the load of a chat run. All clients are members of the
 // public room. Times count from the start of the run.
 type ChatConfig struct {
-	// URL of the WebSocket.
+	// URL of the WebSocket. Of several, separated by |, the clients use one after the other: they are servers of a cluster.
 	URL string
 	// TLS is for wss URLs. Defaults to what the system trusts.
 	TLS *tls.Config

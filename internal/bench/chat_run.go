@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -270,7 +271,8 @@ func (c *chatRun) connect(ctx context.Context, client int) {
 		c.slots <- struct{}{}
 		defer func() { <-c.slots }()
 		start := time.Now()
-		socket, leftover, err := dialRaw(ctx, c.cfg.URL, c.cfg.TLS)
+		urls := strings.Split(c.cfg.URL, "|")
+		socket, leftover, err := dialRaw(ctx, urls[client%len(urls)], c.cfg.TLS)
 		c.dialed <- dialed{client, socket, leftover, time.Since(start), err}
 	}()
 }

@@ -248,3 +248,20 @@ func TestChatText_IsFoundAtAnySize(t *testing.T) {
 		}
 	}
 }
+
+// TestChat_SeveralServers: the clients are divided among the servers. These two are no cluster, so the run misses what is said at the other one.
+func TestChat_SeveralServers(t *testing.T) {
+	t.Parallel()
+	one, two := newChatServer(t), newChatServer(t)
+	r := runChat(t, lively(one.url+"|"+two.url))
+	for _, s := range []*chatServer{one, two} {
+		s.mu.Lock()
+		if s.deliveries == 0 {
+			t.Error("a server has no clients")
+		}
+		s.mu.Unlock()
+	}
+	if r.Lost() < r.Expected/3 {
+		t.Errorf("%d of %d deliveries are lost, want those between the servers", r.Lost(), r.Expected)
+	}
+}

@@ -17,7 +17,7 @@ import (
 // benchChatCmd runs the chat scenarios.
 type benchChatCmd struct {
 	Scenario    []string `arg:"" enum:"steady,burst,churn,saturation,load,all" help:"One or more. steady: 100 clients say one thing a second. burst: 1000 come at once. churn: 200 come and go. saturation: 200, 500 and 1000 clients, 5 messages/s each. load: the number of --clients and the --rate that you give. all: the first four. After steady, burst and saturation, the profiles are compared."`
-	Target      []string `placeholder:"NAME,…" help:"Servers to measure: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum or zig-std, which are built if they are missing (in a checkout); or NAME=ws://… for a server that is running. Default: tidewire, or those of --profile."`
+	Target      []string `placeholder:"NAME,…" help:"Servers to measure: tidewire; go-gorilla, go-fiber, rust-tungstenite, rust-axum or zig-std, which are built if they are missing (in a checkout); or NAME=ws://… for a server that is running, or NAME='ws://…|ws://…' for several of a cluster, among which the clients are divided. Default: tidewire, or those of --profile."`
 	Profile     string   `enum:",a,b,all" default:"" placeholder:"a|b|all" help:"Compare the servers of a profile. a: servers built on a framework. b: minimal servers. all: both. Tidewire is in each profile. --target chooses other servers to measure."`
 	Mode        string   `enum:"quick,soak120,soak300" default:"quick" help:"quick: the scenario's own length. soak120, soak300: 120 or 300 seconds, with a verdict on memory, decay and errors."`
 	TimeScale   float64  `default:"1" help:"Multiply every duration of a scenario by this number: 0.1 takes a tenth of the time."`
