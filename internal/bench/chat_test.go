@@ -253,7 +253,9 @@ func TestChatText_IsFoundAtAnySize(t *testing.T) {
 func TestChat_SeveralServers(t *testing.T) {
 	t.Parallel()
 	one, two := newChatServer(t), newChatServer(t)
-	r := runChat(t, lively(one.url+"|"+two.url))
+	load := lively(one.url + "|" + two.url)
+	load.Patience = time.Second // for what never comes
+	r := runChat(t, load)
 	for _, s := range []*chatServer{one, two} {
 		s.mu.Lock()
 		if s.deliveries == 0 {
