@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tidewire/tidewire/internal/embedpg"
@@ -21,17 +22,23 @@ func Main() int {
 	signal.Notify(received, signals...)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	var atOnce atomic.Bool
 	go func() {
 		<-received
 		stop()
 		signal.Ignore(syscall.SIGHUP) // the shell and the system may both send it
 		for sig := range received {
 			if sig != syscall.SIGHUP {
+				atOnce.Store(true)
 				endAtOnce(sig.(syscall.Signal))
 			}
 		}
 	}()
-	return Run(ctx, Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	code := Run(ctx, Env{Args: os.Args[1:], Getenv: os.Getenv, In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	if atOnce.Load() {
+		select {} // Run has only returned because its PostgreSQL was ended: the signal follows
+	}
+	return code
 }
 
 // endAtOnce ends the process by the signal, as if it were not caught, but stops
