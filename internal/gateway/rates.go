@@ -112,12 +112,13 @@ func (c *connection) rest(now time.Time, handled int) time.Time {
 	if !now.Before(until) {
 		return now
 	}
-	now = time.Now() // without the time in which the messages were handled
 	c.Flush()
 	c.SetUnread(true) // nobody reads, so no answer may wait for a pong
 	c.sleep(until)
 	c.SetUnread(false)
 	after := time.Now()
+	// With the time in which the messages were handled: nothing was read then, either. Without it, floods are ended sooner, come back at once with fresh
+	// bursts, and cause twenty times as many refusals.
 	c.meter.Rested(after.Sub(now))
 	return after
 }
