@@ -21,5 +21,5 @@
 //
 // # Presence
 //
-// Who is in a room is told by each node for its own members, while another node asks for it: see presence.go.
+// Each node tells the others which of its own members are in a room, while another node asks for that: see presence.go.
 package cluster

@@ -8,7 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/room"
 )
 
-// Who is in a room on other nodes is asked for by a node on which somebody watches: every two seconds, of all nodes with the room. Each answers with what
+// A node on which somebody watches a room asks all nodes with the room, every two seconds, which members they have there. Each answers with what
 // has changed since its last answer, also with nothing, and sends changes in between. Its messages are numbered; after a hole it is asked for all names. A node
 // that says nothing for goneAfter has nobody in the room.
 

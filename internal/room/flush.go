@@ -217,14 +217,9 @@ func (s *share) offer(m *Member) {
 // socket takes no more.
 func (s *share) write(m *Member) {
 	for m.pos < s.head {
-		if len(m.skip) > 0 && m.skip[0].start == m.pos {
-			m.pos = m.skip[0].end
-			m.skip = m.skip[:copy(m.skip, m.skip[1:])]
+		part := s.next(&m.pos, &m.skip)
+		if len(part) == 0 {
 			continue
-		}
-		part := s.from(m.pos)
-		if len(m.skip) > 0 {
-			part = part[:min(int64(len(part)), m.skip[0].start-m.pos)]
 		}
 		n, err := m.conn.WriteShared(part)
 		if err != nil {
@@ -241,6 +236,21 @@ func (s *share) write(m *Member) {
 			return
 		}
 	}
+}
+
+// next returns the next bytes for a reader at pos, up to what it skips. If it skips what begins at pos, next moves pos over that, and returns nothing.
+func (s *share) next(pos *int64, skip *[]span) []byte {
+	if len(*skip) == 0 {
+		return s.from(*pos)
+	}
+	first := (*skip)[0]
+	if first.start == *pos {
+		*pos = first.end
+		*skip = (*skip)[:copy(*skip, (*skip)[1:])]
+		return nil
+	}
+	part := s.from(*pos)
+	return part[:min(int64(len(part)), first.start-*pos)]
 }
 
 // from returns the bytes from an offset to the end of their segment.

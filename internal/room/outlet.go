@@ -89,14 +89,9 @@ func (o *outlet) serve(r *Room) {
 	s.lookAt(&r.log)
 	r.mu.Unlock()
 	for o.pos < s.head {
-		if len(o.skip) > 0 && o.skip[0].start == o.pos {
-			o.pos = o.skip[0].end
-			o.skip = o.skip[:copy(o.skip, o.skip[1:])]
+		part := s.next(&o.pos, &o.skip)
+		if len(part) == 0 {
 			continue
-		}
-		part := s.from(o.pos)
-		if len(o.skip) > 0 {
-			part = part[:min(int64(len(part)), o.skip[0].start-o.pos)]
 		}
 		n := frames(part)
 		o.to.Send(o.next, n, part)
