@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine/postgres"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/internal/ingest"
+	"github.com/tidewire/tidewire/internal/ingestlog"
+	"github.com/tidewire/tidewire/internal/serve"
+	"github.com/tidewire/tidewire/migrate"
+)
+
+// withDatabase opens the database and an engine on it, serves, and closes everything in the
+// reverse order: first the connections of clients, last the storage.
+func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin []net.Listener, auths *authDatabase) (err error) {
+	db, err := c.open(p)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stopDatabase(db)) }()
+	own := *p
+	p = &own
+	var endLog func()
+	p.log, endLog = postgres.OutageLog(p.log, db.url)
+	defer endLog()
+	cfg.Log = p.log
+	conns := 24 + c.Workers
+	if c.Mode == string(ingest.Naive) {
+		conns = ingest.NaiveConnections + 4
+	}
+	pool, err := db.connect(p.ctx, conns, p.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.closePool(pool)) }()
+	if err := c.prepareDatabase(p, pool); err != nil {
+		return err
+	}
+	reader, err := c.openStandby(p, pool)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	if err != nil {
+		return err
+	}
+	cfg.Engine = store.Serves()
+	endAuth, err := auths.open(c, p, db, pool)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endAuth()) }()
+	leave, err := c.join(p, pool, &cfg)
+	if err != nil {
+		return err
+	}
+	defer leave()
+
+	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	defer stop()
+	var supervising sync.WaitGroup
+	supervising.Go(func() { db.supervise(ctx, p) })
+	err = c.run(p, cfg, listeners, admin, store)
+	stop()
+	supervising.Wait()
+	return err
+}
+
+// prepareDatabase checks which server this is, and prepares the schema.
+func (c *serveCmd) prepareDatabase(p *process, pool *pgxpool.Pool) error {
+	if err := refuseForeignServer(p, pool); err != nil {
+		return err
+	}
+	if err := c.prepareSchema(p, pool); err != nil {
+		return err
+	}
+	if c.Recreate {
+		if err := ingestlog.Recreate(p.ctx, pool, c.Table); err != nil {
+			return explainDatabase(err)
+		}
+		p.log.Warn("table was dropped and created again, because of --recreate", "table", c.Table)
+	}
+	return nil
+}
+
+// openEngine opens the engine for the served endpoints.
+func (c *serveCmd) openEngine(p *process, cfg postgres.Config, only gateway.Endpoint) (_ *postgres.Engine, err error) {
+	if only == gateway.All || only == gateway.Ingest {
+		if _, err := migrate.Ingest(p.ctx, cfg.Pool, c.Table); err != nil { // fails if the table is another application's
+			return nil, explainDatabase(err)
+		}
+		if cfg.Ingest, err = ingest.New(cfg.Pool, c.ingestFlags.config(p)); err != nil {
+			return nil, exit(ExitUsage, "%w", err)
+		}
+	}
+	cfg.Stores = only == gateway.All
+	cfg.Rooms = len(c.StoredRooms) > 0 && only != gateway.Ingest
+	cfg.RoomBatchBytes = int(c.MaxInflightBytes) / 8
+	cfg.MaxOpenStreams = int(budget.ClientShare(c.memory) / 8 / postgres.OpenStreamBytes)
+	store, err := postgres.Open(p.ctx, cfg)
+	return store, explainDatabase(err)
+}
+
+// prepareSchema migrates the database or, with --migrate=false, requires that its schema is up to
+// date.
+func (c *serveCmd) prepareSchema(p *process, pool *pgxpool.Pool) error {
+	table := c.Table
+	if c.Only != "" && c.Only != string(gateway.Ingest) {
+		table = ""
+	}
+	if c.Migrate {
+		_, err := migrateUp(p, pool, table)
+		return err
+	}
+	s, err := migrate.Inspect(p.ctx, pool)
+	if err != nil {
+		return explainDatabase(err)
+	}
+	if err := explainSchema(s); err != nil {
+		return err
+	}
+	missing, err := lacksTable(p.ctx, pool, table)
+	if missing {
+		err = exit(ExitDatabase, "table %s is missing, and --migrate=false does not create it: create it with tidewire db migrate --table %[1]s", table)
+	}
+	return err
+}
+
+// closePool closes the connections to PostgreSQL.
+func (c *serveCmd) closePool(pool *pgxpool.Pool) error {
+	err := c.stop.Close("closing the connections to PostgreSQL", pool.Close)
+	if err != nil {
+		err = fmt.Errorf("%w: %d do not end", err, pool.Stat().TotalConns())
+	}
+	return err
+}
+
+// stopDatabase stops a private PostgreSQL.
+func (c *serveCmd) stopDatabase(db *database) error {
+	ctx, cancel := c.stop.Stage("stopping the private PostgreSQL", serve.SharePostgres)
+	defer cancel()
+	return db.stop(ctx)
+}
