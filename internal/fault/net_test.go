@@ -1,0 +1,344 @@
+package fault
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// network returns a network with an agent on each node.
+func network(t *testing.T, nodes int) (*Net, []*speaker) {
+	t.Helper()
+	n := Require(t, nodes)
+	var agents []*speaker
+	for node := range nodes {
+		agents = append(agents, join(t, n, node))
+	}
+	return n, agents
+}
+
+// converse opens the agent's connection, and sends a word there and back.
+func converse(t *testing.T, n *Net, from *speaker, to int) {
+	t.Helper()
+	from.expect("ok", "dial", agentAddr(n, to))
+	from.expect("ok", "write", "hello")
+	from.expect("hello", "read")
+}
+
+// dialNode connects the test, which is on the host, to a node's agent.
+func dialNode(t *testing.T, n *Net, node int) *lineConn {
+	t.Helper()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(within(t), "tcp", agentAddr(n, node))
+	ok(t, err)
+	t.Cleanup(func() { conn.Close() })
+	ok(t, conn.SetDeadline(time.Now().Add(patience)))
+	return &lineConn{Conn: conn, r: bufio.NewReader(conn)}
+}
+
+type lineConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func (c *lineConn) write(t *testing.T, word string) {
+	t.Helper()
+	_, err := fmt.Fprintln(c, word)
+	ok(t, err)
+}
+
+func (c *lineConn) read(t *testing.T, want string) {
+	t.Helper()
+	got, err := c.r.ReadString('\n')
+	if err != nil || got != want+"\n" {
+		t.Fatalf("%q, %v; want %q", got, err, want)
+	}
+}
+
+func TestNetReaches(t *testing.T) {
+	n, agents := network(t, 3)
+	listener, err := net.Listen("tcp", netip.AddrPortFrom(n.Addr(Host), 0).String())
+	ok(t, err)
+	defer listener.Close()
+	for node, a := range agents {
+		for other := range agents {
+			if other != node {
+				converse(t, n, a, other)
+			}
+		}
+		c := dialNode(t, n, node)
+		c.write(t, "x")
+		c.read(t, "x")
+		a.expect("ok", "dial", listener.Addr().String())
+	}
+}
+
+// isRefused fails the test unless a dial has failed because of a blackhole route.
+func isRefused(t *testing.T, answer string) {
+	t.Helper()
+	if !strings.Contains(answer, syscall.EINVAL.Error()) {
+		t.Fatalf("%q, want %q", answer, syscall.EINVAL)
+	}
+}
+
+func TestNetCut(t *testing.T) {
+	n, agents := network(t, 3)
+	converse(t, n, agents[0], 1)
+	before := agents[1].ask("received")
+	ok(t, n.Cut(0, 1))
+	ok(t, n.Cut(1, 0))
+	agents[0].expect("ok", "write", "during")
+	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "x"))
+	isRefused(t, agents[1].ask("dial", agentAddr(n, 0)))
+	agents[1].expect(before, "received")
+	converse(t, n, agents[1], 2) // which other node sees no cut
+	for node := range agents {
+		c := dialNode(t, n, node)
+		c.write(t, "x")
+		c.read(t, "x")
+	}
+	ok(t, n.Heal(1, 0))
+	ok(t, n.Heal(0, 1))
+	agents[0].expect("during", "read")
+	converse(t, n, agents[1], 0)
+}
+
+// TestNetCutOneWay begins with the cut, so that neither node knows the other's Ethernet address.
+func TestNetCutOneWay(t *testing.T) {
+	n, agents := network(t, 2)
+	ok(t, n.CutOneWay(0, 1))
+	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "lost"))
+	deliver(t, agents[1], agents[0], agentAddr(n, 0), "arrives")
+	isRefused(t, agents[0].ask("dial", agentAddr(n, 1)))
+	agents[1].expect("false", "has", "lost")
+	ok(t, n.HealAll())
+	deliver(t, agents[0], agents[1], agentAddr(n, 1), "healed")
+	agents[1].expect("false", "has", "lost")
+}
+
+func TestNetDrop(t *testing.T) {
+	n, agents := network(t, 2)
+	converse(t, n, agents[0], 1)
+	before := agents[1].ask("received")
+	ok(t, n.DropOneWay(0, 1))
+	agents[0].expect("ok", "send", agentAddr(n, 1), "lost")
+	agents[0].expect("ok", "write", "during")
+	deliver(t, agents[1], agents[0], agentAddr(n, 0), "arrives")
+	agents[1].expect("false", "has", "lost")
+	agents[1].expect(before, "received")
+	ok(t, n.Drop(0, 1))
+	agents[1].expect("ok", "send", agentAddr(n, 0), "lost")
+	agents[0].expect("false", "has", "lost")
+	ok(t, n.CutOneWay(0, 1)) // in place of the drop
+	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "refused"))
+	ok(t, n.Heal(0, 1))
+	agents[0].expect("during", "read")
+	deliver(t, agents[0], agents[1], agentAddr(n, 1), "healed")
+	deliver(t, agents[1], agents[0], agentAddr(n, 0), "healed")
+	agents[1].expect("false", "has", "lost")
+}
+
+// TestNetHost cuts a node from the host, by each kind of cut.
+func TestNetHost(t *testing.T) {
+	n, agents := network(t, 2)
+	for _, cut := range []func(a, b int) error{n.Cut, n.Drop, n.CutOneWay, n.DropOneWay} {
+		c := dialNode(t, n, 0)
+		c.write(t, "before")
+		c.read(t, "before")
+		received := agents[0].ask("received")
+		ok(t, cut(Host, 0))
+		c.write(t, "during")
+		agents[0].expect(received, "received")
+		converse(t, n, agents[1], 0) // the other node reaches it
+		ok(t, n.Heal(0, Host))
+		c.read(t, "during")
+	}
+}
+
+func TestNetDown(t *testing.T) {
+	n, agents := network(t, 3)
+	converse(t, n, agents[0], 1)
+	converse(t, n, agents[1], 2)
+	before := agents[1].ask("received")
+	ok(t, n.Down(1))
+	agents[0].expect("ok", "write", "during")
+	agents[1].expect("ok", "write", "too")
+	agents[1].expect(before, "received")
+	converse(t, n, agents[2], 0)
+	ok(t, n.Up(1))
+	agents[0].expect("during", "read")
+	agents[1].expect("too", "read")
+	converse(t, n, agents[2], 1)
+}
+
+var droppedPackets = regexp.MustCompile(`dropped (\d+)`)
+
+func TestNetRate(t *testing.T) {
+	n, agents := network(t, 2)
+	if _, err := exec.LookPath("tc"); err != nil {
+		t.Skip(err)
+	}
+	ok(t, n.Rate(0, 50_000_000))
+	c := dialNode(t, n, 0)
+	data := make([]byte, 200_000)
+	rand.Read(data)
+	go c.Write(data)
+	got := make([]byte, len(data))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("other bytes, %v", err)
+	}
+	// At 1 kB/s, 280 kB cannot leave before the queue is full.
+	ok(t, n.Rate(0, 8_000))
+	agents[0].expect("ok", "flood", agentAddr(n, 1))
+	show := func() string {
+		out, err := n.Command(0, "tc", "-s", "qdisc", "show", "dev", nodeLink).CombinedOutput()
+		ok(t, err)
+		return string(out)
+	}
+	out := show()
+	if m := droppedPackets.FindStringSubmatch(out); m == nil || m[1] == "0" || !strings.Contains(out, "tbf") {
+		t.Fatalf("no packet is lost: %s", out)
+	}
+	ok(t, n.Rate(0, 0))
+	ok(t, n.Rate(0, 0))
+	if out := show(); strings.Contains(out, "tbf") {
+		t.Fatal(out)
+	}
+	converse(t, n, agents[0], 1)
+}
+
+// TestNetTwo: two networks at a time share nothing, and Close removes all.
+func TestNetTwo(t *testing.T) {
+	a, b := Require(t, 2), Require(t, 2)
+	if a.subnet.Overlaps(b.subnet) || a.slot.number == b.slot.number || a.Namespace(0) == b.Namespace(0) {
+		t.Fatalf("%v, %v", a, b)
+	}
+	if links, err := a.slot.links(); err != nil || len(links) != 3 {
+		t.Fatalf("%q, %v", links, err)
+	}
+	ok(t, a.slot.clear()) // what Close does, while nobody else can take the names
+	isEmpty(t, a.slot)
+	ok(t, a.Close())
+	ok(t, a.Close())
+	if err := a.Cut(0, 1); err == nil {
+		t.Error("a closed network was cut")
+	}
+	join(t, b, 1)
+	c := dialNode(t, b, 1)
+	c.write(t, "x")
+	c.read(t, "x")
+}
+
+func isEmpty(t *testing.T, s *slot) {
+	t.Helper()
+	links, err := s.links()
+	ok(t, err)
+	spaces, err := s.spaces()
+	ok(t, err)
+	if len(links)+len(spaces) > 0 {
+		t.Fatalf("left: %q, %q", links, spaces)
+	}
+}
+
+// netMain makes a network and waits to be killed.
+func netMain() {
+	n, err := NewNet(2)
+	exitOn(err)
+	fmt.Println(n.slot.number)
+	time.Sleep(time.Hour)
+}
+
+// TestNetLeftOver: the next owner of a slot removes what a killed process has left.
+func TestNetLeftOver(t *testing.T) {
+	Require(t, 1)
+	s := speak(t, childCommand(t, "net"))
+	number, err := strconv.Atoi(s.hear())
+	ok(t, err)
+	s.Kill()
+	owned, err := lockSlot(number)
+	ok(t, err)
+	if owned == nil {
+		t.Skip("another process has taken the slot")
+	}
+	defer owned.release()
+	if _, err := owned.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	isEmpty(t, owned)
+}
+
+func TestNetNodes(t *testing.T) {
+	for _, nodes := range []int{-1, 0, maxNodes + 1} {
+		if _, err := NewNet(nodes); err == nil {
+			t.Errorf("a network of %d nodes", nodes)
+		}
+	}
+	longest := (&slot{number: slots - 1}).link(maxNodes - 1)
+	if len(longest) > 15 {
+		t.Errorf("%q has more than 15 bytes", longest)
+	}
+}
+
+func TestDestinations(t *testing.T) {
+	const routes = `default via 192.0.2.1 dev eth0
+192.0.2.0/24 dev eth0 proto kernel scope link src 192.0.2.2
+blackhole 10.213.0.7
+10.0.0.1 via 192.0.2.1 dev eth0
+unreachable 10.8.0.0/16
+broadcast 127.255.255.255 dev lo table local proto kernel scope link src 127.0.0.1
+	nexthop via 192.0.2.1 dev eth0 weight 1
+`
+	want := []string{"192.0.2.0/24", "10.213.0.7/32", "10.0.0.1/32", "10.8.0.0/16", "127.255.255.255/32"}
+	var got []string
+	for _, network := range destinations(routes) {
+		got = append(got, network.String())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// availableMain prints what Available returns.
+func availableMain() { fmt.Println(Available()) }
+
+// unprivilegedMain is availableMain of another user than root.
+func unprivilegedMain() {
+	if os.Geteuid() == 0 {
+		exitOn(syscall.Setuid(65534))
+	}
+	availableMain()
+}
+
+func TestAvailableSaysWhyNot(t *testing.T) {
+	if os.Geteuid() != 0 && Available() != nil {
+		t.Skip(Available())
+	}
+	refusing := t.TempDir()
+	ok(t, os.WriteFile(refusing+"/ip", []byte("#!/bin/sh\necho 'not here' >&2\nexit 1\n"), 0o700))
+	for _, c := range []struct{ child, path, want string }{
+		{"unprivileged", os.Getenv("PATH"), "network namespaces need root"},
+		{"available", t.TempDir(), "network namespaces need the program ip"},
+		{"available", refusing, "netns add .*: exit status 1: not here"},
+		{"available", os.Getenv("PATH"), "^<nil>\n$"},
+	} {
+		cmd := childCommand(t, c.child)
+		cmd.Env = append(cmd.Env, "PATH="+c.path)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !regexp.MustCompile(c.want).Match(out) {
+			t.Errorf("%s: %q, %v; want %q", c.child, out, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package fault
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestProcStopped: when Stop returns, all threads have stopped.
+func TestProcStopped(t *testing.T) {
+	s := silentAgent(t)
+	ok(t, s.Stop())
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.Pid()))
+	ok(t, err)
+	for _, task := range tasks {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", s.Pid(), task.Name()))
+		ok(t, err)
+		if _, after, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(after, "T") {
+			t.Errorf("a thread has not stopped: %s", stat)
+		}
+	}
+}
+
+// TestProcOutlivesThread: the thread of the goroutine that calls Start ends, and the child lives.
+func TestProcOutlivesThread(t *testing.T) {
+	started := make(chan *speaker)
+	thread := make(chan int, 1)
+	go func() {
+		runtime.LockOSThread() // without an unlock: the thread ends with the goroutine
+		thread <- unix.Gettid()
+		started <- silentAgent(t)
+	}()
+	s := <-started
+	awaitThreadEnd(t, <-thread)
+	for range 3 {
+		s.expect("pong", "ping")
+	}
+}
+
+func awaitThreadEnd(t *testing.T, id int) {
+	t.Helper()
+	if id == os.Getpid() {
+		return // the runtime keeps the main thread, though it no longer runs goroutines
+	}
+	ctx := within(t)
+	for {
+		if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", id)); os.IsNotExist(err) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the thread does not end")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// parentMain starts a sleeper, which holds the same pipe, and then waits to be killed.
+func parentMain() {
+	path, err := os.Executable()
+	exitOn(err)
+	cmd := asChild(exec.Command(path), "sleeper")
+	cmd.ExtraFiles = []*os.File{os.NewFile(3, "pipe")}
+	_, err = Start(cmd)
+	exitOn(err)
+	fmt.Println("ready")
+	time.Sleep(time.Hour)
+}
+
+// TestProcDiesWithParent: a child does not outlive a parent that is killed. The pipe ends when no process holds it.
+func TestProcDiesWithParent(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		r, w, err := os.Pipe()
+		ok(t, err)
+		defer r.Close()
+		cmd := childCommand(t, "parent")
+		cmd.ExtraFiles = []*os.File{w}
+		s := speak(t, cmd)
+		ok(t, w.Close())
+		s.hear()
+		if stopped {
+			ok(t, s.Stop())
+		}
+		s.Kill()
+		ok(t, r.SetReadDeadline(time.Now().Add(patience)))
+		if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+}

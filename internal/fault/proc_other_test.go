@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package fault
+
+// parentMain is for Linux, where a child dies with its parent.
+func parentMain() {}

@@ -1,0 +1,174 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// silentAgent is an agent that serves nothing, so that many of them can run on one machine.
+func silentAgent(t *testing.T) *speaker {
+	t.Helper()
+	cmd := childCommand(t, "agent")
+	cmd.Env = append(cmd.Env, "TIDEWIRE_FAULT_SILENT=1")
+	s := speak(t, cmd)
+	if got := s.hear(); got != "ready" {
+		t.Fatal(got)
+	}
+	return s
+}
+
+func await(t *testing.T, p *Proc) {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-within(t).Done():
+		t.Fatalf("process %d does not end", p.Pid())
+	}
+}
+
+func signalOf(err error) syscall.Signal {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return 0
+	}
+	return exit.Sys().(syscall.WaitStatus).Signal()
+}
+
+func TestProcStopAndContinue(t *testing.T) {
+	s := silentAgent(t)
+	for range 3 {
+		ok(t, s.Stop())
+		ok(t, s.Stop())
+		s.tell("ping")
+		ok(t, s.Continue())
+		ok(t, s.Continue())
+		if got := s.hear(); got != "pong" {
+			t.Fatal(got)
+		}
+	}
+}
+
+func TestProcKill(t *testing.T) {
+	s := silentAgent(t)
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	s.Kill()
+	await(t, s.Proc)
+	if got := signalOf(s.Err()); got != syscall.SIGKILL {
+		t.Fatalf("%v: signal %v", s.Err(), got)
+	}
+	for _, err := range []error{s.Stop(), s.Continue()} {
+		if !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("after the end: %v", err)
+		}
+	}
+	if err := s.Terminate(t.Context()); signalOf(err) != syscall.SIGKILL {
+		t.Errorf("Terminate after the end: %v", err)
+	}
+}
+
+func TestProcKillStopped(t *testing.T) {
+	s := silentAgent(t)
+	ok(t, s.Stop())
+	s.Kill()
+	if got := signalOf(s.Err()); got != syscall.SIGKILL {
+		t.Fatalf("%v: signal %v", s.Err(), got)
+	}
+}
+
+// TestProcConcurrently: stops, continuations and one kill at the same time. Each call returns.
+func TestProcConcurrently(t *testing.T) {
+	s := silentAgent(t)
+	done := make(chan struct{})
+	const callers = 4
+	for range callers {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for s.Stop() == nil && s.Continue() == nil {
+			}
+		}()
+	}
+	s.Output()
+	s.Kill()
+	for range callers {
+		<-done
+	}
+}
+
+func TestProcTerminate(t *testing.T) {
+	s := speak(t, childCommand(t, "terminable"))
+	s.hear()
+	if err := s.Terminate(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProcTerminateBySignal(t *testing.T) {
+	s := silentAgent(t)
+	if err := s.Terminate(within(t)); signalOf(err) != syscall.SIGTERM {
+		t.Fatal(err)
+	}
+}
+
+func TestProcTerminateInVain(t *testing.T) {
+	s := speak(t, childCommand(t, "stubborn"))
+	s.hear()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.Terminate(ctx)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	ok(t, s.Stop()) // it runs on
+}
+
+func TestProcExitCode(t *testing.T) {
+	p := start(t, childCommand(t, "failing"))
+	await(t, p)
+	var exit *exec.ExitError
+	if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
+		t.Fatal(p.Err())
+	}
+}
+
+func TestProcOutput(t *testing.T) {
+	p := start(t, childCommand(t, "talkative"))
+	await(t, p)
+	ok(t, p.Err())
+	out := p.Output()
+	if len(out) != tailSize || !strings.HasSuffix(out, "line 19999\nthe end\n") {
+		t.Fatalf("%d bytes, the end of which is %q", len(out), out[max(0, len(out)-40):])
+	}
+}
+
+func TestProcNotStarted(t *testing.T) {
+	if _, err := Start(exec.Command("/nonexistent/program")); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	var b tail
+	b.Write([]byte("short"))
+	if got := b.String(); got != "short" {
+		t.Fatal(got)
+	}
+	text := strings.Repeat("0123456789", tailSize/4)
+	for _, size := range []int{tailSize - 1, 1, 7, 2*tailSize + 3} {
+		b.Write([]byte(text[:size]))
+	}
+	b.Write([]byte("end"))
+	if want := text[:2*tailSize+3] + "end"; b.String() != want[len(want)-tailSize:] {
+		t.Fatal("other bytes")
+	}
+}

@@ -1,0 +1,403 @@
+package fault
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// fixture is a proxy with a target whose connections the test holds.
+type fixture struct {
+	*Proxy
+	t        *testing.T
+	accepted chan *net.TCPConn
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	leaks := goleak.IgnoreCurrent()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ok(t, err)
+	p, err := NewProxy(listener.Addr().String())
+	ok(t, err)
+	f := &fixture{Proxy: p, t: t, accepted: make(chan *net.TCPConn, 100)}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			f.accepted <- conn.(*net.TCPConn)
+		}
+	})
+	t.Cleanup(func() {
+		ok(t, p.Close())
+		listener.Close()
+		accepting.Wait()
+		goleak.VerifyNone(t, leaks)
+		for len(f.accepted) > 0 {
+			(<-f.accepted).Close()
+		}
+	})
+	return f
+}
+
+// dial connects to the proxy.
+func (f *fixture) dial() *net.TCPConn {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.Addr())
+	ok(f.t, err)
+	return f.watch(conn.(*net.TCPConn))
+}
+
+// dialInVain fails the test unless a new connection is reset. The RST may come before the dial returns.
+func (f *fixture) dialInVain() {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.Addr())
+	if err == nil {
+		isReset(f.t, f.watch(conn.(*net.TCPConn)))
+	} else if !errors.Is(err, syscall.ECONNRESET) {
+		f.t.Fatal(err)
+	}
+}
+
+// target returns the target's end of the next connection.
+func (f *fixture) target() *net.TCPConn {
+	f.t.Helper()
+	select {
+	case conn := <-f.accepted:
+		return f.watch(conn)
+	case <-time.After(patience):
+		f.t.Fatal("the target gets no connection")
+		return nil
+	}
+}
+
+func (f *fixture) watch(conn *net.TCPConn) *net.TCPConn {
+	f.t.Helper()
+	ok(f.t, conn.SetDeadline(time.Now().Add(patience)))
+	f.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// pair returns both ends of a connection that is open.
+func (f *fixture) pair() (client, target *net.TCPConn) {
+	f.t.Helper()
+	client = f.dial()
+	target = f.target()
+	pass(f.t, client, target, "there")
+	pass(f.t, target, client, "back")
+	return client, target
+}
+
+func pass(t *testing.T, from, to net.Conn, text string) {
+	t.Helper()
+	send(t, from, text)
+	receive(t, to, text)
+}
+
+func send(t *testing.T, to net.Conn, text string) {
+	t.Helper()
+	_, err := io.WriteString(to, text)
+	ok(t, err)
+}
+
+func receive(t *testing.T, from net.Conn, text string) {
+	t.Helper()
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(from, got); err != nil || string(got) != text {
+		t.Fatalf("%q, %v; want %q", got, err, text)
+	}
+}
+
+// isReset fails the test unless the connection ends by RST, and no byte before it.
+func isReset(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if n, err := conn.Read(make([]byte, 100)); n > 0 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+}
+
+func isEnd(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if n, err := conn.Read(make([]byte, 100)); n > 0 || err != io.EOF {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+}
+
+func TestProxyPassesHalfCloses(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	send(t, client, "request")
+	ok(t, client.CloseWrite())
+	receive(t, target, "request")
+	isEnd(t, target)
+	pass(t, target, client, "answer")
+	ok(t, target.CloseWrite())
+	isEnd(t, client)
+}
+
+func TestProxyPassesResets(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	closeConn(client, true)
+	isReset(t, target)
+	client, target = f.pair()
+	closeConn(target, true)
+	isReset(t, client)
+	client, target = f.pair() // and after a half-close, as soon as the receiver is written to
+	ok(t, target.CloseWrite())
+	isEnd(t, client)
+	closeConn(target, true)
+	for {
+		if _, err := io.WriteString(client, "x"); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestProxyDelays: with a delay of an hour nothing arrives, and all is taken: more than the kernel's buffers hold.
+func TestProxyDelays(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	f.Delay(time.Hour)
+	_, err := client.Write(make([]byte, 32<<20))
+	ok(t, err)
+	send(t, target, "answer")
+	f.Delay(0)
+	send(t, client, "not before the rest")
+	f.Reset()
+	isReset(t, client)
+	isReset(t, target)
+	f.pair()
+}
+
+func TestProxyDelayKeepsOrder(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	data := make([]byte, 4<<20)
+	rand.Read(data)
+	both := func(conn *net.TCPConn) {
+		for rest := data; len(rest) > 0; rest = rest[len(data)/8:] {
+			f.Delay(time.Duration(len(rest)%7) * time.Millisecond)
+			if _, err := conn.Write(rest[:len(data)/8]); err != nil {
+				t.Error(err)
+			}
+		}
+		conn.CloseWrite()
+	}
+	go both(client)
+	go both(target)
+	for _, conn := range []net.Conn{client, target} {
+		if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%d bytes of %d, %v", len(got), len(data), err)
+		}
+	}
+}
+
+func TestProxyStalls(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	f.Stall()
+	send(t, client, "request")
+	send(t, target, "answer")
+	ok(t, client.CloseWrite())
+	f.Resume()
+	receive(t, target, "request")
+	receive(t, client, "answer")
+	isEnd(t, target)
+
+	client, target = f.pair()
+	f.Stall()
+	send(t, client, "request")
+	send(t, target, "answer")
+	f.Reset()
+	isReset(t, client)
+	isReset(t, target)
+}
+
+func TestProxyStallsOneWay(t *testing.T) {
+	for _, d := range []Direction{ToTarget, FromTarget} {
+		f := newFixture(t)
+		client, target := f.pair()
+		from, to := client, target
+		if d == FromTarget {
+			from, to = target, client
+		}
+		f.StallOneWay(d)
+		send(t, from, "stalled")
+		pass(t, to, from, "the other way")
+		f.Resume()
+		receive(t, to, "stalled")
+		f.StallOneWay(d)
+		send(t, from, "stalled")
+		pass(t, to, from, "the other way")
+		f.Reset()
+		isReset(t, to)
+		isReset(t, from)
+	}
+}
+
+// TestProxyStallHoldsReset: a reset of one side arrives at the other only after Resume.
+func TestProxyStallHoldsReset(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	f.StallOneWay(FromTarget)
+	closeConn(target, true)
+	send(t, client, "x")
+	f.Resume()
+	isReset(t, client)
+}
+
+func TestProxyStallsNewConnections(t *testing.T) {
+	f := newFixture(t)
+	f.Stall()
+	client := f.dial()
+	send(t, client, "request")
+	if len(f.accepted) > 0 {
+		t.Fatal("the target has a connection")
+	}
+	f.Resume()
+	target := f.target()
+	receive(t, target, "request")
+	pass(t, target, client, "answer")
+}
+
+// TestProxyStopsSender: a sender blocks if the proxy is stalled or the receiver does not read. The deadline only ends a write that never does.
+func TestProxyStopsSender(t *testing.T) {
+	for _, stall := range []bool{true, false} {
+		f := newFixture(t)
+		client, _ := f.pair()
+		if stall {
+			f.Stall()
+		}
+		ok(t, client.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+		if _, err := client.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		for _, l := range f.current() {
+			f.mu.Lock()
+			queued := l.pipes[ToTarget].queued
+			f.mu.Unlock()
+			if queued > maxOverdue+chunkSize {
+				t.Errorf("%d bytes are queued", queued)
+			}
+		}
+	}
+}
+
+func TestProxyResets(t *testing.T) {
+	f := newFixture(t)
+	var ends []net.Conn
+	for range 5 {
+		client, target := f.pair()
+		ends = append(ends, client, target)
+	}
+	f.Reset()
+	for _, conn := range ends {
+		isReset(t, conn)
+	}
+	f.pair()
+}
+
+func TestProxyRefuses(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	f.Refuse(true)
+	for range 3 {
+		f.dialInVain()
+	}
+	pass(t, client, target, "still there")
+	f.Refuse(false)
+	f.pair()
+}
+
+func TestProxyWithoutTarget(t *testing.T) {
+	f := &fixture{t: t}
+	var err error
+	f.Proxy, err = NewProxy("127.0.0.1:1") // where nobody listens
+	ok(t, err)
+	defer f.Close()
+	f.dialInVain()
+}
+
+func TestProxyCloses(t *testing.T) {
+	f := newFixture(t)
+	client, target := f.pair()
+	f.StallOneWay(ToTarget)
+	waiting := f.dial() // for its connection to the target
+	send(t, waiting, "x")
+	f.Delay(time.Hour)
+	send(t, target, "x")
+	ok(t, f.Close())
+	ok(t, f.Close())
+	for _, conn := range []net.Conn{client, target, waiting} {
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	}
+}
+
+// TestProxyConcurrently: all methods at a time, while clients come and go.
+func TestProxyConcurrently(t *testing.T) {
+	f := newFixture(t)
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case conn := <-f.accepted:
+				running.Go(func() { defer conn.Close(); io.Copy(conn, conn) })
+			case <-stop:
+				return
+			}
+		}
+	})
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() {
+			for range 10 {
+				conn, err := net.Dial("tcp", f.Addr())
+				if err != nil {
+					continue
+				}
+				conn.SetDeadline(time.Now().Add(patience))
+				conn.Write(make([]byte, 1000*i))
+				conn.(*net.TCPConn).CloseWrite()
+				io.Copy(io.Discard, conn)
+				conn.Close()
+			}
+		})
+	}
+	for _, change := range []func(){
+		func() { f.Delay(time.Millisecond); f.Delay(0) },
+		func() { f.Stall(); f.Resume() },
+		func() { f.StallOneWay(FromTarget); f.Resume() },
+		func() { f.Refuse(true); f.Refuse(false) },
+		f.Reset,
+	} {
+		clients.Go(func() {
+			for range 20 {
+				change()
+				time.Sleep(time.Millisecond / 2)
+			}
+		})
+	}
+	clients.Wait()
+	client := f.dial()
+	pass(t, client, client, "echo")
+	close(stop)
+	f.Reset()
+	running.Wait()
+}
