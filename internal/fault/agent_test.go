@@ -25,11 +25,11 @@ type agent struct {
 	answers   *bufio.Reader
 }
 
-// join starts an agent on a node.
-func join(t *testing.T, n *Net, node int) *speaker {
+// startAgent starts an agent on a node.
+func startAgent(t *testing.T, n *Net, node int) *lineChild {
 	t.Helper()
-	s := speak(t, asChild(n.Command(node, self(t)), "agent"))
-	if got := s.hear(); got != "ready" {
+	s := startLines(t, asChild(n.Command(node, self(t)), "agent"))
+	if got := s.readLine(); got != "ready" {
 		t.Fatal(got)
 	}
 	return s
@@ -141,7 +141,7 @@ func sendDatagrams(address string, datagram []byte, count int) string {
 }
 
 // deliver sends a datagram again and again until it is received: UDP loses some.
-func deliver(t *testing.T, from, to *speaker, address, word string) {
+func deliver(t *testing.T, from, to *lineChild, address, word string) {
 	t.Helper()
 	ctx := within(t)
 	for from.ask("send", address, word); to.ask("has", word) != "true"; from.ask("send", address, word) {

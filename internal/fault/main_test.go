@@ -83,15 +83,15 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// speaker is a child that is talked to by its standard input and output, line by line.
-type speaker struct {
+// lineChild is a child that is talked to by its standard input and output, line by line.
+type lineChild struct {
 	*Proc
 	t   *testing.T
 	in  *os.File
 	out *bufio.Reader
 }
 
-func speak(t *testing.T, cmd *exec.Cmd) *speaker {
+func startLines(t *testing.T, cmd *exec.Cmd) *lineChild {
 	t.Helper()
 	stdin, in, err := os.Pipe()
 	ok(t, err)
@@ -100,21 +100,21 @@ func speak(t *testing.T, cmd *exec.Cmd) *speaker {
 	ok(t, out.SetReadDeadline(time.Now().Add(patience)))
 	t.Cleanup(func() { in.Close(); out.Close() })
 	cmd.Stdin, cmd.Stdout = stdin, stdout
-	s := &speaker{Proc: start(t, cmd), t: t, in: in, out: bufio.NewReader(out)}
+	s := &lineChild{Proc: start(t, cmd), t: t, in: in, out: bufio.NewReader(out)}
 	ok(t, stdin.Close())
 	ok(t, stdout.Close())
 	return s
 }
 
-func (s *speaker) tell(words ...string) {
+func (s *lineChild) writeLine(words ...string) {
 	s.t.Helper()
 	if _, err := fmt.Fprintln(s.in, strings.Join(words, " ")); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// hear returns the next line of the child.
-func (s *speaker) hear() string {
+// readLine returns the next line of the child.
+func (s *lineChild) readLine() string {
 	s.t.Helper()
 	line, err := s.out.ReadString('\n')
 	if err != nil {
@@ -123,14 +123,14 @@ func (s *speaker) hear() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-func (s *speaker) ask(words ...string) string {
+func (s *lineChild) ask(words ...string) string {
 	s.t.Helper()
-	s.tell(words...)
-	return s.hear()
+	s.writeLine(words...)
+	return s.readLine()
 }
 
 // expect fails the test if the child's answer is another.
-func (s *speaker) expect(want string, words ...string) {
+func (s *lineChild) expect(want string, words ...string) {
 	s.t.Helper()
 	if got := s.ask(words...); got != want {
 		s.t.Fatalf("%q: got %q, want %q", words, got, want)

@@ -15,25 +15,28 @@ const Host = -1
 // maxNodes is how many nodes a Net may have: their addresses and that of the host are in a /24.
 const maxNodes = 250
 
-// Net is a network of nodes: network namespaces with one Ethernet link each, joined by a bridge that the test's own namespace is on, too. So the test
-// and its PostgreSQL reach the nodes at Addr(node), and the nodes reach them at Addr(Host). The settings and routes of the host are not changed. A node
-// reaches nothing but the other nodes and the host; its loopback interface is its own.
+// Net is a network of nodes: network namespaces with one Ethernet link each, joined by a bridge, on which the test's own namespace has an address. So
+// the test and its PostgreSQL reach the nodes at Addr(node), and the nodes reach them at Addr(Host). The settings and routes of the host are not
+// changed, except that the bridge has its subnet. A node reaches only the other nodes and the host, and has its own loopback interface.
 //
-// Several processes, and several Nets of one process, can exist at a time. All methods are safe for concurrent use. Methods that take
-// nodes panic if there is no such node. An error contains what ip or tc has printed.
+// Several processes, and several Nets of one process, can exist at a time. All methods are safe for concurrent use. Methods that take nodes panic if
+// there is no such node. An error contains what ip or tc has printed.
 type Net struct {
 	slot   *slot
 	subnet netip.Prefix
 	nodes  int
 
 	mu     sync.Mutex // so that changes and what is known of them agree
-	faults map[way]fault
+	faults map[path]fault
 	limits map[int]bool // nodes with a rate
 	closed bool
 }
 
-// way is one direction between two nodes, or between a node and Host.
-type way struct{ from, to int }
+// errClosed prevents what a closed Net would do to another one that has its names now.
+var errClosed = errors.New("fault: the network is closed")
+
+// path is one direction between two nodes, or between a node and Host.
+type path struct{ from, to int }
 
 // Require returns a Net that is closed at the end of the test. It skips the test if Available returns an error.
 func Require(t testing.TB, nodes int) *Net {
@@ -63,7 +66,7 @@ func NewNet(nodes int) (*Net, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Net{slot: s, subnet: subnet, nodes: nodes, faults: make(map[way]fault), limits: make(map[int]bool)}
+	n := &Net{slot: s, subnet: subnet, nodes: nodes, faults: make(map[path]fault), limits: make(map[int]bool)}
 	if err := n.build(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -99,8 +102,19 @@ func (n *Net) Namespace(node int) string {
 	return n.slot.namespace(node)
 }
 
-// Command returns a command that runs in a node's namespace. ip becomes the program, so that the command's process is the program's.
+// Command returns a command that runs in a node's namespace. It starts ip, which executes the program in its place, so that signals to the process
+// reach the program. After Close, the command does not start.
 func (n *Net) Command(node int, name string, args ...string) *exec.Cmd {
+	cmd := n.command(node, name, args...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		cmd.Err = errClosed
+	}
+	return cmd
+}
+
+func (n *Net) command(node int, name string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", n.Namespace(node), name}, args...)...)
 }
 
@@ -128,22 +142,22 @@ func (n *Net) build() error {
 		return err
 	}
 	for node := range n.nodes {
-		if err := n.join(node); err != nil {
+		if err := n.connect(node); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// join links a node to the bridge.
-func (n *Net) join(node int) error {
+// connect links a node to the bridge.
+func (n *Net) connect(node int) error {
 	link, namespace := n.slot.link(node), n.slot.namespace(node)
 	// With reverse path filtering, which a namespace may have from the host, a node would drop what comes from an address to which it has no
 	// route: a cut in one direction would be one in both.
-	const noFilter = "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >$f || exit 1; done"
+	const noFilter = `for f in /proc/sys/net/ipv4/conf/*/rp_filter; do read -r v <$f; [ "$v" = 0 ] || echo 0 >$f || exit 1; done`
 	return errors.Join(
 		batch("", fmt.Sprintf("link add %s type veth peer name %s netns %s", link, nodeLink, namespace)),
-		run(n.Command(node, "sh", "-c", noFilter)),
+		run(n.command(node, "sh", "-c", noFilter)),
 		batch(namespace,
 			"link set lo up",
 			fmt.Sprintf("addr add %s/%d dev %s", n.Addr(node), n.subnet.Bits(), nodeLink),

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// fault is what happens to the packets of a way.
+// fault is what happens to the packets of a path.
 type fault int
 
 const (
 	healthy fault = iota
 	refused       // the sender's kernel has a blackhole route
-	dropped       // packets go to an Ethernet address that nobody has
+	dropped       // packets go to an Ethernet address that no link has
 )
 
-// nobody is an Ethernet address that no link has: the bridge floods what is sent to it, and everyone ignores it.
-const nobody = "02:00:00:00:00:fe"
+// unusedMAC is an Ethernet address that no link has: the bridge floods what is sent to it, and all nodes ignore it.
+const unusedMAC = "02:00:00:00:00:fe"
 
 // Cut cuts two nodes, or a node and Host, from each other, as CutOneWay does in each direction.
 func (n *Net) Cut(a, b int) error {
@@ -31,7 +31,7 @@ func (n *Net) CutOneWay(from, to int) error {
 	if from == Host {
 		return n.DropOneWay(from, to)
 	}
-	return n.set(way{from, to}, refused)
+	return n.set(path{from, to}, refused)
 }
 
 // Drop loses what two nodes, or a node and Host, send each other, as DropOneWay does in each direction.
@@ -39,68 +39,71 @@ func (n *Net) Drop(a, b int) error {
 	return errors.Join(n.DropOneWay(a, b), n.DropOneWay(b, a))
 }
 
-// DropOneWay loses what one node or Host sends another, by a neighbor entry with an Ethernet address that nobody has. It differs from CutOneWay in that
+// DropOneWay loses what one node or Host sends another, by a neighbor entry with an Ethernet address that no link has. It differs from CutOneWay in that
 // the sender does not learn it: new connections hang, as they do when a switch fails.
-func (n *Net) DropOneWay(from, to int) error { return n.set(way{from, to}, dropped) }
+func (n *Net) DropOneWay(from, to int) error { return n.set(path{from, to}, dropped) }
 
 // Heal ends what Cut, CutOneWay, Drop and DropOneWay have done between two nodes, in both directions.
 func (n *Net) Heal(a, b int) error {
-	return errors.Join(n.set(way{a, b}, healthy), n.set(way{b, a}, healthy))
+	return errors.Join(n.set(path{a, b}, healthy), n.set(path{b, a}, healthy))
 }
 
 // HealAll does the same between all nodes, and Host. Links that are down and rates stay.
 func (n *Net) HealAll() error {
 	n.mu.Lock()
-	ways := slices.Collect(maps.Keys(n.faults))
+	paths := slices.Collect(maps.Keys(n.faults))
 	n.mu.Unlock()
 	var errs []error
-	for _, w := range ways {
-		errs = append(errs, n.set(w, healthy))
+	for _, p := range paths {
+		errs = append(errs, n.set(p, healthy))
 	}
 	return errors.Join(errs...)
 }
 
-// set replaces the fault of a way by another.
-func (n *Net) set(w way, f fault) error {
-	to := n.Addr(w.to)
-	if w.from == w.to {
-		return fmt.Errorf("fault: node %d and itself", w.to)
+// set replaces the fault of a path by another.
+func (n *Net) set(p path, f fault) error {
+	to := n.Addr(p.to)
+	if p.from == p.to {
+		return fmt.Errorf("fault: node %d and itself", p.to)
 	}
-	return n.change(func() error { return n.replace(w, f, to.String()) })
+	return n.change(func() error { return n.replace(p, f, to.String()) })
 }
 
-// change changes the network, unless it is closed: then another Net may have its names.
+// change changes the network, unless it is closed.
 func (n *Net) change(change func() error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return errors.New("fault: the network is closed")
+		return errClosed
 	}
 	return change()
 }
 
-func (n *Net) replace(w way, f fault, to string) error {
-	old := n.faults[w]
+// replace makes the new fault before it removes the old one, so that no packet passes between.
+func (n *Net) replace(p path, f fault, to string) error {
+	old := n.faults[p]
 	if old == f {
 		return nil
 	}
-	if old != healthy {
-		if err := n.within(w.from, "del", old, to); err != nil {
-			return err
-		}
-		delete(n.faults, w)
-	}
 	if f != healthy {
-		if err := n.within(w.from, "replace", f, to); err != nil {
+		if err := n.apply(p.from, "replace", f, to); err != nil {
 			return err
 		}
-		n.faults[w] = f
+		n.faults[p] = f
+	}
+	if old != healthy {
+		if err := n.apply(p.from, "del", old, to); err != nil {
+			return err
+		}
+	}
+	if f == healthy {
+		delete(n.faults, p)
 	}
 	return nil
 }
 
-// within adds or removes what makes a fault, in the namespace of the sender.
-func (n *Net) within(from int, verb string, f fault, to string) error {
+// apply adds or removes what makes a fault, in the namespace of the sender.
+func (n *Net) apply(from int, verb string, f fault, to string) error {
 	namespace, link := "", n.slot.bridge()
 	if from != Host {
 		namespace, link = n.Namespace(from), nodeLink
@@ -109,7 +112,7 @@ func (n *Net) within(from int, verb string, f fault, to string) error {
 		return batch(namespace, fmt.Sprintf("route %s blackhole %s/32", verb, to))
 	}
 	if verb == "replace" {
-		return batch(namespace, fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", to, nobody, link))
+		return batch(namespace, fmt.Sprintf("neigh replace %s lladdr %s dev %s nud permanent", to, unusedMAC, link))
 	}
 	return batch(namespace, fmt.Sprintf("neigh del %s dev %s", to, link))
 }
@@ -157,6 +160,6 @@ func (n *Net) limit(node int, bitsPerSecond int64) error {
 func (n *Net) qdisc(node int, verb string, discipline ...string) error {
 	args := append([]string{"root"}, discipline...)
 	return errors.Join(
-		run(n.Command(node, "tc", append([]string{"qdisc", verb, "dev", nodeLink}, args...)...)),
+		run(n.command(node, "tc", append([]string{"qdisc", verb, "dev", nodeLink}, args...)...)),
 		tc(append([]string{"qdisc", verb, "dev", n.slot.link(node)}, args...)...))
 }

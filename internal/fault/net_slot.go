@@ -14,8 +14,8 @@ const (
 	slots = 256
 	// nodeLink is the name of the link inside each namespace.
 	nodeLink = "eth0"
-	// namespaces is where ip has its named namespaces.
-	namespaces = "/run/netns"
+	// namespaceDir is where ip has its named namespaces.
+	namespaceDir = "/run/netns"
 )
 
 // ranges are the first two bytes of subnets to choose from: rarely used parts of 10/8, and of 100.64/10, which is for carriers.
@@ -72,17 +72,17 @@ func (s *slot) prepare() (netip.Prefix, error) {
 // belong to a process with another /run, so that the lock does not exclude it. A killed process leaves no links without namespaces, since these
 // are made first and removed last.
 func (s *slot) leftOver() (left, foreign bool, err error) {
-	spaces, err := s.spaces()
+	existing, err := s.namespaces()
 	if err != nil {
 		return false, false, err
 	}
 	links, err := s.links()
-	return len(spaces) > 0, len(spaces) == 0 && len(links) > 0, err
+	return len(existing) > 0, len(existing) == 0 && len(links) > 0, err
 }
 
-// spaces returns the names of the slot's namespaces that exist.
-func (s *slot) spaces() ([]string, error) {
-	entries, err := os.ReadDir(namespaces)
+// namespaces returns the names of the slot's namespaces that exist.
+func (s *slot) namespaces() ([]string, error) {
+	entries, err := os.ReadDir(namespaceDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -117,10 +117,10 @@ func (s *slot) clear() error {
 	for _, link := range links {
 		errs = append(errs, ip("link", "del", link))
 	}
-	spaces, err := s.spaces()
+	existing, err := s.namespaces()
 	errs = append(errs, err)
-	for _, space := range spaces {
-		errs = append(errs, ip("netns", "del", space))
+	for _, namespace := range existing {
+		errs = append(errs, ip("netns", "del", namespace))
 	}
 	return errors.Join(errs...)
 }

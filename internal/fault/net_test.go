@@ -20,18 +20,18 @@ import (
 )
 
 // network returns a network with an agent on each node.
-func network(t *testing.T, nodes int) (*Net, []*speaker) {
+func network(t *testing.T, nodes int) (*Net, []*lineChild) {
 	t.Helper()
 	n := Require(t, nodes)
-	var agents []*speaker
+	var agents []*lineChild
 	for node := range nodes {
-		agents = append(agents, join(t, n, node))
+		agents = append(agents, startAgent(t, n, node))
 	}
 	return n, agents
 }
 
-// converse opens the agent's connection, and sends a word there and back.
-func converse(t *testing.T, n *Net, from *speaker, to int) {
+// echo opens the agent's connection, and sends a word there and back.
+func echo(t *testing.T, n *Net, from *lineChild, to int) {
 	t.Helper()
 	from.expect("ok", "dial", agentAddr(n, to))
 	from.expect("ok", "write", "hello")
@@ -76,7 +76,7 @@ func TestNetReaches(t *testing.T) {
 	for node, a := range agents {
 		for other := range agents {
 			if other != node {
-				converse(t, n, a, other)
+				echo(t, n, a, other)
 			}
 		}
 		c := dialNode(t, n, node)
@@ -96,7 +96,7 @@ func isRefused(t *testing.T, answer string) {
 
 func TestNetCut(t *testing.T) {
 	n, agents := network(t, 3)
-	converse(t, n, agents[0], 1)
+	echo(t, n, agents[0], 1)
 	before := agents[1].ask("received")
 	ok(t, n.Cut(0, 1))
 	ok(t, n.Cut(1, 0))
@@ -104,7 +104,7 @@ func TestNetCut(t *testing.T) {
 	isRefused(t, agents[0].ask("send", agentAddr(n, 1), "x"))
 	isRefused(t, agents[1].ask("dial", agentAddr(n, 0)))
 	agents[1].expect(before, "received")
-	converse(t, n, agents[1], 2) // which other node sees no cut
+	echo(t, n, agents[1], 2) // a third node is not affected
 	for node := range agents {
 		c := dialNode(t, n, node)
 		c.write(t, "x")
@@ -113,7 +113,7 @@ func TestNetCut(t *testing.T) {
 	ok(t, n.Heal(1, 0))
 	ok(t, n.Heal(0, 1))
 	agents[0].expect("during", "read")
-	converse(t, n, agents[1], 0)
+	echo(t, n, agents[1], 0)
 }
 
 // TestNetCutOneWay begins with the cut, so that neither node knows the other's Ethernet address.
@@ -131,7 +131,7 @@ func TestNetCutOneWay(t *testing.T) {
 
 func TestNetDrop(t *testing.T) {
 	n, agents := network(t, 2)
-	converse(t, n, agents[0], 1)
+	echo(t, n, agents[0], 1)
 	before := agents[1].ask("received")
 	ok(t, n.DropOneWay(0, 1))
 	agents[0].expect("ok", "send", agentAddr(n, 1), "lost")
@@ -162,7 +162,7 @@ func TestNetHost(t *testing.T) {
 		ok(t, cut(Host, 0))
 		c.write(t, "during")
 		agents[0].expect(received, "received")
-		converse(t, n, agents[1], 0) // the other node reaches it
+		echo(t, n, agents[1], 0) // the other node reaches it
 		ok(t, n.Heal(0, Host))
 		c.read(t, "during")
 	}
@@ -170,18 +170,18 @@ func TestNetHost(t *testing.T) {
 
 func TestNetDown(t *testing.T) {
 	n, agents := network(t, 3)
-	converse(t, n, agents[0], 1)
-	converse(t, n, agents[1], 2)
+	echo(t, n, agents[0], 1)
+	echo(t, n, agents[1], 2)
 	before := agents[1].ask("received")
 	ok(t, n.Down(1))
 	agents[0].expect("ok", "write", "during")
 	agents[1].expect("ok", "write", "too")
 	agents[1].expect(before, "received")
-	converse(t, n, agents[2], 0)
+	echo(t, n, agents[2], 0)
 	ok(t, n.Up(1))
 	agents[0].expect("during", "read")
 	agents[1].expect("too", "read")
-	converse(t, n, agents[2], 1)
+	echo(t, n, agents[2], 1)
 }
 
 var droppedPackets = regexp.MustCompile(`dropped (\d+)`)
@@ -217,7 +217,7 @@ func TestNetRate(t *testing.T) {
 	if out := show(); strings.Contains(out, "tbf") {
 		t.Fatal(out)
 	}
-	converse(t, n, agents[0], 1)
+	echo(t, n, agents[0], 1)
 }
 
 // TestNetTwo: two networks at a time share nothing, and Close removes all.
@@ -236,7 +236,10 @@ func TestNetTwo(t *testing.T) {
 	if err := a.Cut(0, 1); err == nil {
 		t.Error("a closed network was cut")
 	}
-	join(t, b, 1)
+	if err := a.Command(0, "true").Run(); err == nil {
+		t.Error("a command has run in a closed network")
+	}
+	startAgent(t, b, 1)
 	c := dialNode(t, b, 1)
 	c.write(t, "x")
 	c.read(t, "x")
@@ -246,10 +249,10 @@ func isEmpty(t *testing.T, s *slot) {
 	t.Helper()
 	links, err := s.links()
 	ok(t, err)
-	spaces, err := s.spaces()
+	namespaces, err := s.namespaces()
 	ok(t, err)
-	if len(links)+len(spaces) > 0 {
-		t.Fatalf("left: %q, %q", links, spaces)
+	if len(links)+len(namespaces) > 0 {
+		t.Fatalf("left: %q, %q", links, namespaces)
 	}
 }
 
@@ -264,8 +267,8 @@ func netMain() {
 // TestNetLeftOver: the next owner of a slot removes what a killed process has left.
 func TestNetLeftOver(t *testing.T) {
 	Require(t, 1)
-	s := speak(t, childCommand(t, "net"))
-	number, err := strconv.Atoi(s.hear())
+	s := startLines(t, childCommand(t, "net"))
+	number, err := strconv.Atoi(s.readLine())
 	ok(t, err)
 	s.Kill()
 	owned, err := lockSlot(number)

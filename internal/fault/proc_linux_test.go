@@ -30,7 +30,7 @@ func TestProcStopped(t *testing.T) {
 
 // TestProcOutlivesThread: the thread of the goroutine that calls Start ends, and the child lives.
 func TestProcOutlivesThread(t *testing.T) {
-	started := make(chan *speaker)
+	started := make(chan *lineChild)
 	thread := make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // without an unlock: the thread ends with the goroutine
@@ -82,9 +82,9 @@ func TestProcDiesWithParent(t *testing.T) {
 		defer r.Close()
 		cmd := childCommand(t, "parent")
 		cmd.ExtraFiles = []*os.File{w}
-		s := speak(t, cmd)
+		s := startLines(t, cmd)
 		ok(t, w.Close())
-		s.hear()
+		s.readLine()
 		if stopped {
 			ok(t, s.Stop())
 		}

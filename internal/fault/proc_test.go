@@ -11,12 +11,12 @@ import (
 )
 
 // silentAgent is an agent that serves nothing, so that many of them can run on one machine.
-func silentAgent(t *testing.T) *speaker {
+func silentAgent(t *testing.T) *lineChild {
 	t.Helper()
 	cmd := childCommand(t, "agent")
 	cmd.Env = append(cmd.Env, "TIDEWIRE_FAULT_SILENT=1")
-	s := speak(t, cmd)
-	if got := s.hear(); got != "ready" {
+	s := startLines(t, cmd)
+	if got := s.readLine(); got != "ready" {
 		t.Fatal(got)
 	}
 	return s
@@ -44,10 +44,10 @@ func TestProcStopAndContinue(t *testing.T) {
 	for range 3 {
 		ok(t, s.Stop())
 		ok(t, s.Stop())
-		s.tell("ping")
+		s.writeLine("ping")
 		ok(t, s.Continue())
 		ok(t, s.Continue())
-		if got := s.hear(); got != "pong" {
+		if got := s.readLine(); got != "pong" {
 			t.Fatal(got)
 		}
 	}
@@ -103,8 +103,8 @@ func TestProcConcurrently(t *testing.T) {
 }
 
 func TestProcTerminate(t *testing.T) {
-	s := speak(t, childCommand(t, "terminable"))
-	s.hear()
+	s := startLines(t, childCommand(t, "terminable"))
+	s.readLine()
 	if err := s.Terminate(within(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestProcTerminateBySignal(t *testing.T) {
 }
 
 func TestProcTerminateInVain(t *testing.T) {
-	s := speak(t, childCommand(t, "stubborn"))
-	s.hear()
+	s := startLines(t, childCommand(t, "stubborn"))
+	s.readLine()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := s.Terminate(ctx)

@@ -12,18 +12,18 @@ type link struct {
 	client *net.TCPConn
 	ctx    context.Context // ends with the link
 	cancel context.CancelFunc
-	ready  chan struct{} // has an item if the proxy's state has changed, for dial
+	change chan struct{} // has an item if the proxy's state has changed, for dial
 	ended  chan struct{} // closed when both connections are closed and all goroutines but run's have returned
 	pipes  [2]*pipe      // by Direction
 
 	// of proxy.mu:
 	conns  []*net.TCPConn // those to close: the client's, and the target's if there is one
 	over   bool           // the connections are closed
-	halves int            // directions whose end has passed
+	closed int            // directions whose half-close has passed
 }
 
 func newLink(p *Proxy, client *net.TCPConn) *link {
-	l := &link{proxy: p, client: client, ready: make(chan struct{}, 1), ended: make(chan struct{}), conns: []*net.TCPConn{client}}
+	l := &link{proxy: p, client: client, change: make(chan struct{}, 1), ended: make(chan struct{}), conns: []*net.TCPConn{client}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	for d := range l.pipes {
 		l.pipes[d] = newPipe(l, Direction(d))
@@ -59,7 +59,7 @@ func (l *link) forget() {
 func (l *link) dial() (*net.TCPConn, bool) {
 	for l.stalled(ToTarget) {
 		select {
-		case <-l.ready:
+		case <-l.change:
 		case <-l.ctx.Done():
 			return nil, false
 		}
@@ -88,7 +88,7 @@ func (l *link) stalled(d Direction) bool {
 
 // wake lets all goroutines of the link look at the state again.
 func (l *link) wake() {
-	notify(l.ready)
+	notify(l.change)
 	for _, p := range l.pipes {
 		notify(p.readable)
 		notify(p.writable)
@@ -107,11 +107,11 @@ func (l *link) end(reset bool) {
 	l.cancel()
 }
 
-// endOfHalf counts the directions whose end has passed, and ends the link after the second.
-func (l *link) endOfHalf() {
+// halfClosed counts the directions whose half-close has passed, and ends the link after the second.
+func (l *link) halfClosed() {
 	l.proxy.mu.Lock()
-	l.halves++
-	both := l.halves == len(l.pipes)
+	l.closed++
+	both := l.closed == len(l.pipes)
 	l.proxy.mu.Unlock()
 	if both {
 		l.end(false)

@@ -109,7 +109,7 @@ func (p *pipe) write(to *net.TCPConn) {
 			}
 		case halfClose:
 			to.CloseWrite() // fails if the receiver has reset its connection; the other direction's reading goroutine sees that, too
-			p.link.endOfHalf()
+			p.link.halfClosed()
 		case reset:
 			p.link.end(true)
 		}
