@@ -6,5 +6,5 @@
 //   - Proc is a child process that can be stopped, continued and killed, and that does not outlive the test's process.
 //
 // Use Net if the fault has to hit all connections of a process, including those that it opens later, and Proxy if one connection is enough:
-// Proxy works on every system and for every user.
+// Proxy needs no rights, and works on other Unix systems, too.
 package fault

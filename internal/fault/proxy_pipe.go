@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,8 @@ type pipe struct {
 	// of proxy.mu:
 	queue  []item
 	queued int // bytes in queue
+	// finSent is set before FIN is sent to the receiver, so that wasReset takes no end after it for a reset.
+	finSent bool
 }
 
 // item is what a side has sent, with the time at which it is passed on.
@@ -55,7 +58,7 @@ func (p *pipe) read(from *net.TCPConn) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF) && !p.wasReset(from):
 			p.put(item{end: halfClose})
 			return
 		default:
@@ -63,6 +66,23 @@ func (p *pipe) read(from *net.TCPConn) {
 			return
 		}
 	}
+}
+
+// wasReset reports whether a connection whose end was read was reset. The kernel reports a reset to one call only: if that was the other direction's
+// write, a read gets an end as after FIN. But then the connection is closed and has no peer, which is otherwise so only after a FIN of each side.
+func (p *pipe) wasReset(from *net.TCPConn) bool {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var noPeer error
+	if err := raw.Control(func(fd uintptr) { _, noPeer = syscall.Getpeername(int(fd)) }); err != nil || noPeer == nil {
+		return false
+	}
+	proxy := p.link.proxy
+	proxy.mu.Lock()
+	defer proxy.mu.Unlock()
+	return !p.link.pipes[1-p.direction].finSent
 }
 
 // awaitRoom waits until the pipe is not stalled and has room. It returns false if the link has ended.
@@ -108,6 +128,7 @@ func (p *pipe) write(to *net.TCPConn) {
 				p.link.pipes[1-p.direction].put(item{end: reset})
 			}
 		case halfClose:
+			p.setFinSent()
 			to.CloseWrite() // fails if the receiver has reset its connection; the other direction's reading goroutine sees that, too
 			p.link.halfClosed()
 		case reset:
@@ -115,6 +136,13 @@ func (p *pipe) write(to *net.TCPConn) {
 		}
 		p.remove()
 	}
+}
+
+func (p *pipe) setFinSent() {
+	proxy := p.link.proxy
+	proxy.mu.Lock()
+	defer proxy.mu.Unlock()
+	p.finSent = true
 }
 
 // next waits for the first item, which stays in the queue. It returns false if the link has ended.

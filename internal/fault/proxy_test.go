@@ -129,6 +129,19 @@ func TestProxyStallsOneWay(t *testing.T) {
 	}
 }
 
+// TestProxyPassesResetsOfReceivers: a side resets its connection while the proxy writes to it. The other side sees a reset, and no FIN.
+func TestProxyPassesResetsOfReceivers(t *testing.T) {
+	f := newFixture(t)
+	for range 20 {
+		client, target := f.pair()
+		// The client itself does not write when the reset comes, since the kernel might report it to the write, and an end to the read.
+		_, err := client.Write(make([]byte, 256<<10))
+		ok(t, err)
+		closeConn(target, true)
+		isReset(t, client)
+	}
+}
+
 // TestProxyStallHoldsReset: a reset of one side arrives at the other only after Resume.
 func TestProxyStallHoldsReset(t *testing.T) {
 	f := newFixture(t)
