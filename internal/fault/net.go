@@ -26,7 +26,7 @@ type Net struct {
 	subnet netip.Prefix
 	nodes  int
 
-	mu     sync.Mutex // so that changes and what is known of them agree
+	mu     sync.Mutex // guards the fields below, and is held while ip changes the network
 	faults map[path]fault
 	limits map[int]bool // nodes with a rate
 	closed bool

@@ -129,8 +129,8 @@ func (n *Net) Up(node int) error {
 	return n.change(func() error { return ip("link", "set", n.slot.link(node), "up") })
 }
 
-// Rate limits what a node sends, and what it receives, to so many bits a second each, by a token bucket (tc tbf); 0 ends the limit. About 100 ms of
-// packets, and at least 64 KiB, wait at the limit; more are lost. It needs the program tc.
+// Rate limits what a node sends, and what it receives, to bitsPerSecond each, by a token bucket (tc tbf); 0 ends the limit. Packets of about 100 ms,
+// and at least 64 KiB, wait at the limit; more are lost. It needs the program tc.
 func (n *Net) Rate(node int, bitsPerSecond int64) error {
 	n.check(node)
 	if bitsPerSecond < 0 {

@@ -29,7 +29,7 @@ type Proxy struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // the accepting goroutine and all links
 
-	mu      sync.Mutex // for the fields below and the queues of all pipes
+	mu      sync.Mutex // guards the fields below, and fields of links and pipes
 	links   map[*link]struct{}
 	delay   time.Duration
 	stalled [2]bool // by Direction

@@ -16,7 +16,7 @@ type link struct {
 	ended  chan struct{} // closed when both connections are closed and all goroutines but run's have returned
 	pipes  [2]*pipe      // by Direction
 
-	// of proxy.mu:
+	// Guarded by proxy.mu:
 	conns  []*net.TCPConn // those to close: the client's, and the target's if there is one
 	over   bool           // the connections are closed
 	closed int            // directions whose half-close has passed
@@ -107,8 +107,8 @@ func (l *link) end(reset bool) {
 	l.cancel()
 }
 
-// halfClosed counts the directions whose half-close has passed, and ends the link after the second.
-func (l *link) halfClosed() {
+// countHalfClose counts the directions whose half-close has passed, and ends the link after the second.
+func (l *link) countHalfClose() {
 	l.proxy.mu.Lock()
 	l.closed++
 	both := l.closed == len(l.pipes)

@@ -22,7 +22,7 @@ type pipe struct {
 	readable  chan struct{} // has an item if the reading goroutine has to look again
 	writable  chan struct{} // the same for the writing goroutine
 
-	// of proxy.mu:
+	// Guarded by proxy.mu:
 	queue  []item
 	queued int // bytes in queue
 	// finSent is set before FIN is sent to the receiver, so that wasReset takes no end after it for a reset.
@@ -130,7 +130,7 @@ func (p *pipe) write(to *net.TCPConn) {
 		case halfClose:
 			p.setFinSent()
 			to.CloseWrite() // fails if the receiver has reset its connection; the other direction's reading goroutine sees that, too
-			p.link.halfClosed()
+			p.link.countHalfClose()
 		case reset:
 			p.link.end(true)
 		}
