@@ -168,7 +168,7 @@ func (a *Appender) answerBatch(one answer) {
 	}
 	if last > 0 {
 		if a.cfg.Hub != nil {
-			a.cfg.Hub.committed(a.stream, one.page)
+			a.cfg.Hub.committed(a.stream, one.page, last)
 		}
 		a.cfg.OnCommit(last)
 	}

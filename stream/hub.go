@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/standby"
 )
 
@@ -38,6 +37,9 @@ type HubConfig struct {
 	// listeners. If fewer than three commits wait, the time is twice this. Defaults
 	// to 2 ms.
 	AnnounceEvery time.Duration
+	// Peers, if not nil, passes what this process commits to the Hubs of other processes, and back. Then NOTIFY is
+	// only for those that Peers does not connect. Defaults to none.
+	Peers Peers
 	// NoListen turns off LISTEN for announcements of other processes, for
 	// connection poolers that do not support LISTEN. Defaults to false.
 	NoListen bool
@@ -110,10 +112,10 @@ type Hub struct {
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
-	joined      bool          // whether there is a feed that was not polled yet
-	busy, idle  chan struct{} // one is closed: whether there are feeds
-	unannounced map[int32]struct{}
-	waiting     int // calls of Notify that are not announced
+	joined      bool            // whether there is a feed that was not polled yet
+	busy, idle  chan struct{}   // one is closed: whether there are feeds
+	unannounced map[int32]int64 // by stream: the last position, or 0 if it is not known
+	waiting     int             // calls of Notify that are not announced
 }
 
 // NewHub returns a Hub that reads through the pool. Before Run, subscriptions
@@ -122,7 +124,7 @@ func NewHub(pool *pgxpool.Pool, cfg HubConfig) *Hub {
 	h := &Hub{
 		cfg: cfg.withDefaults(), pool: pool, id: rand.Uint64(),
 		pollNow: make(chan struct{}, 1), announce: make(chan struct{}, 1), crowded: make(chan struct{}, 1),
-		feeds: make(map[int32]*feed), unannounced: make(map[int32]struct{}),
+		feeds: make(map[int32]*feed), unannounced: make(map[int32]int64),
 		busy: make(chan struct{}), idle: make(chan struct{}), history: unknownHistory,
 	}
 	close(h.idle)
@@ -171,33 +173,17 @@ func (h *Hub) Subscribe(ctx context.Context, s *Stream, start Start) (*Subscript
 // Notify tells the Hub that messages were committed to the stream. An Appender with
 // this Hub calls it; call it after committing a transaction with AppendTx. It never
 // blocks, and does not contact PostgreSQL.
-func (h *Hub) Notify(s *Stream) { h.committed(s, tailPage{}) }
+func (h *Hub) Notify(s *Stream) { h.committed(s, tailPage{}, 0) }
 
 // committed is Notify with the committed messages, which have consecutive positions,
-// if they are known.
-func (h *Hub) committed(s *Stream, p tailPage) {
-	h.mu.Lock()
-	f := h.feeds[s.id]
-	subscribers := 0
-	if f != nil {
-		subscribers = f.subscribers
+// and the last position, if they are known.
+func (h *Hub) committed(s *Stream, p tailPage, last int64) {
+	if f := h.feedOf(s.id); f != nil {
+		h.grown(f, p, last)
 	}
+	h.send(s, p, last)
 	if h.cfg.Announce {
-		h.unannounced[s.id] = struct{}{}
-		if h.waiting++; h.waiting == crowd {
-			pg.Signal(h.crowded)
-		}
-	}
-	h.mu.Unlock()
-	switch {
-	case f == nil:
-	case subscribers > 0:
-		f.grown(p)
-	default:
-		f.grownAlone(p)
-	}
-	if h.cfg.Announce {
-		pg.Signal(h.announce)
+		h.toAnnounce(s.id, last)
 	}
 }
 
@@ -223,6 +209,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.report)
 		h.feeds[s.id] = f
 		h.joined = true
+		f.unlisten = h.listen(f)
 		if len(h.feeds) == 1 {
 			close(h.busy)
 			h.idle = make(chan struct{})
@@ -243,6 +230,7 @@ func (h *Hub) leave(f *feed, subscribers, followers int) {
 	if f.users--; f.users > 0 {
 		return
 	}
+	f.unlisten()
 	delete(h.feeds, f.stream.id)
 	if len(h.feeds) == 0 {
 		close(h.idle)
@@ -257,8 +245,11 @@ func (h *Hub) alone(f *feed) bool {
 	return f.users == 1 && f.followers == 1
 }
 
-// subscribed reports whether the stream has subscriptions, or Followers.
+// subscribed reports whether the stream has subscriptions, or Followers, as far as this process can tell.
 func (h *Hub) subscribed(id int32) bool {
+	if h.cfg.Peers != nil {
+		return true
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[id]

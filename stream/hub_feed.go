@@ -25,6 +25,7 @@ type feed struct {
 	users       int // subscriptions and watchers
 	subscribers int // subscriptions
 	followers   int
+	unlisten    func()
 
 	mu       sync.Mutex // guards the fields below
 	tail     tail
@@ -47,6 +48,7 @@ type feed struct {
 	told, settled int64
 
 	epoch epoch
+	early earlyPages
 }
 
 func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64)) *feed {
@@ -121,6 +123,7 @@ func (f *feed) lead(ctx context.Context, after int64) ([]Message, error) {
 	if !more && (f.checked.hints != hints || last < f.checked.after) {
 		f.checked.hints, f.checked.after = hints, last
 	}
+	f.joinEarly()
 	return p.messages, nil
 }
 
@@ -168,16 +171,33 @@ func (f *feed) hintCount() uint64 {
 func (f *feed) grown(p tailPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || len(p.messages) == 0 || p.bytes > f.cfg.PageBytes || len(p.messages) > f.cfg.PageMessages {
+	switch {
+	case f.err != nil || !p.fits(f.cfg) || p.first() <= f.epoch.history: // of a history that is over
 		f.hintLocked()
+	case p.first()-1 <= f.end():
+		f.join(p)
+		f.joinEarly()
+	case !f.keepEarly(p):
+		f.dropEarly()
+		f.hintLocked()
+	}
+}
+
+// end is the position up to which the feed has the stream, as far as it needs it.
+func (f *feed) end() int64 {
+	if len(f.tail.pages) > 0 {
+		return f.tail.to
+	}
+	return max(f.tail.to, f.checked.after)
+}
+
+// join adds a page that begins no later than directly after the end.
+func (f *feed) join(p tailPage) {
+	before := f.end()
+	if p.last() <= before {
 		return
 	}
-	before := p.messages[0].Position - 1
-	if before != f.tail.to && (len(f.tail.pages) > 0 || before != f.checked.after || before < f.tail.to) {
-		f.hintLocked()
-		return
-	}
-	f.tail.extend(before, p)
+	f.tail.extend(before, p.from(before+1))
 	f.told = max(f.told, f.tail.to)
 	if f.checked.hints != f.hints || f.checked.after != before {
 		f.hintLocked()
@@ -251,6 +271,7 @@ func (f *feed) fail(err error) {
 	if f.err == nil {
 		f.err = err
 		f.tail = tail{}
+		f.dropEarly()
 		f.hintLocked()
 	}
 }

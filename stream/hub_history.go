@@ -75,6 +75,7 @@ func (f *feed) forgetLocked() {
 	}
 	f.epoch.number++
 	f.tail = tail{limit: f.tail.limit}
+	f.dropEarly()
 	f.told, f.settled, f.checked.after = 0, 0, 0
 	f.hintLocked()
 }

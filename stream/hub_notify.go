@@ -18,8 +18,8 @@ const (
 	// sequence, and PostgreSQL's lock table holds 6,400 by default.
 	pollStreams = 1000
 	// announceStreams is how many streams one notification names: PostgreSQL allows
-	// 8,000 bytes, and an ID has up to 10 digits.
-	announceStreams = 700
+	// 8,000 bytes, an ID has up to 10 digits, and a position up to 19.
+	announceStreams = 250
 	// crowd is the number of commits from which an announcement does not wait for more.
 	crowd = 3
 )
@@ -227,23 +227,46 @@ func (h *Hub) waitUntilIdle(ctx context.Context) {
 	}
 }
 
-// heard processes a notification: the sender's ID, then the IDs of streams that
-// have grown. Anyone may send on the channel, so payloads that are not numbers are
-// ignored.
+// heard processes a notification: the sender's ID, the IDs of streams that have grown,
+// and after headsMark their last positions, or 0 where they are not known. Anyone may
+// send on the channel, so what is malformed is ignored. Earlier versions send no
+// positions, and ignore the rest from the mark on.
 func (h *Hub) heard(payload string) {
-	words := strings.Fields(payload)
+	ids, heads, _ := strings.Cut(payload, headsMark)
+	words, lasts := strings.Fields(ids), strings.Fields(heads)
 	if len(words) == 0 || words[0] == strconv.FormatUint(h.id, 16) {
 		return
 	}
-	for _, word := range words[1:] {
+	for i, word := range words[1:] {
 		id, err := strconv.ParseInt(word, 10, 32)
 		if err != nil {
 			return
 		}
+		var last int64
+		if i < len(lasts) {
+			last, _ = strconv.ParseInt(lasts[i], 10, 64)
+		}
 		if f := h.feedOf(int32(id)); f != nil {
-			f.hint()
+			f.heard(last)
 		}
 	}
+}
+
+const headsMark = " |"
+
+// toAnnounce notes that a stream has grown up to a position, or 0 if that is not known.
+func (h *Hub) toAnnounce(id int32, last int64) {
+	h.mu.Lock()
+	before, waits := h.unannounced[id]
+	if waits && (before == 0 || last != 0 && last < before) {
+		last = before
+	}
+	h.unannounced[id] = last
+	if h.waiting++; h.waiting == crowd {
+		pg.Signal(h.crowded)
+	}
+	h.mu.Unlock()
+	pg.Signal(h.announce)
 }
 
 // announceAll announces the streams of Notify to other processes (NOTIFY), until
@@ -289,25 +312,39 @@ func (h *Hub) pause(ctx context.Context) {
 func (h *Hub) announceOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	for ids := range slices.Chunk(h.takeUnannounced(), announceStreams) {
-		payload := strconv.AppendUint(nil, h.id, 16)
-		for _, id := range ids {
-			payload = append(payload, ' ')
-			payload = strconv.AppendInt(payload, int64(id), 10)
-		}
-		if _, err := h.pool.Exec(ctx, announceSQL, string(payload)); err != nil {
+	for grown := range slices.Chunk(h.takeUnannounced(), announceStreams) {
+		if _, err := h.pool.Exec(ctx, announceSQL, h.announcement(grown)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Hub) takeUnannounced() []int32 {
+// grownStream is a stream that has grown up to a position, or 0 if that is not known.
+type grownStream struct {
+	id   int32
+	last int64
+}
+
+// announcement returns the payload of a notification: see heard.
+func (h *Hub) announcement(grown []grownStream) string {
+	payload := strconv.AppendUint(nil, h.id, 16)
+	for _, g := range grown {
+		payload = strconv.AppendInt(append(payload, ' '), int64(g.id), 10)
+	}
+	payload = append(payload, headsMark...)
+	for _, g := range grown {
+		payload = strconv.AppendInt(append(payload, ' '), g.last, 10)
+	}
+	return string(payload)
+}
+
+func (h *Hub) takeUnannounced() []grownStream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ids := make([]int32, 0, len(h.unannounced))
-	for id := range h.unannounced {
-		ids = append(ids, id)
+	grown := make([]grownStream, 0, len(h.unannounced))
+	for id, last := range h.unannounced {
+		grown = append(grown, grownStream{id, last})
 	}
 	clear(h.unannounced)
 	h.waiting = 0
@@ -315,5 +352,5 @@ func (h *Hub) takeUnannounced() []int32 {
 	case <-h.crowded:
 	default:
 	}
-	return ids
+	return grown
 }

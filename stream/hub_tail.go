@@ -31,7 +31,28 @@ type tailPage struct {
 	history  int64 // the base of the history in which it was read; 0 if it was not read
 }
 
-func (p tailPage) last() int64 { return p.messages[len(p.messages)-1].Position }
+func (p tailPage) first() int64 { return p.messages[0].Position }
+func (p tailPage) last() int64  { return p.messages[len(p.messages)-1].Position }
+
+// fits reports whether the page has messages, and no more than the Hub returns at a time.
+func (p tailPage) fits(cfg *HubConfig) bool {
+	return len(p.messages) > 0 && p.bytes <= cfg.PageBytes && len(p.messages) <= cfg.PageMessages
+}
+
+// from returns the part of the page that begins at that position.
+func (p tailPage) from(position int64) (rest tailPage) {
+	if position <= p.first() {
+		return p
+	}
+	at, _ := slices.BinarySearchFunc(p.messages, position, func(m Message, target int64) int {
+		return cmp.Compare(m.Position, target)
+	})
+	rest.messages = p.messages[at:]
+	for i := range rest.messages {
+		rest.bytes += rest.messages[i].held()
+	}
+	return rest
+}
 
 // extend adds the page that was read after position after, which is at least to. If
 // there is a gap, because the messages in between were not read, the tail begins
@@ -84,14 +105,7 @@ func (t *tail) notIn(after int64, p tailPage) (from int64, rest tailPage) {
 	if t.to <= after {
 		return after, p
 	}
-	at, _ := slices.BinarySearchFunc(p.messages, t.to+1, func(m Message, target int64) int {
-		return cmp.Compare(m.Position, target)
-	})
-	rest.messages = p.messages[at:]
-	for i := range rest.messages {
-		rest.bytes += rest.messages[i].held()
-	}
-	return t.to, rest
+	return t.to, p.from(t.to + 1)
 }
 
 // after returns the messages after position after, which is from <= after < to: as

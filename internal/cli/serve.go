@@ -60,6 +60,7 @@ type serveCmd struct {
 	memory int64                 // of the process, in bytes
 	renew  func(context.Context) // looks after the certificates; nil without TLS
 	node   *cluster.Node         // this server in a cluster; nil without one
+	tail   stream.Peers          // the streams of the other servers; nil without a cluster
 	reload *reload               // looks after the keys and rules; nil if there is nothing to read
 }
 

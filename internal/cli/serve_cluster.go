@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,6 +21,7 @@ import (
 	"github.com/tidewire/tidewire/internal/cluster"
 	"github.com/tidewire/tidewire/internal/gateway"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // clusterFlags make the server a node of a cluster.
@@ -91,7 +94,24 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
 	cfg.Nodes, c.node = nodes{node, c.Cluster, pool}, node
+	if pool != nil {
+		if c.tail, err = c.tailOf(ctx, node, pool); err != nil {
+			leave()
+			return nil, err
+		}
+	}
 	return leave, nil
+}
+
+// tailOf connects the streams of the nodes that use this database.
+func (c *serveCmd) tailOf(ctx context.Context, node *cluster.Node, pool *pgxpool.Pool) (stream.Peers, error) {
+	secret, err := cluster.Secret(ctx, pool, c.Cluster)
+	if err != nil {
+		return nil, explainDatabase(err)
+	}
+	// The secret is random, so its hash names the database, also among clusters that share NATS servers.
+	name := sha256.Sum256([]byte("tail " + secret))
+	return node.Tail(hex.EncodeToString(name[:8])), nil
 }
 
 // nodes is the cluster as package gateway knows it.
@@ -192,8 +212,6 @@ func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process
 		if own.Address, err = c.advertised(relay.Addr()); err != nil {
 			return err
 		}
-	} else if _, err := cluster.Secret(ctx, pool, c.Cluster); err != nil { // makes the row of the cluster
-		return explainDatabase(err)
 	}
 	directory := cluster.OpenDirectory(pool, own, p.log)
 	peers, err := directory.Refresh(ctx)

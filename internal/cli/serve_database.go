@@ -49,7 +49,12 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer func() { err = errors.Join(err, c.closeStandby(reader)) }()
-	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
+	leave, err := c.join(p, pool, &cfg)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	store, err := c.openEngine(p, postgres.Config{Pool: pool, URL: db.url, Standby: reader, Peers: c.tail, Metrics: cfg.Metrics, Log: p.log}, cfg.Only)
 	if err != nil {
 		return err
 	}
@@ -59,11 +64,6 @@ func (c *serveCmd) withDatabase(p *process, cfg gateway.Config, listeners, admin
 		return err
 	}
 	defer func() { err = errors.Join(err, endAuth()) }()
-	leave, err := c.join(p, pool, &cfg)
-	if err != nil {
-		return err
-	}
-	defer leave()
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer stop()

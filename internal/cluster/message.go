@@ -18,6 +18,7 @@ import (
 //	watch      'w' node(8), then for each room: flags(1), name. The node wants to know who is in the room; flag 1: all names
 //	presence   'p' node(8) name version(8) flags(1) count(4), then twice, for who has joined and who has left: how many(2), names.
 //	           Flag 1: those who have joined are all, and with flag 2 there are more
+//	tail       't' node(8) stream(4) page: what a node has committed to a stream, see package stream
 //	ask        '?' node(8) number(8) question
 //	answer     '!' node(8) number(8) answer, with the number of the ask
 const (
@@ -29,6 +30,7 @@ const (
 	kindAnswered  = 'a'
 	kindWatch     = 'w'
 	kindPresence  = 'p'
+	kindTail      = 't'
 	kindAsk       = '?'
 	kindAnswer    = '!'
 )

@@ -38,6 +38,7 @@ type Node struct {
 	epochs     atomic.Uint64
 	missed     atomic.Uint64
 	malformed  atomic.Uint64
+	others     atomic.Int64 // number of peers
 
 	active  activeLinks
 	watched watchedLinks
@@ -150,6 +151,7 @@ func (n *Node) beat() {
 	for id, p := range n.peers {
 		if now.Sub(p.seen) > goneAfter {
 			delete(n.peers, id)
+			n.others.Store(int64(len(n.peers)))
 		}
 	}
 }
@@ -165,6 +167,7 @@ func (n *Node) hear(_ byte, r *reader, from uint64) {
 	if p == nil {
 		p = &peer{asked: number}
 		n.peers[from] = p
+		n.others.Store(int64(len(n.peers)))
 	} else if number > p.heartbeat+1 {
 		p.asked = number
 	}

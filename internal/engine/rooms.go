@@ -23,13 +23,16 @@ type Rooms interface {
 	// Check returns a HistoryLostError if a failover has lost the message at a position, or the position is after the
 	// last one.
 	Check(ctx context.Context, position int64) error
-	// FindLost returns the range of positions of messages that Append stored and a failover has lost, or zeros. It is
-	// called once a second, and reports each loss once.
-	FindLost(ctx context.Context) (after, upTo int64, err error)
+	// Follow calls receive with the messages of all rooms after a position, in order and without gap, soon after they were
+	// committed, by this server or another one. receive must not keep the messages, nor change them. Follow returns when ctx
+	// ends, or with an error after which the caller can call it again: a HistoryLostError if a failover has lost the
+	// last message that receive got, or the one at the position.
+	Follow(ctx context.Context, after int64, receive func([]RoomMessage)) error
 }
 
 // RoomMessage is one of a room's messages.
 type RoomMessage struct {
+	Room     string // set by Follow
 	Position int64
 	Payload  []byte
 }

@@ -74,10 +74,11 @@ func newChatServer(cfg ChatConfig, kept engine.Engine, work context.Context, met
 	c := &chatServer{cfg: cfg, work: work, started: time.Now()}
 	if connect := cfg.Room.Connect; connect != nil {
 		cfg.Room.Connect = func(name string, in *room.Inlet) room.Outlet {
+			outlet := connect(name, in)
 			if c.stored.has(name) {
-				return nil // its chats have one order on all servers, that of the store
+				return presenceOnly{outlet} // chats come from the store, in one order on all servers
 			}
-			return connect(name, in)
+			return outlet
 		}
 	}
 	c.hub = room.NewHub(cfg.Room)

@@ -63,6 +63,8 @@ func TestStored_RowsThatAreNoChats(t *testing.T) {
 	store.mu.Unlock()
 	c := dial(t, "ws://"+addr+"/ws")
 	chat := `{"type":"chat","room":"kept-1","text":"real"}`
+	send(t, c, `{"type":"join","room":"kept-2","after":0,"id":0}`) // answered when all rows have been seen
+	expect(t, c, fmt.Sprintf(`{"history":0,"id":0,"position":%d,"type":"ok"}`, len(rows)))
 	send(t, c, `{"type":"join","room":"kept-1"}`, chat, `{"type":"leave","room":"kept-1","id":"left"}`)
 	last := len(rows) + 1
 	for _, join := range []string{`"history":1000`, `"after":0`} {

@@ -28,7 +28,7 @@ const (
 func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
 	if past {
-		after, err = query(ctx, p.conn.socket, func() (int64, error) { return s.begin(ctx, name, msg) })
+		after, err = query(ctx, p.conn.socket, func() (int64, error) { return s.historyStart(ctx, name, msg) })
 		if err != nil {
 			return nil, 0, 0, err
 		}
@@ -66,13 +66,15 @@ func (s *storedRooms) head() int64 {
 	return s.published
 }
 
-// begin returns the position after which a join's history begins.
-func (s *storedRooms) begin(ctx context.Context, name string, msg chatMessage) (after int64, err error) {
+// historyStart returns the position after which a join's history begins.
+func (s *storedRooms) historyStart(ctx context.Context, name string, msg chatMessage) (after int64, err error) {
 	stored, err := s.store.Head(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s.advance(stored)
+	if err := s.reach(ctx, stored); err != nil {
+		return 0, err
+	}
 	if msg.After == nil {
 		return s.store.Start(ctx, name, s.head(), min(msg.History, maxHistory))
 	}
@@ -146,8 +148,7 @@ func (s *storedRooms) page(ctx context.Context, by asking, frames []byte, name s
 	var text []byte
 	for _, row := range rows {
 		if !isChat(row.Payload) {
-			s.skipped.Add(1)
-			s.log.warn("skipped a stored row that is not a chat", "room", name, "position", row.Position)
+			s.skip(name, row.Position)
 			continue
 		}
 		text = appendPlaced(text[:0], row.Payload, row.Position)

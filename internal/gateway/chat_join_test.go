@@ -17,10 +17,12 @@ func serveLongHistory(t *testing.T, count int) (*memoryStore, string) {
 	store, _, addr := serveStored(t)
 	text := strings.Repeat("x", 10<<10)
 	for range count {
-		store.rooms, store.stored = append(store.rooms, "kept-1"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%s"}`, text))
+		store.put("kept-1", fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"%s"}`, text))
 	}
 	talker := dial(t, "ws://"+addr+"/ws")
-	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
+	send(t, talker, fmt.Sprintf(`{"type":"join","room":"kept-1","after":%d,"id":0}`, count))
+	expect(t, talker, fmt.Sprintf(`{"history":0,"id":0,"position":%d,"type":"ok"}`, count))
+	send(t, talker, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
 	expect(t, talker, fmt.Sprintf(`{"id":1,"position":%d,"type":"ok"}`, count+1))
 	return store, addr
 }
@@ -147,10 +149,12 @@ func TestJoin_StopInTheMiddle(t *testing.T) {
 	store, server, addr := serveStored(t)
 	text := strings.Repeat("x", 100<<10)
 	for range 400 {
-		store.rooms, store.stored = append(store.rooms, "kept-1"), append(store.stored, fmt.Appendf(nil, `{"type":"chat","room":"kept-1","text":"%s"}`, text))
+		store.put("kept-1", fmt.Sprintf(`{"type":"chat","room":"kept-1","text":"%s"}`, text))
 	}
 	talker := dial(t, "ws://"+addr+"/ws")
-	send(t, talker, `{"type":"join","room":"kept-1"}`, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
+	send(t, talker, fmt.Sprintf(`{"type":"join","room":"kept-1","after":%d,"id":0}`, 400))
+	expect(t, talker, fmt.Sprintf(`{"history":0,"id":0,"position":%d,"type":"ok"}`, 400))
+	send(t, talker, `{"type":"chat","room":"kept-1","text":"last","id":1}`)
 	expect(t, talker, `{"id":1,"position":401,"type":"ok"}`)
 	c := dial(t, "ws://"+addr+"/ws")
 	send(t, c, `{"type":"join","room":"kept-1","after":0,"id":"join"}`)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
-	"github.com/tidewire/tidewire/websocket"
 )
 
 // storedRooms are the rooms that are backed by a store. A message is committed
@@ -27,11 +26,16 @@ type storedRooms struct {
 	// published is the position up to which all messages have been published. A member that joins under mu gets the
 	// messages after it.
 	published int64
-	storing   int // chats passed to the store whose outcome is not known yet
+	seen      int64         // the position up to which the follower has seen the store
+	own       []ownChat     // in the order of positions
+	lastOwn   int64         // the last position at which this server has stored a chat
+	begun     int           // chats passed to the store
+	known     int           // those of them whose outcome is known
+	changed   chan struct{} // closed, and replaced, when known or published has changed
 
-	flusher *flusher
-	watch   *lossWatch
-	reading chan struct{} // a semaphore of maxReading: pages of history that are read at a time
+	flusher  *flusher
+	follower *follower
+	reading  chan struct{} // a semaphore of maxReading: pages of history that are read at a time
 
 	log     *rareLog
 	skipped atomic.Uint64 // rows that are not chats
@@ -44,9 +48,9 @@ func newStoredRooms(cfg ChatConfig, kept engine.Engine, hub *room.Hub, work cont
 	}
 	s := &storedRooms{
 		store: kept.Rooms, patterns: cfg.StoredRooms, hub: hub, work: work, published: kept.RoomsHead,
-		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
+		changed: make(chan struct{}), flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
 	}
-	s.watch = watchLosses(s)
+	s.follower = follow(s)
 	return s
 }
 
@@ -65,14 +69,14 @@ func (s *storedRooms) has(name string) bool {
 func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
 	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
 	p.pending.add()
-	s.began(1)
+	s.began()
 	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
 		defer p.pending.done()
 		if err != nil {
-			s.began(-1)
+			s.storedOne(ownChat{})
 			p.notStored(chatMessage{ID: id}, err)
 		} else {
-			s.publish(name, member, payload, position)
+			s.storedOne(ownChat{position, name, member, payload})
 			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
 		}
 		if id != nil {
@@ -80,35 +84,16 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 		}
 	})
 	if err != nil {
-		s.began(-1)
+		s.storedOne(ownChat{})
 		p.pending.done()
 	}
 	return err
 }
 
-func (s *storedRooms) began(chats int) {
+func (s *storedRooms) began() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.storing += chats
-}
-
-func (s *storedRooms) publish(name string, from *room.Member, payload []byte, position int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hub.Publish(name, from, websocket.OpText, appendPlaced(nil, payload, position))
-	s.published = position
-	s.storing--
-}
-
-// advance raises published to the store's head, which another server may have moved. It does nothing while chats are
-// being stored here, because the head may include them, and members still have to get them; publishing them raises
-// published.
-func (s *storedRooms) advance(stored int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.storing == 0 {
-		s.published = max(s.published, stored)
-	}
+	s.begun++
 }
 
 // appendPlaced appends a chat, which is a non-empty JSON object, with its
@@ -123,7 +108,7 @@ func appendPlaced(dst, payload []byte, position int64) []byte {
 // stop is called when every connection has ended.
 func (s *storedRooms) stop() {
 	if s != nil {
-		s.watch.stop()
+		s.follower.stop()
 		s.flusher.stop()
 	}
 }

@@ -28,7 +28,7 @@ type memoryStore struct {
 	slow    time.Duration // of a read
 
 	lost, lostUpTo int64 // range that a failover has lost
-	told           bool  // FindLost has reported it
+	unseen         bool  // by Follow
 
 	let chan struct{} // if not nil, reads end when it is closed
 
@@ -151,6 +151,13 @@ func (s *memoryStore) headLocked() int64 {
 	return int64(head)
 }
 
+// see says whether Follow sees anything.
+func (s *memoryStore) see(seen bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unseen = !seen
+}
+
 // put stores a message of another server.
 func (s *memoryStore) put(room, payload string) {
 	s.mu.Lock()
@@ -164,7 +171,7 @@ func (s *memoryStore) lose(from int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.rooms[from-1:])
-	s.lost, s.lostUpTo, s.told = from, int64(len(s.rooms)), false
+	s.lost, s.lostUpTo = from, int64(len(s.rooms))
 }
 
 func (s *memoryStore) Check(_ context.Context, position int64) error {
@@ -179,14 +186,32 @@ func (s *memoryStore) Check(_ context.Context, position int64) error {
 	return nil
 }
 
-func (s *memoryStore) FindLost(context.Context) (after, upTo int64, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost == 0 || s.told {
-		return 0, 0, s.broken
+// Follow polls.
+func (s *memoryStore) Follow(ctx context.Context, after int64, receive func([]engine.RoomMessage)) error {
+	for tick := time.NewTicker(time.Millisecond); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		lost := s.lost > 0 && s.lost <= after && after <= s.lostUpTo
+		var page []engine.RoomMessage
+		for i := after; i < int64(len(s.rooms)) && !s.unseen; i++ {
+			if s.rooms[i] != "" {
+				page = append(page, engine.RoomMessage{Room: s.rooms[i], Position: i + 1, Payload: s.stored[i]})
+			}
+		}
+		last := s.lost - 1
+		s.mu.Unlock()
+		if lost {
+			return &engine.HistoryLostError{Last: last}
+		}
+		if len(page) > 0 {
+			receive(page)
+			after = page[len(page)-1].Position
+		}
 	}
-	s.told = true
-	return s.lost - 1, s.lostUpTo, nil
 }
 
 func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {

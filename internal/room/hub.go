@@ -73,6 +73,13 @@ func (h *Hub) open(name string) *Room {
 	return r
 }
 
+// Has reports whether the room of that name has members.
+func (h *Hub) Has(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rooms[name] != nil
+}
+
 // Publish sends a message to the members of the room of that name, if there is
 // one, except from, which may be nil or have left. The payload is copied.
 // Publish does not wait for any member.

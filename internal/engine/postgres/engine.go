@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,8 @@ type Config struct {
 	RoomBatchBytes int
 	// Ingest serves /ws/ingest. Defaults to none.
 	Ingest *ingest.Ingester
+	// Peers passes what this node commits to streams to the other nodes, and back. Defaults to none.
+	Peers stream.Peers
 	// MaxOpenStreams is the number of open streams above which idle ones are closed sooner.
 	// Defaults to no limit.
 	MaxOpenStreams int
@@ -103,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 func (e *Engine) openStores(ctx context.Context) (err error) {
-	e.streams = newStreams(e.cfg.Pool, e.cfg.Standby, e.cfg.Log)
+	e.streams = newStreams(e.cfg)
 	if e.cfg.MaxOpenStreams > 0 {
 		e.streams.maxOpen = e.cfg.MaxOpenStreams
 	}
@@ -121,11 +124,25 @@ func (e *Engine) openRooms(ctx context.Context) error {
 	if e.head, err = log.Head(ctx); err != nil {
 		return err
 	}
-	e.rooms = &rooms{log: log, logger: e.cfg.Log, appender: stream.NewAppender(e.cfg.Pool, log, stream.AppenderConfig{
-		MaxBatchBytes: e.cfg.RoomBatchBytes, Writer: stream.WriterConfig{Log: e.cfg.Log},
+	hub := newHub(e.cfg)
+	e.rooms = &rooms{log: log, hub: hub, logger: e.cfg.Log, appender: stream.NewAppender(e.cfg.Pool, log, stream.AppenderConfig{
+		MaxBatchBytes: e.cfg.RoomBatchBytes, Hub: hub, Writer: stream.WriterConfig{Log: e.cfg.Log},
 	})}
-	registerLosses(e.cfg.Metrics, "chats", e.rooms.lost.Load)
+	registerLosses(e.cfg.Metrics, "chats", hub.Lost)
 	return nil
+}
+
+// announceEvery is the minimum time between two announcements of commits if there are Peers: an announcement costs
+// PostgreSQL some work for each node, and is only for programs outside of the cluster.
+const announceEvery = 20 * time.Millisecond
+
+// newHub returns a Hub on the engine's database.
+func newHub(cfg Config) *stream.Hub {
+	hub := stream.HubConfig{Announce: true, Standby: cfg.Standby, Peers: cfg.Peers, Log: cfg.Log}
+	if cfg.Peers != nil {
+		hub.AnnounceEvery = announceEvery
+	}
+	return stream.NewHub(cfg.Pool, hub)
 }
 
 // Serves returns what the engine serves, for the gateway.
@@ -173,8 +190,7 @@ func (e *Engine) Run(ctx context.Context) {
 		e.running.Go(func() { e.ingest.Run(ctx) })
 	}
 	if e.rooms != nil {
-		e.rooms.appender.Start()
-		e.running.Go(func() { <-ctx.Done(); e.rooms.appender.Stop() })
+		e.running.Go(func() { e.rooms.run(ctx) })
 	}
 	if e.streams != nil {
 		e.streams.followers.Go(func() { e.queues.run(ctx) })

@@ -2,8 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"sync/atomic"
+	"sync"
 
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/stream"
@@ -13,8 +14,20 @@ import (
 type rooms struct {
 	log      *stream.Stream
 	appender *stream.Appender
+	hub      *stream.Hub // of rooms alone: it reports which chats a failover has lost
 	logger   *slog.Logger
-	lost     atomic.Int64 // positions that failovers have lost
+}
+
+// run runs until ctx ends and everything accepted by then is written.
+func (s *rooms) run(ctx context.Context) {
+	reading, stopReading := context.WithCancel(context.WithoutCancel(ctx))
+	var hub sync.WaitGroup
+	hub.Go(func() { s.hub.Run(reading) })
+	s.appender.Start()
+	<-ctx.Done()
+	s.appender.Stop()
+	stopReading()
+	hub.Wait()
 }
 
 func (s *rooms) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
@@ -42,14 +55,38 @@ func (s *rooms) Check(ctx context.Context, position int64) error {
 	return engineError(s.log.Check(ctx, position))
 }
 
-func (s *rooms) FindLost(ctx context.Context) (after, upTo int64, err error) {
-	gap, positions, err := s.log.FindLost(ctx)
-	if err != nil || positions == 0 {
-		return 0, 0, engineError(err)
+func (s *rooms) Follow(ctx context.Context, after int64, receive func([]engine.RoomMessage)) error {
+	for {
+		err := s.follow(ctx, &after, receive)
+		old, ok := errors.AsType[*stream.TooOldError](err)
+		if !ok {
+			return engineError(err)
+		}
+		s.logger.Warn("chats were deleted before members of this server got them", "after", after, "up to", old.Oldest-1)
+		after = old.Oldest - 1
 	}
-	s.lost.Add(positions)
-	s.logger.Error("chats that were committed are lost: the standby that took over did not have them", "after", gap.After, "up to", gap.UpTo, "positions", positions)
-	return gap.After, gap.UpTo, nil
+}
+
+func (s *rooms) follow(ctx context.Context, after *int64, receive func([]engine.RoomMessage)) error {
+	sub, err := s.hub.Subscribe(ctx, s.log, stream.After(*after))
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	var page []engine.RoomMessage
+	for {
+		messages, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		page = page[:0]
+		for _, m := range messages {
+			page = append(page, engine.RoomMessage{Room: m.Key, Position: m.Position, Payload: m.Payload})
+		}
+		receive(page)
+		*after = sub.Position()
+		clear(page)
+	}
 }
 
 func stored(messages []stream.Message, err error) ([]engine.RoomMessage, error) {

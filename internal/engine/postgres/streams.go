@@ -82,11 +82,12 @@ type openStream struct {
 	progress progress
 }
 
-func newStreams(pool *pgxpool.Pool, reader *standby.Reader, log *slog.Logger) *streams {
+func newStreams(cfg Config) *streams {
+	pool, log := cfg.Pool, cfg.Log
 	s := &streams{
-		pool: pool, reader: reader, log: log, finder: &finder{pool: pool},
+		pool: pool, reader: cfg.Standby, log: log, finder: &finder{pool: pool},
 		maxOpen: math.MaxInt,
-		hub:     stream.NewHub(pool, stream.HubConfig{Announce: true, Standby: reader, Log: log}),
+		hub:     newHub(cfg),
 	}
 	s.groups = stream.NewGroups(pool, stream.GroupsConfig{OnGone: s.groupGone, Log: log})
 	s.work, s.stop = context.WithCancel(context.Background())

@@ -1,0 +1,300 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/stream"
+)
+
+// network connects the Hubs of a test. What is sent passes through a function that may lose, repeat, reorder and keep
+// it.
+type network struct {
+	pass func(deliver func()) // nil passes everything at once
+
+	mu    sync.Mutex
+	nodes []*networkNode
+}
+
+type networkNode struct {
+	network   *network
+	listeners map[int32]map[*func([]byte)]bool
+}
+
+func (n *network) node() *networkNode {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	node := &networkNode{network: n, listeners: make(map[int32]map[*func([]byte)]bool)}
+	n.nodes = append(n.nodes, node)
+	return node
+}
+
+func (p *networkNode) Send(id int32, page []byte) {
+	p.network.mu.Lock()
+	defer p.network.mu.Unlock()
+	for _, other := range p.network.nodes {
+		if other == p {
+			continue
+		}
+		for receive := range other.listeners[id] {
+			mine := bytes.Clone(page)
+			deliver := func() {
+				received := bytes.Clone(mine)
+				(*receive)(received)
+				clear(received) // a Hub must not keep it
+			}
+			if p.network.pass == nil {
+				go deliver()
+			} else {
+				p.network.pass(deliver)
+			}
+		}
+	}
+}
+
+func (p *networkNode) Listen(id int32, receive func([]byte)) (stop func()) {
+	p.network.mu.Lock()
+	defer p.network.mu.Unlock()
+	if p.listeners[id] == nil {
+		p.listeners[id] = make(map[*func([]byte)]bool)
+	}
+	p.listeners[id][&receive] = true
+	return func() {
+		p.network.mu.Lock()
+		defer p.network.mu.Unlock()
+		delete(p.listeners[id], &receive)
+	}
+}
+
+// TestPeers_NothingIsRead: two processes append in turn, and a subscription of each gets all messages from memory.
+func TestPeers_NothingIsRead(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var net network
+	type process struct {
+		appender *stream.Appender
+		sub      *stream.Subscription
+		reads    *counting
+	}
+	var all []process
+	for range 2 {
+		pool, reads := countingPool(t, db.URL, "AS candidate")
+		h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
+		all = append(all, process{run(t, pool, s, stream.AppenderConfig{Hub: h}), subscribe(t, h, s, stream.After(0)), reads})
+	}
+	appendTo := func(p process, n int64) {
+		first := mustAppend(t, p.appender, stream.Message{Key: "k", Payload: fmt.Append(nil, n)})
+		for _, p := range all {
+			page := next(t, p.sub)
+			if len(page) != 1 || page[0].Position != first || page[0].Key != "k" || string(page[0].Payload) != fmt.Sprint(n) {
+				t.Fatalf("message %d at %d: %+v", n, first, page)
+			}
+		}
+	}
+	appendTo(all[0], 0)
+	appendTo(all[1], 1)
+	before := all[0].reads.count.Load() + all[1].reads.count.Load()
+	for n := range int64(100) {
+		appendTo(all[n%2], 2+n)
+	}
+	if n := all[0].reads.count.Load() + all[1].reads.count.Load() - before; n > 10 {
+		t.Errorf("%d reads for 100 commits, want none, or those of a read that met a commit", n)
+	}
+}
+
+// TestPeers_HeadersAreRead: messages with headers have to be read back, and the other process is told so.
+func TestPeers_HeadersAreRead(t *testing.T) {
+	t.Parallel()
+	db, s := ensure(t)
+	var net network
+	h, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
+	other, _ := runHub(t, db.Pool, stream.HubConfig{Poll: never, NoListen: true, Peers: net.node()})
+	a, sub := run(t, db.Pool, s, stream.AppenderConfig{Hub: h}), subscribe(t, other, s, stream.After(0))
+	for n := range int64(3) {
+		mustAppend(t, a, stream.Message{Headers: []byte(`{"a":  1}`)})
+		if page := next(t, sub); page[0].Position != n+1 || string(page[0].Headers) != `{"a": 1}` {
+			t.Fatalf("%+v", page)
+		}
+	}
+}
+
+// TestPeers_LostRepeatedReordered: three processes append to two streams, some transactions fail, and what the
+// processes tell each other is lost, repeated and reordered. Each subscription gets exactly what is stored.
+func TestPeers_LostRepeatedReordered(t *testing.T) {
+	t.Parallel()
+	for seed := range pgtest.Seeds() {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			peersHistory(t, seed)
+		})
+	}
+}
+
+func peersHistory(t *testing.T, seed uint64) {
+	db := setup(t)
+	const processes, calls = 3, 60
+	all := []*stream.Stream{ensureOn(t, db.Pool, "a"), ensureOn(t, db.Pool, "b")}
+	net := network{pass: unreliable(t, seed)}
+	var subs []*stream.Subscription
+	var appending sync.WaitGroup
+	for process, pool := range append(pools(t, db.URL, processes-1), db.Pool) {
+		h, _ := runHub(t, pool, stream.HubConfig{Poll: 50 * time.Millisecond, NoListen: true, Peers: net.node()})
+		for i, s := range all {
+			subs = append(subs, subscribe(t, h, s, stream.After(0)))
+			appending.Go(func() { appendAll(t, pool, s, h, calls, seed+uint64(10*process+i)) })
+			appending.Go(func() { transactions(t, pool, s, h, calls/2, seed+uint64(100*process+i)) })
+		}
+	}
+	got := make([][]stream.Message, len(subs))
+	ends := make([]atomic.Int64, len(all))
+	var following sync.WaitGroup
+	for i, sub := range subs {
+		following.Go(func() {
+			for end := &ends[i%len(all)]; end.Load() == 0 || sub.Position() < end.Load(); {
+				got[i] = append(got[i], next(t, sub)...)
+			}
+		})
+	}
+	appending.Wait()
+	for i, s := range all {
+		ends[i].Store(mustAppend(t, run(t, db.Pool, s, stream.AppenderConfig{}), messages("last", "of all")...) + 1)
+	}
+	following.Wait()
+	for i := range subs {
+		sameMessages(t, fmt.Sprint("subscription ", i), got[i], everything(t, all[i%len(all)]))
+	}
+}
+
+// transactions appends in transactions, of which half fail.
+func transactions(t *testing.T, pool *pgxpool.Pool, s *stream.Stream, h *stream.Hub, n int, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 5))
+	for i := range n {
+		failed := random.IntN(2) == 0
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			if err := s.AppendTx(t.Context(), tx, messages(fmt.Sprint("transaction ", seed, " ", i, " fails: ", failed))...); err != nil || !failed {
+				return err
+			}
+			return errFails
+		})
+		if !failed && err != nil {
+			t.Error(err)
+		}
+		h.Notify(s)
+		time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond)
+	}
+}
+
+// unreliable returns a network's pass: of ten pages one is lost, one comes twice, and three are late.
+func unreliable(t *testing.T, seed uint64) func(deliver func()) {
+	random := rand.New(rand.NewPCG(seed, 4))
+	var late sync.WaitGroup
+	t.Cleanup(late.Wait)
+	return func(deliver func()) { // under the network's lock
+		times := 1
+		switch random.IntN(10) {
+		case 0:
+			times = 0
+		case 1:
+			times = 2
+		}
+		for range times {
+			wait := time.Duration(0)
+			if random.IntN(10) < 3 {
+				wait = time.Duration(random.IntN(30)) * time.Millisecond
+			}
+			late.Go(func() {
+				time.Sleep(wait)
+				deliver()
+			})
+		}
+	}
+}
+
+// TestPeers_Failover: pages that another process has sent before a failover, and that are lost, arrive after it and are
+// not delivered, also if the stream has nothing else yet.
+func TestPeers_Failover(t *testing.T) {
+	t.Parallel()
+	p := pgtest.StartPair(t, openMigrated)
+	p.Unsynchronised(t)
+	var late []func()
+	net := network{pass: func(deliver func()) { late = append(late, deliver) }} // under its lock
+	var all []*stream.Stream
+	for _, name := range []string{"empty", "kept"} {
+		s, err := stream.Ensure(t.Context(), p.Pool, name, stream.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	pool := bothOf(t, p)
+	hub, _ := runHub(t, pool, stream.HubConfig{Poll: 100 * time.Millisecond, Peers: net.node()})
+	listener := net.node() // a process that hears all, and is asked nothing
+	received := make(map[int32]func([]byte))
+	var appenders []*stream.Appender
+	for _, s := range all {
+		listener.Listen(s.ID(), func(page []byte) { received[s.ID()](page) })
+		appenders = append(appenders, run(t, pool, s, stream.AppenderConfig{Hub: hub}))
+	}
+	kept := appendEach(t, appenders[1], "kept", 5)
+	p.CatchUp(t)
+	p.Detach(t)
+	for _, a := range appenders {
+		appendEach(t, a, "lost", 3)
+	}
+	after := p.Promote(t)
+
+	other, _ := runHub(t, after, stream.HubConfig{Poll: never, NoListen: true, Peers: peersFunc(func(id int32, receive func([]byte)) { received[id] = receive })})
+	subs := []*stream.Subscription{subscribe(t, other, all[0], stream.After(0)), subscribe(t, other, all[1], stream.After(kept[4]))}
+	for _, sub := range subs {
+		nothingYet(t, sub)
+	}
+	net.mu.Lock()
+	deliveries := late
+	net.mu.Unlock()
+	if len(deliveries) == 0 {
+		t.Fatal("no pages were sent")
+	}
+	for _, deliver := range deliveries {
+		deliver()
+	}
+	for i, sub := range subs {
+		first := mustAppend(t, appenders[i], messages("new")...)
+		other.Notify(all[i])
+		if page := next(t, sub); page[0].Position != first || string(page[0].Payload) != "new" {
+			t.Errorf("stream %q: %+v, want the new message at %d", all[i].Name(), page, first)
+		}
+	}
+}
+
+// nothingYet reads what there is, which is nothing.
+func nothingYet(t *testing.T, sub *stream.Subscription) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	if page, err := sub.Next(ctx); err == nil {
+		t.Fatalf("%+v, want nothing", page)
+	}
+}
+
+// peersFunc hears, and says nothing.
+type peersFunc func(id int32, receive func([]byte))
+
+func (f peersFunc) Send(int32, []byte) {}
+
+func (f peersFunc) Listen(id int32, receive func([]byte)) (stop func()) {
+	f(id, receive)
+	return func() {}
+}
+
+var errFails = errors.New("this transaction fails")
