@@ -231,7 +231,7 @@ func (c *serveCmd) serve(p *process) error {
 		return err
 	}
 	var auths *authDatabase
-	if c.storing() {
+	if c.storing(p) {
 		auths = new(authDatabase)
 	}
 	auth, err := c.auth(p, onLoopback(listeners), auths)
@@ -270,9 +270,16 @@ func (c *serveCmd) serve(p *process) error {
 	return c.withDatabase(p, cfg, listeners, admin, auths)
 }
 
-// storing reports whether what is served needs a database.
-func (c *serveCmd) storing() bool {
-	return c.Only != "echo" && c.Only != "lanes" && (c.Only != "chat" || len(c.StoredRooms) > 0)
+// storing reports whether what is served needs a database. The servers of a cluster find each other in one, if it is given.
+func (c *serveCmd) storing(p *process) bool {
+	switch c.Only {
+	case "echo", "lanes":
+		return false
+	case "chat":
+		_, given := c.given(p)
+		return len(c.StoredRooms) > 0 || c.Cluster != "" && given && len(c.ClusterPeers) == 0 && c.NATS == ""
+	}
+	return true
 }
 
 // run serves until the process is told to stop. The engine is nil if nothing is stored.

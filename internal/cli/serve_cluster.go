@@ -91,6 +91,10 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		return nil, err
 	}
 	running.Go(func() { node.Run(ctx) })
+	if cfg.Limits != nil {
+		cfg.Limits.Share()
+		node.Exchange(cluster.Notes{Write: cfg.Limits.Note, Read: cfg.Limits.Hear})
+	}
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
 	cfg.Nodes, c.node = nodes{node, c.Cluster, pool}, node
@@ -192,7 +196,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 		}
 		return secret, nil
 	case pool == nil:
-		return "", exit(ExitUsage, "without a database the servers of a cluster need --cluster-peers and --cluster-secret-file, or --nats")
+		return "", exit(ExitUsage, "the servers of a cluster have no way to find each other: give --database-url, or --cluster-peers and --cluster-secret-file, or --nats")
 	default:
 		secret, err := cluster.Secret(p.ctx, pool, c.Cluster)
 		return secret, explainDatabase(err)

@@ -19,6 +19,7 @@ import (
 //	presence   'p' node(8) name version(8) flags(1) count(4), then twice, for who has joined and who has left: how many(2), names.
 //	           Flag 1: those who have joined are all, and with flag 2 there are more
 //	tail       't' node(8) stream(4) page: what a node has committed to a stream, see package stream
+//	note       'n' node(8) note: what a node tells all others once a second
 //	ask        '?' node(8) number(8) question
 //	answer     '!' node(8) number(8) answer, with the number of the ask
 const (
@@ -31,6 +32,7 @@ const (
 	kindWatch     = 'w'
 	kindPresence  = 'p'
 	kindTail      = 't'
+	kindNote      = 'n'
 	kindAsk       = '?'
 	kindAnswer    = '!'
 )

@@ -43,6 +43,7 @@ type Node struct {
 	active  activeLinks
 	watched watchedLinks
 	asks    asks
+	notes   atomic.Pointer[Notes]
 
 	mu     sync.RWMutex
 	links  map[string]*link
@@ -86,7 +87,7 @@ func newNode(id uint64, r relay.Relay, now func() time.Time) (*Node, error) {
 	n := &Node{id: id, relay: r, now: now, links: make(map[string]*link), slots: make(map[slot]*listener), peers: make(map[uint64]*peer)}
 	n.watched.links, n.watched.wake = make(map[*link]bool), make(chan struct{}, 1)
 	n.asks.slots, n.asks.waiting = make(chan struct{}, answering), make(map[uint64]chan []byte)
-	for topic, receive := range map[string]func(kind byte, rest *reader, from uint64){heartbeatTopic: n.hear, nodeTopic(id): n.toThis} {
+	for topic, receive := range map[string]func(kind byte, rest *reader, from uint64){heartbeatTopic: n.hear, notesTopic: n.hearNote, nodeTopic(id): n.toThis} {
 		if _, err := r.Listen(topic, n.decoded(receive)); err != nil {
 			return nil, fmt.Errorf("join the cluster: %w", err)
 		}
@@ -146,14 +147,15 @@ func (n *Node) beat() {
 		n.askPresence(true)
 	}
 	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), number))
+	n.sendNote()
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	for id, p := range n.peers {
 		if now.Sub(p.seen) > goneAfter {
 			delete(n.peers, id)
-			n.others.Store(int64(len(n.peers)))
 		}
 	}
+	n.others.Store(int64(len(n.peers)))
 }
 
 // hear handles a heartbeat.

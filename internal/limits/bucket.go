@@ -20,13 +20,19 @@ type bucket struct {
 	mu              sync.Mutex
 	last            time.Time // the latest time that was passed
 	requests, bytes tokens
+
+	// notable, if not nil, is called once when a notable part of a second's tokens has been taken since takeUsed.
+	notable func()
+	told    bool
 }
 
 // tokens are the tokens of one rate. The zero tokens have no limit.
 type tokens struct {
-	rate float64 // a second; 0 is no limit
-	size float64
-	left float64 // below 0 is a debt
+	rate  float64 // a second; 0 is no limit
+	whole float64 // the rate, of which this server may have only a part
+	size  float64
+	left  float64 // below 0 is a debt
+	used  float64 // taken since takeUsed
 }
 
 // newBucket returns a full bucket for that many requests and bytes a second, which holds twice as many; nil if neither has a limit.
@@ -42,7 +48,7 @@ func newTokens(rate, least float64) tokens {
 		return tokens{}
 	}
 	size := max(2*rate, least)
-	return tokens{rate: rate, size: size, left: size}
+	return tokens{rate: rate, whole: rate, size: size, left: size}
 }
 
 func (b *bucket) lock() {
@@ -84,6 +90,34 @@ func (b *bucket) spend(requests, bytes int) {
 	}
 	b.requests.spend(requests)
 	b.bytes.spend(bytes)
+	b.note()
+}
+
+// note calls notable, if it is time for that. b.mu is held.
+func (b *bucket) note() {
+	if b.notable != nil && !b.told && (b.requests.isNotable() || b.bytes.isNotable()) {
+		b.told = true
+		b.notable()
+	}
+}
+
+func (t *tokens) isNotable() bool { return t.rate > 0 && t.used >= notableShare*t.whole }
+
+// takeUsed returns the tokens taken since the last call.
+func (b *bucket) takeUsed() (requests, bytes float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	requests, bytes = b.requests.used, b.bytes.used
+	b.requests.used, b.bytes.used, b.told = 0, 0, false
+	return requests, bytes
+}
+
+// share sets which parts of the rates this server has, from 0 to 1.
+func (b *bucket) share(now time.Time, requests, bytes float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.requests.rate, b.bytes.rate = b.requests.whole*requests, b.bytes.whole*bytes
 }
 
 // take takes the tokens of a message, or returns the wait until they are there. Then it takes nothing. It takes the lock.
@@ -105,8 +139,9 @@ func (b *bucket) owe(now time.Time, requests, bytes int) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	b.requests.left -= float64(requests)
-	b.bytes.left -= float64(bytes)
+	b.requests.owe(requests)
+	b.bytes.owe(bytes)
+	b.note()
 	return max(b.requests.debt(), b.bytes.debt())
 }
 
@@ -120,11 +155,13 @@ func (b *bucket) oweAtMost(now time.Time, requests, bytes int) (wait time.Durati
 	b.fill(now)
 	b.requests.oweAtMost(requests)
 	b.bytes.oweAtMost(bytes)
+	b.note()
 	return max(b.requests.debt(), b.bytes.debt())
 }
 
 // oweAtMost never makes a debt of more than a second larger.
 func (t *tokens) oweAtMost(n int) {
+	t.used += float64(n)
 	t.left = max(t.left-float64(n), min(t.left, -t.rate))
 }
 
@@ -161,7 +198,15 @@ func (t *tokens) until(missing float64) time.Duration {
 }
 
 // spend takes n tokens, or as many as there can be.
-func (t *tokens) spend(n int) { t.left -= min(float64(n), t.size) }
+func (t *tokens) spend(n int) {
+	t.used += float64(n)
+	t.left -= min(float64(n), t.size)
+}
+
+func (t *tokens) owe(n int) {
+	t.used += float64(n)
+	t.left -= float64(n)
+}
 
 // seconds converts to a Duration, of 146 years at most.
 func seconds(s float64) time.Duration {

@@ -113,12 +113,15 @@ type place struct {
 	pending bool
 }
 
+// userPrefix begins the names of users that are not addresses.
+const userPrefix = "user "
+
 func (c Client) place(pending bool) place {
 	at := place{address: Key(c.Address), pending: pending}
 	switch {
 	case c.Service || pending:
 	case c.User != "":
-		at.user, at.named = "user "+c.User, true
+		at.user, at.named = userPrefix+c.User, true
 	case at.address.IsValid():
 		at.user = "address " + at.address.String()
 	}
@@ -141,6 +144,7 @@ type Registry struct {
 	addresses map[netip.Addr]*counts
 	users     map[string]*user
 	idle      []idleUser // users without connections, in the order in which they are looked at again
+	elsewhere elsewhere
 }
 
 // New returns a Registry.
@@ -214,7 +218,7 @@ func (r *Registry) fits(at place, more, addressMore int) Reason {
 
 // fitsUser is fits for the limit of a user alone. r.mu is held.
 func (r *Registry) fitsUser(at place) Reason {
-	if at.named && over(r.userCounts(at.user).sockets+1, r.cfg.UserConnections) {
+	if at.named && over(r.userCounts(at.user).sockets+r.socketsElsewhere(at.user)+1, r.cfg.UserConnections) {
 		return User
 	}
 	return None
@@ -247,6 +251,9 @@ func (r *Registry) change(at place, change func(*counts)) {
 	if at.user != "" {
 		u := r.user(at.user)
 		change(&u.counts)
+		if at.named {
+			r.crowd(at.user, u)
+		}
 		r.settle(at.user, u)
 	}
 }

@@ -43,6 +43,7 @@ func (r *Registry) user(name string) *user {
 		if r.cfg.UserQueries > 0 {
 			u.queries = semaphore.NewWeighted(int64(r.cfg.UserQueries))
 		}
+		r.watch(name, u)
 		r.users[name] = u
 	}
 	return u

@@ -1,0 +1,211 @@
+package limits
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Several servers share the limits of a user. Each one tells the others, once a second, what the users that matter do on it: how many connections
+// they have, and how much of their rate they use. So a user has its limit of connections on all servers together, and a server gives it the part of
+// its rate that fits to what it uses there: the more of it a user has used on other servers in the last second, the less it gets here.
+//
+// What a user does in the first second is not known elsewhere, and what it does little of is not told, so it may get somewhat more than its limits.
+const (
+	// notableShare is the part of a limit from which on a use is told.
+	notableShare = 0.1
+	// noteBytes is how long a note is at most, in bytes, roughly. More users are not told.
+	noteBytes = 512 << 10
+	// noteLasts is for how long the last note of a server counts.
+	noteLasts = 7 * time.Second
+)
+
+// use is what a user does on a server.
+type use struct {
+	User        string  `json:"u"`
+	Connections int     `json:"c,omitempty"`
+	Requests    float64 `json:"r,omitempty"` // a second
+	Bytes       float64 `json:"b,omitempty"` // a second
+}
+
+// heardNote is the last note of another server.
+type heardNote struct {
+	at    time.Time
+	users map[string]use
+}
+
+// note is what a server tells the others.
+type note struct {
+	Users []use `json:"users,omitempty"`
+}
+
+// elsewhere is what the users do on other servers, and what of this server's users matters to them. The zero value is that of a single server.
+type elsewhere struct {
+	// Guarded by Registry.mu.
+	shared   bool // there are other servers
+	nodes    map[uint64]heardNote
+	crowded  map[string]*user // users with a notable number of connections here
+	adjusted map[string]*user // users that have only a part of their rate here
+	noted    time.Time        // when the last note was made
+
+	mu   sync.Mutex // guards the next field; no other lock is taken while it is held
+	busy []string   // users that have used a notable part of their rate since the last note
+}
+
+// Share says that there may be other servers. Call it before the Registry is used.
+func (r *Registry) Share() {
+	r.elsewhere.shared, r.elsewhere.noted = true, r.now()
+	r.elsewhere.nodes = make(map[uint64]heardNote)
+	r.elsewhere.crowded, r.elsewhere.adjusted = make(map[string]*user), make(map[string]*user)
+}
+
+// notableConnections is the number of connections from which on they are told.
+func (r *Registry) notableConnections() int {
+	return max(int(notableShare*float64(r.cfg.UserConnections)), 2)
+}
+
+// watch makes the use of a new user known to the notes. r.mu is held.
+func (r *Registry) watch(name string, u *user) {
+	if r.elsewhere.shared && u.bucket != nil && strings.HasPrefix(name, userPrefix) {
+		u.bucket.notable = func() {
+			r.elsewhere.mu.Lock()
+			defer r.elsewhere.mu.Unlock()
+			r.elsewhere.busy = append(r.elsewhere.busy, name)
+		}
+	}
+}
+
+// crowd keeps the list of users with many connections. r.mu is held.
+func (r *Registry) crowd(name string, u *user) {
+	switch {
+	case !r.elsewhere.shared || r.cfg.UserConnections == 0:
+	case u.sockets >= r.notableConnections():
+		r.elsewhere.crowded[name] = u
+	default:
+		delete(r.elsewhere.crowded, name)
+	}
+}
+
+// socketsElsewhere returns how many connections a user has on other servers, as far as it is known. r.mu is held.
+func (r *Registry) socketsElsewhere(name string) (n int) {
+	for _, heard := range r.elsewhere.nodes {
+		n += heard.users[name].Connections
+	}
+	return n
+}
+
+// Note returns what the other servers should know. Call it once a second, and send it to all of them.
+func (r *Registry) Note() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.uses()
+	r.adjust(all)
+	length := 0
+	for i, u := range all {
+		if length += len(u.User) + 60; length > noteBytes {
+			all = all[:i]
+			break
+		}
+	}
+	text, _ := json.Marshal(note{all}) // strings and finite numbers cannot fail
+	return text
+}
+
+// uses returns what users do here, as far as it is notable, and begins anew to measure. r.mu is held.
+func (r *Registry) uses() (all []use) {
+	e := &r.elsewhere
+	now := r.now()
+	passed := max(now.Sub(e.noted).Seconds(), 0.1)
+	e.noted = now
+	e.mu.Lock()
+	names := e.busy
+	e.busy = nil
+	e.mu.Unlock()
+	for name := range e.crowded {
+		names = append(names, name)
+	}
+	for name := range e.adjusted {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		u := r.users[name]
+		if u == nil {
+			continue
+		}
+		one := use{User: name}
+		if u.bucket != nil {
+			requests, bytes := u.bucket.takeUsed()
+			one.Requests, one.Bytes = requests/passed, bytes/passed
+		}
+		if u.sockets >= r.notableConnections() {
+			one.Connections = u.sockets
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// adjust gives each user the part of its rate that fits to its use here. r.mu is held.
+func (r *Registry) adjust(here []use) {
+	others := make(map[string]use)
+	now := r.now()
+	for node, heard := range r.elsewhere.nodes {
+		if now.Sub(heard.at) > noteLasts {
+			delete(r.elsewhere.nodes, node)
+			continue
+		}
+		for name, u := range heard.users {
+			sum := others[name]
+			others[name] = use{Requests: sum.Requests + u.Requests, Bytes: sum.Bytes + u.Bytes}
+		}
+	}
+	own := make(map[string]use, len(here))
+	for _, u := range here {
+		own[u.User] = u
+	}
+	least := 0.5 / float64(len(r.elsewhere.nodes)+1) // so that it can begin to use something here
+	part := func(own, others float64) float64 {
+		if others == 0 {
+			return 1
+		}
+		return max(own/(own+others), least)
+	}
+	adjusted := make(map[string]*user)
+	set := func(name string, u *user) {
+		if u == nil || u.bucket == nil {
+			return
+		}
+		o := others[name]
+		requests, bytes := part(own[name].Requests, o.Requests), part(own[name].Bytes, o.Bytes)
+		if u.bucket.share(now, requests, bytes); requests < 1 || bytes < 1 {
+			adjusted[name] = u
+		}
+	}
+	for name := range others {
+		set(name, r.users[name])
+	}
+	for name := range r.elsewhere.adjusted {
+		if _, told := others[name]; !told {
+			set(name, r.users[name])
+		}
+	}
+	r.elsewhere.adjusted = adjusted
+}
+
+// Hear takes the note of another server, in place of the one before. A malformed one counts as empty.
+func (r *Registry) Hear(node uint64, text []byte) {
+	var n note
+	if json.Unmarshal(text, &n) != nil {
+		n = note{}
+	}
+	heard := heardNote{r.now(), make(map[string]use, len(n.Users))}
+	for _, u := range n.Users {
+		heard.users[u.User] = use{Connections: max(u.Connections, 0), Requests: max(u.Requests, 0), Bytes: max(u.Bytes, 0)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.elsewhere.nodes[node] = heard
+}
