@@ -109,6 +109,7 @@ type Hub struct {
 	growth  growth // used only by pollAll, like history, the base of the current history
 	history int64
 	losses  losses
+	peers   peersCounts
 
 	mu          sync.Mutex // guards the fields below
 	feeds       map[int32]*feed
@@ -207,6 +208,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	f := h.feeds[s.id]
 	if f == nil {
 		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.report)
+		f.holes = &h.peers.holes
 		h.feeds[s.id] = f
 		h.joined = true
 		f.unlisten = h.listen(f)

@@ -59,6 +59,7 @@ func (f *feed) endEarly() {
 	defer f.mu.Unlock()
 	if len(f.early.pages) > 0 {
 		f.dropEarly()
+		f.holes.Add(1)
 		f.hintLocked()
 	}
 }

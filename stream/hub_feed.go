@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidewire/tidewire/internal/pg"
@@ -49,12 +50,14 @@ type feed struct {
 
 	epoch epoch
 	early earlyPages
+	holes *atomic.Uint64 // of the Hub
 }
 
 func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64)) *feed {
 	return &feed{
 		stream: s, cfg: cfg, report: report, tail: tail{limit: cfg.TailBytes},
 		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),
+		holes: new(atomic.Uint64),
 		hints: 1, // nothing has been checked at this count
 		epoch: epoch{history: unknownHistory, number: 1},
 	}
@@ -179,6 +182,7 @@ func (f *feed) grown(p tailPage) {
 		f.joinEarly()
 	case !f.keepEarly(p):
 		f.dropEarly()
+		f.holes.Add(1)
 		f.hintLocked()
 	}
 }

@@ -1,6 +1,9 @@
 package stream
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Peers passes what one process has committed to the Hubs of others, so that these need not read it from PostgreSQL.
 // It may lose, repeat and reorder pages: a Hub delivers a page only if it follows directly on what the Hub has, and
@@ -13,6 +16,19 @@ type Peers interface {
 	// Listen calls receive with each page of the stream that another process sends, until stop. receive does not
 	// block, and does not keep the page. It may still be called after stop.
 	Listen(stream int32, receive func(page []byte)) (stop func())
+}
+
+// PeersStats counts since the start.
+type PeersStats struct {
+	Pages uint64 // pages and hints of other processes
+	Holes uint64 // how often a page of this process or of another one did not follow on what the Hub had, so that PostgreSQL was read
+}
+
+type peersCounts struct{ pages, holes atomic.Uint64 }
+
+// PeersStats returns what has come from Peers.
+func (h *Hub) PeersStats() PeersStats {
+	return PeersStats{h.peers.pages.Load(), h.peers.holes.Load()}
 }
 
 var encodedPages = sync.Pool{New: func() any { return new([]byte) }}
@@ -44,6 +60,7 @@ func (h *Hub) listen(f *feed) (stop func()) {
 		return func() {}
 	}
 	return h.cfg.Peers.Listen(f.stream.id, func(page []byte) {
+		h.peers.pages.Add(1)
 		p, last, err := decodePage(page)
 		if err != nil { // a newer version may have sent it: at least the stream has grown
 			p, last = tailPage{}, 0

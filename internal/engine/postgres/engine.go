@@ -95,6 +95,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
+	if cfg.Peers != nil {
+		registerPeers(cfg.Metrics, e.hubs())
+	}
 	if cfg.Standby != nil {
 		registerStandby(cfg.Metrics, cfg.Standby)
 	}
@@ -143,6 +146,17 @@ func newHub(cfg Config) *stream.Hub {
 		hub.AnnounceEvery = announceEvery
 	}
 	return stream.NewHub(cfg.Pool, hub)
+}
+
+// hubs returns the Hubs that there are.
+func (e *Engine) hubs() (all []*stream.Hub) {
+	if e.streams != nil {
+		all = append(all, e.streams.hub)
+	}
+	if e.rooms != nil {
+		all = append(all, e.rooms.hub)
+	}
+	return all
 }
 
 // Serves returns what the engine serves, for the gateway.

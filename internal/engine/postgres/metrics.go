@@ -8,6 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/pg"
 	"github.com/tidewire/tidewire/queue"
 	"github.com/tidewire/tidewire/standby"
+	"github.com/tidewire/tidewire/stream"
 )
 
 // figures registers metrics that are fields of one snapshot. Each metric takes a
@@ -37,6 +38,23 @@ func registerLosses(metrics prometheus.Registerer, kind string, lost func() int6
 		Help:        "Positions that a failover has lost, as far as this server knew of them: messages of streams and queues that it appended to or that were followed here, chats and events that it stored.",
 		ConstLabels: prometheus.Labels{"kind": kind},
 	}, func() float64 { return float64(lost()) }))
+}
+
+// registerPeers registers what other servers of the cluster pass on to the Hubs.
+func registerPeers(metrics prometheus.Registerer, hubs []*stream.Hub) {
+	sum := func(of func(stream.PeersStats) uint64) func() float64 {
+		return func() (total float64) {
+			for _, hub := range hubs {
+				total += float64(of(hub.PeersStats()))
+			}
+			return total
+		}
+	}
+	metrics.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_cluster_pages_total", Help: "Pages of messages that other servers have committed and sent to this one."},
+			sum(func(s stream.PeersStats) uint64 { return s.Pages })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tidewire_cluster_holes_total", Help: "Pages that did not follow on what this server had, so that it read PostgreSQL."},
+			sum(func(s stream.PeersStats) uint64 { return s.Holes })))
 }
 
 // registerHosts registers how many servers of the database's address are not
