@@ -129,8 +129,12 @@ func (s *storedRooms) storedOne(c ownChat) {
 	s.known++
 	if c.position > 0 {
 		s.lastOwn = c.position
-		s.own = append(s.own, c)
-		s.publishOwn()
+		if len(s.own) == 0 && c.position == s.published+1 {
+			s.publish(c)
+		} else {
+			s.own = append(s.own, c)
+			s.publishOwn()
+		}
 	}
 	s.tell()
 }
@@ -189,7 +193,7 @@ func (s *storedRooms) receive(ctx context.Context, page []engine.RoomMessage) {
 // holds mu, which is released meanwhile.
 func (s *storedRooms) settled(ctx context.Context, position int64) bool {
 	for begun := s.begun; s.known < begun && s.lastOwn < position; {
-		changed := s.changed
+		changed := s.change()
 		s.mu.Unlock()
 		select {
 		case <-changed:
@@ -222,10 +226,20 @@ func (s *storedRooms) skip(room string, position int64) {
 	s.log.warn("skipped a stored row that is not a chat", "room", room, "position", position)
 }
 
-// tell wakes those who wait for chats to be published. The caller holds mu.
+// change returns a channel that is closed when known or published has changed. The caller holds mu.
+func (s *storedRooms) change() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+// tell closes that channel. The caller holds mu.
 func (s *storedRooms) tell() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
 }
 
 // reach waits until everything up to a position is published.
@@ -234,7 +248,7 @@ func (s *storedRooms) reach(ctx context.Context, position int64) error {
 	defer cancel()
 	for {
 		s.mu.Lock()
-		published, changed := s.published, s.changed
+		published, changed := s.published, s.change()
 		s.mu.Unlock()
 		if published >= position {
 			return nil

@@ -31,7 +31,7 @@ type storedRooms struct {
 	lastOwn   int64         // the last position at which this server has stored a chat
 	begun     int           // chats passed to the store
 	known     int           // those of them whose outcome is known
-	changed   chan struct{} // closed, and replaced, when known or published has changed
+	changed   chan struct{} // see change; nil if nobody waits
 
 	flusher  *flusher
 	follower *follower
@@ -48,7 +48,7 @@ func newStoredRooms(cfg ChatConfig, kept engine.Engine, hub *room.Hub, work cont
 	}
 	s := &storedRooms{
 		store: kept.Rooms, patterns: cfg.StoredRooms, hub: hub, work: work, published: kept.RoomsHead,
-		changed: make(chan struct{}), flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
+		flusher: newFlusher(), reading: make(chan struct{}, maxReading), log: log,
 	}
 	s.follower = follow(s)
 	return s
