@@ -24,6 +24,15 @@ type log struct {
 	// ends are the end offsets of the frames in segs: the number of frames
 	// between two offsets is the difference of their indexes here.
 	ends []int64
+	// gaps are the frames in segs that stand for messages of other nodes which are lost. A reader that skips such a
+	// frame has missed all of these.
+	gaps []gap
+}
+
+// gap is a notice: its frame's end offset, and the number of messages that are lost.
+type gap struct {
+	end    int64
+	missed int
 }
 
 type segment struct {
@@ -77,7 +86,13 @@ func (l *log) at(offset int64) []byte {
 	return nil
 }
 
-// between returns how many frames end in the bytes after a, up to b.
+// appendGap adds the frame of a notice that messages of another node are lost.
+func (l *log) appendGap(frame []byte, missed int) {
+	l.append(frame)
+	l.gaps = append(l.gaps, gap{l.head, missed})
+}
+
+// between returns how many messages end in the bytes after a, up to b.
 func (l *log) between(a, b int64) int {
 	from, found := slices.BinarySearch(l.ends, a)
 	if found {
@@ -87,7 +102,13 @@ func (l *log) between(a, b int64) int {
 	if found {
 		to++
 	}
-	return to - from
+	n := to - from
+	for _, g := range l.gaps {
+		if g.end > a && g.end <= b {
+			n += g.missed - 1
+		}
+	}
+	return n
 }
 
 // release returns the segments that end at or before offset to the pool.
@@ -113,4 +134,5 @@ func (l *log) release(offset int64) {
 		from++
 	}
 	l.ends = slices.Delete(l.ends, 0, from)
+	l.gaps = slices.DeleteFunc(l.gaps, func(g gap) bool { return g.end <= start })
 }

@@ -31,7 +31,7 @@ func (in *Inlet) Publish(frames []byte) {
 // Missed tells all members on this node that so many messages of another node are lost.
 func (in *Inlet) Missed(messages int) {
 	text := gapNotice(in.room.name, messages)
-	in.room.bring(func(l *log) { l.append(websocket.AppendFrame(nil, websocket.OpText, text)) })
+	in.room.bring(func(l *log) { l.appendGap(websocket.AppendFrame(nil, websocket.OpText, text), messages) })
 }
 
 // bring adds frames to the log that do not go out again.
