@@ -22,8 +22,10 @@ import (
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
 )
 
-// record is a log, or what has passed a connection. It is safe for concurrent use.
+// record is a log, or what has passed a proxy. It is safe for concurrent use.
 type record struct {
+	connections atomic.Int32 // of a proxy
+
 	mu   sync.Mutex
 	text bytes.Buffer
 }
@@ -110,6 +112,7 @@ func tap(t *testing.T, to string) (address string, passed *record) {
 				client.Close()
 				continue
 			}
+			passed.connections.Add(1)
 			pass := func(to, from net.Conn) {
 				io.Copy(io.MultiWriter(to, passed), from)
 				to.Close()
