@@ -44,8 +44,7 @@ func mutual(own func() *tls.Certificate, cas *x509.CertPool, name string) *tls.C
 		MinVersion: tls.VersionTLS13, ServerName: name, RootCAs: cas, ClientCAs: cas, ClientAuth: tls.RequireAndVerifyClientCert,
 		// Each connection is verified in full.
 		SessionTicketsDisabled: true,
-		// Functions, and not Certificates: a new certificate needs no reload of NATS then. And the comparison of options in a reload, which is by reflection,
-		// ends at a function; else it would read the lock of a configuration that is in use.
+		// Functions, and not Certificates: a new certificate then needs no reload of NATS, which would close the connection of this process.
 		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own(), nil },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own(), nil },
 	}
