@@ -46,18 +46,14 @@ func TestCluster_TLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := madeCert(t, time.Hour)
-	addresses := freeAddresses(t, 2)
 	secret := longSecret(t)
 	ways := map[string]struct {
 		environment string
-		flags       func(n int) []string
+		flags       []string
 	}{
-		"own certificates": {"SSL_CERT_FILE=", func(n int) []string {
-			return []string{"--cluster-secret-file", secret, "--cluster-listen", addresses[n], "--cluster-peers", addresses[1-n],
-				"--cluster-tls-cert-file", made.CertFile, "--cluster-tls-key-file", made.KeyFile, "--cluster-tls-ca-file", made.CertFile}
-		}},
-		"NATS, CAs of the system": {"SSL_CERT_FILE=" + made.CertFile, func(int) []string { return nil }},
-		"NATS, CA file":           {"SSL_CERT_FILE=", func(int) []string { return []string{"--nats-ca-file", made.CertFile} }},
+		"own certificates":        {"SSL_CERT_FILE=", strings.Fields("--cluster-listen 127.0.0.1:0 --cluster-secret-file " + secret + own(made.CertFile, made.KeyFile, made.CertFile))},
+		"NATS, CAs of the system": {"SSL_CERT_FILE=" + made.CertFile, nil},
+		"NATS, CA file":           {"SSL_CERT_FILE=", []string{"--nats-ca-file", made.CertFile}},
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -66,12 +62,13 @@ func TestCluster_TLS(t *testing.T) {
 			if strings.HasPrefix(name, "NATS") {
 				args = append(args, "--nats", startTLSNATS(t, made.CertFile, made.KeyFile))
 			}
-			var members []*clusterMember
-			for n := range 2 {
-				p := start(t, exec.Command("env", append(args[:len(args):len(args)], way.flags(n)...)...))
-				members = append(members, enter(t, p.addr, fmt.Sprint("member", n)))
+			args = append(args, way.flags...)
+			first := start(t, exec.Command("env", args...))
+			if !strings.HasPrefix(name, "NATS") {
+				args = append(args, "--cluster-peers", first.clusterAddress(t))
 			}
-			converse(t, members...)
+			second := start(t, exec.Command("env", args...))
+			converse(t, enter(t, first.addr, "first"), enter(t, second.addr, "second"))
 		})
 	}
 }
@@ -79,15 +76,28 @@ func TestCluster_TLS(t *testing.T) {
 // TestCluster_WrongSecret: servers with different secrets refuse each other, and write what to do.
 func TestCluster_WrongSecret(t *testing.T) {
 	t.Parallel()
-	addresses := freeAddresses(t, 2)
-	for n := range addresses {
-		secret := filepath.Join(t.TempDir(), "secret")
-		if err := os.WriteFile(secret, fmt.Appendf(nil, "a secret of its own: %d", n), 0o600); err != nil {
+	begin := func(secret string, flags ...string) *program {
+		file := filepath.Join(t.TempDir(), "secret")
+		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := serve(t, "--only", "chat", "--cluster", "tides", "--cluster-secret-file", secret, "--cluster-listen", addresses[n], "--cluster-peers", addresses[1-n])
-		defer p.await(t, "the same database or --cluster-secret-file")
+		return serve(t, append(flags, "--only", "chat", "--cluster", "tides", "--cluster-listen", "127.0.0.1:0", "--cluster-secret-file", file)...)
 	}
+	first := begin("a secret of the first server")
+	second := begin("a secret of the second server", "--cluster-peers", first.clusterAddress(t))
+	for _, p := range []*program{first, second} {
+		p.await(t, "the same database or --cluster-secret-file")
+	}
+}
+
+// clusterAddress returns the address for the other servers, which the log has.
+func (p *program) clusterAddress(t *testing.T) string {
+	t.Helper()
+	p.await(t, "node of a cluster")
+	_, after, _ := strings.Cut(p.log(), "node of a cluster")
+	_, after, _ = strings.Cut(after, " address=")
+	address, _, _ := strings.Cut(after, " ")
+	return address
 }
 
 // TestCluster_TLSSettings: each is refused at the start, with what to do.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,7 +118,7 @@ func start(cfg Config, routes *tls.Config) (*Relay, error) {
 	var err error
 	if r.conn, err = nats.Connect(cfg.URL, options...); err != nil {
 		r.server.stop()
-		return nil, explain(err)
+		return nil, explain(cfg, err)
 	}
 	if err := r.checkLimit(); err != nil {
 		r.conn.Close()
@@ -147,15 +148,23 @@ func foreign(cfg Config) (options []nats.Option) {
 }
 
 // explain says what to do about NATS servers that cannot be used.
-func explain(err error) error {
+func explain(cfg Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("connect to NATS: %w: name the file with the CA of the NATS servers with --nats-ca-file", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return fmt.Errorf("connect to NATS: %w: the NATS servers have no TLS; give them certificates, or use nats:// without --nats-ca-file and --nats-cert-file", err)
+	case cfg.CertFile == "" && refused(err):
+		return fmt.Errorf("connect to NATS: %w: if the NATS servers want a certificate, name it with --nats-cert-file and --nats-key-file", err)
 	}
 	return fmt.Errorf("connect to NATS: %w", err)
+}
+
+// refused reports whether a NATS server has ended a TLS handshake. The alert that says why may be lost: the server closes the connection after it.
+func refused(err error) bool {
+	var failed *net.OpError // "remote error" is package tls's name of an alert
+	return errors.Is(err, nats.ErrTLS) || errors.As(err, &failed) && failed.Op == "remote error"
 }
 
 // checkLimit looks at what the NATS servers take.
