@@ -95,7 +95,7 @@ func acceptable(own *tls.Certificate, cas *x509.CertPool) error {
 }
 
 // strengthen makes a secret that people may have chosen expensive to guess: a stranger who connects gets a certificate with which guesses can be checked.
-// The cost is OWASP's for Argon2id: 19 MiB and two passes, some 40 ms.
+// The cost is what OWASP recommends for Argon2id: 19 MiB and two passes, some 20 ms.
 func strengthen(secret, cluster string) string {
 	return fmt.Sprintf("%x", argon2.IDKey([]byte(secret), []byte("tidewire cluster "+cluster), 2, 19<<10, 1, 32))
 }
