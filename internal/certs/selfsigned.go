@@ -44,7 +44,7 @@ func selfSigned(life time.Duration, hosts []string) (certPEM, keyPEM []byte, err
 	end := time.Now().Add(life)
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "tidewire " + serial.Text(36)}, NotBefore: end.Add(-max(life, 0) - 24*time.Hour), NotAfter: end,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {

@@ -27,12 +27,14 @@ import (
 // clusterFlags make the server a node of a cluster.
 type clusterFlags struct {
 	Cluster           string   `placeholder:"NAME" help:"Form a cluster with all servers that have the same database and this name: rooms that are not stored then span all of them. Letters, digits, - and _."`
-	ClusterListen     string   `default:":6222" placeholder:"[HOST]:PORT" help:"Address for the other servers of the cluster. They have a password, but the connection is not encrypted: use a private network."`
+	ClusterListen     string   `default:":6222" placeholder:"[HOST]:PORT" help:"Address for the other servers of the cluster. The connections are encrypted, and both sides prove that they know the password of the cluster."`
 	ClusterAdvertise  string   `placeholder:"HOST:PORT" help:"Address at which the other servers reach --cluster-listen. Default: an address of this machine, which the log shows."`
 	ClusterPeers      []string `placeholder:"HOST:PORT" help:"Addresses of the other servers, if there is no database (--only chat). Needs --cluster-secret-file."`
 	ClusterSecretFile string   `placeholder:"FILE" help:"File with the password of the cluster, if there is no database. It is the same on all servers."`
-	NATS              string   `name:"nats" placeholder:"URL" help:"Use these NATS servers instead of the one inside this process, which then is not started. Several are separated by commas."`
+	NATS              string   `name:"nats" placeholder:"URL" help:"Use these NATS servers instead of the one inside this process, which then is not started. Several are separated by commas. tls://… encrypts."`
 	NATSCreds         string   `name:"nats-creds" placeholder:"FILE" help:"Credentials file for --nats."`
+
+	clusterTLSFlags
 }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -40,7 +42,7 @@ var clusterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // check is a part of Validate.
 func (f clusterFlags) check(only string) error {
 	switch {
-	case f.Cluster == "" && (f.ClusterAdvertise != "" || len(f.ClusterPeers) > 0 || f.ClusterSecretFile != "" || f.NATS != "" || f.NATSCreds != ""):
+	case f.Cluster == "" && (f.ClusterAdvertise != "" || len(f.ClusterPeers) > 0 || f.ClusterSecretFile != "" || f.NATS != "" || f.NATSCreds != "" || f.clusterTLSFlags.set()):
 		return errors.New("--cluster-… and --nats have no effect without --cluster NAME")
 	case f.Cluster == "":
 		return nil
@@ -60,7 +62,7 @@ func (f clusterFlags) check(only string) error {
 			return fmt.Errorf("%q is no address of a cluster: want HOST:PORT: %w", address, err)
 		}
 	}
-	return nil
+	return f.clusterTLSFlags.check(f.NATS)
 }
 
 // join makes the server a node of the cluster, if it has to be one, and gives cfg's rooms to it. pool is nil without a database. leave ends
@@ -70,7 +72,11 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		return func() {}, nil
 	}
 	id := rand.Uint64()
-	relay, err := c.startRelay(p, pool, id)
+	own, files, err := c.clusterCertificates(p)
+	if err != nil {
+		return nil, err
+	}
+	relay, err := c.startRelay(p, pool, id, own)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +100,9 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	if cfg.Limits != nil {
 		cfg.Limits.Share()
 		node.Exchange(cluster.Notes{Write: cfg.Limits.Note, Read: cfg.Limits.Hear})
+	}
+	if files != nil {
+		running.Go(func() { files.Run(ctx) })
 	}
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
@@ -165,9 +174,10 @@ func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, e
 	return nil, errors.Join(err, listErr)
 }
 
-func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64) (*natsrelay.Relay, error) {
+func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64, own *natsrelay.Certificates) (*natsrelay.Relay, error) {
 	cfg := natsrelay.Config{
-		Node: cluster.NodeName(id), Cluster: c.Cluster, Listen: c.ClusterListen, Advertise: c.ClusterAdvertise, URL: c.NATS, Creds: c.NATSCreds,
+		Node: cluster.NodeName(id), Cluster: c.Cluster, Listen: c.ClusterListen, Advertise: c.ClusterAdvertise, Certificates: own,
+		URL: c.NATS, Creds: c.NATSCreds, CAFile: c.NATSCAFile, CertFile: c.NATSCertFile, KeyFile: c.NATSKeyFile,
 		MaxMessage: int(c.MaxMessage) + cluster.MaxOverhead, Log: p.log,
 	}
 	if c.NATS == "" {
@@ -194,7 +204,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 		if len(secret) < 16 {
 			return "", exit(ExitUsage, "--cluster-secret-file %s: want at least 16 characters, for example of: openssl rand -hex 16", c.ClusterSecretFile)
 		}
-		return secret, nil
+		return strengthen(secret, c.Cluster), nil
 	case pool == nil:
 		return "", exit(ExitUsage, "the servers of a cluster have no way to find each other: give --database-url, or --cluster-peers and --cluster-secret-file, or --nats")
 	default:

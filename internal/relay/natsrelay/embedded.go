@@ -2,6 +2,7 @@ package natsrelay
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,8 @@ const (
 	// connection is dead. So a cut is noticed within 3 s, and after it a new connection replaces one whose packets wait for
 	// TCP's next try.
 	pingEvery = time.Second
+	// handshakeWithin bounds a TLS handshake, which the processor of a busy machine delays.
+	handshakeWithin = 5 * time.Second
 	// readyWithin bounds the start of the server.
 	readyWithin = 10 * time.Second
 )
@@ -35,7 +38,8 @@ type embedded struct {
 	options *server.Options
 }
 
-func startEmbedded(cfg Config) (*embedded, error) {
+// startEmbedded starts a server whose connections to other nodes are encrypted as routes says. nil, which only a benchmark gives, is not encrypted.
+func startEmbedded(cfg Config, routes *tls.Config) (*embedded, error) {
 	host, portText, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("cluster address %q: %w", cfg.Listen, err)
@@ -64,12 +68,13 @@ func startEmbedded(cfg Config) (*embedded, error) {
 			Name: cfg.Cluster, Host: host, Port: port, Advertise: cfg.Advertise, Username: routeUser, Password: cfg.Secret,
 			// One connection for a pair of nodes: messages of one account are in order only within one.
 			PoolSize: -1, NoAdvertise: true, PingInterval: pingEvery, MaxPingsOut: 2, WriteDeadline: 5 * time.Second,
+			TLSConfig: routes, TLSTimeout: handshakeWithin.Seconds(),
 		},
 	}
 	if e.server, err = server.NewServer(e.options.Clone()); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
-	e.server.SetLogger(&warnings{log: cfg.Log}, false, false)
+	e.server.SetLogger(&warnings{log: cfg.Log, own: cfg.Certificates != nil}, false, false)
 	go e.server.Start()
 	if !e.server.ReadyForConnections(readyWithin) {
 		e.stop()

@@ -1,14 +1,17 @@
 // Package natsrelay implements relay.Relay with core NATS: with a server inside this process, or with servers that an operator
 // runs.
 //
-// The server inside the process has no files and no JetStream. Other nodes reach its cluster port, with a password; its port
+// The server inside the process has no files and no JetStream. Other nodes reach its cluster port, by TLS, with a certificate and a password. Its port
 // for clients is on loopback, with a random password, and only this package uses it, over a pipe.
 package natsrelay
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,13 +31,22 @@ type Config struct {
 	Listen string
 	// Advertise is the address at which other nodes reach Listen, as host:port. Defaults to the address that they see.
 	Advertise string
-	// Secret is the password that nodes of the cluster present to each other.
+	// Secret is known to the nodes of the cluster alone. It is the password that they present to each other, and without Certificates the key of the authority
+	// that certifies them follows from it. A stranger who connects gets such a certificate, with which guesses can be checked without limit: so the secret has
+	// to be random, of 128 bits, or made expensive to guess.
 	Secret string
+	// Certificates are those of an authority that an operator runs. Defaults to one that follows from Secret.
+	Certificates *Certificates
 	// URL is the address of NATS servers that an operator runs, several separated by commas. The fields for the server inside
 	// the process are not used then. Defaults to none.
 	URL string
 	// Creds is the path of a credentials file for URL. Defaults to none.
 	Creds string
+	// CAFile is the path of a PEM file with the authorities of the servers at URL, which then have to use TLS. It is read for each connection. Defaults to those
+	// of the system, for addresses that begin with tls://, and for servers that want TLS.
+	CAFile string
+	// CertFile and KeyFile are the paths of PEM files with a certificate for the servers at URL and its key. They are read for each connection. Default to none.
+	CertFile, KeyFile string
 	// MaxMessage is the largest message, in bytes. Servers at URL may take less. Defaults to 1 MiB.
 	MaxMessage int
 	// Log receives what goes wrong. Defaults to slog.Default().
@@ -71,6 +83,18 @@ var _ relay.Relay = (*Relay)(nil)
 
 // Start begins to take part in the cluster. End it with Close.
 func Start(cfg Config) (*Relay, error) {
+	if cfg.URL != "" {
+		return start(cfg, nil)
+	}
+	routes, err := routeTLS(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return start(cfg, routes)
+}
+
+// start begins with a server inside the process, whose connections to other nodes are encrypted as routes says, or with servers at cfg.URL.
+func start(cfg Config, routes *tls.Config) (*Relay, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -84,17 +108,17 @@ func Start(cfg Config) (*Relay, error) {
 	}
 	if cfg.URL == "" {
 		var err error
-		if r.server, err = startEmbedded(cfg); err != nil {
+		if r.server, err = startEmbedded(cfg, routes); err != nil {
 			return nil, err
 		}
 		options = append(options, r.server.connect()...)
-	} else if cfg.Creds != "" {
-		options = append(options, nats.UserCredentials(cfg.Creds))
+	} else {
+		options = append(options, foreign(cfg)...)
 	}
 	var err error
 	if r.conn, err = nats.Connect(cfg.URL, options...); err != nil {
 		r.server.stop()
-		return nil, fmt.Errorf("connect to NATS: %w", err)
+		return nil, explain(cfg, err)
 	}
 	if err := r.checkLimit(); err != nil {
 		r.conn.Close()
@@ -107,6 +131,40 @@ func Start(cfg Config) (*Relay, error) {
 		r.done.Go(func() { r.out.run(r.quit) })
 	}
 	return r, nil
+}
+
+// foreign returns the options of a connection to servers that an operator runs.
+func foreign(cfg Config) (options []nats.Option) {
+	if cfg.Creds != "" {
+		options = append(options, nats.UserCredentials(cfg.Creds))
+	}
+	if cfg.CAFile != "" {
+		options = append(options, nats.RootCAs(cfg.CAFile))
+	}
+	if cfg.CertFile != "" {
+		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
+	}
+	return options
+}
+
+// explain says what to do about NATS servers that cannot be used.
+func explain(cfg Config, err error) error {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("connect to NATS: %w: name the file with the CA of the NATS servers with --nats-ca-file", err)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("connect to NATS: %w: the NATS servers have no TLS; give them certificates, or use nats:// without --nats-ca-file and --nats-cert-file", err)
+	case cfg.CertFile == "" && refused(err):
+		return fmt.Errorf("connect to NATS: %w: if the NATS servers want a certificate, name it with --nats-cert-file and --nats-key-file", err)
+	}
+	return fmt.Errorf("connect to NATS: %w", err)
+}
+
+// refused reports whether a NATS server has ended a TLS handshake. The alert that says why may be lost: the server closes the connection after it.
+func refused(err error) bool {
+	var failed *net.OpError // "remote error" is package tls's name of an alert
+	return errors.Is(err, nats.ErrTLS) || errors.As(err, &failed) && failed.Op == "remote error"
 }
 
 // checkLimit looks at what the NATS servers take.

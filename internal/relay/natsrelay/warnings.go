@@ -3,28 +3,55 @@ package natsrelay
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
 
-// warnEvery is the least time between two lines of the NATS server in the log: a node with a wrong password tries again each second.
+// warnEvery is the least time between two lines of a kind in the log: a node with a wrong secret tries again each second.
 const warnEvery = 10 * time.Second
 
 // warnings passes on what a NATS server inside the process warns of. It implements server.Logger.
 type warnings struct {
 	log *slog.Logger
+	// own is whether the certificates are those of an operator's authority.
+	own bool
 
-	mu   sync.Mutex
-	last time.Time
+	mu             sync.Mutex
+	refused, other time.Time // when a line of this kind was written last
 }
 
 func (w *warnings) warn(format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, "TLS route handshake error") || strings.Contains(text, "TLS handshake timeout") {
+		if w.due(&w.refused) {
+			w.log.Warn("a connection between servers of the cluster was refused", "nats", text, "do", w.advice())
+		}
+		return
+	}
+	if w.due(&w.other) {
+		w.log.Warn("the connections of the cluster", "nats", text)
+	}
+}
+
+func (w *warnings) due(last *time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now := time.Now(); now.Sub(w.last) >= warnEvery {
-		w.last = now
-		w.log.Warn("the connections of the cluster", "nats", fmt.Sprintf(format, v...))
+	now := time.Now()
+	if now.Sub(*last) < warnEvery {
+		return false
 	}
+	*last = now
+	return true
+}
+
+// advice says what to do about a connection that was refused by TLS.
+func (w *warnings) advice() string {
+	const stranger = "If no server of the cluster is at this address, keep it away from the port"
+	if w.own {
+		return "Give all servers certificates of the same CA, for clients and servers, with the address of --cluster-advertise in them. " + stranger
+	}
+	return "Give all servers the same --cluster, the same database or --cluster-secret-file, and no --cluster-tls-… or all of them. " + stranger
 }
 
 // Warnf, Errorf and Fatalf are what an operator has to know; the others are dropped.

@@ -1,0 +1,78 @@
+package natsrelay_test
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+)
+
+// natsAt starts a NATS server of an operator, on loopback.
+func natsAt(t *testing.T, options *server.Options) *server.Server {
+	t.Helper()
+	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	s, err := server.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("NATS does not start")
+	}
+	return s
+}
+
+// TestTLS_NATS: nodes use NATS servers with TLS if they trust them, with a certificate if these want one, and say what to do if not.
+func TestTLS_NATS(t *testing.T) {
+	t.Parallel()
+	pair, files := issued(t, "127.0.0.1")
+	_, foreign := issued(t, "127.0.0.1")
+	encrypted := natsAt(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	strict := natsAt(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: 10, TLSConfig: &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: files.Roots, ClientAuth: tls.RequireAndVerifyClientCert}})
+	plain := natsAt(t, &server.Options{})
+	at := func(s *server.Server) string { return "tls://" + s.Addr().String() }
+	for name, c := range map[string]struct {
+		cfg  natsrelay.Config
+		says string // empty if it works
+	}{
+		"its CA":                      {natsrelay.Config{URL: at(encrypted), CAFile: files.CertFile}, ""},
+		"its CA, nats://":             {natsrelay.Config{URL: "nats://" + encrypted.Addr().String(), CAFile: files.CertFile}, ""},
+		"a certificate":               {natsrelay.Config{URL: at(strict), CAFile: files.CertFile, CertFile: files.CertFile, KeyFile: files.KeyFile}, ""},
+		"no certificate":              {natsrelay.Config{URL: at(strict), CAFile: files.CertFile}, "--nats-cert-file"},
+		"the CAs of the system":       {natsrelay.Config{URL: at(encrypted)}, "--nats-ca-file"},
+		"another CA":                  {natsrelay.Config{URL: at(encrypted), CAFile: foreign.CertFile}, "--nats-ca-file"},
+		"a server without TLS":        {natsrelay.Config{URL: at(plain)}, "have no TLS"},
+		"a CA, a server without TLS":  {natsrelay.Config{URL: "nats://" + plain.Addr().String(), CAFile: files.CertFile}, "have no TLS"},
+		"a CA file that is not there": {natsrelay.Config{URL: at(encrypted), CAFile: "/nowhere"}, "/nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.says == "" {
+				c.cfg.Node = "a"
+				a, _ := begin(t, c.cfg)
+				c.cfg.Node = "b"
+				b, _ := begin(t, c.cfg)
+				deliver(t, a, b, "by TLS")
+				return
+			}
+			c.cfg.Node, c.cfg.Cluster, c.cfg.Log = "a", "c", slog.New(slog.DiscardHandler)
+			r, err := natsrelay.Start(c.cfg)
+			if err == nil {
+				r.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+}
