@@ -104,7 +104,7 @@ func start(cfg Config, routes *tls.Config) (*Relay, error) {
 	r := &Relay{cfg: cfg, arrived: make(chan *nats.Msg, queued), quit: make(chan struct{}), receive: make(map[*nats.Subscription]func([]byte))}
 	options := []nats.Option{
 		nats.Name(cfg.Node), nats.NoEcho(), nats.ErrorHandler(r.failed), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectJitter(0, 0), nats.FlusherTimeout(writeTimeout),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { r.report("the connection to NATS was lost", err) }),
+		nats.DisconnectErrHandler(r.disconnected),
 	}
 	if cfg.URL == "" {
 		var err error
@@ -255,6 +255,13 @@ func (r *Relay) failed(_ *nats.Conn, s *nats.Subscription, err error) {
 		r.lost.Add(1)
 	}
 	r.report("NATS reports an error", err)
+}
+
+// disconnected is called when the connection to the NATS server has ended. A server inside the process ends it when its list of peers changes.
+func (r *Relay) disconnected(_ *nats.Conn, err error) {
+	if r.server == nil {
+		r.report("the connection to NATS was lost", err)
+	}
 }
 
 func (r *Relay) report(what string, err error) {
