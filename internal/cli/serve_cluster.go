@@ -228,57 +228,13 @@ func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process
 		}
 	}
 	directory := cluster.OpenDirectory(pool, own, p.log)
-	peers, err := directory.Refresh(ctx)
+	discovery, err := cluster.Discover(ctx, directory, relay, node)
 	if err != nil {
 		return explainDatabase(err)
 	}
-	routes := &routes{relay: relay, node: node, missing: make(map[string]int)}
-	for _, peer := range peers {
-		routes.addresses = append(routes.addresses, peer.Address)
-	}
-	if err := relay.SetPeers(routes.addresses); err != nil {
-		return err
-	}
-	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", routes.addresses)
-	running.Go(func() {
-		directory.Run(ctx, func(peers []cluster.Entry) {
-			if err := routes.found(peers); err != nil {
-				p.log.Error("other nodes are not connected", "error", err)
-			}
-		})
-	})
+	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", discovery.Peers())
+	running.Go(func() { discovery.Run(ctx) })
 	return nil
-}
-
-// routes are the addresses to which this node connects. A node connects to those that are there when it starts, and the ones that start later connect to it.
-// So the list has to change only if that fails, and never because a row is gone: each change costs some chats.
-type routes struct {
-	relay     *natsrelay.Relay
-	node      *cluster.Node
-	addresses []string
-	missing   map[string]int // in how many lists in turn a node was that is not heard
-}
-
-// found takes the list of nodes. It connects to those that have not been heard for two lists.
-func (r *routes) found(peers []cluster.Entry) error {
-	heard := r.node.Heard()
-	missing := make(map[string]int)
-	added := false
-	for _, peer := range peers {
-		if slices.Contains(heard, peer.ID) {
-			continue
-		}
-		missing[peer.ID] = r.missing[peer.ID] + 1
-		if missing[peer.ID] >= 2 && !slices.Contains(r.addresses, peer.Address) {
-			r.addresses = append(r.addresses, peer.Address)
-			added = true
-		}
-	}
-	r.missing = missing
-	if !added {
-		return nil
-	}
-	return r.relay.SetPeers(r.addresses)
 }
 
 // advertised returns the address at which other nodes reach this one.

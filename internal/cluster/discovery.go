@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+)
+
+// Routes are the connections of a relay to other nodes.
+type Routes interface {
+	// SetPeers says at which addresses other nodes are. It may lose what is on its way.
+	SetPeers(addresses []string) error
+}
+
+// Discovery connects a node to the others that it finds in a Directory. A node connects to those that are there when it starts, and those that start later
+// connect to it. So the list of addresses has to change only if that fails, and never because a row is gone: each change costs some chats.
+type Discovery struct {
+	directory *Directory
+	routes    Routes
+	node      *Node
+	addresses []string
+	missing   map[string]int // in how many lists in turn a node was that is not heard
+}
+
+// Discover writes the row of the node, and connects it to the others. Run must follow. Errors are those of PostgreSQL and of routes.
+func Discover(ctx context.Context, d *Directory, routes Routes, node *Node) (*Discovery, error) {
+	peers, err := d.Refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := &Discovery{directory: d, routes: routes, node: node, missing: make(map[string]int)}
+	for _, peer := range peers {
+		found.addresses = append(found.addresses, peer.Address)
+	}
+	return found, routes.SetPeers(found.addresses)
+}
+
+// Peers are the addresses to which the node connects. Do not call it while Run runs.
+func (d *Discovery) Peers() []string { return d.addresses }
+
+// Run looks for further nodes until ctx ends.
+func (d *Discovery) Run(ctx context.Context) {
+	d.directory.Run(ctx, func(peers []Entry) {
+		if err := d.found(peers); err != nil {
+			d.directory.log.Error("other nodes are not connected", "error", err)
+		}
+	})
+}
+
+// found takes the list of nodes. It connects to those that have not been heard for two lists.
+func (d *Discovery) found(peers []Entry) error {
+	heard := d.node.Heard()
+	missing := make(map[string]int)
+	added := false
+	for _, peer := range peers {
+		if slices.Contains(heard, peer.ID) {
+			continue
+		}
+		missing[peer.ID] = d.missing[peer.ID] + 1
+		if missing[peer.ID] >= 2 && !slices.Contains(d.addresses, peer.Address) {
+			d.addresses = append(d.addresses, peer.Address)
+			added = true
+		}
+	}
+	d.missing = missing
+	if !added {
+		return nil
+	}
+	return d.routes.SetPeers(d.addresses)
+}
