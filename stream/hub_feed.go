@@ -231,13 +231,7 @@ func (f *feed) grownAlone(p tailPage) {
 	f.tell()
 }
 
-// hint notes that the stream may have grown.
-func (f *feed) hint() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.hintLocked()
-}
-
+// hintLocked notes that the stream may have grown. The caller holds mu.
 func (f *feed) hintLocked() {
 	f.hints++
 	f.tell()

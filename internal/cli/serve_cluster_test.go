@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/cli"
 	"github.com/tidewire/tidewire/internal/pgtest"
+	"github.com/tidewire/tidewire/internal/relay/natstest"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -124,7 +125,7 @@ func TestCluster_RoomSpansNodes(t *testing.T) {
 			}
 		},
 		"nats": func(t *testing.T) func(int) []string {
-			url := startNATS(t)
+			url := natstest.Start(t, &server.Options{}).ClientURL()
 			return func(int) []string { return append(fast, "--only", "chat", "--nats", url) }
 		},
 	}
@@ -238,24 +239,6 @@ func freeAddresses(t *testing.T, n int) (addresses []string) {
 		addresses = append(addresses, l.Addr().String())
 	}
 	return addresses
-}
-
-// startNATS returns the address of a NATS server.
-func startNATS(t *testing.T) string {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("NATS does not start")
-	}
-	return s.ClientURL()
 }
 
 // TestCluster_WrongSettings: each is refused at the start, with what to do.

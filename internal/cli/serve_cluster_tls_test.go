@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tidewire/tidewire/internal/cli"
+	"github.com/tidewire/tidewire/internal/relay/natstest"
 )
 
 // startTLSNATS returns the address of a NATS server that wants TLS, and has the certificate in these files.
@@ -22,19 +23,7 @@ func startTLSNATS(t *testing.T, certFile, keyFile string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("NATS does not start")
-	}
+	s := natstest.Start(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
 	return "tls://" + s.Addr().String()
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/relay"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/internal/relay/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -180,30 +181,10 @@ func TestRelay_TooLarge(t *testing.T) {
 	}
 }
 
-// startServer starts a NATS server of an operator.
-func startServer(t *testing.T, port int) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() { stopServer(s) })
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("NATS does not start")
-	}
-	return s
-}
-
-func stopServer(s *server.Server) {
-	s.Shutdown()
-	s.WaitForShutdown()
-}
-
 // TestRelay_ServerRestarts: while the NATS server of an operator is away, messages are lost and nobody waits. When it is back, so are the topics.
 func TestRelay_ServerRestarts(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, server.RANDOM_PORT)
+	s := natstest.Start(t, &server.Options{})
 	port := s.Addr().(*net.TCPAddr).Port
 	var nodes []*natsrelay.Relay
 	for n := range 2 {
@@ -216,9 +197,9 @@ func TestRelay_ServerRestarts(t *testing.T) {
 	}
 	got := listen(t, nodes[0], "x", nodes[1])
 	for n := range 3 {
-		stopServer(s)
+		natstest.Stop(s)
 		nodes[1].Publish("x", []byte("lost, or late"))
-		s = startServer(t, port)
+		s = natstest.Start(t, &server.Options{Port: port})
 		text := fmt.Sprint("back ", n)
 		eventually(t, "messages come again", func() bool {
 			nodes[1].Publish("x", []byte(text))
@@ -239,7 +220,7 @@ func TestRelay_ServerRestarts(t *testing.T) {
 // TestRelay_HangingServer: a NATS server of an operator that takes nothing delays nobody who publishes, listens or stops.
 func TestRelay_HangingServer(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, server.RANDOM_PORT)
+	s := natstest.Start(t, &server.Options{})
 	hang := make(chan struct{})
 	r, err := natsrelay.Start(natsrelay.Config{Node: "n", Cluster: "c", URL: "nats://" + hangingProxy(t, s.Addr().String(), hang), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -5,41 +5,22 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/internal/relay/natstest"
 )
-
-// natsAt starts a NATS server of an operator, on loopback.
-func natsAt(t *testing.T, options *server.Options) *server.Server {
-	t.Helper()
-	options.Host, options.Port, options.NoSigs, options.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
-	s, err := server.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("NATS does not start")
-	}
-	return s
-}
 
 // TestTLS_NATS: nodes use NATS servers with TLS if they trust them, with a certificate if these want one, and say what to do if not.
 func TestTLS_NATS(t *testing.T) {
 	t.Parallel()
 	pair, files := issued(t, "127.0.0.1")
 	_, foreign := issued(t, "127.0.0.1")
-	encrypted := natsAt(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
-	strict := natsAt(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: 10, TLSConfig: &tls.Config{
+	encrypted := natstest.Start(t, &server.Options{TLS: true, TLSTimeout: 10, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	strict := natstest.Start(t, &server.Options{TLS: true, TLSVerify: true, TLSTimeout: 10, TLSConfig: &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: files.Roots, ClientAuth: tls.RequireAndVerifyClientCert}})
-	plain := natsAt(t, &server.Options{})
+	plain := natstest.Start(t, &server.Options{})
 	at := func(s *server.Server) string { return "tls://" + s.Addr().String() }
 	for name, c := range map[string]struct {
 		cfg  natsrelay.Config

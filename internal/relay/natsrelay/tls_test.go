@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/certs"
 	"github.com/tidewire/tidewire/internal/relay/natsrelay"
+	"github.com/tidewire/tidewire/internal/relay/natstest"
 )
 
 // record is a log, or what has passed a proxy. It is safe for concurrent use.
@@ -151,7 +152,7 @@ func TestTLS_NoPlainText(t *testing.T) {
 		t.Errorf("the first bytes are %x, and no TLS handshake", text[:min(8, len(text))])
 	}
 
-	plain := natsAt(t, &server.Options{})
+	plain := natstest.Start(t, &server.Options{})
 	address, passed = tap(t, plain.Addr().String())
 	c, _ := begin(t, natsrelay.Config{Node: "c", URL: "nats://" + address})
 	d, _ := begin(t, natsrelay.Config{Node: "d", URL: "nats://" + address})
@@ -239,7 +240,7 @@ func TestTLS_PlainNode(t *testing.T) {
 			if begins == "stranger" {
 				options.Routes = []*url.URL{{Scheme: "nats", Host: node.Addr(), User: url.UserPassword("tidewire", "s")}}
 			}
-			stranger := natsAt(t, options)
+			stranger := natstest.Start(t, options)
 			if begins == "node" {
 				if err := node.SetPeers([]string{stranger.ClusterAddr().String()}); err != nil {
 					t.Fatal(err)
