@@ -12,7 +12,7 @@ import (
 // they have, and how much of their rate they use. So a user has its limit of connections on all servers together, and a server gives it the part of
 // its rate that fits to what it uses there: the more of it a user has used on other servers in the last second, the less it gets here.
 //
-// What a user does in the first second is not known elsewhere, and what it does little of is not told, so it may get somewhat more than its limits.
+// The others do not know what a user does in the first second, nor what it does little of. So it may get somewhat more than its limits.
 const (
 	// notableShare is the part of a limit from which on a use is told.
 	notableShare = 0.1
