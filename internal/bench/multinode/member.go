@@ -77,7 +77,7 @@ func (m *member) attend(ctx context.Context) {
 	talking, quiet := context.WithCancel(ctx)
 	defer quiet()
 	say(conn, `{"type":"join","id":0,"room":%q,"user":%q,"presence":%t}`, liveRoom, s.user, m.watches)
-	err = readRoom(conn, func(in roomMessage) bool { return m.take(in, s, func() { go m.talk(talking, conn, s) }) })
+	readRoom(conn, func(in roomMessage) bool { return m.take(in, s, func() { go m.talk(talking, conn, s) }) })
 	if ctx.Err() == nil {
 		m.ledger.Count(countErrors, 1)
 	}
