@@ -26,7 +26,18 @@ func (r *run) check(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	depth, err := r.depth(ctx)
+	if left := depth.left(); left != "" {
+		r.ledger.Break(PromiseSettled, "in the end, %s", left)
+	}
+	return err
+}
+
+// depth returns how many messages the queue has.
+func (r *run) depth(ctx context.Context) (d depth, err error) {
+	_, address := r.load.pick(0)
+	err = r.load.call(ctx, "GET", address, "/v1/queues/"+queue, nil, &d)
+	return d, err
 }
 
 // held returns what is stored in the stream, the stored room or the queue.

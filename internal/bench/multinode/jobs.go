@@ -1,6 +1,7 @@
 package multinode
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -135,7 +136,7 @@ func (of *job) release(d delivery) {
 	}
 }
 
-// isSettled reports whether a message is settled, as far as can be known.
+// isSettled reports whether a message is settled, or may be: then the queue's depth says whether it is.
 func (j *jobs) isSettled(a stored) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -158,4 +159,16 @@ func (j *jobs) check() {
 	for _, a := range j.unsettled() {
 		j.ledger.Break(PromiseSettled, "%s: %v, acknowledged at position %d, is not settled", queue, a.content, a.position)
 	}
+}
+
+// depth is how many messages a queue has: to deliver, delivered, delayed, and given up.
+type depth struct{ Ready, Leased, Delayed, Dead int }
+
+// left describes the depth, or is an empty string if there are no messages: then those are settled, too, whose acknowledgement has no
+// certain answer.
+func (d depth) left() string {
+	if d == (depth{}) {
+		return ""
+	}
+	return fmt.Sprintf("the queue has %d messages to deliver, %d that are leased, %d that are delayed, and %d dead letters", d.Ready, d.Leased, d.Delayed, d.Dead)
 }

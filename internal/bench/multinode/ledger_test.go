@@ -167,6 +167,19 @@ func TestJobs_Promises(t *testing.T) {
 	}
 }
 
+// TestDepth_Left: each kind of message that is left is named.
+func TestDepth_Left(t *testing.T) {
+	t.Parallel()
+	if left := (depth{}).left(); left != "" {
+		t.Errorf("nothing is left, and it says %q", left)
+	}
+	for _, d := range []depth{{Ready: 1}, {Leased: 1}, {Delayed: 1}, {Dead: 1}} {
+		if d.left() == "" {
+			t.Errorf("%+v is nothing", d)
+		}
+	}
+}
+
 // TestRun_Late: recovery that takes too long breaks a promise.
 func TestRun_Late(t *testing.T) {
 	t.Parallel()

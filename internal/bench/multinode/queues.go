@@ -69,11 +69,15 @@ func (c *consumer) consume(ctx context.Context) error {
 	return c.acknowledge(ctx, at, page.Deliveries)
 }
 
+// attempts is how often a consumer asks to acknowledge a delivery whose node does not answer. After that, the message comes again when its
+// lease ends, unless an attempt was recorded.
+const attempts = 5
+
 // acknowledge settles deliveries at another node than the one that has given them out. It repeats the request while the outcome
 // of some is unknown.
 func (c *consumer) acknowledge(ctx context.Context, owner life, left []delivery) (err error) {
 	asked := false
-	for attempt := 0; len(left) > 0 && attempt < 20 && ctx.Err() == nil; attempt++ {
+	for attempt := 0; len(left) > 0 && attempt < attempts && ctx.Err() == nil; attempt++ {
 		if attempt > 0 {
 			sleep(ctx, 4*again)
 		}

@@ -291,7 +291,11 @@ func (r *run) left(ctx context.Context) (string, error) {
 	if left := r.jobs.unsettled(); len(left) > 0 {
 		return fmt.Sprintf("%d messages are not settled, the first at position %d", len(left), left[0].position), nil
 	}
-	return r.unread(ctx)
+	if left, err := r.unread(ctx); left != "" || err != nil {
+		return left, err
+	}
+	depth, err := r.depth(ctx)
+	return depth.left(), err
 }
 
 // unread returns what a subscriber, or a member of the stored room, lacks, or an empty string.
