@@ -238,6 +238,12 @@ func (r *run) recover(ctx context.Context, f Fault, healed time.Time) (told, pre
 			return 0, 0, err
 		}
 	}
+	if missing > 0 {
+		told = patience
+	}
+	if wrong != "" {
+		present = patience
+	}
 	r.late(f, missing, told, wrong, present)
 	if lost {
 		r.told[f] = append(r.told[f], float64(told)/1e6)
