@@ -126,8 +126,8 @@ type client struct {
 	*load
 	number int // of all clients
 	home   int
-	wire   *bench.Wire
-	leave  func()
+	wire   *bench.Wire // nil: not connected
+	leave  func()      // to be called when the connection has ended
 }
 
 // again is the pause before another attempt.
@@ -151,13 +151,14 @@ func (c *client) enter(ctx context.Context) (conn *websocket.Conn, at life, err 
 	return nil, life{}, ctx.Err()
 }
 
-// dial connects, unless the client is connected.
+// dial connects, unless the client is connected. The connection ends with the context.
 func (c *client) dial(ctx context.Context) (*bench.Wire, error) {
 	for c.wire == nil && ctx.Err() == nil {
 		at, address := c.pick(c.home)
 		if address != "" {
 			if wire, err := bench.DialWire(ctx, "ws://"+address+"/ws"); err == nil {
-				c.wire, c.leave = wire, c.visit(c.home, at, wire.Abort)
+				keep, leave := context.AfterFunc(ctx, wire.Abort), c.visit(c.home, at, wire.Abort)
+				c.wire, c.leave = wire, func() { keep(); leave() }
 				return wire, nil
 			}
 		}

@@ -16,12 +16,13 @@ const (
 	PromiseComplete  = "stored room, stream: each reader gets everything once, in order"
 	PromiseSettled   = "queue: each acknowledged message is settled"
 	PromiseDone      = "queue: what is acknowledged by a consumer is not delivered again"
+	PromiseAnswered  = "every request is answered"
 	PromiseLease     = "queue: no two consumers hold one message"
 )
 
 var promises = []string{
 	PromiseRoomOnce, PromiseRoomOrder, PromiseRoomTold, PromiseRoomSoon, PromisePresence,
-	PromiseKept, PromiseComplete, PromiseSettled, PromiseDone, PromiseLease,
+	PromiseKept, PromiseComplete, PromiseSettled, PromiseDone, PromiseLease, PromiseAnswered,
 }
 
 // content identifies what was stored: the client's number in the upper half, the request's number in the lower.

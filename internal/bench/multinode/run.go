@@ -150,7 +150,7 @@ func (r *run) underLoad(ctx context.Context) error {
 	}
 	close(r.load.ending)
 	if err == nil {
-		r.talking.Wait()
+		r.awaitAnswers()
 		err = r.settleDown(ctx)
 	}
 	if err == nil {
@@ -165,6 +165,20 @@ func (r *run) underLoad(ctx context.Context) error {
 
 // patience is the maximum time for the clients' first requests, and for their last ones.
 const patience = time.Minute
+
+// awaitAnswers waits until the last requests of publishers and enqueuers are answered.
+func (r *run) awaitAnswers() {
+	answered := make(chan struct{})
+	go func() {
+		r.talking.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(patience):
+		r.ledger.Break(PromiseAnswered, "some are not answered after %v", patience)
+	}
+}
 
 // settled waits until all members of the live room have joined, and watchers know it.
 func (r *run) settled(ctx context.Context) error {
@@ -280,7 +294,10 @@ func (r *run) settleDown(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(end) {
-			r.cfg.Progress("after %v, %s", patience, left) // the checks decide whether that breaks a promise
+			r.cfg.Progress("after %v, %s", patience, left) // the checks decide whether that breaks another promise
+			if left := r.unanswered(); left != "" {
+				r.ledger.Break(PromiseAnswered, "after %v, %s", patience, left)
+			}
 			return nil
 		}
 	}
@@ -288,8 +305,8 @@ func (r *run) settleDown(ctx context.Context) error {
 
 // left returns what is not received or settled yet, or an empty string.
 func (r *run) left(ctx context.Context) (string, error) {
-	if !r.room.quiet() {
-		return "chats are not acknowledged", nil
+	if left := r.unanswered(); left != "" {
+		return left, nil
 	}
 	if n := r.room.open(r.room.snapshot()); n > 0 {
 		return fmt.Sprintf("%d chats are neither received nor told as missing", n), nil
@@ -302,6 +319,17 @@ func (r *run) left(ctx context.Context) (string, error) {
 	}
 	depth, err := r.depth(ctx)
 	return depth.left(), err
+}
+
+// unanswered returns which chats have no answer, or an empty string.
+func (r *run) unanswered() string {
+	switch {
+	case !r.room.quiet():
+		return "chats of the live room are not answered"
+	case slices.ContainsFunc(r.keepers, func(k *keeper) bool { return k.pending.Load() > 0 }):
+		return "chats of the stored room are not answered"
+	}
+	return ""
 }
 
 // unread returns what a subscriber, or a member of the stored room, lacks, or an empty string.
@@ -318,9 +346,6 @@ func (r *run) unread(ctx context.Context) (string, error) {
 	}
 	lag := 0
 	for _, k := range r.keepers {
-		if k.pending.Load() > 0 {
-			return "chats in the stored room are not acknowledged", nil
-		}
 		if k.at.last() < heads[storedRoom] {
 			lag++
 		}

@@ -58,7 +58,6 @@ func (s *subscriber) follow(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	defer context.AfterFunc(ctx, wire.Abort)()
 	inbox := wire.Inbox(stream)
 	if m, err := s.ask(ctx, `"type":"subscribe","stream":%q,"after":%d`, stream, s.at.last()); err != nil {
 		if m.Code == "history_lost" {
