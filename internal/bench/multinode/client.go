@@ -33,6 +33,7 @@ type load struct {
 type guest struct {
 	home  int
 	abort func()
+	left  chan struct{} // closed when the client has noticed the connection's end
 }
 
 // latencies are the answers' since the last call of take. Safe for concurrent use.
@@ -94,13 +95,26 @@ func (l *load) pick(home int) (life, string) {
 	return life{}, ""
 }
 
-// recall aborts the connections of a node's clients to other nodes, so that they connect to their own again.
+// recall aborts the connections of a node's clients to other nodes, so that they connect to their own again. It waits until the clients
+// have noticed, but not for ever.
 func (l *load) recall(home int) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var all []*guest
 	for g := range l.guests {
 		if g.home == home {
-			g.abort()
+			all = append(all, g)
+		}
+	}
+	l.mu.Unlock()
+	enough := time.After(patience)
+	for _, g := range all {
+		g.abort()
+	}
+	for _, g := range all {
+		select {
+		case <-g.left:
+		case <-enough:
+			return
 		}
 	}
 }
@@ -110,7 +124,7 @@ func (l *load) visit(home int, at life, abort func()) (leave func()) {
 	if at.node == home {
 		return func() {}
 	}
-	g := &guest{home, abort}
+	g := &guest{home, abort, make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.guests[g] = true
@@ -118,6 +132,7 @@ func (l *load) visit(home int, at life, abort func()) (leave func()) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.guests, g)
+		close(g.left)
 	}
 }
 

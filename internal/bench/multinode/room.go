@@ -17,7 +17,8 @@ import (
 // Chats between two members of one node must not be missing. These may be missing without being told: the chats of a node that
 // is killed, after the last that another node has received; and those before the first that a member has received from a node.
 type room struct {
-	ledger *Ledger
+	ledger  *Ledger
+	members int // how many clients are in the room, except while they connect again
 
 	mu       sync.Mutex // guards the fields below, and all sessions and hosts
 	sessions []*session // by id
@@ -60,7 +61,9 @@ type heard struct {
 	got   numbers
 }
 
-func newRoom(l *Ledger) *room { return &room{ledger: l, hosts: make(map[life]*host)} }
+func newRoom(l *Ledger, members int) *room {
+	return &room{ledger: l, members: members, hosts: make(map[life]*host)}
+}
 
 // begin adds a session, which is about to join.
 func (r *room) begin(user string, at life, watches bool) *session {
@@ -298,6 +301,9 @@ func (r *room) wrong() string {
 		}
 		users[s.user] = true
 		count++
+	}
+	if count < r.members {
+		return fmt.Sprintf("%d members are in the room, want %d", count, r.members)
 	}
 	for _, s := range r.sessions {
 		if s.ended || !s.watches {

@@ -22,7 +22,7 @@ type party struct {
 }
 
 func newParty() *party {
-	r := newRoom(NewLedger())
+	r := newRoom(NewLedger(), 0)
 	p := &party{room: r}
 	one, two := life{0, 1}, life{1, 1}
 	p.ann, p.bob, p.carol = r.begin("ann", one, false), r.begin("bob", one, true), r.begin("carol", two, false)
@@ -213,6 +213,8 @@ func TestRoom_Presence(t *testing.T) {
 	want("one has left", false)
 	p.present(p.bob, 2, nil, nil, []string{"carol"})
 	want("that is told", true)
+	p.members = 3
+	want("one connects again", false)
 	p.begin("dora", life{1, 2}, false)
 	want("one is joining", false)
 }

@@ -62,7 +62,7 @@ type run struct {
 func Run(ctx context.Context, cfg Config, result *bench.Result) (err error) {
 	l := NewLedger()
 	r := &run{
-		cfg: cfg, result: result, ledger: l, room: newRoom(l), jobs: newJobs(l),
+		cfg: cfg, result: result, ledger: l, room: newRoom(l, membersOfNode*cfg.Nodes), jobs: newJobs(l),
 		told: make(map[Fault][]float64), present: make(map[Fault][]float64), happened: make(map[Fault]int),
 	}
 	defer func() { err = errors.Join(err, r.system.close(context.WithoutCancel(ctx))) }()
@@ -114,13 +114,16 @@ func (r *run) create(ctx context.Context, path string) error {
 	return r.load.call(ctx, "POST", address, path, nil, &made)
 }
 
+// membersOfNode is how many clients of each node are in the live room. One of them watches who is there, and the others talk.
+const membersOfNode = 3
+
 // startClients starts the clients of all nodes.
 func (r *run) startClients(ctx context.Context) {
 	number := 0
 	for home := range r.cfg.Nodes {
 		next := func() client { number++; return client{load: r.load, number: number, home: home} }
-		for _, watches := range []bool{false, false, true} {
-			m := &member{client: next(), room: r.room, watches: watches}
+		for i := range membersOfNode {
+			m := &member{client: next(), room: r.room, watches: i == 0}
 			r.reading.Go(func() { m.run(ctx) })
 		}
 		for range 2 {
