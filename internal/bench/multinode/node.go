@@ -24,7 +24,7 @@ type life struct {
 type node struct {
 	index   int
 	program string
-	args    func() []string
+	args    []string
 	command func(name string, args ...string) *exec.Cmd
 	proxy   *fault.Proxy // to PostgreSQL; nil without a network of its own
 	log     *os.File
@@ -42,7 +42,7 @@ const startPatience = time.Minute
 // start starts a process of the node, and waits until it listens.
 func (n *node) start(ctx context.Context) error {
 	out := &output{log: n.log, listening: make(chan string, 1)}
-	cmd := n.command(n.program, n.args()...)
+	cmd := n.command(n.program, append([]string{"serve"}, n.args...)...)
 	cmd.Stdout, cmd.Stderr = out, n.log
 	proc, err := fault.Start(cmd)
 	if err != nil {

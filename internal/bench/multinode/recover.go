@@ -29,7 +29,10 @@ func (r *run) fault(ctx context.Context, s step) (told, present time.Duration, e
 	if err := sleep(ctx, s.calm); err != nil {
 		return 0, 0, err
 	}
-	repaired := r.jobs.fails(s.node, time.Now(), s.fault == Kill)
+	repaired := func(time.Time) {}
+	if s.fault != Cut && s.fault != CutOneWay { // a node that reaches PostgreSQL keeps its deliveries
+		repaired = r.jobs.fails(s.node, time.Now(), s.fault == Kill)
+	}
 	if err := r.system.inflict(s); err != nil {
 		return 0, 0, err
 	}

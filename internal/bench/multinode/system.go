@@ -67,24 +67,26 @@ func (s *system) addNode(ctx context.Context, program, dir string) (err error) {
 	s.nodes = append(s.nodes, n)
 	database, where := s.postgres.URL(), []string{"--port", "0", "--cluster-listen", "127.0.0.1:0"}
 	if s.net != nil {
-		if n.proxy, err = fault.NewProxyOn(net.JoinHostPort(s.net.Addr(fault.Host).String(), "0"), s.forward.addr()); err != nil {
+		if database, where, err = s.place(n); err != nil {
 			return err
 		}
-		if database, err = through(database, n.proxy.Addr()); err != nil {
-			return err
-		}
-		host := s.net.Addr(n.index).String()
-		where = []string{"--open", "--host", host, "--port", nodePort, "--cluster-listen", host + ":6222", "--cluster-advertise", host + ":6222"}
-		n.command = func(name string, args ...string) *exec.Cmd { return s.net.Command(n.index, name, args...) }
 	}
-	n.args = func() []string {
-		// Members do not lag, so each gap that they are told of is between nodes.
-		return append([]string{
-			"serve", "--database-url", database, "--cluster", "bench", "--stored-rooms", storedRoom,
-			"--rate-limit", "1e6", "--rate-burst", "1e6", "--max-lag-bytes", "64MiB", "--max-lag-age", "1h",
-		}, where...)
-	}
+	// Members do not lag, so each gap that they are told of is between nodes.
+	n.args = append(where, "--database-url", database, "--cluster", "bench", "--stored-rooms", storedRoom,
+		"--rate-limit", "1e6", "--rate-burst", "1e6", "--max-lag-bytes", "64MiB", "--max-lag-age", "1h")
 	return n.start(ctx)
+}
+
+// place gives a node a place in the network, and a proxy to PostgreSQL. It returns the database's URL and the node's flags.
+func (s *system) place(n *node) (database string, flags []string, err error) {
+	if n.proxy, err = fault.NewProxyOn(net.JoinHostPort(s.net.Addr(fault.Host).String(), "0"), s.forward.addr()); err != nil {
+		return "", nil, err
+	}
+	n.command = func(name string, args ...string) *exec.Cmd { return s.net.Command(n.index, name, args...) }
+	host := s.net.Addr(n.index).String()
+	flags = []string{"--open", "--host", host, "--port", nodePort, "--cluster-listen", host + ":6222", "--cluster-advertise", host + ":6222"}
+	database, err = through(s.postgres.URL(), n.proxy.Addr())
+	return database, flags, err
 }
 
 // through returns the database's URL with another host and port.
