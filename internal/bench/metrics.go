@@ -71,6 +71,12 @@ var (
 			},
 			latencies: []string{""},
 		},
+		"cluster": {
+			names: []string{
+				"acknowledged", "delivered", "errors", "faults", "generator_cores", "messages_per_second", "postgres_cores", "presence_max_ms",
+				"presence_p50_ms", "seconds", "sent", "server_cores", "told", "told_max_ms", "told_p50_ms",
+			},
+		},
 		"failover": {
 			names: []string{
 				"acknowledged", "delivered", "errors", "lost", "outage_max_ms", "outage_p50_ms", "pause_max_ms", "pause_p50_ms", "promotions", "redelivered", "told", "unfenced",

@@ -92,13 +92,22 @@ type Sampler struct {
 // generator, the process server as the server, and postgres with all its
 // children as PostgreSQL. A pid of 0 means no process.
 func StartSampler(ctx context.Context, server, postgres int, generators ...int) *Sampler {
+	return SampleProcesses(ctx, []int{server}, postgres, generators...)
+}
+
+// SampleProcesses is StartSampler for several servers, which together have one role.
+func SampleProcesses(ctx context.Context, servers []int, postgres int, generators ...int) *Sampler {
 	ctx, stop := context.WithCancel(ctx)
 	load := []int32{int32(os.Getpid())}
 	for _, pid := range generators {
 		load = append(load, int32(pid))
 	}
+	var serving []int32
+	for _, pid := range servers {
+		serving = append(serving, int32(pid))
+	}
 	s := &Sampler{
-		roots: map[Role][]int32{Server: {int32(server)}, Postgres: {int32(postgres)}, Generator: load},
+		roots: map[Role][]int32{Server: serving, Postgres: {int32(postgres)}, Generator: load},
 		stop:  stop,
 		first: make(map[int32]float64), last: make(map[int32]float64), role: make(map[int32]Role),
 		latest: make(map[Role]Sample),

@@ -168,6 +168,12 @@ func (w *Wire) Close() {
 	<-w.ended
 }
 
+// Abort ends the connection at once, without a closing handshake.
+func (w *Wire) Abort() {
+	w.conn.Abort()
+	<-w.ended
+}
+
 func (w *Wire) read() {
 	defer close(w.ended)
 	for {

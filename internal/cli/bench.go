@@ -28,6 +28,7 @@ type benchCmd struct {
 	Echo     benchEchoCmd     `cmd:"" help:"Round trips of small messages over WebSocket."`
 	Idle     benchIdleCmd     `cmd:"" help:"Memory of idle connections."`
 	Failover benchFailoverCmd `cmd:"" help:"PostgreSQL fails over under load: which data is lost, whether clients are told, and how long they wait."`
+	Cluster  benchClusterCmd  `cmd:"" help:"Several nodes on one PostgreSQL: what is lost, and who is told, when nodes and networks fail; and what more nodes cost."`
 	All      benchAllCmd      `cmd:"" help:"Run every benchmark, and write one report."`
 	List     benchListCmd     `cmd:"" help:"List the benchmarks."`
 	Compare  benchCompareCmd  `cmd:"" help:"Compare two results: what changed, and whether chance could explain it."`

@@ -88,12 +88,12 @@ func (c *benchFailoverCmd) Run(p *process) (err error) {
 
 // directory returns the directory of the data and logs. remove deletes it at the end, unless the
 // user named it.
-func (c *benchFailoverCmd) directory() (dir string, remove func() error, err error) {
-	if c.DataDir != "" {
-		if _, err := os.Stat(c.DataDir); err == nil {
-			return "", nil, exit(ExitDataDir, "--data-dir: %s exists already: give a new directory for the data and logs of this run", c.DataDir)
+func (f embeddedFlags) directory() (dir string, remove func() error, err error) {
+	if f.DataDir != "" {
+		if _, err := os.Stat(f.DataDir); err == nil {
+			return "", nil, exit(ExitDataDir, "--data-dir: %s exists already: give a new directory for the data and logs of this run", f.DataDir)
 		}
-		return c.DataDir, func() error { return nil }, os.MkdirAll(c.DataDir, 0o755)
+		return f.DataDir, func() error { return nil }, os.MkdirAll(f.DataDir, 0o755)
 	}
 	dir, err = os.MkdirTemp("", "tidewire-bench-")
 	if err != nil {

@@ -36,6 +36,8 @@ var scenarios = []scenarioInfo{
 	{"echo", nil, "cost of a round trip", "10 s", []string{"--clients=20", "--messages=100000", "--repeat=1"}},
 	{"failover", nil, "which data is lost when PostgreSQL fails over, and how long clients wait", "5 min",
 		[]string{"--replication=quorum", "--promotions=2", "--fault=cut-off,freeze"}},
+	{"cluster", nil, "which promises several servers keep when nodes and networks fail", "5 min",
+		[]string{"--faults=2", "--fault=kill,freeze", "--longest=2s"}},
 	{"idle", nil, "memory of an idle connection", "15 s", []string{"--connections=1000"}},
 }
 

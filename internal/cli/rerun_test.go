@@ -94,7 +94,7 @@ func TestBenchRun_BadFiles(t *testing.T) {
 func TestBenchList(t *testing.T) {
 	t.Parallel()
 	code, out, _ := run(t, nil, "bench", "list")
-	for _, name := range []string{"ingest", "queue", "pubsub", "events", "chat", "lanes", "echo", "failover", "idle"} {
+	for _, name := range []string{"ingest", "queue", "pubsub", "events", "chat", "lanes", "echo", "failover", "cluster", "idle"} {
 		if !slices.Contains(strings.Fields(out), name) {
 			t.Errorf("%s is not listed", name)
 		}

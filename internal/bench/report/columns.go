@@ -39,6 +39,8 @@ func columns(scenario string, base *bench.Row) []column {
 		return queueColumns()
 	case scenario == "events":
 		return eventsColumns()
+	case scenario == "cluster":
+		return clusterColumns()
 	case scenario == "failover":
 		return failoverColumns()
 	case scenario == "lanes":
@@ -240,6 +242,25 @@ func share(v float64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%.3g %%", 100*v)
+}
+
+func clusterColumns() []column {
+	return []column{
+		nameColumn("fault, or nodes"),
+		metric("faults", "faults", count),
+		metric("gaps told p50 ms", "told_p50_ms", fixed(0)),
+		metric("max ms", "told_max_ms", fixed(0)),
+		metric("presence right p50 ms", "presence_p50_ms", fixed(0)),
+		metric("max ms", "presence_max_ms", fixed(0)),
+		metric("messages/s", "messages_per_second", count),
+		metric("sent", "sent", count),
+		metric("acknowledged", "acknowledged", count),
+		metric("delivered", "delivered", count),
+		metric("told missing", "told", count),
+		metric("PG cores", "postgres_cores", fixed(2)),
+		metric("server cores", "server_cores", fixed(2)),
+		notZero(metric("errors", "errors", count)),
+	}
 }
 
 func failoverColumns() []column {
