@@ -113,6 +113,13 @@ func (f *authFlags) policyConfig(log *slog.Logger, db *authDatabase) (*auth.Conf
 	return cfg, nil
 }
 
+// warnOfReaders warns if other users of the machine can read a file with a secret.
+func warnOfReaders(log *slog.Logger, path string) {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users of this machine can read the secret: chmod 600 "+path, "mode", info.Mode().Perm())
+	}
+}
+
 func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {
 	var keys []auth.Key
 	for _, path := range f.AuthSecretFile {
@@ -120,9 +127,7 @@ func (f *authFlags) keys(log *slog.Logger) ([]auth.Key, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--auth-secret-file: %w", err)
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			log.Warn("other users of this machine can read the secret: chmod 600 "+path, "mode", info.Mode().Perm())
-		}
+		warnOfReaders(log, path)
 		keys = append(keys, k)
 	}
 	for _, path := range f.AuthPublicKeyFile {

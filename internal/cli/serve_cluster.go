@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -26,11 +28,11 @@ import (
 
 // clusterFlags make the server a node of a cluster.
 type clusterFlags struct {
-	Cluster           string   `placeholder:"NAME" help:"Form a cluster with all servers that have the same database and this name: rooms that are not stored then span all of them. Letters, digits, - and _."`
-	ClusterListen     string   `default:":6222" placeholder:"[HOST]:PORT" help:"Address for the other servers of the cluster. The connections are encrypted, and both sides prove that they know the password of the cluster."`
+	Cluster           string   `placeholder:"NAME" help:"Form a cluster with all servers that have the same database and this name: rooms that are not stored then span all of them, and limits of users count on all together. Letters, digits, - and _."`
+	ClusterListen     string   `default:":6222" placeholder:"[HOST]:PORT" help:"Address for the other servers of the cluster. The connections are encrypted, and both sides prove that they know the secret of the cluster."`
 	ClusterAdvertise  string   `placeholder:"HOST:PORT" help:"Address at which the other servers reach --cluster-listen. Default: an address of this machine, which the log shows."`
 	ClusterPeers      []string `placeholder:"HOST:PORT" help:"Addresses of the other servers, if there is no database (--only chat). Needs --cluster-secret-file."`
-	ClusterSecretFile string   `placeholder:"FILE" help:"File with the password of the cluster, if there is no database. It is the same on all servers."`
+	ClusterSecretFile string   `placeholder:"FILE" help:"File with the secret of the cluster. It is the same on all servers. Default: the secret is in the database."`
 	NATS              string   `name:"nats" placeholder:"URL" help:"Use these NATS servers instead of the one inside this process, which then is not started. Several are separated by commas. tls://… encrypts."`
 	NATSCreds         string   `name:"nats-creds" placeholder:"FILE" help:"Credentials file for --nats."`
 
@@ -57,7 +59,11 @@ func (f clusterFlags) check(only string) error {
 	case len(f.ClusterPeers) > 0 && f.ClusterSecretFile == "":
 		return errors.New("--cluster-peers needs --cluster-secret-file")
 	}
-	for _, address := range append([]string{f.ClusterListen}, f.ClusterPeers...) {
+	addresses := append([]string{f.ClusterListen}, f.ClusterPeers...)
+	if f.ClusterAdvertise != "" {
+		addresses = append(addresses, f.ClusterAdvertise)
+	}
+	for _, address := range addresses {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return fmt.Errorf("%q is no address of a cluster: want HOST:PORT: %w", address, err)
 		}
@@ -92,6 +98,7 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		running.Wait()
 		relay.Close()
 	}
+	node.Observe(c.commonSettings(), observer(p.log))
 	if err := c.find(ctx, &running, p, pool, relay, node, id); err != nil {
 		leave()
 		return nil, err
@@ -114,6 +121,23 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 		}
 	}
 	return leave, nil
+}
+
+// commonSettings returns a hash of the settings that all servers of a cluster need in common.
+func (c *serveCmd) commonSettings() uint64 {
+	patterns := slices.Sorted(slices.Values(c.StoredRooms))
+	sum := sha256.Sum256([]byte(strings.Join(patterns, "\x00")))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+func observer(log *slog.Logger) cluster.Observer {
+	return cluster.Observer{
+		Heard: func(node string) { log.Info("another server of the cluster is heard", "node", node) },
+		Lost:  func(node string) { log.Info("another server of the cluster is not heard any more", "node", node) },
+		Differs: func(node string) {
+			log.Warn("another server of the cluster has other --stored-rooms: members miss chats", "node", node, "do", "Give all servers the same")
+		},
+	}
 }
 
 // tailOf connects the streams of the nodes that use this database.
@@ -187,7 +211,10 @@ func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64, own *na
 		}
 	}
 	relay, err := natsrelay.Start(cfg)
-	if err != nil {
+	switch {
+	case errors.Is(err, natsrelay.ErrListen):
+		return nil, exit(ExitListen, "%w", err)
+	case err != nil:
 		return nil, exit(ExitUsage, "%w", err)
 	}
 	return relay, nil
@@ -200,6 +227,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 		if err != nil {
 			return "", exit(ExitUsage, "--cluster-secret-file: %w", err)
 		}
+		warnOfReaders(p.log, c.ClusterSecretFile)
 		secret := strings.TrimSpace(string(text))
 		if len(secret) < 16 {
 			return "", exit(ExitUsage, "--cluster-secret-file %s: want at least 16 characters, for example of: openssl rand -hex 16", c.ClusterSecretFile)

@@ -263,12 +263,37 @@ func TestCluster_WrongSettings(t *testing.T) {
 		"--cluster a --only chat --nats nats://127.0.0.1:1":                                           "connect to NATS",
 		"--cluster a --only chat --cluster-listen 6222 --cluster-secret-file /x":                      "want HOST:PORT",
 		"--cluster a --only chat --nats-creds /x --cluster-secret-file " + short:                      "is for --nats",
+		"--cluster a --only chat --cluster-advertise b --cluster-secret-file " + longSecret(t):        "want HOST:PORT",
 		"--cluster a --only chat --cluster-listen 192.0.2.1:0 --cluster-secret-file " + longSecret(t): "--cluster-listen",
 	} {
 		code, _, errOut := run(t, func(string) string { return "" }, append([]string{"serve", "--port", "0"}, strings.Fields(flags)...)...)
-		if code != cli.ExitUsage || !strings.Contains(errOut, want) {
+		wantCode := cli.ExitUsage
+		if strings.Contains(flags, "192.0.2.1") {
+			wantCode = cli.ExitListen
+		}
+		if code != wantCode || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit code %d, and not %q in\n%s", flags, code, want, errOut)
 		}
+	}
+}
+
+// TestCluster_OtherSettings: servers whose --stored-rooms differ warn of each other.
+func TestCluster_OtherSettings(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Open(t)
+	flags := []string{"--database-url", db.URL, "--cluster", "tides", "--cluster-listen", "127.0.0.1:0"}
+	one := serve(t, append(flags, "--stored-rooms", "a,b")...)
+	same, other := serve(t, append(flags, "--stored-rooms", "b,a")...), serve(t, flags...)
+	const warning = "has other --stored-rooms"
+	for _, p := range []*program{one, same, other} {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(p.log(), warning); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no warning of other settings")
+			}
+		}
+	}
+	if n := strings.Count(one.log(), warning); n != 1 {
+		t.Errorf("%d warnings, want one", n)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // clusterTLSFlags are the certificates of the connections between servers of a cluster, if they are an operator's, and those for NATS servers.
 type clusterTLSFlags struct {
-	ClusterTLSCertFile string `name:"cluster-tls-cert-file" placeholder:"FILE" help:"File with a certificate for the other servers of the cluster, in PEM, followed by those of its issuers. It names the address of --cluster-advertise, and is for servers and clients. The server reads the file again when it changes. Default: the server makes a certificate, which only servers with the password of the cluster accept."`
+	ClusterTLSCertFile string `name:"cluster-tls-cert-file" placeholder:"FILE" help:"File with a certificate for the other servers of the cluster, in PEM, followed by those of its issuers. It is for servers and clients; the names in it do not matter. The server reads the file again when it changes. Default: the server makes a certificate, which only servers with the secret of the cluster accept."`
 	ClusterTLSKeyFile  string `name:"cluster-tls-key-file" placeholder:"FILE" help:"File with the key of that certificate, in PEM."`
 	ClusterTLSCAFile   string `name:"cluster-tls-ca-file" placeholder:"FILE" help:"Certificates, in PEM, with which those of the other servers are checked. The server reads the file only when it starts."`
 	NATSCAFile         string `name:"nats-ca-file" placeholder:"FILE" help:"Certificates, in PEM, with which those of the servers of --nats are checked. They then have to use TLS. Default: those of the system, with --nats tls://…"`

@@ -46,9 +46,9 @@ func newSettings(getenv func(string) string) *settings {
 func (s *settings) warnOfReaders(log *slog.Logger) {
 	secret := func(name string) bool {
 		address, _ := s.values[name].(string)
-		return withoutPassword(address) != address
+		return withoutPasswords(address) != address
 	}
-	if !secret("database-url") && !secret("read-url") {
+	if !secret("database-url") && !secret("read-url") && !secret("nats") {
 		return
 	}
 	if info, err := os.Stat(s.file); err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -266,8 +266,8 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 	if value == nil {
 		return "", false, nil
 	}
-	if address, ok := value.(string); ok && strings.HasSuffix(f.Name, "-url") {
-		value = withoutPassword(address)
+	if address, ok := value.(string); ok && (strings.HasSuffix(f.Name, "-url") || f.Name == "nats") {
+		value = withoutPasswords(address)
 	}
 	line, err := toml.Marshal(map[string]any{"v": value})
 	if err != nil {
@@ -277,6 +277,18 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 }
 
 var passwordField = regexp.MustCompile(`password=('[^']*'|[^&\s]*)`)
+
+// withoutPasswords returns one or more addresses, separated by commas, without their passwords.
+func withoutPasswords(addresses string) string {
+	if strings.Count(addresses, "://") < 2 {
+		return withoutPassword(addresses)
+	}
+	all := strings.Split(addresses, ",")
+	for i, address := range all {
+		all[i] = withoutPassword(address)
+	}
+	return strings.Join(all, ",")
+}
 
 // withoutPassword returns the address of a database without its password.
 func withoutPassword(address string) string {

@@ -21,6 +21,9 @@ type Discovery struct {
 	missing   map[string]int // in how many lists in turn a node was that is not heard
 }
 
+// warnAfter is after how many lists a warning says that a node is in them and not heard: half a minute. The row of a node that has died is out by then.
+const warnAfter = 6
+
 // Discover writes the row of the node, and connects it to the others. Run must follow. Errors are those of PostgreSQL and of routes.
 func Discover(ctx context.Context, d *Directory, routes Routes, node *Node) (*Discovery, error) {
 	peers, err := d.Refresh(ctx)
@@ -56,6 +59,10 @@ func (d *Discovery) found(peers []Entry) error {
 			continue
 		}
 		missing[peer.ID] = d.missing[peer.ID] + 1
+		if missing[peer.ID] == warnAfter {
+			d.directory.log.Warn("another server of the cluster is not heard", "node", peer.ID, "address", peer.Address,
+				"do", "If it runs, check that this server reaches that address (--cluster-advertise there), or is reached from there")
+		}
 		if missing[peer.ID] >= 2 && !slices.Contains(d.addresses, peer.Address) {
 			d.addresses = append(d.addresses, peer.Address)
 			added = true

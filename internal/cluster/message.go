@@ -11,7 +11,7 @@ import (
 //	batch      'b' node(8) name epoch(8) age(4, ms) first(8) count(4) frames
 //	open       'o' node(8) name epoch(8) age(4, ms) next(8): the room begins on this node; others answer with a digest
 //	digest     'd' node(8), then for each room: name epoch(8) age(4, ms) next(8)
-//	heartbeat  'h' node(8) number(8)
+//	heartbeat  'h' node(8) number(8) settings(8)
 //	question   'q' node(8) number(8), then slots, 2 bytes each: the node asks another for the numbers of all rooms in the slots;
 //	           number is that of the heartbeat because of which it asks
 //	answered   'a' node(8) number(8): the digests that answer the question have been sent

@@ -45,6 +45,9 @@ type Node struct {
 	asks    asks
 	notes   atomic.Pointer[Notes]
 
+	settings uint64 // see Observe
+	observer Observer
+
 	mu     sync.RWMutex
 	links  map[string]*link
 	slots  map[slot]*listener
@@ -59,6 +62,7 @@ type peer struct {
 	heartbeat uint64 // number of its last heartbeat
 	seen      time.Time
 	asked     uint64 // the heartbeat because of which it is asked until it answers; 0 if it has answered
+	settings  uint64
 }
 
 // closing says when a room has ended on this node.
@@ -87,6 +91,8 @@ func newNode(id uint64, r relay.Relay, now func() time.Time) (*Node, error) {
 	n := &Node{id: id, relay: r, now: now, links: make(map[string]*link), slots: make(map[slot]*listener), peers: make(map[uint64]*peer)}
 	n.watched.links, n.watched.wake = make(map[*link]bool), make(chan struct{}, 1)
 	n.asks.slots, n.asks.waiting = make(chan struct{}, answering), make(map[uint64]chan []byte)
+	nothing := func(string) {}
+	n.observer = Observer{nothing, nothing, nothing}
 	for topic, receive := range map[string]func(kind byte, rest *reader, from uint64){heartbeatTopic: n.hear, notesTopic: n.hearNote, nodeTopic(id): n.toThis} {
 		if _, err := r.Listen(topic, n.decoded(receive)); err != nil {
 			return nil, fmt.Errorf("join the cluster: %w", err)
@@ -146,27 +152,38 @@ func (n *Node) beat() {
 	if number%askEvery == 0 {
 		n.askPresence(true)
 	}
-	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), number))
+	heartbeat := binary.BigEndian.AppendUint64(appendHead(nil, kindHeartbeat, n.id), number)
+	n.relay.Publish(heartbeatTopic, binary.BigEndian.AppendUint64(heartbeat, n.settings))
 	n.sendNote()
+	for _, id := range n.forgetPeers(now) {
+		n.observer.Lost(NodeName(id))
+	}
+}
+
+// forgetPeers forgets the nodes that have not been heard for long, and returns them.
+func (n *Node) forgetPeers(now time.Time) (lost []uint64) {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	for id, p := range n.peers {
 		if now.Sub(p.seen) > goneAfter {
 			delete(n.peers, id)
+			lost = append(lost, id)
 		}
 	}
 	n.others.Store(int64(len(n.peers)))
+	return lost
 }
 
 // hear handles a heartbeat.
 func (n *Node) hear(_ byte, r *reader, from uint64) {
-	number := r.uint64()
+	number, settings := r.uint64(), r.uint64()
 	if r.err != nil {
 		return
 	}
 	n.peersMu.Lock()
 	p := n.peers[from]
-	if p == nil {
+	begins := p == nil
+	if begins {
 		p = &peer{asked: number}
 		n.peers[from] = p
 		n.others.Store(int64(len(n.peers)))
@@ -175,7 +192,16 @@ func (n *Node) hear(_ byte, r *reader, from uint64) {
 	}
 	p.heartbeat, p.seen = max(p.heartbeat, number), n.now()
 	asked := p.asked
+	differs := settings != n.settings && (begins || settings != p.settings)
+	p.settings = settings
+	observer := n.observer
 	n.peersMu.Unlock()
+	if begins {
+		observer.Heard(NodeName(from))
+	}
+	if differs {
+		observer.Differs(NodeName(from))
+	}
 	if asked > 0 {
 		n.ask(from, asked)
 	}

@@ -38,6 +38,9 @@ type embedded struct {
 	options *server.Options
 }
 
+// ErrListen means that the server inside the process cannot listen on its address.
+var ErrListen = errors.New("listen for other nodes")
+
 // startEmbedded starts a server whose connections to other nodes are encrypted as routes says. nil, which only a benchmark gives, is not encrypted.
 func startEmbedded(cfg Config, routes *tls.Config) (*embedded, error) {
 	host, portText, err := net.SplitHostPort(cfg.Listen)
@@ -50,7 +53,7 @@ func startEmbedded(cfg Config, routes *tls.Config) (*embedded, error) {
 	}
 	free, err := net.Listen("tcp", cfg.Listen) // NATS does not report why it can't
 	if err != nil {
-		return nil, fmt.Errorf("listen for other nodes: %w; choose another address with --cluster-listen", err)
+		return nil, fmt.Errorf("%w: %w; choose another address with --cluster-listen", ErrListen, err)
 	}
 	free.Close()
 	if port == 0 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,6 +158,10 @@ func explain(cfg Config, err error) error {
 		return fmt.Errorf("connect to NATS: %w: the NATS servers have no TLS; give them certificates, or use nats:// without --nats-ca-file and --nats-cert-file", err)
 	case cfg.CertFile == "" && refused(err):
 		return fmt.Errorf("connect to NATS: %w: if the NATS servers want a certificate, name it with --nats-cert-file and --nats-key-file", err)
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("connect to NATS: no server answers at the addresses of --nats: are they right (nats://HOST:4222), and does a server run there? (%w)", err)
+	case errors.Is(err, os.ErrNotExist) && cfg.Creds != "":
+		return fmt.Errorf("connect to NATS: %w: name a file that this server can read with --nats-creds", err)
 	}
 	return fmt.Errorf("connect to NATS: %w", err)
 }

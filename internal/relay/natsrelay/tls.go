@@ -19,8 +19,8 @@ const peerName = "node.tidewire.internal"
 
 // Certificates are those of a certification authority that an operator runs.
 type Certificates struct {
-	// Own returns the certificate of this node, which names the address at which other nodes reach it. It is called for each
-	// connection, by several goroutines at a time.
+	// Own returns the certificate of this node, for servers and for clients. It is called for each connection, by several
+	// goroutines at a time.
 	Own func() *tls.Certificate
 	// CAs are the authorities whose certificates other nodes have to show.
 	CAs *x509.CertPool
@@ -29,7 +29,9 @@ type Certificates struct {
 // routeTLS returns the TLS of the connections between nodes. They are always encrypted, and both sides show a certificate.
 func routeTLS(cfg Config) (*tls.Config, error) {
 	if c := cfg.Certificates; c != nil {
-		return mutual(c.Own, c.CAs, ""), nil // NATS fills in the host to which it connects
+		config := mutual(c.Own, c.CAs, peerName)
+		anyName(config)
+		return config, nil
 	}
 	own, cas, err := certify(cfg.Cluster, cfg.Secret)
 	if err != nil {
@@ -47,6 +49,23 @@ func mutual(own func() *tls.Certificate, cas *x509.CertPool, name string) *tls.C
 		// Functions, and not Certificates: a new certificate then needs no reload of NATS, which would close the connection of this process.
 		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own(), nil },
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own(), nil },
+	}
+}
+
+// anyName makes the side that connects accept each name in a certificate of the authorities, as the side that accepts does anyway. The authority is for
+// this cluster alone, so a name proves nothing more. And NATS 2.15 compares it with a name that it has learnt from another node, if the address of
+// this one is a number.
+func anyName(config *tls.Config) {
+	config.InsecureSkipVerify = true // VerifyConnection does it
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		issuers := x509.NewCertPool()
+		for _, issuer := range state.PeerCertificates[1:] {
+			issuers.AddCert(issuer)
+		}
+		_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+			Roots: config.RootCAs, Intermediates: issuers, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		})
+		return err
 	}
 }
 

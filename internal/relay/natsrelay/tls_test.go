@@ -215,18 +215,25 @@ func TestTLS_StrangeNodes(t *testing.T) {
 			})
 		}
 	}
-	t.Run("a certificate for another address", func(t *testing.T) {
-		t.Parallel()
-		node, log := begin(t, operators)
-		stranger, _ := begin(t, natsrelay.Config{Node: "b", Secret: "s", Certificates: own(&misnamed, first.Leaf)})
-		if err := node.SetPeers([]string{stranger.Addr()}); err != nil {
+}
+
+// TestTLS_AnyName: certificates of the operator's authority count with each name, however nodes are addressed.
+func TestTLS_AnyName(t *testing.T) {
+	t.Parallel()
+	first, _ := issued(t, "127.0.0.1")
+	misnamed, _ := issued(t, "127.0.0.2", "other.example")
+	a, _ := begin(t, natsrelay.Config{Node: "a", Secret: "s", Certificates: own(&first, first.Leaf, misnamed.Leaf)})
+	b, _ := begin(t, natsrelay.Config{Node: "b", Secret: "s", Certificates: own(&misnamed, first.Leaf, misnamed.Leaf)})
+	c, _ := begin(t, natsrelay.Config{Node: "c", Secret: "s", Certificates: own(&first, first.Leaf, misnamed.Leaf)})
+	_, port, _ := net.SplitHostPort(a.Addr())
+	for node, peers := range map[*natsrelay.Relay][]string{b: {"localhost:" + port}, c: {b.Addr(), "localhost:" + port}} {
+		if err := node.SetPeers(peers); err != nil {
 			t.Fatal(err)
 		}
-		refusal(t, log, "the address of --cluster-advertise")
-		if node.Peers() != 0 {
-			t.Error("the stranger is connected")
-		}
-	})
+	}
+	for _, node := range []*natsrelay.Relay{a, b, c} {
+		eventually(t, "all nodes are connected", func() bool { return node.Peers() == 2 })
+	}
 }
 
 // TestTLS_PlainNode: a NATS server that knows the password and has no TLS is not connected, whoever begins.

@@ -28,12 +28,16 @@ func (w *warnings) warn(format string, v []any) {
 	}
 	if strings.Contains(text, "TLS route handshake error") || strings.Contains(text, "TLS handshake timeout") {
 		if w.due(&w.refused) {
-			w.log.Warn("a connection between servers of the cluster was refused", "nats", text, "do", w.advice())
+			w.log.Warn("a connection between servers of the cluster was refused", "error", text, "do", w.advice(text))
 		}
 		return
 	}
 	if w.due(&w.other) {
-		w.log.Warn("the connections of the cluster", "nats", text)
+		what := "NATS inside this process has a problem"
+		if strings.Contains(text, "trying to connect to route") {
+			what = "cannot connect to another server of the cluster"
+		}
+		w.log.Warn(what, "error", text)
 	}
 }
 
@@ -48,11 +52,14 @@ func (w *warnings) due(last *time.Time) bool {
 	return true
 }
 
-// advice says what to do about a connection that was refused by TLS.
-func (w *warnings) advice() string {
-	const stranger = "If no server of the cluster is at this address, keep it away from the port"
+// advice says what to do about a connection whose TLS handshake has failed.
+func (w *warnings) advice(text string) string {
+	const stranger = "If the address is a stranger's, block it in your firewall"
+	if strings.Contains(text, "timeout") || strings.HasSuffix(text, "EOF") {
+		return "The other side has not answered in time, or has ended the connection: look at its log. " + stranger
+	}
 	if w.own {
-		return "Give all servers certificates of the same CA, for clients and servers, with the address of --cluster-advertise in them. " + stranger
+		return "Give all servers certificates of the same CA, for clients and servers. " + stranger
 	}
 	return "Give all servers the same --cluster, the same database or --cluster-secret-file, and no --cluster-tls-… or all of them. " + stranger
 }
