@@ -64,41 +64,69 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// check asks the store from time to time for chats of this server that are published and that the follower has not seen: a
-// failover may have lost them. There are such chats only while others store too, or PostgreSQL is away.
+// check asks the store for chats of this server that the follower has not seen for a while: a failover may have lost them. There are such chats only
+// while others store too, or PostgreSQL is away.
 func (f *follower) check(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
-	for before := int64(0); ; {
+	for before := (doubt{}); ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		unseen := f.rooms.unseen()
-		if unseen == before && unseen > 0 {
-			f.ask(ctx, unseen)
+		now := f.rooms.doubt()
+		if now == before {
+			f.ask(ctx, now.published, f.rooms.lostPublished)
+			f.ask(ctx, now.own, f.rooms.lostOwn)
 		}
-		before = unseen
+		before = now
 	}
 }
 
-func (f *follower) ask(ctx context.Context, position int64) {
+// ask asks the store about a position, if it is not 0, and tells a function after which position all is lost.
+func (f *follower) ask(ctx context.Context, position int64, lost func(position, after int64)) {
+	if position == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if lost, ok := errors.AsType[*engine.HistoryLostError](f.rooms.store.Check(ctx, position)); ok {
-		f.rooms.lost(lost.Last)
+	if history, ok := errors.AsType[*engine.HistoryLostError](f.rooms.store.Check(ctx, position)); ok {
+		lost(position, history.Last)
 	}
 }
 
-// unseen returns the position up to which all is published, if the follower has not seen it, else 0.
-func (s *storedRooms) unseen() int64 {
+// doubt are positions that this server has stored and the follower has not seen, or 0: the last one that is published, and the first one that is not.
+type doubt struct{ published, own int64 }
+
+func (s *storedRooms) doubt() (d doubt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen >= s.published {
-		return 0
+	if s.seen < s.published {
+		d.published = s.published
 	}
-	return s.published
+	if len(s.own) > 0 {
+		d.own = s.own[0].position
+	}
+	return d
+}
+
+// lostPublished takes note that a position is lost that was published, if nothing has changed since the question.
+func (s *storedRooms) lostPublished(position, after int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.published == position && s.seen < position {
+		s.lostLocked(after)
+	}
+}
+
+// lostOwn answers a chat of this server that is lost, and was not published.
+func (s *storedRooms) lostOwn(position, _ int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.own) > 0 && s.own[0].position == position {
+		s.dropOwn()
+	}
 }
 
 // begin returns the position after which the follower begins.
@@ -114,49 +142,69 @@ func (f *follower) stop() {
 	f.running.Wait()
 }
 
-// ownChat is a chat of this server that is stored, and comes after a position that is not published yet.
+// ownChat is a chat of this server that is stored.
 type ownChat struct {
 	position int64
 	room     string
 	from     *room.Member
 	payload  []byte
+	// answered answers the sender. It is called when the chat is published, and not before: so an answer never overtakes the news that earlier
+	// chats are lost, and a chat that a failover has lost before it was published is not answered with ok.
+	answered func(position int64, err error)
 }
 
-// storedOne takes note of the outcome of a chat of this server. Its position is 0 if it is not stored.
+var errLostChat = errors.New("a failover has lost the chat")
+
+// storedOne takes note of a chat of this server that is stored. If others have stored chats before it that are not published yet, it waits for these.
 func (s *storedRooms) storedOne(c ownChat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known++
-	if c.position > 0 {
-		s.lastOwn = c.position
-		if len(s.own) == 0 && c.position == s.published+1 {
-			s.publish(c)
-		} else {
-			s.own = append(s.own, c)
-			s.publishOwn()
-		}
+	s.lastOwn = c.position
+	switch {
+	case c.position <= s.published: // as that of another server
+		c.answered(c.position, nil)
+	case len(s.own) == 0 && c.position == s.published+1:
+		s.publish(c)
+	default:
+		s.own = append(s.own, c)
+		s.publishOwn()
 	}
 	s.tell()
 }
 
+// notStored takes note of a chat of this server that is not stored.
+func (s *storedRooms) notStored() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known++
+	s.tell()
+}
+
+// dropOwn answers the first chat that waits: a failover has lost it. The caller holds mu.
+func (s *storedRooms) dropOwn() {
+	c := s.own[0]
+	s.own = s.own[1:]
+	c.answered(0, errLostChat)
+}
+
 // publishOwn publishes the chats of this server that follow directly. The caller holds mu.
 func (s *storedRooms) publishOwn() {
-	for len(s.own) > 0 && s.own[0].position <= s.published+1 {
+	for len(s.own) > 0 && s.own[0].position == s.published+1 {
 		c := s.own[0]
 		s.own = s.own[1:]
-		if c.position == s.published+1 {
-			s.publish(c)
-		}
+		s.publish(c)
 	}
 	if len(s.own) == 0 {
 		s.own = nil
 	}
 }
 
-// publish sends a chat to the members of its room, except its sender. The caller holds mu.
+// publish sends a chat of this server to the members of its room, except its sender, whom it answers. The caller holds mu.
 func (s *storedRooms) publish(c ownChat) {
 	s.hub.Publish(c.room, c.from, websocket.OpText, appendPlaced(nil, c.payload, c.position))
 	s.published = c.position
+	c.answered(c.position, nil)
 }
 
 // receive publishes what the follower has got from the store, as far as it is not published.
@@ -174,12 +222,13 @@ func (s *storedRooms) receive(ctx context.Context, page []engine.RoomMessage) {
 			continue
 		}
 		for len(s.own) > 0 && s.own[0].position < m.Position {
-			s.own = s.own[1:] // lost by a failover
+			s.dropOwn()
 		}
 		switch {
 		case len(s.own) > 0 && s.own[0].position == m.Position:
-			s.publish(s.own[0])
+			c := s.own[0]
 			s.own = s.own[1:]
+			s.publish(c)
 		default:
 			s.publishForeign(m)
 		}
@@ -273,21 +322,25 @@ func (s *storedRooms) lostLocked(after int64) {
 	if after >= s.published { // it is known
 		return
 	}
-	s.published = after
+	upTo := s.published
+	s.published, s.lostAfter = after, after
+	s.losses++
 	s.hub.PublishEach(websocket.OpText, func(room string) []byte {
 		if !s.has(room) {
 			return nil
 		}
-		notice, _ := json.Marshal(historyLost{Type: "history_lost", Room: room, Last: after}) // of strings and numbers: it can't fail
+		notice, _ := json.Marshal(historyLost{"history_lost", room, after, upTo}) // of strings and numbers: it can't fail
 		return notice
 	})
 }
 
-// historyLost tells the members of a room that the chats after Last are lost.
+// historyLost tells the members of a room that the chats after Last, up to UpTo, are lost. Later ones are not: the answer to a chat of the new history may
+// come before this.
 type historyLost struct {
 	Type string `json:"type"`
 	Room string `json:"room"`
 	Last int64  `json:"last"`
+	UpTo int64  `json:"up_to"`
 }
 
 // presenceOnly connects a stored room with the same room on other servers for who is in it; its chats come from the store.

@@ -23,7 +23,7 @@ func TestStored_AFailoverLosesChats(t *testing.T) {
 		say(n)
 	}
 	store.lose(5)
-	expect(t, member, `{"type":"history_lost","room":"kept-1","last":4}`)
+	expect(t, member, `{"type":"history_lost","room":"kept-1","last":4,"up_to":6}`)
 	joins := func(after int64, want ...string) {
 		t.Helper()
 		c := dial(t, "ws://"+addr+"/ws")

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidewire/tidewire/internal/budget"
+	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
 	"github.com/tidewire/tidewire/websocket"
 )
@@ -27,6 +28,7 @@ const (
 // number of history messages, and the position up to which they are complete.
 func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg chatMessage, opts room.JoinOptions) (_ *room.Member, count int, upTo int64, err error) {
 	past, after := msg.After != nil || msg.History > 0, int64(0)
+	losses := s.lossCount()
 	if past {
 		after, err = query(ctx, p.conn.socket, func() (int64, error) { return s.historyStart(ctx, name, msg) })
 		if err != nil {
@@ -39,6 +41,10 @@ func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg
 	}
 	opts.Hold = true
 	s.mu.Lock()
+	if s.losses != losses && after > s.lostAfter { // what was sent is lost, and the news has come before the join
+		defer s.mu.Unlock()
+		return nil, count, 0, &engine.HistoryLostError{Last: s.lostAfter}
+	}
 	m, upTo := s.hub.Join(p.conn.Conn, name, opts), s.published
 	s.mu.Unlock()
 	done := false
@@ -57,6 +63,13 @@ func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg
 	}
 	done = true
 	return m, count, max(upTo, after), nil
+}
+
+// lossCount returns how often a failover has lost chats that were published.
+func (s *storedRooms) lossCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.losses
 }
 
 // head returns the position up to which all messages have been published.

@@ -28,6 +28,8 @@ type storedRooms struct {
 	published int64
 	seen      int64         // the position up to which the follower has seen the store
 	own       []ownChat     // in the order of positions
+	losses    int           // how often a failover has lost chats that were published
+	lostAfter int64         // and after which position the last time
 	lastOwn   int64         // the last position at which this server has stored a chat
 	begun     int           // chats passed to the store
 	known     int           // those of them whose outcome is known
@@ -69,22 +71,28 @@ func (s *storedRooms) has(name string) bool {
 func (s *storedRooms) append(p *participant, member *room.Member, name string, msg chatMessage, payload []byte) error {
 	payload, id := bytes.Clone(payload), bytes.Clone(msg.ID)
 	p.pending.add()
-	s.began()
-	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
+	answered := func(position int64, err error) {
 		defer p.pending.done()
 		if err != nil {
-			s.storedOne(ownChat{})
 			p.notStored(chatMessage{ID: id}, err)
 		} else {
-			s.storedOne(ownChat{position, name, member, payload})
 			p.ok(chatMessage{ID: id}, map[string]any{"position": position})
 		}
 		if id != nil {
 			s.flusher.later(p.conn)
 		}
+	}
+	s.began()
+	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
+		if err != nil {
+			s.notStored()
+			answered(0, err)
+			return
+		}
+		s.storedOne(ownChat{position, name, member, payload, answered})
 	})
 	if err != nil {
-		s.storedOne(ownChat{})
+		s.notStored()
 		p.pending.done()
 	}
 	return err

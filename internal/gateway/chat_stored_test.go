@@ -29,6 +29,7 @@ type memoryStore struct {
 
 	lost, lostUpTo int64 // range that a failover has lost
 	unseen         bool  // by Follow
+	followed       int64 // the position up to which Follow has passed on everything
 
 	let chan struct{} // if not nil, reads end when it is closed
 
@@ -210,8 +211,17 @@ func (s *memoryStore) Follow(ctx context.Context, after int64, receive func([]en
 		if len(page) > 0 {
 			receive(page)
 			after = page[len(page)-1].Position
+			s.mu.Lock()
+			s.followed = after
+			s.mu.Unlock()
 		}
 	}
+}
+
+// awaitFollower waits until Follow has passed on everything up to a position.
+func (s *memoryStore) awaitFollower(t *testing.T, position int64) {
+	t.Helper()
+	waitFor(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.followed >= position }, "the follower does not see the chats")
 }
 
 func serveStored(t *testing.T) (*memoryStore, *gateway.Server, string) {
