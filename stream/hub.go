@@ -106,12 +106,12 @@ type Hub struct {
 	announce chan struct{} // one slot: unannounced is not empty
 	crowded  chan struct{} // one slot: at least crowd commits wait to be announced
 
-	growth  growth // used only by pollAll, like history, the base of the current history
-	history int64
-	losses  losses
-	peers   peersCounts
+	growth growth // used only by pollAll
+	losses losses
+	peers  peersCounts
 
 	mu          sync.Mutex // guards the fields below
+	history     int64      // the base of the current history, or unknownHistory; only pollAll writes it
 	feeds       map[int32]*feed
 	joined      bool            // whether there is a feed that was not polled yet
 	busy, idle  chan struct{}   // one is closed: whether there are feeds
@@ -207,7 +207,7 @@ func (h *Hub) follow(s *Stream, subscribers, followers int) *feed {
 	defer h.mu.Unlock()
 	f := h.feeds[s.id]
 	if f == nil {
-		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.report)
+		f = newFeed(s.through(h.pool).WithStandby(h.cfg.Standby), &h.cfg, h.history, h.report)
 		f.holes = &h.peers.holes
 		h.feeds[s.id] = f
 		h.joined = true

@@ -53,13 +53,14 @@ type feed struct {
 	holes *atomic.Uint64 // of the Hub
 }
 
-func newFeed(s *Stream, cfg *HubConfig, report func(s *Stream, last, ghost int64)) *feed {
+// newFeed returns the feed of a stream in a history, or unknownHistory.
+func newFeed(s *Stream, cfg *HubConfig, history int64, report func(s *Stream, last, ghost int64)) *feed {
 	return &feed{
 		stream: s, cfg: cfg, report: report, tail: tail{limit: cfg.TailBytes},
 		changed: make(chan struct{}), watchers: make(map[chan struct{}]struct{}),
 		holes: new(atomic.Uint64),
 		hints: 1, // nothing has been checked at this count
-		epoch: epoch{history: unknownHistory, number: 1},
+		epoch: epoch{history: history, number: 1},
 	}
 }
 
@@ -217,11 +218,11 @@ func (f *feed) join(p tailPage) {
 func (f *feed) grownAlone(p tailPage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || len(p.messages) == 0 || p.messages[0].Position <= f.tail.to {
+	if f.err != nil || p.first() <= f.tail.to || p.first() <= f.epoch.history { // of a history that is over
 		f.hintLocked()
 		return
 	}
-	before := p.messages[0].Position - 1
+	before := p.first() - 1
 	joined := before == f.tail.to
 	f.tail.extend(before, p)
 	if f.tail.shrink(followerBytes) || !joined {

@@ -38,7 +38,7 @@ func (f *feed) enterLocked(history int64) {
 	if history <= e.history {
 		return
 	}
-	if e.history != unknownHistory {
+	if e.history != unknownHistory || history > 0 && f.told > 0 { // what came before the history was known may be of an earlier one
 		f.forgetLocked()
 	}
 	e.history = history
@@ -101,7 +101,9 @@ func (f *feed) takeGhosts() (positions []int64) {
 // before.
 func (h *Hub) enter(ctx context.Context, history int64, feeds []*feed, joined bool) {
 	before := h.history
+	h.mu.Lock()
 	h.history = max(before, history)
+	h.mu.Unlock()
 	if history > before || joined {
 		for _, f := range feeds {
 			f.enter(h.history)

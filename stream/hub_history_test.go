@@ -7,7 +7,7 @@ import "testing"
 func TestFeed_LossIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var lost int64
-	f := newFeed(&Stream{name: "orders"}, &HubConfig{}, func(_ *Stream, last, ghost int64) { lost += ghost - last })
+	f := newFeed(&Stream{name: "orders"}, &HubConfig{}, unknownHistory, func(_ *Stream, last, ghost int64) { lost += ghost - last })
 	f.enter(0)
 	f.told = 20
 	f.enter(1 << 40)

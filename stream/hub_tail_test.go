@@ -77,7 +77,7 @@ func wantAfter(t *testing.T, stored []Message, start int64, page []Message) {
 
 func TestFeed_LeavesLateSubscriptionsToTheirOwn(t *testing.T) {
 	t.Parallel()
-	f := newFeed(&Stream{}, new(HubConfig{TailBytes: 1000}.withDefaults()), nil)
+	f := newFeed(&Stream{}, new(HubConfig{TailBytes: 1000}.withDefaults()), unknownHistory, nil)
 	if v := f.look(0, 1); !v.leads {
 		t.Fatal("the first does not lead")
 	}
