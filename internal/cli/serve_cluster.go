@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,14 +107,14 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	running.Go(func() { node.Run(ctx) })
 	if cfg.Limits != nil {
 		cfg.Limits.Share()
-		node.Exchange(cluster.Notes{Write: cfg.Limits.Note, Read: cfg.Limits.Hear})
+		node.Exchange(cluster.Notes{Write: cfg.Limits.Note, Last: cfg.Limits.LastNote, Read: cfg.Limits.Hear})
 	}
 	if files != nil {
 		running.Go(func() { files.Run(ctx) })
 	}
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
-	cfg.Nodes, c.node = nodes{node, c.Cluster, pool}, node
+	cfg.Nodes, c.node = nodes{node, c.Cluster, pool, &nodeList{pool: pool}}, node
 	if pool != nil {
 		if c.tail, err = c.tailOf(ctx, node, pool); err != nil {
 			leave()
@@ -156,6 +157,7 @@ type nodes struct {
 	*cluster.Node
 	cluster string
 	pool    *pgxpool.Pool // nil without a database
+	known   *nodeList
 }
 
 // List implements gateway.Nodes.
@@ -181,21 +183,45 @@ func (n nodes) List(ctx context.Context) (all []gateway.NodeInfo, err error) {
 	return all, nil
 }
 
-// Ask implements gateway.Nodes.
+// Ask implements gateway.Nodes. A client may name any number of servers that do not exist: these cost no more than one look at the list a second.
 func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
-	answer, err := n.Node.Ask(ctx, node, question)
-	switch {
-	case !errors.Is(err, cluster.ErrNoNode):
-		return answer, err
-	case n.pool == nil || !cluster.IsNodeName(node):
-		return nil, gateway.ErrNoNode
+	if !n.Hears(node) {
+		there, err := n.known.has(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			return nil, gateway.ErrNoNode
+		}
 	}
-	// It is not heard. Only if it is not in the list either, it does not exist any more.
-	there, listErr := cluster.Present(ctx, n.pool, node)
-	if listErr == nil && !there {
-		err = gateway.ErrNoNode
+	return n.Node.Ask(ctx, node, question) // waits for a server that is in the list and not heard
+}
+
+// nodeList is the list of the servers in the database, which is read at most once a second.
+type nodeList struct {
+	pool *pgxpool.Pool // nil without a database: then the list is empty
+
+	mu    sync.Mutex
+	read  time.Time
+	names map[string]bool
+}
+
+func (l *nodeList) has(ctx context.Context, node string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pool != nil && time.Since(l.read) > time.Second {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		entries, err := cluster.List(ctx, l.pool)
+		if err != nil {
+			return false, err
+		}
+		l.read, l.names = time.Now(), make(map[string]bool, len(entries))
+		for _, e := range entries {
+			l.names[e.ID] = true
+		}
 	}
-	return nil, errors.Join(err, listErr)
+	return l.names[node], nil
 }
 
 func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64, own *natsrelay.Certificates) (*natsrelay.Relay, error) {
@@ -244,7 +270,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 // find finds the other nodes: in the database, or in --cluster-peers.
 func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, node *cluster.Node, id uint64) error {
 	if pool == nil || len(c.ClusterPeers) > 0 {
-		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), c.NATS), "peers", c.ClusterPeers)
+		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), withoutPasswords(c.NATS)), "peers", c.ClusterPeers)
 		return relay.SetPeers(c.ClusterPeers)
 	}
 	own := cluster.Entry{ID: cluster.NodeName(id), Cluster: c.Cluster, Version: version()}
@@ -260,7 +286,7 @@ func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process
 	if err != nil {
 		return explainDatabase(err)
 	}
-	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, c.NATS), "peers", discovery.Peers())
+	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, withoutPasswords(c.NATS)), "peers", discovery.Peers())
 	running.Go(func() { discovery.Run(ctx) })
 	return nil
 }

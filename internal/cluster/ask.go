@@ -49,19 +49,19 @@ func (n *Node) Reply(reply func(ctx context.Context, question []byte) []byte) {
 	n.asks.reply = reply
 }
 
-// IsNodeName reports whether a node could have that name.
-func IsNodeName(name string) bool {
+// idOf returns the id of the node that has a name, if one could have it.
+func idOf(name string) (id uint64, ok bool) {
 	id, err := strconv.ParseUint(name, 16, 64)
-	return err == nil && name == NodeName(id)
+	return id, err == nil && name == NodeName(id)
 }
 
 // Ask asks another node, once. Without an answer within 5 s the error is ErrNoAnswer: the node may have done what it was asked, or not. ErrNoNode means that
 // there is no such node, or not any more, and that it was not asked.
 func (n *Node) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
-	if !IsNodeName(node) {
+	id, ok := idOf(node)
+	if !ok {
 		return nil, ErrNoNode
 	}
-	id, _ := strconv.ParseUint(node, 16, 64)
 	if err := n.await(ctx, id); err != nil {
 		return nil, err
 	}
@@ -113,6 +113,12 @@ func (n *Node) Heard() (names []string) {
 		names = append(names, NodeName(id))
 	}
 	return names
+}
+
+// Hears reports whether another node has been heard lately.
+func (n *Node) Hears(node string) bool {
+	id, ok := idOf(node)
+	return ok && n.hears(id)
 }
 
 // hears reports whether another node has been heard lately.

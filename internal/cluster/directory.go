@@ -58,7 +58,7 @@ func OpenDirectory(pool *pgxpool.Pool, own Entry, log *slog.Logger) *Directory {
 	return &Directory{pool: pool, own: own, log: log}
 }
 
-// Refresh writes the row of this node, and returns the others that have an address, with their IDs and addresses.
+// Refresh writes the row of this node, and returns the others that have an address, with their IDs, addresses and ages.
 func (d *Directory) Refresh(ctx context.Context) (peers []Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
@@ -70,12 +70,12 @@ ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp()`, d.own.ID, d.own.Clu
 		return nil, fmt.Errorf("write the row of this node: %w", err)
 	}
 	rows, err := d.pool.Query(ctx, `
-SELECT id, address FROM tidewire.nodes
+SELECT id, address, clock_timestamp() - seen_at FROM tidewire.nodes
 WHERE cluster = $1 AND id <> $2 AND address NOT IN ('', $3) AND seen_at > clock_timestamp() - $4::interval ORDER BY address`,
 		d.own.Cluster, d.own.ID, d.own.Address, presentFor)
 	if err == nil {
 		peers, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Entry, err error) {
-			err = row.Scan(&e.ID, &e.Address)
+			err = row.Scan(&e.ID, &e.Address, &e.Age)
 			return e, err
 		})
 	}
@@ -130,13 +130,4 @@ WHERE seen_at > clock_timestamp() - $1::interval ORDER BY cluster, started_at, i
 		err = row.Scan(&e.ID, &e.Cluster, &e.Address, &e.Host, &e.Version, &e.Started, &e.Age)
 		return e, err
 	})
-}
-
-// Present reports whether a node is in the list, as far as the database knows.
-func Present(ctx context.Context, pool *pgxpool.Pool, id string) (there bool, err error) {
-	err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM tidewire.nodes WHERE id = $1)`, id).Scan(&there)
-	if err != nil {
-		return false, fmt.Errorf("look for a node: %w", err)
-	}
-	return there, nil
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // Routes are the connections of a relay to other nodes.
@@ -49,7 +50,11 @@ func (d *Discovery) Run(ctx context.Context) {
 	})
 }
 
-// found takes the list of nodes. It connects to those that have not been heard for two lists.
+// alive is the age up to which the row of a node says that it lives: it writes the row anew every refreshEvery.
+const alive = refreshEvery + time.Second
+
+// found takes the list of nodes. It connects to those that live and have not been heard for two lists. As that costs some chats anyway, it then forgets the
+// addresses of nodes that are gone.
 func (d *Discovery) found(peers []Entry) error {
 	heard := d.node.Heard()
 	missing := make(map[string]int)
@@ -63,7 +68,7 @@ func (d *Discovery) found(peers []Entry) error {
 			d.directory.log.Warn("another server of the cluster is not heard", "node", peer.ID, "address", peer.Address,
 				"do", "If it runs, check that this server reaches that address (--cluster-advertise there), or is reached from there")
 		}
-		if missing[peer.ID] >= 2 && !slices.Contains(d.addresses, peer.Address) {
+		if missing[peer.ID] >= 2 && peer.Age < alive && !slices.Contains(d.addresses, peer.Address) {
 			d.addresses = append(d.addresses, peer.Address)
 			added = true
 		}
@@ -72,5 +77,8 @@ func (d *Discovery) found(peers []Entry) error {
 	if !added {
 		return nil
 	}
+	d.addresses = slices.DeleteFunc(d.addresses, func(address string) bool {
+		return !slices.ContainsFunc(peers, func(p Entry) bool { return p.Address == address })
+	})
 	return d.routes.SetPeers(d.addresses)
 }

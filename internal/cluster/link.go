@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -183,6 +184,7 @@ func (l *link) receive(from uint64, at place, count int, r *reader) {
 	// By heartbeats, and not by the clock: while this process is stopped, messages wait, and the room gets no older.
 	open := time.Duration(l.node.heartbeats.Load()-l.opened) * tick
 	drop, missed := o.take(at, uint64(count), open)
+	missed = min(missed, math.MaxInt32)
 	if missed > 0 {
 		l.node.missed.Add(missed)
 		l.in.Missed(int(missed))
@@ -192,11 +194,11 @@ func (l *link) receive(from uint64, at place, count int, r *reader) {
 	}
 }
 
-// whole reports whether b consists of so many whole frames, none of which a client has masked.
+// whole reports whether b consists of so many whole messages, each in one frame that no client has masked.
 func whole(b []byte, count int) bool {
 	for ; len(b) > 0 && count > 0; count-- {
 		h, size, err := websocket.ParseHeader(b)
-		if err != nil || size == 0 || h.Masked || uint64(len(b)-size) < uint64(h.Length) {
+		if err != nil || size == 0 || h.Masked || !h.Fin || h.Op != websocket.OpText && h.Op != websocket.OpBinary || uint64(len(b)-size) < uint64(h.Length) {
 			return false
 		}
 		b = b[size+int(h.Length):]

@@ -25,6 +25,9 @@ const (
 	// keepLinks is how many such links are kept at most.
 	keepLinks = 10_000
 
+	// maxPeers is how many other nodes are known at most.
+	maxPeers = 1000
+
 	heartbeatTopic = "nodes"
 )
 
@@ -127,6 +130,7 @@ func (n *Node) Run(ctx context.Context) {
 		case <-n.watched.wake:
 			n.askPresence(false)
 		case <-ctx.Done():
+			n.sendLastNote()
 			n.Reply(nil)
 			n.asks.running.Wait()
 			return
@@ -183,6 +187,10 @@ func (n *Node) hear(_ byte, r *reader, from uint64) {
 	n.peersMu.Lock()
 	p := n.peers[from]
 	begins := p == nil
+	if begins && len(n.peers) >= maxPeers {
+		n.peersMu.Unlock()
+		return
+	}
 	if begins {
 		p = &peer{asked: number}
 		n.peers[from] = p

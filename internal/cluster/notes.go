@@ -6,6 +6,8 @@ const notesTopic = "notes"
 type Notes struct {
 	// Write returns the note of this node.
 	Write func() []byte
+	// Last returns the note with which this node stops.
+	Last func() []byte
 	// Read takes the note of another node, and does not keep its bytes.
 	Read func(node uint64, note []byte)
 }
@@ -19,8 +21,18 @@ func (n *Node) sendNote() {
 		return
 	}
 	if note := notes.Write(); n.others.Load() > 0 {
-		n.relay.Publish(notesTopic, append(appendHead(nil, kindNote, n.id), note...))
+		n.publishNote(note)
 	}
+}
+
+func (n *Node) sendLastNote() {
+	if notes := n.notes.Load(); notes != nil {
+		n.publishNote(notes.Last())
+	}
+}
+
+func (n *Node) publishNote(note []byte) {
+	n.relay.Publish(notesTopic, append(appendHead(nil, kindNote, n.id), note...))
 }
 
 func (n *Node) hearNote(kind byte, r *reader, from uint64) {
@@ -28,7 +40,7 @@ func (n *Node) hearNote(kind byte, r *reader, from uint64) {
 		r.err = errMalformed
 		return
 	}
-	if notes := n.notes.Load(); notes != nil {
+	if notes := n.notes.Load(); notes != nil && n.hears(from) {
 		notes.Read(from, r.rest)
 	}
 }

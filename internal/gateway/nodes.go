@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Nodes are the servers of a cluster.
@@ -70,11 +72,15 @@ type settleQuestion struct {
 	Tokens []string      `json:"tokens"`
 }
 
+// maxAsking is how many servers are asked at a time because of one request. Its tokens may name any number of them.
+const maxAsking = 16
+
 // settleAnywhere settles deliveries that this server or others have given out.
 func (a *api) settleAnywhere(ctx context.Context, key pullKey, how settlement, tokens []string) (all settled) {
 	here, others := a.ownersOf(tokens)
 	var mu sync.Mutex
-	var asking sync.WaitGroup
+	var asking errgroup.Group
+	asking.SetLimit(maxAsking)
 	add := func(s settled) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -82,7 +88,7 @@ func (a *api) settleAnywhere(ctx context.Context, key pullKey, how settlement, t
 		all.Lost, all.Failed = append(all.Lost, s.Lost...), append(all.Failed, s.Failed...)
 	}
 	for node, tokens := range others {
-		asking.Go(func() { add(a.settleAt(ctx, node, key, how, tokens)) })
+		asking.Go(func() error { add(a.settleAt(ctx, node, key, how, tokens)); return nil })
 	}
 	if len(here) > 0 || len(others) == 0 {
 		add(a.settleHere(ctx, key, how, here))

@@ -31,6 +31,7 @@ type tokens struct {
 	rate  float64 // a second; 0 is no limit
 	whole float64 // the rate, of which this server may have only a part
 	size  float64
+	least float64 // the size is at least that
 	left  float64 // below 0 is a debt
 	used  float64 // taken since takeUsed
 }
@@ -48,7 +49,7 @@ func newTokens(rate, least float64) tokens {
 		return tokens{}
 	}
 	size := max(2*rate, least)
-	return tokens{rate: rate, whole: rate, size: size, left: size}
+	return tokens{rate: rate, whole: rate, size: size, least: least, left: size}
 }
 
 func (b *bucket) lock() {
@@ -112,12 +113,23 @@ func (b *bucket) takeUsed() (requests, bytes float64) {
 	return requests, bytes
 }
 
-// share sets which parts of the rates this server has, from 0 to 1.
-func (b *bucket) share(now time.Time, requests, bytes float64) {
+// share is the part of a rate that this server has, and of what its bucket holds, from 0 to 1.
+type share struct{ rate, size float64 }
+
+// share sets the parts of this server.
+func (b *bucket) share(now time.Time, requests, bytes share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	b.requests.rate, b.bytes.rate = b.requests.whole*requests, b.bytes.whole*bytes
+	b.requests.share(requests)
+	b.bytes.share(bytes)
+}
+
+func (t *tokens) share(s share) {
+	if t.whole > 0 {
+		t.rate, t.size = t.whole*s.rate, max(2*t.whole*s.size, t.least)
+		t.left = min(t.left, t.size)
+	}
 }
 
 // take takes the tokens of a message, or returns the wait until they are there. Then it takes nothing. It takes the lock.

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -16,10 +17,11 @@ import (
 const (
 	// notableShare is the part of a limit from which on a use is told.
 	notableShare = 0.1
-	// noteBytes is how long a note is at most, in bytes, roughly. More users are not told.
+	// noteBytes is how long a note is at most, in bytes. Users that take less of their limits are left out.
 	noteBytes = 512 << 10
-	// noteLasts is for how long the last note of a server counts.
+	// noteLasts is for how long the last note of a server counts, and useLasts for how long its rates do: they change each second.
 	noteLasts = 7 * time.Second
+	useLasts  = 2500 * time.Millisecond
 )
 
 // use is what a user does on a server.
@@ -38,7 +40,7 @@ type heardNote struct {
 
 // note is what a server tells the others.
 type note struct {
-	Users []use `json:"users,omitempty"`
+	Users []use `json:"users"`
 }
 
 // elsewhere is what the users do on other servers, and what of this server's users matters to them. The zero value is that of a single server.
@@ -63,12 +65,14 @@ func (r *Registry) Share() {
 
 // notableConnections is the number of connections from which on they are told.
 func (r *Registry) notableConnections() int {
-	return max(int(notableShare*float64(r.cfg.UserConnections)), 2)
+	return max(int(notableShare*float64(r.cfg.UserConnections)), 1)
 }
 
 // watch makes the use of a new user known to the notes. r.mu is held.
 func (r *Registry) watch(name string, u *user) {
 	if r.elsewhere.shared && u.bucket != nil && strings.HasPrefix(name, userPrefix) {
+		part := share{1, r.equalPart()}
+		u.bucket.share(r.now(), part, part)
 		u.bucket.notable = func() {
 			r.elsewhere.mu.Lock()
 			defer r.elsewhere.mu.Unlock()
@@ -102,15 +106,38 @@ func (r *Registry) Note() []byte {
 	defer r.mu.Unlock()
 	all := r.uses()
 	r.adjust(all)
-	length := 0
+	return r.encode(all)
+}
+
+// LastNote is Note for a server that stops: it has no users any more.
+func (r *Registry) LastNote() []byte { return r.encode(nil) }
+
+// encode encodes as much as a note may hold. The users that matter most come first.
+func (r *Registry) encode(all []use) []byte {
+	slices.SortFunc(all, func(a, b use) int { return cmp.Compare(r.weight(b), r.weight(a)) })
+	text := []byte(`{"users":[`)
 	for i, u := range all {
-		if length += len(u.User) + 60; length > noteBytes {
-			all = all[:i]
+		one, _ := json.Marshal(u) // a string and finite numbers cannot fail
+		if len(text)+len(one)+3 > noteBytes {
 			break
 		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, one...)
 	}
-	text, _ := json.Marshal(note{all}) // strings and finite numbers cannot fail
-	return text
+	return append(text, `]}`...)
+}
+
+// weight is how much of its limits a user takes: the part of the one of which it takes most.
+func (r *Registry) weight(u use) float64 {
+	part := func(n, limit float64) float64 {
+		if limit <= 0 {
+			return 0
+		}
+		return n / limit
+	}
+	return max(part(float64(u.Connections), float64(r.cfg.UserConnections)), part(u.Requests, UserShare*r.cfg.RequestRate), part(u.Bytes, UserShare*float64(r.cfg.ByteRate)))
 }
 
 // uses returns what users do here, as far as it is notable, and begins anew to measure. r.mu is held.
@@ -148,6 +175,9 @@ func (r *Registry) uses() (all []use) {
 	return all
 }
 
+// equalPart is the part of a limit that each server would have, if all had the same. r.mu is held.
+func (r *Registry) equalPart() float64 { return 1 / float64(len(r.elsewhere.nodes)+1) }
+
 // adjust gives each user the part of its rate that fits to its use here. r.mu is held.
 func (r *Registry) adjust(here []use) {
 	others := make(map[string]use)
@@ -155,6 +185,9 @@ func (r *Registry) adjust(here []use) {
 	for node, heard := range r.elsewhere.nodes {
 		if now.Sub(heard.at) > noteLasts {
 			delete(r.elsewhere.nodes, node)
+			continue
+		}
+		if now.Sub(heard.at) > useLasts {
 			continue
 		}
 		for name, u := range heard.users {
@@ -166,21 +199,31 @@ func (r *Registry) adjust(here []use) {
 	for _, u := range here {
 		own[u.User] = u
 	}
-	least := 0.5 / float64(len(r.elsewhere.nodes)+1) // so that it can begin to use something here
-	part := func(own, others float64) float64 {
-		if others == 0 {
-			return 1
+	equal := r.equalPart()
+	least := 0.5 * equal // so that it can begin to use something here
+	// part returns which part of a rate a user has here, and which part of what a whole bucket holds: a user that does nothing here could
+	// otherwise empty the buckets of all servers at once, again and again.
+	part := func(own, others float64) (rate, size float64) {
+		switch {
+		case others > 0:
+			rate = max(own/(own+others), least)
+			return rate, rate
+		case own > 0:
+			return 1, 1
 		}
-		return max(own/(own+others), least)
+		return 1, equal
 	}
 	adjusted := make(map[string]*user)
 	set := func(name string, u *user) {
 		if u == nil || u.bucket == nil {
 			return
 		}
-		o := others[name]
-		requests, bytes := part(own[name].Requests, o.Requests), part(own[name].Bytes, o.Bytes)
-		if u.bucket.share(now, requests, bytes); requests < 1 || bytes < 1 {
+		mine, o := own[name], others[name]
+		var requests, bytes share
+		requests.rate, requests.size = part(mine.Requests, o.Requests)
+		bytes.rate, bytes.size = part(mine.Bytes, o.Bytes)
+		u.bucket.share(now, requests, bytes)
+		if idle := (use{User: mine.User}); mine != idle || o != (use{}) { // else it is as a new user
 			adjusted[name] = u
 		}
 	}
@@ -189,6 +232,11 @@ func (r *Registry) adjust(here []use) {
 	}
 	for name := range r.elsewhere.adjusted {
 		if _, told := others[name]; !told {
+			set(name, r.users[name])
+		}
+	}
+	for name := range own {
+		if _, told := others[name]; !told && r.elsewhere.adjusted[name] == nil {
 			set(name, r.users[name])
 		}
 	}

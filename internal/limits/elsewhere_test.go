@@ -152,8 +152,8 @@ func TestElsewhere_Rates(t *testing.T) {
 			s.exchange()
 		}
 		most := rate * seconds
-		// A change may let each server spend what its bucket holds, which is two seconds, once.
-		if bursts := 2 * rate * float64(n) * 3; got > most+bursts {
+		// A change may let servers spend what their buckets hold: two seconds of those where the user was, once.
+		if bursts := 2 * rate * 4; got > most+bursts {
 			t.Errorf("seed %d: %d servers, rate %.0f: got %.0f in %d s, want at most %.0f and bursts of %.0f", seed, n, rate, got, seconds, most, bursts)
 		}
 		if got < 0.8*least {
@@ -197,6 +197,71 @@ func TestElsewhere_SteadyRate(t *testing.T) {
 	run(5, 2)
 	if got := run(20, 2); got < 19*rate || got > 21*rate {
 		t.Errorf("on one server %d in 20 s, want %d", got, 20*rate)
+	}
+}
+
+// TestElsewhere_Bursts: a user that empties its buckets on all servers at once, and waits until they are full again, gets no more than its rate.
+func TestElsewhere_Bursts(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 5, 10} {
+		for _, pause := range []int{1, 2, 3, 5} {
+			const rate, periods = 400, 30
+			s := newServers(n, Config{RequestRate: rate / UserShare})
+			s.exchange()
+			var all [][]*Meter
+			for range 4 * UserShare {
+				all = append(all, s.meters("ann"))
+			}
+			got := 0
+			for period := range 10 + periods {
+				for range pause {
+					s.now = s.now.Add(time.Second)
+					s.exchange()
+				}
+				for _, meters := range all {
+					for _, m := range meters {
+						for ok := true; ok; {
+							if _, ok = m.Take(s.now, 0); ok && period >= 10 {
+								got++
+							}
+						}
+					}
+				}
+			}
+			most := rate * periods * pause
+			if got > most+2*rate+most/20 || got < most/4 {
+				t.Errorf("%d servers, each %d s: %d, want up to %d", n, pause, got, most)
+			}
+		}
+	}
+}
+
+// TestElsewhere_SmallLimits: few connections count, too, and those of a server that stops are free at once.
+func TestElsewhere_SmallLimits(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 3, 5} {
+		s := newServers(4, Config{UserConnections: limit})
+		open, first := 0, 0
+		for server := range s.all {
+			for range 2 {
+				if why := s.all[server].New().Handshake(Client{User: "ann"}, false); why == None {
+					open++
+					if server == 0 {
+						first++
+					}
+				}
+				s.exchange()
+			}
+		}
+		if open != limit {
+			t.Errorf("%d connections, want %d", open, limit)
+		}
+		s.all[3].Hear(0, s.all[0].LastNote())
+		for n := range first {
+			if why := s.all[3].New().Handshake(Client{User: "ann"}, false); why != None {
+				t.Errorf("limit %d: connection %d of those of a server that has stopped: %v", limit, n, why)
+			}
+		}
 	}
 }
 

@@ -65,16 +65,17 @@ const queued = 16 << 10
 
 // Relay sends and receives by one connection to a NATS server.
 type Relay struct {
-	cfg     Config
-	server  *embedded // nil if the servers are an operator's
-	conn    *nats.Conn
-	most    int64 // largest message, in bytes
-	arrived chan *nats.Msg
-	out     *outbox // nil with a server inside the process, which always takes what it is given
-	quit    chan struct{}
-	closing sync.Once
-	lost    atomic.Uint64
-	done    sync.WaitGroup
+	cfg      Config
+	server   *embedded // nil if the servers are an operator's
+	conn     *nats.Conn
+	most     int64 // largest message, in bytes
+	arrived  chan *nats.Msg
+	out      *outbox // nil with a server inside the process, which always takes what it is given
+	quit     chan struct{}
+	closing  sync.Once
+	lost     atomic.Uint64
+	reported atomic.Int64 // when a line was last written to the log, in ns since 1970
+	done     sync.WaitGroup
 
 	mu      sync.RWMutex
 	receive map[*nats.Subscription]func([]byte)
@@ -269,8 +270,11 @@ func (r *Relay) disconnected(_ *nats.Conn, err error) {
 	}
 }
 
+// report writes a line to the log, and drops those that come too soon after one.
 func (r *Relay) report(what string, err error) {
-	if err != nil {
+	now := time.Now().UnixNano()
+	last := r.reported.Load()
+	if err != nil && now-last > int64(warnEvery) && r.reported.CompareAndSwap(last, now) {
 		r.cfg.Log.Warn(what, "node", r.cfg.Node, "error", err)
 	}
 }
