@@ -16,8 +16,14 @@ const (
 	// holds (docs/benchmarks/chat.md has the cost of other fractions). An
 	// otherwise idle process wakes from the shortest pause about a millisecond
 	// late; an exact kernel timer costs more CPU time than it saves latency.
-	minPause = 300 * time.Microsecond
-	maxPause = 5 * time.Millisecond
+	//
+	// A room that spans several nodes rests for three quarters instead: each node has a part of the members, so its rounds are shorter, and with the
+	// same fraction all nodes together would write as many times more often as there are nodes. The outlet does not wait for that: it is
+	// served every outletBlocks blocks of members, and every outletPause during a pause (docs/benchmarks/cluster.md).
+	minPause     = 300 * time.Microsecond
+	maxPause     = 5 * time.Millisecond
+	outletBlocks = 4
+	outletPause  = time.Millisecond
 	// retryPause is after how long members that lag are tried again.
 	retryPause = 20 * time.Millisecond
 	// shareSize is how many members justify another goroutine: writing to them
@@ -44,12 +50,31 @@ func (r *Room) run() {
 		case <-r.wake:
 		case <-retry:
 		}
-		timer.Reset(time.Until(next))
-		<-timer.C
+		r.pause(timer, next)
 		start := time.Now()
 		f.flush(start)
 		end := time.Now()
-		next = end.Add(min(max(end.Sub(start)/3, minPause), maxPause))
+		next = end.Add(min(max(r.rest(end.Sub(start)), minPause), maxPause))
+	}
+}
+
+// rest is how long the flusher rests after a round of that duration, within the bounds.
+func (r *Room) rest(took time.Duration) time.Duration {
+	if r.outlet.to != nil {
+		return took * 3 / 4
+	}
+	return took / 3
+}
+
+// pause waits until a time, and serves the outlet meanwhile.
+func (r *Room) pause(timer *time.Timer, until time.Time) {
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		if r.outlet.to != nil {
+			r.outlet.serve(r)
+			left = min(left, outletPause)
+		}
+		timer.Reset(left)
+		<-timer.C
 	}
 }
 
@@ -66,6 +91,7 @@ type round struct {
 // that.
 type share struct {
 	room      *Room
+	leads     bool // it serves the outlet meanwhile
 	now       time.Time
 	members   []*Member
 	oldest    int64 // lowest offset of a member
@@ -147,7 +173,7 @@ func (f *round) split(now time.Time) {
 	f.shares = f.shares[:n]
 	for i := range n {
 		part := f.members[i*len(f.members)/n : (i+1)*len(f.members)/n]
-		f.shares[i] = share{room: f.room, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
+		f.shares[i] = share{room: f.room, leads: i == 0, now: now, members: part, oldest: math.MaxInt64, chunks: f.shares[i].chunks[:0], countedAt: -1}
 	}
 }
 
@@ -178,6 +204,9 @@ func (s *share) lookAt(l *log) {
 
 func (s *share) serve() {
 	for i, m := range s.members {
+		if s.leads && i%(outletBlocks*blockSize) == 0 && i > 0 {
+			s.room.outlet.serve(s.room)
+		}
 		if i%blockSize == 0 {
 			s.look(s.members[i:min(i+blockSize, len(s.members))])
 		}
