@@ -14,7 +14,7 @@ VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false
 K6_SCENARIOS := $(sort $(filter-out chat,$(basename $(notdir $(wildcard internal/bench/k6/*.js)))))
 
 .DEFAULT_GOAL := build
-.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile fuzz clean help FORCE
+.PHONY: build run test check unit contenders conformance bench bench-go bench-fairness bench-auth k6 test-long test-flake test-hostile test-cluster fuzz clean help FORCE
 
 # Without what only a debugger needs (-s): that is a third of the size. Stack traces and profiles do not need it.
 ## build: write bin/tidewire (the default)
@@ -92,9 +92,13 @@ test-hostile: build
 		MODE="$$mode" SEED='$(SEED)' DURATION='$(or $(DURATION),5m)' ATTACK='$(ATTACK)' TIDEWIRE_HOSTILE_SERVER="$$server" TIDEWIRE_HOSTILE_TABLE="$$table" \
 			$(GO) test -race -count=1 -timeout 0 -v -run '^TestHostile$$' ./internal/hostile || code=1; done; done; cat "$$table"; rm "$$table"; exit $$code
 
+## test-cluster: nodes and networks fail for hours, under load; network faults need root (FAULTS=1000 SEED=7)
+test-cluster: build
+	./bin/tidewire bench cluster --faults $(or $(FAULTS),1000) --seed $(or $(SEED),$(shell date +%s)) $(ARGS)
+
 ## fuzz: each fuzz target for a minute
 fuzz:
-	for package in ./websocket ./internal/gateway ./internal/auth ./internal/cli ./internal/cluster; do \
+	for package in ./websocket ./stream ./internal/gateway ./internal/auth ./internal/cli ./internal/cluster; do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			$(GO) test -fuzz "^$$target$$" -fuzztime 60s $$package || exit 1; done; done
 
