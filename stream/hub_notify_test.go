@@ -120,20 +120,22 @@ func TestHub_AnnouncesSeldom(t *testing.T) {
 	h, _ := runHub(t, pool, stream.HubConfig{Poll: never, NoListen: true, Announce: true, AnnounceEvery: every})
 	all := []*stream.Stream{ensureOn(t, db.Pool, "a"), ensureOn(t, db.Pool, "b"), ensureOn(t, db.Pool, "c")}
 	begun := time.Now()
-	for time.Since(begun) < 10*every {
+	for time.Since(begun) < 10*every || announced.count.Load() == 0 { // the first one needs a connection
 		for _, s := range all {
 			h.Notify(s)
 		}
+		time.Sleep(time.Millisecond)
 	}
 	most := int64(time.Since(begun)/every) + 1
-	if n := announced.count.Load(); n == 0 || n > most {
-		t.Errorf("%d announcements, want 1 to %d", n, most)
+	n := announced.count.Load()
+	if n > most {
+		t.Errorf("%d announcements, want at most %d", n, most)
 	}
-	for quiet, n := 0, announced.count.Load(); quiet < 5; quiet++ {
+	for range 5 { // one may be on its way, and one may follow it
 		time.Sleep(every)
-		if now := announced.count.Load(); now > n+1 {
-			t.Errorf("%d announcements of what was announced", now-n)
-		}
+	}
+	if now := announced.count.Load(); now > n+2 {
+		t.Errorf("%d announcements of what was announced", now-n)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -114,7 +113,7 @@ func (c *serveCmd) join(p *process, pool *pgxpool.Pool, cfg *gateway.Config) (le
 	}
 	clusterMetrics(cfg.Metrics, node, relay)
 	cfg.Chat.Room.Connect = node.Connect
-	cfg.Nodes, c.node = nodes{node, c.Cluster, pool, &nodeList{pool: pool}}, node
+	cfg.Nodes, c.node = nodes{node, c.Cluster, pool, newNodeList(pool)}, node
 	if pool != nil {
 		if c.tail, err = c.tailOf(ctx, node, pool); err != nil {
 			leave()
@@ -150,78 +149,6 @@ func (c *serveCmd) tailOf(ctx context.Context, node *cluster.Node, pool *pgxpool
 	// The secret is random, so its hash names the database, also among clusters that share NATS servers.
 	name := sha256.Sum256([]byte("tail " + secret))
 	return node.Tail(hex.EncodeToString(name[:8])), nil
-}
-
-// nodes is the cluster as package gateway knows it.
-type nodes struct {
-	*cluster.Node
-	cluster string
-	pool    *pgxpool.Pool // nil without a database
-	known   *nodeList
-}
-
-// List implements gateway.Nodes.
-func (n nodes) List(ctx context.Context) (all []gateway.NodeInfo, err error) {
-	heard := append(n.Heard(), n.Name())
-	if n.pool != nil {
-		entries, err := cluster.List(ctx, n.pool)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range entries {
-			if e.Cluster == n.cluster {
-				seen := e.Age.Milliseconds()
-				all = append(all, gateway.NodeInfo{Node: e.ID, Address: e.Address, Machine: e.Host, Version: e.Version, Started: &e.Started, SeenMS: &seen, Heard: slices.Contains(heard, e.ID)})
-			}
-		}
-	}
-	for _, name := range heard {
-		if !slices.ContainsFunc(all, func(known gateway.NodeInfo) bool { return known.Node == name }) {
-			all = append(all, gateway.NodeInfo{Node: name, Heard: true})
-		}
-	}
-	return all, nil
-}
-
-// Ask implements gateway.Nodes. A client may name any number of servers that do not exist: these cost no more than one look at the list a second.
-func (n nodes) Ask(ctx context.Context, node string, question []byte) ([]byte, error) {
-	if !n.Hears(node) {
-		there, err := n.known.has(ctx, node)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			return nil, gateway.ErrNoNode
-		}
-	}
-	return n.Node.Ask(ctx, node, question) // waits for a server that is in the list and not heard
-}
-
-// nodeList is the list of the servers in the database, which is read at most once a second.
-type nodeList struct {
-	pool *pgxpool.Pool // nil without a database: then the list is empty
-
-	mu    sync.Mutex
-	read  time.Time
-	names map[string]bool
-}
-
-func (l *nodeList) has(ctx context.Context, node string) (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pool != nil && time.Since(l.read) > time.Second {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		entries, err := cluster.List(ctx, l.pool)
-		if err != nil {
-			return false, err
-		}
-		l.read, l.names = time.Now(), make(map[string]bool, len(entries))
-		for _, e := range entries {
-			l.names[e.ID] = true
-		}
-	}
-	return l.names[node], nil
 }
 
 func (c *serveCmd) startRelay(p *process, pool *pgxpool.Pool, id uint64, own *natsrelay.Certificates) (*natsrelay.Relay, error) {
@@ -270,7 +197,7 @@ func (c *serveCmd) clusterSecret(p *process, pool *pgxpool.Pool) (string, error)
 // find finds the other nodes: in the database, or in --cluster-peers.
 func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process, pool *pgxpool.Pool, relay *natsrelay.Relay, node *cluster.Node, id uint64) error {
 	if pool == nil || len(c.ClusterPeers) > 0 {
-		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), withoutPasswords(c.NATS)), "peers", c.ClusterPeers)
+		p.log.Info("node of a cluster", "cluster", c.Cluster, "node", cluster.NodeName(id), "address", cmp.Or(relay.Addr(), withoutUsers(c.NATS)), "peers", c.ClusterPeers)
 		return relay.SetPeers(c.ClusterPeers)
 	}
 	own := cluster.Entry{ID: cluster.NodeName(id), Cluster: c.Cluster, Version: version()}
@@ -286,7 +213,7 @@ func (c *serveCmd) find(ctx context.Context, running *sync.WaitGroup, p *process
 	if err != nil {
 		return explainDatabase(err)
 	}
-	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, withoutPasswords(c.NATS)), "peers", discovery.Peers())
+	p.log.Info("node of a cluster", "cluster", c.Cluster, "node", own.ID, "address", cmp.Or(own.Address, withoutUsers(c.NATS)), "peers", discovery.Peers())
 	running.Go(func() { discovery.Run(ctx) })
 	return nil
 }

@@ -305,3 +305,14 @@ func longSecret(t *testing.T) string {
 	}
 	return file
 }
+
+// TestConfig_NATSSecrets: the settings in force are shown without the users, passwords and tokens of NATS servers.
+func TestConfig_NATSSecrets(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"nats://ann:hunter2@h:4222", "nats://hunter2@h:4222", "nats://a:4222,tls://ann:hunter2@h:4222", "ann:hunter2@h:4222,nats://hunter2@i:4222"} {
+		code, out, errOut := run(t, func(string) string { return "" }, "config", "--cluster", "c", "--nats", address)
+		if code != cli.ExitOK || strings.Contains(out+errOut, "hunter2") || !strings.Contains(out, "h:4222") {
+			t.Errorf("%s: exit code %d\n%s%s", address, code, out, errOut)
+		}
+	}
+}

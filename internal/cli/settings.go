@@ -46,7 +46,7 @@ func newSettings(getenv func(string) string) *settings {
 func (s *settings) warnOfReaders(log *slog.Logger) {
 	secret := func(name string) bool {
 		address, _ := s.values[name].(string)
-		return withoutPasswords(address) != address
+		return withoutPassword(address) != address || name == "nats" && withoutUsers(address) != address
 	}
 	if !secret("database-url") && !secret("read-url") && !secret("nats") {
 		return
@@ -267,7 +267,9 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 		return "", false, nil
 	}
 	if address, ok := value.(string); ok && (strings.HasSuffix(f.Name, "-url") || f.Name == "nats") {
-		value = withoutPasswords(address)
+		if value = withoutPassword(address); f.Name == "nats" {
+			value = withoutUsers(address)
+		}
 	}
 	line, err := toml.Marshal(map[string]any{"v": value})
 	if err != nil {
@@ -278,16 +280,11 @@ func settingText(f *kong.Flag) (text string, set bool, err error) {
 
 var passwordField = regexp.MustCompile(`password=('[^']*'|[^&\s]*)`)
 
-// withoutPasswords returns one or more addresses, separated by commas, without their passwords.
-func withoutPasswords(addresses string) string {
-	if strings.Count(addresses, "://") < 2 {
-		return withoutPassword(addresses)
-	}
-	all := strings.Split(addresses, ",")
-	for i, address := range all {
-		all[i] = withoutPassword(address)
-	}
-	return strings.Join(all, ",")
+var natsUser = regexp.MustCompile(`(^|,)([a-z]+://)?[^,]*@`)
+
+// withoutUsers returns the addresses of NATS servers, separated by commas, without users, passwords and tokens.
+func withoutUsers(addresses string) string {
+	return natsUser.ReplaceAllString(addresses, "${1}${2}xxxxx@")
 }
 
 // withoutPassword returns the address of a database without its password.

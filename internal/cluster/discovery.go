@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 )
@@ -19,7 +20,8 @@ type Discovery struct {
 	routes    Routes
 	node      *Node
 	addresses []string
-	missing   map[string]int // in how many lists in turn a node was that is not heard
+	missing   map[string]int    // in how many lists in turn a node was that is not heard
+	known     map[string]string // by address: the node that was last there
 }
 
 // warnAfter is after how many lists a warning says that a node is in them and not heard: half a minute. The row of a node that has died is out by then.
@@ -31,8 +33,9 @@ func Discover(ctx context.Context, d *Directory, routes Routes, node *Node) (*Di
 	if err != nil {
 		return nil, err
 	}
-	found := &Discovery{directory: d, routes: routes, node: node, missing: make(map[string]int)}
+	found := &Discovery{directory: d, routes: routes, node: node, missing: make(map[string]int), known: make(map[string]string)}
 	for _, peer := range peers {
+		found.known[peer.Address] = peer.ID
 		found.addresses = append(found.addresses, peer.Address)
 	}
 	return found, routes.SetPeers(found.addresses)
@@ -60,6 +63,7 @@ func (d *Discovery) found(peers []Entry) error {
 	missing := make(map[string]int)
 	added := false
 	for _, peer := range peers {
+		d.known[peer.Address] = peer.ID
 		if slices.Contains(heard, peer.ID) {
 			continue
 		}
@@ -77,8 +81,11 @@ func (d *Discovery) found(peers []Entry) error {
 	if !added {
 		return nil
 	}
-	d.addresses = slices.DeleteFunc(d.addresses, func(address string) bool {
-		return !slices.ContainsFunc(peers, func(p Entry) bool { return p.Address == address })
-	})
+	gone := func(address string) bool {
+		listed := slices.ContainsFunc(peers, func(p Entry) bool { return p.Address == address })
+		return !listed && !slices.Contains(heard, d.known[address])
+	}
+	d.addresses = slices.DeleteFunc(d.addresses, gone)
+	maps.DeleteFunc(d.known, func(address, _ string) bool { return gone(address) })
 	return d.routes.SetPeers(d.addresses)
 }

@@ -29,7 +29,7 @@ func TestDiscovery_DeadNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	routes := &fakeRoutes{}
-	d := &Discovery{routes: routes, node: n, addresses: []string{"first:1"}, missing: make(map[string]int)}
+	d := &Discovery{routes: routes, node: n, addresses: []string{"first:1"}, missing: make(map[string]int), known: make(map[string]string)}
 	row := func(name string, age time.Duration) Entry { return Entry{ID: name, Address: name + ":1", Age: age} }
 	for age := 3 * time.Second; age < 20*time.Second; age += refreshEvery {
 		if age < alive {

@@ -13,4 +13,6 @@ func (n *Node) Observe(settings uint64, o Observer) {
 	n.peersMu.Lock()
 	defer n.peersMu.Unlock()
 	n.settings, n.observer = settings, o
+	clear(n.peers) // who was heard before is heard again, and the observer told
+	n.others.Store(0)
 }

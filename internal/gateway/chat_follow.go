@@ -96,7 +96,7 @@ func (f *follower) ask(ctx context.Context, position int64, lost func(position, 
 	}
 }
 
-// doubt are positions that this server has stored and the follower has not seen, or 0: the last one that is published, and the first one that is not.
+// doubt are positions that this server has stored and the follower has not seen, or 0: the last one that is published, and the last one that is not.
 type doubt struct{ published, own int64 }
 
 func (s *storedRooms) doubt() (d doubt) {
@@ -106,7 +106,7 @@ func (s *storedRooms) doubt() (d doubt) {
 		d.published = s.published
 	}
 	if len(s.own) > 0 {
-		d.own = s.own[0].position
+		d.own = s.own[len(s.own)-1].position
 	}
 	return d
 }
@@ -120,12 +120,21 @@ func (s *storedRooms) lostPublished(position, after int64) {
 	}
 }
 
-// lostOwn answers a chat of this server that is lost, and was not published.
-func (s *storedRooms) lostOwn(position, _ int64) {
+// lostOwn answers the chats of this server that are lost and were not published: all after a position, up to another one.
+func (s *storedRooms) lostOwn(position, after int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.own) > 0 && s.own[0].position == position {
-		s.dropOwn()
+	for len(s.own) > 0 && s.own[0].position > after && s.own[0].position <= position {
+		s.dropOwn(errLostChat)
+	}
+}
+
+// giveUp answers the chats of this server that wait for those of others.
+func (s *storedRooms) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.own) > 0 {
+		s.dropOwn(engine.ErrOutcomeUnknown)
 	}
 }
 
@@ -181,11 +190,11 @@ func (s *storedRooms) notStored() {
 	s.tell()
 }
 
-// dropOwn answers the first chat that waits: a failover has lost it. The caller holds mu.
-func (s *storedRooms) dropOwn() {
+// dropOwn answers the first chat that waits with an error. The caller holds mu.
+func (s *storedRooms) dropOwn(err error) {
 	c := s.own[0]
 	s.own = s.own[1:]
-	c.answered(0, errLostChat)
+	c.answered(0, err)
 }
 
 // publishOwn publishes the chats of this server that follow directly. The caller holds mu.
@@ -222,7 +231,7 @@ func (s *storedRooms) receive(ctx context.Context, page []engine.RoomMessage) {
 			continue
 		}
 		for len(s.own) > 0 && s.own[0].position < m.Position {
-			s.dropOwn()
+			s.dropOwn(errLostChat)
 		}
 		switch {
 		case len(s.own) > 0 && s.own[0].position == m.Position:
@@ -323,8 +332,8 @@ func (s *storedRooms) lostLocked(after int64) {
 		return
 	}
 	upTo := s.published
-	s.published, s.lostAfter = after, after
-	s.losses++
+	s.published = after
+	s.losses = append(s.losses, after)
 	s.hub.PublishEach(websocket.OpText, func(room string) []byte {
 		if !s.has(room) {
 			return nil

@@ -41,9 +41,11 @@ func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg
 	}
 	opts.Hold = true
 	s.mu.Lock()
-	if s.losses != losses && after > s.lostAfter { // what was sent is lost, and the news has come before the join
-		defer s.mu.Unlock()
-		return nil, count, 0, &engine.HistoryLostError{Last: s.lostAfter}
+	for _, last := range s.losses[losses:] {
+		if after > last { // what was sent is lost, and the news has come before the join
+			defer s.mu.Unlock()
+			return nil, count, 0, &engine.HistoryLostError{Last: last}
+		}
 	}
 	m, upTo := s.hub.Join(p.conn.Conn, name, opts), s.published
 	s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *storedRooms) join(ctx context.Context, p *participant, name string, msg
 func (s *storedRooms) lossCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.losses
+	return len(s.losses)
 }
 
 // head returns the position up to which all messages have been published.

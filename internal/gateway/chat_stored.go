@@ -28,8 +28,7 @@ type storedRooms struct {
 	published int64
 	seen      int64         // the position up to which the follower has seen the store
 	own       []ownChat     // in the order of positions
-	losses    int           // how often a failover has lost chats that were published
-	lostAfter int64         // and after which position the last time
+	losses    []int64       // after which positions failovers have lost chats that were published
 	lastOwn   int64         // the last position at which this server has stored a chat
 	begun     int           // chats passed to the store
 	known     int           // those of them whose outcome is known

@@ -286,7 +286,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // answered with an error, which the client has time to read. Call it during a stop,
 // after the stores have abandoned their accepted messages, and before Shutdown's
 // ctx ends.
-func (s *Server) GiveUp() { s.stop() }
+func (s *Server) GiveUp() {
+	if s.chats != nil && s.chats.stored != nil {
+		s.chats.stored.giveUp()
+	}
+	s.stop()
+}
 
 // EndPolls ends long polls: from now on, requests that wait for messages are
 // answered at once with the messages available. A request whose body has not

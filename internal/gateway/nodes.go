@@ -3,19 +3,20 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Nodes are the servers of a cluster.
 type Nodes interface {
 	// Name returns the unique name of this server, without dots.
 	Name() string
-	// Ask sends a question to another server, which answers it with Server.Answer. The error is ErrNoNode if there is no such server.
+	// Exist returns which of these servers exist now, as far as is known. It costs little, whatever the names are.
+	Exist(ctx context.Context, names []string) (exist map[string]bool, err error)
+	// Ask sends a question to another server, which answers it with Server.Answer.
 	Ask(ctx context.Context, node string, question []byte) (answer []byte, err error)
 	// List returns the servers of the cluster that are known, this one too.
 	List(ctx context.Context) ([]NodeInfo, error)
@@ -47,9 +48,6 @@ func (c *call) listNodes() {
 	c.answer(map[string]any{"node": nodes.Name(), "nodes": all})
 }
 
-// ErrNoNode is the error of Nodes.Ask for a server that does not exist, or not any more.
-var ErrNoNode = errors.New("gateway: there is no such server")
-
 // nodeSeparator ends the name of the server in the token of a delivery.
 const nodeSeparator = "."
 
@@ -72,28 +70,41 @@ type settleQuestion struct {
 	Tokens []string      `json:"tokens"`
 }
 
-// maxAsking is how many servers are asked at a time because of one request. Its tokens may name any number of them.
-const maxAsking = 16
-
-// settleAnywhere settles deliveries that this server or others have given out.
+// settleAnywhere settles deliveries that this server or others have given out. Those of a server that does not exist any more are lost: their leases end.
 func (a *api) settleAnywhere(ctx context.Context, key pullKey, how settlement, tokens []string) (all settled) {
 	here, others := a.ownersOf(tokens)
 	var mu sync.Mutex
-	var asking errgroup.Group
-	asking.SetLimit(maxAsking)
-	add := func(s settled) {
-		mu.Lock()
-		defer mu.Unlock()
-		all.Done += s.Done
-		all.Lost, all.Failed = append(all.Lost, s.Lost...), append(all.Failed, s.Failed...)
-	}
-	for node, tokens := range others {
-		asking.Go(func() error { add(a.settleAt(ctx, node, key, how, tokens)); return nil })
+	var settling sync.WaitGroup
+	settle := func(how func() settled) {
+		settling.Go(func() {
+			s := how()
+			mu.Lock()
+			defer mu.Unlock()
+			all.Done += s.Done
+			all.Lost, all.Failed = append(all.Lost, s.Lost...), append(all.Failed, s.Failed...)
+		})
 	}
 	if len(here) > 0 || len(others) == 0 {
-		add(a.settleHere(ctx, key, how, here))
+		settle(func() settled { return a.settleHere(ctx, key, how, here) })
 	}
-	asking.Wait()
+	if len(others) > 0 {
+		exist, err := a.server.cfg.Nodes.Exist(ctx, slices.Collect(maps.Keys(others)))
+		if err != nil {
+			a.server.sessions.log.warn("deliveries of servers that are not heard are not settled", "queue", key.queue, "type", how.kind, "error", err)
+		}
+		for node, tokens := range others {
+			settle(func() settled {
+				switch {
+				case exist[node]:
+					return a.settleAt(ctx, node, key, how, tokens)
+				case err != nil:
+					return settled{Failed: tokens}
+				}
+				return settled{Lost: tokens}
+			})
+		}
+	}
+	settling.Wait()
 	return all
 }
 
@@ -116,14 +127,11 @@ func (a *api) ownersOf(tokens []string) (here []string, others map[string][]stri
 	return here, others
 }
 
-// settleAt has another server settle its deliveries. Those of a server that does not exist any more are lost: their leases end.
+// settleAt has another server settle its deliveries.
 func (a *api) settleAt(ctx context.Context, node string, key pullKey, how settlement, tokens []string) (got settled) {
 	question, _ := json.Marshal(settleQuestion{key.queue, key.user, how.kind, how.delay, how.reason, how.lease, tokens}) // no value of ours fails
 	answer, err := a.server.cfg.Nodes.Ask(ctx, node, question)
-	switch {
-	case errors.Is(err, ErrNoNode):
-		return settled{Lost: tokens}
-	case err == nil:
+	if err == nil {
 		err = json.Unmarshal(answer, &got)
 	}
 	if err != nil {

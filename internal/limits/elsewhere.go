@@ -18,7 +18,7 @@ const (
 	// notableShare is the part of a limit from which on a use is told.
 	notableShare = 0.1
 	// noteBytes is how long a note is at most, in bytes. Users that take less of their limits are left out.
-	noteBytes = 512 << 10
+	noteBytes = 511 << 10
 	// noteLasts is for how long the last note of a server counts, and useLasts for how long its rates do: they change each second.
 	noteLasts = 7 * time.Second
 	useLasts  = 2500 * time.Millisecond
