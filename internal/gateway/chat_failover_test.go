@@ -311,3 +311,38 @@ func TestStored_LostWhileCatchingUp(t *testing.T) {
 	}
 	expect(t, joiner, chat(1), chat(2), chat(3), `{"code":"history_lost","id":9,"last":1,"message":"the position is after the end, or a failover has lost it: discard what you have after last, and continue there","retryable":false,"type":"error"}`)
 }
+
+// refusing takes one chat, whose outcome comes late, and refuses the others.
+type refusing struct {
+	*memoryStore
+	chats atomic.Int32
+	let   chan struct{}
+}
+
+func (s *refusing) Append(ctx context.Context, room string, payload []byte, done func(int64, error)) error {
+	if s.chats.Add(1) > 1 {
+		return engine.ErrRefused
+	}
+	return s.memoryStore.Append(ctx, room, payload, func(position int64, err error) {
+		go func() { <-s.let; done(position, err) }()
+	})
+}
+
+// TestStored_RefusedMeanwhile: a chat that the store refuses at once says nothing about an earlier one, whose outcome is not known: its sender does not get it.
+func TestStored_RefusedMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := &refusing{memoryStore: newMemoryStore(t), let: make(chan struct{})}
+	_, addr := serve(t, gateway.Config{Engine: engine.Engine{Rooms: store}, Only: gateway.Chat, Chat: gateway.ChatConfig{StoredRooms: []string{"kept-*"}}})
+	c := dial(t, "ws://"+addr+"/ws")
+	send(t, c, `{"type":"join","room":"kept-1","id":0}`)
+	expect(t, c, `{"history":0,"id":0,"position":0,"type":"ok"}`)
+	send(t, c, `{"type":"chat","room":"kept-1","text":"mine","id":1}`, `{"type":"chat","room":"kept-1","text":"refused","id":2}`)
+	if got := nextCode(t, c); got != "database_refused" {
+		t.Errorf("the second chat: %s", got)
+	}
+	waitFor(t, func() bool { store.mu.Lock(); defer store.mu.Unlock(); return len(store.stored) == 1 }, "the first chat is not stored")
+	send(t, c, `{"type":"ping","ts":1}`)
+	expect(t, c, `{"ts":1,"type":"pong"}`)
+	close(store.let)
+	expect(t, c, `{"id":1,"position":1,"type":"ok"}`)
+}

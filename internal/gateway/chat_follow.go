@@ -250,7 +250,8 @@ func (s *storedRooms) receive(ctx context.Context, page []engine.RoomMessage) {
 // known that are with the store now, or that of one with a higher position. It reports false if ctx ends before. The caller
 // holds mu, which is released meanwhile.
 func (s *storedRooms) settled(ctx context.Context, position int64) bool {
-	for begun := s.begun; s.known < begun && s.lastOwn < position; {
+	s.awaited = s.begun
+	for s.known < s.awaited && s.lastOwn < position {
 		changed := s.change()
 		s.mu.Unlock()
 		select {

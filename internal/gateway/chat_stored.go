@@ -32,6 +32,7 @@ type storedRooms struct {
 	lastOwn   int64         // the last position at which this server has stored a chat
 	begun     int           // chats passed to the store
 	known     int           // those of them whose outcome is known
+	awaited   int           // of how many the follower waits for the outcomes
 	changed   chan struct{} // see change; nil if nobody waits
 
 	flusher  *flusher
@@ -81,7 +82,7 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 			s.flusher.later(p.conn)
 		}
 	}
-	s.began()
+	number := s.began()
 	err := s.store.Append(s.work, name, payload, func(position int64, err error) {
 		if err != nil {
 			s.notStored()
@@ -91,16 +92,29 @@ func (s *storedRooms) append(p *participant, member *room.Member, name string, m
 		s.storedOne(ownChat{position, name, member, payload, answered})
 	})
 	if err != nil {
-		s.notStored()
+		s.refused(number)
 		p.pending.done()
 	}
 	return err
 }
 
-func (s *storedRooms) began() {
+// began takes note of a chat that is passed to the store, and numbers it.
+func (s *storedRooms) began() (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun++
+	return s.begun
+}
+
+// refused takes note of a chat that the store has not taken: it has no outcome.
+func (s *storedRooms) refused(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun--
+	if number <= s.awaited {
+		s.awaited--
+	}
+	s.tell()
 }
 
 // appendPlaced appends a chat, which is a non-empty JSON object, with its
