@@ -189,6 +189,9 @@ func (s *memoryStore) Check(_ context.Context, position int64) error {
 
 // Follow polls.
 func (s *memoryStore) Follow(ctx context.Context, after int64, receive func([]engine.RoomMessage)) error {
+	s.mu.Lock()
+	s.followed = after
+	s.mu.Unlock()
 	for tick := time.NewTicker(time.Millisecond); ; {
 		select {
 		case <-tick.C:
