@@ -3,8 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,31 +12,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
 // WireMessage is a message of a server on /ws: the answer to a request, or a
 // message that the server pushes.
-type WireMessage struct {
-	Type     string
-	ID       uint64
-	Code     string
-	Message  string
-	Position int64
-	Count    int
-	Delivery string
-	Attempt  int // of a delivery, from 1 on
-	// Last is the last position that was not lost, in a history_lost error.
-	Last int64
-	// Positions are those of an append. Counts and Condition are the results of a
-	// project request.
-	Positions, Counts []int64
-	Condition         json.RawMessage
-	// Subscription and Queue say which subscription or queue a pushed message
-	// belongs to.
-	Subscription, Queue string
-	Payload             []byte
-}
+type WireMessage struct{ wire.Answer }
 
 // Err returns the error if the message is one, or nil.
 func (m *WireMessage) Err() error {
@@ -52,27 +32,44 @@ func (m *WireMessage) Err() error {
 // requests in flight, and sorts pushed messages by subscription and queue. Safe
 // for concurrent use.
 type Wire struct {
-	conn *websocket.Conn
+	conn     *websocket.Conn
+	encoding wire.Encoding
+	decoder  wire.Decoder  // used by the reading goroutine
+	unsent   chan struct{} // one slot: something is queued
 
 	mu      sync.Mutex // guards the fields below
-	id      uint64
-	waiting map[uint64]func(WireMessage, error)
+	id      int64
+	waiting map[int64]func(WireMessage, error)
 	inboxes map[string]*Inbox
 	err     error
 	ended   chan struct{}
 }
 
-// DialWire connects to a server's /ws.
+// DialWire connects to a server's /ws. Request uses JSON there.
 func DialWire(ctx context.Context, url string) (*Wire, error) {
-	conn, err := websocket.Dial(ctx, url, websocket.Config{})
+	return dialWire(ctx, url, wire.JSON, websocket.Config{})
+}
+
+// DialWireIn is DialWire for either encoding.
+func DialWireIn(ctx context.Context, url string, e wire.Encoding) (*Wire, error) {
+	cfg := websocket.Config{}
+	if e == wire.CBOR {
+		cfg.Subprotocols = []string{"tidewire.v1.cbor"}
+	}
+	return dialWire(ctx, url, e, cfg)
+}
+
+func dialWire(ctx context.Context, url string, e wire.Encoding, cfg websocket.Config) (*Wire, error) {
+	conn, err := websocket.Dial(ctx, url, cfg)
 	if err != nil {
 		return nil, err
 	}
 	w := &Wire{
-		conn: conn, waiting: make(map[uint64]func(WireMessage, error)),
-		inboxes: make(map[string]*Inbox), ended: make(chan struct{}),
+		conn: conn, encoding: e, decoder: wire.Decoder{Limits: wire.Limits{Depth: 100, Values: 1 << 20}}, unsent: make(chan struct{}, 1),
+		waiting: make(map[int64]func(WireMessage, error)), inboxes: make(map[string]*Inbox), ended: make(chan struct{}),
 	}
 	go w.read()
+	go w.flush()
 	return w, nil
 }
 
@@ -80,40 +77,113 @@ func DialWire(ctx context.Context, url string) (*Wire, error) {
 // done is called with the answer, or with the error that ended the connection,
 // by the reading goroutine: it must be brief.
 func (w *Wire) Send(fields []byte, done func(WireMessage, error)) {
+	id, alone := w.expect(done)
+	if id == 0 {
+		return
+	}
+	request := make([]byte, 0, len(fields)+32)
+	request = append(append(request, '{'), fields...)
+	w.write(websocket.OpText, append(strconv.AppendInt(append(request, `,"id":`...), id, 10), '}'), alone)
+}
+
+// writers are for Request.
+var writers = sync.Pool{New: func() any { return new(wire.Writer) }}
+
+// Request is Send in the encoding of the connection. fields writes the fields.
+func (w *Wire) Request(fields func(*wire.Writer), done func(WireMessage, error)) {
+	if id, alone := w.expect(done); id != 0 {
+		w.encode(fields, id, alone)
+	}
+}
+
+// Notify is Tell in the encoding of the connection. It leaves with the next request, or soon.
+func (w *Wire) Notify(fields func(*wire.Writer)) { w.encode(fields, 0, false) }
+
+// encode sends a message, with an ID that is not 0.
+func (w *Wire) encode(fields func(*wire.Writer), id int64, now bool) {
+	out := writers.Get().(*wire.Writer)
+	defer writers.Put(out)
+	out.Buf, out.Encoding = out.Buf[:0], w.encoding
+	out.Open()
+	fields(out)
+	if id != 0 {
+		out.Name("id")
+		out.Int(id)
+	}
+	out.Close()
+	w.write(w.op(), out.Buf, now)
+}
+
+// expect returns the ID of the next request, and whether no other one waits for an answer; or 0 if the connection has ended.
+func (w *Wire) expect(done func(WireMessage, error)) (id int64, alone bool) {
 	w.mu.Lock()
 	if w.err != nil {
 		defer w.mu.Unlock()
 		done(WireMessage{}, w.err)
-		return
+		return 0, false
 	}
+	defer w.mu.Unlock()
 	w.id++
 	w.waiting[w.id] = done
-	id := w.id
-	w.mu.Unlock()
-	request := make([]byte, 0, len(fields)+32)
-	request = append(append(request, '{'), fields...)
-	w.write(append(strconv.AppendUint(append(request, `,"id":`...), id, 10), '}'))
+	return w.id, len(w.waiting) == 1
+}
+
+func (w *Wire) op() websocket.Opcode {
+	if w.encoding == wire.CBOR {
+		return websocket.OpBinary
+	}
+	return websocket.OpText
 }
 
 // Tell sends a message with these fields (JSON without braces). It has no
 // answer.
 func (w *Wire) Tell(fields []byte) {
-	w.write(append(append(append(make([]byte, 0, len(fields)+2), '{'), fields...), '}'))
+	w.write(websocket.OpText, append(append(append(make([]byte, 0, len(fields)+2), '{'), fields...), '}'), true)
 }
 
-func (w *Wire) write(message []byte) {
-	if w.conn.Queue(websocket.OpText, message) != nil || w.conn.Flush() != nil {
+// write sends a message: now, or with others that are sent at the same time.
+func (w *Wire) write(op websocket.Opcode, message []byte, now bool) {
+	err := w.conn.Queue(op, message)
+	switch {
+	case err != nil:
+	case now:
+		err = w.conn.Flush()
+	default:
+		signal(w.unsent)
+	}
+	if err != nil {
 		w.conn.Abort() // the reader reports the error
+	}
+}
+
+// flush sends what is queued. Meanwhile other goroutines queue more, which leaves in one write.
+func (w *Wire) flush() {
+	for {
+		select {
+		case <-w.unsent:
+			if w.conn.Flush() != nil {
+				w.conn.Abort()
+			}
+		case <-w.ended:
+			return
+		}
 	}
 }
 
 // Ask sends a request and waits for the answer. An error answer is returned as
 // an error.
 func (w *Wire) Ask(fields []byte) (WireMessage, error) {
+	return await(func(done func(WireMessage, error)) { w.Send(fields, done) })
+}
+
+// Await is Ask in the encoding of the connection.
+func (w *Wire) Await(fields func(*wire.Writer)) (WireMessage, error) {
+	return await(func(done func(WireMessage, error)) { w.Request(fields, done) })
+}
+
+func await(send func(done func(WireMessage, error))) (answer WireMessage, failed error) {
 	answered := make(chan struct{})
-	var answer WireMessage
-	var failed error
-	w.Send(fields, func(m WireMessage, err error) {
+	send(func(m WireMessage, err error) {
 		answer, failed = m, errors.Join(err, m.Err())
 		close(answered)
 	})
@@ -179,8 +249,12 @@ func (w *Wire) read() {
 	for {
 		w.conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		msgs, err := w.conn.Read()
+		whole := size(msgs)
+		memory := make([]byte, 0, whole) // what is read may be kept
 		for i := range msgs {
-			if parseErr := w.take(msgs[i].Payload); parseErr != nil {
+			from := len(memory)
+			memory = append(memory, msgs[i].Payload...)
+			if parseErr := w.take(msgs[i].Op, memory[from:len(memory):len(memory)]); parseErr != nil {
 				err = parseErr
 				w.conn.Abort()
 			}
@@ -193,10 +267,17 @@ func (w *Wire) read() {
 	}
 }
 
+func size(msgs []websocket.Message) (n int) {
+	for i := range msgs {
+		n += len(msgs[i].Payload)
+	}
+	return n
+}
+
 // take handles one received message.
-func (w *Wire) take(text []byte) error {
-	m, err := parseWire(text)
-	if err != nil {
+func (w *Wire) take(op websocket.Opcode, text []byte) error {
+	m, err := w.parse(op, text)
+	if err != nil || m.Type == "hello" {
 		return err
 	}
 	w.mu.Lock()
@@ -218,20 +299,15 @@ func (w *Wire) take(text []byte) error {
 	return nil
 }
 
-func parseWire(text []byte) (WireMessage, error) {
-	var in struct {
-		WireMessage
-		Payload string
-		Base64  []byte `json:"payload_base64"`
+func (w *Wire) parse(op websocket.Opcode, text []byte) (m WireMessage, err error) {
+	e := wire.JSON
+	if op == websocket.OpBinary {
+		e = wire.CBOR
 	}
-	if err := json.Unmarshal(text, &in); err != nil {
-		return WireMessage{}, fmt.Errorf("server sent %q: %w", text[:min(len(text), 200)], err)
+	if wrong := w.decoder.DecodeAnswer(text, e, &m.Answer); wrong != nil {
+		return m, fmt.Errorf("server sent %q: %w", text[:min(len(text), 200)], wrong)
 	}
-	in.WireMessage.Payload = in.Base64
-	if in.Base64 == nil {
-		in.WireMessage.Payload = []byte(in.Payload)
-	}
-	return in.WireMessage, nil
+	return m, nil
 }
 
 // fail answers all waiting requests with the error.
@@ -259,10 +335,4 @@ func signal(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// AppendWirePayload appends the JSON field of a payload.
-func AppendWirePayload(dst, payload []byte) []byte {
-	dst = append(dst, `"payload_base64":"`...)
-	return append(base64.StdEncoding.AppendEncode(dst, payload), '"')
 }

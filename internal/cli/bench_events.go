@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/bench"
 	"github.com/tidewire/tidewire/internal/bench/scenario"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // benchEventsCmd measures the event store.
@@ -21,6 +22,7 @@ type benchEventsCmd struct {
 	Batch          []int    `default:"1,10" help:"Events in one append. Several numbers are measured one after the other."`
 	Ops            []string `default:"append,appendif,appendif-conflict,appendif-websocket,query,querystream,project,projectstream,projectionlimits" help:"Operations to measure."`
 	Streams        int      `default:"1" help:"Number of event stores. The callers are divided among them; all but the first begin empty. With more than one, only append and appendif are measured."`
+	Encoding       string   `enum:"json,cbor" default:"json" help:"appendif-websocket: how messages are encoded, json or cbor."`
 	PastEvents     int      `name:"past-events" aliases:"past_events" default:"100" help:"appendif: how many stored events have one of the condition's two tags, but not both."`
 	ConflictEvents []int    `name:"conflict-events" aliases:"conflict_events" default:"1" help:"appendif-conflict: how many events the failing condition finds. Each number is a row of the result."`
 	WarmUp         seconds  `name:"warm-up" aliases:"warm_up" default:"500ms" help:"How long to run before measuring each row."`
@@ -94,7 +96,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
 	cfg := scenario.EventsConfig{
-		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams,
+		Datasets: c.Datasets, Ops: c.Ops, Concurrency: c.Concurrency, Batch: c.Batch, Streams: c.Streams, Encoding: wire.EncodingOf(c.Encoding),
 		PastEvents: c.PastEvents, ConflictEvents: c.ConflictEvents,
 		WarmUp: time.Duration(c.WarmUp), Duration: time.Duration(c.Duration), Repeat: c.Repeat,
 		Database: scenario.EventsDatabase{Pool: pool, URL: db.url},
@@ -112,7 +114,7 @@ func (c *benchEventsCmd) Run(p *process) (err error) {
 		cfg.Compare = &scenario.EventsDatabase{Pool: other, URL: c.CompareDatabase}
 	}
 	result := bench.NewResult("events", map[string]any{
-		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams,
+		"datasets": c.Datasets, "concurrency": c.Concurrency, "batch": c.Batch, "ops": c.Ops, "streams": c.Streams, "encoding": c.Encoding,
 		"past_events": c.PastEvents, "conflict_events": c.ConflictEvents, "repeat": c.Repeat,
 		"duration": time.Duration(c.Duration).String(), "compare_database": c.CompareDatabase != "", "find_ceiling": c.FindCeiling,
 	})

@@ -247,7 +247,7 @@ func (c *serveCmd) serve(p *process) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cfg := gateway.Config{
-		Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(c.MaxRooms), Lanes: c.lanes(lanes), Access: access, Auth: auth,
+		Version: version(), Only: gateway.Endpoint(c.Only), MaxMessage: int(c.MaxMessage), MaxPartitions: c.MaxPartitions, Metrics: metrics, Profile: c.Profile, Chat: c.chat(c.MaxRooms), Lanes: c.lanes(lanes), Access: access, Auth: auth,
 		Limits: registry, MaxJSONDepth: c.MaxJSONDepth, Sessions: gateway.SessionConfig{MaxSubscriptions: c.MaxSubscriptions},
 		Budget: budget.New(budget.ClientShare(c.memory)), Log: p.log,
 	}

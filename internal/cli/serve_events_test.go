@@ -66,7 +66,7 @@ func TestServeEvents_OverTheWire(t *testing.T) {
 	if m, err := b.next(); err != nil || m.Code != "not_found" {
 		t.Errorf("append to no store: %+v, %v", m, err)
 	}
-	if status, text := request(t, "GET", one.addr, "/v1/events?type=Enrolled&limit=2&backwards=true", ""); status != 200 || strings.Count(text, `"event_type":"Enrolled"`) != 2 {
+	if status, text := request(t, "GET", one.addr, "/v1/events?type=Enrolled&limit=2&backwards=true", ""); status != 200 || strings.Count(text, `"type":"Enrolled"`) != 2 {
 		t.Errorf("GET: %d %s", status, text)
 	}
 	if status, text := request(t, "POST", one.addr, "/v1/events", `{"events":[{"type":"T"},{"type":"","tags":["x"]}]}`); status != 400 || !strings.Contains(text, `"field":"events[1].type"`) {

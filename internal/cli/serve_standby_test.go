@@ -39,7 +39,7 @@ func TestServe_ReadURL(t *testing.T) {
 		if text := get("/v1/streams/s/messages?after=10&limit=20"); !strings.Contains(text, `"m10"`) || !strings.Contains(text, `"m29"`) || strings.Contains(text, `"m30"`) {
 			t.Errorf("messages: %s", text)
 		}
-		if text := get("/v1/events?after=10"); strings.Count(text, `"event_type":"A"`) != 40 {
+		if text := get("/v1/events?after=10"); strings.Count(text, `"type":"A"`) != 40 {
 			t.Errorf("events: %s", text)
 		}
 	}

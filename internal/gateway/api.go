@@ -19,6 +19,7 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // api is the HTTP API under /v1/. Requests and answers are JSON.
@@ -310,8 +311,8 @@ func (c *call) boundRead() (end func(arrived bool)) {
 }
 
 // readJSON reads the body, an object, into c.body, or refuses the call. An
-// optional body may be empty.
-func (c *call) readJSON(optional bool) bool {
+// optional body may be empty. A field that is not one of fields is refused.
+func (c *call) readJSON(optional bool, fields wire.Fields) bool {
 	body, ok := c.read()
 	if !ok {
 		return false
@@ -323,7 +324,11 @@ func (c *call) readJSON(optional bool) bool {
 		c.refuse(codeMediaType)
 		return false
 	}
-	r, why := c.api.server.sessions.decoders.parse(c.ctx, body)
+	decoders := c.api.server.sessions.decoders
+	r, why := decoders.parse(c.ctx, &wire.Decoder{Limits: decoders.limits()}, body, wire.JSON)
+	if why == nil {
+		why = r.unknownField(fields, "this request")
+	}
 	if why != nil {
 		c.refuseFor(why)
 		return false

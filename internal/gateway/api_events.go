@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // events returns the engine's event stores and the name of the requested one,
@@ -25,7 +26,7 @@ func (c *call) events() (store engine.Events, name string, ok bool) {
 }
 
 func (c *call) appendEvents() {
-	if !c.readJSON(false) {
+	if !c.readJSON(false, wire.Requests["append"]) {
 		return
 	}
 	store, name, ok := c.events()
@@ -38,7 +39,7 @@ func (c *call) appendEvents() {
 		return
 	}
 	if !c.permitAlso(func(caller *auth.Caller) *problem {
-		return mayAppend(c.ctx, caller, name, c.body.Events, c.body.Condition)
+		return mayAppend(c.ctx, caller, name, events, condition)
 	}) {
 		return
 	}
@@ -80,7 +81,7 @@ func (c *call) readEvents() {
 
 // queryEvents answers any query.
 func (c *call) queryEvents() {
-	if !c.readJSON(false) {
+	if !c.readJSON(false, wire.Requests["query"]) {
 		return
 	}
 	span, err := c.body.eventRange()
@@ -88,7 +89,7 @@ func (c *call) queryEvents() {
 		c.fail(err, engine.CodeInvalid)
 		return
 	}
-	c.query(c.body.query(), span)
+	c.query(c.body.Query, span)
 }
 
 func (c *call) query(q engine.EventQuery, span engine.EventRange) {
@@ -101,11 +102,15 @@ func (c *call) query(q engine.EventQuery, span engine.EventRange) {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	c.write(appendEvents([]byte("{"), events, span))
+	var w wire.Writer
+	w.Open()
+	writeEvents(&w, events, span)
+	w.Close()
+	c.write(w.Buf)
 }
 
 func (c *call) project() {
-	if !c.readJSON(false) {
+	if !c.readJSON(false, wire.Requests["project"]) {
 		return
 	}
 	store, name, ok := c.events()

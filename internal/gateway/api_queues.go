@@ -9,6 +9,7 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 const (
@@ -42,7 +43,7 @@ func (c *call) listQueues() {
 
 func (c *call) createQueue() {
 	admin := c.api.server.cfg.Engine.Queues
-	if !c.served(admin != nil) || !c.readJSON(true) {
+	if !c.served(admin != nil) || !c.readJSON(true, wire.QueueOptions) {
 		return
 	}
 	opts, why := c.body.queueOptions()
@@ -109,7 +110,7 @@ func (c *call) enqueue() {
 	if !c.served(store != nil) {
 		return
 	}
-	messages, ok := c.messages()
+	messages, ok := c.messages(wire.Requests["enqueue"])
 	if !ok {
 		return
 	}
@@ -157,14 +158,17 @@ func (c *call) receive() {
 		return
 	}
 	c.api.server.sessions.delivered.Add(uint64(len(ds)))
-	text := []byte(`{"deliveries":[`)
-	for i, one := range ds {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = appendDelivery(text, false, c.queue(), tokens[i], one)
+	var w wire.Writer
+	w.Open()
+	w.Name("deliveries")
+	w.OpenList()
+	for i := range ds {
+		w.Next()
+		writeDelivery(&w, false, c.queue(), tokens[i], &ds[i])
 	}
-	c.write(append(text, "]}"...))
+	w.CloseList()
+	w.Close()
+	c.write(w.Buf)
 }
 
 // lease waits for messages. Messages that come after the client has gone are
@@ -185,7 +189,7 @@ func (c *call) lease(d *pullConsumer, limit int, wait time.Duration) ([]engine.D
 
 // settle settles deliveries of earlier receives.
 func (c *call) settle(kind string) {
-	if !c.served(c.api.server.cfg.Engine.Queues != nil) || !c.readJSON(false) {
+	if !c.served(c.api.server.cfg.Engine.Queues != nil) || !c.readJSON(false, wire.Requests[kind]) {
 		return
 	}
 	how, why := c.body.settlement(kind)

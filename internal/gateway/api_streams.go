@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 func (c *call) listStreams() {
@@ -33,10 +34,10 @@ func (c *call) listStreams() {
 
 func (c *call) createStream() {
 	admin := c.api.server.cfg.Engine.Streams
-	if !c.served(admin != nil) || !c.readJSON(true) {
+	if !c.served(admin != nil) || !c.readJSON(true, wire.StreamOptions) {
 		return
 	}
-	n := optional(c.body.Partitions)
+	n := int(c.body.Partitions)
 	if most := c.api.server.cfg.MaxPartitions; n < 0 || n > most {
 		c.fail(&engine.FieldError{Field: "partitions", Problem: fmt.Sprintf("%d, want 0 to %d (the server's --max-partitions)", n, most)}, engine.CodeInvalid)
 		return
@@ -121,7 +122,7 @@ func (c *call) publish() {
 	if !c.served(store != nil) {
 		return
 	}
-	messages, ok := c.messages()
+	messages, ok := c.messages(wire.Requests["publish"])
 	if !ok {
 		return
 	}
@@ -137,10 +138,10 @@ func (c *call) publish() {
 
 // messages returns the messages to store: those of the JSON body, or, with
 // ?raw, the body itself as one message with the key of ?key.
-func (c *call) messages() ([]engine.Message, bool) {
+func (c *call) messages(fields wire.Fields) ([]engine.Message, bool) {
 	query := c.r.URL.Query()
 	if !query.Has("raw") {
-		if !c.readJSON(false) {
+		if !c.readJSON(false, fields) {
 			return nil, false
 		}
 		messages, why := c.body.messages()
@@ -216,19 +217,26 @@ func (c *call) readStream() {
 		c.fail(err, codeUnavailable)
 		return
 	}
-	text := []byte(`{"messages":[`)
-	for i, m := range page {
+	var w wire.Writer
+	w.Open()
+	w.Name("messages")
+	w.OpenList()
+	for i := range page {
 		if c.ctx.Err() != nil { // the server stops, or the request was evicted
 			c.fail(c.ctx.Err(), codeUnavailable)
 			return
 		}
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(appendBody(append(text, '{'), m), '}')
-		after = m.Position
+		w.Next()
+		w.Open()
+		writeBody(&w, &page[i])
+		w.Close()
+		after = page[i].Position
 	}
-	c.write(appendNext(append(text, ']'), after))
+	w.CloseList()
+	w.Name("next")
+	w.Int(after)
+	w.Close()
+	c.write(w.Buf)
 }
 
 func key(query url.Values) *string {
@@ -241,7 +249,7 @@ func key(query url.Values) *string {
 
 func (c *call) commit() {
 	store := c.api.server.cfg.Engine.Streams
-	if !c.served(store != nil) || !c.readJSON(false) {
+	if !c.served(store != nil) || !c.readJSON(false, wire.Requests["commit"]) {
 		return
 	}
 	position, why := c.body.commitPosition()

@@ -162,6 +162,9 @@ func (c closed) enqueued(n int) {
 	}
 }
 
+// lease are the fields that a request of that kind needs beside its deliveries.
+var lease = map[string]string{"extend": `,"lease_ms":1000`}
+
 // TestAttack_GuessedDeliveries: a user cannot settle the deliveries of another, by its own ones, by theirs or by guesses, on both doors.
 func TestAttack_GuessedDeliveries(t *testing.T) {
 	t.Parallel()
@@ -185,7 +188,7 @@ func TestAttack_GuessedDeliveries(t *testing.T) {
 	w := c.as("/ws", bob)
 	for _, guess := range guesses {
 		for _, kind := range []string{"ack", "nack", "extend"} {
-			fields := `"delivery":` + quoted(guess) + `,"lease_ms":1000`
+			fields := `"delivery":` + quoted(guess) + lease[kind]
 			if got := c.status("POST", "/v1/queues/jobs/"+kind, `{`+fields+`}`, bob); got != "409 lease_lost" {
 				t.Errorf("%s of %q: %s", kind, guess, got)
 			}
@@ -218,7 +221,7 @@ func TestAttack_DeliveriesOfAnotherConnection(t *testing.T) {
 	other.ask(`{"id":1,"type":"consume","queue":"jobs","credits":1}`, `{"type":"ok","id":1}`)
 	other.next()
 	for _, kind := range []string{"ack", "nack", "extend"} {
-		fields := `"delivery":` + quoted(d.Delivery) + `,"lease_ms":1000`
+		fields := `"delivery":` + quoted(d.Delivery) + lease[kind]
 		if got := other.code(`{"id":"x","type":"` + kind + `","queue":"jobs",` + fields + `}`); got != "errorlease_lost" {
 			t.Errorf("%s: %s", kind, got)
 		}
@@ -251,7 +254,7 @@ func TestAttack_DeliveriesAfterTheRight(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for _, kind := range []string{"ack", "nack", "extend"} {
-		if got := w.code(fmt.Sprintf(`{"id":"x","type":%q,"queue":"jobs","lease_ms":1000,"delivery":%q}`, kind, held[0])); got != "errorforbidden" {
+		if got := w.code(fmt.Sprintf(`{"id":"x","type":%q,"queue":"jobs","delivery":%q%s}`, kind, held[0], lease[kind])); got != "errorforbidden" {
 			t.Errorf("%s: %s", kind, got)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
 	"github.com/tidewire/tidewire/internal/room"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -173,9 +174,13 @@ func (p *participant) handle(m websocket.Message, now time.Time) {
 		return
 	}
 	if msg.Type == "auth" {
-		with := p.conn.identity.handle(p.server.work, m.Payload)
+		var auth struct {
+			Token string `json:"token"`
+		}
+		json.Unmarshal(m.Payload, &auth) // a token that is no string is missing
+		with := p.conn.identity.handle(p.server.work, auth.Token)
 		if with.ID = msg.ID; msg.ID != nil {
-			p.send(with.complete())
+			p.sendReply(&with)
 		}
 		return
 	}
@@ -309,6 +314,13 @@ func (p *participant) answer(msg chatMessage, why code, more map[string]any) {
 	p.send(answer)
 }
 
+// sendReply is send for an answer that all endpoints have.
+func (p *participant) sendReply(with *reply) {
+	var w wire.Writer
+	with.write(&w)
+	p.queue(w.Buf)
+}
+
 // send queues an answer; it is sent with the others of this read. If the peer
 // reads so slowly that the answer does not fit into the queue, the connection
 // is aborted.
@@ -319,7 +331,11 @@ func (p *participant) send(v any) {
 	if encoder.Encode(v) != nil {
 		return // no value of ours fails
 	}
-	if errors.Is(p.conn.Queue(websocket.OpText, bytes.TrimSuffix(text.Bytes(), []byte{'\n'})), websocket.ErrSlowReader) {
+	p.queue(bytes.TrimSuffix(text.Bytes(), []byte{'\n'}))
+}
+
+func (p *participant) queue(text []byte) {
+	if errors.Is(p.conn.Queue(websocket.OpText, text), websocket.ErrSlowReader) {
 		p.conn.Abort()
 	}
 }

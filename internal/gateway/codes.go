@@ -15,6 +15,7 @@ type code = engine.Code
 const (
 	codeMalformed          code = "malformed"
 	codeUnknownType        code = "unknown_type"
+	codeUnknownField       code = "unknown_field"
 	codeRateLimited        code = "rate_limited"
 	codeNotJoined          code = "not_joined"
 	codeTooManyRooms       code = "too_many_rooms"
@@ -71,6 +72,7 @@ const (
 var publicErrors = withEngines(map[code]string{
 	codeMalformed:          "the message is not a JSON object with fields of the documented types",
 	codeUnknownType:        "there is no such type here",
+	codeUnknownField:       "the request has a field that it should not have: see field",
 	codeRateLimited:        "too many messages; retry later",
 	codeNotJoined:          "join the room first",
 	codeTooManyConnections: "too many connections or requests of this server, user or address; retry later",

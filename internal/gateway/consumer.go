@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -17,11 +18,13 @@ import (
 type consumer struct {
 	session *session
 	queue   string
-	leases  *leases
-	ctx     context.Context
-	cancel  context.CancelFunc
-	end     ending
-	revoked atomic.Pointer[problem] // why the client may not have it any more
+	// encoding is that of the request.
+	encoding wire.Encoding
+	leases   *leases
+	ctx      context.Context
+	cancel   context.CancelFunc
+	end      ending
+	revoked  atomic.Pointer[problem] // why the client may not have it any more
 
 	settling pending       // requests that are settling deliveries
 	changed  chan struct{} // one slot: the client may take more
@@ -32,8 +35,8 @@ type consumer struct {
 	interrupt context.CancelFunc // ends a wait for messages, if there is one
 }
 
-func newConsumer(s *session, queue string, credits int64) *consumer {
-	c := &consumer{session: s, queue: queue, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
+func newConsumer(s *session, queue string, e wire.Encoding, credits int64) *consumer {
+	c := &consumer{session: s, queue: queue, encoding: e, leases: newLeases(""), changed: make(chan struct{}, 1), credits: credits}
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	return c
 }
@@ -88,7 +91,7 @@ func (c *consumer) tell(err error) {
 	if why := c.revoked.Load(); why != nil {
 		with := why.reply()
 		with.Queue = c.queue
-		c.session.pushEnd(with)
+		c.session.pushEnd(with, c.encoding)
 		return
 	}
 	if c.ctx.Err() != nil || c.session.conn.ending() {
@@ -103,7 +106,7 @@ func (c *consumer) tell(err error) {
 	}
 	with := refusal(why)
 	with.Queue = c.queue
-	c.session.pushEnd(with)
+	c.session.pushEnd(with, c.encoding)
 }
 
 // deliver leases messages and sends them until an error ends it.
@@ -208,18 +211,19 @@ func (c *consumer) send(ds []engine.Delivery, tokens []string) error {
 	held += min(held, pushFrames)
 	memory.Take(budget.Page, int64(held))
 	defer memory.Release(budget.Page, int64(held))
-	text, frames := server.buffer(), server.buffer()
-	defer func() { server.reuse(text); server.reuse(frames) }()
-	for i, d := range ds {
-		text = appendDelivery(text[:0], true, c.queue, tokens[i], d)
-		frames = websocket.AppendFrame(frames, websocket.OpText, text)
-		if len(frames) < pushFrames && i < len(ds)-1 {
+	w, frames := server.writer(c.encoding), server.buffer()
+	defer func() { server.reuse(w); server.reuseBuffer(frames) }()
+	for i := range ds {
+		w.Buf = w.Buf[:0]
+		writeDelivery(w, true, c.queue, tokens[i], &ds[i])
+		*frames = websocket.AppendFrame(*frames, opcode(c.encoding), w.Buf)
+		if len(*frames) < pushFrames && i < len(ds)-1 {
 			continue
 		}
-		if err := c.session.push(c.ctx, frames); err != nil {
+		if err := c.session.push(c.ctx, *frames); err != nil {
 			return err
 		}
-		frames = frames[:0]
+		*frames = (*frames)[:0]
 	}
 	server.delivered.Add(uint64(len(ds)))
 	return nil

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 const (
-	// largeText is the size in bytes from which a message's values are counted
-	// before it is decoded. The decoded form of a smaller one cannot be large.
+	// largeText is the size in bytes from which few messages are decoded at a time.
+	// The decoded form of a smaller one cannot be large.
 	largeText = 16 << 10
-	// maxElements is how many values, as tooRich counts them, a large message may
-	// have. A thousand messages or events with fifty tags each are within it. An
+	// maxElements is how many values a message may have. A thousand messages or events with fifty tags each are within it. An
 	// empty object takes three bytes of text and a hundred bytes or more once it is
 	// decoded: a message of 1 MiB would take tens of MiB.
 	maxElements = 60_000
@@ -19,23 +20,6 @@ const (
 	// memory budget does not count their decoded form.
 	maxDecoding = 4
 )
-
-// tooRich reports whether a JSON text has more than maxElements values. It counts
-// commas, braces and brackets outside strings. The text may be invalid JSON.
-func tooRich(text []byte) bool {
-	n := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i = skipString(text, i+1)
-		case ',', '{', '[':
-			if n++; n > maxElements {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // tooDeep returns the problem of a JSON text that is nested more than most deep. The text may be invalid JSON. Most texts have fewer braces
 // and brackets than that, which is quick to see.
@@ -86,17 +70,17 @@ func newDecoders(maxDepth int) decoders {
 	return decoders{make(chan struct{}, maxDecoding), maxDepth}
 }
 
-// parse is parseRequest for texts that are not nested too deeply. It waits for its turn where the text is large.
-func (d decoders) parse(ctx context.Context, text []byte) (*request, *problem) {
-	if why := tooDeep(text, d.maxDepth); why != nil {
-		return identify(text), why
-	}
-	if len(text) >= largeText {
+// limits are those of one message.
+func (d decoders) limits() wire.Limits { return wire.Limits{Depth: d.maxDepth, Values: maxElements} }
+
+// parse is parseRequest with a decoder that has these limits. It waits for its turn where the message is large.
+func (d decoders) parse(ctx context.Context, with *wire.Decoder, message []byte, e wire.Encoding) (*request, *problem) {
+	if len(message) >= largeText {
 		select {
 		case d.large <- struct{}{}:
 			defer func() { <-d.large }()
 		case <-ctx.Done(): // the server gives up, so there will be no answer
 		}
 	}
-	return parseRequest(text)
+	return parseRequest(with, message, e)
 }

@@ -1,103 +1,81 @@
 package gateway
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"strconv"
-	"time"
-	"unicode/utf8"
-
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
-// appendBody appends the fields of a stored message, without braces.
-func appendBody(dst []byte, m engine.Message) []byte {
-	dst = append(dst, `"position":`...)
-	dst = strconv.AppendInt(dst, m.Position, 10)
+// writeBody writes the fields of a stored message.
+func writeBody(w *wire.Writer, m *engine.Message) {
+	w.Name("position")
+	w.Int(m.Position)
 	if m.Key != "" {
-		dst = appendText(append(dst, `,"key":`...), m.Key)
+		w.Name("key")
+		w.Text(m.Key)
 	}
 	if len(m.Headers) > 0 {
-		dst = append(append(dst, `,"headers":`...), m.Headers...)
+		w.Name("headers")
+		w.JSON(m.Headers)
 	}
-	dst = append(dst, `,"time":"`...)
-	dst = m.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
-	if utf8.Valid(m.Payload) {
-		return appendText(append(dst, `","payload":`...), m.Payload)
-	}
-	dst = append(dst, `","payload_base64":"`...)
-	return append(base64.StdEncoding.AppendEncode(dst, m.Payload), '"')
+	w.Name("time")
+	w.Time(m.Time)
+	w.Data("payload", "payload_base64", m.Payload)
 }
 
-// appendMessage appends a message for a subscriber.
-func appendMessage(dst []byte, stream, subscription string, m engine.Message) []byte {
-	dst = appendText(append(dst, `{"type":"message","stream":`...), stream)
-	dst = appendText(append(dst, `,"subscription":`...), subscription)
-	return append(appendBody(append(dst, ','), m), '}')
+// writeMessage writes a message for a subscriber.
+func writeMessage(w *wire.Writer, stream, subscription string, m *engine.Message) {
+	w.Open()
+	w.Name("type")
+	w.Text("message")
+	w.Name("stream")
+	w.Text(stream)
+	w.Name("subscription")
+	w.Text(subscription)
+	writeBody(w, m)
+	w.Close()
 }
 
-// appendDelivery appends a delivery for a consumer, on /ws and, without a type,
+// writeDelivery writes a delivery for a consumer, on /ws and, without a type,
 // in the answer to an HTTP receive.
-func appendDelivery(dst []byte, typed bool, queue, token string, d engine.Delivery) []byte {
-	dst = append(dst, '{')
+func writeDelivery(w *wire.Writer, typed bool, queue, token string, d *engine.Delivery) {
+	w.Open()
 	if typed {
-		dst = append(dst, `"type":"delivery",`...)
+		w.Name("type")
+		w.Text("delivery")
 	}
-	dst = appendText(append(dst, `"queue":`...), queue)
-	dst = appendText(append(dst, `,"delivery":`...), token)
-	dst = append(dst, `,"attempt":`...)
-	dst = append(strconv.AppendInt(dst, int64(d.Attempt), 10), ',')
-	return append(appendBody(dst, d.Message), '}')
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendText appends valid UTF-8 as a JSON string.
-func appendText[T string | []byte](dst []byte, text T) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, text[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	return append(append(dst, text[from:]...), '"')
+	w.Name("queue")
+	w.Text(queue)
+	w.Name("delivery")
+	w.Text(token)
+	w.Name("attempt")
+	w.Int(int64(d.Attempt))
+	writeBody(w, &d.Message)
+	w.Close()
 }
 
 // reply is an answer to one client, or the message that ends a subscription or
 // consumption.
 type reply struct {
-	Type         string          `json:"type,omitempty"`
-	ID           json.RawMessage `json:"id,omitempty"`
-	Subscription string          `json:"subscription,omitempty"`
-	Queue        string          `json:"queue,omitempty"`
-	Code         code            `json:"code,omitempty"`
-	Message      string          `json:"message,omitempty"`
-	Retryable    *bool           `json:"retryable,omitempty"` // of every error; see complete
-	RetryAfterMS int64           `json:"retry_after_ms,omitempty"`
-	Partition    *int            `json:"partition,omitempty"`
-	Position     *int64          `json:"position,omitempty"`
-	Count        int             `json:"count,omitempty"`
-	Credits      *int64          `json:"credits,omitempty"`
-	Duplicate    bool            `json:"duplicate,omitempty"`
-	Positions    []int64         `json:"positions,omitempty"`
-	Oldest       *int64          `json:"oldest,omitempty"`
-	Last         *int64          `json:"last,omitempty"`
-	EventType    string          `json:"event_type,omitempty"`
-	Field        string          `json:"field,omitempty"`
-	Lost         []string        `json:"lost,omitempty"`
-	Failed       []string        `json:"failed,omitempty"`
+	Type         string   `json:"type,omitempty"`
+	ID           []byte   `json:"-"` // as the client has encoded it
+	Subscription string   `json:"subscription,omitempty"`
+	Queue        string   `json:"queue,omitempty"`
+	Code         code     `json:"code,omitempty"`
+	Message      string   `json:"message,omitempty"`
+	Retryable    *bool    `json:"retryable,omitempty"` // of every error; see complete
+	RetryAfterMS int64    `json:"retry_after_ms,omitempty"`
+	Partition    *int     `json:"partition,omitempty"`
+	Position     *int64   `json:"position,omitempty"`
+	Count        int      `json:"count,omitempty"`
+	Credits      *int64   `json:"credits,omitempty"`
+	Duplicate    bool     `json:"duplicate,omitempty"`
+	Positions    []int64  `json:"positions,omitempty"`
+	Oldest       *int64   `json:"oldest,omitempty"`
+	Last         *int64   `json:"last,omitempty"`
+	EventType    string   `json:"event_type,omitempty"`
+	Field        string   `json:"field,omitempty"`
+	Lost         []string `json:"lost,omitempty"`
+	Failed       []string `json:"failed,omitempty"`
 
 	// Of authentication.
 	User    string `json:"user,omitempty"`
@@ -108,6 +86,9 @@ type reply struct {
 	Kind    string `json:"kind,omitempty"`
 	Name    string `json:"name,omitempty"`
 	Room    string `json:"room,omitempty"`
+
+	// hello writes the fields of a hello, if the answer has one.
+	hello func(w *wire.Writer)
 }
 
 // stored is the answer to a request that stored messages, with their number unless
@@ -135,12 +116,110 @@ func (r reply) complete() reply {
 	return r
 }
 
-func (r reply) text() []byte {
-	text, _ := json.Marshal(r.complete()) // no value of ours fails
-	return text
+// write writes an answer to a request on /ws.
+func (r *reply) write(w *wire.Writer) {
+	w.Open()
+	w.Name("type")
+	w.Text(r.Type)
+	if r.ID != nil {
+		w.Name("id")
+		w.Encoded(r.ID)
+	}
+	optionalText(w, "subscription", r.Subscription)
+	optionalText(w, "queue", r.Queue)
+	if r.Code != "" {
+		r.writeError(w)
+	}
+	if r.Partition != nil {
+		w.Name("partition")
+		w.Int(int64(*r.Partition))
+	}
+	optionalInt(w, "position", r.Position)
+	if r.Count != 0 {
+		w.Name("count")
+		w.Int(int64(r.Count))
+	}
+	optionalInt(w, "credits", r.Credits)
+	if r.Duplicate {
+		w.Name("duplicate")
+		w.Bool(true)
+	}
+	if len(r.Positions) > 0 {
+		w.Name("positions")
+		w.OpenList()
+		for _, p := range r.Positions {
+			w.Next()
+			w.Int(p)
+		}
+		w.CloseList()
+	}
+	if r.Code != "" {
+		r.writeDetails(w)
+	}
+	optionalText(w, "user", r.User)
+	optionalText(w, "role", r.Role)
+	optionalInt(w, "expires", r.Expires)
+	optionalInt(w, "now", r.Now)
+	if r.hello != nil {
+		w.Name("hello")
+		w.Open()
+		r.hello(w)
+		w.Close()
+	}
+	w.Close()
 }
 
-// appendNext ends an object with the position at which the next page begins.
-func appendNext(dst []byte, position int64) []byte {
-	return append(strconv.AppendInt(append(dst, `,"next":`...), position, 10), '}')
+// writeError writes what all errors have.
+func (r *reply) writeError(w *wire.Writer) {
+	w.Name("code")
+	w.Text(string(r.Code))
+	w.Name("message")
+	w.Text(r.Message)
+	w.Name("retryable")
+	w.Bool(retryable[r.Code])
+	if r.RetryAfterMS > 0 {
+		w.Name("retry_after_ms")
+		w.Int(r.RetryAfterMS)
+	}
+}
+
+// writeDetails writes what some errors have.
+func (r *reply) writeDetails(w *wire.Writer) {
+	optionalInt(w, "oldest", r.Oldest)
+	optionalInt(w, "last", r.Last)
+	optionalText(w, "event_type", r.EventType)
+	optionalText(w, "field", r.Field)
+	optionalTexts(w, "lost", r.Lost)
+	optionalTexts(w, "failed", r.Failed)
+	optionalText(w, "verb", r.Verb)
+	optionalText(w, "kind", r.Kind)
+	optionalText(w, "name", r.Name)
+	optionalText(w, "room", r.Room)
+}
+
+func optionalText(w *wire.Writer, name, value string) {
+	if value != "" {
+		w.Name(name)
+		w.Text(value)
+	}
+}
+
+func optionalInt(w *wire.Writer, name string, value *int64) {
+	if value != nil {
+		w.Name(name)
+		w.Int(*value)
+	}
+}
+
+func optionalTexts(w *wire.Writer, name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	w.Name(name)
+	w.OpenList()
+	for _, v := range values {
+		w.Next()
+		w.Text(v)
+	}
+	w.CloseList()
 }

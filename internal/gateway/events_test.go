@@ -121,8 +121,8 @@ func TestEvents_OnTheWire(t *testing.T) {
 		`{"type":"error","id":2,"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","retryable":false,"position":2,"event_type":"Enrolled"}`)
 	c.ask(`{"type":"append","id":3,"events":[{"type":"Enrolled"}],"condition":{"query":{"items":[{"types":["Enrolled"],"tags":["c:1"]}]},"after":2}}`,
 		`{"type":"ok","id":3,"positions":[3]}`)
-	offered := `"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"event_id":"e","data":{"n": 1}`
-	enrolled := `"position":2,"time":"1970-01-01T00:16:40Z","event_type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="`
+	offered := `"position":1,"time":"1970-01-01T00:16:40Z","type":"Offered","tags":["c:1"],"id":"e","data":{"n": 1}`
+	enrolled := `"position":2,"time":"1970-01-01T00:16:40Z","type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="`
 	c.ask(`{"type":"query","id":4,"query":{"items":[{"tags":["c:1"]}]}}`, `{"type":"ok","id":4,"events":[{`+offered+`},{`+enrolled+`}],"next":2}`)
 	c.ask(`{"type":"query","id":5,"backwards":true,"before":3,"limit":1}`, `{"type":"ok","id":5,"events":[{`+enrolled+`}],"next":2}`)
 	c.ask(`{"type":"project","id":6,"queries":[{"items":[{"types":["Enrolled"]}]},{"items":[{"tags":["c:1"]}]}]}`,
@@ -133,9 +133,9 @@ func TestEvents_OnTheWire(t *testing.T) {
 	sub.ask(`{"type":"subscribe","id":1,"query":{"items":[{"tags":["c:1"]}]},"subscription":"mine","credits":1}`, `{"type":"ok","id":1,"position":0}`)
 	connect(t, addr).ask(`{"type":"append","id":2,"events":[{"type":"Offered","tags":["c:1"],"data":{"n": 1},"id":"e"},{"type":"Enrolled","tags":["c:1","s:\"2\""],"data_base64":"AAE="}]}`,
 		`{"type":"ok","id":2,"positions":[1,2]}`)
-	sub.want(`{"type":"event","subscription":"mine",` + offered + `}`)
+	sub.want(`{"type":"event","subscription":"mine","event":{` + offered + `}}`)
 	sub.silent(50 * time.Millisecond)
-	sub.ask(`{"type":"credit","subscription":"mine","n":5}`, `{"type":"event","subscription":"mine",`+enrolled+`}`)
+	sub.ask(`{"type":"credit","subscription":"mine","n":5}`, `{"type":"event","subscription":"mine","event":{`+enrolled+`}}`)
 	sub.ask(`{"type":"unsubscribe","id":3,"subscription":"mine"}`, `{"type":"ok","id":3}`)
 }
 
@@ -147,10 +147,10 @@ func TestEvents_WhatIsRefused(t *testing.T) {
 		`"type":"append","events":5`:                   "errormalformed",
 		`"type":"append","store":"none","events":[{}]`: "errornot_found",
 		`"type":"append","events":[{"type":"T"}],"store":"` + strings.Repeat("n", 129) + `"`: "errorinvalid_name",
-		`"type":"append","events":[{"type":"T","data_base64":"!"}]`:                          "errorinvalid",
-		`"type":"append","events":[{"type":"T","data":1,"data_base64":"AA=="}]`:              "errorinvalid",
+		`"type":"append","events":[{"type":"T","data_base64":"!"}]`:                          "errormalformed",
+		`"type":"append","events":[{"type":"T","data":1,"data_base64":"AA=="}]`:              "errormalformed",
 		`"type":"append","events":[` + strings.Repeat(`{"type":"T"},`, 1000) + `{}]`:         "errorinvalid",
-		`"type":"append","events":[{"type":"T"}],"condition":{"qeury":{}}`:                   "errorinvalid",
+		`"type":"append","events":[{"type":"T"}],"condition":{"qeury":{}}`:                   "errorunknown_field",
 		`"type":"append","events":[{"type":"T"}],"condition":{"query":{},"after":-1}`:        "errorinvalid",
 		`"type":"subscribe","query":{},"subscription":"s","from":"middle"`:                   "errorinvalid_start",
 		`"type":"subscribe","query":{},"subscription":"s","from":"end","after":1`:            "errorinvalid_start",
@@ -184,7 +184,7 @@ func TestEvents_OverHTTP(t *testing.T) {
 		{"POST", "/v1/events", `{"events":[{"type":"Offered","tags":["c:1"],"data":[1]}]}`, 200, `{"positions":[1]}`},
 		{"POST", "/v1/events", `{"events":[{"type":"X"}],"condition":{"query":{}}}`, 409, `{"error":{"code":"conflict","message":"the condition does not hold: an event matches it, see position and event_type","retryable":false,"position":1,"event_type":"Offered"}}`},
 		{"POST", "/v1/events", `{}`, 400, `{"error":{"code":"invalid","message":"events: none, want at least 1","retryable":false,"field":"events"}}`},
-		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","event_type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
+		{"GET", "/v1/events?type=Offered&tag=c:1", "", 200, `{"events":[{"position":1,"time":"1970-01-01T00:16:40Z","type":"Offered","tags":["c:1"],"data":[1]}],"next":1}`},
 		{"GET", "/v1/events?tag=c:2&after=7", "", 200, `{"events":[],"next":7}`},
 		{"GET", "/v1/events?backwards=yes", "", 400, `{"error":{"code":"invalid_parameter","message":"backwards: want true or false","retryable":false}}`},
 		{"GET", "/v1/events?limit=5000", "", 400, `{"error":{"code":"invalid_parameter","message":"limit: want a number from 1 to 1000","retryable":false}}`},

@@ -47,6 +47,8 @@ type Config struct {
 	// Sessions sets the limits of connections on /ws when All is served: chats,
 	// and the parts of the Engine.
 	Sessions SessionConfig
+	// Version is that of the server, which clients are told. Defaults to none.
+	Version string
 	// MaxPartitions is the most partitions of a stream that clients create: each
 	// is a separate stream. Defaults to 64.
 	MaxPartitions int

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/limits"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -286,9 +286,14 @@ func (i *identity) expiring(c *auth.Caller) {
 		return
 	}
 	if i.talks.Load() {
-		text, _ := json.Marshal(map[string]any{"type": "expiring", "expires_in_ms": max(left, 0).Milliseconds()})
-		i.conn.Queue(websocket.OpText, text)
-		i.conn.Flush()
+		i.conn.notice(func(w *wire.Writer) {
+			w.Open()
+			w.Name("type")
+			w.Text("expiring")
+			w.Name("expires_in_ms")
+			w.Int(max(left, 0).Milliseconds())
+			w.Close()
+		})
 	}
 }
 
@@ -315,11 +320,8 @@ func (i *identity) planNext(c *auth.Caller, d time.Duration, f func()) bool {
 }
 
 // handle answers a message of type auth.
-func (i *identity) handle(ctx context.Context, text []byte) reply {
-	var m struct {
-		Token string `json:"token"`
-	}
-	if err := json.Unmarshal(text, &m); err != nil || m.Token == "" {
+func (i *identity) handle(ctx context.Context, token string) reply {
+	if token == "" {
 		return malformed("token", "a string").reply()
 	}
 	if i.policy == nil {
@@ -329,7 +331,7 @@ func (i *identity) handle(ctx context.Context, text []byte) reply {
 		return later(codeRateLimited, wait)
 	}
 	at := i.changes.number()
-	c, err := i.policy.Authenticate(ctx, m.Token)
+	c, err := i.policy.Authenticate(ctx, token)
 	if err != nil {
 		i.log.Warn(i.conn.address, "a token was not accepted", "error", err)
 		i.audit.denied(i.conn.address, i.caller.Load(), &problem{code: tokenCode(err), cause: err})

@@ -15,6 +15,8 @@ type problem struct {
 	code code
 	text string
 	need need // the right that is missing, of codeForbidden
+	// field is the path of the field that it is about, if the client gets it.
+	field string
 	// cause is for the audit log alone.
 	cause error
 }
@@ -41,7 +43,6 @@ func between(low, high int64) string { return fmt.Sprintf("a number from %d to %
 var (
 	errNoObject  = &problem{code: codeMalformed, text: "want a JSON object"}
 	errNoUTF8    = &problem{code: codeMalformed, text: "not UTF-8: want JSON, which is UTF-8"}
-	errTooRich   = &problem{code: codeMalformed, text: fmt.Sprintf("more than %d values: send them in several messages", maxElements)}
 	errShortBody = &problem{code: codeMalformed, text: "the body did not arrive: want as many bytes as announced, in time"}
 	errBadID     = malformed("id", fmt.Sprintf("a string or number of at most %d bytes", maxIDBytes))
 )
@@ -55,7 +56,7 @@ func (p *problem) message() string {
 }
 
 func (p *problem) reply() reply {
-	return reply{Type: "error", Code: p.code, Message: p.message(), Verb: string(p.need.verb), Kind: string(p.need.kind), Name: p.need.name}
+	return reply{Type: "error", Code: p.code, Message: p.message(), Verb: string(p.need.verb), Kind: string(p.need.kind), Name: p.need.name, Field: p.field}
 }
 
 // undecodable returns the problem for an error of encoding/json.

@@ -73,7 +73,7 @@ func (q sessionQuery) allowed(ctx context.Context) error {
 	if why == nil {
 		return nil
 	}
-	q.s.refuseFor(q.r.asked, why)
+	q.s.refuseFor(q.r.asked(), why)
 	return errRefused
 }
 

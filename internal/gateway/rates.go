@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"net/http"
@@ -49,11 +50,14 @@ func (s *session) tooManyBytes(m websocket.Message, now time.Time) bool {
 	if ok {
 		return false
 	}
-	r := identify(m.Payload)
+	var r request
+	identifyInto(&s.decoder, m.Payload, s.encodingOf(m.Op), &r)
 	if settles(r.Type) && len(m.Payload) <= maxSettling { // tooManyRequests counts it
 		return false
 	}
-	s.limited(r.asked, now, wait)
+	by := r.asked()
+	by.ID = bytes.Clone(by.ID)
+	s.limited(by, now, wait)
 	return true
 }
 

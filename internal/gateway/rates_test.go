@@ -246,7 +246,9 @@ func TestLimits_JSONBombs(t *testing.T) {
 			for _, field := range []string{"headers", "data", "payload", "events", "query", "text", "token", "other"} {
 				text := fmt.Sprintf(`{"id":"x","type":%q,%q:%s}`, kind, field, bomb)
 				for _, c := range []*wire{ws, chat} {
-					if a := c.refusedWith(text); a.Code != "malformed" || !strings.Contains(a.Message, "nested too deeply") {
+					a := c.refusedWith(text)
+					// A field of another type is refused as that, and not looked into.
+					if a.Code != "malformed" || !strings.Contains(a.Message, "nested too deeply") && !(c == ws && strings.HasPrefix(a.Message, field) && strings.Contains(a.Message, ": want a")) {
 						t.Errorf("%s with %s: %+v", kind, field, a)
 					}
 				}
@@ -256,7 +258,7 @@ func TestLimits_JSONBombs(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"streams/orders/messages", "queues/jobs/messages", "queues/jobs/ack", "events", "events/query", "events/project"} {
-			resp, err := http.Post("http://"+l.addr+"/v1/"+path, "application/json", strings.NewReader(`{"events":`+bomb+`}`))
+			resp, err := http.Post("http://"+l.addr+"/v1/"+path, "application/json", strings.NewReader(`{"headers":`+bomb+`}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +271,7 @@ func TestLimits_JSONBombs(t *testing.T) {
 	}
 	deep := strings.Repeat("[", 60) + strings.Repeat("]", 60)
 	c := connect(t, l.addr)
-	c.ask(`{"type":"publish","stream":"orders","payload":"1","other":`+deep+`,"id":1}`, `{"type":"ok","id":1,"position":1}`)
+	c.ask(`{"type":"publish","stream":"orders","payload":"1","headers":{"a":`+deep+`},"id":1}`, `{"type":"ok","id":1,"position":1}`)
 }
 
 // TestLimits_Headers: a request with many header lines is refused.

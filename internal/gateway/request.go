@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // Limits of one request.
@@ -30,80 +30,17 @@ const (
 	defaultPrefetch = 100
 )
 
-// asked has the fields of a request that its answer needs.
+// asked has what the answer to a request needs of it.
 type asked struct {
-	Type string          `json:"type"`
-	ID   json.RawMessage `json:"id"`
+	Type     string
+	ID       []byte // as the client has encoded it
+	Encoding wire.Encoding
 }
 
-// request is a client's request, a message on /ws or an HTTP body. Unknown
-// fields are ignored.
-type request struct {
-	asked
+// request is a client's request, a message on /ws or an HTTP body.
+type request struct{ wire.Request }
 
-	Stream       string `json:"stream"`
-	Queue        string `json:"queue"`
-	Group        string `json:"group"`
-	Subscription string `json:"subscription"`
-
-	messageFields
-	Messages []messageFields `json:"messages"`
-	Client   string          `json:"client"`
-	Sequence *int64          `json:"sequence"`
-
-	After    *int64     `json:"after"`
-	At       *time.Time `json:"at"`
-	From     string     `json:"from"`
-	Position *int64     `json:"position"`
-
-	Credits *int64 `json:"credits"`
-	N       int64  `json:"n"`
-
-	Delivery   *string  `json:"delivery"`
-	Deliveries []string `json:"deliveries"`
-	DelayMS    int64    `json:"delay_ms"`
-	Priority   int64    `json:"priority"`
-	UniqueKey  *string  `json:"unique_key"`
-	UniqueMS   int64    `json:"unique_ms"`
-	LeaseMS    int64    `json:"lease_ms"`
-	Reason     string   `json:"reason"`
-
-	Store     string              `json:"store"`
-	Events    []eventFields       `json:"events"`
-	Condition *conditionFields    `json:"condition"`
-	Query     *engine.EventQuery  `json:"query"`
-	Queries   []engine.EventQuery `json:"queries"`
-	Before    int64               `json:"before"`
-	Limit     *int64              `json:"limit"`
-	Backwards bool                `json:"backwards"`
-
-	// Options of streams and queues to create; HTTP only.
-	Keyed       *bool  `json:"keyed"`
-	Partitions  *int   `json:"partitions"`
-	Priorities  *int64 `json:"priorities"`
-	MaxAttempts *int64 `json:"max_attempts"`
-	RetryMinMS  *int64 `json:"retry_min_ms"`
-	RetryMaxMS  *int64 `json:"retry_max_ms"`
-}
-
-// messageFields are a message to be stored.
-type messageFields struct {
-	Key           string          `json:"key"`
-	Headers       json.RawMessage `json:"headers"`
-	Payload       *string         `json:"payload"`
-	PayloadBase64 *string         `json:"payload_base64"`
-}
-
-// parseRequest parses one message. With a problem, the request still has its ID
-// and type if they could be read, so that it can be answered.
-func parseRequest(text []byte) (*request, *problem) {
-	r := requestMemory.Get().(*request)
-	why := decodeRequest(text, r)
-	if why == nil {
-		return r, checkID(&r.ID)
-	}
-	return identify(text), why
-}
+func (r *request) asked() asked { return asked{r.Type, r.ID, r.Encoding} }
 
 // requestMemory is a pool of requests. One takes 1 KiB.
 var requestMemory = sync.Pool{New: func() any { return new(request) }}
@@ -115,38 +52,79 @@ func (r *request) recycle() {
 	requestMemory.Put(r)
 }
 
-func decodeRequest(text []byte, r *request) *problem {
-	switch {
-	case !bytes.HasPrefix(trimSpace(text), []byte{'{'}):
-		return errNoObject
-	case !utf8.Valid(text):
-		return errNoUTF8
-	case len(text) >= largeText && tooRich(text):
-		return errTooRich
+// parseRequest parses one message. With a problem, the request still has its ID
+// and type if they could be read, so that it can be answered.
+func parseRequest(d *wire.Decoder, message []byte, e wire.Encoding) (*request, *problem) {
+	r := requestMemory.Get().(*request)
+	err := d.Decode(message, e, &r.Request)
+	if err == nil {
+		return r, nil
 	}
-	if err := json.Unmarshal(text, r); err != nil {
-		return undecodable(text, err)
+	*r = request{}
+	identifyInto(d, message, e, r)
+	return r, unreadable(err)
+}
+
+// identifyInto reads the type and the ID. JSON is also read after a place where it is broken: the ID may come later.
+func identifyInto(d *wire.Decoder, message []byte, e wire.Encoding, r *request) {
+	if e == wire.JSON {
+		*r = *identify(message)
+		return
 	}
-	return nil
+	d.Identify(message, e, &r.Request)
+}
+
+// unreadable returns the problem of a message that could not be read.
+func unreadable(err *wire.Error) *problem {
+	return &problem{code: codeMalformed, text: err.Error()}
+}
+
+// unknown returns why a request has a field that it should not have, or nil. Fields that others may have are those of HTTP.
+func (r *request) unknownField(fields wire.Fields, of string) *problem {
+	err := r.Unknown(fields)
+	if err == nil {
+		return nil
+	}
+	return &problem{code: codeUnknownField, text: fmt.Sprintf("%s: %s has no such field", err.Path, of), field: err.Path}
 }
 
 // identify returns a request with only its type and ID. If a field occurs several
-// times, the last one counts, as in encoding/json.
+// times, the last one counts.
 func identify(object []byte) *request {
 	r := new(request)
 	eachField(object, func(key, value []byte) {
-		switch strings.ToLower(text(key)) {
+		switch string(key[1 : len(key)-1]) {
 		case "type":
 			r.Type = ""
 			json.Unmarshal(value, &r.Type)
 		case "id":
-			r.ID = bytes.Clone(value)
+			id := json.RawMessage(bytes.Clone(value))
+			checkID(&id)
+			r.ID = id
 		}
 	})
-	if checkID(&r.ID) != nil || !json.Valid(r.ID) || !utf8.Valid(r.ID) {
+	if !json.Valid(r.ID) || !utf8.Valid(r.ID) {
 		r.ID = nil
 	}
 	return r
+}
+
+// ownNames gives the names memory of their own: a subscription keeps them longer than the rest of the message.
+func (r *request) ownNames() {
+	for _, name := range []*string{&r.Stream, &r.Queue, &r.Group, &r.Subscription, &r.Store} {
+		*name = strings.Clone(*name)
+	}
+}
+
+// ofEvents reports whether a subscribe is one of events.
+func (r *request) ofEvents() bool { return r.Stream == "" && r.Has(wire.FieldQuery) }
+
+// condition returns the condition of an append, or nil.
+func (r *request) condition() *engine.EventCondition {
+	if !r.Conditional {
+		return nil
+	}
+	return &r.Condition
 }
 
 // validName reports whether name is a valid name.
@@ -160,85 +138,48 @@ func usable(name string) bool { return validName(name) && !engine.Reserved(name)
 
 // messages returns the messages that a request stores, one or many.
 func (r *request) messages() ([]engine.Message, *problem) {
-	fields := r.Messages
 	switch {
-	case fields == nil:
-		m, why := r.messageFields.message()
-		if why != nil {
-			return nil, why
+	case !r.Has(wire.FieldMessages):
+		if err := wire.CheckPayload(r.Given); err != nil {
+			return nil, unreadable(err)
 		}
-		return []engine.Message{m}, nil
-	case len(fields) == 0:
+		return []engine.Message{r.One}, nil
+	case len(r.Messages) == 0:
 		return nil, malformed("messages", fmt.Sprintf("1 to %d messages", maxBatch))
-	case r.Payload != nil || r.PayloadBase64 != nil:
+	case r.Has(wire.FieldPayload) || r.Has(wire.FieldPayloadBase64):
 		return nil, malformed("messages", "either messages or a payload, not both")
-	case len(fields) > maxBatch:
+	case len(r.Messages) > maxBatch:
 		return nil, because(codeTooManyMessages)
 	}
-	out := make([]engine.Message, len(fields))
-	for i, f := range fields {
-		m, why := f.message()
-		if why != nil {
-			return nil, &problem{code: why.code, text: fmt.Sprintf("messages[%d].%s", i, why.text)}
-		}
-		out[i] = m
-	}
-	return out, nil
-}
-
-// message returns the message. It needs a payload in exactly one of the two
-// forms.
-func (f messageFields) message() (m engine.Message, why *problem) {
-	m.Key = f.Key
-	if h := f.Headers; len(h) > 0 && !bytes.Equal(h, []byte("null")) {
-		if h[0] != '{' {
-			return m, malformed("headers", "an object")
-		}
-		m.Headers = h
-	}
-	switch {
-	case f.Payload == nil && f.PayloadBase64 == nil:
-		return m, malformed("payload", "a string here, or in payload_base64")
-	case f.Payload != nil && f.PayloadBase64 != nil:
-		return m, malformed("payload", "either payload or payload_base64, not both")
-	case f.Payload != nil:
-		m.Payload = []byte(*f.Payload)
-	default:
-		payload, err := base64.StdEncoding.DecodeString(*f.PayloadBase64)
-		if err != nil {
-			return m, malformed("payload_base64", "base64, with its padding")
-		}
-		m.Payload = payload
-	}
-	return m, nil
+	return r.Messages, nil
 }
 
 // requestID returns the RequestID of the caller's request, or nil. The two fields go
 // together.
 func (r *request) requestID(c *auth.Caller) (*engine.RequestID, *problem) {
 	switch {
-	case r.Client == "" && r.Sequence == nil:
+	case r.Client == "" && !r.Has(wire.FieldSequence):
 		return nil, nil
 	case !validName(r.Client):
 		return nil, wrong(engine.CodeInvalid, "client", "a name of 1 to 128 bytes beside sequence")
-	case r.Sequence == nil || *r.Sequence < 0:
+	case !r.Has(wire.FieldSequence) || r.Sequence < 0:
 		return nil, wrong(engine.CodeInvalid, "sequence", "a number, 0 or more, beside client")
 	}
-	return &engine.RequestID{Client: ownName(c, r.Client, maxClientBytes), Sequence: *r.Sequence}, nil
+	return &engine.RequestID{Client: ownName(c, strings.Clone(r.Client), maxClientBytes), Sequence: r.Sequence}, nil
 }
 
 // commitPosition returns the position that a request commits.
 func (r *request) commitPosition() (int64, *problem) {
-	if r.Position == nil || *r.Position < 0 {
+	if !r.Has(wire.FieldPosition) || r.Position < 0 {
 		return 0, malformed("position", "a whole number, 0 or more")
 	}
-	return *r.Position, nil
+	return r.Position, nil
 }
 
 // start returns where a subscription begins; by default after the last message.
 func (r *request) start() (from engine.Start, why *problem) {
 	given := 0
-	for _, is := range []bool{r.After != nil, r.At != nil, r.From != "", r.Group != ""} {
+	for _, is := range []bool{r.Has(wire.FieldAfter), r.Has(wire.FieldAt), r.From != "", r.Group != ""} {
 		if is {
 			given++
 		}
@@ -246,12 +187,12 @@ func (r *request) start() (from engine.Start, why *problem) {
 	switch {
 	case given > 1:
 		return from, because(codeStart)
-	case r.After != nil && *r.After < 0:
+	case r.After < 0:
 		return from, wrong(codeStart, "after", "a position, 0 or more")
-	case r.After != nil:
-		return engine.Start{After: *r.After}, nil
-	case r.At != nil:
-		return engine.Start{At: *r.At}, nil
+	case r.Has(wire.FieldAfter):
+		return engine.Start{After: r.After}, nil
+	case r.Has(wire.FieldAt):
+		return engine.Start{At: r.At}, nil
 	case r.Group != "" && !usable(r.Group):
 		return from, because(codeName)
 	case r.Group != "":
@@ -268,9 +209,9 @@ func (r *request) start() (from engine.Start, why *problem) {
 // tokens returns the tokens of the deliveries that a request settles.
 func (r *request) tokens() ([]string, *problem) {
 	switch {
-	case r.Delivery != nil && r.Deliveries == nil:
-		return []string{*r.Delivery}, nil
-	case r.Delivery != nil:
+	case r.Has(wire.FieldDelivery) && !r.Has(wire.FieldDeliveries):
+		return []string{r.Delivery}, nil
+	case r.Has(wire.FieldDelivery):
 		return nil, malformed("delivery", "either delivery or deliveries, not both")
 	case len(r.Deliveries) == 0:
 		return nil, malformed("delivery", fmt.Sprintf("a string here, or 1 to %d of them in deliveries", maxBatch))
@@ -291,7 +232,7 @@ func within(field string, ms int64, low, high time.Duration) (time.Duration, *pr
 
 // creditsWithin checks the initial credits of a request.
 func (r *request) creditsWithin(most int64) *problem {
-	if r.Credits != nil && (*r.Credits < 0 || *r.Credits > most) {
+	if r.Credits < 0 || r.Credits > most {
 		return wrong(codeCredits, "credits", between(0, most))
 	}
 	return nil
@@ -321,32 +262,24 @@ func (r *request) settlement(kind string) (s settlement, why *problem) {
 	return s, why
 }
 
-// optional returns the value of a field, or zero if it is nil.
-func optional[T any](field *T) (value T) {
-	if field != nil {
-		value = *field
-	}
-	return value
-}
-
 // streamOptions returns the options for creating a stream, nil if the request has
 // none.
 func (r *request) streamOptions() *engine.StreamOptions {
-	if r.Keyed == nil && r.Partitions == nil {
+	if !r.Has(wire.FieldKeyed) && !r.Has(wire.FieldPartitions) {
 		return nil
 	}
-	return &engine.StreamOptions{Keyed: optional(r.Keyed), Partitions: optional(r.Partitions)}
+	return &engine.StreamOptions{Keyed: r.Keyed, Partitions: int(r.Partitions)}
 }
 
 // queueOptions returns the options for creating a queue, nil if the request has
 // none; 0 is the store's default.
 func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
-	if r.MaxAttempts == nil && r.RetryMinMS == nil && r.RetryMaxMS == nil && r.Priorities == nil && r.Partitions == nil {
+	if r.Given&wire.Of(wire.FieldMaxAttempts, wire.FieldRetryMinMS, wire.FieldRetryMaxMS, wire.FieldPriorities, wire.FieldPartitions) == 0 {
 		return nil, nil
 	}
-	low, whyLow := within("retry_min_ms", optional(r.RetryMinMS), 0, maxDelay)
-	high, whyHigh := within("retry_max_ms", optional(r.RetryMaxMS), 0, maxDelay)
-	attempts, priorities, partitions := optional(r.MaxAttempts), optional(r.Priorities), optional(r.Partitions)
+	low, whyLow := within("retry_min_ms", r.RetryMinMS, 0, maxDelay)
+	high, whyHigh := within("retry_max_ms", r.RetryMaxMS, 0, maxDelay)
+	attempts, priorities, partitions := r.MaxAttempts, r.Priorities, r.Partitions
 	switch {
 	case whyLow != nil:
 		return nil, whyLow
@@ -362,7 +295,7 @@ func (r *request) queueOptions() (*engine.QueueOptions, *problem) {
 		return nil, wrong(engine.CodeInvalid, "partitions", "either priorities or partitions, not both")
 	}
 	return &engine.QueueOptions{
-		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Partitions: partitions,
+		MaxAttempts: int(attempts), RetryMin: low, RetryMax: high, Priorities: int(priorities), Partitions: int(partitions),
 	}, nil
 }
 
@@ -375,21 +308,21 @@ func (r *request) enqueueOptions(c *auth.Caller) (opts engine.EnqueueOptions, un
 		return opts, nil, why
 	case r.Priority < 0 || r.Priority >= maxPriorities:
 		return opts, nil, wrong(engine.CodeInvalid, "priority", between(0, maxPriorities-1))
-	case r.Client != "" || r.Sequence != nil:
+	case r.Client != "" || r.Has(wire.FieldSequence):
 		return opts, nil, wrong(engine.CodeInvalid, "client", "none here: unique_key is for messages that are enqueued again")
 	}
 	opts = engine.EnqueueOptions{Delay: delay, Priority: int(r.Priority)}
-	if r.UniqueKey == nil && r.UniqueMS == 0 {
+	if !r.Has(wire.FieldUniqueKey) && r.UniqueMS == 0 {
 		return opts, nil, nil
 	}
 	period, why := within("unique_ms", r.UniqueMS, time.Second, maxUnique)
 	switch {
-	case r.UniqueKey == nil || *r.UniqueKey == "":
+	case r.UniqueKey == "":
 		return opts, nil, malformed("unique_key", "a string that is not empty")
 	case why != nil:
 		return opts, nil, why
-	case r.Messages != nil:
+	case r.Has(wire.FieldMessages):
 		return opts, nil, wrong(engine.CodeInvalid, "messages", "one message beside unique_key")
 	}
-	return opts, &engine.Unique{Key: ownName(c, *r.UniqueKey, maxUniqueKeyBytes), Period: period}, nil
+	return opts, &engine.Unique{Key: ownName(c, strings.Clone(r.UniqueKey), maxUniqueKeyBytes), Period: period}, nil
 }

@@ -70,7 +70,7 @@ func mayQuery(ctx context.Context, c *auth.Caller, store string, queries ...engi
 }
 
 // mayAppend returns why the caller may not append the events. A condition tells whether there are events that match it: so it needs the right to query.
-func mayAppend(ctx context.Context, c *auth.Caller, store string, events []eventFields, condition *conditionFields) *problem {
+func mayAppend(ctx context.Context, c *auth.Caller, store string, events []engine.Event, condition *engine.EventCondition) *problem {
 	tags := make([][]string, len(events))
 	for i := range events {
 		tags[i] = events[i].Tags
@@ -98,10 +98,10 @@ func mayAppend(ctx context.Context, c *auth.Caller, store string, events []event
 		}
 		return why
 	}
-	if condition == nil || condition.Query == nil {
+	if condition == nil {
 		return nil
 	}
-	return mayQuery(ctx, c, store, *condition.Query)
+	return mayQuery(ctx, c, store, condition.Query)
 }
 
 func storeName(store string) string {
@@ -117,8 +117,8 @@ func (r *request) denied(ctx context.Context, c *auth.Caller) *problem {
 	case "publish":
 		return mayAll(ctx, c, need{"publish", auth.Stream, r.Stream})
 	case "subscribe":
-		if r.Stream == "" && r.Query != nil {
-			return mayQuery(ctx, c, r.Store, *r.Query)
+		if r.ofEvents() {
+			return mayQuery(ctx, c, r.Store, r.Query)
 		}
 		if r.Group != "" { // makes the group
 			return mayAll(ctx, c, need{"read", auth.Stream, r.Stream}, need{"commit", auth.Stream, r.Stream})
@@ -131,9 +131,9 @@ func (r *request) denied(ctx context.Context, c *auth.Caller) *problem {
 	case "consume", "ack", "nack", "extend":
 		return mayAll(ctx, c, need{"consume", auth.Queue, r.Queue})
 	case "append":
-		return mayAppend(ctx, c, r.Store, r.Events, r.Condition)
+		return mayAppend(ctx, c, r.Store, r.Events, r.condition())
 	case "query":
-		return mayQuery(ctx, c, r.Store, r.query())
+		return mayQuery(ctx, c, r.Store, r.Query)
 	case "project":
 		return mayQuery(ctx, c, r.Store, r.Queries...)
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -12,7 +13,14 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
+)
+
+// The subprotocols of /ws. Without one a client gets JSON, and nothing that it has not asked for.
+const (
+	subprotocolJSON = "tidewire.v1"
+	subprotocolCBOR = "tidewire.v1.cbor"
 )
 
 // maxRunning is how many requests of a connection may have a goroutine each.
@@ -37,11 +45,12 @@ type session struct {
 	server  *sessions
 	conn    *connection
 	chat    *participant
-	heart   heartbeat   // used by the reading goroutine
-	size    int         // size of the current message in bytes; used by the reading goroutine
-	granted granted     // the last request that was granted; used by the reading goroutine
-	slow    atomic.Bool // the peer reads nothing: reading is to end
-	gone    atomic.Bool // the peer takes no answers: read-only requests need not begin
+	heart   heartbeat    // used by the reading goroutine
+	decoder wire.Decoder // used by the reading goroutine
+	size    int          // size of the current message in bytes; used by the reading goroutine
+	granted granted      // the last request that was granted; used by the reading goroutine
+	slow    atomic.Bool  // the peer reads nothing: reading is to end
+	gone    atomic.Bool  // the peer takes no answers: read-only requests need not begin
 
 	// pending counts requests that a store answers, and running those with a
 	// goroutine, at most as many as slots. The session waits for both before it
@@ -70,11 +79,11 @@ type session struct {
 // session serves a connection on /ws.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	sess := &session{
-		server: s.sessions, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting), querying: make(chan struct{}, maxQuerying),
+		server: s.sessions, decoder: wire.Decoder{Limits: s.sessions.decoders.limits()}, slots: make(chan struct{}, maxRunning), projecting: make(chan struct{}, maxProjecting), querying: make(chan struct{}, maxQuerying),
 		subscriptions: make(map[string]*subscriber), consumers: make(map[string]*consumer),
 	}
 	heard := func([]byte) { sess.heart.heard = time.Now() }
-	cfg := websocket.Config{OnPing: heard, OnPong: heard}
+	cfg := websocket.Config{OnPing: heard, OnPong: heard, Subprotocols: []string{subprotocolJSON, subprotocolCBOR}}
 	s.accept(w, r, cfg, func(c *connection) {
 		s.chats.opened()
 		defer s.chats.open.Add(-1)
@@ -86,6 +95,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		sess.work, sess.stopWork = context.WithCancel(s.work)
 		defer sess.stopWork()
 		c.whenEvicted(sess.stopWork)
+		sess.hello()
 		sess.run()
 	})
 }
@@ -166,25 +176,36 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	if s.tooManyBytes(m, now) {
 		return
 	}
-	r, why := s.server.decoders.parse(s.server.work, m.Payload)
-	if s.tooManyRequests(r.asked, now) {
+	e := s.encodingOf(m.Op)
+	// A request refers to its message, which is only there until the next read.
+	r, why := s.server.decoders.parse(s.server.work, &s.decoder, bytes.Clone(m.Payload), e)
+	if s.size > countedRequest {
+		r.ID = bytes.Clone(r.ID) // it is there as long as the request waits, and nothing counts the rest
+	}
+	if s.tooManyRequests(r.asked(), now) {
 		return
 	}
-	if r.Type == "auth" && why == nil {
-		s.answer(r.asked, s.conn.identity.handle(s.server.work, m.Payload))
-		return
-	}
-	switch r.Type {
-	case "join", "chat", "leave", "ping", "pong": // the chat parses their other fields
+	if ofRooms(r.Type) && e == wire.JSON { // the chat parses their other fields
 		r.recycle()
 		s.chat.handleAll([]websocket.Message{m}, now)
+		return
+	}
+	if why == nil {
+		why = s.unfit(r)
+	}
+	if why == nil && r.Type == "auth" {
+		with := s.conn.identity.handle(s.server.work, r.Token)
+		if with.Type == "ok" && s.conn.Subprotocol() != "" {
+			with.hello = s.writeHello
+		}
+		s.answer(r.asked(), with)
 		return
 	}
 	if why == nil {
 		why = s.denied(r)
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	switch r.Type {
@@ -192,7 +213,8 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 		s.publish(r)
 		r.recycle()
 	case "subscribe":
-		if r.Stream == "" && r.Query != nil {
+		r.ownNames()
+		if r.ofEvents() {
 			s.subscribeEvents(r)
 			return
 		}
@@ -205,6 +227,7 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 		s.enqueue(r)
 		r.recycle()
 	case "consume":
+		r.ownNames()
 		s.consume(r)
 	case "cancel":
 		s.cancelConsumer(r)
@@ -220,15 +243,44 @@ func (s *session) handle(m websocket.Message, now time.Time) {
 	case "credit":
 		s.credit(r)
 	default:
-		s.refuse(r.asked, codeUnknownType)
+		s.refuse(r.asked(), codeUnknownType)
 	}
+}
+
+// encodingOf returns the encoding of a client's message.
+func (s *session) encodingOf(op websocket.Opcode) wire.Encoding {
+	if op == websocket.OpBinary && s.conn.Subprotocol() == subprotocolCBOR {
+		return wire.CBOR
+	}
+	return wire.JSON
+}
+
+// ofRooms reports whether messages of a type are those of rooms.
+func ofRooms(kind string) bool {
+	switch kind {
+	case "join", "chat", "leave", "ping", "pong":
+		return true
+	}
+	return false
+}
+
+// unfit returns why a request is not one of its type.
+func (s *session) unfit(r *request) *problem {
+	if ofRooms(r.Type) { // a chat goes to all members as it was sent, so it has one encoding
+		return &problem{code: codeMalformed, text: r.Type + ": want JSON, in a text message"}
+	}
+	fields, known := wire.Requests[r.Type]
+	if !known || r.ID == nil { // without an ID nobody would learn of it
+		return nil
+	}
+	return r.unknownField(fields, r.Type)
 }
 
 // credit grants credit to a subscription or a consumption.
 func (s *session) credit(r *request) {
 	switch {
 	case (r.Queue == "") == (r.Subscription == ""):
-		s.refuseFor(r.asked, malformed("subscription", "either subscription or queue"))
+		s.refuseFor(r.asked(), malformed("subscription", "either subscription or queue"))
 	case r.Queue != "":
 		s.creditConsumer(r)
 	default:
@@ -312,7 +364,7 @@ func (s *session) answer(r asked, with reply) {
 		return
 	}
 	with.ID = r.ID
-	s.send(with)
+	s.send(&with, r.Encoding)
 }
 
 func (s *session) ok(r asked, with reply) {
@@ -346,10 +398,13 @@ func (s *session) fail(r asked, err error, otherwise code) {
 // send queues an answer; it is sent with the others of this read, or flushed
 // later. If the peer reads so slowly that the answer does not fit into the
 // queue, the connection is aborted.
-func (s *session) send(v reply) {
-	if errors.Is(s.conn.Queue(websocket.OpText, v.text()), websocket.ErrSlowReader) {
+func (s *session) send(v *reply, e wire.Encoding) {
+	w := s.server.writer(e)
+	v.write(w)
+	if errors.Is(s.conn.Queue(opcode(e), w.Buf), websocket.ErrSlowReader) {
 		s.conn.Abort()
 	}
+	s.server.reuse(w)
 }
 
 // push writes on the bulk lane. It closes the connection if the peer reads
@@ -371,7 +426,7 @@ func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 		return nil
 	}
 	with.Type, with.ID = "ok", r.ID
-	err := s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, with.text()))
+	err := s.push(ctx, with.frame(r.Encoding))
 	if err != nil {
 		s.answer(r, refusal(codeEnded))
 	}
@@ -379,6 +434,21 @@ func (s *session) pushStart(ctx context.Context, r asked, with reply) error {
 }
 
 // pushEnd sends the end of a subscription or consumption, after its messages.
-func (s *session) pushEnd(v reply) {
-	s.push(s.ctx, websocket.AppendFrame(nil, websocket.OpText, v.text()))
+func (s *session) pushEnd(v reply, e wire.Encoding) {
+	s.push(s.ctx, v.frame(e))
+}
+
+// opcode returns the kind of WebSocket message for an encoding.
+func opcode(e wire.Encoding) websocket.Opcode {
+	if e == wire.CBOR {
+		return websocket.OpBinary
+	}
+	return websocket.OpText
+}
+
+// frame returns the answer as a WebSocket frame.
+func (r *reply) frame(e wire.Encoding) []byte {
+	w := wire.Writer{Encoding: e}
+	r.write(&w)
+	return websocket.AppendFrame(nil, opcode(e), w.Buf)
 }

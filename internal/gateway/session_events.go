@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -14,9 +15,9 @@ import (
 func (s *session) eventsServed(r *request) bool {
 	switch {
 	case s.server.events == nil:
-		s.refuse(r.asked, codeNotServed)
+		s.refuse(r.asked(), codeNotServed)
 	case r.Store != "" && !usable(r.Store):
-		s.refuse(r.asked, codeName)
+		s.refuse(r.asked(), codeName)
 	default:
 		return true
 	}
@@ -31,17 +32,17 @@ func (s *session) appendEvents(r *request) {
 	}
 	events, condition, err := r.events()
 	if err != nil {
-		s.fail(r.asked, err, engine.CodeInvalid)
+		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
 		positions, err := appendInTurn(ctx, sessionQuery{s, r}, s.server.events, r.Store, events, condition)
 		if err != nil {
-			s.fail(r.asked, err, codeNotStored)
+			s.fail(r.asked(), err, codeNotStored)
 			return
 		}
 		s.server.stored.Add(uint64(len(events)))
-		s.ok(r.asked, reply{Positions: positions})
+		s.ok(r.asked(), reply{Positions: positions})
 	})
 }
 
@@ -52,7 +53,7 @@ func (s *session) queryEvents(r *request) {
 	}
 	span, err := r.eventRange()
 	if err != nil {
-		s.fail(r.asked, err, engine.CodeInvalid)
+		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -67,7 +68,7 @@ func (s *session) queryEvents(r *request) {
 		frame, held, err := s.answerQuery(ctx, r, span)
 		defer func() { s.conn.memory.Release(budget.Page, held) }()
 		if err != nil {
-			s.fail(r.asked, err, codeUnavailable)
+			s.fail(r.asked(), err, codeUnavailable)
 			return
 		}
 		s.push(ctx, frame)
@@ -87,20 +88,25 @@ func (s *session) answerQuery(ctx context.Context, r *request, span engine.Event
 		return nil, held, err
 	}
 	defer end()
-	events, err := s.server.events.Query(ctx, r.Store, r.query(), span)
+	events, err := s.server.events.Query(ctx, r.Store, r.Query, span)
 	if err != nil {
 		return nil, held, err
 	}
-	text := append(append([]byte(`{"type":"ok","id":`), r.ID...), ',')
-	frame = websocket.AppendFrame(nil, websocket.OpText, appendEvents(text, events, span))
+	w := wire.Writer{Encoding: r.Encoding}
+	w.Open()
+	w.Name("type")
+	w.Text("ok")
+	w.Name("id")
+	w.Encoded(r.ID)
+	writeEvents(&w, events, span)
+	w.Close()
+	frame = websocket.AppendFrame(nil, opcode(r.Encoding), w.Buf)
 	s.conn.memory.Take(budget.Page, int64(cap(frame))-held)
 	return frame, max(held, int64(cap(frame))), nil
 }
 
 // projection is the answer to project.
 type projection struct {
-	Type   string                `json:"type,omitempty"`
-	ID     json.RawMessage       `json:"id,omitempty"`
 	Counts []int64               `json:"counts"`
 	Guard  engine.EventCondition `json:"condition"`
 }
@@ -116,6 +122,26 @@ func projectionOf(ctx context.Context, by asking, store engine.Events, name stri
 	})
 }
 
+// write writes the answer to a request on /ws.
+func (p *projection) write(w *wire.Writer, id []byte) {
+	w.Open()
+	w.Name("type")
+	w.Text("ok")
+	w.Name("id")
+	w.Encoded(id)
+	w.Name("counts")
+	w.OpenList()
+	for _, n := range p.Counts {
+		w.Next()
+		w.Int(n)
+	}
+	w.CloseList()
+	guard, _ := json.Marshal(p.Guard) // no value of ours fails
+	w.Name("condition")
+	w.JSON(guard)
+	w.Close()
+}
+
 // project counts events.
 func (s *session) project(r *request) {
 	if !s.eventsServed(r) || r.ID == nil {
@@ -123,7 +149,7 @@ func (s *session) project(r *request) {
 	}
 	queries, err := r.queries()
 	if err != nil {
-		s.fail(r.asked, err, engine.CodeInvalid)
+		s.fail(r.asked(), err, engine.CodeInvalid)
 		return
 	}
 	s.inBackground(func(ctx context.Context) {
@@ -137,12 +163,12 @@ func (s *session) project(r *request) {
 		}
 		answer, err := projectionOf(ctx, sessionQuery{s, r}, s.server.events, r.Store, queries)
 		if err != nil {
-			s.fail(r.asked, err, codeUnavailable)
+			s.fail(r.asked(), err, codeUnavailable)
 			return
 		}
-		answer.Type, answer.ID = "ok", r.ID
-		text, _ := json.Marshal(answer) // no value of ours fails
-		s.push(ctx, websocket.AppendFrame(nil, websocket.OpText, text))
+		w := wire.Writer{Encoding: r.Encoding}
+		answer.write(&w, r.ID)
+		s.push(ctx, websocket.AppendFrame(nil, opcode(r.Encoding), w.Buf))
 	})
 }
 
@@ -154,9 +180,15 @@ type eventFeed struct {
 
 func (f eventFeed) next(ctx context.Context, most int) (page, error) {
 	events, err := f.Next(ctx, most)
-	p := page{size: len(events), text: func(dst []byte, n int) []byte {
-		dst = appendText(append(dst, `{"type":"event","subscription":`...), f.name)
-		return append(appendEvent(append(dst, ','), &events[n]), '}')
+	p := page{size: len(events), write: func(w *wire.Writer, n int) {
+		w.Open()
+		w.Name("type")
+		w.Text("event")
+		w.Name("subscription")
+		w.Text(f.name)
+		w.Name("event")
+		writeEvent(w, &events[n])
+		w.Close()
 	}}
 	for i := range events {
 		p.bytes += eventBytes(&events[i])
@@ -173,11 +205,11 @@ func (s *session) subscribeEvents(r *request) {
 	switch {
 	case !validName(r.Subscription):
 		why = wrong(codeName, "subscription", "a name of 1 to 128 bytes")
-	case r.After != nil && *r.After < 0, r.At != nil, r.From != "" && (r.After != nil || r.From != "start" && r.From != "end"), r.Group != "":
+	case r.After < 0, r.Has(wire.FieldAt), r.From != "" && (r.Has(wire.FieldAfter) || r.From != "start" && r.From != "end"), r.Group != "":
 		why = wrong(codeStart, "after", "a position, 0 or more; or from: start or end")
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	held, ok := s.reserve() // for the query, until the subscription ends
@@ -187,20 +219,17 @@ func (s *session) subscribeEvents(r *request) {
 	sub := newSubscriber(s, r.Subscription, r)
 	if why := s.enterSubscriber(sub); why != "" {
 		s.conn.memory.Release(budget.Ingest, held)
-		s.refuse(r.asked, why)
+		s.refuse(r.asked(), why)
 		return
 	}
-	after := int64(0)
-	if r.After != nil {
-		after = *r.After
-	}
+	after := r.After
 	if r.From == "end" {
 		after = -1
 	}
 	s.feed(func() {
 		defer s.conn.memory.Release(budget.Ingest, held)
-		sub.run(r.asked, func(ctx context.Context) (feed, error) {
-			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.query(), after)
+		sub.run(r.asked(), func(ctx context.Context) (feed, error) {
+			source, err := s.server.events.SubscribeEvents(ctx, r.Store, r.Query, after)
 			return eventFeed{source, r.Subscription}, err
 		})
 	})

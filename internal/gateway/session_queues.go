@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // enqueue stores messages in a queue.
 func (s *session) enqueue(r *request) {
 	opts, unique, why := r.enqueueOptions(s.conn.identity.caller.Load())
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	store := s.server.queues
@@ -26,8 +27,8 @@ func (s *session) enqueue(r *request) {
 // consume starts a consumption.
 func (s *session) consume(r *request) {
 	credits := int64(defaultPrefetch)
-	if r.Credits != nil {
-		credits = *r.Credits
+	if r.Has(wire.FieldCredits) {
+		credits = r.Credits
 	}
 	why := r.creditsWithin(maxPrefetch)
 	switch {
@@ -37,15 +38,15 @@ func (s *session) consume(r *request) {
 		why = because(codeName)
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
-	c := newConsumer(s, r.Queue, credits)
+	c := newConsumer(s, r.Queue, r.Encoding, credits)
 	if why := s.enterConsumer(c); why != "" {
-		s.refuse(r.asked, why)
+		s.refuse(r.asked(), why)
 		return
 	}
-	by := r.asked // keeps only this of the request
+	by := r.asked() // keeps only this of the request
 	s.feed(func() { c.run(by) })
 }
 
@@ -74,8 +75,8 @@ func (s *session) consumer(queue string) *consumer {
 // have been released.
 func (s *session) cancelConsumer(r *request) {
 	c := s.consumer(r.Queue)
-	if c == nil || !c.end.ask(r.asked) {
-		s.refuse(r.asked, codeNotConsuming)
+	if c == nil || !c.end.ask(r.asked()) {
+		s.refuse(r.asked(), codeNotConsuming)
 		return
 	}
 	c.cancel()
@@ -86,11 +87,11 @@ func (s *session) creditConsumer(r *request) {
 	c := s.consumer(r.Queue)
 	switch {
 	case c == nil:
-		s.refuse(r.asked, codeNotConsuming)
+		s.refuse(r.asked(), codeNotConsuming)
 	case !c.grant(r.N):
-		s.refuseFor(r.asked, wrong(codeCredits, "n", fmt.Sprintf("a number that leaves the consumption 0 to %d credits", maxPrefetch)))
+		s.refuseFor(r.asked(), wrong(codeCredits, "n", fmt.Sprintf("a number that leaves the consumption 0 to %d credits", maxPrefetch)))
 	default:
-		s.ok(r.asked, reply{})
+		s.ok(r.asked(), reply{})
 	}
 }
 
@@ -111,7 +112,7 @@ func (s *session) settle(r *request) {
 		why = because(codeNotConsuming)
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	taken, lost := c.leases.take(how, tokens)
@@ -122,7 +123,7 @@ func (s *session) settle(r *request) {
 		s.server.queues.AckLater(owns(taken))
 		return
 	}
-	by := r.asked
+	by := r.asked()
 	c.settling.add()
 	runs := s.inBackground(func(ctx context.Context) {
 		defer c.settling.done()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tidewire/tidewire/internal/auth"
 )
@@ -24,7 +25,7 @@ func (s *session) denied(r *request) *problem {
 	}
 	why := r.denied(s.server.work, c)
 	if why == nil && r.oneRight() && !c.Asked() { // what a function has answered ends after a while
-		s.granted = same
+		s.granted = granted{c, r.Type, strings.Clone(r.Stream), strings.Clone(r.Queue)}
 	}
 	return why
 }

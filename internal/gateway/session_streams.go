@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // publish stores messages in a stream.
@@ -12,7 +13,7 @@ func (s *session) publish(r *request) {
 	streams := s.server.streams
 	id, why := r.requestID(s.conn.identity.caller.Load())
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	s.submit(r, r.Stream, streams != nil, func(messages []engine.Message, done func(engine.Place, error)) error {
@@ -31,15 +32,15 @@ func (s *session) submit(r *request, name string, served bool, store func([]engi
 		why = because(codeName)
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	count := 0 // sent if the request has a list of messages
-	if r.Messages != nil {
+	if r.Has(wire.FieldMessages) {
 		count = len(messages)
 	}
 	n := uint64(len(messages))
-	by := r.asked // keeps only this of the request
+	by := r.asked() // keeps only this of the request
 	s.pending.add()
 	err := store(messages, func(first engine.Place, err error) {
 		defer s.pending.done()
@@ -57,7 +58,7 @@ func (s *session) submit(r *request, name string, served bool, store func([]engi
 	})
 	if err != nil {
 		s.pending.done()
-		s.fail(r.asked, err, codeNotStored)
+		s.fail(r.asked(), err, codeNotStored)
 	}
 }
 
@@ -67,23 +68,23 @@ func (s *session) commit(r *request) {
 	position, why := r.commitPosition()
 	switch {
 	case store == nil:
-		s.refuse(r.asked, codeNotServed)
+		s.refuse(r.asked(), codeNotServed)
 	case !usable(r.Stream) || !usable(r.Group):
-		s.refuse(r.asked, codeName)
+		s.refuse(r.asked(), codeName)
 	case why != nil:
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 	case r.ID == nil:
 		if err := store.CommitLater(s.server.work, r.Stream, r.Group, position); err != nil {
-			s.fail(r.asked, err, codeNotStored)
+			s.fail(r.asked(), err, codeNotStored)
 		}
 	default:
 		s.inBackground(func(ctx context.Context) {
 			offset, err := query(ctx, sessionQuery{s, r}, func() (int64, error) { return store.Commit(ctx, r.Stream, r.Group, position) })
 			if err != nil {
-				s.fail(r.asked, err, codeNotStored)
+				s.fail(r.asked(), err, codeNotStored)
 				return
 			}
-			s.ok(r.asked, reply{Position: &offset})
+			s.ok(r.asked(), reply{Position: &offset})
 		})
 	}
 }
@@ -100,7 +101,7 @@ func (s *session) subscribe(r *request) {
 	case s.server.streams == nil:
 		why = because(codeNotServed)
 	case why != nil:
-	case r.Query != nil:
+	case r.Has(wire.FieldQuery):
 		why = malformed("query", "either a stream or a query, not both")
 	case !usable(r.Stream) || !validName(name):
 		why = because(codeName)
@@ -108,15 +109,15 @@ func (s *session) subscribe(r *request) {
 		why = r.creditsWithin(maxCredits)
 	}
 	if why != nil {
-		s.refuseFor(r.asked, why)
+		s.refuseFor(r.asked(), why)
 		return
 	}
 	sub := newSubscriber(s, name, r)
 	if why := s.enterSubscriber(sub); why != "" {
-		s.refuse(r.asked, why)
+		s.refuse(r.asked(), why)
 		return
 	}
-	store, by, of := s.server.streams, r.asked, r.Stream // keeps only these of the request
+	store, by, of := s.server.streams, r.asked(), r.Stream // keeps only these of the request
 	s.feed(func() {
 		sub.run(by, func(ctx context.Context) (feed, error) {
 			source, err := store.Subscribe(ctx, of, from)
@@ -153,8 +154,8 @@ func (s *session) subscriber(r *request) *subscriber {
 // unsubscribe ends a subscription; the answer follows its last message.
 func (s *session) unsubscribe(r *request) {
 	sub := s.subscriber(r)
-	if sub == nil || !sub.end.ask(r.asked) {
-		s.refuse(r.asked, codeNotSubscribed)
+	if sub == nil || !sub.end.ask(r.asked()) {
+		s.refuse(r.asked(), codeNotSubscribed)
 		return
 	}
 	sub.cancel()
@@ -165,10 +166,10 @@ func (s *session) creditSubscriber(r *request) {
 	sub := s.subscriber(r)
 	switch {
 	case sub == nil:
-		s.refuse(r.asked, codeNotSubscribed)
+		s.refuse(r.asked(), codeNotSubscribed)
 	case !sub.credits.add(r.N):
-		s.refuseFor(r.asked, wrong(codeCredits, "n", fmt.Sprintf("a number from 1 on, and no more than %d unused credits", maxCredits)))
+		s.refuseFor(r.asked(), wrong(codeCredits, "n", fmt.Sprintf("a number from 1 on, and no more than %d unused credits", maxCredits)))
 	default:
-		s.ok(r.asked, reply{})
+		s.ok(r.asked(), reply{})
 	}
 }

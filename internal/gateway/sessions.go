@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // SessionConfig sets the limits of connections on /ws.
@@ -28,24 +29,28 @@ func (c SessionConfig) withDefaults() SessionConfig {
 
 // sessions is the shared state of the connections on /ws.
 type sessions struct {
-	cfg      SessionConfig
-	streams  engine.Streams
-	queues   engine.Queues
-	events   engine.Events
-	chats    *chatServer
-	work     context.Context
-	flusher  *flusher
-	log      *rareLog
-	querying chan struct{} // a semaphore: queries that read and encode their answer at a time
-	decoders decoders
-	buffers  sync.Pool // of *[]byte, in which frames are encoded
+	cfg     SessionConfig
+	version string // of the server
+	// maxMessage is the largest message of a client, in bytes.
+	maxMessage int
+	streams    engine.Streams
+	queues     engine.Queues
+	events     engine.Events
+	chats      *chatServer
+	work       context.Context
+	flusher    *flusher
+	log        *rareLog
+	querying   chan struct{} // a semaphore: queries that read and encode their answer at a time
+	decoders   decoders
+	writers    sync.Pool // of *wire.Writer
+	frames     sync.Pool // of *[]byte, for frames
 
 	ignored, stored, delivered, settled atomic.Uint64
 }
 
 func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions {
 	s := &sessions{
-		cfg: cfg.Sessions.withDefaults(), streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
+		cfg: cfg.Sessions.withDefaults(), version: cfg.Version, maxMessage: cfg.MaxMessage, streams: cfg.Engine.Streams, queues: cfg.Engine.Queues, events: cfg.Engine.Events,
 		chats: chats, work: work, flusher: newFlusher(), log: &rareLog{log: cfg.Log},
 		querying: make(chan struct{}, maxReading), decoders: newDecoders(cfg.MaxJSONDepth),
 	}
@@ -67,16 +72,35 @@ func newSessions(cfg Config, chats *chatServer, work context.Context) *sessions 
 // maxBuffer is the largest buffer that goes back to the pool, in bytes.
 const maxBuffer = 1 << 20
 
-func (s *sessions) buffer() []byte {
-	if b, ok := s.buffers.Get().(*[]byte); ok {
-		return (*b)[:0]
+// writer returns an empty Writer. Call reuse after its use.
+func (s *sessions) writer(e wire.Encoding) *wire.Writer {
+	w, ok := s.writers.Get().(*wire.Writer)
+	if !ok {
+		w = new(wire.Writer)
 	}
-	return nil
+	w.Buf, w.Encoding = w.Buf[:0], e
+	return w
 }
 
-func (s *sessions) reuse(b []byte) {
-	if cap(b) > 0 && cap(b) <= maxBuffer {
-		s.buffers.Put(&b)
+func (s *sessions) reuse(w *wire.Writer) {
+	if cap(w.Buf) <= maxBuffer {
+		s.writers.Put(w)
+	}
+}
+
+// buffer returns an empty buffer for frames. Call reuseBuffer after its use.
+func (s *sessions) buffer() *[]byte {
+	b, ok := s.frames.Get().(*[]byte)
+	if !ok {
+		b = new([]byte)
+	}
+	*b = (*b)[:0]
+	return b
+}
+
+func (s *sessions) reuseBuffer(b *[]byte) {
+	if cap(*b) <= maxBuffer {
+		s.frames.Put(b)
 	}
 }
 

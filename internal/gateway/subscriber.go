@@ -8,6 +8,7 @@ import (
 	"github.com/tidewire/tidewire/internal/auth"
 	"github.com/tidewire/tidewire/internal/budget"
 	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/websocket"
 )
 
@@ -25,13 +26,13 @@ type feed interface {
 
 // page is some messages of a feed.
 type page struct {
-	size  int       // messages, at least 1
-	bytes int       // approximate size in memory
-	text  appendNth // encodes one of them
+	size  int      // messages, at least 1
+	bytes int      // approximate size in memory
+	write writeNth // encodes one of them
 }
 
-// appendNth appends the nth message of a page as a client gets it.
-type appendNth func(dst []byte, n int) []byte
+// writeNth writes the nth message of a page as a client gets it.
+type writeNth func(w *wire.Writer, n int)
 
 // streamFeed is the feed of a stream.
 type streamFeed struct {
@@ -41,7 +42,7 @@ type streamFeed struct {
 
 func (f streamFeed) next(ctx context.Context, most int) (page, error) {
 	messages, err := f.Next(ctx, most)
-	p := page{size: len(messages), text: func(dst []byte, n int) []byte { return appendMessage(dst, f.stream, f.name, messages[n]) }}
+	p := page{size: len(messages), write: func(w *wire.Writer, n int) { writeMessage(w, f.stream, f.name, &messages[n]) }}
 	for i := range messages {
 		p.bytes += messageBytes(&messages[i])
 	}
@@ -55,21 +56,23 @@ func (f streamFeed) next(ctx context.Context, most int) (page, error) {
 type subscriber struct {
 	session *session
 	name    string
-	credits *credits
-	ctx     context.Context
-	cancel  context.CancelFunc
-	held    int64 // bytes of the memory budget
-	source  feed  // nil until it is open
-	end     ending
+	// encoding is that of the request.
+	encoding wire.Encoding
+	credits  *credits
+	ctx      context.Context
+	cancel   context.CancelFunc
+	held     int64 // bytes of the memory budget
+	source   feed  // nil until it is open
+	end      ending
 
 	allowed func(context.Context, *auth.Caller) *problem
 	revoked atomic.Pointer[problem] // why the client may not have it any more
 }
 
 func newSubscriber(s *session, name string, r *request) *subscriber {
-	sub := &subscriber{session: s, name: name, credits: newCredits(r.Credits)}
+	sub := &subscriber{session: s, name: name, encoding: r.Encoding, credits: newCredits(r.Has(wire.FieldCredits), r.Credits)}
 	sub.ctx, sub.cancel = context.WithCancel(s.ctx)
-	wants := request{asked: asked{Type: "subscribe"}, Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query}
+	wants := request{wire.Request{Type: "subscribe", Stream: r.Stream, Group: r.Group, Store: r.Store, Query: r.Query, Given: r.Given}}
 	sub.allowed = wants.denied
 	return sub
 }
@@ -161,7 +164,7 @@ func (sub *subscriber) tell(err error) {
 	if why := sub.revoked.Load(); why != nil {
 		with := why.reply()
 		with.Subscription = sub.name
-		sub.session.pushEnd(with)
+		sub.session.pushEnd(with, sub.encoding)
 		return
 	}
 	if sub.ctx.Err() != nil || sub.session.conn.ending() {
@@ -175,7 +178,7 @@ func (sub *subscriber) tell(err error) {
 		sub.session.server.log.warn("subscription ended", "subscription", sub.name, "error", err)
 	}
 	with.Subscription = sub.name
-	sub.session.pushEnd(with)
+	sub.session.pushEnd(with, sub.encoding)
 }
 
 // follow sends page after page until an error ends it. It takes credit first, so
@@ -206,18 +209,19 @@ func (sub *subscriber) send(p page) error {
 	held := int64(p.bytes + min(p.bytes, pushFrames))
 	memory.Take(budget.Page, held)
 	defer memory.Release(budget.Page, held)
-	one, frames := server.buffer(), server.buffer()
-	defer func() { server.reuse(one); server.reuse(frames) }()
+	w, frames := server.writer(sub.encoding), server.buffer()
+	defer func() { server.reuse(w); server.reuseBuffer(frames) }()
 	for i := range p.size {
-		one = p.text(one[:0], i)
-		frames = websocket.AppendFrame(frames, websocket.OpText, one)
-		if len(frames) < pushFrames && i < p.size-1 {
+		w.Buf = w.Buf[:0]
+		p.write(w, i)
+		*frames = websocket.AppendFrame(*frames, opcode(sub.encoding), w.Buf)
+		if len(*frames) < pushFrames && i < p.size-1 {
 			continue
 		}
-		if err := sub.session.push(sub.ctx, frames); err != nil {
+		if err := sub.session.push(sub.ctx, *frames); err != nil {
 			return err
 		}
-		frames = frames[:0]
+		*frames = (*frames)[:0]
 	}
 	server.delivered.Add(uint64(p.size))
 	return nil
@@ -259,13 +263,9 @@ type credits struct {
 	more      chan struct{} // one slot
 }
 
-// newCredits returns unlimited credits if n is nil.
-func newCredits(n *int64) *credits {
-	c := &credits{unlimited: n == nil, more: make(chan struct{}, 1)}
-	if n != nil {
-		c.left = *n
-	}
-	return c
+// newCredits returns n credits, or unlimited ones.
+func newCredits(limited bool, n int64) *credits {
+	return &credits{unlimited: !limited, left: n, more: make(chan struct{}, 1)}
 }
 
 // take waits for credit and takes all of it, at most n.

@@ -105,12 +105,12 @@ func (s *slots) take() {
 		for {
 			err := l.next(func(m message) {
 				switch {
-				case m.Type == "event" && m.Position <= last:
-					s.w.fault(who, "order", "position %d after %d", m.Position, last)
+				case m.Type == "event" && m.Event.Position <= last:
+					s.w.fault(who, "order", "position %d after %d", m.Event.Position, last)
 				case m.Type == "event":
-					last = m.Position
+					last = m.Event.Position
 					s.mu.Lock()
-					s.seen = append(s.seen, stored{m.Position, fmt.Sprint(m.Tags)})
+					s.seen = append(s.seen, stored{last, fmt.Sprint(m.Event.Tags)})
 					s.mu.Unlock()
 				default:
 					l.refused(m)

@@ -117,8 +117,12 @@ type message struct {
 	ID                      int
 	Position, Count, Missed int64
 	Positions               []int64
-	Tags, Lost              []string
+	Lost                    []string
 	Duplicate               bool
+	Event                   struct {
+		Position int64
+		Tags     []string
+	}
 }
 
 // authID is the id of all requests with a token.

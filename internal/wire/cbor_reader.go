@@ -331,7 +331,8 @@ func (r *cborReader) skip() bool {
 	case cborMap:
 		r.object()
 		for r.err == nil && r.follows() {
-			if !r.skip() || !r.skip() {
+			r.skip() // the key, which may be anything here
+			if !r.skip() {
 				return false
 			}
 		}

@@ -13,6 +13,14 @@ const (
 	CBOR
 )
 
+// EncodingOf returns the encoding of a name: json or cbor.
+func EncodingOf(name string) Encoding {
+	if name == "cbor" {
+		return CBOR
+	}
+	return JSON
+}
+
 func (e Encoding) String() string {
 	if e == CBOR {
 		return "CBOR"

@@ -177,3 +177,21 @@ func FuzzWriter(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAppendText: encoding/json decodes the encoded text to the original.
+func FuzzAppendText(f *testing.F) {
+	f.Add("plain")
+	f.Add("\"\\\x00\x1f\n\u2028é😀\x7f")
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
+			return
+		}
+		var back string
+		if err := json.Unmarshal(AppendText(nil, text), &back); err != nil || back != text {
+			t.Fatalf("%q came back as %q, %v", text, back, err)
+		}
+		if !bytes.Equal(AppendText(nil, text), AppendText(nil, []byte(text))) {
+			t.Fatal("bytes differ from text")
+		}
+	})
+}

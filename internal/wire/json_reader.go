@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -39,9 +40,10 @@ func (r *jsonReader) broken() bool {
 	return false
 }
 
-// orBroken returns the error, unless the message is no JSON after that place: that is said first.
+// orBroken returns the error, unless the message is no JSON after that place: that is said first. What encoding/json finds too deep
+// is JSON.
 func (r *jsonReader) orBroken(e *Error) *Error {
-	if syntaxError(r.message) == nil {
+	if syntax := syntaxError(r.message); syntax == nil || strings.Contains(syntax.Error(), "max depth") {
 		return e
 	}
 	r.err = nil

@@ -329,7 +329,7 @@ func readTexts(in reader) []string {
 
 // readList reads an array, whose elements read reads. It is not nil.
 func readList[T any](in reader, read func(*T)) []T {
-	list := []T{}
+	list := make([]T, 0, 4) // most lists are short
 	if !in.array() {
 		return nil
 	}

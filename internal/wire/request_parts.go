@@ -119,41 +119,46 @@ func readObjectFields(in reader, read func(name string) bool) {
 	}
 }
 
-// readEvents reads events to be stored. Position and time are those of an event that was read before: they are not used.
+// readEvents reads events to be stored.
 func readEvents(in reader) []engine.Event {
-	return readList(in, func(e *engine.Event) {
-		var data, base64 bool
-		readObjectFields(in, func(name string) bool {
-			switch name {
-			case "type":
-				text, _ := in.text()
-				e.Type = textOf(text)
-			case "tags":
-				e.Tags = readTexts(in)
-			case "id":
-				text, _ := in.text()
-				e.ID = textOf(text)
-			case "data":
-				data = true
-				if e.JSON = !in.bytes(); e.JSON {
-					e.Data, _ = in.json()
-				} else {
-					e.Data, _ = in.data()
-				}
-			case "data_base64":
-				base64 = true
-				e.Data = readBase64(in)
-			case "position", "time":
-				in.skip()
-			default:
-				return false
+	return readList(in, func(e *engine.Event) { readEvent(in, e) })
+}
+
+// readEvent reads an event. Position and time are those of an event that was read before: they are not used.
+func readEvent(in reader, e *engine.Event) {
+	var data, base64 bool
+	readObjectFields(in, func(name string) bool {
+		switch name {
+		case "type":
+			text, _ := in.text()
+			e.Type = textOf(text)
+		case "tags":
+			e.Tags = readTexts(in)
+		case "id":
+			text, _ := in.text()
+			e.ID = textOf(text)
+		case "data":
+			data = true
+			if e.JSON = !in.bytes(); e.JSON {
+				e.Data, _ = in.json()
+			} else {
+				e.Data, _ = in.data()
 			}
-			return true
-		})
-		if base64 && data && in.failed() == nil {
-			in.fail(&Error{Path: "data", Text: "want either data or data_base64, not both"})
+		case "data_base64":
+			base64 = true
+			e.Data = readBase64(in)
+		case "position":
+			e.Position, _ = in.integer()
+		case "time":
+			in.skip()
+		default:
+			return false
 		}
+		return true
 	})
+	if base64 && data && in.failed() == nil {
+		in.fail(&Error{Path: "data", Text: "want either data or data_base64, not both"})
+	}
 }
 
 // readQuery reads a query of events.

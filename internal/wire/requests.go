@@ -56,3 +56,9 @@ func Types() []string {
 	slices.Sort(all)
 	return all
 }
+
+// StreamOptions and QueueOptions are the fields of requests that create a stream or queue.
+var (
+	StreamOptions = Of(FieldKeyed, FieldPartitions)
+	QueueOptions  = Of(FieldPartitions, FieldPriorities, FieldMaxAttempts, FieldRetryMinMS, FieldRetryMaxMS)
+)

@@ -123,20 +123,26 @@ func (w *Writer) JSON(value []byte) {
 	w.Buf = append(w.Buf, value...)
 }
 
-// Data writes a field of bytes. In JSON it has the name if they are UTF-8, and else the name for base64.
+// Data writes a field of bytes. In JSON it is a text if they are UTF-8, and else base64, with a name of its own.
 func (w *Writer) Data(name, base64Name string, data []byte) {
-	switch {
-	case w.Encoding == CBOR:
-		w.Name(name)
-		w.Buf = append(appendHead(w.Buf, cborBytes, uint64(len(data))), data...)
-	case utf8.Valid(data):
+	if w.Encoding == JSON && utf8.Valid(data) {
 		w.Name(name)
 		w.Buf = AppendText(w.Buf, data)
-	default:
-		w.Name(base64Name)
-		w.Buf = append(w.Buf, '"')
-		w.Buf = append(base64.StdEncoding.AppendEncode(w.Buf, data), '"')
+		return
 	}
+	w.Bytes(name, base64Name, data)
+}
+
+// Bytes writes a field of bytes. In JSON it is base64, with a name of its own.
+func (w *Writer) Bytes(name, base64Name string, data []byte) {
+	if w.Encoding == CBOR {
+		w.Name(name)
+		w.Buf = append(appendHead(w.Buf, cborBytes, uint64(len(data))), data...)
+		return
+	}
+	w.Name(base64Name)
+	w.Buf = append(w.Buf, '"')
+	w.Buf = append(base64.StdEncoding.AppendEncode(w.Buf, data), '"')
 }
 
 // appendHead appends the first bytes of a value of CBOR, in their shortest form.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/wire"
 	"github.com/tidewire/tidewire/migrate"
 )
 
@@ -26,6 +27,8 @@ type EventsConfig struct {
 	Ops         []string
 	Concurrency []int
 	Batch       []int // events in one append
+	// Encoding is that of the messages to a node.
+	Encoding wire.Encoding
 	// Streams is the number of event stores that callers append to, in turn. All but the
 	// first begin empty. More than one works only with StreamsOps. Defaults to 1.
 	Streams int
@@ -277,7 +280,7 @@ func (s *eventsSide) callers(ctx context.Context, c cell) (callers []*eventsCall
 			store: s.cfg.events(stores[i%len(stores)]), number: i, batch: max(c.batch, 1), conflict: c.conflict, random: rand.New(rand.NewPCG(uint64(i), 3)),
 		}
 		if node != nil {
-			if one.wire, err = bench.DialWire(ctx, node.URL("/ws")); err != nil {
+			if one.wire, err = bench.DialWireIn(ctx, node.URL("/ws"), s.cfg.Encoding); err != nil {
 				return nil, nil, hangUp, err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidewire/tidewire/eventstore"
 	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // eventsOp is an operation of the benchmark.
@@ -115,23 +116,55 @@ func callAppendIf(ctx context.Context, c *eventsCaller) error {
 	return c.stored(at.First, at.Last)
 }
 
-// callWire is callAppendIf as a JSON message to a node.
+// callWire is callAppendIf as a message to a node.
 func callWire(_ context.Context, c *eventsCaller) error {
 	course := fmt.Sprintf("past-%d", c.random.IntN(pastCourses))
 	events, student := c.fresh(fmt.Sprintf("c%d", c.random.IntN(1000)))
-	fields := fmt.Appendf(nil, `"type":"append","store":%q,"condition":{"query":{"items":[{"types":[%q],"tags":["course:%s","student:%s"]}]}},"events":[`,
-		eventsStore, enrollmentCompleted, course, student)
-	for i, e := range events {
-		if i > 0 {
-			fields = append(fields, ',')
+	_, err := c.wire.Await(func(out *wire.Writer) {
+		text(out, "type", "append")
+		text(out, "store", eventsStore)
+		out.Name("condition")
+		out.Open()
+		out.Name("query")
+		out.Open()
+		out.Name("items")
+		out.OpenList()
+		out.Next()
+		out.Open()
+		texts(out, "types", enrollmentCompleted)
+		texts(out, "tags", "course:"+course, "student:"+student)
+		out.Close()
+		out.CloseList()
+		out.Close()
+		out.Close()
+		out.Name("events")
+		out.OpenList()
+		for _, e := range events {
+			out.Next()
+			out.Open()
+			text(out, "type", e.Type)
+			texts(out, "tags", e.Tags...)
+			out.Name("data")
+			out.JSON(e.Data)
+			out.Close()
 		}
-		fields = fmt.Appendf(fields, `{"type":%q,"tags":[%q,%q],"data":%s}`, e.Type, e.Tags[0], e.Tags[1], e.Data)
-	}
-	if _, err := c.wire.Ask(append(fields, ']')); err != nil {
+		out.CloseList()
+	})
+	if err != nil {
 		return err
 	}
 	c.appended += len(events)
 	return nil
+}
+
+func texts(out *wire.Writer, name string, values ...string) {
+	out.Name(name)
+	out.OpenList()
+	for _, v := range values {
+		out.Next()
+		out.Text(v)
+	}
+	out.CloseList()
 }
 
 func callConflict(ctx context.Context, c *eventsCaller) error {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // QueueLoad is the workload of Queue, as passed to the worker processes.
@@ -35,8 +37,10 @@ type QueueLoad struct {
 	Partitions int `json:"partitions"` // of counter-rows, each with a reader in each group
 
 	// Server is the URL of the /ws that the worker processes use, or "" for PostgreSQL.
-	Server string        `json:"server,omitempty"`
-	Linger time.Duration `json:"linger"` // lease and log: how long a commit waits for more messages, and its notification again
+	Server string `json:"server,omitempty"`
+	// Encoding is that of the messages there: json or cbor.
+	Encoding string        `json:"encoding,omitempty"`
+	Linger   time.Duration `json:"linger"` // lease and log: how long a commit waits for more messages, and its notification again
 }
 
 // sides is what a strategy provides to the worker processes.
@@ -169,6 +173,8 @@ var strategies = map[string]map[string]sides{
 	},
 	"pubsub": {"log": pubsubLog, "counter-rows": counterRows},
 }
+
+func (l QueueLoad) encoding() wire.Encoding { return wire.EncodingOf(l.Encoding) }
 
 // sidesOf is the load's strategy.
 func sidesOf(l QueueLoad) sides {

@@ -3,12 +3,12 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tidewire/tidewire/internal/bench"
+	"github.com/tidewire/tidewire/internal/wire"
 )
 
 // overWire is a strategy through a serving node: every writer and every reader
@@ -33,7 +33,7 @@ type wireWriter struct {
 func newWireWriter(ctx context.Context, load QueueLoad) (*wireWriter, error) {
 	w := &wireWriter{load: load}
 	for range load.Writers {
-		c, err := bench.DialWire(ctx, load.Server)
+		c, err := bench.DialWireIn(ctx, load.Server, load.encoding())
 		if err != nil {
 			w.close()
 			return nil, fmt.Errorf("connect writer: %w", err)
@@ -44,24 +44,27 @@ func newWireWriter(ctx context.Context, load QueueLoad) (*wireWriter, error) {
 }
 
 func (w *wireWriter) send(_ context.Context, writer, stream int, payloads [][]byte, done func(error)) error {
-	verb := `"type":"publish","stream":`
+	verb, kind := "publish", "stream"
 	if w.load.Mode == "queue" {
-		verb = `"type":"enqueue","queue":`
+		verb, kind = "enqueue", "queue"
 	}
-	fields := fmt.Appendf(nil, `%s%q,`, verb, w.load.streamName(stream))
-	if len(payloads) == 1 {
-		fields = bench.AppendWirePayload(fields, payloads[0])
-	} else {
-		fields = append(fields, `"messages":[`...)
-		for i, p := range payloads {
-			if i > 0 {
-				fields = append(fields, ',')
-			}
-			fields = append(bench.AppendWirePayload(append(fields, '{'), p), '}')
+	w.clients[writer].Request(func(out *wire.Writer) {
+		text(out, "type", verb)
+		text(out, kind, w.load.streamName(stream))
+		if len(payloads) == 1 {
+			out.Data("payload", "payload_base64", payloads[0])
+			return
 		}
-		fields = append(fields, ']')
-	}
-	w.clients[writer].Send(fields, func(m bench.WireMessage, err error) {
+		out.Name("messages")
+		out.OpenList()
+		for _, p := range payloads {
+			out.Next()
+			out.Open()
+			out.Data("payload", "payload_base64", p)
+			out.Close()
+		}
+		out.CloseList()
+	}, func(m bench.WireMessage, err error) {
 		if err == nil {
 			err = m.Err()
 		}
@@ -70,49 +73,73 @@ func (w *wireWriter) send(_ context.Context, writer, stream int, payloads [][]by
 	return nil
 }
 
+func text(out *wire.Writer, name, value string) {
+	out.Name(name)
+	out.Text(value)
+}
+
+func integer(out *wire.Writer, name string, value int64) {
+	out.Name(name)
+	out.Int(value)
+}
+
 func (w *wireWriter) close() { closeAll(w.clients) }
 
 // wireReading describes the messages with which a reader requests and acknowledges.
 type wireReading struct {
-	name  string                               // of the subscription or queue
-	begin string                               // the request's fields
-	ack   func(got []bench.WireMessage) []byte // the fields of the acknowledgement
-	more  func(n int) []byte                   // the fields of a request for more credits; nil: an ack renews them
+	name  string                                          // of the subscription or queue
+	begin func(out *wire.Writer)                          // the request's fields
+	ack   func(out *wire.Writer, got []bench.WireMessage) // the fields of the acknowledgement
+	more  func(out *wire.Writer, n int)                   // the fields of a request for more credits; nil: an ack renews them
 }
 
 // leaseWire consumes a queue.
-func leaseWire(l QueueLoad, number int) wireReading {
-	queue := l.streamName(l.streamOf(number))
+func leaseWire(l QueueLoad, nth int) wireReading {
+	queue := l.streamName(l.streamOf(nth))
 	return wireReading{
-		name:  queue,
-		begin: fmt.Sprintf(`"type":"consume","queue":%q,"credits":%d`, queue, l.ReadBatch),
-		ack: func(got []bench.WireMessage) []byte {
-			fields := fmt.Appendf(nil, `"type":"ack","queue":%q,"deliveries":[`, queue)
+		name: queue,
+		begin: func(out *wire.Writer) {
+			text(out, "type", "consume")
+			text(out, "queue", queue)
+			integer(out, "credits", int64(l.ReadBatch))
+		},
+		ack: func(out *wire.Writer, got []bench.WireMessage) {
+			text(out, "type", "ack")
+			text(out, "queue", queue)
+			out.Name("deliveries")
+			out.OpenList()
 			for i := range got {
-				if i > 0 {
-					fields = append(fields, ',')
-				}
-				fields = append(append(append(fields, '"'), got[i].Delivery...), '"')
+				out.Next()
+				out.Text(got[i].Delivery)
 			}
-			return append(fields, ']')
+			out.CloseList()
 		},
 	}
 }
 
 // logWire is a group's subscription.
-func logWire(l QueueLoad, number int) wireReading {
-	stream, group := l.streamName(l.streamOf(number)), groupName(l, number)
-	name := fmt.Sprint(number)
+func logWire(l QueueLoad, nth int) wireReading {
+	stream, group := l.streamName(l.streamOf(nth)), groupName(l, nth)
+	name := fmt.Sprint(nth)
 	return wireReading{
 		name: name,
-		// Two batches, so that the next is on its way while one is acknowledged.
-		begin: fmt.Sprintf(`"type":"subscribe","stream":%q,"subscription":%q,"group":%q,"credits":%d`, stream, name, group, 2*l.ReadBatch),
-		ack: func(got []bench.WireMessage) []byte {
-			fields := fmt.Appendf(nil, `"type":"commit","stream":%q,"group":%q,"position":`, stream, group)
-			return strconv.AppendInt(fields, got[len(got)-1].Position, 10)
+		begin: func(out *wire.Writer) {
+			text(out, "type", "subscribe")
+			text(out, "stream", stream)
+			text(out, "subscription", name)
+			text(out, "group", group)
+			integer(out, "credits", int64(2*l.ReadBatch)) // two batches, so that the next is on its way while one is acknowledged
 		},
-		more: func(n int) []byte {
-			return fmt.Appendf(nil, `"type":"credit","subscription":%q,"n":%d`, name, n)
+		ack: func(out *wire.Writer, got []bench.WireMessage) {
+			text(out, "type", "commit")
+			text(out, "stream", stream)
+			text(out, "group", group)
+			integer(out, "position", got[len(got)-1].Position)
+		},
+		more: func(out *wire.Writer, n int) {
+			text(out, "type", "credit")
+			text(out, "subscription", name)
+			integer(out, "n", int64(n))
 		},
 	}
 }
@@ -130,7 +157,7 @@ type wireReader struct {
 
 func (r *wireReader) open(ctx context.Context, number int) (source, error) {
 	if r.load.Streams <= 1 || number%readersPerClient == 0 {
-		client, err := bench.DialWire(ctx, r.load.Server)
+		client, err := bench.DialWireIn(ctx, r.load.Server, r.load.encoding())
 		if err != nil {
 			return nil, fmt.Errorf("connect reader: %w", err)
 		}
@@ -139,7 +166,7 @@ func (r *wireReader) open(ctx context.Context, number int) (source, error) {
 	client := r.clients[len(r.clients)-1]
 	s := &wireSource{client: client, reading: r.how(r.load, number), most: r.load.ReadBatch}
 	s.inbox = client.Inbox(s.reading.name)
-	if _, err := client.Ask([]byte(s.reading.begin)); err != nil {
+	if _, err := client.Await(s.reading.begin); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -181,9 +208,9 @@ func (s *wireSource) receive(ctx context.Context) ([][]byte, error) {
 
 func (s *wireSource) ack(context.Context) error {
 	if s.reading.more != nil {
-		s.client.Tell(s.reading.more(len(s.got)))
+		s.client.Notify(func(out *wire.Writer) { s.reading.more(out, len(s.got)) })
 	}
-	_, err := s.client.Ask(s.reading.ack(s.got))
+	_, err := s.client.Await(func(out *wire.Writer) { s.reading.ack(out, s.got) })
 	return err
 }
 

@@ -104,6 +104,7 @@ func (r *registry[V]) get(ctx context.Context, name string) (V, error) {
 	if v, ok := r.peek(name); ok {
 		return v, nil
 	}
+	name = strings.Clone(name) // it may be a part of a whole message
 	r.waiting.begin()
 	defer r.waiting.end()
 	for failed := 0; ; failed++ {

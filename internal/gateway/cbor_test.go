@@ -1,0 +1,233 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/tidewire/tidewire/internal/engine"
+	"github.com/tidewire/tidewire/internal/gateway"
+	"github.com/tidewire/tidewire/websocket"
+)
+
+// dialWith opens a connection on /ws with a subprotocol.
+func dialWith(t *testing.T, addr, protocol string) *websocket.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := websocket.Dial(ctx, "ws://"+addr+"/ws", websocket.Config{Subprotocols: []string{protocol}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Abort)
+	if c.Subprotocol() != protocol {
+		t.Fatalf("the server has chosen %q", c.Subprotocol())
+	}
+	return c
+}
+
+// cborWire is a client that speaks CBOR, with a library that is not the server's.
+type cborWire struct {
+	*websocket.Conn
+	t    *testing.T
+	read []websocket.Message
+}
+
+func (w *cborWire) send(fields map[string]any) {
+	w.t.Helper()
+	b, err := cbor.Marshal(fields)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.raw(b)
+}
+
+func (w *cborWire) raw(b []byte) {
+	w.t.Helper()
+	if err := w.Queue(websocket.OpBinary, b); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Flush()
+}
+
+func (w *cborWire) message() websocket.Message {
+	w.t.Helper()
+	w.SetReadDeadline(time.Now().Add(patience))
+	for len(w.read) == 0 {
+		messages, err := w.Read()
+		for _, m := range messages {
+			w.read = append(w.read, websocket.Message{Op: m.Op, Payload: append([]byte{}, m.Payload...)})
+		}
+		if err != nil && len(w.read) == 0 {
+			w.t.Fatal(err)
+		}
+	}
+	first := w.read[0]
+	w.read = w.read[1:]
+	return first
+}
+
+// next returns the next message, which has to be CBOR.
+func (w *cborWire) next() (fields map[string]any) {
+	w.t.Helper()
+	m := w.message()
+	if err := cbor.Unmarshal(m.Payload, &fields); m.Op != websocket.OpBinary || err != nil {
+		w.t.Fatalf("%v: %q: %v", m.Op, m.Payload, err)
+	}
+	return fields
+}
+
+// ask sends a request, and returns its answer.
+func (w *cborWire) ask(fields map[string]any) map[string]any {
+	w.t.Helper()
+	w.send(fields)
+	return w.next()
+}
+
+func TestCBOR_Everything(t *testing.T) {
+	t.Parallel()
+	streams, queues := newFakeStreams(t, "orders"), newFakeQueues(t, "jobs")
+	_, addr := serve(t, gateway.Config{
+		Engine: engine.Engine{Ingest: (&memory{}).source, Streams: streams, Queues: queues, Events: &fakeEvents{changed: make(chan struct{})}},
+	})
+	w := &cborWire{Conn: dialWith(t, addr, "tidewire.v1.cbor"), t: t}
+	if hello := w.next(); hello["type"] != "hello" || hello["protocol"] != "tidewire.v1.cbor" || hello["authenticated"] != true {
+		t.Fatalf("got %v", hello)
+	}
+	type m = map[string]any
+	for _, row := range []struct{ request, answer m }{
+		{m{"type": "publish", "id": "a", "stream": "orders", "payload": []byte{0, 0xff}, "headers": m{"n": 1, "deep": m{"list": []any{"x", true, nil, 1.5}}}, "key": "k"}, m{"type": "ok", "id": "a", "position": uint64(1)}},
+		{m{"type": "publish", "id": -5, "stream": "orders", "messages": []any{m{"payload": "text"}, m{"payload": []byte("bytes")}}}, m{"type": "ok", "id": int64(-5), "position": uint64(2), "count": uint64(2)}},
+		{m{"type": "publish", "id": 1.5, "stream": "orders"}, m{"type": "error", "id": 1.5, "code": "malformed", "message": "payload: want a string here, or in payload_base64", "retryable": false}},
+		{m{"type": "publish", "id": 2, "stream": "orders", "payload": 7}, m{"type": "error", "id": uint64(2), "code": "malformed", "message": "payload: want a byte string or a text", "retryable": false}},
+		{m{"type": "publish", "id": 3, "stream": "orders", "payload": "x", "paylod": 1}, m{"type": "error", "id": uint64(3), "code": "unknown_field", "message": "paylod: publish has no such field", "field": "paylod", "retryable": false}},
+		{m{"type": "join", "id": 4, "room": "r"}, m{"type": "error", "id": uint64(4), "code": "malformed", "message": "join: want JSON, in a text message", "retryable": false}},
+		{m{"type": "append", "id": 5, "events": []any{m{"type": "A", "tags": []string{"t"}, "data": m{"x": []int{1}}}, m{"type": "B", "data": []byte{1, 2}, "id": "e"}}}, m{"type": "ok", "id": uint64(5), "positions": []any{uint64(1), uint64(2)}}},
+	} {
+		if got := w.ask(row.request); !reflect.DeepEqual(got, row.answer) {
+			t.Errorf("%v:\ngot  %v\nwant %v", row.request, got, row.answer)
+		}
+	}
+	w.send(m{"type": "subscribe", "id": 6, "stream": "orders", "after": 0.0})
+	if got := w.next(); got["type"] != "ok" {
+		t.Fatal(got)
+	}
+	for _, want := range []m{
+		{"position": uint64(1), "payload": []byte{0, 0xff}, "key": "k", "headers": map[any]any{"n": uint64(1), "deep": map[any]any{"list": []any{"x", true, nil, 1.5}}}},
+		{"position": uint64(2), "payload": []byte("text")}, {"position": uint64(3), "payload": []byte("bytes")},
+	} {
+		got := w.next()
+		for name, value := range want {
+			if !reflect.DeepEqual(got[name], value) {
+				t.Errorf("%s of %v is %v, want %v", name, got, got[name], value)
+			}
+		}
+	}
+	events, _ := w.ask(m{"type": "query", "id": 7})["events"].([]any)
+	if len(events) != 2 {
+		t.Fatal(events)
+	}
+	if e, _ := events[1].(map[any]any); !reflect.DeepEqual(e["data"], []byte{1, 2}) || e["id"] != "e" || e["type"] != "B" {
+		t.Errorf("got %v", e)
+	}
+	for i := range events { // what was read can be sent back
+		if got := w.ask(m{"type": "append", "id": 8 + i, "events": []any{events[i]}}); got["type"] != "ok" {
+			t.Errorf("%v: %v", events[i], got)
+		}
+	}
+	// JSON goes on, and is answered with JSON.
+	w.Queue(websocket.OpText, []byte(`{"type":"enqueue","id":10,"queue":"jobs","payload":"x"}`))
+	w.Flush()
+	if got := w.message(); got.Op != websocket.OpText || string(got.Payload) != `{"type":"ok","id":10,"position":1}` {
+		t.Errorf("got %v %s", got.Op, got.Payload)
+	}
+	w.send(m{"type": "consume", "id": 11, "queue": "jobs"})
+	w.next()
+	d := w.next()
+	if !reflect.DeepEqual(d["payload"], []byte("x")) {
+		t.Errorf("got %v", d)
+	}
+	if got := w.ask(m{"type": "ack", "id": 12, "queue": "jobs", "delivery": d["delivery"]}); got["count"] != uint64(1) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestCBOR_Bombs: CBOR that promises more than it has, or never ends, is refused, and the connection goes on.
+func TestCBOR_Bombs(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	w := &cborWire{Conn: dialWith(t, addr, "tidewire.v1.cbor"), t: t}
+	w.next()
+	begin := append([]byte{0xbf, 0x62, 'i', 'd', 1, 0x64, 't', 'y', 'p', 'e', 0x67}, "publish"...)
+	header := append(begin[:len(begin):len(begin)], append([]byte{0x67}, "headers"...)...)
+	payload := append(begin[:len(begin):len(begin)], append([]byte{0x67}, "payload"...)...)
+	repeat := func(b byte, n int) []byte { return []byte(strings.Repeat(string([]byte{b}), n)) }
+	for name, bomb := range map[string][]byte{
+		"deep arrays":               append(header, repeat(0x81, 100_000)...),
+		"deep arrays without end":   append(header, repeat(0x9f, 100_000)...),
+		"deep tags":                 append(header, repeat(0xc1, 100_000)...),
+		"a long array":              append(header, 0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"a long map":                append(header, 0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"a long string":             append(payload, 0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff),
+		"a string without end":      append(append(payload, 0x5f), repeat(0x40, 200_000)...),
+		"a string of strings":       append(payload, repeat(0x5f, 1000)...),
+		"many values":               append(append(header, 0x9f), repeat(0x01, 200_000)...),
+		"a map without end":         begin,
+		"the same field twice":      append(append(payload, 0x41, 1, 0x67), append([]byte("payload"), 0x41, 1, 0xff)...),
+		"a key that is a number":    append(begin[:len(begin):len(begin)], 1, 1, 0xff),
+		"text that is not UTF-8":    append(append(begin[:len(begin):len(begin)], 0x66), append([]byte("stream"), 0x61, 0xff, 0xff)...),
+		"a reserved length":         append(payload, 0x5c, 0xff),
+		"a simple value of none":    append(header, 0xf8, 0x01, 0xff),
+		"bytes in headers":          append(header, 0xa1, 0x61, 'a', 0x41, 1, 0xff),
+		"NaN in headers":            append(header, 0xa1, 0x61, 'a', 0xf9, 0x7e, 0, 0xff),
+		"headers that are a number": append(header, 1, 0xff),
+	} {
+		w.raw(bomb)
+		if got := w.next(); got["code"] != "malformed" || got["id"] != uint64(1) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, nothing := range [][]byte{{}, {0x80}, {0xff}, {0xa0}, {0xbf}, {0xf6}} {
+		w.raw(nothing) // no answer: there is no id
+	}
+	if got := w.ask(map[string]any{"type": "publish", "id": 2, "stream": "orders", "payload": "x"}); got["type"] != "ok" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestHello: a client that names a subprotocol learns what the server is, and again after auth. Another one gets nothing unasked.
+func TestHello(t *testing.T) {
+	t.Parallel()
+	_, _, _, addr := serveAll(t)
+	w := &wire{Conn: dialWith(t, addr, "tidewire.v1"), t: t}
+	var hello struct {
+		Type, Protocol, Version string
+		NowMS                   int64 `json:"now_ms"`
+		Authenticated           bool
+		Features                []string
+		Limits                  map[string]int64
+	}
+	if text := w.next(); json.Unmarshal([]byte(text), &hello) != nil || hello.Type != "hello" || hello.Protocol != "tidewire.v1" || !hello.Authenticated ||
+		hello.Limits["message_bytes"] != 256<<10 || hello.Limits["repeat_ms"] != 600_000 || fmt.Sprint(hello.Features) != "[rooms streams queues]" {
+		t.Errorf("got %s", text)
+	}
+	if age := time.Now().UnixMilli() - hello.NowMS; age < 0 {
+		t.Errorf("the server's clock is %d ms ahead of this test on the same machine", -age)
+	}
+	c := serveClosed(t, nil)
+	w = &wire{Conn: dialWith(t, c.addr, "tidewire.v1"), t: t}
+	if text := w.next(); !strings.Contains(text, `"authenticated":false`) {
+		t.Errorf("got %s", text)
+	}
+	send(t, w.Conn, fmt.Sprintf(`{"id":1,"type":"auth","token":%q}`, tokenOf(t, "ann", time.Hour, "publish stream:orders")))
+	if text := w.next(); !strings.Contains(text, `"user":"ann"`) || !strings.Contains(text, `"hello":{`) || !strings.Contains(text, `"authenticated":true`) {
+		t.Errorf("got %s", text)
+	}
+	connect(t, addr).silent(50 * time.Millisecond)
+}
