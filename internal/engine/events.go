@@ -35,6 +35,13 @@ type EventCondition struct {
 	After int64      `json:"after"`
 }
 
+// AppendedEvents says where the events of an append are.
+type AppendedEvents struct {
+	Positions []int64 // consecutive
+	// Duplicate: an earlier call with the same RequestID, or with the same events with ids, stored them.
+	Duplicate bool
+}
+
 // EventRange limits which of the matching events are read.
 type EventRange struct {
 	After, Before int64 // positions; Before 0 is up to the end
@@ -47,7 +54,11 @@ type EventRange struct {
 type Events interface {
 	// Append stores the events, all or none, unless the condition fails, and
 	// returns their positions after the commit. A nil condition always holds.
-	Append(ctx context.Context, store string, events []Event, condition *EventCondition) (positions []int64, err error)
+	//
+	// With as, a repeated request of the client stores nothing, also if the condition fails by now, and gets the
+	// positions of the first one. It has to have the same events and condition. A request that was rejected is
+	// evaluated again.
+	Append(ctx context.Context, store string, as *RequestID, events []Event, condition *EventCondition) (AppendedEvents, error)
 	// Query returns at most r.Limit events as of one moment, and fewer if they
 	// are large, but one if there is one.
 	Query(ctx context.Context, store string, q EventQuery, r EventRange) ([]Event, error)

@@ -20,8 +20,9 @@ type Unique struct {
 // Queues are message queues with competing consumers. A ctx bounds only the call
 // it is passed to.
 type Queues interface {
-	// Enqueue is Streams.Publish without a RequestID.
-	Enqueue(ctx context.Context, queue string, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
+	// Enqueue is Streams.Publish. With as, the first request is looked for where the messages go: a repetition has to
+	// give the same priority and keys. What the first request said about a delay counts.
+	Enqueue(ctx context.Context, queue string, as *RequestID, messages []Message, opts EnqueueOptions, done func(first Place, err error)) error
 	// EnqueueUnique is Enqueue of one message, unless one with that key was stored in
 	// this period: then done gets the place of that message, with Duplicate set.
 	// Calls of one caller are handled in order.

@@ -18,7 +18,13 @@ type Message struct {
 	Payload []byte
 }
 
-// RequestID names a request, so that it can be repeated.
+// KeepRequests is the minimum time for which a request with a RequestID can be repeated, of all parts of an engine.
+// After that its repetition is stored again only if ErrSequenceTooOld does not reject it: an engine never stores
+// a request twice.
+const KeepRequests = 10 * time.Minute
+
+// RequestID names a request, so that it can be repeated. Sequences of a client should grow. Each part of an engine
+// keeps the names of all clients permanently, some 100 bytes each.
 type RequestID struct {
 	Client   string
 	Sequence int64
@@ -28,8 +34,7 @@ type RequestID struct {
 type Place struct {
 	Partition int // -1 if the stream has none
 	Position  int64
-	// Count is how many messages a request with a RequestID has stored, and
-	// Duplicate whether an earlier call stored them.
+	// Count is how many messages the request has stored, and Duplicate whether an earlier call stored them.
 	Count     int
 	Duplicate bool
 }

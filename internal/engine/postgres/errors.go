@@ -39,6 +39,7 @@ var engineErrors = []struct {
 	{stream.ErrIncomplete, engine.ErrIncomplete},
 	{eventstore.ErrNotFound, engine.ErrNotFound},
 	{eventstore.ErrInvalid, engine.ErrInvalid},
+	{eventstore.ErrSequenceTooOld, engine.ErrSequenceTooOld},
 	{eventstore.ErrDuplicateID, engine.ErrDuplicateID},
 	{eventstore.ErrTooManyProjections, engine.ErrBusy},
 	{eventstore.ErrTooExpensive, engine.ErrTooExpensive},
@@ -104,5 +105,5 @@ func wireField(field string) string {
 	if rest, ok := strings.CutPrefix(field, "projections"); ok {
 		return "queries" + strings.Replace(rest, "].query", "]", 1)
 	}
-	return field
+	return strings.TrimPrefix(field, "request.")
 }

@@ -133,7 +133,7 @@ func (s *queues) changed(ctx context.Context, name string) {
 }
 
 // Enqueue implements engine.Queues.
-func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
+func (s *queues) Enqueue(ctx context.Context, name string, as *engine.RequestID, messages []engine.Message, opts engine.EnqueueOptions, done func(engine.Place, error)) error {
 	o, err := s.open.get(ctx, name)
 	if err != nil {
 		return engineError(err)
@@ -145,7 +145,12 @@ func (s *queues) Enqueue(ctx context.Context, name string, messages []engine.Mes
 	for i := range messages {
 		out[i] = queueMessage(&messages[i], opts)
 	}
-	return s.submit(o, done, func(done func(queue.Enqueued, error)) error { return o.enqueuer.Submit(ctx, out, done) })
+	return s.submit(o, done, func(done func(queue.Enqueued, error)) error {
+		if as == nil {
+			return o.enqueuer.Submit(ctx, out, done)
+		}
+		return o.enqueuer.SubmitAs(ctx, stream.RequestID{Client: as.Client, Sequence: as.Sequence}, out, done)
+	})
 }
 
 // checkPriority rejects a priority that the queue does not have. Package queue does so
@@ -191,9 +196,9 @@ func (s *queues) submit(o *openQueue, done func(engine.Place, error), submit fun
 		if errors.Is(err, queue.ErrNotFound) {
 			s.end(o)
 		}
-		place := engine.Place{Partition: -1, Position: at.First, Count: 1}
+		place := engine.Place{Partition: -1, Position: at.First, Count: at.Count, Duplicate: at.Duplicate}
 		if errors.Is(err, queue.ErrDuplicate) {
-			place.Duplicate, err = true, nil
+			err = nil
 		}
 		done(place, engineError(err))
 	})
