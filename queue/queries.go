@@ -33,7 +33,17 @@ WHERE f.name = $1 AND NOT f.dropping ORDER BY q.member`
 	droppingSQL   = `SELECT id FROM tidewire.queue_family WHERE name = $1 AND dropping`
 	lastMemberSQL = `SELECT s.name FROM tidewire.queue AS q JOIN tidewire.stream AS s USING (id) WHERE q.family = $1 ORDER BY q.member DESC LIMIT 1`
 	endDropSQL    = `DELETE FROM tidewire.queue_family WHERE id = $1 RETURNING id`
-	lookSQL       = `SELECT queue, last, due, head, at FROM tidewire.look_at_queues($1, $2)`
+	lookSQL       = `SELECT queue, last, due, head, at, max_attempts, retry_min, retry_max FROM tidewire.look_at_queues($1, $2)`
+
+	// alterSQL locks the rows in the order of their ids, as every caller does.
+	alterSQL = `
+WITH held AS MATERIALIZED (SELECT id FROM tidewire.queue WHERE id = ANY ($1::int[]) ORDER BY id FOR UPDATE)
+UPDATE tidewire.queue AS q SET
+	max_attempts = coalesce(nullif($2::int, 0), max_attempts),
+	retry_min = coalesce(nullif($3::interval, interval '0'), retry_min),
+	retry_max = greatest(coalesce(nullif($4::interval, interval '0'), retry_max), coalesce(nullif($3::interval, interval '0'), retry_min))
+FROM held WHERE q.id = held.id
+RETURNING max_attempts, retry_min, retry_max`
 
 	existingSQL = `SELECT id FROM tidewire.queue WHERE id = ANY($1)`
 
@@ -57,7 +67,7 @@ SELECT count(*) FILTER (WHERE dead), count(*) FILTER (WHERE NOT dead AND token I
 	count(*) FILTER (WHERE token IS NOT NULL), min(position) FILTER (WHERE NOT dead)
 FROM tidewire.queue_side WHERE queue = $1`
 	deadSQL = `
-SELECT position, attempts, reason FROM tidewire.queue_side
+SELECT position, attempts, reason, due_at FROM tidewire.queue_side
 WHERE queue = $1 AND dead AND position > $2 ORDER BY position LIMIT $3`
 	redriveSQL = `
 UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
@@ -65,6 +75,16 @@ WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 	redriveAllSQL = `
 UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead`
+	// $2 and $3 are dead letters that were found: a later death of the same message has another time.
+	redriveFoundSQL = `
+UPDATE tidewire.queue_side AS s SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
+FROM unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
+WHERE s.queue = $1 AND s.dead AND s.position = f.position AND s.due_at = f.due_at`
+	purgeFoundSQL = `
+DELETE FROM tidewire.queue_side AS s USING unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
+WHERE s.queue = $1 AND s.dead AND s.position = f.position AND s.due_at = f.due_at`
+	purgePositionsSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
+
 	purgeSideSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND NOT dead AND token IS NULL`
 	purgeDeadSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead`
 )
