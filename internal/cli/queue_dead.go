@@ -82,7 +82,9 @@ func (c *queueRedriveCmd) Run(p *process) error {
 		if len(c.Position) > 0 {
 			n, err = q.Redrive(p.ctx, c.Position...)
 		} else {
-			n, err = inSteps(func(after int64) (queue.DeadStep, error) { return q.RedriveStep(p.ctx, c.filter(), after, queue.MaxDeadStep) })
+			n, err = inSteps(func(after int64) (queue.DeadStep, error) {
+				return q.RedriveStep(p.ctx, c.filter(), after, queue.MaxDeadStep)
+			})
 		}
 		fmt.Fprintf(p.Out, "redriven %d\n", n)
 		return err
@@ -128,7 +130,9 @@ func (c *queuePurgeDeadCmd) Run(p *process) error {
 		if len(c.Position) > 0 {
 			n, err = q.PurgeDead(p.ctx, c.Position...)
 		} else {
-			n, err = inSteps(func(after int64) (queue.DeadStep, error) { return q.PurgeStep(p.ctx, c.filter(), after, queue.MaxDeadStep) })
+			n, err = inSteps(func(after int64) (queue.DeadStep, error) {
+				return q.PurgeStep(p.ctx, c.filter(), after, queue.MaxDeadStep)
+			})
 		}
 		fmt.Fprintf(p.Out, "purged %d\n", n)
 		return err

@@ -50,3 +50,34 @@ BEGIN
 	END LOOP;
 END
 $$;
+
+-- set_retention sets the bounds on what a stream keeps, where NULL means no bound, and returns whether there is such a
+-- stream. Each partition of a partitioned stream gets the same time and an equal part of the bytes. It waits for a
+-- drop_shared under way; a later one drops nothing that was selected by the old policy.
+-- The caller names the stream by its id too: a stream that was dropped and created again is another one.
+--
+-- The earlier version gave the partitions of a stream without max_bytes one byte each: greatest ignores NULL.
+CREATE OR REPLACE FUNCTION tidewire.set_retention(stream_id int, stream_name text, age interval, bytes bigint, when_consumed boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	whole tidewire.stream;
+	ids int[];
+BEGIN
+	PERFORM tidewire.refuse_partition(stream_name);
+	SELECT * INTO whole FROM tidewire.stream WHERE name = stream_name AND id = stream_id AND state = 'ready' FOR SHARE;
+	ids := whole.id || ARRAY(SELECT id FROM tidewire.stream WHERE parent = whole.id ORDER BY id FOR SHARE);
+	DELETE FROM tidewire.retention WHERE stream = ANY (ids);
+	IF age IS NOT NULL OR bytes IS NOT NULL OR when_consumed THEN
+		INSERT INTO tidewire.retention
+			SELECT id, age, CASE WHEN id = whole.id OR bytes IS NULL THEN bytes ELSE greatest(bytes / nullif(whole.partitions, 0), 1) END, when_consumed
+			FROM unnest(ids) AS id WHERE id IS NOT NULL ORDER BY id
+		ON CONFLICT (stream) DO UPDATE
+			SET max_age = excluded.max_age, max_bytes = excluded.max_bytes, consumed = excluded.consumed, sized = NULL;
+	END IF;
+	RETURN whole.id IS NOT NULL;
+END
+$$;
+
+UPDATE tidewire.retention AS r SET max_bytes = NULL, sized = NULL
+FROM tidewire.stream AS s JOIN tidewire.retention AS whole ON whole.stream = s.parent
+WHERE r.stream = s.id AND whole.max_bytes IS NULL AND r.max_bytes = 1;
