@@ -50,7 +50,8 @@ type EventRange struct {
 }
 
 // Events are stores of events with conditional append. An empty name is the
-// default store. A ctx bounds only the call it is passed to.
+// default store. A ctx bounds only the call it is passed to. If there is no store of
+// that name, or it was dropped, the error is ErrNoEventStore.
 type Events interface {
 	// Append stores the events, all or none, unless the condition fails, and
 	// returns their positions after the commit. A nil condition always holds.
@@ -68,6 +69,15 @@ type Events interface {
 	// SubscribeEvents subscribes to the matching events after a position, or
 	// after the end if that is negative.
 	SubscribeEvents(ctx context.Context, store string, q EventQuery, after int64) (EventSubscription, error)
+
+	// Create creates an event store if it does not exist. The default store is created when it is first used.
+	Create(ctx context.Context, store string) error
+	// List returns the names of all event stores, ordered by their bytes.
+	List(ctx context.Context) ([]string, error)
+	// Head returns the position of the last event of a store, or 0.
+	Head(ctx context.Context, store string) (int64, error)
+	// Drop removes an event store with all its events. It waits for a moment without readers and writers, until ctx ends.
+	Drop(ctx context.Context, store string) error
 }
 
 // EventSubscription is Subscription for events.

@@ -37,7 +37,7 @@ var engineErrors = []struct {
 	{stream.ErrPartition, engine.ErrPartitioned},
 	{stream.ErrAhead, engine.ErrAhead},
 	{stream.ErrIncomplete, engine.ErrIncomplete},
-	{eventstore.ErrNotFound, engine.ErrNotFound},
+	{eventstore.ErrNotFound, engine.ErrNoEventStore},
 	{eventstore.ErrInvalid, engine.ErrInvalid},
 	{eventstore.ErrSequenceTooOld, engine.ErrSequenceTooOld},
 	{eventstore.ErrDuplicateID, engine.ErrDuplicateID},

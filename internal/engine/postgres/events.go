@@ -77,15 +77,31 @@ func (s *events) abandon() {
 	s.close(given)
 }
 
-// with calls use with a store, and maps its errors.
+// with calls use with a store, and maps its errors. If the store was open and has been dropped, it calls use again with
+// the store that has its name now: use has changed nothing.
 func (s *events) with(ctx context.Context, name string, use func(*eventstore.Store) error) error {
-	store, err := s.open.get(ctx, cmp.Or(name, eventstore.DefaultName))
-	if err == nil {
-		if err = use(store); errors.Is(err, eventstore.ErrNotFound) && s.open.forget(store.Name(), store) {
-			closeNow(store) // another store may have its name now
+	name = cmp.Or(name, eventstore.DefaultName)
+	for {
+		_, known := s.open.peek(name)
+		store, err := s.open.get(ctx, name)
+		if err != nil {
+			return engineError(err)
+		}
+		err = use(store)
+		if !errors.Is(err, eventstore.ErrNotFound) || errors.Is(err, eventstore.ErrOutcomeUnknown) {
+			return engineError(err)
+		}
+		if s.forget(store); !known {
+			return engineError(err)
 		}
 	}
-	return engineError(err)
+}
+
+// forget closes a dropped store.
+func (s *events) forget(store *eventstore.Store) {
+	if s.open.forget(store.Name(), store) {
+		closeNow(store)
+	}
 }
 
 // Append implements engine.Events.
@@ -139,6 +155,7 @@ func appendTo(ctx context.Context, store *eventstore.Store, as *engine.RequestID
 func (s *events) Query(ctx context.Context, name string, q engine.EventQuery, r engine.EventRange) (events []engine.Event, err error) {
 	err = s.with(ctx, name, func(store *eventstore.Store) error {
 		held := 0
+		events = nil
 		for e, err := range store.QueryStream(ctx, storeQuery(q), eventstore.ReadOptions{
 			After: r.After, Before: r.Before, Limit: r.Limit, Backwards: r.Backwards,
 		}) {
@@ -167,6 +184,7 @@ func (s *events) Count(ctx context.Context, name string, queries []engine.EventQ
 			projections[i] = counters[i]
 		}
 		condition, err := store.Project(ctx, projections...)
+		counts = nil
 		for _, c := range counters {
 			counts = append(counts, c.State)
 		}
