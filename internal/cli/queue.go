@@ -18,6 +18,8 @@ type queueCmd struct {
 	Alter     queueAlterCmd     `cmd:"" help:"Change the options of a queue. Running servers take them within seconds."`
 	List      queueListCmd      `cmd:"" help:"List the queues, with the number of messages in each."`
 	Stats     queueStatsCmd     `cmd:"" help:"Show how many messages a queue has, and how many are enqueued and done a second."`
+	Enqueue   queueEnqueueCmd   `cmd:"" help:"Enqueue messages: one for each argument, or for each line of the standard input."`
+	Receive   queueReceiveCmd   `cmd:"" help:"Take messages from the queue, print them and acknowledge them."`
 	Peek      queuePeekCmd      `cmd:"" help:"Print the next messages, or the dead letters. They stay in the queue."`
 	Redrive   queueRedriveCmd   `cmd:"" help:"Put dead letters back into the queue."`
 	PurgeDead queuePurgeDeadCmd `cmd:"" help:"Remove dead letters."`
