@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,6 +191,45 @@ func TestDeadSteps_RedriveAndPurge(t *testing.T) {
 			}
 			wantDone(t, q)
 		})
+	}
+}
+
+// TestDeadSteps_ManyOperators: several operators redrive and purge the same dead letters at the same time. Each letter
+// is changed by one of them.
+func TestDeadSteps_ManyOperators(t *testing.T) {
+	t.Parallel()
+	db, q := setup(t, queue.Options{})
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO tidewire.queue_side (queue, position, due_at, attempts, dead, reason)
+		SELECT id, n, now(), 1, true, 'bad' FROM tidewire.queue, generate_series(1, 3000) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	var redriven, purged atomic.Int64
+	var operating sync.WaitGroup
+	for operator := range 8 {
+		step, sum := q.RedriveStep, &redriven
+		if operator%2 > 0 {
+			step, sum = q.PurgeStep, &purged
+		}
+		operating.Go(func() {
+			for after := int64(0); ; {
+				done, err := step(t.Context(), queue.DeadFilter{Reason: "bad"}, after, 100+operator)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sum.Add(done.Changed)
+				if after = done.Next; after == 0 {
+					return
+				}
+			}
+		})
+	}
+	operating.Wait()
+	if n := redriven.Load() + purged.Load(); n != 3000 {
+		t.Errorf("%d changed, want 3000", n)
+	}
+	if left := count(t, db.Pool, `SELECT count(*) FROM tidewire.queue_side`); left != redriven.Load() {
+		t.Errorf("%d are left, %d were redriven", left, redriven.Load())
 	}
 }
 

@@ -75,14 +75,19 @@ WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 	redriveAllSQL = `
 UPDATE tidewire.queue_side SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
 WHERE queue = $1 AND dead`
-	// $2 and $3 are dead letters that were found: a later death of the same message has another time.
-	redriveFoundSQL = `
+	// holdFoundSQL locks dead letters that were found, in the same order in every session. A later death of the same
+	// message has another time.
+	holdFoundSQL = `
+WITH held AS MATERIALIZED (
+	SELECT d.position FROM unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
+	JOIN tidewire.queue_side AS d ON d.queue = $1 AND d.position = f.position AND d.due_at = f.due_at
+	WHERE d.dead ORDER BY d.position FOR UPDATE OF d
+)`
+	redriveFoundSQL = holdFoundSQL + `
 UPDATE tidewire.queue_side AS s SET dead = false, suspect = false, attempts = 0, due_at = clock_timestamp(), reason = ''
-FROM unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
-WHERE s.queue = $1 AND s.dead AND s.position = f.position AND s.due_at = f.due_at`
-	purgeFoundSQL = `
-DELETE FROM tidewire.queue_side AS s USING unnest($2::bigint[], $3::timestamptz[]) AS f (position, due_at)
-WHERE s.queue = $1 AND s.dead AND s.position = f.position AND s.due_at = f.due_at`
+FROM held WHERE s.queue = $1 AND s.position = held.position`
+	purgeFoundSQL = holdFoundSQL + `
+DELETE FROM tidewire.queue_side AS s USING held WHERE s.queue = $1 AND s.position = held.position`
 	purgePositionsSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND dead AND position = ANY ($2::bigint[])`
 
 	purgeSideSQL = `DELETE FROM tidewire.queue_side WHERE queue = $1 AND NOT dead AND token IS NULL`

@@ -250,7 +250,7 @@ func explainQueue(err error) error {
 	case errors.Is(err, queue.ErrNotFound):
 		return exit(ExitFailure, "%w; tidewire queue list shows what there is", err)
 	case errors.Is(err, queue.ErrExists):
-		return exit(ExitUsage, "%w: drop it first, or give the options that it has; a flag that is left out means its default", err)
+		return exit(ExitUsage, "%w: drop it first, change it with tidewire queue alter, or give the options that it has; a flag that is left out means its default", err)
 	case errors.Is(err, queue.ErrStreamInUse):
 		return exit(ExitUsage, "%w: %s; choose another name, or drop the stream first with tidewire stream drop", queue.ErrStreamInUse, reason(err))
 	case errors.Is(err, queue.ErrInvalid):
