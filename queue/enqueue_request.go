@@ -11,7 +11,7 @@ import (
 
 // EnqueueAs is Enqueue with a RequestID (idempotent enqueue): the call can be repeated in any process, any number
 // of times, also concurrently. The messages are stored once, and each of the calls returns their positions, and
-// whether an earlier call stored them. A repetition stores nothing: what the first call said, such as Due, counts.
+// whether an earlier call stored them. A repetition stores nothing, and changes nothing: the Due of the first call counts.
 //
 // A RequestID is looked for where the messages go: in their priority, or in the partition of their keys. If no
 // message has a key, that is the partition of the RequestID's Client (Queue.PartitionOf). So a repetition has to

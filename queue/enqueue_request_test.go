@@ -134,7 +134,7 @@ func TestEnqueueAs_ManyCallersStoreOnce(t *testing.T) {
 	}
 }
 
-// TestEnqueueAs_Invalid: what a request may not have is rejected, and can be sent again as it should be.
+// TestEnqueueAs_Invalid: a rejected request is not recorded, and can be sent again as it should be.
 func TestEnqueueAs_Invalid(t *testing.T) {
 	t.Parallel()
 	_, q := setup(t, queue.Options{Partitions: 8})

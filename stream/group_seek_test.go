@@ -9,7 +9,7 @@ import (
 	"github.com/tidewire/tidewire/stream"
 )
 
-// TestSeekGroup_EveryStart: it moves forward and back, to what every Start means.
+// TestSeekGroup_EveryStart: every Start moves the group, forward or back.
 func TestSeekGroup_EveryStart(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, seekEveryStart)
@@ -57,7 +57,7 @@ func seekEveryStart(t *testing.T, db pgtest.DB, s *stream.Stream) {
 	}
 }
 
-// TestSeekGroup_DroppedMessages: the start is what is kept, and a position before it is rejected.
+// TestSeekGroup_DroppedMessages: the start is the oldest message that is kept, and a position before it is rejected.
 func TestSeekGroup_DroppedMessages(t *testing.T) {
 	t.Parallel()
 	ensureBoth(t, seekDropped)
